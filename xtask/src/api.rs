@@ -1,7 +1,7 @@
 //! The public items of a crate, read from its source on the stable toolchain.
 //!
-//! `module_tree` parses the files, `resolve` follows `use`, `list` prints what can be reached from outside.
-//! Not seen: items that a macro makes (a `pub use` of one is still listed, as `item`), and trait implementations.
+//! `module_tree` parses the files, `resolve` follows `use`, `list` prints what is reachable from outside. Not seen: items
+//! that a macro makes (a `pub use` of one is still listed, as `item`), and trait implementations.
 
 mod imports;
 mod list;

@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: what is promised, measured on this machine.
+//! `cargo xtask bench`: the performance targets, measured on this machine.
 //!
-//! The tables of the bench targets in release; with `--peers` also Kiln beside onnxruntime and OpenVINO (`peers`), and
-//! from that the table of the README (`readme`). The peers live in a Python environment of their own.
-//! Not here: any judgement; a promise that is missed is printed, and no error.
+//! The tables of the bench targets in release; with `--peers` also Kiln beside onnxruntime and OpenVINO (`peers`), and from
+//! that the table of the README (`readme`). The peers are in a separate Python environment. Not here: any judgement; a
+//! missed target is printed, and is not an error.
 
 mod peers;
 mod readme;
@@ -23,9 +23,9 @@ pub(crate) const PEERS: Needs<'_> = Needs {
     what: "peers",
     list: "benches/peers/requirements.txt",
 };
-/// Bench targets that print tables of promises.
+/// Bench targets that print tables.
 const TARGETS: [&str; 3] = ["launch", "native_code", "products"];
-/// The variable that tells benches which Python has numpy.
+/// The variable with the Python that has numpy, for benches.
 const PYTHON_VARIABLE: &str = "KILN_PEERS_PYTHON";
 
 /// Measures.
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_reach_the_bench_and_python_only_when_there_is_one() {
+    fn bench_words_are_passed_on_if_there_are_any() {
         let root = Path::new("project");
         let words = ["softmax".to_owned()];
         let command = bench(root, "products", &words, None);

@@ -1,7 +1,7 @@
-//! `cargo xtask bless`: rewrites what is generated and checked in.
+//! `cargo xtask bless`: rewrites generated files that are checked in.
 //!
-//! The lists of public items and the table of crate edges; with `--snapshots`, the tests' snapshots too. Read the
-//! difference before committing it.
+//! The lists of public items and the table of crate edges; with `--snapshots`, the tests' snapshots too. Review the diff
+//! before committing it.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ fn report(changed: &[String]) {
     }
 }
 
-/// Inline snapshots are rewritten by cargo-insta alone, so it is needed.
+/// Inline snapshots are rewritten only by cargo-insta, so it is needed.
 fn accept_snapshots(root: &Path) -> Result<()> {
     let version = Command::new(workspace::cargo())
         .args(["insta", "--version"])

@@ -1,6 +1,6 @@
 //! `cargo xtask build`: every crate and the `kiln` command.
 //!
-//! `--no-llvm` leaves out the `llvm` feature of the command, wherever that feature exists.
+//! `--no-llvm` omits the `llvm` feature of the command, if that feature exists.
 
 use std::process::Command;
 
@@ -45,7 +45,7 @@ fn arguments(options: &BuildOptions, metadata: &Metadata) -> Result<Vec<String>>
     Ok(arguments)
 }
 
-/// The command's default features but for `llvm`; `None` when it has no such default.
+/// The command's default features except `llvm`; `None` when it has no such default.
 fn features_without_llvm(metadata: &Metadata) -> Result<Option<Vec<String>>> {
     let package = metadata
         .members()

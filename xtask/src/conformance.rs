@@ -1,8 +1,8 @@
 //! `cargo xtask conformance`: ONNX's own test cases on the interpreter and as native code.
 //!
-//! `cases` writes them from the pinned package, in a Python environment of their own; `worker` runs them, each under a
-//! time limit, in the program of `xtask/conformance`; `table` counts; `baseline` knows what passed before, so that
-//! nothing is lost unseen.
+//! `cases` writes them from the pinned package, in a separate Python environment; `worker` runs them, each under a time
+//! limit, in the program of `xtask/conformance`; `table` counts; `baseline` knows what passed before, so that no regression
+//! goes unnoticed.
 
 mod baseline;
 mod cases;
@@ -25,14 +25,14 @@ pub(crate) use cases::Case;
 pub(crate) use cross_check::run as cross_check;
 use outcome::Outcome;
 
-/// What the cases are generated from.
+/// The package that the cases are generated from.
 pub(crate) const PACKAGES: Needs<'_> = Needs {
     task: "conformance",
     what: "packages of ONNX",
     list: "xtask/conformance/requirements.txt",
 };
 
-/// What generated models are compared with.
+/// The packages that generated models are compared with.
 pub(crate) const CROSS_CHECK: Needs<'_> = Needs {
     task: "cross-check",
     what: "packages of onnxruntime",
@@ -42,13 +42,13 @@ pub(crate) const CROSS_CHECK: Needs<'_> = Needs {
 /// One case of this many is in the sample.
 const SAMPLE: usize = 12;
 
-/// A case, and how it went.
+/// A case, and its outcome.
 pub(crate) struct Run {
     case: Case,
     outcome: Outcome,
 }
 
-/// Runs the cases, prints the table, and compares with what passed before.
+/// Runs the cases, prints the table, and compares with the baseline.
 pub(crate) fn run(options: &ConformanceOptions) -> Result<()> {
     setup::run()?;
     let (root, folder) = folders("conformance")?;
@@ -76,13 +76,13 @@ pub(crate) fn run(options: &ConformanceOptions) -> Result<()> {
 /// Some of the cases, spread over all of them.
 ///
 /// # Errors
-/// When they cannot be written, such as without a network.
+/// When they cannot be written, for example without a network.
 pub(crate) fn sample(root: &Path, target: &Path) -> Result<Vec<Case>> {
     let cases = cases::all(root, &target.join("conformance"))?;
     Ok(cases.into_iter().step_by(SAMPLE).collect())
 }
 
-/// Runs a sample and compares with what passed before.
+/// Runs a sample and compares with the baseline.
 pub(crate) fn run_sample(root: &Path, target: &Path, sample: Vec<Case>) -> Result<()> {
     let folder = target.join("conformance");
     let runs = run_cases(root, &folder, sample)?;

@@ -1,7 +1,8 @@
 //! `cargo xtask coverage`: how many lines of each crate the test suite runs.
 //!
-//! Counted are lines of `crates/*/src`; of files that hold tests, those too. Tests of real models run where the models are.
-//! Processes that tests start count; those that a signal ends write no profile, so what only they run is counted as not run.
+//! Lines of `crates/*/src` are counted, including those of tests in these files. Tests of real models run if the models are
+//! available. Processes started by tests count; those ended by a signal write no profile, so lines that only they run are
+//! counted as not run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +16,7 @@ use crate::{models, setup, step, workspace};
 /// The version of the tool.
 const CARGO_LLVM_COV: &str = "0.9.1";
 
-/// Per cent of the lines of all crates that must run.
+/// The minimum percentage of all crates' lines that must run.
 const LEAST: f64 = 90.0;
 
 /// Lines of a crate, and how many of them ran.
@@ -71,7 +72,7 @@ pub(crate) fn run(packages: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Has the tool, and the parts of the toolchain that it needs.
+/// Installs the tool, and the parts of the toolchain that it needs.
 fn install(root: &Path) -> Result<()> {
     let mut component = Command::new("rustup");
     component
@@ -119,7 +120,7 @@ fn per_crate(report: &str, root: &Path) -> BTreeMap<String, Lines> {
     found
 }
 
-/// The crate that a source file is of.
+/// The crate of a source file.
 fn crate_of(file: &Path, crates: &Path) -> Option<String> {
     let inside = file.strip_prefix(crates).ok()?;
     let mut parts = inside.components();
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_summed_by_crate_and_those_of_tests_left_out() {
+    fn coverage_lines_are_summed_by_crate_without_tests() {
         let report = "SF:/w/crates/ir/src/a.rs\nDA:1,2\nLF:10\nLH:9\nend_of_record\n\
              SF:/w/crates/ir/src/b/c.rs\nLF:10\nLH:3\nend_of_record\n\
              SF:/w/crates/ir/tests/t.rs\nLF:50\nLH:50\nend_of_record\n\

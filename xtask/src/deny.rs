@@ -1,6 +1,7 @@
 //! `cargo xtask deny`: dependencies against `deny.toml`, by cargo-deny: licences, bans, sources, and known advisories.
 //!
-//! Advisories are in a database that is fetched; where it cannot be had they are skipped, loudly, and all else is checked.
+//! Advisories are in a database that is fetched; if that is impossible they are skipped with a warning, and everything else
+//! is checked.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,13 +11,13 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::Metadata;
 use crate::{step, workspace};
 
-/// The version of cargo-deny that is installed where there is none.
+/// The version of cargo-deny that is installed if there is none.
 const CARGO_DENY: &str = "0.20.2";
 
-/// What is checked without the database of advisories.
+/// The checks without the database of advisories.
 const OFFLINE: [&str; 4] = ["check", "licenses", "bans", "sources"];
 
-/// Workspaces of their own beside the project's.
+/// Separate workspaces beside the project's.
 const WORKSPACES: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
 
 /// Checks everything.
@@ -28,7 +29,7 @@ pub(crate) fn run() -> Result<()> {
         step::run("installing cargo-deny", &mut command)?;
     }
     check(&root)?;
-    // Told apart from a finding by trying the fetch alone.
+    // Distinguished from a finding by trying only the fetch.
     if !cargo_deny(&root, &["fetch", "db"]).status()?.success() {
         println!(
             "SKIPPED: advisories: their database cannot be fetched here; run `cargo xtask deny` with a network"
@@ -39,7 +40,8 @@ pub(crate) fn run() -> Result<()> {
     of_each_workspace(&root, "advisories", &known)
 }
 
-/// What needs no network, of the packages that this machine builds, if cargo-deny is here; else says how to get it.
+/// The checks that need no network, of the packages that this machine builds, if cargo-deny is installed; otherwise prints
+/// how to install it.
 pub(crate) fn check_offline(root: &Path) -> Result<()> {
     if !is_here() {
         println!(
@@ -47,7 +49,7 @@ pub(crate) fn check_offline(root: &Path) -> Result<()> {
         );
         return Ok(());
     }
-    // Cargo-deny would ask for the packages of all platforms, which are not here without a network.
+    // cargo-deny would request the packages of all platforms, which are unavailable without a network.
     let text = workspace::metadata_text(root)?;
     let target = Metadata::read(&text)?.target_directory;
     let metadata = target.join("metadata.json");

@@ -1,8 +1,8 @@
 //! `cargo xtask exporters`: models as exporters write them, on Kiln and on onnxruntime.
 //!
-//! The scripts in `xtask/exporters` generate the models, or have torch export its modules; both compute them at eight shapes
-//! each, and what agrees, what differs and what is refused is printed, by cause. Generated models are the same for the same
-//! seed. Kiln's side is the program of `xtask/conformance`, kept running from model to model.
+//! The scripts in `xtask/exporters` generate the models, or have torch export its modules; both compute them at eight
+//! shapes each, and agreements, differences and rejections are printed, by cause. Generated models are the same for the
+//! same seed. Kiln's side is the program of `xtask/conformance`, kept running from model to model.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::python::Needs;
 use crate::workspace::{self, Metadata};
 use crate::{python, setup};
 
-/// What torch's modules are exported with.
+/// The packages with which torch's modules are exported.
 pub(crate) const TORCH: Needs<'_> = Needs {
     task: "exporters",
     what: "packages of torch",
@@ -26,7 +26,7 @@ pub(crate) const TORCH: Needs<'_> = Needs {
 pub(crate) enum Models {
     /// Generated ones.
     Generated {
-        /// How many.
+        /// The number of models.
         count: usize,
         /// The seed of the first.
         seed: u64,
@@ -67,7 +67,7 @@ pub(crate) fn run(models: &Models) -> Result<()> {
     Ok(())
 }
 
-/// A folder with nothing of the run before in it.
+/// An empty folder.
 fn emptied(folder: PathBuf) -> Result<PathBuf> {
     if folder.exists() {
         std::fs::remove_dir_all(&folder).context("cannot remove the models of before")?;

@@ -1,13 +1,13 @@
 //! The command line of `cargo xtask`: words in, a `Task` out.
 //!
-//! Not here: what the tasks do. Unknown words are errors that list the known ones.
+//! Not here: the tasks themselves. Unknown words are errors that list the known ones.
 
 use anyhow::{Result, bail};
 use lexopt::prelude::*;
 
 use crate::exporters::Models;
 
-/// What `cargo xtask help` prints.
+/// The output of `cargo xtask help`.
 pub(crate) const HELP: &str = "\
 Kiln's project tasks
 
@@ -63,33 +63,33 @@ pub(crate) enum Task {
     Conformance(ConformanceOptions),
     /// Compare generated models with onnxruntime.
     CrossCheck {
-        /// How many.
+        /// The number of models.
         count: usize,
     },
-    /// Compare models made as exporters write them with onnxruntime.
+    /// Compare models in exporters' style with onnxruntime.
     Exporters(Models),
     /// Run random models for a long time.
     Soak {
-        /// How many minutes.
+        /// The number of minutes.
         minutes: u32,
     },
     /// Run the fuzz targets.
     Fuzz(FuzzOptions),
     /// Run tests under sanitizers.
     Sanitize {
-        /// The packages whose tests run; all that hold unsafe code where there is none.
+        /// The packages whose tests run; if empty, all with unsafe code.
         packages: Vec<String>,
     },
     /// Count the lines that tests run.
     Coverage {
-        /// The packages whose tests run; all where there is none.
+        /// The packages whose tests run; all if empty.
         packages: Vec<String>,
     },
     /// Check dependencies.
     Deny,
-    /// Measure what is promised.
+    /// Measure the performance targets.
     Bench(BenchOptions),
-    /// Rewrite the table of what register tiles take.
+    /// Rewrite the table of register tile costs.
     Tune,
     /// Rewrite checked-in lists.
     Bless(BlessOptions),
@@ -107,9 +107,9 @@ pub(crate) struct BuildOptions {
 /// Options of `conformance`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConformanceOptions {
-    /// Rewrite the lists of what passes.
+    /// Rewrite the lists of passing cases.
     pub(crate) bless: bool,
-    /// Only cases with one of these in their names; all where there is none.
+    /// Only cases whose names contain one of these; all if empty.
     pub(crate) words: Vec<String>,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct ConformanceOptions {
 pub(crate) struct FuzzOptions {
     /// Minutes of processor time for each target.
     pub(crate) minutes: u32,
-    /// Only these targets; all where there is none.
+    /// Only these targets; all if empty.
     pub(crate) targets: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ impl Default for FuzzOptions {
 pub(crate) struct BenchOptions {
     /// Also measure the peers.
     pub(crate) peers: bool,
-    /// Only what has one of these in its name; all where there is none.
+    /// Only benches whose names contain one of these; all if empty.
     pub(crate) words: Vec<String>,
 }
 

@@ -1,9 +1,9 @@
-//! `cargo xtask fuzz`: every fuzz target for some minutes of processor time, and a table of what they did.
+//! `cargo xtask fuzz`: every fuzz target for some minutes of processor time, with a table of results.
 //!
-//! Targets are built once per sanitizer, each kind in a folder of its own, and run as programs. Invariants: a find is
-//! minimised and kept under `fuzz/artifacts/`, printed with the command that replays it, and an error in the end; a corpus is
-//! kept under `fuzz/corpus/`, so that a later run goes on where this one ended; and `record` keeps how long each target has run
-//! clean.
+//! Targets are built once per sanitizer, each kind in a separate folder, and run as programs. Invariants: a find is
+//! minimised and kept under `fuzz/artifacts/`, printed with the command that replays it, and is an error at the end; a
+//! corpus is kept under `fuzz/corpus/`, so that a later run continues from it; and `record` keeps how long each target has
+//! run clean.
 
 mod progress;
 mod record;
@@ -22,11 +22,11 @@ use crate::{setup, step, workspace};
 use record::Record;
 use session::{Outcome, Session};
 
-/// The version of cargo-fuzz that is installed where there is none.
+/// The version of cargo-fuzz that is installed if there is none.
 const CARGO_FUZZ: &str = "0.13.2";
 
-/// Targets that reach unsafe code or memory that is not Rust's; the others get through several times as many inputs without
-/// the address sanitizer.
+/// Targets that reach unsafe code or memory that is not Rust's; the others run several times as many inputs without the
+/// address sanitizer.
 const ADDRESS: [&str; 5] = [
     "import_onnx",
     "load_object",
@@ -35,7 +35,7 @@ const ADDRESS: [&str; 5] = [
     "run_kernel",
 ];
 
-/// The dictionary of a target, if there is one that helps.
+/// The dictionary of a target, if there is a useful one.
 fn dictionary(target: &str) -> Option<&'static str> {
     match target {
         "read_graph" | "plan_graph" | "interpret_graph" | "run_compiled" => Some("graph.dict"),
@@ -48,7 +48,7 @@ fn dictionary(target: &str) -> Option<&'static str> {
     }
 }
 
-/// What instruments a target.
+/// The instrumentation of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sanitizer {
     Address,
@@ -158,7 +158,7 @@ fn build(nightly: &Nightly, root: &Path, sanitizer: Sanitizer, targets: &[&Strin
             "--target-dir",
         ])
         .arg(folder(root, sanitizer));
-    // All at once, but for one that was asked for alone.
+    // All at once, unless a single one was requested.
     if let [only] = targets {
         command.arg(only);
     }

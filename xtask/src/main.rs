@@ -1,8 +1,8 @@
 //! `cargo xtask`: the project's own tasks, from a bare machine to a checked tree.
 //!
-//! Each subcommand is one module; `tidy` holds one check per file.
-//! Not here: anything a user of Kiln runs (that is the `kiln` command).
-//! Invariants: builds without LLVM; never names a package host; every step says what it does before it does it.
+//! Each subcommand is one module; `tidy` holds one check per file. Not here: anything a user of Kiln runs (that is the
+//! `kiln` command). Invariants: builds without LLVM; never names a package host; every step announces itself before it
+//! runs.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,

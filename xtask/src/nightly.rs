@@ -1,6 +1,6 @@
-//! The nightly toolchain: sanitizers and the fuzzer's instrumentation are there alone.
+//! The nightly toolchain: only it has sanitizers and the fuzzer's instrumentation.
 //!
-//! Invariant: no toolchain is installed unasked; an error says which command does it.
+//! Invariant: no toolchain is installed unrequested; an error names the command that does it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,15 +9,15 @@ use anyhow::{Context, Result, bail};
 
 use crate::setup::succeeds;
 
-/// What installs it.
+/// The command that installs it.
 const INSTALL: &str = "rustup toolchain install nightly --profile minimal";
 
-/// A nightly toolchain that is there.
+/// An installed nightly toolchain.
 #[derive(Clone, Debug)]
 pub(crate) struct Nightly {
     /// The machine's own target.
     pub(crate) host: String,
-    /// Where its libraries are.
+    /// The folder of its libraries.
     sysroot: PathBuf,
 }
 
@@ -58,7 +58,7 @@ impl Nightly {
         command
     }
 
-    /// Whether the library's source is there, from which it can be built with instrumentation.
+    /// Whether the library's source is installed, from which it can be built with instrumentation.
     pub(crate) fn has_source(&self) -> bool {
         self.sysroot
             .join("lib/rustlib/src/rust/library/std")
@@ -66,7 +66,7 @@ impl Nightly {
     }
 }
 
-/// Takes away what the cargo that runs this task tells its children: they are of another toolchain.
+/// Removes the variables that the cargo running this task sets for its children: they are for another toolchain.
 fn without_cargo(command: &mut Command) -> &mut Command {
     for variable in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTFLAGS"] {
         command.env_remove(variable);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_is_a_line_of_the_version() {
+    fn the_host_triple_is_read_from_the_version_output() {
         let version =
             "rustc 1.97.0-nightly\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1";
         assert_eq!(host_of(version), Some("x86_64-unknown-linux-gnu"));

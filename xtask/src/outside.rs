@@ -1,8 +1,9 @@
-//! The outside crate: a program that uses Kiln as a stranger would, by path alone, outside the workspace.
+//! The outside crate: a program that uses Kiln like an outside user, by path only, outside the workspace.
 //!
-//! It builds with its own profile and features, so what only works inside the workspace fails here; once with Kiln's
-//! default features, which makes a bundle and fills a cache; once with what runs their code, and once without any feature,
-//! when nothing of LLVM may be needed. Nor may the command need it when it is built without its feature `llvm`.
+//! It builds with its own profile and features, so code that works only inside the workspace fails here; once with Kiln's
+//! default features, which makes a bundle and fills a cache; once with the features that run their code, and once without
+//! any feature, when nothing of LLVM may be needed. The command must not need it either when it is built without its
+//! feature `llvm`.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +16,7 @@ use crate::workspace::{self, Metadata};
 /// Builds and runs the outside crate.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let folder = root.join("xtask/outside");
-    // The same versions as everywhere else: cargo drops what the outside crate does not use.
+    // The same versions as everywhere else: cargo drops those that the outside crate does not use.
     std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))
         .context("cannot lend out Cargo.lock")?;
     let target = Metadata::load(root)?.target_directory.join("outside");
@@ -31,7 +32,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             .arg(&bundle)
             .arg(&cache)
             .env("CARGO_TARGET_DIR", &target)
-            // Built when all else passed, so seldom: half the disk.
+            // Built only when everything else passed: it takes half the disk.
             .env("CARGO_INCREMENTAL", "0");
         step::run(title, &mut command)
     };
@@ -46,7 +47,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 /// No feature of Kiln.
 const NOTHING: &[&str] = &["--no-default-features"];
 
-/// What runs the code of bundles and stores, and no more.
+/// Features for running the code of bundles and stores, and nothing else.
 const RUNS_CODE: &[&str] = &["--no-default-features", "--features", "native"];
 
 /// The command without a compiler.

@@ -1,7 +1,7 @@
 //! Python environments under the target folder, each with exactly the versions that a list pins.
 //!
-//! Invariant: the list of what is installed is written last and compared first, so an environment that was left half
-//! made, or whose list has changed since, is made anew. No host is ever named: pip asks where it is set up to ask.
+//! Invariant: the list of installed packages is written last and compared first, so a half-made environment, or one whose
+//! list has changed since, is rebuilt. No host is ever named: pip uses its configured index.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,17 +10,17 @@ use anyhow::{Context, Result};
 
 use crate::step;
 
-/// What a task needs of Python.
+/// A task's Python requirements.
 pub(crate) struct Needs<'a> {
     /// The task, for messages.
     pub(crate) task: &'a str,
-    /// What the packages are called together, such as `peers`.
+    /// The name of the packages together, such as `peers`.
     pub(crate) what: &'a str,
-    /// The file that pins them, from the root of the project.
+    /// The file that pins them, relative to the project's root.
     pub(crate) list: &'a str,
 }
 
-/// The Python of the environment in `folder`, with all that is needed installed.
+/// The Python of the environment in `folder`, with all requirements installed.
 pub(crate) fn python(root: &Path, folder: PathBuf, needs: &Needs<'_>) -> Result<PathBuf> {
     let Needs { task, what, list } = needs;
     let wanted =
@@ -49,12 +49,12 @@ impl Environment {
         })
     }
 
-    /// Holds the list as it was installed.
+    /// Contains the list as it was installed.
     fn installed(&self) -> PathBuf {
         self.folder.join("installed.txt")
     }
 
-    /// Whether all of `wanted` is installed and can still run.
+    /// Whether all of `wanted` is installed and still runs.
     fn has(&self, wanted: &str) -> bool {
         std::fs::read_to_string(self.installed()).is_ok_and(|installed| installed == wanted)
             && Command::new(self.python())
@@ -92,7 +92,7 @@ impl Environment {
     }
 }
 
-/// What a Python calls itself.
+/// A Python's version string.
 fn version(python: &Path) -> String {
     let output = Command::new(python).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -104,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_counts_only_with_the_same_list_and_a_python_that_runs() {
+    fn an_environment_is_reused_only_with_the_same_list_and_a_working_python() {
         let folder = tempfile::tempdir().unwrap();
         let environment = Environment {
             folder: folder.path().to_path_buf(),
         };
         assert!(!environment.has("a==1\n"));
         std::fs::write(environment.installed(), "a==1\n").unwrap();
-        // The list alone: no Python there.
+        // Only the list: no Python there.
         assert!(!environment.has("a==1\n"));
         let python = environment.python();
         std::fs::create_dir_all(python.parent().unwrap()).unwrap();

@@ -1,9 +1,9 @@
 //! `cargo xtask sanitize`: the suites of the crates with unsafe code under the sanitizers of nightly, and a few compiled
 //! kernels under valgrind.
 //!
-//! Invariants: whatever does not run is said, with the reason and what would make it run. The address sanitizer looks for
-//! leaks too. Compiled kernels are instrumented by none of them: their tests put operands beside guard pages instead, and
-//! valgrind watches machine code as it is.
+//! Invariants: everything skipped is reported, with the reason and the remedy. The address sanitizer checks for leaks too.
+//! Compiled kernels are instrumented by none of them: their tests put operands beside guard pages instead, and valgrind
+//! runs the machine code directly.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use crate::nightly::Nightly;
 use crate::{setup, step, workspace};
 
-/// The packages with unsafe code, and above it; with what their tests are given.
+/// The packages with unsafe code, and those above them; with their tests' arguments.
 const SUITES: [Suite; 7] = [
     Suite::whole("kiln-tensor"),
     Suite::whole("kiln-fork-lock"),
@@ -42,12 +42,12 @@ const SUITES: [Suite; 7] = [
 /// Seeds of random kernels and graphs where a sanitizer makes them slow.
 const SEEDS: &str = "0..30";
 
-/// Tests of guard pages look at the signal that ends a process, so the sanitizer leaves it to the system; and memory that
-/// cannot be had is a null pointer, as from any allocator.
+/// Tests of guard pages check the signal that ends a process, so the sanitizer leaves it to the system; and a failed
+/// allocation returns a null pointer, as from any allocator.
 const ASAN: &str =
     "detect_leaks=1:allocator_may_return_null=1:handle_segv=0:handle_sigbus=0:handle_sigfpe=0";
 
-/// Leaks that are not ours: what LLVM keeps for as long as the process lives.
+/// Leaks that are not ours: memory that LLVM keeps for the lifetime of the process.
 const LEAKS: &str = "leak:libLLVM\n";
 
 /// Tests of compiled kernels that valgrind runs: a few, as each takes a hundred times as long.
@@ -57,15 +57,15 @@ const WATCHED: (&str, &str, &str) = ("kiln-codegen-llvm", "features", "guard");
 #[derive(Debug)]
 struct Suite {
     package: &'static str,
-    /// Test targets; all of them, and those of the library, where there is none.
+    /// Test targets; if empty, all of them, including those of the library.
     tests: &'static [&'static str],
 }
 
-/// What a sanitizer is called, and what it needs.
+/// A sanitizer's name, and its requirements.
 struct Sanitizer {
     name: &'static str,
     finds: &'static str,
-    /// Whether the library must be built with it: else it reports what is none.
+    /// Whether the library must be built with it: otherwise it reports false positives.
     needs_source: bool,
 }
 
@@ -107,7 +107,7 @@ impl Suite {
     }
 }
 
-/// Runs what can run.
+/// Runs those that can run.
 pub(crate) fn run(packages: &[String]) -> Result<()> {
     setup::run()?;
     let root = workspace::root();
@@ -183,7 +183,7 @@ fn sanitized(
         .args(suite.arguments())
         .args(["--no-fail-fast", "--target", &nightly.host, "--target-dir"])
         .arg(&folder)
-        // With a target, build scripts and macros stay as they are.
+        // With a target, build scripts and macros are unaffected.
         .env("RUSTFLAGS", format!("-Zsanitizer={}", sanitizer.name))
         .env("ASAN_OPTIONS", ASAN)
         .env(
@@ -212,7 +212,7 @@ fn watched(root: &Path) -> Command {
     command
 }
 
-/// How cargo spells this machine's target in its variables.
+/// Cargo's spelling of this machine's target in its variables.
 fn host_variable() -> String {
     let vendor = if cfg!(target_vendor = "apple") {
         "APPLE_DARWIN"
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn test_targets_are_named_and_else_all_of_them_run() {
+    fn named_test_targets_run_or_else_all_of_them() {
         let all = SUITES[0].arguments().join(" ");
         assert_eq!(all, "--package kiln-tensor --lib --tests");
         let some = Suite {

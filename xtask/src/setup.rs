@@ -1,8 +1,7 @@
 //! `cargo xtask setup`: installs what the build needs through the system's package manager.
 //!
-//! What is needed is the table in `needs`; how each system installs it is `manager`.
-//! Invariants: does nothing, fast, when all is there; says each command before it runs it;
-//! where it cannot act it prints what to do and fails.
+//! The requirements are the table in `needs`; `manager` knows how each system installs them. Invariants: does nothing,
+//! fast, when all are present; prints each command before it runs it; where it cannot act it prints instructions and fails.
 
 mod manager;
 mod needs;
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_of_all_missing_needs_are_named_once() {
+    fn packages_of_missing_needs_are_listed_once() {
         let all: Vec<&Need> = needs::ALL.iter().collect();
         let packages = packages(&all, Manager::Apt);
         assert!(

@@ -1,7 +1,7 @@
-//! `cargo xtask soak`: random models and shapes for a long time, then compile workers that are lost a thousand times in
+//! `cargo xtask soak`: random models and shapes for a long time, then compile workers that are killed a thousand times in
 //! each way, watched for growth.
 //!
-//! What runs are tests; short forms of them are among those of every day.
+//! These are tests; short forms of them are part of the daily ones.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::{setup, step, workspace};
 
-/// How many workers are lost to each fault.
+/// The number of workers killed by each fault.
 const LOST_WORKERS: u32 = 1000;
 
 /// Runs it for `minutes` minutes.

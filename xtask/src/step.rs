@@ -1,4 +1,4 @@
-//! Running one step: say what, run it, say how it went and how long it took.
+//! Running one step: announces it, runs it, reports its result and duration.
 //!
 //! A step may be watched: its output passes through unchanged while the test runner's closing lines are counted.
 //! Invariant: a failing step is an error that names the step and the command.
@@ -21,8 +21,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what one line of a test runner's output reports, if it is a closing line of that runner. Nextest passes on
-    /// what a failing test printed, with the closing line of that test's own process: it is not counted again.
+    /// Adds the counts of one line of a test runner's output, if it is a closing line of that runner. Nextest forwards a
+    /// failing test's output, with the closing line of that test's own process: it is not counted again.
     pub(crate) fn add_line(&mut self, runner: Runner, line: &str) {
         let line = line.trim_start();
         let summary = match runner {
@@ -50,7 +50,7 @@ impl Counts {
     }
 }
 
-/// What runs tests, and so whose closing lines count.
+/// The test runner whose closing lines count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
     /// `cargo test`.
@@ -120,7 +120,7 @@ fn pass_on(runner: Runner, from: Option<impl Read>, to: &mut impl Write) -> Coun
     let mut line = Vec::new();
     while matches!(from.read_until(b'\n', &mut line), Ok(1..)) {
         counts.add_line(runner, &String::from_utf8_lossy(&line));
-        // A reader that went away must not stop the step.
+        // A closed output must not stop the step.
         let _ = to.write_all(&line).and_then(|()| to.flush());
         line.clear();
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_nextest_repeats_is_counted_once() {
+    fn a_repeated_nextest_failure_is_counted_once() {
         let printed = "        FAIL [   0.1s] kiln::x a_test\n\
             \x20   test result: FAILED. 0 passed; 1 failed; 0 ignored; 4 filtered out\n\
             \x20    Summary [   0.2s] 5 tests run: 4 passed, 1 failed, 0 skipped\n";
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_passes_through_unchanged() {
+    fn counted_output_passes_through_unchanged() {
         let printed = "noise\ntest result: ok. 3 passed; 0 failed; 0 ignored\nno end of line";
         let mut passed_on = Vec::new();
         let counts = pass_on(Runner::Libtest, Some(printed.as_bytes()), &mut passed_on);

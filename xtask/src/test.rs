@@ -1,8 +1,7 @@
 //! `cargo xtask test`: everything a change must pass, in one command.
 //!
-//! The steps run in order and stop at the first that fails; the last line counts the tests that ran.
-//! Tests of real models get `KILN_MODELS`, the folder `cargo xtask models` fills; without a network they are
-//! skipped, loudly.
+//! The steps run in order and stop at the first that fails; the last line counts the tests that ran. Tests of real models
+//! get `KILN_MODELS`, the folder `cargo xtask models` fills; without a network they are skipped with a warning.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +12,7 @@ use crate::step::{self, Counts};
 use crate::workspace::Metadata;
 use crate::{conformance, deny, models, outside, setup, tidy, workspace};
 
-/// Tests that need the real models have names that begin so.
+/// The name prefix of tests that need the real models.
 const REAL_MODEL_PREFIX: &str = "real_model_";
 
 /// Checks everything.
@@ -85,7 +84,7 @@ fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> 
     outside::run(root)
 }
 
-/// A sample of ONNX's own test cases; without a network it is skipped, loudly, like the real models.
+/// A sample of ONNX's own test cases; without a network it is skipped with a warning, like the real models.
 fn sample_of_conformance(root: &Path) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
     match conformance::sample(root, &target) {
@@ -99,7 +98,7 @@ fn sample_of_conformance(root: &Path) -> Result<()> {
     }
 }
 
-/// nextest where it is installed, else cargo's own runner.
+/// nextest if it is installed, otherwise cargo's own runner.
 fn test_arguments() -> Vec<&'static str> {
     let nextest = Command::new(workspace::cargo())
         .args(["nextest", "--version"])

@@ -51,14 +51,14 @@ const CHECKS: [(&str, Check); 15] = [
     ("where things live", places::check),
 ];
 
-/// Runs every check and prints what each found.
+/// Runs every check and prints its problems.
 pub(crate) fn run() -> Result<()> {
     let tree = Tree::load(&workspace::root())?;
     let mut n_problems = 0;
     for (name, check) in CHECKS {
         let lines: Vec<String> = match check(&tree) {
             Ok(problems) => problems.iter().map(ToString::to_string).collect(),
-            // What one check cannot read must not hide what the others find.
+            // A check that fails to read its input must not hide the others' results.
             Err(error) => vec![format!("{error:#}")],
         };
         for line in &lines {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{setup, workspace};
 
-/// Where the table is, within the workspace.
+/// The path of the table, within the workspace.
 const TABLE: &str = "crates/schedule-cpu/src/tile_costs.rs";
 
 /// The text before the rows.
@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_an_error() {
+    fn malformed_tuning_rows_are_errors() {
         for printed in ["", "portable window 4 2 1", "portable 4 2 1 x 3"] {
             assert!(rows(printed).is_err(), "{printed}");
         }
     }
 
     #[test]
-    fn the_table_is_there() {
+    fn the_tuning_table_exists() {
         assert!(table(&workspace::root()).is_file());
     }
 }

@@ -1,7 +1,7 @@
-//! Where the project is, which files belong to it, and what cargo knows of it.
+//! The project's location, its files, and cargo's metadata.
 //!
-//! Not here: any judgement on what is found (`tidy`).
-//! Invariant: file lists are sorted and relative, so that what is printed never depends on the file system.
+//! Not here: any judgement on them (`tidy`). Invariant: file lists are sorted and relative, so that output never depends on
+//! the file system.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,12 +12,12 @@ use serde::Deserialize;
 /// The part of `cargo metadata` the tasks read.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Metadata {
-    /// Every package of the dependency graph, the workspace's own among them.
+    /// Every package of the dependency graph, including the workspace's own.
     pub(crate) packages: Vec<Package>,
     /// Ids of the workspace's own packages.
     #[serde(default)]
     pub(crate) workspace_members: Vec<String>,
-    /// Where build products go.
+    /// The target folder.
     #[serde(default)]
     pub(crate) target_directory: PathBuf,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Package {
     /// Its licence expression.
     #[serde(default)]
     pub(crate) license: Option<String>,
-    /// What it declares to depend on, of every kind.
+    /// Its declared dependencies, of every kind.
     #[serde(default)]
     pub(crate) dependencies: Vec<Dependency>,
     /// Its features, by name.
@@ -47,20 +47,20 @@ pub(crate) struct Package {
 /// One declared dependency.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Dependency {
-    /// The package depended on.
+    /// The dependency.
     pub(crate) name: String,
-    /// `None` is a normal dependency, else `dev` or `build`.
+    /// `None` is a normal dependency, otherwise `dev` or `build`.
     #[serde(default)]
     pub(crate) kind: Option<String>,
 }
 
 impl Metadata {
-    /// Asks cargo about the workspace at `root`, for the platform this runs on.
+    /// Queries cargo about the workspace at `root`, for the current platform.
     pub(crate) fn load(root: &Path) -> Result<Self> {
         Self::read(&metadata_text(root)?)
     }
 
-    /// Reads what cargo printed.
+    /// Parses cargo's output.
     pub(crate) fn read(text: &[u8]) -> Result<Self> {
         serde_json::from_slice(text).context("cannot read what `cargo metadata` printed")
     }
@@ -80,7 +80,7 @@ impl Metadata {
     }
 }
 
-/// What `cargo metadata` prints about the workspace at `root`, for the platform this runs on.
+/// The output of `cargo metadata` for the workspace at `root`, for the current platform.
 pub(crate) fn metadata_text(root: &Path) -> Result<Vec<u8>> {
     let host = host_triple()?;
     let output = Command::new(cargo())
@@ -103,7 +103,7 @@ pub(crate) fn metadata_text(root: &Path) -> Result<Vec<u8>> {
 
 /// The project's root folder.
 ///
-/// Asked of cargo at run time first: two checkouts may share one target folder, and so this program.
+/// Queried from cargo at run time first: two checkouts may share one target folder, and so this program.
 pub(crate) fn root() -> PathBuf {
     let now = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let manifest = now.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
@@ -115,7 +115,7 @@ pub(crate) fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The project's files, relative to `root`: what git tracks or would track, or every file where git cannot say.
+/// The project's files, relative to `root`: those that git tracks or would track, or every file if git is unavailable.
 pub(crate) fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = match git_files(root) {
         Some(files) => files,

@@ -25,31 +25,31 @@ use crate::quantity::{LaunchContext, Quantities, Quantity};
 pub struct ArtifactParts {
     /// The kernel's name.
     pub kernel: String,
-    /// What it is compiled for.
+    /// The target.
     pub target: Target,
-    /// The schedule it is compiled with.
+    /// The schedule.
     pub schedule: Schedule,
     /// Object code (relocatable ELF, or a cubin).
     pub code: Vec<u8>,
-    /// What the code takes for granted of the sizes it is launched with.
+    /// What the code assumes about the sizes it is launched with.
     pub contract: Vec<Condition>,
-    /// The buffers, in the kernel's order: what a launch is checked against.
+    /// The buffers, in the kernel's order, against which a launch is checked.
     pub buffers: Vec<ArtifactBuffer>,
-    /// The numbers that the code is given, in order.
+    /// The numbers passed to the code, in order.
     pub arguments: Vec<Quantity>,
-    /// The phases, in the order in which they run, with a barrier between.
+    /// The phases, in order, with a barrier between.
     pub phases: Vec<Phase>,
     /// Bytes of scratch that all tasks of all phases share.
     pub shared_scratch: Quantity,
-    /// How constant operands are laid out before the first launch.
+    /// How constant operands are packed before the first launch.
     pub packs: Vec<PackSpec>,
-    /// Pairs of an `out` and an `in` buffer, by position, that may be the same memory.
+    /// Pairs of an `out` and an `in` buffer, by position, that may share memory.
     pub in_place: Vec<(usize, usize)>,
-    /// What each site that can fault is, for messages: a fault word names one by position.
+    /// Descriptions of the fault sites, for messages: a fault word names one by position.
     pub fault_sites: Vec<String>,
 }
 
-/// What a launch must give for a buffer.
+/// What a launch must provide for a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactBuffer {
     /// Its name.
@@ -58,12 +58,12 @@ pub struct ArtifactBuffer {
     pub dtype: DType,
     /// Whether the code writes to it.
     pub written: bool,
-    /// Bytes from the base address to the end of the last element that the code may touch.
+    /// Bytes from the base address to the end of the last element that the code may access.
     pub bytes: Quantity,
 }
 
-/// One phase of a launch: tasks that may run in any order and at once, each on a block of threads that can wait for each
-/// other.
+/// One phase of a launch: tasks that may run in any order and concurrently, each on a block of threads that can wait for
+/// each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
     /// The symbol of its code.
@@ -76,9 +76,9 @@ pub struct Phase {
     pub scratch: Quantity,
 }
 
-/// A compiled kernel whose code may be run; cheap to clone. Its parts can be read and not changed.
+/// A compiled kernel whose code may be run; cheap to clone. Its parts can be read but not changed.
 ///
-/// Safe code makes none of parts, and reads none:
+/// Safe code cannot build one from parts, nor deserialise one:
 ///
 /// ```compile_fail,E0133
 /// fn artifact(parts: kiln_backend::ArtifactParts) -> kiln_backend::Artifact {
@@ -102,7 +102,7 @@ pub struct Artifact(Arc<Trusted>);
 
 struct Trusted {
     parts: ArtifactParts,
-    /// The quantities of the parts, to be evaluated together; none where one is damaged.
+    /// The quantities of the parts, to be evaluated together; `None` where one is damaged.
     quantities: Option<Quantities>,
 }
 
@@ -110,16 +110,16 @@ impl Artifact {
     /// Vouches for parts.
     ///
     /// # Safety
-    /// For all sizes that meet `contract`, on any number of threads and with caches of any size: code that is launched with
-    /// the [numbers](Self::numbers) of these parts does nothing but read the buffers, write those that are `written`, and
-    /// use its scratch, within the bytes that the numbers state, as long as buffers that are written overlap no others save
-    /// for the pairs of `in_place`. That is so of what a correct [`KernelCompiler`](crate::KernelCompiler) made, unchanged.
+    /// For all sizes that satisfy `contract`, on any number of threads and with caches of any size: code launched with the
+    /// [numbers](Self::numbers) of these parts only reads the buffers, writes those that are `written`, and uses its
+    /// scratch, within the bytes that the numbers state, as long as written buffers overlap no others except for the pairs
+    /// of `in_place`. This holds for the unchanged output of a correct [`KernelCompiler`](crate::KernelCompiler).
     pub unsafe fn trusted(parts: ArtifactParts) -> Self {
         let quantities = Quantities::new(crate::numbers::quantities(&parts));
         Self(Arc::new(Trusted { parts, quantities }))
     }
 
-    /// The same as data, a copy.
+    /// A copy, as data.
     pub fn to_parts(&self) -> ArtifactParts {
         self.0.parts.clone()
     }
@@ -127,7 +127,7 @@ impl Artifact {
     /// The numbers of a launch with these sizes.
     ///
     /// # Errors
-    /// If the sizes do not meet the contract, or a number has no value.
+    /// If the sizes do not satisfy the contract, or a number has no value.
     pub fn numbers(&self, context: &LaunchContext<'_>) -> Result<LaunchNumbers, NumbersError> {
         LaunchNumbers::of(self, self.0.quantities.as_ref(), context)
     }

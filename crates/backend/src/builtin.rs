@@ -13,13 +13,13 @@ pub enum Builtin {
     TopK {
         /// The axis.
         axis: usize,
-        /// Largest first, or smallest.
+        /// Whether the order is descending.
         largest: bool,
     },
-    /// `x -> indices: i64[rank, capacity], count: i64[]`: where elements are not zero, in row-major order; the count is
-    /// also the size found. What lies beyond the count is 0.
+    /// `x -> indices: i64[rank, capacity], count: i64[]`: the positions of the nonzero elements, in row-major order; the
+    /// count is also the resulting size. Entries beyond the count are 0.
     NonZero,
-    /// `x -> x`: the same elements elsewhere. Shapes may differ where the number of elements does not.
+    /// `x -> x`: copies the elements. Shapes may differ if the number of elements is equal.
     Copy,
 }
 

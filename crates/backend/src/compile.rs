@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::Artifact;
 use kiln_kernel::VerifiedKernel;
 
-/// What to compile for.
+/// The target of a compile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Target {
     /// The backend: `llvm`, `cuda`.
@@ -55,7 +55,7 @@ impl Schedule {
         }
     }
 
-    /// Whether it is the one that compiles anything.
+    /// Whether it is the fallback schedule.
     pub fn is_fallback(&self) -> bool {
         self.name == FALLBACK_SCHEDULE
     }
@@ -72,9 +72,10 @@ impl fmt::Display for Schedule {
 pub struct Candidate {
     /// The schedule.
     pub schedule: Schedule,
-    /// What must hold of the kernel's sizes for it to be right; empty for a generic one. Sizes are of the kernel's table.
+    /// The conditions on the kernel's sizes under which it is right; empty for a generic one. Sizes are of the kernel's
+    /// table.
     pub predicate: Vec<Predicate>,
-    /// Buffers, by position, that it would rather have with their axes in another order in memory, outermost first.
+    /// Buffers, by position, for which it prefers another order of the axes in memory, outermost first.
     pub layouts: Vec<(usize, Vec<usize>)>,
     /// Estimated nanoseconds for a call at the kernel's hints, on one thread.
     pub cost: f64,
@@ -94,19 +95,19 @@ pub enum CompilePhase {
     Emit,
 }
 
-/// Notified when a phase of compiling begins and ends; clocks live above the backends.
+/// Notified when a phase of compiling begins and ends; clocks are in the layers above the backends.
 pub trait CompileObserver {
-    /// A part begins.
+    /// A phase begins.
     fn begin(&mut self, phase: CompilePhase);
-    /// The part that began last ends.
+    /// The phase that began last ends.
     fn end(&mut self, phase: CompilePhase);
-    /// Whether the result is no longer wanted. A compiler that can stop polls it.
+    /// Whether the result is no longer needed. A compiler that can stop polls it.
     fn is_cancelled(&self) -> bool {
         false
     }
 }
 
-/// Watches nothing.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 
@@ -115,7 +116,7 @@ impl CompileObserver for Unobserved {
     fn end(&mut self, _phase: CompilePhase) {}
 }
 
-/// A form of a compiled kernel that people read.
+/// A human-readable form of a compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Listing {
@@ -131,9 +132,9 @@ pub enum Listing {
 pub struct CompileError {
     /// The kernel's name.
     pub kernel: String,
-    /// What for.
+    /// The target.
     pub target: Target,
-    /// How.
+    /// The schedule.
     pub schedule: Schedule,
     /// The stable code of the backend's error.
     pub code: &'static str,
@@ -141,15 +142,15 @@ pub struct CompileError {
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// A backend: verified kernels in, artifacts out. Neither waits, spawns threads nor looks at a clock.
+/// A backend: verified kernels in, artifacts out. It does not wait, spawn threads or read a clock.
 pub trait KernelCompiler: Send + Sync {
-    /// The backend's name and the version of whatever makes its code: part of every key.
+    /// The backend's name and the version of the code generator: part of every key.
     fn version(&self) -> String;
 
     /// The target of the machine this runs on.
     fn host(&self) -> Target;
 
-    /// The features of the machine that code for a target may use, as the backend spells them: part of every key.
+    /// The machine's features that code for a target may use, in the backend's spelling: part of every key.
     fn features(&self, _target: &Target) -> Vec<String> {
         Vec::new()
     }
@@ -157,7 +158,7 @@ pub trait KernelCompiler: Send + Sync {
     /// Whether it compiles for a target.
     fn supports(&self, target: &Target) -> bool;
 
-    /// The schedules it offers, best first; the last one is generic and takes every call of the kernel's contract.
+    /// The schedules it offers, best first; the last one is generic and accepts every call of the kernel's contract.
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate>;
 
     /// Compiles.
@@ -172,7 +173,7 @@ pub trait KernelCompiler: Send + Sync {
         observer: &mut dyn CompileObserver,
     ) -> Result<Artifact, CompileError>;
 
-    /// A kernel as a form for people.
+    /// A kernel in a human-readable form.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
@@ -184,12 +185,12 @@ pub trait KernelCompiler: Send + Sync {
         listing: Listing,
     ) -> Result<String, CompileError>;
 
-    /// Forgets which kernels did not compile, where that is remembered: the next request tries again.
+    /// Forgets failed compiles, if they are remembered: the next request tries again.
     fn forget_failures(&self) {}
 }
 
 impl CompileError {
-    /// The code of a compile that ended because every caller that waited for it was cancelled. It says nothing of the kernel,
-    /// so that the next caller compiles it again.
+    /// The code of a compile that ended because every waiting caller was cancelled. It implies nothing about the kernel, so
+    /// the next caller compiles it again.
     pub const CANCELLED: &str = "E0515";
 }

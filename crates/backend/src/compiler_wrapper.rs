@@ -6,8 +6,8 @@ use crate::compile::{
 };
 use kiln_kernel::VerifiedKernel;
 
-/// A [`KernelCompiler`] around another one, which does all that the wrapper does not do itself. The methods are those of
-/// [`KernelCompiler`].
+/// A [`KernelCompiler`] around another one, to which all methods that the wrapper does not override are forwarded. The
+/// methods are those of [`KernelCompiler`].
 ///
 /// ```
 /// use kiln_backend::{CompilerWrapper, KernelCompiler};
@@ -33,10 +33,10 @@ use kiln_kernel::VerifiedKernel;
 /// # }
 /// ```
 pub trait CompilerWrapper: Send + Sync {
-    /// The other compiler.
+    /// The inner compiler.
     type Inner: KernelCompiler + ?Sized;
 
-    /// The other compiler.
+    /// The inner compiler.
     fn inner(&self) -> &Self::Inner;
 
     /// See [`KernelCompiler::version`].

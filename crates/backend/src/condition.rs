@@ -1,11 +1,11 @@
-//! The size conditions a kernel assumes, as data: checked wherever the numbers of a launch are evaluated.
+//! The size conditions that a kernel assumes, as data: checked wherever the numbers of a launch are evaluated.
 
 use kiln_symbolic_shape::{DimId, DimTable, Predicate};
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::Quantity;
 
-/// A statement about the sizes of a launch, true or false of a number.
+/// A condition on the sizes of a launch, in terms of one number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
@@ -13,12 +13,12 @@ pub enum Condition {
     Zero(Quantity),
     /// The number is not 0.
     NotZero(Quantity),
-    /// The number is 0 or more.
+    /// The number is at least 0.
     NotNegative(Quantity),
 }
 
 impl Condition {
-    /// What a table of sizes promises: bounds and multiples of its symbols, and its contract facts.
+    /// The contract of a table of sizes: bounds and multiples of its symbols, and its contract facts.
     pub fn contract(dims: &DimTable) -> Vec<Self> {
         let mut conditions = Vec::new();
         for symbol in dims.symbols() {
@@ -64,7 +64,7 @@ impl Condition {
         }
     }
 
-    /// The number that the statement is about.
+    /// The number that the condition is about.
     pub(crate) fn quantity(&self) -> &Quantity {
         match self {
             Self::Zero(quantity) | Self::NotZero(quantity) | Self::NotNegative(quantity) => {
@@ -73,7 +73,7 @@ impl Condition {
         }
     }
 
-    /// Whether it is true where its number has this value.
+    /// Whether it holds for this value of its number.
     pub(crate) fn holds(&self, value: i64) -> bool {
         match self {
             Self::Zero(_) => value == 0,

@@ -3,21 +3,21 @@
 //!
 //! A device has its own memory and may run asynchronously to its caller. The contract of both sides:
 //!
-//! - **Order.** An execution is one stream: its launches and builtins take effect as if one ran after another, in the order in
-//!   which they were given. When they run is the device's to say, at the latest in [`finish`](Execution::finish). Executions
-//!   know nothing of each other.
-//! - **Lifetime.** An execution keeps every kernel and memory that it was given until `finish` has returned, so a caller may
-//!   drop its own handles at once.
-//! - **Transfers.** What [`upload`](KernelExecutor::upload) and [`pack`](KernelExecutor::pack) return is there for every launch
-//!   that is given it afterwards. [`download`](KernelExecutor::download) sees what finished executions wrote: a
-//!   caller that downloads what a launch writes finishes its execution first.
-//! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So what `upload` returns may be
-//!   a tensor's memory, and is only read, unless that tensor was given up and no other handle to the memory is left; and a
-//!   device uses memory again once the last handle to it is gone, and no sooner.
+//! - **Order.** An execution is one stream: its launches and builtins take effect as if they ran one after another, in the
+//!   order in which they were submitted. The device decides when they run, at the latest in [`finish`](Execution::finish).
+//!   Executions are independent of each other.
+//! - **Lifetime.** An execution keeps every kernel and memory that it was given until `finish` has returned, so a caller
+//!   may drop its own handles immediately.
+//! - **Transfers.** The memory that [`upload`](KernelExecutor::upload) and [`pack`](KernelExecutor::pack) return is ready
+//!   for every later launch that is given it. [`download`](KernelExecutor::download) sees the writes of finished
+//!   executions: a caller that downloads the result of a launch finishes its execution first.
+//! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So the memory that `upload`
+//!   returns may belong to a tensor, and is only read, unless that tensor was given up and no other handle to the memory is
+//!   left; and a device reuses memory once the last handle to it is gone, and no sooner.
 //! - **Sizes.** Nothing that runs on a device returns a size: a program downloads the values it needs.
-//! - **Loss.** All that a lost device is asked fails with [`ExecuteError::device_lost`], at the latest when it is waited for.
-//!   Giving memory up, which cannot fail, still works, and so does [`reclaim`](KernelExecutor::reclaim).
-//! - **Parallelism** is the device's own: see [`parallelism`](KernelExecutor::parallelism).
+//! - **Loss.** Every operation on a lost device fails with [`ExecuteError::device_lost`], at the latest when it is waited
+//!   for. Releasing memory, which cannot fail, still works, and so does [`reclaim`](KernelExecutor::reclaim).
+//! - **Parallelism** is internal to the device: see [`parallelism`](KernelExecutor::parallelism).
 #![allow(
     unsafe_code,
     reason = "the caller of a launch vouches for what else uses the memory"
@@ -38,7 +38,7 @@ use crate::pack::PackSpec;
 #[cfg(doc)]
 use crate::resident::Resident;
 
-/// A kernel that can be launched; dropped when nothing runs in it.
+/// A kernel that can be launched; dropped when no launch of it is running.
 #[derive(Clone)]
 pub struct LoadedKernel(Arc<dyn Any + Send + Sync>);
 
@@ -50,12 +50,12 @@ pub struct Memory {
 }
 
 impl LoadedKernel {
-    /// Wraps what an executor keeps of a kernel.
+    /// Wraps an executor's representation of a kernel.
     pub fn new(kernel: Arc<dyn Any + Send + Sync>) -> Self {
         Self(kernel)
     }
 
-    /// What the executor of type `T` kept.
+    /// The representation, for an executor that stored a `T`.
     pub fn downcast<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
@@ -68,23 +68,23 @@ impl fmt::Debug for LoadedKernel {
 }
 
 impl Memory {
-    /// Wraps what an executor keeps of `bytes` bytes of memory.
+    /// Wraps an executor's representation of `bytes` bytes of memory.
     pub fn new(handle: Arc<dyn Any + Send + Sync>, bytes: usize) -> Self {
         Self { handle, bytes }
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What the executor of type `T` kept.
+    /// The representation, for an executor that stored a `T`.
     pub fn downcast<T: Any>(&self) -> Option<&T> {
         self.handle.downcast_ref()
     }
 
-    /// What the executor of type `T` kept, and its bytes, to be changed; none where others have the memory too.
+    /// The representation and its bytes, mutable; `None` if there are other handles to the memory.
     pub fn parts_mut<T: Any>(&mut self) -> Option<(&mut T, &mut usize)> {
         let kept = Arc::get_mut(&mut self.handle)?.downcast_mut()?;
         Some((kept, &mut self.bytes))
@@ -117,34 +117,34 @@ pub struct MemorySlice<'a> {
     pub memory: &'a Memory,
     /// Bytes from its start.
     pub offset: usize,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: usize,
 }
 
-/// One launch of a kernel: everything evaluated, nothing to compute.
+/// One launch of a kernel, with everything evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// The buffers, in the kernel's order. Written ones overlap no other, save for the artifact's `in_place` pairs.
+    /// The buffers, in the kernel's order. Written ones overlap no others, except for the artifact's `in_place` pairs.
     pub buffers: &'a [MemorySlice<'a>],
     /// The size-dependent numbers from the kernel's artifact, for this launch.
     pub numbers: &'a LaunchNumbers,
 }
 
-/// What tells batches of launches apart. Batches with one key have the same kernels with the same numbers, in the same order;
-/// only their memories may differ.
+/// Identifies a batch of launches. Batches with the same key have the same kernels with the same numbers, in the same
+/// order; only their memories may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchKey {
-    /// A plan of launches, unlike any other of this process.
+    /// A plan of launches, unique in this process.
     pub plan: u64,
     /// Where in it the batch begins.
     pub first: usize,
 }
 
-/// What generated code reports.
+/// A fault reported by generated code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FaultCause {
-    /// An index outside its buffer.
+    /// An index out of bounds.
     IndexOutOfRange,
     /// An integer divided by zero.
     DivisionByZero,
@@ -155,13 +155,13 @@ pub enum FaultCause {
 pub struct Fault {
     /// The launch, counted from the execution's start or the last [`finish`](Execution::finish); builtins do not count.
     pub launch: usize,
-    /// What happened.
+    /// The kind of fault.
     pub cause: FaultCause,
-    /// Which of the artifact's `fault_sites`.
+    /// The index among the artifact's `fault_sites`.
     pub site: usize,
 }
 
-/// Why an executor could not do something.
+/// Why an executor failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
 pub struct ExecuteError {
@@ -182,10 +182,10 @@ struct DeviceLost {
 }
 
 impl ExecuteError {
-    /// The code of a device that was lost.
+    /// The code of a lost device.
     pub const DEVICE_LOST: &str = "E0896";
 
-    /// E0896: a device that was lost, by its name, and why: all that it is asked from now on fails so.
+    /// E0896: a lost device, with its name and the reason: every further operation on it fails with this error.
     pub fn device_lost(device: impl Into<String>, reason: impl ToString) -> Self {
         let lost = DeviceLost {
             device: device.into(),
@@ -206,17 +206,17 @@ impl ExecuteError {
 
 /// A device: memory, loaded kernels, and executions.
 pub trait KernelExecutor: Send + Sync {
-    /// What it is, for people: `cpu`.
+    /// Its display name: `cpu`.
     fn device(&self) -> String;
 
-    /// Bytes of the caches of level 1 to 3 that one core can count on.
+    /// Bytes of the caches of level 1 to 3 available to one core.
     fn caches(&self) -> [usize; 3];
 
-    /// How many tasks of a launch run at once, at least 1: on a CPU, the threads that take part.
+    /// The number of tasks of a launch that run concurrently, at least 1: on a CPU, the participating threads.
     fn parallelism(&self) -> usize;
 
-    /// Whether it is worth to [launch in batches](Execution::launch_batch): the device does more with them than launch one by
-    /// one, such as record them once and replay them.
+    /// Whether it is worth [launching in batches](Execution::launch_batch): the device does more with a batch than
+    /// launching one by one, such as recording it once and replaying it.
     fn takes_batches(&self) -> bool {
         false
     }
@@ -224,13 +224,13 @@ pub trait KernelExecutor: Send + Sync {
     /// Makes an artifact callable.
     ///
     /// # Errors
-    /// If the code is damaged, or asks for what is not allowed.
+    /// If the code is damaged, or requires something that is not allowed.
     fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError>;
 
-    /// Memory of the device, aligned to 64 bytes, its content not defined.
+    /// Memory of the device, aligned to 64 bytes, with undefined content.
     ///
     /// # Errors
-    /// If it is short.
+    /// If memory is short.
     fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError>;
 
     /// The pool that [`alloc`](Self::alloc) rents from, if there is one.
@@ -238,20 +238,19 @@ pub trait KernelExecutor: Send + Sync {
         None
     }
 
-    /// Whether its memory is apart from the host's, so that outputs are worth leaving there until the host looks at them.
+    /// Whether its memory is separate from the host's, so that outputs are worth leaving there until the host reads them.
     fn has_own_memory(&self) -> bool {
         false
     }
 
-    /// A tensor's elements, row-major; without a copy where the device reads host memory. What is [`Resident`] in the
-    /// device's own memory is neither downloaded nor uploaded: its memory is shared.
+    /// A tensor's elements, row-major; without a copy where the device reads host memory. A tensor that is [`Resident`] in
+    /// the device's own memory is neither downloaded nor uploaded: its memory is shared.
     ///
     /// # Errors
     /// If memory is short, or the elements are another device's and cannot be downloaded.
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError>;
 
-    /// As [`upload`](Self::upload), in place of what `memory` was, so that a call that comes again allocates nothing; none
-    /// gives up what it was.
+    /// As [`upload`](Self::upload), reusing `memory`, so that a repeated call allocates nothing; `None` releases it.
     ///
     /// # Errors
     /// If memory is short.
@@ -263,34 +262,34 @@ pub trait KernelExecutor: Send + Sync {
         Ok(())
     }
 
-    /// From how many bytes on it is worth to [lend](Self::lend) a tensor rather than to copy into it.
+    /// The number of bytes from which it is worth [lending](Self::lend) a tensor rather than copying into it.
     fn lends_from(&self) -> usize {
         usize::MAX
     }
 
-    /// Takes a tensor for launches to write its elements in place, row-major: it becomes `memory`, replacing what that was,
-    /// until it is [reclaimed](Self::reclaim). Launches do not read the elements that it has; those that do are given an
-    /// [adopted](Self::adopt) one. Returns it where that is impossible: where its memory is shared or not the device's to
-    /// write.
+    /// Takes a tensor so that launches write its elements in place, row-major: it becomes `memory`, replacing the previous
+    /// content, until it is [reclaimed](Self::reclaim). Launches do not read the elements that it has; those that do are
+    /// given an [adopted](Self::adopt) one. Returns the tensor where that is impossible: where its memory is shared or the
+    /// device may not write it.
     fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
         let _ = memory;
         Some(tensor)
     }
 
-    /// As [`lend`](Self::lend), for launches that also read the tensor's elements, until they write others.
+    /// As [`lend`](Self::lend), for launches that also read the tensor's elements, until they overwrite them.
     fn adopt(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
         let _ = memory;
         Some(tensor)
     }
 
-    /// The tensor that was lent or adopted as this memory, which had this dtype and shape, with what launches wrote; none if there was
-    /// none, or while others have the memory too.
+    /// The tensor that was lent or adopted as this memory, with this dtype and shape, and with the results of launches;
+    /// `None` if there was none, or while there are other handles to the memory.
     fn reclaim(&self, memory: &mut Memory, dtype: DType, shape: &[usize]) -> Option<Tensor> {
         let _ = (memory, dtype, shape);
         None
     }
 
-    /// A constant laid out as a kernel wants it.
+    /// A constant packed for a kernel.
     ///
     /// # Errors
     /// If memory is short, or the specification does not fit the tensor.
@@ -299,7 +298,7 @@ pub trait KernelExecutor: Send + Sync {
     /// A row-major tensor from memory; without a copy where the host reads the device's memory.
     ///
     /// # Errors
-    /// If memory is short, or the tensor does not lie within it.
+    /// If memory is short, or the tensor is not within it.
     fn download(
         &self,
         memory: &Memory,
@@ -308,7 +307,7 @@ pub trait KernelExecutor: Send + Sync {
         shape: &[usize],
     ) -> Result<Tensor, ExecuteError>;
 
-    /// Overwrites a tensor by the elements of its dtype and shape in memory, row-major.
+    /// Overwrites a tensor with the elements of its dtype and shape in memory, row-major.
     ///
     /// # Errors
     /// As [`download`](Self::download).
@@ -318,7 +317,7 @@ pub trait KernelExecutor: Send + Sync {
         offset: usize,
         tensor: &mut Tensor,
     ) -> Result<(), ExecuteError> {
-        // Another's memory must not be what a caller keeps.
+        // The caller must not keep memory of another device.
         let downloaded = self.download(memory, offset, tensor.dtype(), tensor.shape())?;
         *tensor = downloaded.copied().map_err(|error| ExecuteError {
             code: error.code(),
@@ -328,23 +327,23 @@ pub trait KernelExecutor: Send + Sync {
         Ok(())
     }
 
-    /// The state of one run of a program at a time; to be reused by later ones.
+    /// The state of one run of a program at a time; reusable by later ones.
     fn begin(&self) -> Box<dyn Execution>;
 }
 
-/// Decides when a run is to end early. Polled often, from any thread; once it returns true, it stays true.
+/// Decides when a run is to end early. Polled often, from any thread; once it returns true, it keeps returning true.
 pub trait StopSignal: Send + Sync {
-    /// Whether to end.
+    /// Whether the run is to end.
     fn is_stopped(&self) -> bool;
 
-    /// The stop word, which compiled code reads while it runs: 0 until the run is to end. The implementation sees to it
-    /// that the word is set soon after there is a reason to, also while no one asks [`is_stopped`](Self::is_stopped).
+    /// The stop word, which compiled code polls: 0 until the run is to end. The implementation ensures that the word is set
+    /// soon after there is a reason to, even while no thread calls [`is_stopped`](Self::is_stopped).
     fn word(&self) -> &AtomicU32;
 }
 
 /// One run of a program on a device: launches in order, and the first fault.
 ///
-/// Safe code does not launch, as nothing would say what else uses the memory:
+/// Safe code cannot launch, since nothing would guarantee that the memory is not otherwise in use:
 ///
 /// ```compile_fail,E0133
 /// use kiln_backend::{Execution, Launch, LoadedKernel};
@@ -354,8 +353,8 @@ pub trait StopSignal: Send + Sync {
 /// }
 /// ```
 pub trait Execution: Send {
-    /// Lets launches return before their work is done once this says so; what they write is then not defined. None lets
-    /// them end as they do. A device that cannot stop takes no notice.
+    /// Lets launches return before their work is done once the signal is set; their results are then undefined. `None`
+    /// disables this. A device that cannot stop ignores it.
     fn stop_when(&mut self, signal: Option<Arc<dyn StopSignal>>) {
         let _ = signal;
     }
@@ -367,8 +366,8 @@ pub trait Execution: Send {
     ///
     /// # Safety
     /// Until [`finish`](Self::finish) returns, nothing but this execution writes the elements of the launch's buffers, and
-    /// nothing else reads those that it writes. Elements that it writes are elements of no other buffer of the launch, save
-    /// for the artifact's `in_place` pairs.
+    /// nothing else reads those that it writes. Elements that it writes belong to no other buffer of the launch, except for
+    /// the artifact's `in_place` pairs.
     unsafe fn launch(
         &mut self,
         kernel: &LoadedKernel,
@@ -378,7 +377,7 @@ pub trait Execution: Send {
     /// Launches kernels one after another, as [`launch`](Self::launch) does.
     ///
     /// # Errors
-    /// Of the first launch that does not fit its kernel, and which one that is. Those before it are launched.
+    /// That of the first launch that does not fit its kernel, with its index. Those before it are launched.
     ///
     /// # Safety
     /// As [`launch`](Self::launch), for each of them.
@@ -396,7 +395,7 @@ pub trait Execution: Send {
         Ok(())
     }
 
-    /// Runs a builtin after everything launched before it. May return before it has run; the sizes that it finds are in its
+    /// Runs a builtin after everything launched before it. May return before it has run; sizes that it finds are in its
     /// results.
     ///
     /// # Errors
@@ -411,8 +410,8 @@ pub trait Execution: Send {
         outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
     ) -> Result<(), ExecuteError>;
 
-    /// Waits for everything launched, and gives the first fault since the last call. What follows starts anew. Also after a
-    /// launch that failed: what was launched before it has run.
+    /// Waits for everything launched, and returns the first fault since the last call. Launches after it start a new
+    /// sequence. Also works after a failed launch: everything launched before it has run.
     ///
     /// # Errors
     /// If the device is lost.

@@ -9,8 +9,8 @@ use crate::execute::{ExecuteError, Execution, KernelExecutor, LoadedKernel, Memo
 use crate::memory_pool::MemoryPool;
 use crate::pack::PackSpec;
 
-/// A [`KernelExecutor`] around another one, which does all that the wrapper does not do itself. The methods are those of
-/// [`KernelExecutor`].
+/// A [`KernelExecutor`] around another one, to which all methods that the wrapper does not override are forwarded. The
+/// methods are those of [`KernelExecutor`].
 ///
 /// Memories and kernels are the inner executor's, and so are the tensors that stay on it.
 ///
@@ -40,10 +40,10 @@ use crate::pack::PackSpec;
 /// # }
 /// ```
 pub trait ExecutorWrapper: Send + Sync {
-    /// The other executor.
+    /// The inner executor.
     type Inner: KernelExecutor + ?Sized;
 
-    /// The other executor.
+    /// The inner executor.
     fn inner(&self) -> &Self::Inner;
 
     /// See [`KernelExecutor::device`].

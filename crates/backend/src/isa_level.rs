@@ -1,4 +1,4 @@
-//! The table of instruction-set levels: what compilers generate code for, and devices run.
+//! The table of instruction-set levels: the targets of code generation, and the capabilities of devices.
 //!
 //! Levels are named by the features they need, never by a processor's marketing name; a compiler is given each feature.
 //! Invariants: a host that has a level has every feature of it, including the operating system's support for the wide
@@ -9,10 +9,10 @@ use std::str::FromStr;
 
 /// An instruction-set level.
 ///
-/// On x86-64 the levels are ordered: a host that has one has the ones before it.
+/// On x86-64 the levels are ordered: a host that has one has all previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IsaLevel {
-    /// Any x86-64 processor: SSE2 and nothing else.
+    /// Any x86-64 processor: SSE2 only.
     Portable,
     /// x86-64 with AVX2, fused multiply-add and 16-bit float conversion (2013 and later).
     Avx2Fma,
@@ -48,7 +48,7 @@ impl IsaLevel {
 
     /// The highest level that this machine has.
     ///
-    /// `None` on a machine of an architecture that no level is for.
+    /// `None` on an architecture without levels.
     pub fn host() -> Option<IsaLevel> {
         IsaLevel::of_host().last()
     }
@@ -56,7 +56,7 @@ impl IsaLevel {
     /// Whether this machine can run the level's code.
     #[cfg(target_arch = "x86_64")]
     pub fn runs_here(self) -> bool {
-        // The standard library asks CPUID, and XGETBV whether the system keeps the registers.
+        // The standard library queries CPUID, and XGETBV for whether the system saves the registers.
         match self {
             IsaLevel::Portable => true,
             IsaLevel::Avx2Fma => {
@@ -115,18 +115,18 @@ impl IsaLevel {
         !matches!(self, IsaLevel::Portable)
     }
 
-    /// Whether whole vectors can be stored past the caches, to be ordered by a fence.
+    /// Whether whole vectors can be stored past the caches (non-temporal stores), ordered by a fence.
     pub const fn has_streaming_stores(self) -> bool {
         matches!(self, IsaLevel::Avx2Fma | IsaLevel::Avx512)
     }
 
-    /// Whether masked stores may take as long as a dozen others: seen on AMD's cores without AVX-512.
+    /// Whether masked stores may take as long as a dozen others: measured on AMD cores without AVX-512.
     pub const fn has_slow_masked_stores(self) -> bool {
         matches!(self, IsaLevel::Avx2Fma)
     }
 
-    /// Whether this machine does two halves of the level's widest vectors in the time of a whole one, so that nothing is
-    /// lost by vectors of half the width.
+    /// Whether this machine executes two half-width operations in the time of one of the level's widest, so that half-width
+    /// vectors lose nothing.
     pub fn halves_are_as_fast(self) -> bool {
         self == IsaLevel::Avx512 && has_half_wide_units()
     }
@@ -141,7 +141,7 @@ impl IsaLevel {
         !matches!(self, IsaLevel::Portable)
     }
 
-    /// The features beyond the plainest processor of the architecture, as LLVM spells them.
+    /// The features beyond the baseline of the architecture, in LLVM's spelling.
     pub const fn features(self) -> &'static str {
         match self {
             IsaLevel::Portable => "",
@@ -157,8 +157,8 @@ impl IsaLevel {
     }
 }
 
-/// Whether this machine's units are half as wide as its widest registers: AMD's family 19h, which has AVX-512 since
-/// Zen 4. Seen on one of these: three vectors of eight lanes are a quarter faster than two of sixteen with eight idle.
+/// Whether this machine's units are half as wide as its widest registers: AMD's family 19h, which has AVX-512 since Zen 4.
+/// Measured on one of these: three vectors of eight lanes are a quarter faster than two of sixteen with eight idle.
 #[cfg(target_arch = "x86_64")]
 fn has_half_wide_units() -> bool {
     use std::arch::x86_64::__cpuid;
@@ -183,7 +183,7 @@ impl fmt::Display for IsaLevel {
     }
 }
 
-/// A name that is no level's.
+/// A name that is not a level's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown instruction-set level `{0}`: expected portable, avx2+fma, avx512 or neon")]
 pub struct UnknownIsaLevel(String);
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back() {
+    fn level_names_round_trip() {
         for level in IsaLevel::ALL {
             assert_eq!(level.to_string().parse(), Ok(level));
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_fill_a_register() {
+    fn lane_count_matches_register_width() {
         assert_eq!(IsaLevel::Portable.lanes(32), 4);
         assert_eq!(IsaLevel::Avx2Fma.lanes(64), 4);
         assert_eq!(IsaLevel::Avx512.lanes(8), 64);

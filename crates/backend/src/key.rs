@@ -14,10 +14,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::compile::{Schedule, Target};
 
-/// The version of this format of fields: another one, other keys.
+/// The version of this format of fields; changing it changes all keys.
 const FORMAT: &str = "kiln kernel key 4";
 
-/// A stable hash of all that compiled code depends on; prints as 64 hexadecimal digits.
+/// A stable hash of everything that compiled code depends on; prints as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key([u8; 32]);
 
@@ -26,17 +26,17 @@ pub struct Key([u8; 32]);
 pub struct KeyFields {
     /// The canonical kernel, as text.
     pub kernel: String,
-    /// What the variant takes for granted beyond the kernel's contract, as texts; none for the generic one.
+    /// What the variant assumes beyond the kernel's contract, as texts; empty for the generic one.
     pub variant: BTreeSet<String>,
-    /// How the kernel is arranged.
+    /// The schedule.
     pub schedule: Schedule,
-    /// What it is compiled for.
+    /// The target.
     pub target: Target,
-    /// The target's features, spelled out as the compiler is told them.
+    /// The target's features, as passed to the compiler.
     pub features: BTreeSet<String>,
     /// Kiln's version.
     pub kiln: String,
-    /// The version of what makes the code: [`KernelCompiler::version`](crate::KernelCompiler::version).
+    /// The compiler's version: [`KernelCompiler::version`](crate::KernelCompiler::version).
     pub compiler: String,
     /// Options that change code, by name.
     pub options: BTreeMap<String, String>,
@@ -65,7 +65,7 @@ pub struct KeyFields {
 /// ```
 pub fn stable_key(fields: &KeyFields) -> Key {
     let mut hasher = blake3::Hasher::new();
-    // Each part with its length in front, so that no two lists of parts give the same bytes.
+    // Each part is preceded by its length, so that no two lists of parts give the same bytes.
     let mut put = |part: &str| {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
@@ -80,7 +80,7 @@ pub fn stable_key(fields: &KeyFields) -> Key {
 }
 
 impl KeyFields {
-    /// The fields in which two differ, by name: why something is compiled again.
+    /// The fields in which two differ, by name: the reason for a recompile.
     pub fn differences(&self, other: &KeyFields) -> Vec<&'static str> {
         let pairs = self.parts().into_iter().zip(other.parts());
         pairs
@@ -89,9 +89,9 @@ impl KeyFields {
             .collect()
     }
 
-    /// Every field: its name and its parts, what was compiled first.
+    /// Every field: its name and its parts, the subject first.
     pub fn parts(&self) -> [(&'static str, Vec<String>); 8] {
-        // Taken apart by name, so that a new field cannot be forgotten.
+        // Destructured by name, so that a new field cannot be forgotten.
         let Self {
             kernel,
             variant,
@@ -147,7 +147,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// E0250: a text that is no key.
+/// E0250: a text that is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected 64 hexadecimal digits of a key, in lower case")]
 pub struct KeyError;

@@ -1,29 +1,29 @@
-//! A device's pool of memory that was given back, as a runtime sees it: limits, statistics, trimming.
+//! A device's memory pool, as a runtime sees it: limits, statistics, trimming.
 //!
 //! The pool itself belongs to each executor.
 
 use crate::execute::{ExecuteError, Memory};
 
-/// A device's memory by rent: had for a while, given back, had again.
+/// A device's rented memory: taken, returned, reused.
 ///
-/// What [`KernelExecutor::alloc`](crate::KernelExecutor::alloc) gives is rented here. Memory goes back when the last
-/// handle to it is gone, wherever that is: with an arena, or with an output that the host still reads.
+/// [`KernelExecutor::alloc`](crate::KernelExecutor::alloc) rents from it. Memory is returned when the last handle to it is
+/// gone, wherever that is: with an arena, or with an output that the host still reads.
 pub trait MemoryPool: Send + Sync {
-    /// At least this many bytes, their content undefined: a kept piece where one fits.
+    /// At least this many bytes with undefined content: a kept piece where one fits.
     ///
     /// # Errors
     /// If memory is short, or the limit is reached.
     fn rent(&self, bytes: usize) -> Result<Memory, ExecuteError>;
 
-    /// Gives memory back; it is kept, within limits, once its last handle is gone.
+    /// Returns memory; it is kept, within limits, once its last handle is gone.
     fn give_back(&self, memory: Memory) {
         drop(memory);
     }
 
-    /// Frees what is kept beyond `keep` bytes, the oldest first; returns how many bytes were freed.
+    /// Frees kept memory beyond `keep` bytes, the oldest first; returns the number of freed bytes.
     fn trim(&self, keep: usize) -> usize;
 
-    /// What it holds and did.
+    /// Statistics of the pool.
     fn stats(&self) -> MemoryStats;
 }
 
@@ -31,14 +31,14 @@ pub trait MemoryPool: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryLimits {
-    /// Most bytes at one time, rented and kept together; what would exceed it is refused.
+    /// The maximum number of bytes at one time, rented and kept together; a request that would exceed it is refused.
     pub total_bytes: usize,
-    /// The most bytes kept for later requests.
+    /// The maximum number of bytes kept for later requests.
     pub kept_bytes: usize,
 }
 
 impl MemoryLimits {
-    /// No limit of all, half a GiB kept.
+    /// No total limit, half a GiB kept.
     pub const DEFAULT: Self = Self {
         total_bytes: usize::MAX,
         kept_bytes: 512 << 20,
@@ -71,21 +71,21 @@ impl Default for MemoryLimits {
     }
 }
 
-/// What a [`MemoryPool`] holds and did.
+/// The statistics of a [`MemoryPool`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// Bytes in use.
     pub rented_bytes: usize,
-    /// Most bytes that were rented at one time.
+    /// The maximum number of bytes rented at one time.
     pub peak_bytes: usize,
     /// Bytes kept for later requests.
     pub kept_bytes: usize,
-    /// How often memory was asked for.
+    /// The number of requests.
     pub rents: u64,
-    /// How often kept memory served.
+    /// The number of requests served from kept memory.
     pub reuses: u64,
-    /// How often the limit was in the way.
+    /// The number of requests that hit the limit.
     pub refusals: u64,
 }
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_and_reports_read_as_they_should() {
+    fn memory_limits_and_report_text() {
         let limits = MemoryLimits::new().with_total_bytes(7).with_kept_bytes(3);
         assert_eq!((limits.total_bytes, limits.kept_bytes), (7, 3));
         assert_eq!(MemoryLimits::default(), MemoryLimits::DEFAULT);

@@ -4,8 +4,8 @@ use crate::artifact::{Artifact, ArtifactParts, Phase};
 use crate::condition::Condition;
 use crate::quantity::{LaunchContext, Quantities, Quantity, QuantityError};
 
-/// What a launch of an artifact needs beside its buffers. Only [`Artifact::numbers`] makes them, so they are what its parts
-/// say of sizes that meet its contract.
+/// The size-dependent numbers of a launch of an artifact. Only [`Artifact::numbers`] makes them, so they are derived from
+/// its parts for sizes that satisfy its contract.
 ///
 /// ```compile_fail,E0451
 /// fn shorter(numbers: kiln_backend::LaunchNumbers) -> kiln_backend::LaunchNumbers {
@@ -30,17 +30,17 @@ pub struct PhaseNumbers {
     pub scratch: usize,
 }
 
-/// Why there are no numbers for a launch.
+/// Why a launch's numbers could not be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NumbersError {
     /// One has no value.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// E0228: the sizes do not meet the artifact's contract.
+    /// E0228: the sizes violate the artifact's contract.
     #[error("expected sizes that the code was compiled for, with {condition}, found {found}")]
     Contract {
-        /// The condition that does not hold, over the kernel's symbols `n0`, `n1`, ….
+        /// The violated condition, over the kernel's symbols `n0`, `n1`, ….
         condition: String,
         /// The value of its number.
         found: i64,
@@ -58,13 +58,13 @@ impl NumbersError {
 }
 
 impl LaunchNumbers {
-    /// The artifact whose they are.
+    /// The artifact that they belong to.
     #[inline]
     pub fn artifact(&self) -> &Artifact {
         &self.artifact
     }
 
-    /// Bytes that the code may touch from each buffer's start, in the kernel's order.
+    /// Bytes that the code may access from each buffer's start, in the kernel's order.
     #[inline]
     pub fn bytes(&self) -> &[usize] {
         &self.bytes
@@ -76,7 +76,7 @@ impl LaunchNumbers {
         &self.arguments
     }
 
-    /// Those of the artifact's phases.
+    /// The numbers of the artifact's phases.
     #[inline]
     pub fn phases(&self) -> &[PhaseNumbers] {
         &self.phases
@@ -88,7 +88,7 @@ impl LaunchNumbers {
         self.shared_scratch
     }
 
-    /// Evaluates an artifact's quantities, which were put `together` if none is damaged.
+    /// Evaluates an artifact's quantities, which were combined as `together` if none is damaged.
     pub(crate) fn of(
         artifact: &Artifact,
         together: Option<&Quantities>,
@@ -97,7 +97,7 @@ impl LaunchNumbers {
         let values = together.and_then(|together| together.evaluate(context));
         let values = match values {
             Some(values) => values,
-            // One by one, to say what has no value.
+            // One by one, to report which has no value.
             None => quantities(artifact)
                 .map(|quantity| quantity.evaluate(context))
                 .collect::<Result<_, _>>()?,
@@ -118,7 +118,7 @@ impl LaunchNumbers {
             .iter()
             .map(|_| next())
             .collect::<Result<_, _>>()?;
-        // A number of bytes or tasks below 0 stands for nothing to do.
+        // A negative number of bytes or tasks means that there is nothing to do.
         let mut size =
             || Ok::<_, QuantityError>(usize::try_from(next()?.max(0)).unwrap_or(usize::MAX));
         let bytes = artifact
@@ -143,7 +143,7 @@ impl LaunchNumbers {
     }
 }
 
-/// Every quantity of an artifact, in the order in which [`LaunchNumbers::of`] takes their values apart.
+/// Every quantity of an artifact, in the order in which [`LaunchNumbers::of`] splits their values.
 pub(crate) fn quantities(parts: &ArtifactParts) -> impl Iterator<Item = &Quantity> {
     let conditions = parts.contract.iter().map(Condition::quantity);
     let bytes = parts.buffers.iter().map(|buffer| &buffer.bytes);

@@ -1,4 +1,4 @@
-//! Packing of a constant operand, as a [`PackSpec`] says. Applied once per constant, not per launch.
+//! Packing of a constant operand according to a [`PackSpec`]. Applied once per constant, not per launch.
 
 #[cfg(test)]
 mod tests;
@@ -6,7 +6,7 @@ mod tests;
 use kiln_tensor::{Tensor, TensorError};
 use serde::{Deserialize, Serialize};
 
-/// How a constant operand is packed: row-major over the axes listed, with zeros where a block is not full.
+/// How a constant operand is packed: row-major over the listed axes, with zeros where a block is not full.
 ///
 /// Each axis of the operand is named once, whole, or twice, as the number of a block and the index within it.
 ///
@@ -38,7 +38,7 @@ pub struct PackSpec {
 pub enum PackAxis {
     /// A whole axis of the operand.
     Whole(usize),
-    /// The number of the block, of an axis cut into blocks.
+    /// The number of the block, of an axis divided into blocks.
     Outer {
         /// The axis of the operand.
         axis: usize,
@@ -54,7 +54,7 @@ pub enum PackAxis {
     },
 }
 
-/// Why an operand cannot be laid out so.
+/// Why an operand cannot be packed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {
@@ -66,7 +66,7 @@ pub enum PackError {
         /// The operand's rank.
         rank: usize,
     },
-    /// E0247: an axis that is not there whole once, or as blocks of one size.
+    /// E0247: an axis that does not occur exactly once, whole or as blocks of one size.
     #[error(
         "expected axis {axis} to be packed whole, or as the number of a block and the index within it, once each"
     )]
@@ -94,7 +94,7 @@ impl PackError {
     }
 }
 
-/// A loop over the packed array: an axis of the operand and how far one step moves along it.
+/// A loop over the packed array: an axis of the operand and its step along it.
 #[derive(Clone, Copy)]
 struct Loop {
     axis: usize,
@@ -126,7 +126,7 @@ impl PackSpec {
             return Err(PackError::TooLarge(shape));
         }
         let source = tensor.contiguous()?;
-        // Straight to where it stays: weights are large.
+        // Directly into its final place: weights are large.
         let packed = Tensor::filled_by(tensor.dtype(), &shape, |packed| {
             copy(source.as_bytes()?, tensor.shape(), &loops, element, packed);
             Ok(())
@@ -194,7 +194,7 @@ impl PackSpec {
     }
 }
 
-/// Copies run by run in the packed order, a run being the innermost loop, into zeros: what lies beyond the operand stays
+/// Copies run by run in the packed order, a run being the innermost loop, into zeros: elements beyond the operand stay
 /// zero.
 fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: &mut [u8]) {
     let mut strides = vec![element; shape.len()];
@@ -233,7 +233,7 @@ fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: 
                 }
             }
         }
-        // The next run: the innermost counter around it that has not ended, and those inside that from the start.
+        // Advances to the next run: the innermost surrounding counter that has not ended, with those inside it reset.
         for (counter, part) in counters.iter_mut().zip(around).rev() {
             *counter += 1;
             indices[part.axis] += part.step;

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 /// Work that consists of numbered, independent tasks.
 pub trait Job: Send + Sync {
-    /// Performs tasks `first..last`. `worker` is below [`TaskPool::threads`], and no two calls that run at one time
-    /// have the same one.
+    /// Performs tasks `first..last`. `worker` is below [`TaskPool::threads`], and no two concurrent calls have the same
+    /// one.
     fn run(&self, worker: usize, first: u64, last: u64);
 }
 
-/// Threads that share out the tasks of a job.
+/// Threads that share the tasks of a job.
 pub trait TaskPool: Send + Sync {
-    /// How many threads take part at most, the caller among them; at least 1.
+    /// The maximum number of participating threads, including the caller; at least 1.
     fn threads(&self) -> usize;
 
-    /// Runs tasks `0..tasks` of a job, each once, and returns when all are done. The caller takes part. Called from
-    /// several threads at once, and from within a job, it makes progress.
+    /// Runs tasks `0..tasks` of a job, each once, and returns when all are done. The caller takes part. It may be called
+    /// from several threads at once, and from within a job, and always makes progress.
     fn run(&self, job: &Arc<dyn Job>, tasks: u64);
 }
 

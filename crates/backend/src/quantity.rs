@@ -1,8 +1,8 @@
 //! Size-dependent numbers of a launch, as data.
 //!
-//! A postfix program over `i64`, evaluated with checks. Backends build them when they compile; the runtime evaluates
-//! them when it builds a launch plan. Constant parts are folded during construction. Intermediate results have 128
-//! bits, so only a value that itself does not fit is an overflow.
+//! A postfix program over `i64`, evaluated with checks. Backends build them when they compile; the runtime evaluates them
+//! when it builds a launch plan. Constant parts are folded during construction. Intermediate results have 128 bits, so only
+//! a final value that does not fit is an overflow.
 
 mod convert;
 mod display;
@@ -24,7 +24,7 @@ enum Step {
     /// A symbol of the kernel, by position.
     Symbol(u32),
     Threads,
-    /// Bytes of the cache of a level, 1 to 3, that one core can count on.
+    /// Bytes of the cache of a level, 1 to 3, available to one core.
     Cache(u8),
     Add,
     Sub,
@@ -35,15 +35,15 @@ enum Step {
     Max,
     /// The operand that is not 1; operands that are not 1 are equal.
     Bcast,
-    /// Takes the value on top away and keeps it as the next shared value.
+    /// Pops the top value and stores it as the next shared value.
     Keep,
-    /// A value that was kept, by its number.
+    /// A shared value, by its number.
     Kept(u32),
 }
 
 /// An expression over a kernel's symbols, the number of threads and the sizes of caches.
 ///
-/// Operations join two of them into one. `/` and `%` round down, and their divisors must be positive.
+/// Operations combine two quantities into one. `/` and `%` round down, and their divisors must be positive.
 ///
 /// ```
 /// use kiln_backend::{LaunchContext, Quantity};
@@ -58,14 +58,14 @@ enum Step {
 #[serde(transparent)]
 pub struct Quantity(Vec<Step>);
 
-/// What a [`Quantity`] may depend on.
+/// The variables of a [`Quantity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchContext<'a> {
     /// The values of the kernel's symbols, in the order of its table.
     pub symbols: &'a [i64],
-    /// How many threads take part. Only for how independent points are shared out, never for how a reduction is split.
+    /// The number of participating threads. Used only for distributing independent points, never for splitting a reduction.
     pub threads: usize,
-    /// Bytes of the caches of level 1 to 3 that one core can count on.
+    /// Bytes of the caches of level 1 to 3 available to one core.
     pub caches: [usize; 3],
 }
 
@@ -73,16 +73,16 @@ pub struct LaunchContext<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuantityError {
-    /// E0224: the value does not fit 64 bits, or one on the way 128.
+    /// E0224: the value does not fit in 64 bits, or an intermediate one in 128.
     #[error("a number of the launch does not fit 64 bits")]
     Overflow,
-    /// E0225: a division by zero or less.
+    /// E0225: a divisor that is not positive.
     #[error("expected a positive divisor in a number of the launch, found {0}")]
     Divisor(i64),
-    /// E0226: a symbol that was not given, or a program that is damaged.
+    /// E0226: a symbol without a value, or a damaged program.
     #[error("a number of the launch is damaged")]
     Malformed,
-    /// E0227: two sizes that broadcast do not fit.
+    /// E0227: two sizes that do not broadcast.
     #[error("expected equal sizes or a 1 in a number of the launch, found {0} and {1}")]
     Broadcast(i64, i64),
 }
@@ -110,7 +110,7 @@ impl Quantity {
         Self(vec![Step::Threads])
     }
 
-    /// Bytes of the cache of a level from 1 to 3 that one core can count on.
+    /// Bytes of the cache of a level from 1 to 3 available to one core.
     pub fn cache(level: u8) -> Self {
         Self(vec![Step::Cache(level)])
     }
@@ -136,13 +136,13 @@ impl Quantity {
         (self + last).floor_div(divisor)
     }
 
-    /// What [`floor_div`](Self::floor_div) leaves.
+    /// The remainder of [`floor_div`](Self::floor_div).
     #[must_use]
     pub fn modulo(self, divisor: Self) -> Self {
         self.join(divisor, Step::Mod)
     }
 
-    /// The smaller one.
+    /// The minimum.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         if self == other {
@@ -152,7 +152,7 @@ impl Quantity {
         }
     }
 
-    /// The larger one.
+    /// The maximum.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         if self == other {
@@ -162,13 +162,13 @@ impl Quantity {
         }
     }
 
-    /// The smallest multiple of `unit` that is not below.
+    /// `self` rounded up to a multiple of `unit`.
     #[must_use]
     pub fn round_up(self, unit: Self) -> Self {
         self.ceil_div(unit.clone()) * unit
     }
 
-    /// The value, where it depends on nothing.
+    /// The value, if it is constant.
     pub fn as_constant(&self) -> Option<i64> {
         match self.0.as_slice() {
             [Step::Constant(value)] => Some(*value),
@@ -187,8 +187,8 @@ impl Quantity {
         }
     }
 
-    /// The value where nothing on the way needs more than 64 bits and nothing is wrong: nearly always, and several times
-    /// as quick.
+    /// The value where every intermediate result fits in 64 bits and there is no error: nearly always, and several times as
+    /// fast.
     fn evaluate_narrow(&self, context: &LaunchContext<'_>) -> Option<i64> {
         if let [step] = self.0.as_slice() {
             return step.leaf(context);
@@ -218,7 +218,7 @@ impl Quantity {
         }
     }
 
-    /// As [`evaluate`](Self::evaluate) promises.
+    /// As documented at [`evaluate`](Self::evaluate).
     fn evaluate_wide(&self, context: &LaunchContext<'_>) -> Result<i64, QuantityError> {
         let mut stack: SmallVec<[i128; 16]> = SmallVec::new();
         let mut kept: SmallVec<[i128; 4]> = SmallVec::new();
@@ -256,7 +256,7 @@ impl Quantity {
         }
     }
 
-    /// Both programs, then one operation; computed at once where both are constant.
+    /// Both programs, then one operation; folded where both are constant.
     fn join(mut self, other: Self, operation: Step) -> Self {
         if let (Some(left), Some(right)) = (self.as_constant(), other.as_constant())
             && let Ok(value) = apply(operation, left.into(), right.into()).and_then(narrow)
@@ -274,7 +274,7 @@ impl Quantity {
 }
 
 impl Step {
-    /// The value of what takes no operands, where it has one.
+    /// The value of an operation without operands, if it has one.
     fn leaf(self, context: &LaunchContext<'_>) -> Option<i64> {
         match self {
             Self::Constant(value) => Some(value),
@@ -288,7 +288,7 @@ impl Step {
         }
     }
 
-    /// An operation on two values, where 64 bits are enough and nothing is wrong.
+    /// An operation on two values, where 64 bits are enough and there is no error.
     fn apply_narrow(self, left: i64, right: i64) -> Option<i64> {
         match self {
             Self::Add => left.checked_add(right),
@@ -355,7 +355,7 @@ fn narrow(value: i128) -> Result<i64, QuantityError> {
     i64::try_from(value).map_err(|_| QuantityError::Overflow)
 }
 
-/// A number for a message: as near as 64 bits come.
+/// A number for a message: the nearest 64-bit value.
 fn shown(value: i128) -> i64 {
     narrow(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }

@@ -11,7 +11,7 @@ use kiln_tensor::{DType, Tensor, TensorError, element_count};
 
 use crate::execute::{KernelExecutor, Memory, MemorySlice};
 
-/// What owns the elements of a tensor that is in a device's memory.
+/// The owner of the elements of a tensor that is in a device's memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,12 +36,12 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// The tensor whose elements are in `memory` from a number of bytes on, in row-major order, as finished executions left
-    /// them. Looking at them downloads them; what fails then is [`TensorError::Deferred`] of an
-    /// [`ExecuteError`](crate::ExecuteError), and is tried again by the next look.
+    /// A tensor whose elements are in `memory` from a byte offset on, in row-major order, as finished executions left them.
+    /// Reading them downloads them; a failed download is a [`TensorError::Deferred`] of an
+    /// [`ExecuteError`](crate::ExecuteError), and the next read tries again.
     ///
     /// # Errors
-    /// When the elements do not lie within the memory.
+    /// When the elements are not within the memory.
     pub fn tensor(
         executor: &Arc<dyn KernelExecutor>,
         memory: &Memory,
@@ -69,7 +69,7 @@ impl Resident {
         })
     }
 
-    /// Where the elements of a tensor are, if they are in the memory of a device, whichever that is, in row-major order.
+    /// The place of a tensor's elements, if they are in the memory of any device, in row-major order.
     pub fn place_of(tensor: &Tensor) -> Option<MemorySlice<'_>> {
         let (resident, first) = tensor.owner::<Self>()?;
         Some(MemorySlice {

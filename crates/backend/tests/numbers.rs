@@ -1,4 +1,4 @@
-//! The numbers of a launch: from an artifact alone, for sizes that meet its contract.
+//! The numbers of a launch: from an artifact alone, for sizes that satisfy its contract.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -53,7 +53,7 @@ fn numbers(artifact: &Artifact, symbols: &[i64]) -> Result<LaunchNumbers, String
 }
 
 #[test]
-fn numbers_are_what_the_artifact_says_of_sizes_within_its_contract() {
+fn launch_numbers_follow_the_artifact_and_sizes_outside_its_contract_are_errors() {
     let mut dims = DimTable::new();
     let n = SymbolicDimension::range("N", 1..=64).and_then(|n| n.multiple_of(8));
     let (n, m) = (dims.declare(n.unwrap()).unwrap(), dims.symbol("M").unwrap());
@@ -88,7 +88,7 @@ fn numbers_are_what_the_artifact_says_of_sizes_within_its_contract() {
 }
 
 #[test]
-fn counts_below_zero_are_nothing_to_do() {
+fn negative_task_counts_become_zero() {
     let artifact = artifact(&DimTable::new());
     let found = numbers(&artifact, &[1, 5]).unwrap();
     assert_eq!(found.phases()[0].tasks, 0);

@@ -1,7 +1,7 @@
-//! `kiln bench`: how long calls take, one line per case.
+//! `kiln bench`: call times, one line per case.
 //!
-//! The clock runs around calls alone, not around reading files. What was compiled is counted from
-//! one case to the next, so the first case's counts include what loading compiled.
+//! The clock runs only around calls, not around reading files. Compiles are counted from one case to the next, so the first
+//! case's counts include compiles during loading.
 
 use crate::cases::{self, Case};
 use crate::model::ModelArguments;
@@ -15,7 +15,8 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A first call slower than this, compiling apart, is the only one: a median of slow calls is not worth the wait.
+/// If the first call, excluding compilation, is slower than this, it is the only one: a median of slow calls is not worth
+/// the wait.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// Measures a model's calls.
@@ -32,13 +33,13 @@ pub(crate) struct Bench {
     /// Call each case a single time: a stream of shapes
     #[arg(long)]
     once: bool,
-    /// Call a case only when a line comes on standard input, so that another program can take turns
+    /// Call a case only when a line arrives on standard input, for interleaving with another program
     #[arg(long, requires = "once")]
     paced: bool,
     /// Write each output of a case's last call to FOLDER/CASE/OUTPUT.npy
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Fail where something would have to be compiled
+    /// Fail if anything would have to be compiled
     #[arg(long)]
     no_compile: bool,
     #[command(flatten)]
@@ -48,11 +49,11 @@ pub(crate) struct Bench {
     json: bool,
 }
 
-/// What is measured of a case; times in milliseconds.
+/// The measurements of a case; times in milliseconds.
 #[derive(Debug, Serialize)]
 struct Measurement<'a> {
     case: &'a str,
-    /// What executed it.
+    /// The device.
     device: String,
     /// Loading the model, once for all cases.
     load_ms: f64,
@@ -61,19 +62,19 @@ struct Measurement<'a> {
     median_ms: f64,
     min_ms: f64,
     p99_ms: f64,
-    /// How many calls were made, the first included.
+    /// The number of calls, including the first.
     calls: usize,
     compiles: u64,
-    /// Time of compiling for the first call, over all threads that compile.
+    /// Compile time for the first call, over all compile threads.
     compile_ms: f64,
     /// How long calls waited for code: compiled, or loaded from a store.
     blocked_ms: f64,
-    /// Steps that the interpreter computed because code was not there in time.
+    /// Steps that were interpreted because code was not ready in time.
     fallbacks: u64,
     memory_hits: u64,
     disk_hits: u64,
     misses: u64,
-    /// The most memory this process ever had.
+    /// The peak memory of this process.
     peak_rss_mb: f64,
 }
 
@@ -128,7 +129,7 @@ impl Bench {
         } else {
             let start = Instant::now();
             while samples.is_empty() || start.elapsed() < self.min_time {
-                // Their memory is the next call's.
+                // Their memory is reused by the next call.
                 drop(outputs.take());
                 let (time, given) = timed(model, &inputs)?;
                 samples.push(time);
@@ -196,7 +197,7 @@ fn timed(model: &Model, inputs: &[(String, Tensor)]) -> Result<(Duration, Output
     Ok((start.elapsed(), outputs))
 }
 
-/// Time spent on the compiles after the first `before` ones, all threads together.
+/// Compile time of the compiles after the first `before` ones, all threads together.
 fn compile_time(model: &Model, before: usize) -> Duration {
     let records = model.compile_records();
     records.iter().skip(before).map(|record| record.total).sum()
@@ -206,8 +207,7 @@ fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The element at a fraction of sorted samples, in milliseconds; between two, their mean weighted
-/// by distance.
+/// The element at a fraction of sorted samples, in milliseconds; interpolated between two.
 fn quantile(sorted: &[Duration], fraction: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return 0.0;
@@ -218,7 +218,7 @@ fn quantile(sorted: &[Duration], fraction: f64) -> f64 {
     at(low) + (at(high) - at(low)) * position.fract()
 }
 
-/// The most resident memory this process ever had; 0 where the system does not tell.
+/// The peak resident memory of this process; 0 where the system does not report it.
 fn peak_rss_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! `kiln cache`: what is kept of compiled code, and looking after it.
+//! `kiln cache`: lists, measures, checks and clears stored code.
 
 use crate::report::{self, Failures};
 use anyhow::{Error, bail};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Looks after compiled code.
+/// Manages compiled code.
 #[derive(Args, Debug)]
 pub(crate) struct Cache {
     /// The folder; without it, the one that models use
@@ -24,13 +24,13 @@ pub(crate) struct Cache {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// List entries, the one used last first
+    /// List entries, most recently used first
     Ls,
     /// Count entries and bytes by kind
     Stats,
-    /// Read every entry whole and check it
+    /// Read and check every entry completely
     Verify {
-        /// Remove what is damaged
+        /// Remove damaged entries
         #[arg(long)]
         remove: bool,
     },
@@ -38,18 +38,18 @@ enum Action {
     Clear,
 }
 
-/// An entry as it is printed.
+/// An entry in the output.
 #[derive(Serialize)]
 struct Entry {
     digest: String,
     bytes: u64,
-    /// Seconds since it was last used.
+    /// Seconds since its last use.
     used_seconds_ago: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compile_ms: Option<f64>,
-    /// What its key says of it, the subject left out.
+    /// The fields of its key, without the subject.
     fields: Vec<(String, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_ages_are_short() {
+    fn sizes_and_ages_print_in_short_units() {
         assert_eq!(
             [size(999), size(45_000), size(90_000_000)],
             ["999 B", "45.0 kB", "90.0 MB"]

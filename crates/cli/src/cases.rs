@@ -63,7 +63,7 @@ pub(crate) fn read(path: &Path) -> Result<Tensor, Error> {
         .with_context(context)
 }
 
-/// Writes each output to its file in `folder`, which is made where it is missing.
+/// Writes each output to its file in `folder`, which is created if it is missing.
 pub(crate) fn write(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for (name, tensor) in outputs.iter() {
@@ -78,7 +78,7 @@ pub(crate) fn write(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Calls the model with these options; Ctrl-C ends the call, too.
+/// Calls the model with these options; Ctrl-C cancels the call, too.
 pub(crate) fn call(
     model: &Model,
     inputs: &[(String, Tensor)],
@@ -88,7 +88,7 @@ pub(crate) fn call(
     interruptible(options, |options| model.run_with(inputs, options))
 }
 
-/// Calls the model as a program does that ends no call: what is measured. Ctrl-C ends the process.
+/// Calls the model as a program without cancellation does, for measurements. Ctrl-C ends the process.
 pub(crate) fn call_plainly(
     model: &Model,
     inputs: &[(String, Tensor)],
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_leaves_its_folder() {
+    fn case_file_names_cannot_escape_the_folder() {
         assert_eq!(file_name("a/b"), "a_b.npy");
         assert_eq!(file_name("../../x"), ".._.._x.npy");
     }

@@ -1,7 +1,7 @@
-//! `kiln check`: whether an ONNX model can be used, before it is: what it holds, operators that nothing imports, types
-//! that it states wrongly, what sizes must satisfy, memory, and what the interpreter will have to do.
+//! `kiln check`: whether an ONNX model can be used: its contents, operators without an importer, wrongly stated types,
+//! requirements on sizes, memory, and steps that will be interpreted.
 //!
-//! Nothing of the model is run. What is wrong ends the command with status 1, once everything that can be said is said.
+//! Nothing of the model is run. Problems end the command with status 1, after everything has been reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use kiln::{Device, Mode, Model, Options};
 use crate::importing::ImportArguments;
 use crate::report::{self, Failures};
 
-/// How many conditions on sizes are named.
+/// The number of listed conditions on sizes.
 const NAMED_NEEDS: usize = 10;
 
 /// Checks a model without running it.
@@ -24,12 +24,12 @@ const NAMED_NEEDS: usize = 10;
 pub(crate) struct Check {
     /// An ONNX model
     model: PathBuf,
-    /// A size to estimate memory for, where it is no constant: batch=8; without it, the least it may be, at least 1
+    /// A size to estimate memory for, where it is not a constant: batch=8; without it, the minimum, at least 1
     #[arg(long = "size", value_name = "NAME=SIZE")]
     sizes: Vec<String>,
     #[command(flatten)]
     importing: ImportArguments,
-    /// Refuse types that the model states wrongly, or that cannot be confirmed
+    /// Reject types that the model states wrongly, or that cannot be confirmed
     #[arg(long)]
     strict: bool,
 }
@@ -86,7 +86,7 @@ impl Check {
         Ok(failures)
     }
 
-    /// What the file holds.
+    /// The contents of the file.
     fn contents(&self, model: &onnx::Model) -> Result<(), Error> {
         let graph = model.graph();
         report::line(format!(
@@ -135,8 +135,8 @@ impl Check {
         Ok((binding, said))
     }
 
-    /// What the sizes of a call must satisfy because operators need it, which is checked when it comes. Sizes that the
-    /// user gives and that do not are a failure.
+    /// Requirements of operators on the sizes of a call, which are checked at the call. Sizes given by the user that
+    /// violate them are a failure.
     fn needs(
         &self,
         graph: &Graph,
@@ -149,7 +149,7 @@ impl Check {
             let FactOrigin::Required(by) = &fact.origin else {
                 return None;
             };
-            // That sizes fit an i32 goes without saying.
+            // That sizes fit an i32 need not be mentioned.
             if let Predicate::LessEqual(_, most) = fact.predicate
                 && dims.as_constant(most) == Some(i64::from(i32::MAX))
             {
@@ -178,7 +178,7 @@ impl Check {
         }
     }
 
-    /// What a compiled call does, and what of it is interpreted.
+    /// The steps of a compiled call, and which of them are interpreted.
     fn steps(&self, graph: Graph, failures: &mut Failures) -> Result<(), Error> {
         let options = Options::new().device(Device::cpu());
         let explained =
@@ -206,7 +206,7 @@ impl Check {
     }
 }
 
-/// The most that values alive at once take, op by op; compiled code fuses ops and needs less.
+/// The peak size of values alive at once, op by op; compiled code fuses ops and needs less.
 fn memory(graph: &Graph, binding: &Binding, said: &[String]) -> Result<(), Error> {
     let dims = graph.dims();
     let bytes_of = |value: ValueId| -> Option<i64> {
@@ -246,7 +246,7 @@ fn constant_bytes(graph: &Graph) -> usize {
     bytes.sum()
 }
 
-/// A size that a symbol may have: what it likely is, or its least, but not 0.
+/// A size for a symbol: its likely value, or its minimum, but not 0.
 fn example(symbol: &SymbolicDimension) -> i64 {
     let least = symbol.min().max(1);
     let mut sizes = least..least.saturating_add(4096);
@@ -254,8 +254,8 @@ fn example(symbol: &SymbolicDimension) -> i64 {
     symbol.likely_value().or(small).unwrap_or(least)
 }
 
-/// The largest sum of the values alive at once, each from its op to its last reader; constants not counted. None where a
-/// size is not known.
+/// The maximum total size of the values alive at once, each from its op to its last reader; excluding constants. `None`
+/// where a size is unknown.
 fn most_alive(graph: &Graph, bytes_of: impl Fn(ValueId) -> Option<i64>) -> Option<i64> {
     let ops = &graph.region(graph.body()).ops;
     let mut last_read: BTreeMap<ValueId, usize> = BTreeMap::new();
@@ -298,7 +298,7 @@ fn most_alive(graph: &Graph, bytes_of: impl Fn(ValueId) -> Option<i64>) -> Optio
     Some(most)
 }
 
-/// `name=number` pairs; the name may hold `=` itself.
+/// `name=number` pairs; the name may contain `=`.
 fn pairs(given: &[String]) -> Result<Vec<(String, i64)>, Error> {
     let pair = |text: &String| {
         let (name, number) = text

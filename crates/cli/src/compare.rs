@@ -1,9 +1,8 @@
-//! `kiln compare`: compiled code against the interpreter, on one's own inputs.
+//! `kiln compare`: compiled code against the interpreter, on the user's inputs.
 //!
-//! Every output is held against the interpreter with all floats as `f64`. Where one is off, the
-//! first value of the graph that is off is named, with what surrounds it, and what shows the first
-//! wrong one again is written to files. Runs that differ in the number of threads alone must agree in
-//! every bit.
+//! Every output is compared with the interpreter with all floats as `f64`. If one differs, the first wrong value of the
+//! graph is named, with its surroundings, and a reproduction is written to files. Runs that differ only in the number of
+//! threads must agree in every bit.
 
 use crate::inputs::{Call, InputArguments};
 use crate::model::ModelArguments;
@@ -29,7 +28,7 @@ pub(crate) struct Compare {
     /// Levels to compile for, separated by commas, or `all` this machine has; without it, that of --target
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     targets: Vec<String>,
-    /// Where what shows the first wrong value again is written: few ops and their inputs; `off` for nowhere
+    /// Where a reproduction of the first wrong value is written: a few ops and their inputs; `off` for nowhere
     #[arg(long, value_name = "DIR", default_value = "kiln-repro")]
     repro: PathBuf,
     /// Print a JSON line per output
@@ -37,7 +36,7 @@ pub(crate) struct Compare {
     json: bool,
 }
 
-/// How the compiled model is set up.
+/// A configuration of the compiled model.
 struct Setup {
     target: Option<String>,
     threads: usize,
@@ -192,7 +191,7 @@ impl Compare {
         Ok(())
     }
 
-    /// What surrounds a value: on standard error where standard output is JSON.
+    /// A value's surroundings: on standard error if standard output is JSON.
     fn context(&self, title: &str, difference: &Difference) -> Result<(), Error> {
         let text = format!("  {title}: {difference}");
         let text = text.trim_end().replace('\n', "\n  ");

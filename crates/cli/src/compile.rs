@@ -1,5 +1,4 @@
-//! `kiln compile`: everything that calls of a model may need, compiled and kept, so that later processes compile
-//! nothing.
+//! `kiln compile`: compiles and stores everything that calls of a model may need, so that later processes compile nothing.
 
 use crate::model::ModelArguments;
 use crate::progress::Bar;
@@ -27,17 +26,17 @@ pub(crate) struct Compile {
     model: ModelArguments,
     #[command(flatten)]
     timing: TimingArguments,
-    /// Also for the shapes of a profile, those first that took most time
+    /// Also for the shapes of a profile, those that took most time first
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Also for N combinations of sizes within their bounds: the likely one, the smallest, the largest, then random ones
+    /// Also for N combinations of sizes within their bounds: likely, minimum, maximum, then random
     #[arg(long, value_name = "N", default_value_t = 0)]
     samples: usize,
-    /// Also for every combination of N sizes of a dimension, from its smallest to its largest: batch=4. Of dimensions that
-    /// are not named, the likely size
+    /// Also for every combination of N sizes of a dimension, from its minimum to its maximum: batch=4. Dimensions that are
+    /// not named have their likely size
     #[arg(long, value_name = "NAME=N")]
     grid: Vec<Samples>,
-    /// Write all that calls may need into one file (.kiln-bundle), to be run where there is no compiler
+    /// Write everything that calls may need into one file (.kiln-bundle), for use without a compiler
     #[cfg(feature = "llvm")]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -139,7 +138,7 @@ impl Compile {
         Ok(shapes)
     }
 
-    /// Writes the bundle, if one is asked for; returns its size.
+    /// Writes the bundle, if requested; returns its size.
     #[cfg(feature = "llvm")]
     fn save(&self, model: &Model) -> Result<Option<u64>, Error> {
         let Some(path) = &self.output else {
@@ -158,9 +157,9 @@ impl Compile {
     }
 }
 
-/// The shapes of a profile, those first that took most time.
+/// The shapes of a profile, those that took most time first.
 fn of_profile(path: &Path) -> Result<Vec<Vec<Vec<usize>>>, Error> {
-    // One byte more than may be read is an error that says so.
+    // One byte beyond the limit is reported as an error.
     let limit = ShapeProfile::TEXT_BYTES as u64 + 1;
     let text = open_regular(path)
         .and_then(|file| std::io::read_to_string(file.take(limit)))
@@ -170,7 +169,7 @@ fn of_profile(path: &Path) -> Result<Vec<Vec<Vec<usize>>>, Error> {
     Ok(entries.map(|entry| entry.shapes.clone()).collect())
 }
 
-/// Compiles for each of these shapes that fits the model; returns how many do.
+/// Compiles for each of these shapes that fits the model; returns the number that fit.
 fn precompile(model: &Model, shapes: &[Vec<Vec<usize>>]) -> usize {
     let fits = |shapes: &&Vec<Vec<usize>>| match model.precompile(shapes) {
         Ok(()) => true,
@@ -182,7 +181,7 @@ fn precompile(model: &Model, shapes: &[Vec<Vec<usize>>]) -> usize {
     shapes.iter().filter(fits).count()
 }
 
-/// How many sizes of a dimension a grid has.
+/// The number of sizes of a dimension in a grid.
 #[derive(Clone, Debug)]
 struct Samples {
     name: String,

@@ -1,6 +1,6 @@
-//! `kiln doctor`: what this machine has, what is missing, and how to get it.
+//! `kiln doctor`: what this machine has, what is missing, and how to install it.
 //!
-//! Looks, and changes nothing.
+//! Inspects only; changes nothing.
 
 use crate::report::{self, Failures};
 use anyhow::Error;
@@ -9,7 +9,7 @@ use kiln::Device;
 use serde::Serialize;
 use std::thread;
 
-/// Looks at the machine.
+/// Inspects the machine.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
     /// Print a JSON line per check
@@ -17,24 +17,24 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
     state: State,
     found: String,
-    /// How to get what is missing.
+    /// How to install a missing component.
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
 }
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// There, and good.
+    /// Present and working.
     Ok,
-    /// Not there; everything works without it.
+    /// Missing, but everything works without it.
     Absent,
 }
 

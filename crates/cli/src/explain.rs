@@ -1,4 +1,4 @@
-//! `kiln explain`: what a model's graph became, and why two of its ops are or are not one kernel.
+//! `kiln explain`: the kernels of a model's graph, and why two of its ops are or are not one kernel.
 
 use crate::cases;
 use crate::inputs::Call;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 pub(crate) struct Explain {
     #[command(flatten)]
     model: ModelArguments,
-    /// Two ops: why they are in one kernel, or not. By the name of a value they give, or of the
-    /// source model's node
+    /// Two ops: why they are in one kernel, or not. Named by a value they produce, or by the source model's node
     #[arg(value_name = "OP", num_args = 0..=2)]
     ops: Vec<String>,
-    /// Run these cases first, so that what they compiled is shown too
+    /// Run these cases first, so that compiles are shown too
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
-    /// Call each case so long, so that variants for its sizes are made and measured; they then are asked for at once
+    /// Call each case for this many seconds, so that variants for its sizes are made and measured; they are then requested
+    /// at once
     #[arg(long, value_name = "SECONDS", requires = "cases", value_parser = crate::bench::seconds)]
     variants: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! The arguments that decide about a model's inputs when it is imported.
+//! The arguments that configure a model's inputs on import.
 
 use crate::cases;
 use anyhow::{Context, Error, anyhow};
@@ -7,25 +7,25 @@ use kiln::{Options, Tensor};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Ranks, constants, lengths of sequences, and optionals left out.
+/// Ranks, constants, lengths of sequences, and omitted optionals.
 #[derive(Args, Debug)]
 pub(crate) struct ImportArguments {
-    /// Say the rank of an input whose rank the model leaves open: x=4
+    /// Set the rank of an input whose rank the model leaves open: x=4
     #[arg(long = "rank", value_name = "INPUT=RANK")]
     ranks: Vec<NamedCount>,
-    /// Make an input a constant, such as one that decides about axes; calls leave it out then: axes=axes.npy
+    /// Make an input a constant, such as one that determines axes; calls then omit it: axes=axes.npy
     #[arg(long, value_name = "INPUT=FILE")]
     fix: Vec<NamedFile>,
-    /// Say how many entries a sequence has that goes in; they become inputs xs.0, xs.1, …: xs=3
+    /// Set the number of entries of a sequence input; they become inputs xs.0, xs.1, …: xs=3
     #[arg(long = "length", value_name = "INPUT=ENTRIES")]
     lengths: Vec<NamedCount>,
-    /// Leave an optional input out
+    /// Omit an optional input
     #[arg(long, value_name = "INPUT")]
     absent: Vec<String>,
 }
 
 impl ImportArguments {
-    /// The options with what is said here.
+    /// The options with these arguments.
     pub(crate) fn apply(&self, mut options: Options) -> Result<Options, Error> {
         for NamedCount { name, count } in &self.ranks {
             options = options.rank(name, *count);
@@ -42,7 +42,7 @@ impl ImportArguments {
         Ok(options)
     }
 
-    /// The same for an import alone.
+    /// The same, for an import only.
     #[cfg(all(feature = "llvm", feature = "onnx"))]
     pub(crate) fn apply_to_import(
         &self,

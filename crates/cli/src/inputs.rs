@@ -1,4 +1,4 @@
-//! Which inputs a command runs a model on: case folders, or single files.
+//! The inputs on which a command runs a model: case folders, or single files.
 
 use crate::cases::{self, Case};
 use anyhow::{Context, Error};
@@ -21,7 +21,7 @@ pub(crate) struct InputArguments {
     pub(crate) inputs: Vec<String>,
 }
 
-/// One call's inputs, not read yet.
+/// One call's inputs, not yet read.
 #[derive(Debug)]
 pub(crate) enum Call {
     /// A case folder.

@@ -1,5 +1,5 @@
-//! `kiln inspect`: what a model is after any stage: its graph as text, JSON or a drawing, then fusion,
-//! kernels, program, and the code of each kernel.
+//! `kiln inspect`: a model at any stage: its graph as text, JSON or a drawing, then fusion, kernels, program, and the code
+//! of each kernel.
 
 use crate::model::ModelArguments;
 use crate::progress::Bar;
@@ -42,7 +42,7 @@ pub(crate) struct Inspect {
     json: bool,
 }
 
-/// What JSON says of a graph.
+/// The JSON summary of a graph.
 #[derive(Serialize)]
 struct Summary {
     name: String,
@@ -50,7 +50,7 @@ struct Summary {
     inputs: Vec<String>,
     outputs: Vec<String>,
     symbols: Vec<String>,
-    /// How many ops there are of each kind, those of nested regions included.
+    /// The number of ops of each kind, including those of nested regions.
     ops: BTreeMap<&'static str, usize>,
     contract_facts: Vec<String>,
     plan_facts: Vec<String>,
@@ -61,7 +61,7 @@ struct Summary {
 impl Inspect {
     pub(crate) fn run(self) -> Result<Failures, Error> {
         if CODE_STAGES.contains(&self.stage.as_str()) {
-            // Code is asked for, so it is compiled, in debug builds too.
+            // Code is requested, so it is compiled, in debug builds too.
             let compiled = |options: Options| options.device(self.model.compiled_device());
             let (model, _) = self.model.load_with(&Bar::new(), compiled)?;
             return self.beyond_graphs(&model);

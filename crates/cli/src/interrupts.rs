@@ -1,6 +1,6 @@
-//! Ctrl-C during a call: the first ends the call, the second ends the process as usual.
+//! Ctrl-C during a call: the first cancels the call, the second ends the process as usual.
 //!
-//! Outside calls the signal does what it does to any command. Where a handler cannot be had, so it does in calls.
+//! Outside calls the signal has its default effect. If a handler cannot be installed, this also holds in calls.
 
 use kiln::CallOptions;
 use signal_hook::consts::SIGINT;
@@ -9,14 +9,14 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What a shell reports of a command that a SIGINT ended.
+/// A shell's exit status for a command ended by SIGINT.
 const ENDED_BY_SIGINT: u8 = 130;
 
 /// Signals belong to the process, and so do the flags that their handler sets.
 static FLAGS: OnceLock<Option<Flags>> = OnceLock::new();
 
 struct Flags {
-    /// Set by the signal: calls end.
+    /// Set by the signal: calls are cancelled.
     is_interrupted: Arc<AtomicBool>,
     /// Whether the signal ends the process.
     ends_process: Arc<AtomicBool>,
@@ -37,7 +37,7 @@ impl Flags {
     }
 }
 
-/// Makes a call that Ctrl-C ends with `E0835`.
+/// Makes a call that Ctrl-C cancels with `E0835`.
 pub(crate) fn interruptible<T>(options: CallOptions, call: impl FnOnce(&CallOptions) -> T) -> T {
     let Some(flags) = FLAGS.get_or_init(Flags::register) else {
         return call(&options);
@@ -51,7 +51,7 @@ pub(crate) fn interruptible<T>(options: CallOptions, call: impl FnOnce(&CallOpti
     done
 }
 
-/// How a command ends whose calls were interrupted; none where none was.
+/// The exit status of a command whose calls were interrupted; `None` if there were none.
 pub(crate) fn exit_code() -> Option<ExitCode> {
     let flags = FLAGS.get()?.as_ref()?;
     let is_interrupted = flags.is_interrupted.load(Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! Logs on standard error, as the environment variable `KILN_LOG` asks.
+//! Logs on standard error, configured by the environment variable `KILN_LOG`.
 
 use std::io;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-/// Starts logging; silent unless `KILN_LOG` is set. Every stage says how long it took.
+/// Starts logging; silent unless `KILN_LOG` is set. Every stage reports how long it took.
 pub(crate) fn start() {
     let Ok(directives) = std::env::var("KILN_LOG") else {
         return;

@@ -1,8 +1,7 @@
-//! The `kiln` command: run, measure, inspect, explain and check tensor programs, and look at the
-//! machine.
+//! The `kiln` command: runs, measures, inspects, explains and checks tensor programs, and inspects the machine.
 //!
-//! Results go to standard output, news and errors to standard error. The exit status is 0 when all
-//! went well, 1 when something failed, 2 when the arguments make no sense, 130 when Ctrl-C ended a call.
+//! Results go to standard output, notices and errors to standard error. The exit status is 0 on success, 1 when something
+//! failed, 2 for invalid arguments, 130 when Ctrl-C cancelled a call.
 
 #![deny(unsafe_code)]
 
@@ -52,25 +51,25 @@ struct Arguments {
 enum Command {
     /// Run a model on inputs from files
     Run(run::Run),
-    /// Measure how long calls take
+    /// Measure call times
     Bench(bench::Bench),
-    /// Compile all that calls of a model may need, and keep it
+    /// Compile and store everything that calls of a model may need
     Compile(compile::Compile),
     /// Show what a model is after any stage, from its graph to machine code
     Inspect(inspect::Inspect),
-    /// Say what a model's ops became, and why two of them are or are not one kernel
+    /// Explain what a model's ops became, and why two of them are or are not one kernel
     Explain(explain::Explain),
     /// Check compiled code against the interpreter on your inputs
     Compare(compare::Compare),
-    /// Say what an ONNX model holds, whether all of it is supported, and what a call will take
+    /// Show what an ONNX model contains, whether all of it is supported, and what a call will take
     #[cfg(feature = "llvm")]
     #[cfg(feature = "onnx")]
     Check(check::Check),
     /// Measure each step of a call
     Profile(profile::Profile),
-    /// List, count, check or remove compiled code that is kept
+    /// List, count, check or remove stored code
     Cache(cache::Cache),
-    /// Say what this machine has, what is missing, and how to get it
+    /// Show what this machine has, what is missing, and how to install it
     Doctor(doctor::Doctor),
 }
 

@@ -1,4 +1,4 @@
-//! The arguments that every command about a model takes, and loading it by them.
+//! The arguments of every command about a model, and loading it with them.
 #![allow(unsafe_code, reason = "bundles are opened on the user's word")]
 
 use crate::importing::ImportArguments;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Which model, and how to load it.
 #[derive(Args, Debug)]
 pub(crate) struct ModelArguments {
-    /// An ONNX model (.onnx), a graph's text (.kiln), or a bundle with one of the two options that say so
+    /// An ONNX model (.onnx), a graph's text (.kiln), or a bundle with one of the two options below
     model: PathBuf,
     /// MODEL is a bundle (.kiln-bundle): run the machine code in it. Trust it as you would a program
     #[arg(long)]
@@ -26,8 +26,8 @@ pub(crate) struct ModelArguments {
     /// MODEL is a bundle that was sealed with this key file: run the machine code in it
     #[arg(long, value_name = "FILE", conflicts_with = "trust_bundle")]
     bundle_key: Option<PathBuf>,
-    /// Constrain a dimension: seq=1..512 (both ends included), seq=8, seq%8, seq=1..512%8; or say
-    /// which size is likely, which kernels are made fast for: seq~128, seq=1..512~128
+    /// Constrain a dimension: seq=1..512 (both ends included), seq=8, seq%8, seq=1..512%8; or declare a likely size, for
+    /// which kernels are optimised: seq~128, seq=1..512~128
     #[arg(long = "dim", value_name = "NAME=SIZES")]
     dims: Vec<NamedDim>,
     #[command(flatten)]
@@ -36,56 +36,55 @@ pub(crate) struct ModelArguments {
     /// lists them. Without it, cpu in release builds
     #[arg(long, value_name = "DEVICE")]
     device: Option<Device>,
-    /// How many threads a call may use; 0 is one per core. The interpreter uses one
+    /// Maximum number of threads of a call; 0 is one per core. The interpreter uses one
     #[arg(long, default_value_t = 0)]
     threads: usize,
     /// The instruction-set level to compile for, such as avx2+fma; without it, this machine's highest
     #[arg(long, value_name = "LEVEL")]
     target: Option<String>,
-    /// Where compiled code is kept; `off` for nowhere. Without it, KILN_CACHE_DIR or the user's cache folder
+    /// Where compiled code is stored; `off` for nowhere. Without it, KILN_CACHE_DIR or the user's cache folder
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// A file with a secret of 32 bytes or more, of mode 600, that signs what is kept: what is not signed with it is
-    /// compiled again
+    /// A file with a secret of 32 bytes or more, of mode 600, that signs stored code: unsigned code is compiled again
     #[arg(long, value_name = "FILE")]
     cache_key: Option<PathBuf>,
     /// When kernels are compiled: first-use, background, after=N (from the Nth call on), ahead (never in a call)
     #[arg(long, value_name = "WHEN", value_parser = policy)]
     policy: Option<CompilePolicy>,
-    /// How many milliseconds a call may wait for compilers before the interpreter answers
+    /// How many milliseconds a call may wait for compilers before it is interpreted
     #[arg(long, value_name = "MS")]
     max_block: Option<u64>,
     /// Where kernels are compiled: in-process, worker (processes of this command, whose crashes are errors of one kernel)
     #[cfg(feature = "llvm")]
     #[arg(long, value_name = "WHERE")]
     compiler: Option<kiln::Compiler>,
-    /// Make no variants of kernels for sizes that come often
+    /// Make no variants of kernels for frequent sizes
     #[arg(long)]
     no_variants: bool,
     /// After how many milliseconds at the same sizes a kernel gets a variant for them
     #[arg(long, value_name = "MS", conflicts_with = "no_variants")]
     variants_after: Option<u64>,
-    /// Give the same bits for the same inputs whenever they come: nothing that is measured decides what runs
+    /// Give the same bits for the same inputs in every run: nothing measured decides which code runs
     #[arg(long)]
     deterministic: bool,
-    /// Compute windows of three by three with fewer products, at about 1.6 times the error
+    /// Compute three-by-three convolutions with fewer products, at about 1.6 times the error
     #[arg(long)]
     fewer_products: bool,
-    /// Leave the graph as it was imported
+    /// Leave the graph as imported
     #[arg(long)]
     no_passes: bool,
-    /// Refuse a model that states types which its operators contradict or do not confirm
+    /// Reject a model that states types which its operators contradict or do not confirm
     #[arg(long)]
     strict: bool,
 }
 
 impl ModelArguments {
-    /// Fails calls that would have to compile something.
+    /// Makes calls fail that would have to compile.
     pub(crate) fn forbid_compiling(&mut self) {
         self.policy = Some(CompilePolicy::AheadOfTime);
     }
 
-    /// Loads the model to call it, and says how long that took.
+    /// Loads the model to call it, and reports how long that took.
     pub(crate) fn load(
         &self,
         bar: &Bar,
@@ -102,15 +101,14 @@ impl ModelArguments {
         })
     }
 
-    /// The device, for commands that are about compiled code: the CPU where `--device` does not say another one that
-    /// compiles.
+    /// The device, for commands about compiled code: the CPU unless `--device` selects another one that compiles.
     pub(crate) fn compiled_device(&self) -> Device {
         let device = self.device.clone();
         let compiles = device.filter(|device| !device.interprets());
         compiles.unwrap_or_else(Device::cpu)
     }
 
-    /// The levels of `list`, `all` standing for every one that the device has here; of an empty list, that of
+    /// The levels of `list`, where `all` stands for every one that the device has here; of an empty list, that of
     /// `--target`.
     pub(crate) fn targets(&self, list: &[String]) -> Result<Vec<Option<String>>, Error> {
         if list.is_empty() {
@@ -141,7 +139,7 @@ impl ModelArguments {
     fn open(&self, options: Options) -> Result<Model, kiln::Error> {
         match &self.bundle_key {
             Some(key) => Model::open_sealed_bundle(&self.model, &SealKey::read(key)?, options),
-            // SAFETY: the user says that this file is to be trusted as a program is.
+            // SAFETY: the user vouches for this file as for a program.
             None if self.trust_bundle => unsafe { Model::open_bundle(&self.model, options) },
             None => Model::load_with(&self.model, options),
         }
@@ -155,7 +153,7 @@ impl ModelArguments {
     ) -> Result<(Model, Duration), Error> {
         let mut options = Options::new()
             .threads(self.threads)
-            // Every command looks at all outputs, and what it measures includes having them.
+            // Every command reads all outputs, and its measurements include having them.
             .outputs(OutputPlacement::Host)
             .passes(!self.no_passes)
             .mode(if self.strict {
@@ -289,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_have_words() {
+    fn compile_policies_parse_from_words() {
         assert_eq!(policy("background"), Ok(CompilePolicy::Background));
         assert_eq!(policy("after=3"), Ok(CompilePolicy::AfterCalls(3)));
         assert!(policy("after=soon").is_err() && policy("never").is_err());

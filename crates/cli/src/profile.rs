@@ -1,7 +1,7 @@
-//! `kiln profile`: what each step of a call costs, as a table.
+//! `kiln profile`: the cost of each step of a call, as a table.
 //!
-//! The model is called a few times first, so that nothing is compiled while the clock runs; then each
-//! step's time is its median over the calls that follow.
+//! The model is called a few times first, so that nothing is compiled during the measurement; then each step's time is its
+//! median over the following calls.
 
 use crate::inputs::{Call, InputArguments};
 use crate::model::ModelArguments;
@@ -20,21 +20,21 @@ pub(crate) struct Profile {
     model: ModelArguments,
     #[command(flatten)]
     inputs: InputArguments,
-    /// How many calls to take the median of
+    /// The number of calls of which the median is taken
     #[arg(long, value_name = "CALLS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     calls: u32,
-    /// How many steps to show, those that take longest first; 0 is all, in order of execution
+    /// How many steps to show, the longest first; 0 is all, in order of execution
     #[arg(long, value_name = "STEPS", default_value_t = 0)]
     top: usize,
     /// Print a JSON line per step
     #[arg(long)]
     json: bool,
-    /// Instead, what fusion expected of each kernel of several ops beside what it brings, against a
-    /// plan in which every op is a step of its own
+    /// Instead, fusion's estimate for each kernel of several ops beside the measured gain, against a plan in which every op
+    /// is a separate step
     #[cfg(feature = "llvm")]
     #[arg(long, conflicts_with_all = ["json", "top"])]
     estimates: bool,
-    /// Instead, the figures of fusion's cost model beside what this machine gives, over all inputs
+    /// Instead, the figures of fusion's cost model beside this machine's measured rates, over all inputs
     #[cfg(feature = "llvm")]
     #[arg(long, conflicts_with_all = ["json", "top", "estimates"])]
     rates: bool,
@@ -57,7 +57,7 @@ struct Row<'a> {
 impl Profile {
     pub(crate) fn run(self) -> Result<Failures, Error> {
         let bar = Bar::new();
-        // There is nothing to measure step by step in the interpreter.
+        // The interpreter has no steps to measure.
         let (model, _) = self
             .model
             .load_with(&bar, |options| options.device(self.model.compiled_device()))?;
@@ -77,7 +77,7 @@ impl Profile {
         Ok(failures)
     }
 
-    /// The cost model beside what was measured.
+    /// The cost model beside the measurements.
     #[cfg(feature = "llvm")]
     fn run_estimates(&self, model: &Model) -> Result<Failures, Error> {
         let mut failures = Failures::default();
@@ -113,7 +113,7 @@ impl Profile {
             return Ok(Vec::new());
         };
         let rows = last.iter().enumerate().map(|(number, step)| {
-            // Loops may run another number of steps; those of one position are the same otherwise.
+            // Loops may run another number of steps; those at one position are otherwise the same.
             let times = calls
                 .iter()
                 .filter_map(|steps| Some(steps.get(number)?.time));
@@ -190,7 +190,7 @@ impl Row<'_> {
     }
 }
 
-/// The middle of some times, the upper one of two.
+/// The median of some times, the upper one of two.
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times.get(times.len() / 2).copied().unwrap_or_default()
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_follow_from_time() {
+    fn rates_are_computed_from_time() {
         let mut row = Row {
             case: "",
             number: 3,

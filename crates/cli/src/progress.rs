@@ -1,4 +1,4 @@
-//! A progress bar on standard error, where that is a terminal.
+//! A progress bar on standard error, if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiln::{Progress, Work};
@@ -9,9 +9,9 @@ use std::time::Duration;
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar; hidden where standard error is no terminal.
+    /// A bar; hidden if standard error is not a terminal.
     pub(crate) fn new() -> Self {
-        // The target hides itself when it is no terminal.
+        // The target hides itself when it is not a terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         bar.set_style(spinner());
         if !bar.is_hidden() {
@@ -20,7 +20,7 @@ impl Bar {
         Self(bar)
     }
 
-    /// Shows how far the model's work has come.
+    /// Shows the progress of the model's work.
     pub(crate) fn show(&self, progress: Progress<'_>) {
         if self.0.is_hidden() {
             return;
@@ -44,7 +44,7 @@ impl Bar {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! The only way out: lines for standard output and standard error, and errors with their codes.
+//! All output: lines for standard output and standard error, and errors with their codes.
 //!
 //! A reader that goes away (`kiln … | head`) ends the command quietly.
 
@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-/// Parts of the work that failed while the others went on; they were reported when they failed.
+/// The number of failed parts of the work; each was reported when it failed.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(usize);
 
@@ -16,7 +16,7 @@ impl Failures {
         self.0 == 0
     }
 
-    /// Reports what failed and remembers that it did.
+    /// Reports a failure and counts it.
     pub(crate) fn add(&mut self, part: &str, error: &Error) {
         self.0 += 1;
         note(format!("{part}: {}", describe(error)));
@@ -37,7 +37,7 @@ pub(crate) fn note(text: impl Display) {
     let _closed = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Reports the error that ends the command, and says how it ends.
+/// Reports the error that ends the command, and returns its exit status.
 pub(crate) fn failed(error: &Error) -> ExitCode {
     let reader_left = error
         .chain()
@@ -50,7 +50,7 @@ pub(crate) fn failed(error: &Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// `error[E0901]: message`, then what caused it where the message does not say so already.
+/// `error[E0901]: message`, then its cause if the message does not include it.
 fn describe(error: &Error) -> String {
     let code = error
         .chain()
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_not_said_twice() {
+    fn a_repeated_cause_is_printed_once() {
         let inner = io::Error::new(ErrorKind::NotFound, "no such thing");
         let error = Err::<(), _>(inner)
             .context("cannot read: no such thing")

@@ -1,4 +1,4 @@
-//! The folder that shows a difference again, and the command to do so.
+//! The folder with a reproduction of a difference, and the command to run it.
 //!
 //! Written once per command, for the first difference: a defect often shows in every case.
 
@@ -7,14 +7,14 @@ use anyhow::Error;
 use kiln::Comparison;
 use std::path::{Path, PathBuf};
 
-/// Where the first difference goes.
+/// Where the reproduction is written.
 pub(crate) struct ReproWriter {
-    /// None once it was written, or where none is wanted.
+    /// `None` once it was written, or if it is not wanted.
     folder: Option<PathBuf>,
 }
 
 impl ReproWriter {
-    /// Into that folder; into none where it is `off`.
+    /// Into that folder; nowhere if it is `off`.
     pub(crate) fn new(folder: &Path) -> Self {
         let is_wanted = folder.as_os_str() != "off";
         Self {
@@ -22,7 +22,7 @@ impl ReproWriter {
         }
     }
 
-    /// Writes what a comparison found, if it is the first, and says so on standard error.
+    /// Writes the result of a comparison, if it is the first, and reports it on standard error.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -50,7 +50,7 @@ impl ReproWriter {
     }
 }
 
-/// What shows the difference again.
+/// The reproduction.
 fn command(folder: &Path, target: Option<&str>, threads: usize) -> String {
     let (graph, cases) = (folder.join("graph.kiln"), folder.join("cases"));
     let target = target.map_or_else(String::new, |target| format!(" --target {target}"));
@@ -61,7 +61,7 @@ fn command(folder: &Path, target: Option<&str>, threads: usize) -> String {
     )
 }
 
-/// A path as a shell takes it.
+/// A path quoted for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
@@ -85,7 +85,7 @@ mod tests {
     use kiln::{Device, Model, Options, Tensor};
     use std::sync::Arc;
 
-    /// Compiles every kernel with `sqrt` as if it had said `sigmoid`.
+    /// Compiles every `sqrt` in a kernel as `sigmoid`.
     struct Wrong(LlvmCompiler);
 
     impl CompilerWrapper for Wrong {
@@ -154,7 +154,7 @@ mod tests {
             "{command}"
         );
 
-        // What the command does: with the defect it differs again, without it does not.
+        // The command's effect: with the defect it differs again, without it does not.
         for (options, agrees) in [(wrong(), false), (Options::new(), true)] {
             let again = Model::load_with(path.join("graph.kiln"), options).unwrap();
             let cases = crate::cases::Case::all(&path.join("cases")).unwrap();

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Runs a model and writes or describes what it gives.
+/// Runs a model and writes or describes its outputs.
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -24,15 +24,15 @@ pub(crate) struct Run {
     /// Where outputs are written: DIR/CASE/OUTPUT.npy, or DIR/OUTPUT.npy for a single call
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Fail where something would have to be compiled
+    /// Fail if anything would have to be compiled
     #[arg(long)]
     no_compile: bool,
-    /// How many milliseconds a call may take, compilers included
+    /// How many milliseconds a call may take, including compilers
     #[arg(long, value_name = "MS")]
     time_limit: Option<u64>,
     #[command(flatten)]
     timing: TimingArguments,
-    /// Write which shapes came, and what they took, for `kiln compile --profile`
+    /// Write which shapes occurred, and how long they took, for `kiln compile --profile`
     #[arg(long, value_name = "FILE")]
     save_profile: Option<PathBuf>,
     /// Print a JSON line per call
@@ -40,7 +40,7 @@ pub(crate) struct Run {
     json: bool,
 }
 
-/// What is printed of a call.
+/// The output for a call.
 #[derive(Serialize)]
 struct CallReport<'a> {
     case: &'a str,

@@ -1,4 +1,4 @@
-//! A few numbers that tell whether a tensor looks right, without showing its data.
+//! A few numbers that show whether a tensor looks right, without showing its data.
 
 use kiln::Tensor;
 use serde::Serialize;
@@ -6,18 +6,18 @@ use serde::Serialize;
 /// Extremes and mean of a tensor's finite elements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Statistics {
-    /// None when no element is finite.
+    /// `None` when no element is finite.
     pub(crate) min: Option<f64>,
     pub(crate) max: Option<f64>,
     pub(crate) mean: Option<f64>,
-    /// How many elements are NaN or infinite.
+    /// The number of NaN or infinite elements.
     pub(crate) not_finite: usize,
 }
 
 impl Statistics {
-    /// The statistics, for dtypes that are numbers.
+    /// The statistics, for numeric dtypes.
     pub(crate) fn of(tensor: &Tensor) -> Result<Self, kiln::Error> {
-        // Large integers lose digits, which statistics can bear.
+        // Large integers lose digits, which is acceptable for statistics.
         Ok(Self::of_elements(&tensor.to_f64_vec()?))
     }
 
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_extremes() {
+    fn empty_tensors_have_no_min_or_mean() {
         let empty = Statistics::of(&Tensor::zeros(DType::I32, &[0]).unwrap()).unwrap();
         assert_eq!((empty.min, empty.mean, empty.not_finite), (None, None, 0));
         let flags = Statistics::of(&Tensor::from_slice(&[2], &[true, false]).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Where the time went: a summary on standard error after the first call, and files for programs to read.
+//! Timing output: a summary on standard error after the first call, and files for programs to read.
 
 use crate::progress::Bar;
 use crate::report;
@@ -9,10 +9,10 @@ use kiln::{Model, Options};
 use std::fs;
 use std::path::PathBuf;
 
-/// Spans that are kept for a trace.
+/// The number of spans that are kept for a trace.
 const SPANS: usize = 1 << 18;
 
-/// How much is timed, and where it is said.
+/// How much is timed, and where it is reported.
 #[derive(Args, Debug)]
 pub(crate) struct TimingArguments {
     /// How much is timed: off; default, a row per category; verbose, one per kernel and step; debug, every span. The
@@ -55,7 +55,7 @@ impl TimingArguments {
         }
     }
 
-    /// Writes the files that were asked for.
+    /// Writes the requested files.
     ///
     /// # Errors
     /// When one cannot be written.

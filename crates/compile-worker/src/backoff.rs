@@ -1,4 +1,4 @@
-//! When a worker that did not start is started again: later each time, up to a limit. Knows no clock.
+//! Back-off between failed starts of a worker, up to a limit. Knows no clock.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_come_later_after_each_failure_and_at_once_after_a_success() {
+    fn worker_starts_back_off_after_failures_and_resume_at_once_after_a_success() {
         let mut backoff = Backoff::default();
         let mut now = Duration::ZERO;
         assert!(!backoff.is_waiting(now));

@@ -1,4 +1,4 @@
-//! [`WorkerCompiler`]: a compiler as the runtime sees it, which lets workers do what can go wrong.
+//! [`WorkerCompiler`]: a compiler, as the runtime sees it, that delegates risky work to workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,10 +24,10 @@ const TRIES: usize = 3;
 
 /// A compiler whose work is done in worker processes.
 ///
-/// What decides (versions, targets, schedules) is asked of the inner compiler in this process; `compile` and `listing` are
-/// sent to a worker whose compiler has the same version. A kernel that crashed its worker, or took more than the limits
-/// allow, is remembered: it fails at once, with the same error, and costs no worker, until the worker's program is another,
-/// [`forget_failures`](kiln_backend::KernelCompiler::forget_failures) is called, or it is due to be tried again.
+/// The inner compiler in this process handles all queries (versions, targets, schedules); `compile` and `listing` are sent
+/// to a worker whose compiler has the same version. A kernel that crashed its worker, or exceeded a limit, is remembered:
+/// it fails at once, with the same error, and costs no worker, until the worker's program changes,
+/// [`forget_failures`](kiln_backend::KernelCompiler::forget_failures) is called, or it is due for a retry.
 pub struct WorkerCompiler {
     inner: Box<dyn KernelCompiler>,
     codes: &'static [&'static str],
@@ -49,11 +49,11 @@ impl std::fmt::Debug for WorkerCompiler {
 }
 
 impl WorkerCompiler {
-    /// Compiles as `inner` does, in at most `most` workers at one time. `codes` are the codes of the inner compiler's
+    /// Compiles as `inner` does, with at most `most` workers at one time. `codes` are the codes of the inner compiler's
     /// errors. The first worker is started now.
     ///
     /// # Errors
-    /// E0508 when no thread can be made that starts workers.
+    /// E0508 when the thread that starts workers cannot be created.
     pub fn new(
         inner: impl KernelCompiler + 'static,
         codes: &'static [&'static str],
@@ -75,19 +75,19 @@ impl WorkerCompiler {
         Ok(compiler)
     }
 
-    /// The same, with another time after which a kernel that ended its worker is tried again; by default 10 minutes.
+    /// The same, with another time after which a kernel that ended its worker is retried; by default 10 minutes.
     #[must_use]
     pub fn with_retry_after(mut self, time: Duration) -> Self {
         self.remembered = Remembered::for_time(time);
         self
     }
 
-    /// How many workers were lost to kernels: crashed, or ended by a limit or a cancellation.
+    /// The number of workers lost to kernels: crashed, or ended by a limit or a cancellation.
     pub fn n_lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The workers of this process. A forked child begins its own, and leaves those of its parent alone.
+    /// The workers of this process. A forked child starts its own, and leaves those of its parent alone.
     fn pool(&self) -> Result<Arc<Pool>, WorkerError> {
         let mut pool = self.pool.lock();
         let here = std::process::id();
@@ -162,7 +162,7 @@ impl WorkerCompiler {
                 Lost::BeforeBegin(error) if tries < TRIES => {
                     tracing::debug!(%error, "a compile worker was dead before it was used");
                 }
-                // What earlier compiles left is not this kernel's doing.
+                // Leftovers of earlier compiles are not this kernel's fault.
                 Lost::Compiling(error @ WorkerError::Memory { .. })
                     if !is_fresh && tries < TRIES =>
                 {
@@ -178,7 +178,7 @@ impl WorkerCompiler {
         }
     }
 
-    /// A compiler's own error, under a code that is known.
+    /// A compiler's own error, under a known code.
     fn compilers(&self, code: &str, message: String) -> WorkerError {
         let known = self.codes.iter().find(|known| **known == code);
         match known {
@@ -189,7 +189,7 @@ impl WorkerCompiler {
 }
 
 impl WorkerError {
-    /// Whether the same kernel would meet it again: it is remembered.
+    /// Whether the same kernel would fail again: it is remembered.
     fn is_of_the_kernel(&self) -> bool {
         matches!(
             self,
@@ -203,7 +203,7 @@ fn key_of(request: &Request, text: &str) -> [u8; 32] {
         target,
         schedule,
         want,
-        // The text is that of a kernel that these allow.
+        // These limits allow the kernel's text.
         dims: _,
     } = request;
     // Neither prints a line break.
@@ -227,7 +227,7 @@ impl CompilerWrapper for WorkerCompiler {
     ) -> Result<Artifact, CompileError> {
         let failed = |error| failed(kernel, target, schedule, error);
         match self.run(kernel, target, schedule, Want::Artifact, observer) {
-            // SAFETY: the worker is this program, or one that was vouched for when it was named; its message came whole.
+            // SAFETY: the worker is this program, or one that was vouched for when it was named; its message is complete.
             Ok(Made::Artifact(parts)) => Ok(unsafe { Artifact::trusted(*parts) }),
             Ok(Made::Failed { code, message }) => Err(failed(self.compilers(&code, message))),
             Ok(Made::Listing(_) | Made::TooLong { .. }) => Err(failed(unexpected())),

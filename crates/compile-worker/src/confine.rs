@@ -1,4 +1,4 @@
-//! What a worker does to itself before it reads anything: it ends with its parent, has no foreign descriptors, and limits
+//! How a worker confines itself before it reads anything: it ends with its parent, has no foreign descriptors, and limits
 //! its memory, stack and processor time.
 
 use std::io;
@@ -16,12 +16,12 @@ use crate::limits::CompileLimits;
 /// Applies what holds for the whole process.
 pub(crate) fn confine(parent: i32, limits: &CompileLimits) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have ended before the signal was asked for.
+    // It may have ended before the signal was requested.
     if getppid().map(Pid::as_raw_pid) != Some(parent) {
         return Err(io::Error::other("the parent has ended"));
     }
     close_inherited();
-    // A compiler that talks much must not wait for a reader: what does not fit is lost.
+    // A verbose compiler must not wait for a reader: output that does not fit is lost.
     let stderr = io::stderr();
     let flags = fcntl_getfl(&stderr)?;
     fcntl_setfl(&stderr, flags | OFlags::NONBLOCK)?;
@@ -31,12 +31,12 @@ pub(crate) fn confine(parent: i32, limits: &CompileLimits) -> io::Result<()> {
     limit(Resource::Stack, stack, u64::MAX)
 }
 
-/// Lets the next compile take its processor time, whatever those before it took.
+/// Gives the next compile its processor time, whatever earlier ones took.
 pub(crate) fn limit_cpu(limits: &CompileLimits) -> io::Result<()> {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let used = u64::try_from(used.tv_sec).unwrap_or(0);
     let seconds = whole_seconds(limits.cpu).saturating_add(used);
-    // One more than was used by now, which is rounded down.
+    // One more than the time used so far, which is rounded down.
     limit(Resource::Cpu, seconds.saturating_add(1), u64::MAX)
 }
 
@@ -45,7 +45,7 @@ fn whole_seconds(time: Duration) -> u64 {
         .saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
-/// Sets a limit, at most what this process may set.
+/// Sets a limit, at most the maximum of this process.
 fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let (soft, hard) = (soft.min(most), hard.min(most));

@@ -1,8 +1,8 @@
-//! Closes what a worker inherited: descriptors that the parent's libraries opened without close-on-exec.
+//! Closes inherited descriptors of a worker: those that the parent's libraries opened without close-on-exec.
 //!
-//! The one file with unsafe code: these descriptors belong to no value of this process.
+//! The only file with unsafe code: these descriptors belong to no value of this process.
 
-/// Closes every descriptor but the three standard ones. To be called before the process opens any.
+/// Closes every descriptor except the three standard ones. To be called before the process opens any.
 pub(crate) fn close_inherited() {
     // SAFETY: the worker has opened nothing yet, so no value owns a descriptor above standard error.
     #[cfg(target_os = "linux")]

@@ -1,11 +1,11 @@
-//! What can go wrong between this process and a worker.
+//! Errors between this process and a worker.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use kiln_backend::CompileError;
 
-/// Why a worker gave no artifact. Each variant names its code.
+/// Why a worker returned no artifact. Each variant names its code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
@@ -27,41 +27,41 @@ pub enum WorkerError {
     Crashed {
         /// How it ended.
         status: String,
-        /// The beginning of what it wrote to standard error.
+        /// The beginning of its standard error.
         message: String,
     },
 
-    /// E0510: a compile took longer than it may.
+    /// E0510: a compile exceeded its time limit.
     #[error(
         "the compile took {given:?}, more than the limit of {limit:?}; raise `limits.compile` if it is trusted"
     )]
     Time {
-        /// What it took until it was ended.
+        /// The time until it was ended.
         given: Duration,
-        /// What it may take.
+        /// The limit.
         limit: Duration,
     },
 
-    /// E0511: a compile needed more memory than a worker may have.
+    /// E0511: a compile needed more memory than its worker's limit.
     #[error(
         "the compile needs more address space than the limit of {limit} bytes{}; raise `limits.compile` if it is trusted",
         said(.message)
     )]
     Memory {
-        /// Bytes of address space that a worker may have.
+        /// The limit on a worker's address space in bytes.
         limit: u64,
-        /// The beginning of what it wrote to standard error.
+        /// The beginning of its standard error.
         message: String,
     },
 
-    /// E0512: a message between the processes is longer than it may be.
+    /// E0512: a message between the processes exceeds its limit.
     #[error(
         "a message of {given} bytes between this process and its compile worker, more than the limit of {limit}"
     )]
     Message {
         /// The bytes of the message.
         given: usize,
-        /// The bytes it may have.
+        /// The limit in bytes.
         limit: usize,
     },
 
@@ -76,7 +76,7 @@ pub enum WorkerError {
         found: String,
     },
 
-    /// E0514: a message of the worker makes no sense.
+    /// E0514: an invalid message from the worker.
     #[error("the compile worker sent what is no message: {problem}")]
     Protocol {
         /// What is wrong with it.
@@ -114,7 +114,7 @@ impl WorkerError {
     }
 }
 
-/// What the worker wrote, as the end of a message.
+/// The worker's standard error, as the end of a message.
 fn said(message: &str) -> String {
     match message {
         "" => String::new(),

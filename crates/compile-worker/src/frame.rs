@@ -16,9 +16,9 @@ const HEADER: usize = 4 + 32;
 pub(crate) enum FrameError {
     /// The stream ended, failed, or a read took too long.
     Io(io::Error),
-    /// Longer than allowed.
+    /// Longer than the limit.
     TooLong { given: usize, limit: usize },
-    /// Bytes that are no frame.
+    /// Bytes that are not a frame.
     Damaged(String),
 }
 
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_reads_back() {
+    fn messages_round_trip() {
         let (head, body): (String, _) = read(&mut &*bytes(), 1024).expect("a whole message");
         assert_eq!((&*head, &*body), ("head", &b"body"[..]));
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_beyond_the_limit_is_refused_before_memory_is_taken() {
+    fn a_message_over_the_limit_is_refused_before_allocation() {
         let mut header = u32::MAX.to_le_bytes().to_vec();
         header.extend([0; 32]);
         let read = read::<String>(&mut &*header, 1024);

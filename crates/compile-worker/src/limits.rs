@@ -1,12 +1,12 @@
-//! What a compile in a worker may take.
+//! The limits of a compile in a worker.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// When a compile in a worker process is given up.
+/// When a compile in a worker process is ended.
 ///
-/// They bound one compile, not the process: a worker compiles many kernels. Compiles in this process have none of these.
+/// They bound one compile, not the process: a worker compiles many kernels. In-process compiles have none of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompileLimits {
@@ -14,9 +14,9 @@ pub struct CompileLimits {
     pub wall_clock: Duration,
     /// The processor time of a compile, in whole seconds, rounded up.
     pub cpu: Duration,
-    /// The bytes of address space of a worker, its libraries included.
+    /// The bytes of address space of a worker, including its libraries.
     pub address_space: u64,
-    /// The bytes of stack that the compiler has.
+    /// The bytes of stack of the compiler.
     pub stack: usize,
     /// The bytes of a message between the processes: a kernel's text, or an artifact.
     pub message: usize,

@@ -1,4 +1,4 @@
-//! What the two processes say to each other. A kernel travels as its text and code as bytes: they are bodies of frames.
+//! The messages between the two processes. A kernel is sent as its text, and code as bytes: they are bodies of frames.
 
 use kiln_backend::{ArtifactParts, CompilePhase, Listing, Schedule, Target};
 use kiln_symbolic_shape::DimLimits;
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// Changes with the messages.
 pub(crate) const PROTOCOL: u32 = 3;
 
-/// What a worker is started with: its one argument after the marker.
+/// The start argument of a worker: its one argument after the marker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) protocol: u32,
-    /// The process that started it.
+    /// The parent process.
     pub(crate) parent: i32,
     pub(crate) limits: crate::CompileLimits,
 }
@@ -22,11 +22,11 @@ pub(crate) struct Request {
     pub(crate) target: Target,
     pub(crate) schedule: Schedule,
     pub(crate) want: Want,
-    /// Of the kernel's table of sizes: what the parent's limits allow is read here.
+    /// Of the kernel's table of sizes: a kernel that the parent's limits allow is accepted here.
     pub(crate) dims: DimLimits,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Want {
     Artifact,
@@ -46,9 +46,9 @@ impl From<Listing> for Want {
 /// From a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The first message: it can compile.
+    /// The first message: the worker is ready.
     Ready { protocol: u32, compiler: String },
-    /// A request was read; what happens from here on is the kernel's doing.
+    /// A request was read; failures from here on are the kernel's.
     Begun,
     /// A part of the compile begins.
     Begin(Phase),
@@ -58,13 +58,13 @@ pub(crate) enum Reply {
     Artifact(Box<ArtifactParts>),
     /// The listing is the body.
     Listing,
-    /// The artifact is a message of more bytes than one may have.
+    /// The artifact exceeds the limit on messages.
     TooLong { given: usize },
     /// The compiler's own error.
     Failed { code: String, message: String },
 }
 
-/// A part of a compile, as it travels.
+/// A part of a compile, in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Lower,
@@ -74,7 +74,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// None for a phase that this protocol does not have.
+    /// `None` for a phase that this protocol does not have.
     pub(crate) fn of(phase: CompilePhase) -> Option<Self> {
         match phase {
             CompilePhase::Lower => Some(Self::Lower),

@@ -1,7 +1,7 @@
-//! The workers of a process: started ahead by a thread of their own, taken for one compile, given back.
+//! The workers of a process: started ahead by a separate thread, taken for one compile, returned.
 //!
-//! The thread matters: the kernel sends a worker its death signal when the *thread* that started it ends. Workers are
-//! therefore started by one thread that lives as long as the pool.
+//! The thread matters: the kernel sends a worker its death signal when the *thread* that started it ends. So workers are
+//! started by one thread that lives as long as the pool.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,10 +13,10 @@ use crate::limits::CompileLimits;
 use crate::process::Worker;
 use crate::program::WorkerProgram;
 
-/// A worker ends after this many compiles, so that memory that the compiler leaked is returned.
+/// A worker ends after this many compiles, so that memory leaked by the compiler is returned.
 const MOST_REQUESTS: usize = 500;
 
-/// How often a wait for a worker looks whether it is still wanted.
+/// The interval at which a wait for a worker checks whether it is still needed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Workers.
@@ -40,9 +40,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     idle: Vec<Worker>,
-    /// Those that there are: idle, taken, or being started.
+    /// All workers: idle, taken, or being started.
     live: usize,
-    /// How many callers wait for one.
+    /// The number of waiting callers.
     waiting: usize,
     backoff: Backoff,
     /// Why the last start failed.
@@ -51,7 +51,7 @@ struct State {
 }
 
 impl Pool {
-    /// At most `most` workers at one time; the first one is started at once.
+    /// At most `most` workers at one time; the first one is started immediately.
     pub(crate) fn new(
         program: &WorkerProgram,
         limits: &CompileLimits,
@@ -80,7 +80,7 @@ impl Pool {
         })
     }
 
-    /// A worker that can compile, for the caller alone.
+    /// A worker that can compile, exclusively for the caller.
     pub(crate) fn take(
         &self,
         compiler: &str,
@@ -104,7 +104,7 @@ impl Pool {
         }
     }
 
-    /// A worker that can compile more, or ends where it compiled enough.
+    /// Returns a worker; it is reused, or ends if it has compiled enough.
     pub(crate) fn give_back(&self, worker: Worker) {
         if worker.n_requests >= MOST_REQUESTS {
             return self.bury(worker);
@@ -113,7 +113,7 @@ impl Pool {
         self.shared.changed.notify_all();
     }
 
-    /// A worker that is no longer usable. When this returns, its process and its descriptors are gone.
+    /// Returns an unusable worker. When this returns, its process and its descriptors are gone.
     pub(crate) fn bury(&self, worker: Worker) {
         drop(worker);
         self.shared.lock().live -= 1;
@@ -123,7 +123,7 @@ impl Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Whole between any two statements.
+        // Consistent between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -159,7 +159,7 @@ impl Shared {
         taken
     }
 
-    /// Starts workers until the pool ends: one more than there are callers waiting.
+    /// Starts workers until the pool ends: one more than there are waiting callers.
     fn keep(&self) {
         let mut state = self.lock();
         while !state.is_stopped {
@@ -181,7 +181,7 @@ impl Shared {
             state = self.lock();
             match started {
                 Ok(worker) => {
-                    // Those that compiled before are taken first.
+                    // Those that have compiled before are taken first.
                     state.idle.insert(0, worker);
                 }
                 Err(error) => {

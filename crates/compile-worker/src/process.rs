@@ -1,6 +1,7 @@
-//! One worker, as its parent has it: a child process, a socket, and what it writes to standard error.
+//! The parent's representation of one worker: a child process, a socket, and its standard error.
 //!
-//! Dropping it kills the process and waits for it, so that none is left behind; except in a forked child, whose it is not.
+//! Dropping it kills the process and waits for it, so that none is left behind; except in a forked child, whose child it is
+//! not.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -17,37 +18,37 @@ use crate::limits::CompileLimits;
 use crate::message::{PROTOCOL, Reply, Request};
 use crate::program::WorkerProgram;
 
-/// How often a wait looks at the clock and whether the compile is still wanted.
+/// The interval at which a wait checks the clock and whether the compile is still needed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Characters of standard error that an error shows.
+/// Characters of standard error shown in an error.
 const SHOWN: usize = 300;
 
-/// Bytes of standard error that are read: what a pipe holds.
+/// Bytes of standard error that are read: the capacity of a pipe.
 const KEPT: u64 = 64 << 10;
 
-/// What a worker made.
+/// The result of a worker.
 #[derive(Debug)]
 pub(crate) enum Made {
     Artifact(Box<ArtifactParts>),
     Listing(String),
-    /// A message of more bytes than one may have: the worker is unharmed.
+    /// A message beyond the limit: the worker is unharmed.
     TooLong {
         given: usize,
     },
-    /// The compiler's own error: the worker is as good as before.
+    /// The compiler's own error: the worker is unaffected.
     Failed {
         code: String,
         message: String,
     },
 }
 
-/// Why a worker made nothing. It is no longer usable.
+/// Why a worker has no result. It is no longer usable.
 #[derive(Debug)]
 pub(crate) enum Lost {
-    /// It was dead before it read the request: another may do it.
+    /// It was dead before it read the request: another worker may process it.
     BeforeBegin(WorkerError),
-    /// The kernel's doing.
+    /// The kernel's fault.
     Compiling(WorkerError),
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Worker {
     socket: UnixStream,
     limits: CompileLimits,
     is_ready: bool,
-    /// How many requests it was sent.
+    /// The number of requests it was sent.
     pub(crate) n_requests: usize,
     started: Instant,
     /// The process whose child it is.
@@ -66,7 +67,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts one. It is ready some time later: see [`ready`](Self::ready).
+    /// Starts a worker. It is ready some time later: see [`ready`](Self::ready).
     pub(crate) fn start(
         program: &WorkerProgram,
         limits: &CompileLimits,
@@ -99,7 +100,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until it can compile, if that is not known yet. `compiler` is the version that it must have.
+    /// Waits until it is ready, if that is not known yet. `compiler` is the version that it must have.
     pub(crate) fn ready(
         &mut self,
         compiler: &str,
@@ -151,7 +152,7 @@ impl Worker {
         }
     }
 
-    /// Has a request done.
+    /// Processes a request.
     pub(crate) fn run(
         &mut self,
         request: &Request,
@@ -237,7 +238,7 @@ impl Worker {
         })
     }
 
-    /// Why it ended by itself.
+    /// Why it ended without a request.
     fn ended(&mut self) -> WorkerError {
         let (status, said) = self.bury();
         let message = shown(&said);
@@ -260,14 +261,14 @@ impl Worker {
         }
     }
 
-    /// Kills it where it lives, waits for it, and reads what it said.
+    /// Kills it if it is alive, waits for it, and reads its output.
     fn bury(&mut self) -> (Option<ExitStatus>, Vec<u8>) {
-        // One that ended by itself keeps its status.
+        // One that ended on its own keeps its status.
         let _ = self.child.kill();
         let status = self.child.wait().ok();
         let mut said = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
-            // Whatever was read before an error counts.
+            // Everything read before an error counts.
             let _ = stderr.take(KEPT).read_to_end(&mut said);
         }
         (status, said)
@@ -326,7 +327,7 @@ fn describe(status: Option<ExitStatus>) -> String {
     )
 }
 
-/// The beginning of what was said, on one line, escaped: what went wrong comes before any trace.
+/// The beginning of the output, on one line, escaped: the error comes before any trace.
 fn shown(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let words: Vec<&str> = said.split_whitespace().collect();
@@ -334,14 +335,14 @@ fn shown(said: &[u8]) -> String {
     begin.escape_debug().to_string()
 }
 
-/// Whether a runtime library said that memory could not be had: Rust's, LLVM's and C++'s words.
+/// Whether a runtime library reported a failed allocation: the messages of Rust, LLVM and C++.
 fn is_out_of_memory(said: &[u8]) -> bool {
     let said = String::from_utf8_lossy(said);
     [
         "memory allocation of",
         "out of memory",
         "bad_alloc",
-        // The only exceptions of LLVM's libraries are those of memory that is short.
+        // The only exceptions of LLVM's libraries are out-of-memory exceptions.
         "foreign exceptions",
         "Cannot allocate memory",
     ]

@@ -23,7 +23,7 @@ pub struct WorkerProgram {
     arguments: Vec<OsString>,
 }
 
-/// The identity of a program's file: a reinstalled one is another.
+/// The identity of a program's file: a reinstalled one differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramFile {
     inode: (u64, u64),
@@ -57,8 +57,8 @@ impl WorkerProgram {
     /// ```
     ///
     /// # Safety
-    /// The program is one of Kiln's, or calls [`serve`](crate::serve) with a compiler of Kiln's, and no one can
-    /// change its file who may not run code in this process: what it sends as compiled code is run.
+    /// The program is one of Kiln's, or calls [`serve`](crate::serve) with a compiler of Kiln's, and only users who may run
+    /// code in this process can change its file: the compiled code that it sends is run.
     ///
     /// # Errors
     /// E0508 when there is no file.
@@ -84,12 +84,12 @@ impl WorkerProgram {
         })
     }
 
-    /// Where its file is.
+    /// The path of its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the file is now; none where there is none.
+    /// The file's current identity; `None` if it does not exist.
     pub(crate) fn file(&self) -> Option<ProgramFile> {
         let data = self.path.metadata().ok()?;
         Some(ProgramFile {
@@ -110,7 +110,7 @@ impl WorkerProgram {
         self
     }
 
-    /// Starts it, in a process group of its own, so that Ctrl-C in a terminal is left to the parent.
+    /// Starts it in a separate process group, so that Ctrl-C in a terminal is left to the parent.
     pub(crate) fn spawn(&self, limits: &CompileLimits) -> Result<(Child, UnixStream), WorkerError> {
         let failed = |problem: String| WorkerError::Start {
             program: Some(self.path.clone()),
@@ -128,7 +128,7 @@ impl WorkerProgram {
             .args(&self.arguments)
             .arg(start)
             .current_dir("/")
-            // What a crash says is shown in an error, without a backtrace, which takes a second to make.
+            // A crash message is shown in an error, without a backtrace, which takes a second to produce.
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())

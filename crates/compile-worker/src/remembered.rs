@@ -1,5 +1,5 @@
-//! Kernels that ended their workers: each fails at once, without a worker, until something has changed or it is due to be
-//! tried again.
+//! Kernels that ended their workers: each fails at once, without a worker, until something has changed or it is due for a
+//! retry.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use kiln_fork_lock::ForkLock;
 use crate::error::WorkerError;
 use crate::program::{ProgramFile, WorkerProgram};
 
-/// How many there are at most; the oldest are forgotten first.
+/// The maximum number; the oldest are forgotten first.
 const MOST: usize = 1000;
 
-/// After what time a kernel is tried again. What ended its worker may have been the machine's: memory that others took.
+/// The time after which a kernel is retried. The cause may have been the machine: memory that other processes took.
 const RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// The kernels, by digests of what was asked for.
+/// The kernels, by digests of the requests.
 pub(crate) struct Remembered {
     kernels: ForkLock<Kernels>,
     retry_after: Duration,
@@ -31,7 +31,7 @@ struct Kernels {
 struct Failure {
     error: WorkerError,
     at: Instant,
-    /// What the worker was.
+    /// The identity of the worker.
     program: Option<ProgramFile>,
 }
 
@@ -42,7 +42,7 @@ impl Default for Remembered {
 }
 
 impl Remembered {
-    /// Each for so long.
+    /// With this retry time.
     pub(crate) fn for_time(retry_after: Duration) -> Self {
         Self {
             kernels: ForkLock::default(),
@@ -50,7 +50,7 @@ impl Remembered {
         }
     }
 
-    /// The error of a kernel that need not be tried.
+    /// The remembered error of a kernel that is not due for a retry.
     pub(crate) fn error_of(&self, key: &[u8; 32], program: &WorkerProgram) -> Option<WorkerError> {
         let kernels = self.kernels.lock();
         let Failure {

@@ -33,7 +33,7 @@ pub fn main_if_worker<C: KernelCompiler>(compiler: impl FnOnce() -> C + Send) {
         Some(start) => serve(&start, compiler),
         None => ExitCode::from(2),
     };
-    // By its number: nothing is to run after a worker has ended.
+    // By its number: nothing may run after a worker has ended.
     std::process::exit(i32::from(code != ExitCode::SUCCESS));
 }
 
@@ -42,7 +42,7 @@ pub fn is_worker_program() -> bool {
     IS_WORKER_PROGRAM.load(Ordering::Relaxed)
 }
 
-/// Serves on standard input, which is a socket, until the parent goes away. `start` is the argument that the parent gave.
+/// Serves on standard input, which is a socket, until the parent goes away. `start` is the argument from the parent.
 pub fn serve<C: KernelCompiler>(start: &OsString, compiler: impl FnOnce() -> C + Send) -> ExitCode {
     let start: Option<Start> = start
         .to_str()
@@ -98,7 +98,7 @@ fn requests(start: &Start, compiler: impl KernelCompiler) {
     }
 }
 
-/// Does what a request asks for.
+/// Processes a request.
 fn reply_to(
     request: &Request,
     text: &[u8],
@@ -150,7 +150,7 @@ fn kernel_of(text: &[u8], limits: &DimLimits) -> Result<VerifiedKernel, String> 
     verify(kernel).map_err(|errors| errors.to_string())
 }
 
-/// Tells the parent which part of a compile begins and ends.
+/// Notifies the parent of the beginning and end of each part of a compile.
 struct Telling<'a> {
     socket: &'a UnixStream,
     limit: usize,

@@ -9,8 +9,8 @@ use once_cell::race::OnceBox;
 
 use crate::ForkLock;
 
-/// A once-cell for values that are costly to make. In a forked child whose parent was making the value on another thread,
-/// the child makes its own after a short wait.
+/// A once-cell for costly values. In a forked child whose parent was making the value on another thread, the child makes
+/// its own after a short wait.
 pub struct ForkCell<T> {
     value: OnceBox<T>,
     /// Held while the value is made. It guards no data, so a panic leaves nothing wrong.
@@ -31,7 +31,7 @@ impl<T> ForkCell<T> {
         self.value.get()
     }
 
-    /// The value, made now if there is none. Other threads that want it wait until it is made.
+    /// The value, made now if there is none. Other threads that request it wait until it is made.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         match self.get_or_try_init(|| Ok::<T, std::convert::Infallible>(make())) {
             Ok(value) => value,

@@ -1,12 +1,12 @@
-//! A static that is made at its first use, without any lock.
+//! A static that is made on first use, without any lock.
 
 use std::fmt;
 use std::ops::Deref;
 
 use once_cell::race::OnceBox;
 
-/// A value that is made when it is first looked at. Threads that look at the same time may each make it; the first to
-/// finish publishes its value and the others drop theirs. So `make` is cheap and has no side effect.
+/// A value that is made on first access. Threads that access it at the same time may each make it; the first to finish
+/// publishes its value and the others drop theirs. So `make` must be cheap and without side effects.
 ///
 /// ```
 /// use kiln_fork_lock::ForkLazy;

@@ -6,8 +6,8 @@
 //!
 //! | type | for | in a child, where another thread was inside at the fork |
 //! |---|---|---|
-//! | [`ForkLock`] | caches, accounts, lists of what can be made again | begins anew with a fresh value |
-//! | [`ForkCell`] | a value that is costly, so made once | makes the value itself |
+//! | [`ForkLock`] | caches, accounts, lists that can be rebuilt | starts over with a fresh value |
+//! | [`ForkCell`] | a costly value, so made once | makes the value itself |
 //! | [`ForkLazy`] | a static that is cheap to make | makes the value itself, at once |
 //!
 //! An uncontended access makes no system call.

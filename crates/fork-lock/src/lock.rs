@@ -1,7 +1,7 @@
-//! A mutex that begins anew in a forked child, where another thread held it at the time of the fork.
+//! A mutex that starts over in a forked child, if another thread held it at the time of the fork.
 //!
-//! Such a child takes a value of its own, as [`ForkLock::new`] made it: right for caches, accounts and lists of what can be
-//! made again, not for data that exist nowhere else.
+//! Such a child takes a fresh value, made as in [`ForkLock::new`]: suitable for caches, accounts and lists that can be
+//! rebuilt, not for data that exist nowhere else.
 
 use std::fmt;
 use std::process;
@@ -12,30 +12,30 @@ use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
-/// How often a child looks whether a lock is free after all: another of its own threads may have it.
+/// How often a child checks whether a lock is free after all: another of its own threads may have it.
 const LOOKS: u32 = 50;
 
-/// How long it waits between two looks.
+/// The wait between two checks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A mutex that cannot deadlock a forked child. What it guards must be whole between any two statements: a thread that
-/// panics while it has the lock leaves it to the next.
+/// A mutex that cannot deadlock a forked child. The guarded data must be consistent between any two statements: a thread
+/// that panics while it has the lock leaves it to the next.
 pub struct ForkLock<T> {
     value: Mutex<T>,
     fresh: Fresh<T>,
     /// The process that made it.
     process: u32,
-    /// Whether a child has found it held by a thread that is not there.
+    /// Whether a child has found it held by a thread that does not exist.
     is_lost: AtomicBool,
-    /// What a child has then; a lock as this one, since it may fork too.
+    /// The child's replacement; a lock like this one, since it may fork too.
     own: OnceBox<ForkLock<T>>,
 }
 
-/// Makes the value of the beginning.
+/// Makes the initial value.
 type Fresh<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
 impl<T> ForkLock<T> {
-    /// A lock around what `fresh` gives, now and in a child that finds it held for ever.
+    /// A lock around the result of `fresh`, now and in a child that finds it held for ever.
     pub fn new(fresh: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Self::of(Arc::new(fresh))
     }
@@ -63,7 +63,7 @@ impl<T> ForkLock<T> {
         }
     }
 
-    /// A thread has it, or had it when this process was forked.
+    /// A thread holds it, or held it when this process was forked.
     #[cold]
     fn lock_held(&self) -> MutexGuard<'_, T> {
         if process::id() == self.process {

@@ -24,7 +24,7 @@ fn a_cell_is_filled_once_among_threads() {
 }
 
 #[test]
-fn a_child_fills_the_cell_that_an_absent_thread_was_filling() {
+fn a_forked_child_fills_a_cell_that_a_parent_thread_was_filling() {
     let cell = ForkCell::<u8>::new();
     let (begun, is_begun) = mpsc::channel();
     let (done, is_done) = mpsc::channel::<()>();
@@ -49,7 +49,7 @@ fn a_child_fills_the_cell_that_an_absent_thread_was_filling() {
 }
 
 #[test]
-fn what_fails_or_panics_leaves_the_cell_to_the_next() {
+fn a_failed_or_panicking_initializer_leaves_the_cell_empty() {
     let cell = ForkCell::<u8>::new();
     assert_eq!(cell.get_or_try_init(|| Err("no")), Err("no"));
     let panics = AssertUnwindSafe(|| *cell.get_or_init(|| panic!("while it is filled")));
@@ -60,10 +60,10 @@ fn what_fails_or_panics_leaves_the_cell_to_the_next() {
 }
 
 #[test]
-fn a_child_makes_the_static_that_an_absent_thread_was_making() {
+fn a_forked_child_makes_a_static_that_a_parent_thread_was_making() {
     static GATE: AtomicU32 = AtomicU32::new(0);
     static VALUE: ForkLazy<u8> = ForkLazy::new(|| {
-        // The first to come, the parent's thread, stays until it is let go.
+        // The first to come, the parent's thread, stays until it is released.
         if GATE.fetch_add(1, Ordering::SeqCst) == 0 {
             while GATE.load(Ordering::SeqCst) < 100 {
                 std::hint::spin_loop();

@@ -11,7 +11,7 @@ use kiln_fork_lock::ForkLock;
 use support::in_child;
 
 #[test]
-fn a_child_has_what_its_parent_had_where_nobody_held_it() {
+fn a_forked_child_keeps_the_value_of_an_unheld_lock() {
     let lock = ForkLock::new(|| 1_u8);
     *lock.lock() = 7;
     assert_eq!(in_child(|| *lock.lock()), 7);
@@ -19,7 +19,7 @@ fn a_child_has_what_its_parent_had_where_nobody_held_it() {
 }
 
 #[test]
-fn a_child_begins_anew_where_a_thread_that_is_not_there_holds_it_and_so_does_its_own() {
+fn a_forked_child_resets_a_lock_that_a_parent_thread_held_and_so_does_its_own_child() {
     let lock = ForkLock::new(|| 1_u8);
     let (held, is_held) = mpsc::channel();
     let (done, is_done) = mpsc::channel::<()>();
@@ -50,7 +50,7 @@ fn a_child_begins_anew_where_a_thread_that_is_not_there_holds_it_and_so_does_its
 }
 
 #[test]
-fn a_panic_leaves_the_value_to_the_next() {
+fn a_panic_under_the_lock_leaves_it_usable() {
     let lock = ForkLock::<Vec<u8>>::default();
     let panics = AssertUnwindSafe(|| {
         lock.lock().push(1);
@@ -62,7 +62,7 @@ fn a_panic_leaves_the_value_to_the_next() {
 }
 
 #[test]
-fn one_thread_at_a_time_has_it() {
+fn the_lock_excludes_other_threads() {
     let lock = ForkLock::<u32>::default();
     std::thread::scope(|scope| {
         for _ in 0..8 {

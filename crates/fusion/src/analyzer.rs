@@ -9,15 +9,15 @@ use crate::candidate::{Profile, Refusal, examine};
 use crate::cost::{self, Cost, Effort};
 use crate::grow::{Blocked, Grown, grow, is_view};
 use crate::options::FusionOptions;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 use crate::subgraph;
 
-/// Finds what in a graph could be one kernel, and what that would be worth.
+/// Finds which ops of a graph could be one kernel, and the benefit.
 #[derive(Debug)]
 pub struct FusionCandidateAnalyzer<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) options: FusionOptions,
-    pub(crate) sizes: Sizes<'a>,
+    pub(crate) sizes: SizeQueries<'a>,
 }
 
 impl<'a> FusionCandidateAnalyzer<'a> {
@@ -25,12 +25,12 @@ impl<'a> FusionCandidateAnalyzer<'a> {
     pub fn new(graph: &'a Graph, options: FusionOptions) -> Self {
         Self {
             graph,
-            sizes: Sizes::of_options(graph, &options),
+            sizes: SizeQueries::of_options(graph, &options),
             options,
         }
     }
 
-    /// The ops of a region in groups, each of which becomes one node, and what nearly joined.
+    /// The ops of a region in groups, each of which becomes one node, and the near misses.
     pub(crate) fn find_fusible_operations<'b>(
         &'b self,
         region: RegionId,
@@ -39,7 +39,7 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         grow(self, region, blocked)
     }
 
-    /// Whether these ops, giving these results to others, can be one kernel.
+    /// Whether these ops, with these results read by others, can be one kernel.
     pub(crate) fn examine(
         &self,
         ops: &BTreeSet<OpId>,
@@ -48,10 +48,10 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         examine(self.graph, &self.sizes, ops, outputs)
     }
 
-    /// What doing these ops in one kernel would be worth, against one kernel for each of them.
+    /// The benefit of doing these ops in one kernel, compared with one kernel for each of them.
     ///
     /// # Errors
-    /// The rule that is against one kernel.
+    /// The rule that forbids one kernel.
     pub fn analyze_benefit(&self, ops: &[OpId]) -> Result<FusionBenefit, Refusal> {
         let ops: BTreeSet<OpId> = ops.iter().copied().collect();
         let outputs = subgraph::outputs(self.graph, &ops);
@@ -64,7 +64,7 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         Ok(self.benefit(&alone, &ops, &outputs, profile.complexity))
     }
 
-    /// What doing these ops in one kernel is worth, against parts that cost so much.
+    /// The benefit of doing these ops in one kernel, given the cost of the parts.
     pub(crate) fn benefit(
         &self,
         parts: &[Cost],
@@ -75,7 +75,7 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         cost::benefit(parts, self.cost(ops, outputs), complexity)
     }
 
-    /// What these ops cost as one node: nothing where they are a view.
+    /// The cost of these ops as one node: zero if they are a view.
     pub(crate) fn cost(&self, ops: &BTreeSet<OpId>, outputs: &[ValueId]) -> Cost {
         if is_view(self.graph, &self.sizes, ops) {
             return Cost::default();
@@ -83,8 +83,8 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         cost::of_kernel(self.graph, &self.sizes, ops, outputs)
     }
 
-    /// What would limit these ops as one kernel, and for how long: what the cost model's figures are fitted with.
-    /// Nothing is asked of their legality.
+    /// The bound of these ops as one kernel, and its duration: input for fitting the cost model's figures. Legality is not
+    /// checked.
     pub fn effort(&self, ops: &[OpId]) -> Effort {
         let ops: BTreeSet<OpId> = ops.iter().copied().collect();
         let outputs = subgraph::outputs(self.graph, &ops);

@@ -7,13 +7,13 @@ use std::fmt;
 pub struct FusionBenefit {
     /// Estimated time apart over estimated time together; 0 for a node of one op.
     pub estimated_speedup: f64,
-    /// Bytes read or written less, at likely sizes.
+    /// Bytes of memory traffic saved, at likely sizes.
     pub bytes_saved: u64,
     /// Bytes that the kernel reads and writes, at likely sizes.
     pub bytes_moved: u64,
-    /// Kernels less.
+    /// The number of kernels saved.
     pub kernels_removed: usize,
-    /// How much there is in the kernel: primitive operations per point, stages weighing more.
+    /// The complexity of the kernel: primitive operations per point, with stages weighing more.
     pub complexity: u64,
     /// Estimated nanoseconds of the ops apart.
     pub nanoseconds_apart: f64,

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// A plan's allowance of work. It only falls, so whatever goes on while it lasts comes to an end.
+/// A plan's allowance of work. It only decreases, so everything that is paid from it terminates.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,

@@ -1,4 +1,4 @@
-//! The errors of fusion, apart from lowering.
+//! The errors of fusion, except those of lowering.
 
 use kiln_ir::ValueId;
 
@@ -9,14 +9,14 @@ pub enum FusionError {
     /// E0420: an id that the graph or the plan does not have.
     #[error("expected {what} of this {of}, found {found}")]
     Unknown {
-        /// What kind of thing.
+        /// The kind of id.
         what: &'static str,
-        /// Where it was looked for.
+        /// Where it was looked up.
         of: &'static str,
         /// The id.
         found: String,
     },
-    /// E0421: a shape inside a node is not what the ops give.
+    /// E0421: a shape inside a node is not the one inferred from its ops.
     #[error(
         "expected {expected} for {value} in {node}, found {found} by inference; infer the graph's types again"
     )]
@@ -30,7 +30,7 @@ pub enum FusionError {
         /// As inferred.
         found: String,
     },
-    /// E0427: ops that need their own results: the graph is broken, or regions were joined wrongly.
+    /// E0427: ops that depend on their own results: the graph is invalid, or regions were joined wrongly.
     #[error("the nodes of {region} wait for each other; verify the graph")]
     Cycle {
         /// The region of the graph.

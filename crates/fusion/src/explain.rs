@@ -41,15 +41,15 @@ pub struct Explanation {
     pub a: OpId,
     /// The other.
     pub b: OpId,
-    /// The node that does both, if one does.
+    /// The node that contains both, if one does.
     pub together: Option<FusionNodeId>,
     /// The rule that keeps them apart.
     pub refusal: Option<Refusal>,
-    /// The fact under which they would be together.
+    /// The fact under which they would be in one kernel.
     pub fact: Option<PlanFact>,
-    /// What being together is, or would be, worth.
+    /// The benefit of having them in one kernel.
     pub benefit: Option<FusionBenefit>,
-    /// All of it in words, a line each.
+    /// The explanation in words, a line each.
     pub lines: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl FusionPlan {
     /// Why two ops of the planned graph are in one kernel, or why not.
     ///
     /// # Errors
-    /// When an id is not of the graph or the plan, or a value is no op's result.
+    /// When an id is not of the graph or the plan, or a value is not an op's result.
     pub fn explain(
         &self,
         graph: &Graph,
@@ -191,7 +191,7 @@ impl Explainer<'_> {
         self.explanation.benefit = Some(node.benefit);
     }
 
-    /// The nodes on a shortest way from one to the other.
+    /// The nodes on a shortest path from one to the other.
     fn path(&self, from: FusionNodeId, to: FusionNodeId) -> Option<Vec<FusionNodeId>> {
         let mut came_from: BTreeMap<FusionNodeId, FusionNodeId> = BTreeMap::new();
         let mut pending = VecDeque::from([to]);
@@ -246,7 +246,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// What keeps the ops of two nodes from being one kernel.
+    /// What prevents the ops of two nodes from being one kernel.
     fn judge(&mut self, first: &FusionNode, last: &FusionNode) {
         for node in [first, last] {
             if !matches!(node.kind, NodeKind::Kernel | NodeKind::View) {
@@ -299,7 +299,7 @@ impl Explainer<'_> {
         })
     }
 
-    /// Whether something else stands between them: a way from the first to the last through a third.
+    /// Whether something else is between them: a path from the first to the last through a third.
     fn returns(&self, first: &FusionNode, last: &FusionNode) -> bool {
         let mut pending: Vec<FusionNodeId> = self
             .producers(last.id)

@@ -1,10 +1,10 @@
-//! What follows from the plan facts that a plan may use: the graph's table of sizes with these facts taken to hold.
+//! The consequences of the plan facts that a plan may use: the graph's table of sizes with these facts assumed.
 //!
-//! The table closes them under congruence: where `A == B`, `bcast(A, B, C)` is `bcast(A, C)`. A fact that follows from those
-//! before it is not taken again, so what a plan rests on repeats nothing.
+//! The table closes them under congruence: where `A == B`, `bcast(A, B, C)` is `bcast(A, C)`. A fact that follows from
+//! earlier ones is not assumed again, so the facts that a plan depends on are not redundant.
 //!
-//! A fact can be checked once its symbols have values. Those of inputs always do; a question about other symbols is answered
-//! with facts about inputs and about the symbols that it names, which have values wherever the question matters.
+//! A fact can be checked once its symbols have values. Those of inputs always do; a query about other symbols is answered
+//! with facts about inputs and about the symbols that it names, which have values wherever the query matters.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,17 +18,17 @@ use kiln_symbolic_shape::{
 
 use crate::budget::Budget;
 
-/// The most tables that are made, one per set of symbols beyond those of inputs.
+/// The maximum number of tables, one per set of symbols beyond those of inputs.
 const TABLE_LIMIT: usize = 64;
 
-/// The facts of a graph that a plan may use, and what follows from them.
+/// The facts of a graph that a plan may use, and their consequences.
 #[derive(Debug)]
 pub(crate) struct FactClosure<'a> {
     table: &'a DimTable,
     facts: Vec<Fact<'a>>,
-    /// The symbols that inputs give their values.
+    /// The symbols bound by inputs.
     of_inputs: BTreeSet<SymbolId>,
-    /// By the symbols beyond those of inputs; none where no fact is about them alone.
+    /// By the symbols beyond those of inputs; `None` where no fact is about them alone.
     closures: RefCell<BTreeMap<BTreeSet<SymbolId>, Option<SharedClosure>>>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> FactClosure<'a> {
         this
     }
 
-    /// The numbers of facts under which a predicate holds that is not proved without.
+    /// The numbers of facts under which an otherwise unproved predicate holds.
     pub(crate) fn prove(&self, predicate: &Predicate, budget: &Budget) -> Option<Vec<usize>> {
         let dims = predicate.dims();
         let inner = self.inner_symbols(&dims);
@@ -110,17 +110,17 @@ impl<'a> FactClosure<'a> {
 struct Closure {
     table: DimTable,
     import: DimImport,
-    /// The simplest form of what was copied, by what it is in the graph's table.
+    /// The simplest form of copied sizes, by their id in the graph's table.
     simplest: HashMap<DimId, DimId>,
     taken: Vec<Taken>,
 }
 
-/// A fact that was taken to hold, with the symbols that it names in the graph.
+/// An assumed fact, with the symbols that it names in the graph.
 #[derive(Debug)]
 struct Taken {
     number: usize,
     symbols: BTreeSet<SymbolId>,
-    /// Those that it replaced by an expression of others.
+    /// The symbols that it replaced by an expression of others.
     replaced: BTreeSet<SymbolId>,
 }
 
@@ -132,7 +132,7 @@ impl Closure {
             simplest: HashMap::new(),
             taken: Vec::new(),
         };
-        // What cannot be copied is known no more, and nothing is wrong.
+        // A size that cannot be copied adds no knowledge, which is harmless.
         if let Err(error) = this.table.import_facts(table, &mut this.import) {
             tracing::debug!(%error, "planning without some facts of the contract");
         }
@@ -141,7 +141,7 @@ impl Closure {
                 break;
             }
             let before = this.table.prover_steps();
-            // One that contradicts others is of no use beside them.
+            // A fact that contradicts others is of no use together with them.
             if let Err(error) = this.take(table, fact) {
                 tracing::debug!(%error, "planning without a fact");
             }
@@ -150,7 +150,7 @@ impl Closure {
         this
     }
 
-    /// Takes a fact to hold, unless it follows from what is known.
+    /// Assumes a fact, unless it follows from what is known.
     fn take(&mut self, from: &DimTable, fact: &Fact<'_>) -> Result<(), DimError> {
         let PlanFact { left, right, .. } = *fact.fact;
         let (simple_left, simple_right) = (self.simplest(from, left)?, self.simplest(from, right)?);
@@ -162,7 +162,7 @@ impl Closure {
         if self.table.contract_facts().len() == known {
             return Ok(());
         }
-        // From now on there may be simpler forms.
+        // Simpler forms may exist from now on.
         self.simplest.clear();
         let symbols = from.free_symbols(&[left, right]);
         let named = self.table.free_symbols(&[simple_left, simple_right]);
@@ -204,8 +204,8 @@ impl Closure {
         Ok(simplest)
     }
 
-    /// The facts from which all follows that is known of some symbols: those by which one of them was replaced, those that
-    /// replace nothing and name one of them, and in turn those about the symbols that these name.
+    /// The facts that determine everything known of some symbols: those by which one of them was replaced, those that
+    /// replace nothing and name one of them, and transitively those about the symbols that these name.
     fn facts_about(&self, from: &DimTable, symbols: BTreeSet<SymbolId>) -> Vec<usize> {
         let contract = from.contract_facts().iter();
         let contract = contract.map(|fact| from.free_symbols(&fact.predicate.dims()));
@@ -240,7 +240,7 @@ impl Closure {
                 break;
             }
         }
-        // Where no fact is about them, it was the fuel that did not suffice without facts.
+        // Where no fact is about them, the fuel did not suffice without facts.
         if found.is_empty() {
             found.extend(self.taken.iter().map(|fact| fact.number));
         }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_that_are_given_up_follow_from_no_others() {
+    fn dropped_facts_are_not_implied_by_the_kept_ones() {
         let graph = graph(
             "graph @main(%x: f32[A], %y: f32[B], %z: f32[C]) -> () {
                %1 = add %x, %y
@@ -313,7 +313,7 @@ mod tests {
             equal(&graph, selection, size(&graph, 0, 0), size(&graph, 1, 0))
         };
         assert_eq!(of(&FactSelection::All).as_deref(), Some("A == B"));
-        // Where `A == B` is false, one of the others is, too, and is given up with it.
+        // Where `A == B` is false, one of the others is false, too, and is dropped with it.
         let others = without(&["A == B"]);
         assert_eq!(of(&others).as_deref(), Some("B == C, A == C"));
         assert_eq!(of(&without(&["A == B", "A == C"])), None);
@@ -331,7 +331,7 @@ mod tests {
                return
              }",
         );
-        // What joins A and B is a size that is known later than both.
+        // The size that connects A and B is known later than both.
         let all = FactSelection::All;
         assert!(!graph.dims().plan_facts().is_empty());
         assert_eq!(

@@ -12,10 +12,10 @@ use crate::candidate::Refusal;
 use crate::lower::{LoweredKernel, Region, lower};
 use crate::op_kind::OpKind;
 
-/// Some ops and what they give: what a kernel is made from.
+/// Some ops and their outputs, from which a kernel is made.
 type Parts = (Vec<OpId>, Vec<ValueId>);
 
-/// Makes and remembers the kernels of nodes of one graph.
+/// Makes and caches the kernels of nodes of one graph.
 #[derive(Debug)]
 pub(crate) struct FusionKernelGenerator<'a> {
     graph: &'a Graph,
@@ -31,10 +31,11 @@ impl<'a> FusionKernelGenerator<'a> {
         }
     }
 
-    /// The kernel of a region for all sizes on which its facts hold, and its class. `planned` is the class that was planned.
+    /// The kernel of a region for all sizes for which its facts hold, and its class. `planned` is the class that was
+    /// planned.
     ///
     /// # Errors
-    /// Why the region is no kernel, or none of that class.
+    /// Why the region is not a kernel, or not one of that class.
     pub(crate) fn generate_generic_kernel(
         &mut self,
         region: &Region<'_>,
@@ -60,8 +61,8 @@ impl<'a> FusionKernelGenerator<'a> {
         Ok((lowered, verified.classification().class))
     }
 
-    /// What the main op has a schedule for must not be lost by joining others to it. Alone it is what it is:
-    /// a product over a single element is a map.
+    /// Joining other ops must not lose the main op's schedule. Alone it may have any class: a product over a single element
+    /// is a map.
     fn check_class(
         &self,
         region: &Region<'_>,

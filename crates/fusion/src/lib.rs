@@ -1,24 +1,23 @@
 //! Which operators become one kernel, and why; lowering to kernels.
 //!
 //! [`plan`] takes a graph that went through the passes and puts every op into one node of a
-//! [`FusionPlan`]: a kernel of several ops, a view, a builtin, a control step. Regions of ops grow
-//! over the graph as long as one kernel can do it all: by proof, over sizes that are still symbols.
-//! Two sizes count as equal when they are proved to be, or when a plan fact says so, which is then
-//! stored with the node and checked on real sizes; anything else does not fuse, and is remembered as
-//! a near miss.
+//! [`FusionPlan`]: a kernel of several ops, a view, a builtin, a control step. Regions of ops grow over the graph as long as
+//! one kernel can compute them: by proof, over sizes that are still symbols. Two sizes count as equal when they are proved
+//! equal, or by a plan fact, which is then stored with the node and checked on actual sizes; anything else does not fuse,
+//! and is recorded as a near miss.
 //!
 //! | you want to | use |
 //! |---|---|
 //! | plan a graph | [`plan`] |
 //! | see what became one kernel | the plan's `Display` |
-//! | know why two ops did, or did not | [`FusionPlan::explain`] |
-//! | know what ops in one kernel are worth | [`FusionCandidateAnalyzer`], [`FusionBenefit`] |
-//! | hold the cost model against measurements | [`Effort`], [`WorkKind`] |
+//! | know why two ops did or did not | [`FusionPlan::explain`] |
+//! | know the benefit of ops in one kernel | [`FusionCandidateAnalyzer`], [`FusionBenefit`] |
+//! | compare the cost model with measurements | [`Effort`], [`WorkKind`] |
 //! | plan for another device than a CPU | [`FusionOptions::with_rates`], [`Rates`] |
 //! | check the shapes inside a node | [`FusionNode::validate_fusion`] |
 //! | turn ops into a kernel yourself | [`lower::lower`] |
 //!
-//! Not here: what a kernel is (`kernel`), and where buffers lie (`program`).
+//! Not here: what a kernel is (`kernel`), and where buffers are (`program`).
 //!
 //! ```
 //! use kiln_fusion::{FusionOptions, plan};

@@ -1,14 +1,14 @@
 //! Limits of planning: the size of a kernel, and the work spent on one plan.
 //!
-//! Reaching either is no error. A kernel stops growing, and the plan stays right.
+//! Reaching either is not an error. A kernel stops growing, and the plan is still correct.
 
 /// How much a plan may hold and spend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FusionLimits {
-    /// Kernel nodes of one kernel that are under guards of concatenations, borders and resizes, estimated as they are after
-    /// every demand was answered in place. They become one basic block, on which code generation takes more than linear
-    /// time. An op alone may have more.
+    /// Kernel nodes of one kernel that are under guards of concatenations, borders and resizes, estimated as if every
+    /// demand was answered in place. They become one basic block, on which code generation takes more than linear time. A
+    /// single op may have more.
     pub kernel_nodes: usize,
     /// Steps that one plan may take: groups offered and searched, values walked, nodes counted, and proofs about sizes.
     /// Afterwards nothing more is joined.

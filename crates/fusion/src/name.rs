@@ -1,4 +1,4 @@
-//! Readable names of nodes, made from what their ops are.
+//! Readable names of nodes, derived from their ops.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use kiln_kernel::Class;
 
 use crate::op_kind::{OpKind, is_index_map};
 
-/// More words than this are cut off.
+/// Names are cut off after this many words.
 const WORD_LIMIT: usize = 4;
 
-/// A name for ops that are done together: `matmul_bias_relu`, `softmax`, `norm`, `transpose`.
+/// A name for the ops of a node: `matmul_bias_relu`, `softmax`, `norm`, `transpose`.
 pub(crate) fn name_of_ops(graph: &Graph, ops: &BTreeSet<OpId>, class: Option<Class>) -> String {
     let mut words: Vec<&'static str> = Vec::new();
     if class == Some(Class::Attention) {
@@ -48,7 +48,7 @@ pub(crate) fn name_of_ops(graph: &Graph, ops: &BTreeSet<OpId>, class: Option<Cla
     words.join("_")
 }
 
-/// What a row kernel is called, if its reductions are those of something well known.
+/// The name of a row kernel, if its reductions match a well-known operation.
 fn row_word(graph: &Graph, ops: &BTreeSet<OpId>) -> Option<&'static str> {
     let reduces = |wanted: ReduceFunction| {
         ops.iter().any(

@@ -2,7 +2,7 @@
 
 use kiln_backend::Builtin;
 use kiln_ir::{Graph, Op, OpId, Type};
-use kiln_scalar::{Function, Node, ScalarOp};
+use kiln_scalar::{ExprNode, Function, ScalarOp};
 
 use crate::plan::NodeKind;
 
@@ -13,7 +13,7 @@ pub(crate) enum OpKind {
     Pointwise,
     /// Each element is an element of an operand (or the position itself); nothing is computed.
     Movement,
-    /// As movement, but where from is data, or several elements are weighed.
+    /// As movement, but the position is data, or several elements are weighted.
     Lookup,
     /// Reduces whole axes.
     Reduction,
@@ -25,7 +25,7 @@ pub(crate) enum OpKind {
     Scan,
     /// Writes at positions that are data.
     Scatter,
-    /// No part of any kernel.
+    /// Not part of any kernel.
     Apart,
 }
 
@@ -63,7 +63,7 @@ impl OpKind {
         }
     }
 
-    /// Whether a kernel has one of these at most: its schedule is made for it.
+    /// Whether a kernel has at most one of these: its schedule is made for it.
     pub(crate) fn is_heavy(self) -> bool {
         matches!(
             self,
@@ -72,7 +72,7 @@ impl OpKind {
     }
 }
 
-/// How a node of this op alone is done, if it is no kernel.
+/// How a node of this single op is executed, if it is not a kernel.
 pub(crate) fn apart(graph: &Graph, op: OpId) -> Option<NodeKind> {
     let data = graph.op(op);
     let kind = match &data.op {
@@ -94,7 +94,7 @@ pub(crate) fn apart(graph: &Graph, op: OpId) -> Option<NodeKind> {
     Some(kind)
 }
 
-/// Whether doing the op again costs nothing that counts: it moves elements by index alone.
+/// Whether recomputing the op costs nothing significant: it moves elements by index alone.
 pub(crate) fn is_index_map(op: &Op) -> bool {
     matches!(
         op,
@@ -133,13 +133,13 @@ fn function_cost(function: Function, parameters: &[f64]) -> u64 {
     let nodes = expression.nodes().iter();
     nodes
         .map(|node| match node {
-            Node::Apply { op, .. } => scalar_cost(*op),
+            ExprNode::Apply { op, .. } => scalar_cost(*op),
             _ => 0,
         })
         .sum()
 }
 
-/// The cost of random bits: ten rounds of two products and what mixes their halves.
+/// The cost of random bits: ten rounds of two products and the mixing of their halves.
 const RANDOM_BITS: u64 = 159;
 
 /// The cost of a function that is computed by a polynomial.

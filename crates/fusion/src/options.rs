@@ -5,31 +5,31 @@ use kiln_symbolic_shape::FactSelection;
 use crate::cost::Rates;
 use crate::limits::FusionLimits;
 
-/// Limits and switches of [`plan`](crate::plan()). Those of a device are its legal limits (`max_ops`, `max_buffers`) and its
-/// [`Rates`].
+/// Limits and switches of [`plan`](crate::plan()). Those of a device are its legal limits (`max_ops`, `max_buffers`) and
+/// its [`Rates`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FusionOptions {
-    /// The plan facts that may be taken to hold. A plan for sizes on which some fail does without those.
+    /// The plan facts that may be assumed. A plan for sizes for which some fail omits those.
     pub facts: FactSelection,
     /// Whether ops are joined at all; if not, every op is its own node.
     pub fuse: bool,
-    /// The most ops in one kernel.
+    /// The maximum number of ops in one kernel.
     pub max_ops: usize,
-    /// The most buffers of one kernel.
+    /// The maximum number of buffers of one kernel.
     pub max_buffers: usize,
     /// Estimated speed-up from which two nodes are joined.
     pub threshold: f64,
-    /// The size that a symbol without a hint is taken to have when costs are estimated.
+    /// The assumed value of a symbol without a hint when costs are estimated.
     pub likely_size: i64,
-    /// How fast the device is taken to be when costs are estimated.
+    /// The assumed rates of the device when costs are estimated.
     pub rates: Rates,
-    /// How large a kernel may grow and how much work may go into a plan.
+    /// Limits on the size of a kernel and the work of a plan.
     pub limits: FusionLimits,
 }
 
 impl FusionOptions {
-    /// What is right for most programs.
+    /// The defaults, suitable for most programs.
     pub fn new() -> Self {
         Self {
             facts: FactSelection::All,
@@ -43,14 +43,14 @@ impl FusionOptions {
         }
     }
 
-    /// With other plan facts that may be taken to hold.
+    /// With another selection of plan facts that may be assumed.
     #[must_use]
     pub fn with_facts(mut self, facts: FactSelection) -> Self {
         self.facts = facts;
         self
     }
 
-    /// With fusion, or every op for itself.
+    /// With fusion, or with a node per op.
     #[must_use]
     pub fn with_fusion(mut self, fuse: bool) -> Self {
         self.fuse = fuse;

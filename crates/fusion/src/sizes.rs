@@ -1,7 +1,7 @@
 //! Relations between sizes, including plan facts, and likely sizes.
 //!
-//! The one place where fusion compares two sizes. A plan fact holds only for the plan that rests on it; a caller that used
-//! one gets its number and must store it.
+//! The only place where fusion compares two sizes. A plan fact holds only for the plan that depends on it; a caller that
+//! used one gets its number and must store it.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::fact_closure::FactClosure;
 use crate::limits::FusionLimits;
 use crate::options::FusionOptions;
 
-/// Whether something holds of sizes.
+/// Whether a predicate on sizes holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// For all sizes.
@@ -28,9 +28,9 @@ pub(crate) enum Answer {
     Disproved,
 }
 
-/// Answers about the sizes of one graph, remembered.
+/// Cached queries about the sizes of one graph.
 #[derive(Debug)]
-pub(crate) struct Sizes<'a> {
+pub(crate) struct SizeQueries<'a> {
     table: &'a DimTable,
     limits: FusionLimits,
     rates: Rates,
@@ -40,12 +40,12 @@ pub(crate) struct Sizes<'a> {
     likely_size: i64,
     equalities: RefCell<BTreeMap<(DimId, DimId), Answer>>,
     values: RefCell<BTreeMap<DimId, i64>>,
-    /// The table where every size is at least 1.
+    /// A copy of the table in which every size is at least 1.
     occupied: OnceCell<DimTable>,
 }
 
-impl<'a> Sizes<'a> {
-    /// Answers for a plan that is made with these options.
+impl<'a> SizeQueries<'a> {
+    /// Queries for a plan that is made with these options.
     pub(crate) fn of_options(graph: &'a Graph, options: &FusionOptions) -> Self {
         let table = graph.dims();
         let budget = Budget::new(options.limits.plan_work);
@@ -63,17 +63,17 @@ impl<'a> Sizes<'a> {
         }
     }
 
-    /// What bounds the plan.
+    /// The plan's limits.
     pub(crate) fn limits(&self) -> &FusionLimits {
         &self.limits
     }
 
-    /// How fast the device is taken to be.
+    /// The assumed rates of the device.
     pub(crate) fn rates(&self) -> &Rates {
         &self.rates
     }
 
-    /// The work that the plan has left.
+    /// The remaining work budget of the plan.
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -129,8 +129,8 @@ impl<'a> Sizes<'a> {
         }
     }
 
-    /// Whether two sizes may be equal where tensors have elements. A fact that holds for empty ones alone is no
-    /// reason for a plan.
+    /// Whether two sizes may be equal where tensors have elements. A fact that holds only for empty ones is not worth a
+    /// plan.
     pub(crate) fn may_be_equal(&self, a: DimId, b: DimId) -> bool {
         if self.budget.is_spent() {
             return true;
@@ -180,7 +180,7 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// Hints where there are any; otherwise `likely_size`, within what the symbol's range and divisor allow.
+/// Hints where there are any; otherwise `likely_size`, adjusted to the symbol's range and divisor.
 fn likely_binding(table: &DimTable, likely_size: i64) -> Binding {
     let hints: BTreeMap<_, _> = table
         .hints()
@@ -220,23 +220,23 @@ mod tests {
              }",
         );
         let dim = |name: &str| graph.dims().dim(graph.dims().symbol_named(name).unwrap());
-        let sizes = Sizes::of_options(&graph, &FusionOptions::new());
+        let sizes = SizeQueries::of_options(&graph, &FusionOptions::new());
         assert_eq!(sizes.equal(dim("A"), dim("A")), Answer::Proved);
         assert_eq!(sizes.equal(dim("A"), dim("B")), Answer::Under(vec![0]));
         assert_eq!(sizes.equal(dim("C"), dim("A")), Answer::Under(vec![0, 1]));
         let without = FusionOptions::new().with_facts(FactSelection::None);
-        let without = Sizes::of_options(&graph, &without);
+        let without = SizeQueries::of_options(&graph, &without);
         assert_eq!(without.equal(dim("A"), dim("B")), Answer::Unknown);
     }
 
     #[test]
-    fn sizes_that_are_equal_at_0_alone_are_no_candidates() {
+    fn sizes_equal_only_at_zero_are_not_fused() {
         let graph = graph(
             "graph @main(%h: f32[H], %x: f32[(H + 31) / 32], %y: f32[2 * ((H + 31) / 32)], %z: f32[(H + 15) / 16]) -> () {
                return
              }",
         );
-        let sizes = Sizes::of_options(&graph, &FusionOptions::new());
+        let sizes = SizeQueries::of_options(&graph, &FusionOptions::new());
         let dim = |input: usize| graph.tensor_ty(graph.inputs()[input]).unwrap().dims[0];
         assert_eq!(sizes.equal(dim(1), dim(2)), Answer::Unknown);
         assert!(!sizes.may_be_equal(dim(1), dim(2)));
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn likely_sizes_respect_hints_and_ranges() {
         let graph = graph("graph @main(%x: f32[A, B]) -> () where A <= 8, B >= 100 {\n  return\n}");
-        let sizes = Sizes::of_options(&graph, &FusionOptions::new());
+        let sizes = SizeQueries::of_options(&graph, &FusionOptions::new());
         let ty = graph.tensor_ty(graph.inputs()[0]).unwrap();
         assert_eq!(sizes.likely_elements(ty), 800);
         assert_eq!(sizes.likely_bytes(ty), 3200);

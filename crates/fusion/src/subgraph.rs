@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kiln_ir::{Graph, OpId, ValueId};
 
-/// What some ops give to others or to the caller.
+/// The results of some ops that are read by other ops or by the caller.
 pub(crate) fn outputs(graph: &Graph, ops: &BTreeSet<OpId>) -> Vec<ValueId> {
     let results: Vec<ValueId> = ops
         .iter()

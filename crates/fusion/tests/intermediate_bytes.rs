@@ -1,5 +1,5 @@
-//! What fusion saves, counted: the bytes of the values that one kernel writes and another reads, from the buffers of the
-//! program's kernels at stated sizes. Nothing is estimated and nothing runs.
+//! The savings of fusion, counted: the bytes of the values that one kernel writes and another reads, from the buffers of
+//! the program's kernels at stated sizes. Nothing is estimated and nothing runs.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ fn read(text: &str) -> Graph {
 fn program(graph: &Graph, fuse: bool) -> Program {
     let options = FusionOptions::new().with_fusion(fuse);
     let fusion = plan(graph, &options).unwrap();
-    // Each value in memory of its own, so that it shows which are written.
+    // Each value has separate memory, so that it shows which are written.
     let options = BuildOptions {
         share_memory: false,
         ..BuildOptions::default()
@@ -106,13 +106,13 @@ fn two_layers_move_a_third_of_the_intermediate_bytes_at_most() {
         }",
         &[&[7, 5], &[5, 64], &[64], &[64, 3], &[3]],
     );
-    // What lies between the layers stays; all else is gone.
+    // The values between the layers remain; all others are gone.
     assert_eq!(fused, 2 * 7 * 64 * 4);
     assert!(fused * 3 <= apart, "{fused} for {apart}");
 }
 
 #[test]
-fn softmax_keeps_its_intermediates_to_itself() {
+fn softmax_intermediates_never_reach_memory() {
     let (fused, apart) = counted(
         "graph @softmax(%x: f32[M, N]) -> f32[M, N] {
           %max = reduce %x {function = max, axes = [1], keep_dims}

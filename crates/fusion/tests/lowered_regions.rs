@@ -1,6 +1,6 @@
 //! Regions of random graphs as kernels, against the interpreter: each op alone, and runs of several.
 //!
-//! What the interpreter computed of each value, in promoted mode, is what the kernels read, and what they are to give.
+//! The interpreter's values, in promoted mode, are the kernels' operands and expected results.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,7 +21,7 @@ use kiln_testkit::random::seeded_bytes;
 
 type Values = BTreeMap<ValueId, Tensor>;
 
-/// A graph with what the interpreter made of some inputs; none where it fails.
+/// A graph with the interpreter's values for some inputs; `None` where it fails.
 fn interpreted(seed: u64) -> Option<(Graph, Binding, Values)> {
     let bytes = seeded_bytes(seed, 4096);
     let mut choices = Unstructured::new(&bytes);
@@ -50,7 +50,7 @@ fn interpreted(seed: u64) -> Option<(Graph, Binding, Values)> {
     Some((graph, binding, values))
 }
 
-/// What of a run of ops is used outside of it.
+/// The results of a run of ops that are used outside of it.
 fn outputs_of(graph: &Graph, run: &[OpId]) -> Vec<ValueId> {
     let uses = graph.use_counts();
     let results = run
@@ -118,7 +118,7 @@ fn evaluate(
         .map(size)
         .collect::<Result<Vec<i64>, _>>()
     else {
-        // A size that only data give.
+        // A size that comes only from data.
         return Ok(());
     };
     let table = lowered.kernel.dims();
@@ -168,7 +168,7 @@ fn evaluate(
 }
 
 #[test]
-fn regions_of_random_graphs_mean_what_the_interpreter_says() {
+fn regions_of_random_graphs_agree_with_the_interpreter() {
     let (mut alone, mut joined) = (0, 0);
     let seeds: u64 = std::env::var("SEEDS")
         .ok()

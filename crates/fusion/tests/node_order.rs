@@ -1,4 +1,4 @@
-//! What fusion decides does not depend on the order in which a graph's ops were written.
+//! Fusion's decisions do not depend on the order in which a graph's ops were written.
 
 #![allow(
     clippy::unwrap_used,
@@ -58,7 +58,7 @@ fn assert_same(what: &str, expected: &[String], found: &[String]) {
     assert_eq!(expected.len(), found.len(), "{what}");
 }
 
-/// The ops of every region in some order in which each comes after what it needs.
+/// The ops of every region in some order in which each comes after its dependencies.
 fn shuffled(graph: &Graph, random: &mut SplitMix64) -> SecondaryMap<RegionId, Vec<OpId>> {
     let mut orders: SecondaryMap<RegionId, Vec<OpId>> = SecondaryMap::new();
     for region in (0..graph.n_regions()).map(RegionId::new) {
@@ -78,7 +78,7 @@ fn shuffled(graph: &Graph, random: &mut SplitMix64) -> SecondaryMap<RegionId, Ve
     orders
 }
 
-/// The ops that give an op, or one inside it, its operands or a symbol.
+/// The ops that provide an op, or one inside it, with operands or a symbol.
 fn needed_by(graph: &Graph, op: OpId) -> Vec<OpId> {
     let values = operands_within(graph, op).into_iter();
     let mut needed: Vec<OpId> = values
@@ -87,14 +87,14 @@ fn needed_by(graph: &Graph, op: OpId) -> Vec<OpId> {
             _ => None,
         })
         .collect();
-    // Whatever gives a symbol stays before all that came after it, which is more than is needed.
+    // An op that binds a symbol stays before everything that came after it, which is more than is needed.
     let givers = graph.ops().filter(|(_, data)| !data.symbols.is_empty());
     needed.extend(givers.map(|(id, _)| id).filter(|&giver| giver < op));
     needed.retain(|&other| other != op);
     needed
 }
 
-/// Whether there are ops that no result needs. What gives sizes alone counts as such.
+/// Whether there are ops that no result needs. Ops that only bind sizes count as such.
 fn keeps_unneeded(graph: &Graph) -> bool {
     let body = graph.region(graph.body());
     let mut needed: HashSet<OpId> = HashSet::new();
@@ -109,7 +109,7 @@ fn keeps_unneeded(graph: &Graph) -> bool {
     body.ops.iter().any(|op| !needed.contains(op))
 }
 
-/// What an op and the ops inside it read.
+/// The operands of an op and of the ops inside it.
 fn operands_within(graph: &Graph, op: OpId) -> Vec<ValueId> {
     let mut values = Vec::new();
     let mut pending = vec![op];
@@ -131,7 +131,7 @@ fn random_graphs_are_fused_alike_in_any_order_of_their_ops() {
         let bytes = seeded_bytes(seed, 4096);
         let mut choices = Unstructured::new(&bytes);
         let graph = random_graph(&mut choices, &GraphOptions::default()).unwrap();
-        // What no result needs is kept where it may refuse a call, and in the order it had.
+        // An op that no result needs is kept where it may reject a call, in its original order.
         let mut passes = PassOptions::default();
         let (optimized, _) = optimize(graph.clone(), &mut passes).unwrap();
         if keeps_unneeded(&optimized) {
@@ -154,8 +154,8 @@ fn random_graphs_are_fused_alike_in_any_order_of_their_ops() {
     assert!(changed > 80, "{changed} orders differ");
 }
 
-/// One step of a decoder with a key-value cache, as an exporter writes it, in orders of its nodes. Of these some once took
-/// for ever to plan.
+/// One step of a decoder with a key-value cache, as an exporter writes it, in several orders of its nodes. Planning some of
+/// these once did not terminate.
 #[test]
 fn a_decoder_with_a_cache_is_fused_alike_in_any_order_of_its_nodes() {
     let bytes = include_bytes!("data/decoder_with_cache.onnx");

@@ -58,7 +58,7 @@ fn wide_concat(n: usize) -> Graph {
     graph(n, &ops, "y")
 }
 
-/// `n` concatenations inside each other, each of `width` copies of the one before.
+/// `n` nested concatenations, each of `width` copies of the previous one.
 fn nested_concats(n: usize, width: usize) -> Graph {
     let mut ops = String::from("  %y0 = neg %x0\n");
     for i in 1..=n {
@@ -87,7 +87,7 @@ fn work(graph: Graph, facts: &FactSelection) -> u64 {
     before + graph.dims().prover_steps() + plan.work() + of_kernels.sum::<u64>()
 }
 
-/// Numbers of ops or operands, each twice the one before.
+/// Numbers of ops or operands, each twice the previous one.
 const SIZES: &[usize] = &[5, 10, 20, 40, 80];
 
 /// Twice the ops take about twice the work. Their sizes have more terms too, so it is a little more.
@@ -116,7 +116,7 @@ fn work_of_concat_chains_is_linear_in_their_ops() {
 #[test]
 fn work_of_a_concat_is_linear_in_its_operands() {
     is_linear("one concatenation", &SIZES[..3], wide_concat);
-    // Of more than 32 operands it becomes several.
+    // More than 32 operands become several.
     is_linear(
         "one concatenation of many",
         &[40, 80, 160, 320],

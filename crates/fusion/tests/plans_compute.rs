@@ -30,7 +30,7 @@ use std::ops::Range;
 
 type Values = BTreeMap<ValueId, Tensor>;
 
-/// Runs a plan; `None` where it has steps that this little runtime does not know.
+/// Runs a plan; `None` where it has steps that this small runtime does not support.
 fn run(
     graph: &Graph,
     plan: &FusionPlan,
@@ -182,7 +182,7 @@ struct Tally {
     loops: usize,
 }
 
-/// What planning may spend in a test.
+/// The planning budget of a test.
 struct Allowed {
     fusion: FusionLimits,
     dims: DimLimits,
@@ -207,7 +207,7 @@ fn check_seed(seed: u64, smooth: bool, allowed: &Allowed, tally: &mut Tally) -> 
     };
     let graph = optimize(graph, passes).unwrap().0;
     let options = FusionOptions::new().with_limits(allowed.fusion.clone());
-    // Debug builds infer every shape inside a node again.
+    // Debug builds re-infer every shape inside a node.
     let with = plan(&graph, &options)
         .map_err(|error| format!("seed {seed}: {error}\n{}", text::print(&graph)))?;
     let spent = with.to_string().contains("steps of planning were spent");
@@ -278,7 +278,7 @@ fn check_seed(seed: u64, smooth: bool, allowed: &Allowed, tally: &mut Tally) -> 
     Ok(())
 }
 
-/// The graph over a table of sizes with other limits; none where a size that it states does not fit into them.
+/// The graph over a table of sizes with other limits; `None` where one of its sizes does not fit into them.
 fn under(graph: &Graph, dims: &DimLimits) -> Option<Graph> {
     if *dims == DimLimits::default() {
         return Some(graph.clone());
@@ -321,7 +321,7 @@ fn plans_compute_what_their_graphs_do() {
     assert_eq!(tally.spent, 0);
 }
 
-/// Limits of planning: nothing, next to nothing, and what ends in the middle of a plan.
+/// Limits of planning: zero, almost zero, and one that ends in the middle of a plan.
 #[test]
 fn plans_with_tiny_budgets_compute_what_their_graphs_do_and_say_so() {
     for plan_work in [0, 1, 40, 400] {

@@ -1,7 +1,7 @@
-//! What becomes of four real models: how many kernels, and that nothing is interpreted.
+//! The plans of four real models: how many kernels, and that nothing is interpreted.
 //!
-//! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a
-//! `model.onnx`; without it they say that they were skipped.
+//! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a `model.onnx`; without
+//! it they report that they were skipped.
 
 #![allow(
     clippy::unwrap_used,
@@ -70,7 +70,7 @@ fn ocr_det_takes_at_most_1_3_kernels_a_convolution() {
 }
 
 #[test]
-fn nothing_of_the_others_is_interpreted() {
+fn classifier_and_recognizer_plans_interpret_nothing() {
     for model in ["ocr-cls", "ocr-rec"] {
         if let Some((_, plan)) = planned(model) {
             assert_eq!(plan.count("interpret"), 0);

@@ -1,14 +1,14 @@
-//! From the sizes of inputs to the values of symbols, with every promise about them checked.
+//! Binds symbols to the sizes of inputs, and checks all facts about them.
 //!
-//! A symbol that stands bare in an input's type takes its value from there; two axes must agree.
-//! Bounds, multiples and contract facts are checked as soon as their symbols have values.
+//! A symbol that occurs bare in an input's type is bound there; two axes must agree. Bounds, multiples and contract facts
+//! are checked as soon as their symbols have values.
 
 use crate::error::{InputAxis, InterpretError};
 use kiln_ir::{Graph, TensorType};
 use kiln_symbolic_shape::{Binding, ContractFact, DimId, EvaluateError, PlanFact, SymbolId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The values that symbols take for inputs of these shapes, in the order of the graph's inputs.
+/// The values of symbols for inputs of these shapes, in the order of the graph's inputs.
 ///
 /// # Errors
 /// Shapes that contradict the inputs' types, each other, or a fact that the graph declares. The
@@ -27,18 +27,18 @@ pub fn bind_symbols<S: AsRef<[usize]>>(
 pub struct PlanFactValue {
     /// The fact.
     pub fact: PlanFact,
-    /// The sizes, left and right; none while a symbol has no value, or where one cannot be computed.
+    /// The sizes, left and right; `None` while a symbol has no value, or where one cannot be computed.
     pub sizes: Option<(i64, i64)>,
 }
 
 impl PlanFactValue {
-    /// Whether the fact holds; none if that is not known yet.
+    /// Whether the fact holds; `None` if that is not known yet.
     pub fn holds(&self) -> Option<bool> {
         self.sizes.map(|(left, right)| left == right)
     }
 }
 
-/// Every plan fact of the graph, valued by a binding.
+/// Every plan fact of the graph, evaluated with a binding.
 pub fn plan_facts_hold(graph: &Graph, binding: &Binding) -> Vec<PlanFactValue> {
     let value = |dim: DimId| graph.dims().evaluate(dim, binding).ok();
     let facts = graph.dims().plan_facts().iter();
@@ -50,7 +50,7 @@ pub fn plan_facts_hold(graph: &Graph, binding: &Binding) -> Vec<PlanFactValue> {
         .collect()
 }
 
-/// What a graph asks of its symbols, and where they have got their values from.
+/// The facts about a graph's symbols, and where the symbols were bound.
 pub(crate) struct Contract<'g> {
     graph: &'g Graph,
     /// The contract facts in which each symbol occurs.
@@ -103,7 +103,7 @@ impl<'g> Contract<'g> {
         self.check_facts(binding, all)
     }
 
-    /// Checks a value that an op gives to a symbol, and every fact it completes.
+    /// Checks an op's value for a symbol, and every fact it completes.
     pub(crate) fn bind(
         &mut self,
         binding: &mut Binding,
@@ -148,7 +148,7 @@ impl<'g> Contract<'g> {
         types.collect()
     }
 
-    /// Gives values to the symbols that stand bare in an input's type.
+    /// Binds the symbols that occur bare in an input's type.
     fn bind_input(
         &mut self,
         binding: &mut Binding,

@@ -1,4 +1,4 @@
-//! Getting at elements and making room for them, with memory that cannot be had as an error.
+//! Access to elements and allocation of buffers, with failed allocation as an error.
 
 use kiln_tensor::{Tensor, TensorError, match_dtype};
 
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_cannot_be_had_is_an_error() {
+    fn a_failed_allocation_is_an_error() {
         assert!(matches!(
             reserved::<u64>(usize::MAX / 4),
             Err(TensorError::Allocation { bytes: usize::MAX })

@@ -7,7 +7,7 @@ use crate::ops::contraction::{Product, exact_product, float_product};
 use kiln_scalar::ScalarValue;
 use kiln_tensor::{DType, Element, bf16, f16};
 
-/// What a reduction or a contraction carries: `f64`, an integer, or `bool`.
+/// The accumulator of a reduction or a contraction: `f64`, an integer, or `bool`.
 pub(crate) trait Accumulator: Copy + PartialEq + PartialOrd + 'static {
     /// The neutral element of [`plus`](Self::plus).
     const ZERO: Self;
@@ -22,9 +22,9 @@ pub(crate) trait Accumulator: Copy + PartialEq + PartialOrd + 'static {
     fn plus(self, other: Self) -> Self;
     /// The product, wrapping for integers.
     fn times(self, other: Self) -> Self;
-    /// The quotient by a count, truncated for integers; none for an integer over 0.
+    /// The quotient by a count, truncated for integers; `None` for an integer divided by 0.
     fn over(self, count: usize) -> Option<Self>;
-    /// Whether this is not a number.
+    /// Whether this is NaN.
     fn is_nan(self) -> bool;
 
     /// Writes the product of two row-major matrices over `result`.
@@ -32,12 +32,12 @@ pub(crate) trait Accumulator: Copy + PartialEq + PartialOrd + 'static {
         exact_product(sizes, left, right, result);
     }
 
-    /// Whether this comes before an equal number in order: -0 does, before +0.
+    /// Whether this orders before an equal number: -0 does, before +0.
     fn is_negative_zero(self) -> bool {
         false
     }
 
-    /// The larger, NaN if either is; +0 is more than -0.
+    /// The maximum, NaN if either is; +0 is greater than -0.
     fn larger(self, other: Self) -> Self {
         let keeps = self > other || (self == other && !self.is_negative_zero());
         if self.is_nan() || (!other.is_nan() && keeps) {
@@ -47,7 +47,7 @@ pub(crate) trait Accumulator: Copy + PartialEq + PartialOrd + 'static {
         }
     }
 
-    /// The smaller, NaN if either is; -0 is less than +0.
+    /// The minimum, NaN if either is; -0 is less than +0.
     fn smaller(self, other: Self) -> Self {
         let keeps = self < other || (self == other && !other.is_negative_zero());
         if self.is_nan() || (!other.is_nan() && keeps) {
@@ -58,12 +58,12 @@ pub(crate) trait Accumulator: Copy + PartialEq + PartialOrd + 'static {
     }
 }
 
-/// How two accumulators become one.
+/// How two accumulators are combined.
 pub(crate) type Join<A> = fn(A, A) -> A;
 
 /// An element that can be computed with.
 pub(crate) trait Number: Element {
-    /// What it is computed in.
+    /// The type it is computed in.
     type Wide: Accumulator;
 
     /// The same value, wider.
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn narrowing_rounds_once() {
-        // Just above the tie between 1 and the next f16: rounding through f32 would fall back on it.
+        // Just above the tie between 1 and the next f16: rounding through f32 would fall back to the tie.
         let above_tie = 1.0 + f64::powi(2.0, -11) + f64::powi(2.0, -40);
         assert_eq!(
             f16::narrow(above_tie),

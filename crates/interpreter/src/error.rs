@@ -1,4 +1,4 @@
-//! What can go wrong with a run: its inputs, its limits, and any of its ops.
+//! Errors of a run: its inputs, its limits, and its ops.
 
 use crate::fault::OpFault;
 use kiln_symbolic_shape::EvaluateError;
@@ -9,16 +9,16 @@ use std::fmt;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterpretError {
-    /// E0810: another number of inputs than the graph has.
+    /// E0810: a wrong number of inputs.
     #[error("expected {expected} inputs, found {found}")]
     InputCount {
-        /// How many the graph has.
+        /// The graph's number.
         expected: usize,
-        /// How many were given.
+        /// The given number.
         found: usize,
     },
 
-    /// E0811: an input of another element type.
+    /// E0811: an input of the wrong element type.
     #[error("input {input}: expected {ty}, found elements of {found}")]
     InputDType {
         /// The input's name.
@@ -29,7 +29,7 @@ pub enum InterpretError {
         found: DType,
     },
 
-    /// E0812: an input of another rank.
+    /// E0812: an input of the wrong rank.
     #[error("input {input}: expected {ty}, found shape {found:?}")]
     InputRank {
         /// The input's name.
@@ -40,14 +40,14 @@ pub enum InterpretError {
         found: Vec<usize>,
     },
 
-    /// E0813: a size of an input differs from what its type says.
+    /// E0813: a size of an input differs from its declared type.
     #[error("{axis}: expected size {expression}{}, found {found}", value_of(.expression, .expected))]
     InputSize {
         /// Which axis.
         axis: InputAxis,
-        /// The size as the type writes it.
+        /// The size as written in the type.
         expression: String,
-        /// Its value for the other sizes given.
+        /// Its value, given the other sizes.
         expected: i64,
         /// The size given.
         found: usize,
@@ -70,7 +70,7 @@ pub enum InterpretError {
         second_size: i64,
     },
 
-    /// E0815: a symbol's value is outside its declared bounds or no multiple of what it must be.
+    /// E0815: a symbol's value is outside its declared bounds or violates its divisor.
     #[error("expected {symbol} {expected}, found {given} from {source_of_value}")]
     SymbolBounds {
         /// The symbol.
@@ -88,13 +88,13 @@ pub enum InterpretError {
     FactViolated {
         /// The fact, in the text form.
         fact: String,
-        /// Who asks for it.
+        /// What requires it.
         origin: String,
         /// The values of the symbols in it, and where they come from.
         given: String,
     },
 
-    /// E0817: a value that is no tensor, which the interpreter has no representation for.
+    /// E0817: a value that is not a tensor, which the interpreter cannot represent.
     #[error("{value}: expected a tensor, found {ty}: the interpreter runs tensors alone")]
     NotATensor {
         /// The value.
@@ -128,9 +128,9 @@ pub enum InterpretError {
     LiveBytes {
         /// The op whose results exceed it.
         at: OpSite,
-        /// How much there would be.
+        /// The total.
         given: u64,
-        /// How much is allowed.
+        /// The limit.
         limit: u64,
     },
 
@@ -139,24 +139,24 @@ pub enum InterpretError {
     Iterations {
         /// The loop.
         at: OpSite,
-        /// How many are allowed in one run.
+        /// The limit of one run.
         limit: u64,
     },
 
     /// E0834: regions nested deeper than allowed.
     #[error("expected at most {limit} nested regions, found more at {at}")]
     RegionDepth {
-        /// The op whose region is one too deep.
+        /// The op whose region exceeds the limit.
         at: OpSite,
-        /// How many are allowed.
+        /// The limit.
         limit: usize,
     },
 
-    /// E0835: the caller asked to stop.
+    /// E0835: the caller cancelled the call.
     #[error("cancelled")]
     Cancelled,
 
-    /// Sizes that do not meet what an op asks of them; has the code of the fault that the op would meet.
+    /// Sizes that violate an op's requirement; has the code of the fault that the op would report.
     #[error("{problem} in {origin}")]
     Requirement {
         /// What was expected and found.
@@ -201,7 +201,7 @@ impl InterpretError {
     }
 }
 
-/// An axis of an input, as messages show it: `input ids axis 1`.
+/// An axis of an input, in messages: `input ids axis 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputAxis {
     /// The input's name.
@@ -216,7 +216,7 @@ impl fmt::Display for InputAxis {
     }
 }
 
-/// An op, as messages show it: `add (p2o.Add.12)`, by its path in the source or else its first result.
+/// An op, in messages: `add (p2o.Add.12)`, by its path in the source or otherwise its first result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpSite {
     /// The op's mnemonic.

@@ -1,10 +1,10 @@
 //! One op on tensors: the entry that constant folding shares with the interpreter.
 //!
-//! Every op but control flow and `bind`, which need the graph around them. Each family of ops has
-//! a file under `ops`; what they all get is an [`EvaluateContext`].
+//! Every op except control flow and `bind`, which need the surrounding graph. Each family of ops has a file under `ops`;
+//! all of them get an [`EvaluateContext`].
 
 use crate::element::Number;
-use crate::fault::{OpFault, Operand};
+use crate::fault::{OpFault, OperandDescription};
 use crate::interrupt::Interrupt;
 use crate::ops;
 use crate::options::CustomOps;
@@ -18,7 +18,7 @@ use std::cell::Cell;
 /// The sizes of a tensor.
 pub(crate) type Shape = SmallVec<[usize; 6]>;
 
-/// What an op is computed under: the values of sizes, and how to round.
+/// The context of an op: the values of sizes, and the rounding mode.
 #[derive(Clone, Copy)]
 pub struct EvaluateContext<'a> {
     dims: &'a DimTable,
@@ -31,7 +31,7 @@ pub struct EvaluateContext<'a> {
 }
 
 impl<'a> EvaluateContext<'a> {
-    /// Sizes of `dims` valued by `binding`, rounding as dtypes say.
+    /// Sizes of `dims` valued by `binding`, with rounding to the declared dtypes.
     pub fn new(dims: &'a DimTable, binding: &'a Binding) -> Self {
         Self {
             dims,
@@ -65,7 +65,7 @@ impl<'a> EvaluateContext<'a> {
         self.interrupt.work(elements)
     }
 
-    /// What counts an op's work and asks whether to stop.
+    /// Counts an op's work and calls the stop callback.
     pub(crate) fn interrupt(&self) -> Interrupt<'a> {
         self.interrupt
     }
@@ -112,21 +112,21 @@ impl<'a> EvaluateContext<'a> {
     }
 
     /// An operand for a message.
-    pub(crate) fn describe(&self, index: usize, tensor: &Tensor) -> Box<Operand> {
+    pub(crate) fn describe(&self, index: usize, tensor: &Tensor) -> Box<OperandDescription> {
         let name = self
             .operand_name
             .map_or_else(|| format!("operand {index}"), |name| name(index));
-        Box::new(Operand::new(name, tensor))
+        Box::new(OperandDescription::new(name, tensor))
     }
 }
 
 /// Computes one op: its results for these operands.
 ///
-/// The op is taken as verified; what the verifier would refuse is an [`OpFault::Malformed`] here.
+/// The op is assumed to be verified; anything that the verifier would reject is an [`OpFault::Malformed`] here.
 ///
 /// # Errors
-/// A fault of the op itself (an index out of range, a division by zero), a size without a value,
-/// or memory that cannot be had. Control flow and `bind` are refused.
+/// A fault of the op itself (an index out of range, a division by zero), a size without a value, or a failed allocation.
+/// Control flow and `bind` are rejected.
 pub fn evaluate_op(
     ctx: &EvaluateContext<'_>,
     op: &Op,
@@ -234,10 +234,10 @@ pub fn evaluate_op(
     Ok(vec![result])
 }
 
-/// A view where the strides allow it, else a copy.
+/// A view where the strides allow it, otherwise a copy.
 fn reshape(ctx: &EvaluateContext<'_>, x: &Tensor, dims: &Dims) -> Result<Tensor, OpFault> {
     let shape = ctx.sizes("a size", dims)?;
-    // Too few or too many elements are refused before anything is copied.
+    // Too few or too many elements are rejected before anything is copied.
     let is_view = x.is_contiguous() || x.len() != shape.iter().product::<usize>();
     let x = if is_view { x.clone() } else { ctx.dense(x)? };
     Ok(x.reshape(&shape)?)
@@ -248,7 +248,7 @@ pub(crate) fn promote(ctx: &EvaluateContext<'_>, tensor: &Tensor) -> Result<Tens
     convert(ctx.interrupt, tensor, ctx.dtype(tensor.dtype()))
 }
 
-/// A float tensor in another float dtype, each element rounded once; any other as it is.
+/// A float tensor in another float dtype, each element rounded once; any other tensor unchanged.
 pub(crate) fn convert(
     interrupt: Interrupt<'_>,
     tensor: &Tensor,

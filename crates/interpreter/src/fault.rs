@@ -1,4 +1,4 @@
-//! What can go wrong while one op computes, before it is known which op it was.
+//! Faults of one op, before it is known which op it was.
 
 use kiln_scalar::ScalarError;
 use kiln_symbolic_shape::EvaluateError;
@@ -13,9 +13,9 @@ pub enum OpFault {
     #[error("cannot broadcast {left} with {right}")]
     Broadcast {
         /// One operand.
-        left: Box<Operand>,
+        left: Box<OperandDescription>,
         /// The other.
-        right: Box<Operand>,
+        right: Box<OperandDescription>,
     },
 
     /// E0821: two sizes that must be equal are not.
@@ -26,11 +26,11 @@ pub enum OpFault {
         /// Which axes.
         what: &'static str,
         /// One operand.
-        left: Box<Operand>,
+        left: Box<OperandDescription>,
         /// Its size.
         left_size: usize,
         /// The other operand.
-        right: Box<Operand>,
+        right: Box<OperandDescription>,
         /// Its size.
         right_size: usize,
     },
@@ -42,43 +42,43 @@ pub enum OpFault {
     IndexOutOfRange {
         /// The index.
         index: i64,
-        /// Where it stands among the indices, counted in row-major order.
+        /// Its position among the indices, counted in row-major order.
         position: usize,
         /// The size of the axis.
         size: usize,
     },
 
-    /// E0823: a size or a padding that came out negative.
+    /// E0823: a negative size or padding.
     #[error("expected {what} of at least 0, found {value}")]
     Negative {
-        /// What it is.
+        /// Its meaning.
         what: &'static str,
         /// Its value.
         value: i128,
     },
 
-    /// E0824: something that only an axis with elements has was asked of an empty one.
+    /// E0824: an operation that requires a non-empty axis met an empty one.
     #[error("expected an axis with elements for {what}, found an empty one in {operand}")]
     EmptyAxis {
-        /// What was asked.
+        /// The operation.
         what: &'static str,
         /// The operand.
-        operand: Box<Operand>,
+        operand: Box<OperandDescription>,
     },
 
-    /// E0825: more was asked for than there is, or than is allowed.
+    /// E0825: more was requested than exists, or than is allowed.
     #[error("expected at most {limit} {what}, found {given}")]
     Limit {
         /// What is counted.
         what: &'static str,
-        /// How many.
+        /// The request.
         given: u64,
-        /// How many are possible.
+        /// The maximum.
         limit: u64,
     },
 
-    /// An element-wise function that has no value for some operand (a division by zero), or that
-    /// does not take operands of these dtypes; has the code of the cause.
+    /// An element-wise function without a value for some operand (a division by zero), or that does not accept operands of
+    /// these dtypes; has the code of the cause.
     #[error(transparent)]
     Scalar(#[from] ScalarError),
 
@@ -90,23 +90,23 @@ pub enum OpFault {
     #[error(transparent)]
     Tensor(#[from] TensorError),
 
-    /// E0828: a result is not of the type the graph gives it.
+    /// E0828: a result does not have the graph's type.
     #[error("expected a result of {expected}, found {found}")]
     ResultMismatch {
         /// The declared type, its sizes evaluated.
         expected: String,
-        /// What was computed.
+        /// The computed type.
         found: String,
     },
 
-    /// E0829: attributes or operands that the verifier refuses.
+    /// E0829: attributes or operands that the verifier rejects.
     #[error("{problem}")]
     Malformed {
         /// What is wrong.
         problem: String,
     },
 
-    /// E0835: the caller wanted to stop.
+    /// E0835: the caller stopped the run.
     #[error("the run was cancelled")]
     Stopped,
 
@@ -122,7 +122,7 @@ pub enum OpFault {
     CustomOp {
         /// The op's name.
         name: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
 }
@@ -138,11 +138,11 @@ impl OpFault {
     pub const NEGATIVE: &str = "E0823";
     /// The code of an empty axis.
     pub const EMPTY_AXIS: &str = "E0824";
-    /// The code of more than there is.
+    /// The code of a request beyond the maximum.
     pub const LIMIT: &str = "E0825";
     /// The code of a size without a value.
     pub const SIZE: &str = "E0827";
-    /// The code of what the verifier refuses where it can.
+    /// The code of malformed ops.
     pub const MALFORMED: &str = "E0829";
 
     /// The fault's stable code.
@@ -172,9 +172,9 @@ impl OpFault {
     }
 }
 
-/// An operand as messages show it: `%a f32[1, 8, 2, 2]`.
+/// An operand in messages: `%a f32[1, 8, 2, 2]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operand {
+pub struct OperandDescription {
     /// The value's name.
     pub name: String,
     /// Its element type.
@@ -183,7 +183,7 @@ pub struct Operand {
     pub shape: Vec<usize>,
 }
 
-impl Operand {
+impl OperandDescription {
     pub(crate) fn new(name: String, tensor: &Tensor) -> Self {
         Self {
             name,
@@ -193,7 +193,7 @@ impl Operand {
     }
 }
 
-impl fmt::Display for Operand {
+impl fmt::Display for OperandDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -1,8 +1,8 @@
 //! Running a graph: its regions in order, each value dropped after its last use.
 //!
-//! After every op its results are compared with the types the graph declares. What a region is recorded to ask of sizes
-//! (`Region::requirements`) is judged as soon as they are known, before data can be at fault. Recursion is over nested
-//! regions alone, and limited.
+//! After every op its results are compared with the graph's types. A region's recorded requirements on sizes
+//! (`Region::requirements`) are checked as soon as the sizes are known, before data can fault. Recursion is only over
+//! nested regions, and limited.
 
 mod control;
 mod inputs;
@@ -23,12 +23,12 @@ use std::collections::HashMap;
 
 /// The outputs of a graph for these inputs.
 ///
-/// The graph is taken as verified, and its types as checked. Outputs are contiguous; in
-/// [`Mode::Promoted`](kiln_scalar::Mode) every float output is `f64`.
+/// The graph is assumed to be verified and type-checked. Outputs are contiguous; in [`Mode::Promoted`](kiln_scalar::Mode)
+/// every float output is `f64`.
 ///
 /// # Errors
-/// Inputs that do not fit the graph, a fault of an op, a limit of the options, memory that cannot
-/// be had, or a stop that the caller asked for.
+/// Inputs that do not fit the graph, a fault of an op, a limit of the options, a failed allocation, or a stop by the
+/// caller.
 pub fn interpret(
     graph: &Graph,
     inputs: &[Tensor],
@@ -45,11 +45,11 @@ pub fn interpret(
     inputs::deliver(graph, outputs, options)
 }
 
-/// The results of a `loop` of a graph for these operands, under these values of the sizes around it: for a caller that
+/// The results of a `loop` of a graph for these operands, with these values of the surrounding sizes: for a caller that
 /// computes other ops one by one with [`evaluate_op`].
 ///
 /// # Errors
-/// As [`interpret`], and when the op is no loop.
+/// As [`interpret`], and when the op is not a loop.
 pub fn interpret_loop(
     graph: &Graph,
     id: OpId,
@@ -70,7 +70,7 @@ struct Machine<'g, 'o> {
     options: &'o InterpretOptions<'o>,
     contract: Contract<'g>,
     liveness: Liveness,
-    /// Bytes of all values held by regions, parameters and constants not counted.
+    /// Bytes of all values held by regions, excluding parameters and constants.
     live_bytes: u64,
     iterations: u64,
     depth: usize,
@@ -92,7 +92,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         }
     }
 
-    /// Runs the ops of a region whose symbols are bound; returns what it yields.
+    /// Runs the ops of a region whose symbols are bound; returns its results.
     fn run_region(
         &mut self,
         region: RegionId,
@@ -188,7 +188,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         Ok(())
     }
 
-    /// An op that computes from its operands alone.
+    /// An op that depends only on its operands.
     fn evaluate(
         &self,
         id: OpId,
@@ -214,7 +214,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         results.map_err(|fault| self.fault(id, fault))
     }
 
-    /// A custom op sees the types that the graph declares, whatever the mode.
+    /// A custom op sees the graph's declared types, whatever the mode.
     fn evaluate_custom(
         &self,
         ctx: &EvaluateContext<'_>,
@@ -232,7 +232,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         results.iter().map(|result| promote(ctx, result)).collect()
     }
 
-    /// Gives values to the symbols that an op defines as sizes of its results.
+    /// Binds the symbols that an op defines as sizes of its results.
     fn bind_results(
         &mut self,
         id: OpId,
@@ -252,7 +252,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         Ok(())
     }
 
-    /// Gives values to those of `symbols` that stand bare in a type.
+    /// Binds those of `symbols` that occur bare in a type.
     fn bind_sizes(
         &mut self,
         id: OpId,
@@ -276,7 +276,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         Ok(())
     }
 
-    /// Compares values with the types that the graph gives them.
+    /// Compares values with the graph's types.
     fn check_types(
         &self,
         id: OpId,
@@ -323,7 +323,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         Ok(())
     }
 
-    /// Refuses results that would exceed the limit before memory is allocated.
+    /// Rejects results that would exceed the limit before memory is allocated.
     fn reserve(
         &self,
         id: OpId,
@@ -353,7 +353,7 @@ impl<'g, 'o> Machine<'g, 'o> {
             .filter_map(|&value| self.graph.tensor_ty(value))
         {
             let dtype = self.options.mode.stored(ty.dtype);
-            // A size without a value is reported by the op itself, with more to say.
+            // A size without a value is reported by the op itself, with more detail.
             let sizes = ty
                 .dims
                 .iter()
@@ -396,7 +396,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         }
     }
 
-    /// Enters a region below the current one, or says that it is too deep.
+    /// Enters a region below the current one, or returns an error if it is too deep.
     fn descend<R>(
         &mut self,
         id: OpId,
@@ -432,7 +432,7 @@ impl<'g, 'o> Machine<'g, 'o> {
     }
 }
 
-/// An op for messages: by its origin, or else by its first result.
+/// An op for messages: by its origin, or otherwise by its first result.
 fn site_of(graph: &Graph, id: OpId) -> OpSite {
     let op = graph.op(id);
     let origin = match (&op.origin, op.results.first()) {

@@ -1,7 +1,7 @@
-//! Asking inside an op, now and then, whether to stop: [`Interrupt`].
+//! Periodic stop checks inside an op: [`Interrupt`].
 //!
-//! An op says how many elements it is about to work on, in pieces of at most [`PIECE`]; after each [`PIECE`] of them the
-//! caller's callback is called. Where there is none, that is an addition and a comparison.
+//! An op announces how many elements it is about to process, in pieces of at most [`PIECE`]; after each [`PIECE`] of them
+//! the caller's callback is called. Without a callback, that is an addition and a comparison.
 
 use crate::buffer::reserved;
 use crate::element::Number;
@@ -10,25 +10,25 @@ use kiln_tensor::{Tensor, TensorError};
 use std::cell::Cell;
 use std::cmp::Ordering;
 
-/// Elements between two questions: a few milliseconds of the slowest op.
+/// Elements between two checks: a few milliseconds of the slowest op.
 pub(crate) const PIECE: usize = 1 << 16;
 
-/// Bytes that are copied between two questions.
+/// Bytes copied between two checks.
 const COPIED: usize = 1 << 20;
 
-/// Counts the work of one op and asks whether to stop.
+/// Counts the work of one op and calls the stop callback.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Interrupt<'a>(Option<Asked<'a>>);
 
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     cancelled: &'a dyn Fn() -> bool,
-    /// Elements since the last question.
+    /// Elements since the last check.
     done: &'a Cell<usize>,
 }
 
 impl<'a> Interrupt<'a> {
-    /// Asks this question, if there is one, and counts here.
+    /// With this callback, if there is one, and a counter.
     pub(crate) fn new(cancelled: Option<&'a dyn Fn() -> bool>, done: &'a Cell<usize>) -> Self {
         Self(cancelled.map(|cancelled| Asked { cancelled, done }))
     }
@@ -36,7 +36,7 @@ impl<'a> Interrupt<'a> {
     /// Announces work on `elements` elements.
     ///
     /// # Errors
-    /// [`OpFault::Stopped`] if the caller wants to stop.
+    /// [`OpFault::Stopped`] if the caller stops the run.
     #[inline]
     pub(crate) fn work(self, elements: usize) -> Result<(), OpFault> {
         let Some(Asked { cancelled, done }) = self.0 else {
@@ -54,7 +54,7 @@ impl<'a> Interrupt<'a> {
         }
     }
 
-    /// The pieces of a run of elements, each counted before it is given out.
+    /// The pieces of a run of elements, each counted before it is processed.
     pub(crate) fn pieces<'s, T>(
         self,
         elements: &'s [T],
@@ -63,7 +63,7 @@ impl<'a> Interrupt<'a> {
         pieces.map(move |piece| self.work(piece.len()).map(|()| piece))
     }
 
-    /// Copies elements, of which there are as many on both sides.
+    /// Copies elements; both sides have the same number.
     pub(crate) fn copy<T: Copy>(self, to: &mut [T], from: &[T]) -> Result<(), OpFault> {
         let piece = (COPIED / size_of::<T>()).max(1);
         for (to, from) in to.chunks_mut(piece).zip(from.chunks(piece)) {
@@ -74,7 +74,7 @@ impl<'a> Interrupt<'a> {
         Ok(())
     }
 
-    /// Rounds results, of which there are as many on both sides.
+    /// Rounds results; both sides have the same number.
     pub(crate) fn narrow<T: Number>(self, to: &mut [T], from: &[T::Wide]) -> Result<(), OpFault> {
         for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
             self.work(from.len())?;
@@ -85,7 +85,7 @@ impl<'a> Interrupt<'a> {
         Ok(())
     }
 
-    /// Widens as many elements as both sides have.
+    /// Widens the common number of elements of both sides.
     pub(crate) fn widen<T: Number>(self, to: &mut [T::Wide], from: &[T]) -> Result<(), OpFault> {
         for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
             self.work(to.len())?;
@@ -131,12 +131,12 @@ impl<'a> Interrupt<'a> {
         self.asking(|goes_on| tensor.dense_while(goes_on))
     }
 
-    /// A copy in row-major order, in memory of its own.
+    /// A copy in row-major order, in separate memory.
     pub(crate) fn copied(self, tensor: &Tensor) -> Result<Tensor, OpFault> {
         self.asking(|goes_on| tensor.copied_while(goes_on))
     }
 
-    /// What a copy gives that asks whether to go on, unless it was ended.
+    /// The result of an interruptible copy, unless it was stopped.
     fn asking(
         self,
         copy: impl FnOnce(&mut dyn FnMut(usize) -> bool) -> Result<Tensor, TensorError>,
@@ -150,7 +150,7 @@ impl<'a> Interrupt<'a> {
         Ok(copied?)
     }
 
-    /// Sorts, equal items in the order in which they were.
+    /// A stable sort.
     pub(crate) fn sort<T: Copy>(
         self,
         items: &mut [T],
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_is_asked_once_per_piece_and_a_yes_ends_the_work() {
+    fn an_interrupt_is_polled_per_piece_and_ends_the_work() {
         let asked = Cell::new(0);
         let question = || {
             asked.set(asked.get() + 1);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_sorted_as_short_ones_are() {
+    fn long_lists_sort_like_short_ones() {
         let items: Vec<(usize, usize)> = (0..5 * PIECE / 2).map(|i| (i * 7919 % 1000, i)).collect();
         let mut expected = items.clone();
         expected.sort_by_key(|item| item.0);

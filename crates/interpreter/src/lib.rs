@@ -1,13 +1,11 @@
 //! Kiln's reference interpreter: the meaning of every operation, slow and obviously right.
 //!
-//! Compiled code is compared with it. [`interpret`] runs a verified graph on tensors;
-//! [`evaluate_op`] computes one op, for constant folding; [`bind_symbols`] turns the shapes of
-//! inputs into values of symbols and checks every promise about them.
+//! Compiled code is compared with it. [`interpret`] runs a verified graph on tensors; [`evaluate_op`] computes one op, for
+//! constant folding; [`bind_symbols`] binds symbols to the shapes of inputs and checks every fact about them.
 //!
-//! Two modes (`kiln_scalar::Mode`): *declared* rounds each op's result once to its dtype, *promoted*
-//! keeps every float in `f64`. Products, convolutions, reductions and resamplings of floats
-//! accumulate in `f64` in both; integers wrap. What is out of range (an index, a division by zero)
-//! is a typed fault that names the op and its operands.
+//! Two modes (`kiln_scalar::Mode`): *declared* rounds each op's result once to its dtype, *promoted* keeps every float in
+//! `f64`. Products, convolutions, reductions and resamplings of floats accumulate in `f64` in both; integers wrap. An error
+//! such as an index out of range or a division by zero is a typed fault that names the op and its operands.
 //!
 //! ```
 //! use kiln_interpreter::{InterpretOptions, interpret};
@@ -50,7 +48,7 @@ mod element;
 pub use bind::{PlanFactValue, bind_symbols, plan_facts_hold};
 pub use error::{InputAxis, InterpretError, OpSite};
 pub use evaluate::{EvaluateContext, evaluate_op};
-pub use fault::{OpFault, Operand};
+pub use fault::{OpFault, OperandDescription};
 pub use interpret::{interpret, interpret_loop};
 pub use options::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, TraceEvent};
 pub use requirements::check_requirements;

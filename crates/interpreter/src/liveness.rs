@@ -1,9 +1,9 @@
-//! When the values of a region are used for the last time, so that they are dropped there.
+//! The last uses of the values of a region, after which they are dropped.
 
 use kiln_ir::{Graph, RegionId, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For each region, what to drop after each of its ops. What a region yields is never dropped.
+/// For each region, the values to drop after each of its ops. A region's results are never dropped.
 pub(crate) struct Liveness(BTreeMap<RegionId, Vec<Vec<ValueId>>>);
 
 impl Liveness {
@@ -17,7 +17,7 @@ impl Liveness {
         )
     }
 
-    /// What is not needed after the op at a position of a region.
+    /// The values that are dead after the op at a position of a region.
     pub(crate) fn dead_after(&self, region: RegionId, position: usize) -> &[ValueId] {
         self.0
             .get(&region)

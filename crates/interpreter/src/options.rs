@@ -1,4 +1,4 @@
-//! What a caller may ask of a run, beside the inputs.
+//! Options of a run, beside the inputs.
 
 use kiln_ir::{OpData, ValueId};
 use kiln_scalar::Mode;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 /// How to run. The default is [`Mode::Declared`] with default limits and no watcher.
 #[derive(Clone, Copy)]
 pub struct InterpretOptions<'a> {
-    /// Whether results are rounded as their dtypes say, or every float is an `f64`.
+    /// Whether results are rounded to their dtypes, or every float is an `f64`.
     pub mode: Mode,
-    /// When to give up.
+    /// Limits of the run.
     pub limits: InterpretLimits,
     /// Called with every intermediate, in order of execution; an op in a loop, once per iteration.
     pub trace: Option<&'a dyn Fn(TraceEvent<'_>)>,
-    /// Asked before every op whether to stop, and inside ops after every few ten thousand elements.
+    /// Called before every op, and inside ops after every few ten thousand elements: whether to stop.
     pub cancelled: Option<&'a dyn Fn() -> bool>,
-    /// What custom ops compute.
+    /// The implementations of custom ops.
     pub custom_ops: Option<&'a CustomOps>,
 }
 
@@ -49,12 +49,12 @@ impl fmt::Debug for InterpretOptions<'_> {
 /// Limits of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterpretLimits {
-    /// Bytes of the values alive at once, inputs and constants not counted. A view counts as if it
-    /// were a copy, a broadcast as what it repeats; while an op runs, about what it takes for itself counts too.
+    /// Bytes of the values alive at once, excluding inputs and constants. A view counts as if it were a copy, a broadcast
+    /// as what it repeats; while an op runs, its approximate temporaries count too.
     pub live_bytes: u64,
     /// Iterations of all loops together.
     pub iterations: u64,
-    /// Elements that a window of a pooling or a convolution has, at the most.
+    /// The maximum number of elements of a window of a pooling or a convolution.
     pub window_elements: u64,
 }
 
@@ -76,16 +76,16 @@ pub struct TraceEvent<'a> {
     pub value: ValueId,
     /// Its name, if it has one.
     pub name: Option<&'a str>,
-    /// What it is.
+    /// Its tensor.
     pub tensor: &'a Tensor,
-    /// The op that gave it.
+    /// The op that produced it.
     pub op: &'a OpData,
 }
 
-/// What an op registered by the user computes.
+/// The implementation of an op registered by the user.
 pub trait CustomOp: Send + Sync {
-    /// The results, of the types the graph declares, for operands of the types it declares: in
-    /// [`Mode::Promoted`] too, where they are rounded before and widened after.
+    /// The results, of the graph's types, for operands of the graph's types: in [`Mode::Promoted`] too, where they are
+    /// rounded before and widened after.
     ///
     /// # Errors
     /// A message for the user.
@@ -102,7 +102,7 @@ impl CustomOps {
         Self::default()
     }
 
-    /// Registers an op, and gives back the one that had the name before.
+    /// Registers an op, and returns the previous one of that name.
     pub fn register(
         &mut self,
         name: impl Into<String>,

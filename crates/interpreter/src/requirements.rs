@@ -1,4 +1,4 @@
-//! What ops ask of the sizes of a call, judged before they compute; with the codes of the faults that they would meet.
+//! Requirements of ops on the sizes of a call, checked before they compute; with the codes of the corresponding faults.
 
 use crate::error::InterpretError;
 use crate::fault::OpFault;
@@ -11,7 +11,7 @@ use kiln_tensor::TensorError;
 /// Checks requirements in their order; returns those whose symbols have no values yet.
 ///
 /// # Errors
-/// The first that these sizes do not meet.
+/// The first that these sizes violate.
 pub fn check_requirements<'a>(
     dims: &DimTable,
     requirements: impl IntoIterator<Item = &'a SizeRequirement>,
@@ -34,7 +34,7 @@ pub fn check_requirements<'a>(
     Ok(unknown)
 }
 
-/// The code that the interpreter gives the same fault.
+/// The interpreter's code for the same fault.
 fn code_of(kind: Kind, unmet: &Unmet) -> &'static str {
     match (unmet, kind) {
         (Unmet::NoValue(EvaluateError::Broadcast { .. }), Kind::Broadcast) => OpFault::BROADCAST,

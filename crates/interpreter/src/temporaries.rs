@@ -1,4 +1,4 @@
-//! What an op needs in memory while it runs, beside operands and results: estimates for the limit on live bytes.
+//! An op's memory while it runs, beside operands and results: estimates for the limit on live bytes.
 
 use kiln_ir::Op;
 use kiln_tensor::{DType, Tensor};
@@ -6,13 +6,13 @@ use kiln_tensor::{DType, Tensor};
 /// Bytes of an element while it is accumulated.
 const WIDE: u64 = 8;
 
-/// Bytes of the blocks that convolutions work on.
+/// Bytes of the blocks used by convolutions.
 const BLOCKS: u64 = 8 << 20;
 
-/// Rows of a product whose wide copies exist at one time.
+/// The number of rows of a product whose wide copies exist at one time.
 const ROWS: u64 = 1024;
 
-/// Bytes that an op of results of `results` elements takes while it runs, at the most and roughly.
+/// An approximate upper bound on the bytes used by an op with `results` result elements while it runs.
 pub(crate) fn temporary_bytes(op: &Op, operands: &[Tensor], results: u64) -> u64 {
     let len = |index: usize| operands.get(index).map_or(0, |x| x.len() as u64);
     let wide = |elements: u64| elements.saturating_mul(WIDE);

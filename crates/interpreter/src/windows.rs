@@ -1,7 +1,7 @@
 //! The limit on windows: how many elements one result of a pooling or a convolution may read.
 //!
 //! Sizes of windows are numbers of a model or sizes of its weights, which may be views that repeat one element: a file of a
-//! hundred bytes can ask for 2^40 reads per result. Checked for each call, by the interpreter and by compiled programs.
+//! hundred bytes can request 2^40 reads per result. Checked for each call, by the interpreter and by compiled programs.
 
 use crate::fault::OpFault;
 use kiln_ir::{Graph, Op, OpId};
@@ -29,7 +29,7 @@ pub fn check_window_elements(
             let Some(ty) = weights.and_then(|&value| graph.tensor_ty(value)) else {
                 return Ok(());
             };
-            // A size without a value is reported by the op itself, with more to say.
+            // A size without a value is reported by the op itself, with more detail.
             let sizes = ty.dims.iter().skip(2);
             product(&mut sizes.map(|&dim| graph.dims().evaluate(dim, binding).ok()))
         }

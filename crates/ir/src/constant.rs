@@ -28,7 +28,7 @@ impl Constant {
     /// Wraps a tensor, made contiguous.
     ///
     /// # Errors
-    /// When a strided view cannot be copied for want of memory.
+    /// When a strided view cannot be copied for lack of memory.
     pub fn new(tensor: Tensor) -> Result<Self, TensorError> {
         Ok(Self(Arc::new(Inner {
             tensor: tensor.contiguous()?,
@@ -36,7 +36,8 @@ impl Constant {
         })))
     }
 
-    /// Wraps a tensor whose digest is known, such as from where it was stored. A wrong one makes it pass for another.
+    /// Wraps a tensor whose digest is known, such as from where it was stored. With a wrong digest it passes for another
+    /// constant.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -63,7 +64,7 @@ impl Constant {
             let tensor = &self.0.tensor;
             let mut hasher = blake3::Hasher::new();
             hasher.update(format!("{}{:?}\n", tensor.dtype(), tensor.shape()).as_bytes());
-            // `new` made the tensor contiguous, which is all that `as_bytes` asks.
+            // `new` made the tensor contiguous, which is all that `as_bytes` requires.
             hasher.update(tensor.as_bytes().unwrap_or_default());
             Digest(*hasher.finalize().as_bytes())
         })
@@ -121,7 +122,7 @@ impl FromStr for Digest {
     }
 }
 
-/// Large constants by digest: what the text form leaves out.
+/// Large constants by digest, which the text form omits.
 #[derive(Clone, Debug, Default)]
 pub struct BlobMap(BTreeMap<Digest, Constant>);
 

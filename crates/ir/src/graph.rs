@@ -1,8 +1,7 @@
-//! The graph: values, ops and regions in arenas, and the one way to add to them.
+//! The graph: values, ops and regions in arenas, and the single way to add to them.
 //!
-//! Nothing here checks meaning (that is the verifier's and shape inference's part); what is checked
-//! is that ids stay in range. Ops are only ever appended; a pass that changes a graph builds a new
-//! one ([`Rebuild`](crate::Rebuild)).
+//! Nothing here checks meaning (that is left to the verifier and shape inference); only id ranges are checked. Ops are only
+//! ever appended; a pass that changes a graph builds a new one ([`Rebuild`](crate::Rebuild)).
 //!
 //! Invariants: the body region's parameters are the graph's inputs; every value is the parameter of exactly one region or
 //! the result of exactly one op; every op is in exactly one region.
@@ -17,7 +16,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// How deeply regions may nest: a bound on the recursion of everything that walks them.
+/// The maximum nesting of regions: a bound on the recursion of everything that walks them.
 pub const REGION_DEPTH_LIMIT: usize = 32;
 
 /// A tensor program: a body of operations over symbolic shapes.
@@ -33,7 +32,7 @@ pub struct Graph {
     metadata: BTreeMap<String, String>,
 }
 
-/// What the graph knows of a value.
+/// What the graph stores for a value.
 #[derive(Clone, Debug)]
 pub struct ValueData {
     /// Its type.
@@ -44,7 +43,7 @@ pub struct ValueData {
     pub name: Option<Arc<str>>,
 }
 
-/// Where a value comes from.
+/// The definition of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Definition {
     /// Parameter `index` of a region; of the body, an input of the graph.
@@ -63,19 +62,19 @@ pub enum Definition {
     },
 }
 
-/// An op in its place: what it computes from what.
+/// An op in its graph: operation, operands, results.
 #[derive(Clone, Debug)]
 pub struct OpData {
     /// The operation and its attributes.
     pub op: Op,
-    /// What it reads. Regions see nothing else from outside.
+    /// Its operands. Regions see nothing else from outside.
     pub operands: SmallVec<[ValueId; 4]>,
-    /// What it gives.
+    /// Its results.
     pub results: SmallVec<[ValueId; 1]>,
     /// The regions of control ops.
     pub regions: SmallVec<[RegionId; 2]>,
-    /// The symbols this op gives a value: for `bind` the elements of its operand, for control ops
-    /// the sizes of results that are known only after they ran.
+    /// The symbols bound by this op: for `bind` the elements of its operand, for control ops the sizes of results that are
+    /// known only after they ran.
     pub symbols: SmallVec<[SymbolId; 2]>,
     /// The path of the node it was made from, for messages and profiles.
     pub origin: Option<Arc<str>>,
@@ -84,18 +83,18 @@ pub struct OpData {
 /// A list of ops that runs in order, with parameters and results.
 #[derive(Clone, Debug, Default)]
 pub struct Region {
-    /// The values it starts from.
+    /// Its parameters.
     pub parameters: Vec<ValueId>,
     /// Symbols in its parameters' types that get a value at each entry.
     pub symbols: Vec<SymbolId>,
-    /// Its ops; operands name earlier values.
+    /// Its ops; operands refer to earlier values.
     pub ops: Vec<OpId>,
-    /// What it yields.
+    /// Its results.
     pub results: Vec<ValueId>,
-    /// What its ops, as the program was written, ask of sizes whenever it is entered, in their order. Passes keep it,
-    /// whatever they do with the ops. Empty where nothing is asked, or nothing was recorded; not part of the text.
+    /// The requirements on sizes of its ops, as the program was written, whenever it is entered, in order. Passes keep
+    /// them, whatever they do with the ops. Empty where nothing is required, or nothing was recorded; not part of the text.
     pub requirements: Vec<SizeRequirement>,
-    /// Where in the region around it, as the program was written, the op is that it belongs to: in terms of
+    /// The position in the surrounding region, as the program was written, of the op that owns it: in terms of
     /// [`SizeRequirement::position`]. Empty where nothing was recorded.
     pub position: Vec<u32>,
 }
@@ -105,9 +104,9 @@ pub struct Region {
 pub struct NewOp {
     /// The operation.
     pub op: Op,
-    /// What it reads.
+    /// Its operands.
     pub operands: SmallVec<[ValueId; 4]>,
-    /// The types of what it gives.
+    /// The types of its results.
     pub result_types: SmallVec<[Type; 1]>,
     /// Regions made by [`Graph::add_region`].
     pub regions: SmallVec<[RegionId; 2]>,
@@ -199,7 +198,7 @@ impl Graph {
         &self.output_names
     }
 
-    /// The name of an input, or its id where it has none.
+    /// The name of an input, or its id if it has none.
     pub fn input_name(&self, value: ValueId) -> String {
         self.values[value]
             .name
@@ -214,7 +213,7 @@ impl Graph {
         value
     }
 
-    /// Says what the graph gives, by name.
+    /// Sets the graph's outputs, by name.
     pub fn set_outputs<N: AsRef<str>>(&mut self, outputs: impl IntoIterator<Item = (N, ValueId)>) {
         let (names, values) = outputs
             .into_iter()
@@ -224,7 +223,7 @@ impl Graph {
         self.regions[self.body].results = values;
     }
 
-    /// An empty region, to be given to a control op.
+    /// An empty region, to be passed to a control op.
     pub fn add_region(&mut self) -> RegionId {
         self.regions.push(Region::default())
     }
@@ -241,17 +240,17 @@ impl Graph {
         value
     }
 
-    /// Declares that a region's parameters give `symbol` a value at each entry.
+    /// Declares that a region's parameters bind `symbol` at each entry.
     pub fn add_region_symbol(&mut self, region: RegionId, symbol: SymbolId) {
         self.regions[region].symbols.push(symbol);
     }
 
-    /// Says what a region yields.
+    /// Sets a region's results.
     pub fn set_results(&mut self, region: RegionId, results: impl IntoIterator<Item = ValueId>) {
         self.regions[region].results = results.into_iter().collect();
     }
 
-    /// Records what a region asks of sizes, and where the region is.
+    /// Records a region's requirements on sizes, and its position.
     pub fn set_requirements(
         &mut self,
         region: RegionId,
@@ -335,8 +334,8 @@ impl Graph {
         self.values[value].name = name.map(Into::into);
     }
 
-    /// Writes every size in types and attributes as simply as the facts allow. Bare symbols stay,
-    /// since they may be where a symbol gets its value from.
+    /// Rewrites every size in types and attributes as simply as the facts allow. Bare symbols are kept, since they may be
+    /// where a symbol gets its value.
     pub(crate) fn simplify_sizes(&mut self) {
         let Self {
             dims, values, ops, ..
@@ -346,7 +345,7 @@ impl Graph {
             if dims.as_symbol(dim).is_some() || dims.as_constant(dim).is_some() {
                 return Ok::<DimId, Infallible>(dim);
             }
-            // What is too large to be simplified stays as it is.
+            // A size that is too large to simplify is kept.
             let simplest = || dims.simplify(dim).unwrap_or(dim);
             Ok(*simpler.entry(dim).or_insert_with(simplest))
         };
@@ -374,7 +373,7 @@ impl Graph {
         self.regions.is_valid(region)
     }
 
-    /// The number of values ever added, those of dropped regions included.
+    /// The number of values ever added, including those of dropped regions.
     pub fn n_values(&self) -> usize {
         self.values.len()
     }
@@ -389,12 +388,12 @@ impl Graph {
         self.regions.len()
     }
 
-    /// Every op in the order it was added, those of nested regions included.
+    /// Every op in the order it was added, including those of nested regions.
     pub fn ops(&self) -> impl Iterator<Item = (OpId, &OpData)> {
         self.ops.iter()
     }
 
-    /// How often each value is used: as an operand, a region's result or an output.
+    /// The number of uses of each value: as an operand, a region's result or an output.
     pub fn use_counts(&self) -> SecondaryMap<ValueId, u32> {
         let mut counts = SecondaryMap::with_capacity(self.values.len());
         let operands = self.ops.values().flat_map(|op| op.operands.iter());

@@ -5,7 +5,7 @@
 //! parts of types, never operands; `dims` turns sizes into data, `bind` turns data into sizes, and
 //! nothing else crosses between the two.
 //!
-//! Not here: what types an operation gives (`shape-inference`), what it computes (`interpreter`).
+//! Not here: the result types of an operation (`shape-inference`), its meaning (`interpreter`).
 //!
 //! | you want to | use |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! How often a loop runs, as far as its graph says it before anything ran.
+//! A loop's trip count, as far as its graph determines it before anything runs.
 
 use kiln_symbolic_shape::DimId;
 
@@ -7,18 +7,18 @@ use crate::graph::{Definition, Graph};
 use crate::ids::{OpId, ValueId};
 use crate::op::Op;
 
-/// What is known of how often a loop runs.
+/// What is known of a loop's trip count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopCourse {
-    /// The trips, where they are a size or a constant.
+    /// The trip count, if it is a size or a constant.
     pub trips: Option<LoopTrips>,
-    /// Whether the loop begins, where its condition is a constant.
+    /// Whether the loop begins, if its condition is a constant.
     pub begins: Option<bool>,
-    /// Whether every iteration yields a constant true, so that the trips alone end the loop.
+    /// Whether every iteration yields a constant true, so that the trip count alone ends the loop.
     pub goes_on: bool,
 }
 
-/// The trips of a loop, none where they are negative.
+/// The trip count of a loop; a negative one is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopTrips {
     /// A constant.
@@ -28,7 +28,7 @@ pub enum LoopTrips {
 }
 
 impl LoopCourse {
-    /// What the graph says of a `loop`.
+    /// What the graph determines about a `loop`.
     pub fn of(graph: &Graph, id: OpId) -> Self {
         let data = graph.op(id);
         let yielded = data.regions.first();
@@ -72,7 +72,7 @@ fn constant_of(graph: &Graph, value: ValueId) -> Option<&Constant> {
     }
 }
 
-/// The value that reshapes of a single element begin with.
+/// The value at the start of a chain of reshapes of a single element.
 fn through_reshapes(graph: &Graph, mut value: ValueId) -> ValueId {
     while let Definition::Result { op, .. } = graph.value(value).definition
         && let data = graph.op(op)

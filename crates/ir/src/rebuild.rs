@@ -12,7 +12,7 @@ use cranelift_entity::packed_option::PackedOption;
 use kiln_symbolic_shape::SymbolId;
 use std::convert::Infallible;
 
-/// What a pass did with an op it was asked about.
+/// What a pass did with an op that it visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// Nothing: copy the op, with its regions.
@@ -27,7 +27,7 @@ pub struct Rebuild<'a> {
     old: &'a Graph,
     new: Graph,
     values: SecondaryMap<ValueId, PackedOption<ValueId>>,
-    /// The ops of each region of the old graph, where they are to be copied in another order.
+    /// The ops of each region of the old graph, if they are copied in another order.
     orders: Option<SecondaryMap<RegionId, Vec<OpId>>>,
 }
 
@@ -47,14 +47,14 @@ impl<'a> Rebuild<'a> {
         rebuild
     }
 
-    /// Copies the ops of each region in an order in which each comes after what it reads.
+    /// Copies the ops of each region in an order in which each comes after its operands.
     #[must_use]
     pub fn in_order(mut self, orders: SecondaryMap<RegionId, Vec<OpId>>) -> Self {
         self.orders = Some(orders);
         self
     }
 
-    /// Copies every op, letting `visit` step in before each; answers the finished graph.
+    /// Copies every op, after calling `visit` for each; returns the finished graph.
     ///
     /// `visit` gets the copy, the region of the new graph that is being filled, and the old op.
     ///
@@ -77,12 +77,12 @@ impl<'a> Rebuild<'a> {
         self.old
     }
 
-    /// The graph being made.
+    /// The graph under construction.
     pub fn new_graph(&self) -> &Graph {
         &self.new
     }
 
-    /// The graph being made, to append to or to compute sizes in.
+    /// The graph under construction, to append to or to compute sizes in.
     pub fn new_graph_mut(&mut self) -> &mut Graph {
         &mut self.new
     }
@@ -101,7 +101,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Lets a new value stand for an old one. The new one takes the old one's name if it has none.
+    /// Maps an old value to a new one. The new one takes the old one's name if it has none.
     pub fn map(&mut self, old: ValueId, new: ValueId) {
         if self.new.value(new).name.is_none() {
             let name = self.old.value(old).name.clone();
@@ -115,7 +115,7 @@ impl<'a> Rebuild<'a> {
         self.new.append(region, new)
     }
 
-    /// Appends an op whose results stand for those old values, in order.
+    /// Appends an op whose results replace those old values, in order.
     pub fn append_mapped(&mut self, region: RegionId, new: NewOp, results: &[ValueId]) -> OpId {
         let id = self.new.append(region, new);
         let copies = self.new.op(id).results.clone();
@@ -143,7 +143,7 @@ impl<'a> Rebuild<'a> {
         let Ok(()) = self.copy_visited::<Infallible>(into, op, &mut |_, _, _| Ok(Visit::Copy));
     }
 
-    /// Copies every op of an old region whose parameters are mapped; answers what it yields.
+    /// Copies every op of an old region whose parameters are mapped; returns its results.
     pub fn copy_ops(&mut self, from: RegionId, into: RegionId) -> Vec<ValueId> {
         let old = self.old;
         for &op in &old.region(from).ops {
@@ -152,8 +152,7 @@ impl<'a> Rebuild<'a> {
         self.values_of(&old.region(from).results)
     }
 
-    /// Gives a new region the requirements of an old one, those of its symbols that are kept, and copies of those
-    /// parameters that are, by position.
+    /// Gives a new region the requirements of an old one, its kept symbols, and copies of its kept parameters, by position.
     pub fn open_region(
         &mut self,
         from: RegionId,

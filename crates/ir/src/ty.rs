@@ -75,7 +75,7 @@ impl Type {
         }
     }
 
-    /// The same type with every size replaced by what `map` answers.
+    /// The same type with every size replaced by the result of `map`.
     pub fn try_map_dims<E>(
         &self,
         map: &mut dyn FnMut(DimId) -> Result<DimId, E>,
@@ -114,7 +114,7 @@ impl Type {
         Ok(mapped)
     }
 
-    /// The type as the text form writes it, sizes resolved in `dims`.
+    /// The type in the text form, with sizes resolved in `dims`.
     pub fn display<'a>(&'a self, dims: &'a DimTable) -> impl fmt::Display + 'a {
         TypeDisplay { ty: self, dims }
     }

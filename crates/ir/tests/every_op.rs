@@ -79,7 +79,7 @@ fn every_op_round_trips() {
         .unwrap_or_else(|errors| panic!("{}", errors.render(&printed)));
     assert_eq!(text::print(&again), printed);
     assert_eq!(structural_hash(&again), structural_hash(&graph));
-    // The source is written as the printer prints it, but for names of results that are numbers.
+    // The source is written as the printer prints it, except for names of results that are numbers.
     for line in EVERY_OP.lines().filter(|line| line.contains(" = ")) {
         let op = line
             .split(" = ")
@@ -101,7 +101,7 @@ fn every_op_is_copied() {
 }
 
 #[test]
-fn every_op_is_drawn() {
+fn every_op_appears_in_the_drawings() {
     let graph = every_op();
     let (dot, svg) = (draw::dot(&graph), draw::svg(&graph));
     for (_, data) in graph

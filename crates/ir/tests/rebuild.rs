@@ -1,4 +1,4 @@
-//! Copying graphs: nothing is lost, and a pass can step in before each op.
+//! Copying graphs: nothing is lost, and a pass can intervene before each op.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -107,14 +107,14 @@ fn an_op_can_be_replaced_by_others() {
 }
 
 #[test]
-fn an_error_of_the_pass_comes_out() {
+fn rebuild_returns_the_error_of_its_pass() {
     let graph = source();
     let stopped = Rebuild::new(&graph).run(&mut |_, _, op| Err(op.to_string()));
     assert_eq!(stopped.map(|_| ()), Err("op0".to_owned()));
 }
 
 #[test]
-fn uses_are_counted_wherever_they_stand() {
+fn uses_are_counted_in_ops_regions_and_outputs() {
     let graph = source();
     let counts = graph.use_counts();
     let input = |name: &str| {

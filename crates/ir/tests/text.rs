@@ -1,11 +1,11 @@
-//! The text form: what prints reads back, and what is wrong is said where.
+//! The text form: printed text reads back, and errors name their place.
 
 use insta::assert_snapshot;
 use kiln_ir::{BlobMap, Constant, Graph, NewOp, Op, Type, structural_hash, text};
 use kiln_symbolic_shape::{ContractFact, FactOrigin, Predicate};
 use kiln_tensor::{DType, Tensor};
 
-/// Reads a graph, checks both laws on it, and answers its print.
+/// Reads a graph, checks both laws on it, and returns its printed text.
 fn reprint(source: &str) -> String {
     let graph = text::read(source, &BlobMap::new())
         .unwrap_or_else(|errors| panic!("{}", errors.render(source)));

@@ -1,4 +1,4 @@
-//! The verifier: each rule broken once, on purpose, and everything said at once.
+//! The verifier: each rule violated once, and everything reported at once.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ fn errors(graph: &Graph) -> String {
     verify(graph).expect_err("the graph is broken").to_string()
 }
 
-/// What the verifier says of a text that reads but for it.
+/// The verifier's errors for a text that the reader accepts otherwise.
 fn rejected(source: &str) -> String {
     match text::read(source, &BlobMap::new()) {
         Ok(_) => panic!("expected an error from {source}"),
@@ -46,7 +46,7 @@ fn rejected(source: &str) -> String {
 }
 
 #[test]
-fn ids_of_no_graph_are_named() {
+fn ids_outside_the_graph_are_reported() {
     let (mut graph, x, size) = one_input();
     let mut new = NewOp::new(
         relu(),
@@ -91,7 +91,7 @@ fn values_are_defined_before_they_are_read() {
 }
 
 #[test]
-fn a_region_sees_nothing_from_outside() {
+fn a_region_cannot_read_outer_values() {
     let (mut graph, x, size) = one_input();
     let ty = Type::tensor(DType::F32, [size]);
     let condition = graph.add_input("c", Type::tensor(DType::Bool, []));
@@ -111,7 +111,7 @@ fn a_region_sees_nothing_from_outside() {
 }
 
 #[test]
-fn regions_and_ops_stand_in_one_place() {
+fn regions_and_ops_have_one_owner() {
     let (mut graph, x, size) = one_input();
     let condition = graph.add_input("c", Type::tensor(DType::Bool, []));
     let region = graph.add_region();
@@ -130,7 +130,7 @@ fn regions_and_ops_stand_in_one_place() {
 }
 
 #[test]
-fn nesting_has_a_limit() {
+fn nesting_over_the_limit_is_an_error() {
     let nest = |depth: usize| {
         let mut graph = Graph::new("g");
         let bool_ty = Type::tensor(DType::Bool, []);
@@ -164,7 +164,7 @@ fn nesting_has_a_limit() {
 }
 
 #[test]
-fn counts_and_kinds_of_operands() {
+fn wrong_operand_counts_and_kinds_are_errors() {
     let messages = [
         "graph @g(%x: f32[B]) -> f32[B] { %0: f32[B] = add %x return %0 }",
         "graph @g(%x: f32[B], %y: i64[B]) -> f32[B] { %0: f32[B] = add %x, %y return %0 }",
@@ -200,7 +200,7 @@ fn counts_and_kinds_of_operands() {
 }
 
 #[test]
-fn attributes_fit_the_operands() {
+fn attributes_must_fit_the_operands() {
     let messages = [
         "graph @g(%x: f32[A, B]) -> f32[A, B] { %0: f32[A, B] = transpose %x {permutation = [0, 0]} return %0 }",
         "graph @g(%x: f32[A, B]) -> f32[A] { %0: f32[A] = reduce %x {function = sum, axes = [1, 1]} return %0 }",
@@ -246,7 +246,7 @@ fn attributes_fit_the_operands() {
 }
 
 #[test]
-fn symbols_have_one_value_before_they_are_read() {
+fn symbols_must_be_bound_once_before_use() {
     let messages = [
         "graph @g(%x: f32[2*B]) -> f32[2*B] { return %x }",
         "graph @g(%x: f32[B], %n: i64[]) -> f32[B] { bind %n -> (B) return %x }",
@@ -263,7 +263,7 @@ fn symbols_have_one_value_before_they_are_read() {
 }
 
 #[test]
-fn names_and_constants() {
+fn duplicate_names_and_bad_constants_are_errors() {
     let (mut graph, x, size) = one_input();
     graph.add_input("x", Type::tensor(DType::F32, [size]));
     graph.set_outputs([("y", x), ("y", x)]);
@@ -287,7 +287,7 @@ fn names_and_constants() {
 }
 
 #[test]
-fn limits_are_typed() {
+fn exceeded_graph_limits_are_typed_errors() {
     let mut graph = Graph::new("g");
     let one = graph.dims_mut().constant(1);
     let x = graph.add_input("x", Type::tensor(DType::F32, vec![one; 33]));
@@ -320,7 +320,7 @@ fn at_most_a_hundred_errors_are_kept() {
 }
 
 #[test]
-fn what_is_right_passes() {
+fn a_valid_graph_has_no_errors() {
     let source = "
 graph @g(%x: f32[A, B], %i: i64[2, 1], %u: f32[2, B], %c: bool[]) -> (f32[A, B], f32[A, B]) {
   %0: f32[A, B] = scatter_nd %x, %i, %u {combine = add}

@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn limits_hold_and_nothing_is_lost(
+        fn lru_limits_hold_and_no_entry_is_lost(
             entries in 0..5_usize,
             bytes in 0..50_usize,
             steps in prop::collection::vec((0..8_u8, 0..30_usize, 0..3_u8), 0..60),

@@ -195,7 +195,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         }
     }
 
-    /// The value of a key if memory or a tier has it; otherwise what the tiers say. Never waits.
+    /// The value of a key if memory or a tier has it; otherwise the tiers' reasons. Never waits.
     ///
     /// # Errors
     /// The reason of each tier.

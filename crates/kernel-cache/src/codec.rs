@@ -7,14 +7,14 @@ pub trait Codec<V>: Send + Sync {
     /// The bytes of a value.
     ///
     /// # Errors
-    /// Why it cannot be encoded; it is then kept in memory alone, and counted.
+    /// The reason; the value is then kept only in memory, and counted.
     fn encode(&self, value: &V) -> Result<Payload, String>;
 
     /// The value of checked content, once returned by `encode`. Where that matters for safety, check that it [is
     /// code](Content::is_code): any safe type may implement a tier.
     ///
     /// # Errors
-    /// Why it cannot be decoded; the entry is removed, and the value compiled.
+    /// The reason; the entry is removed, and the value compiled.
     fn decode(&self, content: Content<'_>) -> Result<V, String>;
 
     /// The memory that a value takes.

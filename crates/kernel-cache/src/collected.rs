@@ -1,4 +1,4 @@
-//! A tier in memory that keeps all it is given: to collect the entries of one program.
+//! A tier in memory that keeps every entry: to collect the entries of one program.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -2,7 +2,7 @@
 //!
 //! Entries are written to a draft and renamed, so a reader sees a whole one or none; a second writer replaces an entry by
 //! an equal one. The folder is opened and checked at each use. No lock of this process is held across uses, so a forked
-//! child can go on.
+//! child can continue.
 
 mod claim;
 mod evict;

@@ -36,7 +36,7 @@ pub enum CacheError {
         key: CacheKey,
     },
 
-    /// E0704: the compile was given up without a result; the key can be tried again at once.
+    /// E0704: the compile was given up without a result; the key can be retried at once.
     #[error("the compile of {key} was given up; ask for it again")]
     Abandoned {
         /// The key.
@@ -48,7 +48,7 @@ pub enum CacheError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         problem: FolderProblem,
     },
 
@@ -79,7 +79,7 @@ pub enum CacheError {
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         problem: String,
     },
 

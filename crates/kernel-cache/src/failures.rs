@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retries_come_later_each_time_up_to_a_limit() {
+    fn retry_delays_grow_up_to_a_limit() {
         let second = Duration::from_secs;
         let key = KeyDigest::of(b"x");
         let mut failures = Failures::new(second(1), second(3), 2);

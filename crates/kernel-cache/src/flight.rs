@@ -1,8 +1,8 @@
 //! Single flight among the threads of a process: the first caller of a key leads, later ones follow and wait with a
 //! limit.
 //!
-//! A leader that goes away without a result wakes its followers. One that takes longer than it is trusted to is not waited
-//! for: the next caller leads beside it. Locks are taken map first, then slot, and none is held while anything is made. All
+//! A leader that goes away without a result wakes its followers. One that exceeds its trusted time is not waited for: the
+//! next caller leads concurrently. Locks are taken map first, then slot, and none is held while a value is made. All
 //! waiting is on `crate::sync`, so that a model checker can run every interleaving of this file.
 
 use std::collections::BTreeMap;

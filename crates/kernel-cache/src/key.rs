@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_read_back_and_other_texts_do_not() {
+    fn digests_round_trip_and_other_texts_are_refused() {
         let digest = KeyDigest::of(b"x");
         assert_eq!(KeyDigest::from_hex(&digest.to_string()), Some(digest));
         let text = digest.to_string();

@@ -12,8 +12,8 @@
 //! | keep entries in a folder; list, check, clear it | [`DiskTier`] |
 //! | put many entries into one file, and use it | [`CollectingTier`], [`Bundle`] |
 //! | attach another store | [`Tier`] |
-//! | know why something was compiled | [`TieredCache::explain`] |
-//! | bound anything by count and bytes | [`BoundedLru`] |
+//! | know why a kernel was compiled | [`TieredCache::explain`] |
+//! | bound other values by count and bytes | [`BoundedLru`] |
 //!
 //! ```
 //! use std::{convert::Infallible, sync::Arc, time::{Duration, Instant}};

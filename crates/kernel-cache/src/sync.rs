@@ -1,4 +1,4 @@
-//! The locks of single flight. The model checker's test replaces this module by its own.
+//! The locks of single flight. The model checker's test replaces this module.
 
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 

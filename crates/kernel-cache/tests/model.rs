@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! What the library's `sync` is, with the checker's locks; and waits that may end at any moment.
+    //! A replacement of the library's `sync`, with the checker's locks; waits may end at any moment.
 
     use std::sync::{LockResult, PoisonError};
     use std::time::Duration;
@@ -26,7 +26,7 @@ mod sync {
             self.0.notify_all();
         }
 
-        /// A limit of nothing ends at some moment of the checker's choice; any other is waited for without end.
+        /// A zero limit ends at a moment of the checker's choice; any other wait has no end.
         pub(crate) fn wait_timeout_while<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
@@ -130,12 +130,12 @@ fn storm(n_threads: usize, n_give_up: usize) {
 }
 
 #[test]
-fn in_every_interleaving_one_thread_makes_it_and_all_get_it() {
+fn in_every_interleaving_one_thread_compiles_and_all_get_the_result() {
     check(|| storm(4, 0));
 }
 
 #[test]
-fn in_every_interleaving_a_leader_that_gives_up_is_followed_by_another() {
+fn in_every_interleaving_a_leader_that_gives_up_is_replaced() {
     check(|| storm(4, 2));
 }
 
@@ -155,7 +155,7 @@ fn in_every_interleaving_a_delegating_leader_gets_the_result() {
 }
 
 #[test]
-fn in_every_interleaving_a_panicking_leader_wakes_those_who_wait() {
+fn in_every_interleaving_a_panicking_leader_wakes_its_waiters() {
     check(|| {
         let flights: Shared = Arc::new(Flights::new());
         let Joined::Lead(lead) = flights.join(7, Duration::ZERO, LONG) else {
@@ -174,7 +174,7 @@ fn in_every_interleaving_a_panicking_leader_wakes_those_who_wait() {
 }
 
 #[test]
-fn in_every_interleaving_cancelling_ends_a_wait_or_comes_too_late() {
+fn in_every_interleaving_cancelling_ends_a_wait_or_is_too_late() {
     check(|| {
         let flights: Shared = Arc::new(Flights::new());
         let Joined::Lead(lead) = flights.join(7, Duration::ZERO, LONG) else {
@@ -200,7 +200,7 @@ fn in_every_interleaving_cancelling_ends_a_wait_or_comes_too_late() {
 }
 
 #[test]
-fn in_every_interleaving_a_wait_with_a_limit_ends_and_the_flight_goes_on() {
+fn in_every_interleaving_a_timed_wait_ends_and_the_flight_continues() {
     check(|| {
         let flights: Shared = Arc::new(Flights::new());
         let Joined::Lead(lead) = flights.join(7, Duration::ZERO, LONG) else {
@@ -221,7 +221,7 @@ fn in_every_interleaving_a_wait_with_a_limit_ends_and_the_flight_goes_on() {
 }
 
 #[test]
-fn a_late_leader_leaves_the_flight_of_the_one_beside_it_alone() {
+fn a_late_leader_does_not_disturb_the_flight_of_its_replacement() {
     shuttle::check_random(
         || {
             let flights: Shared = Arc::new(Flights::new());
@@ -252,7 +252,7 @@ fn in_every_interleaving_an_untrusted_leader_is_replaced_in_parallel() {
             panic!("the first leads");
         };
         assert!(!slow.is_takeover);
-        // It stood in a queue, and is trusted from when it begins.
+        // It was queued, and is trusted from its start.
         slow.begin_at(LONG);
         assert!(matches!(flights.join(7, LONG, LONG), Joined::Follow(_)));
         slow.begin_at(Duration::ZERO);

@@ -1,8 +1,8 @@
 //! Canonical kernels: one text for all kernels that a backend would compile to the same code.
 //!
-//! In this order: axes that are always used together are merged; sizes become fresh symbols where no proof depends on
-//! them; unneeded facts and unused parts are dropped; names are given by order. The verifier judges each step: a step
-//! is undone if less is proved after it, or if it changes the class.
+//! In this order: axes that are always used together are merged; sizes become fresh symbols where no proof depends on them;
+//! unneeded facts and unused parts are dropped; names are assigned by order. The verifier checks each step: a step is
+//! undone if less is proved after it, or if it changes the class.
 //!
 //! A canonical kernel is launched with the values of its own symbols, which are expressions over the original's sizes
 //! ([`CanonicalKernel::values`]). Buffers keep their order; their shapes may have fewer axes.
@@ -24,7 +24,7 @@ use crate::text::print;
 use crate::verified::{IndexClass, VerifiedKernel};
 use crate::verify::verify;
 
-/// Which constant sizes stay constant, because schedules make use of them.
+/// Which constant sizes stay constant, because schedules use them.
 ///
 /// Literals in expressions always do: the strides and dilations of windows, offsets, sizes as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +33,10 @@ pub struct CanonicalPolicy {
     pub inner: i64,
     /// Inner extents of attention up to this one: a head's vectors stay in registers.
     pub attention: i64,
-    /// Outer extents up to this one that run through weights and are no multiple of `multiple`: tiles are chosen so that
-    /// nothing is left over.
+    /// Outer extents up to this one that run through weights and are not a multiple of `multiple`: tiles are chosen to
+    /// leave no remainder.
     pub channels: i64,
-    /// A constant that becomes a symbol keeps being a multiple of this number, or of half of it, if it is: no tail is
+    /// A constant that becomes a symbol remains a multiple of this number, or of half of it, if it is one: no tail is
     /// needed then.
     pub multiple: i64,
 }
@@ -52,19 +52,19 @@ impl Default for CanonicalPolicy {
     }
 }
 
-/// A canonical kernel, and what its symbols are in terms of the original.
+/// A canonical kernel, and its symbols in terms of the original.
 #[derive(Clone, Debug)]
 pub struct CanonicalKernel {
     /// The kernel.
     pub kernel: VerifiedKernel,
-    /// The original's sizes, and those made of them.
+    /// The original's sizes, and those derived from them.
     pub dims: DimTable,
     /// The value of each symbol of the kernel, in the order of its table: sizes of `dims`.
     pub values: Vec<DimId>,
 }
 
 impl CanonicalKernel {
-    /// The text that keys are made of.
+    /// The text that keys are computed from.
     pub fn text(&self) -> String {
         print(self.kernel.kernel())
     }
@@ -91,7 +91,7 @@ pub fn canonicalize_with(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> C
         let Ok(rebuilt) = verify(rebuilt) else {
             continue;
         };
-        // The class may be another one: of what is left when unused stages are gone.
+        // The class may change: it is that of the kernel without the unused stages.
         if !as_good(&general.kernel, &rebuilt) {
             continue;
         }
@@ -113,7 +113,7 @@ pub fn canonicalize_with(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> C
     }
 }
 
-/// The kernel with nothing changed but its names, so that equal kernels of other names still share their code.
+/// The kernel with only its names changed, so that equal kernels with other names still share their code.
 fn with_plain_names(kernel: VerifiedKernel) -> VerifiedKernel {
     let mut renamed = kernel.kernel().clone().renamed("kernel");
     renamed.dims.rename_symbols(|symbol| format!("s{symbol}"));
@@ -124,7 +124,7 @@ fn with_plain_names(kernel: VerifiedKernel) -> VerifiedKernel {
     verify(renamed).unwrap_or(kernel)
 }
 
-/// Whether no less is known of a kernel than of another that it came from.
+/// Whether at least as much is known of a kernel as of another that it was derived from.
 pub(crate) fn as_good(before: &VerifiedKernel, after: &VerifiedKernel) -> bool {
     let unproved = |kernel: &VerifiedKernel| {
         let nodes = crate::verify::used_nodes(kernel);

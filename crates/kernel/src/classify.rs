@@ -19,12 +19,12 @@ use cranelift_entity::SecondaryMap;
 use crate::form::{AxisId, Item, Kernel, NodeId, StageId};
 use dependence::{Dependence, reduced};
 
-/// What kind of loop nest a kernel is. Backends have a schedule (or several) per class.
+/// The kind of loop nest of a kernel. Backends have one or several schedules per class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// No reduction: each point on its own.
+    /// No reduction: each point is independent.
     Map,
-    /// Reductions and maps over inner axes, of the same data: softmax, norms, sums.
+    /// Reductions and maps over inner axes of the same data: softmax, norms, sums.
     Row,
     /// One sum of products of loads, neither reading at sums of axes: a matrix product of any rank.
     Contraction,
@@ -66,10 +66,10 @@ impl fmt::Display for Class {
     }
 }
 
-/// What an axis is for.
+/// The purpose of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AxisRole {
-    /// Points that nothing relates.
+    /// Independent points.
     #[default]
     Parallel,
     /// In both factors of the products, and not summed.
@@ -109,12 +109,12 @@ impl AxisRole {
 
 /// A stage that sums products of two factors.
 ///
-/// Its value is `left * right`, perhaps times what does not depend on the axes summed, and cast on the way.
+/// Its value is `left * right`, perhaps times a factor that does not depend on the summed axes, and with casts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contraction {
     /// The stage.
     pub stage: StageId,
-    /// The first factor; what hangs below it are loads and a prologue.
+    /// The first factor; its expression consists of loads and a prologue.
     pub left: NodeId,
     /// The second factor.
     pub right: NodeId,
@@ -129,7 +129,7 @@ pub struct Classification {
     pub roles: SecondaryMap<AxisId, AxisRole>,
     /// The stages that sum products, in order.
     pub contractions: Vec<Contraction>,
-    /// Why this class, for people.
+    /// The reason for the class, for people.
     pub why: String,
 }
 
@@ -211,12 +211,12 @@ pub(crate) fn classify(kernel: &Kernel) -> Classification {
     }
 }
 
-/// The roles given so far.
+/// The roles assigned so far.
 #[derive(Default)]
 struct Roles(SecondaryMap<AxisId, AxisRole>);
 
 impl Roles {
-    /// Gives a role to each axis that has none yet.
+    /// Assigns a role to each axis that has none yet.
     fn give(&mut self, axes: impl IntoIterator<Item = AxisId>, role: AxisRole) {
         for axis in axes {
             if self.0[axis] == AxisRole::Parallel {

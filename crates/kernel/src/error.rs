@@ -12,12 +12,12 @@ pub enum KernelError {
     /// E0215: an id that the kernel does not have.
     #[error("expected a {kind} of this kernel, found number {index}")]
     Unknown {
-        /// What kind of thing.
+        /// The kind of id.
         kind: &'static str,
         /// Its number.
         index: usize,
     },
-    /// E0216: not one index per axis.
+    /// E0216: a wrong number of indices.
     #[error("expected {expected} indices of {what}, found {found}")]
     IndexCount {
         /// What is indexed.
@@ -27,7 +27,7 @@ pub enum KernelError {
         /// The number of indices given.
         found: usize,
     },
-    /// E0217: an operation on operands of dtypes that it does not take.
+    /// E0217: an operation on operands of dtypes that it does not accept.
     #[error("expected operands that `{op}` takes, found {found:?}")]
     OperandTypes {
         /// The operation.
@@ -45,7 +45,7 @@ pub enum KernelError {
         /// The dtype it has.
         found: DType,
     },
-    /// E0219: a number that a dtype lacks.
+    /// E0219: a number that a dtype cannot represent.
     #[error("expected a number that {dtype} holds, found {value}")]
     Literal {
         /// The number.
@@ -53,12 +53,12 @@ pub enum KernelError {
         /// The dtype.
         dtype: DType,
     },
-    /// E0220: a named function cannot take these operands or parameters.
+    /// E0220: a named function does not accept these operands or parameters.
     #[error("`{function}` cannot be called so: {source}")]
     Scalar {
         /// The function.
         function: &'static str,
-        /// Why not.
+        /// The reason.
         source: ScalarError,
     },
     /// E0221: a `carry` block inside another.
@@ -70,15 +70,15 @@ pub enum KernelError {
     /// E0223: a `carry` block that did not end.
     #[error("expected the carry block to end before the kernel does")]
     OpenCarry,
-    /// E0230: one name for two things that may be meant at one place.
+    /// E0230: one name for two things that are in scope together.
     #[error("expected one {kind} called {name}, found two")]
     Name {
-        /// What kind of thing.
+        /// The kind of thing.
         kind: &'static str,
         /// The name.
         name: String,
     },
-    /// E0231: an axis that no place or more than one runs over.
+    /// E0231: an axis that nothing or more than one thing runs over.
     #[error("expected one stage, store or block that runs over axis {axis}, found {found}")]
     AxisBinders {
         /// The axis.
@@ -103,7 +103,7 @@ pub enum KernelError {
         access: &'static str,
         /// The stage.
         stage: String,
-        /// Why it cannot.
+        /// The reason.
         reason: &'static str,
     },
     /// E0234: a stage that is not computed at exactly one place.
@@ -114,7 +114,7 @@ pub enum KernelError {
         /// The number of places.
         found: usize,
     },
-    /// E0235: an extent that is no plain size where one is needed.
+    /// E0235: an extent that is not a plain size where one is required.
     #[error(
         "expected a size for the extent of axis {axis}, found a clamped value; only reduced axes and the steps of a block may have one"
     )]
@@ -127,12 +127,12 @@ pub enum KernelError {
     ReducedAxes {
         /// The stage.
         stage: String,
-        /// How many it must be.
+        /// The required number.
         expected: &'static str,
-        /// How many there are.
+        /// The actual number.
         found: usize,
     },
-    /// E0237: a reduction of values that it does not take.
+    /// E0237: a reduction of values that it does not accept.
     #[error(
         "expected values that `{reduction}` joins in {accumulator} for stage {stage}, found {found}"
     )]
@@ -158,7 +158,7 @@ pub enum KernelError {
         /// The dtype.
         dtype: DType,
     },
-    /// E0239: a buffer used as its role does not allow.
+    /// E0239: a buffer used in a way that its role does not allow.
     #[error("expected {expected} for {place}, found %{buffer}, which is `{role}`")]
     Role {
         /// Where.
@@ -170,10 +170,10 @@ pub enum KernelError {
         /// Its role.
         role: &'static str,
     },
-    /// E0240: a store that joins elements of a dtype in a way that it lacks.
+    /// E0240: a combining store whose operation does not exist for the dtype.
     #[error("expected numbers that a store joins with `{combine}`, found {dtype} in %{buffer}")]
     CombineType {
-        /// How it joins.
+        /// The combining operation.
         combine: &'static str,
         /// The buffer.
         buffer: String,
@@ -187,10 +187,10 @@ pub enum KernelError {
         buffer: String,
         /// What is expected.
         expected: &'static str,
-        /// What there is.
+        /// What was found.
         found: String,
     },
-    /// E0242: an index of a local that may lie outside.
+    /// E0242: an index of a local that may be out of bounds.
     #[error(
         "expected index {position} of stage {stage} to be proved below {extent}, found one that may not be; clamp it, or make the stage a buffer"
     )]
@@ -210,17 +210,17 @@ pub enum KernelError {
         /// What is wrong, or not proved.
         reason: String,
     },
-    /// E0244: a kernel larger than the verifier takes.
+    /// E0244: a kernel that exceeds a limit of the verifier.
     #[error("expected at most {limit} {what}, found {given}")]
     Limit {
         /// What was counted.
         what: &'static str,
-        /// How many there are.
+        /// The actual number.
         given: usize,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// E0245: an `init` that is missing, or that has no place.
+    /// E0245: an `init` that is missing, or not allowed.
     #[error("expected {expected} for stage {stage}")]
     Init {
         /// The stage.

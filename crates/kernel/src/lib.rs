@@ -1,19 +1,19 @@
-//! The kernel form between fusion and the backends: what one fused loop nest computes, and never how.
+//! The kernel form between fusion and the backends: what one fused loop nest computes, never how.
 //!
 //! Fusion makes kernels and backends compile them; neither sees the other. A kernel is
 //!
 //! - sizes, as expressions over symbols, with what is known of them; buffers `in`, `out`, `inout` or `const`;
-//! - outer axes, whose points are independent, and at each point *stages* (a scalar expression that is mapped or
-//!   reduced over inner axes, into a local), *stores*, and `carry` blocks that run such items step by step;
+//! - outer axes, whose points are independent, and at each point *stages* (a scalar expression mapped or reduced over inner
+//!   axes, into a local), *stores*, and `carry` blocks that run such items step by step;
 //! - one scalar language, in which axes and sizes are integers, so an index is any integer expression.
 //!
 //! [`text`] prints and reads it, and is the reference of its grammar. [`evaluate()`] is its meaning, slow and plain.
-//! [`verify()`] accepts what means something: it proves that plain stores write each element once, finds out how each
-//! index stays in bounds ([`IndexClass`]), and names the [`Class`] of the loop nest with the role of each axis.
-//! Backends take nothing but a [`VerifiedKernel`], so none of them can fail on a kernel's structure.
-//! [`canonicalize()`] gives kernels of equal structure equal texts. [`analysis`] answers what more than one backend asks.
+//! [`verify()`] accepts meaningful kernels: it proves that plain stores write each element once, determines how each index
+//! stays in bounds ([`IndexClass`]), and names the [`Class`] of the loop nest with the role of each axis. Backends accept
+//! only a [`VerifiedKernel`], so none of them can fail on a kernel's structure. [`canonicalize()`] gives kernels of equal
+//! structure equal texts. [`analysis`] has the queries that more than one backend needs.
 //!
-//! Nothing here compiles or runs a kernel, waits, or reads the environment: what does is the crate `kiln-backend`'s matter.
+//! Nothing here compiles or runs a kernel, waits, or reads the environment: that is done in the crate `kiln-backend`.
 //!
 //! ```
 //! use kiln_kernel::{Class, IndexClass, text, verify};
@@ -32,8 +32,8 @@
 //! # Ok::<(), kiln_kernel::KernelErrors>(())
 //! ```
 //!
-//! *Invariants.* Nothing here is of one backend. Nothing recurses over what a user can make
-//! deep. What is not proved is never assumed: an index is tested where it is not known to be in bounds.
+//! *Invariants.* Nothing here is specific to one backend. Nothing recurses over structures that users can make deep. What
+//! is not proved is never assumed: an index is tested where it is not known to be in bounds.
 
 #![forbid(unsafe_code)]
 

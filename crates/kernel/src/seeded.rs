@@ -1,72 +1,72 @@
 //! Seeded faults: mistakes that can be switched on one at a time, to check that tests detect them.
 //!
-//! They exist with the feature `seeded-faults` alone, which only a test of the tests enables; without it [`is_on`] is
-//! always false, and what it guards is not compiled in. Each is a plausible mistake in lowering, planning or code
+//! They exist only with the feature `seeded-faults`, which is enabled only by a test of the tests; without it [`is_on`] is
+//! always false, and the guarded code is not compiled in. Each is a plausible mistake in lowering, planning or code
 //! generation.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The first element that fills no vector is left out.
+    /// The first element of the remainder that fills no vector is omitted.
     TailOffByOne,
     /// A mask has one lane too many.
     WideMask,
-    /// The largest of nothing is 0.
+    /// The maximum of an empty axis is 0.
     WrongIdentity,
-    /// The strides of a buffer's first two axes are exchanged.
+    /// The strides of a buffer's first two axes are swapped.
     SwappedStrides,
-    /// An `inside` does not look at the last axis.
+    /// An `inside` ignores the last axis.
     DroppedGuard,
     /// All rows of a tile read and write the first one's place.
     MissingRowOffset,
     /// The row remainder of a tile is not computed.
     SkippedRows,
-    /// A tile of more rows than are left repeats the last but one.
+    /// A tile with more rows than remain repeats the second to last one.
     LostLastRow,
-    /// Where windows are summed with fewer products, the second of two sums leaves one out.
+    /// In a Winograd convolution, the second of two sums omits one term.
     LostPlane,
-    /// The two copies of what a block carries do not change roles.
+    /// The two copies of a block's carried value do not alternate.
     UnswappedCopies,
-    /// A block that runs backwards runs forwards.
+    /// A reversed block runs forwards.
     ForwardCarry,
-    /// Sums that should be kept in `f64` are kept in `f32`.
+    /// Sums that should be accumulated in `f64` are accumulated in `f32`.
     NarrowAccumulator,
     /// Unsigned integers are compared as signed ones.
     SignedCompare,
     /// A floored quotient is a truncated one.
     TruncatedQuotient,
-    /// Elements within a block of a packed constant change places.
+    /// Elements within a block of a packed constant are swapped.
     WrongPackPlace,
-    /// Every run of an operand that is copied at the call begins one element late.
+    /// Every run of an operand that is packed at the call begins one element late.
     MisplacedCopy,
     /// The last unit of work belongs to no task.
     MissingUnit,
-    /// All locals in memory begin at one place.
+    /// All locals in memory begin at one address.
     OverlappingScratch,
-    /// An array keeps its elements as they come, without what should have been made of them first.
+    /// A map fused into an array's producer is not applied.
     UnfinishedElement,
-    /// Vectors across the boundary between two pieces are taken to be in the first.
+    /// Vectors across a boundary between two parts are treated as part of the first.
     CrossedBorder,
-    /// What was computed for one row of a tile is used for the next.
+    /// A value computed for one row of a tile is used for the next.
     StaleRowValue,
-    /// Of equal extremes the other one is found.
+    /// Of equal extrema the wrong one is found.
     WrongArgTie,
     /// A fault is not reported.
     DroppedReport,
-    /// A store that keeps the larger keeps the smaller.
+    /// A store that keeps the maximum keeps the minimum.
     WrongCombine,
-    /// A transposition leaves its last two axes where they are.
+    /// A transposition does not swap its last two axes.
     SkippedTranspose,
-    /// Every piece of a concatenation begins one element late.
+    /// Every part of a concatenation begins one element late.
     WrongConcatOffset,
-    /// Borders are 0, whatever they should be.
+    /// Borders are 0, whatever their value should be.
     WrongBorder,
-    /// A plan forgets the facts that it rests on.
+    /// A plan forgets the facts that it depends on.
     ForgottenFact,
-    /// Memory is given away after the first use of what is in it.
+    /// Memory is freed after the first use of its contents.
     EarlyReuse,
-    /// A launch plan serves other sizes than it was made for.
+    /// A launch plan is used for other sizes than it was made for.
     StaleLaunchPlan,
 }
 
@@ -121,7 +121,7 @@ mod switch {
     use super::Fault;
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    /// Which one is on; 0 is none.
+    /// The active mistake; 0 is none.
     static ON: AtomicU8 = AtomicU8::new(0);
 
     /// Whether a mistake is switched on.

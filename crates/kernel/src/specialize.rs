@@ -1,6 +1,6 @@
 //! Specialises a kernel to known sizes: a variant is the same kernel with more facts.
 //!
-//! The symbols stay, in their order, so a launch of one can launch the other. Each known symbol is replaced by its
+//! The symbols stay, in order, so the arguments of a launch of one fit the other. Each known symbol is replaced by its
 //! value; the computation at each point, and its order, are unchanged.
 
 use kiln_symbolic_shape::Binding;
@@ -9,8 +9,8 @@ use crate::canonicalize::{put, slots};
 use crate::verified::VerifiedKernel;
 use crate::verify::verify;
 
-/// The kernel with these values of symbols in place of them; right for no others. Nothing where no size becomes known, or
-/// where less could be proved of what comes of it.
+/// The kernel with these values in place of the symbols; valid only for these values. `None` where no size becomes known,
+/// or where less could be proved of the result.
 ///
 /// ```
 /// use kiln_kernel::{specialize, text, verify};
@@ -73,7 +73,7 @@ mod tests {
     }";
 
     #[test]
-    fn sizes_stand_where_symbols_stood_and_symbols_keep_their_places() {
+    fn specialize_replaces_symbols_by_sizes_and_keeps_symbol_order() {
         let generic = kernel(PRODUCT);
         let known = specialize(&generic, &sizes(&generic, &[8, 384, 64])).unwrap();
         insta::assert_snapshot!(text::print(&known), @"
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn some_sizes_may_stay_unknown() {
+    fn specialize_may_leave_some_sizes_symbolic() {
         let generic = kernel(PRODUCT);
         let known = specialize(&generic, &sizes(&generic, &[8])).unwrap();
         let printed = text::print(&known);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_symbols_is_as_it_is() {
+    fn specialize_leaves_a_kernel_without_symbols_unchanged() {
         let fixed =
             kernel("kernel @c(%x: in f32[4], %y: out f32[4]) { outer i < 4 store %y[i] = %x[i] }");
         assert!(specialize(&fixed, &Binding::new()).is_none());

@@ -14,21 +14,21 @@ pub enum IndexClass {
     Proved,
     /// In bounds because the load's `inside` tests it.
     Inside,
-    /// Not proved: generated code tests it, and an index outside is a fault.
+    /// Not proved: generated code tests it, and an index out of bounds is a fault.
     #[default]
     Checked,
 }
 
-/// Where a store may run.
+/// Properties of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreInfo {
     /// The class of each index.
     pub indices: Vec<IndexClass>,
-    /// The outer axes that must run in order, one after the other, because two of their points may hit one element.
+    /// The outer axes that must run in order, because two of their points may hit one element.
     pub serial: Vec<AxisId>,
 }
 
-/// What the verifier found out about a kernel.
+/// The verifier's results for a kernel.
 #[derive(Clone, Debug, Default)]
 pub struct KernelInfo {
     /// Per node that is a load: the class of each index.
@@ -39,8 +39,8 @@ pub struct KernelInfo {
 
 /// A verified, classified kernel; cheap to clone.
 ///
-/// It may go by a name for people that is not its own: canonical kernels are all called alike, and errors, records and
-/// crash reports are read by someone who knows the model. That name is in no text and no key.
+/// It may have a display name that is not its own: canonical kernels all have the same name, and errors, records and crash
+/// reports are read by people who know the model. That name is in no text and no key.
 #[derive(Clone, Debug)]
 pub struct VerifiedKernel {
     inner: Arc<Inner>,
@@ -66,7 +66,7 @@ impl VerifiedKernel {
         }
     }
 
-    /// The same kernel under a name for people.
+    /// The same kernel with a display name.
     #[must_use]
     pub fn labelled(&self, label: impl Into<Arc<str>>) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl VerifiedKernel {
         &self.inner.kernel
     }
 
-    /// What the verifier found out.
+    /// The verifier's results.
     pub fn info(&self) -> &KernelInfo {
         &self.inner.info
     }
@@ -112,7 +112,7 @@ mod tests {
     use crate::text;
 
     #[test]
-    fn a_label_is_a_name_for_people_alone() {
+    fn labels_do_not_affect_equality() {
         let source = "kernel @kernel(%x: in f32[4], %y: out f32[4]) {
           outer i < 4
           store %y[i] = %x[i]

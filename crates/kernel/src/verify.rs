@@ -1,12 +1,12 @@
 //! The verifier: whether a kernel is valid, and what can be proved of its indices.
 //!
-//! One run reports every broken rule it finds, up to a limit, in four steps.
+//! One run reports every violated rule it finds, up to a limit, in four steps.
 //!
-//! 1. Ids are of this kernel ([`ids`]); nothing else is looked at where they are not.
+//! 1. Ids are of this kernel ([`ids`]); if not, nothing else is checked.
 //! 2. Names, scopes and places: axes belong to one stage, store or block; stages are read where they have a value.
 //! 3. Types, roles and strides.
-//! 4. Indices: each is classified ([`crate::IndexClass`]), plain stores are proved to write each element once,
-//!    combining ones to serialise the axes that they must.
+//! 4. Indices: each is classified ([`crate::IndexClass`]), plain stores are proved to write each element once, combining
+//!    ones to serialise the necessary axes.
 //!
 //! A verified kernel has the same meaning for every backend, and lets backends be panic-free.
 
@@ -35,16 +35,16 @@ use crate::error::{KernelError, KernelErrors};
 use crate::form::{Extent, Item, Kernel, NodeId, Store};
 use crate::verified::{KernelInfo, VerifiedKernel};
 
-/// How many errors are reported at most.
+/// The maximum number of reported errors.
 const MAX_ERRORS: usize = 64;
 
-/// How many steps all proofs about one kernel may take.
+/// The maximum number of steps of all proofs about one kernel.
 const BUDGET: u64 = 1 << 24;
 
-/// Checks a kernel and finds out how its indices stay within their buffers.
+/// Checks a kernel and determines how its indices stay within their buffers.
 ///
 /// # Errors
-/// Everything that is wrong with it, up to a limit.
+/// All errors, up to a limit.
 pub fn verify(kernel: Kernel) -> Result<VerifiedKernel, KernelErrors> {
     let mut report = Report::default();
     ids::check(&kernel, &mut report);
@@ -106,7 +106,7 @@ pub(crate) fn used_nodes(kernel: &Kernel) -> BTreeSet<NodeId> {
     scope::reachable(kernel, &roots)
 }
 
-/// Every store, in the order of the items, a block's inside it.
+/// Every store, in the order of the items, including those in blocks.
 pub(crate) fn stores(kernel: &Kernel) -> Vec<&Store> {
     let mut found = Vec::new();
     for item in kernel.items() {

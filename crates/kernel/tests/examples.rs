@@ -5,7 +5,7 @@
 mod support;
 
 use kiln_kernel::Class;
-use support::{Sizes, as_f64, compare, compare_with_graph, example_text, kernel};
+use support::{NamedSizes, as_f64, compare, compare_with_graph, example_text, kernel};
 
 fn examples() -> Vec<(String, String)> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
@@ -36,7 +36,7 @@ fn every_example_prints_as_it_is_written() {
 }
 
 #[test]
-fn the_book_shows_every_example_as_it_is() {
+fn the_book_lists_every_example_verbatim() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs/book/src/reference/kernel-form.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -46,14 +46,14 @@ fn the_book_shows_every_example_as_it_is() {
 }
 
 /// Compares an example with a graph for several sizes.
-fn check(name: &str, graph: &str, sizes: &[Sizes<'_>]) {
+fn check(name: &str, graph: &str, sizes: &[NamedSizes<'_>]) {
     for sizes in sizes {
         compare_with_graph(&example_text(name), graph, sizes, (0, 1));
     }
 }
 
 #[test]
-fn norm() {
+fn example_norm_matches_the_interpreter() {
     let graph = "graph @g(%x: f32[B, S, 384], %g: f32[384], %b: f32[384]) -> f32[B, S, 384] {
         %m = reduce %x {function = mean, axes = [2], keep_dims}
         %c = sub %x, %m
@@ -79,7 +79,7 @@ fn norm() {
 }
 
 #[test]
-fn linear_gelu() {
+fn example_linear_gelu_matches_the_interpreter() {
     let graph = "graph @g(%x: f32[M, K], %w: f32[K, F], %b: f32[F]) -> f32[M, F] {
         %p = matmul %x, %w
         %s = add %p, %b
@@ -101,7 +101,7 @@ fn linear_gelu() {
 }
 
 #[test]
-fn convolutions() {
+fn example_conv_matches_the_interpreter() {
     let conv = "graph @g(%x: f32[N, C, H, W], %w: f32[O, C, 3, 3]) -> f32[N, O, H, W] {
         %c = conv %x, %w {strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1], groups = 1}
         %y = hard_swish %c
@@ -154,7 +154,7 @@ fn convolutions() {
 }
 
 #[test]
-fn attention() {
+fn example_attention_matches_the_interpreter() {
     let graph = "graph @g(%q: f32[B, H, S, 32], %k: f32[B, H, S, 32], %v: f32[B, H, S, 32], %m: f32[B, S]) -> f32[B, H, S, 32] where S >= 1 {
         %t = transpose %k {permutation = [0, 1, 3, 2]}
         %p = matmul %q, %t
@@ -176,7 +176,7 @@ fn attention() {
 }
 
 #[test]
-fn causal_attention() {
+fn example_causal_attention_matches_the_interpreter() {
     let graph = "graph @g(%q: f32[B, S, D], %k: f32[B, S, D], %v: f32[B, S, D]) -> f32[B, S, D] where S >= 1 {
         %t = transpose %k {permutation = [0, 2, 1]}
         %p = matmul %q, %t
@@ -206,9 +206,9 @@ fn causal_attention() {
     }
 }
 
-/// Each sequence looks at as many keys as its length says, no more than there are.
+/// Each sequence attends to the number of keys that its length gives, at most all.
 #[test]
-fn ragged_attention() {
+fn example_ragged_attention_matches_the_interpreter() {
     for (b, s, d) in [(5, 4, 3), (1, 1, 1), (3, 0, 2)] {
         compare(
             &example_text("ragged_attention"),
@@ -247,7 +247,7 @@ fn ragged_attention() {
 }
 
 #[test]
-fn rows() {
+fn example_rows_match_the_interpreter() {
     let softmax = "graph @g(%x: f32[B, N]) -> f32[B, N] where N >= 1 {
         %m = reduce %x {function = max, axes = [1], keep_dims}
         %d = sub %x, %m
@@ -287,7 +287,7 @@ fn rows() {
 }
 
 #[test]
-fn random_bits() {
+fn example_random_bits_match_the_interpreter() {
     let graph = "graph @g(%x: f32[B, N], %key: u64[2]) -> f32[B, N] {
         %bits = random_bits %key {dims = [B, N]}
         %eight: u32[] = constant [8]
@@ -309,7 +309,7 @@ fn random_bits() {
 }
 
 #[test]
-fn data_that_move() {
+fn example_data_movement_matches_the_interpreter() {
     let concat = "graph @g(%a: f32[B, M], %b: f32[B, N]) -> f32[B, M + N] { %y = concat %a, %b {axis = 1} return %y }";
     for (b, m, n) in [(2, 3, 5), (1, 0, 1), (2, 1, 0), (0, 1, 1)] {
         check("concat", concat, &[&[("B", b), ("M", m), ("N", n)]]);
@@ -358,7 +358,7 @@ fn data_that_move() {
 }
 
 #[test]
-fn data_by_index() {
+fn example_indexing_matches_the_interpreter() {
     let gather = "graph @g(%i: i64[K], %x: f32[N, D]) -> f32[K, D] { %y = gather %x, %i {axis = 0} return %y }";
     let scatter = "graph @g(%i: i64[K], %x: f32[K, D], %z: f32[N, D]) -> f32[N, D] {
         %r = reshape %i {dims = [K, 1]}
@@ -366,14 +366,14 @@ fn data_by_index() {
         return %y
     }";
     for (k, n, d) in [(7, 3, 2), (1, 1, 1), (0, 0, 3), (5, 4, 0)] {
-        let sizes: Sizes<'_> = &[("K", k), ("N", n), ("D", d)];
+        let sizes: NamedSizes<'_> = &[("K", k), ("N", n), ("D", d)];
         compare_with_graph(&example_text("gather"), gather, sizes, (-n, n));
         compare_with_graph(&example_text("scatter_add"), scatter, sizes, (0, n));
     }
 }
 
 #[test]
-fn windows() {
+fn example_windows_match_the_interpreter() {
     let pool = |function: &str| {
         format!(
             "graph @g(%x: f32[N, C, H]) -> f32[N, C, (H + 1) / 2] where H >= 1 {{
@@ -398,7 +398,7 @@ fn windows() {
 }
 
 #[test]
-fn int8_matmul() {
+fn example_int8_matmul_matches_the_interpreter() {
     let graph = "graph @g(%x: i8[M, K], %w: i8[K, N]) -> i32[M, N] { %y = matmul %x, %w {out = i32} return %y }";
     for (m, k, n) in [(3, 7, 5), (1, 1, 1), (2, 0, 2)] {
         check("int8_matmul", graph, &[&[("M", m), ("K", k), ("N", n)]]);
@@ -424,9 +424,9 @@ fn lstm_step(x: &[f64], h: &[f64], c: &[f64], [w, r, b]: [&[f64]; 3]) -> (Vec<f6
 }
 
 #[test]
-fn lstm() {
+fn example_lstm_step_matches_the_reference() {
     for (b, i, h) in [(2, 3, 5), (1, 1, 1), (0, 2, 2), (2, 0, 3)] {
-        let sizes: Sizes<'_> = &[("B", b), ("I", i), ("H", h)];
+        let sizes: NamedSizes<'_> = &[("B", b), ("I", i), ("H", h)];
         let [b, i, h] = [b as usize, i as usize, h as usize];
         compare(&example_text("lstm_step"), sizes, (0, 1), &|buffers| {
             let all: Vec<Vec<f64>> = buffers.iter().map(as_f64).collect();
@@ -447,7 +447,7 @@ fn lstm() {
         });
     }
     for (t, b, i, h) in [(3, 2, 3, 5), (1, 1, 1, 1), (0, 2, 2, 2), (7, 1, 2, 3)] {
-        let sizes: Sizes<'_> = &[("T", t), ("B", b), ("I", i), ("H", h)];
+        let sizes: NamedSizes<'_> = &[("T", t), ("B", b), ("I", i), ("H", h)];
         let [t, b, i, h] = [t as usize, b as usize, i as usize, h as usize];
         compare(&example_text("lstm"), sizes, (0, 1), &|buffers| {
             let all: Vec<Vec<f64>> = buffers.iter().map(as_f64).collect();

@@ -15,7 +15,7 @@ use kiln_interpreter::InterpretError;
 use crate::clock::Clock;
 use crate::error::RuntimeError;
 
-/// Ends calls from any thread: a handle, whose clones are the same.
+/// Cancels calls from any thread: a handle, whose clones are the same.
 ///
 /// ```
 /// use kiln_lazy_runtime::{CallOptions, Cancellation};
@@ -32,17 +32,17 @@ use crate::error::RuntimeError;
 pub struct Cancellation(Arc<AtomicBool>);
 
 impl Cancellation {
-    /// Of calls that go on until it is said otherwise.
+    /// A handle that has not been cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends the calls that have it, now and later.
+    /// Cancels the calls that have it, now and later.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether calls that have it end.
+    /// Whether it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -50,7 +50,7 @@ impl Cancellation {
 
 type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// The limits of a call, and who may cancel it; by default no one.
+/// The limits of a call, and its cancellation; by default none.
 #[derive(Clone, Default)]
 pub struct CallOptions {
     cancellation: Option<Cancellation>,
@@ -64,29 +64,29 @@ impl CallOptions {
         Self::default()
     }
 
-    /// Ending when this is cancelled, with `E0835`.
+    /// Cancelled by this handle, with `E0835`.
     #[must_use]
     pub fn with_cancellation(mut self, cancellation: &Cancellation) -> Self {
         self.cancellation = Some(cancellation.clone());
         self
     }
 
-    /// Ending once the answer is yes, with `E0835`. It is asked often, on any thread that works for the call and on one that
-    /// watches over all calls of a runtime, so it should return at once.
+    /// Cancelled once the callback returns true, with `E0835`. It is called often, on any thread that works for the call
+    /// and on one that watches all calls of a runtime, so it should return immediately.
     #[must_use]
     pub fn with_should_stop(mut self, should_stop: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
         self.should_stop = Some(should_stop);
         self
     }
 
-    /// Ending when it took so long, what it waited for compilers included, with `E0894`.
+    /// With a time limit, including waits for compilers; exceeding it is `E0894`.
     #[must_use]
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// What watches over a call that begins now; none where nothing can end it.
+    /// The control of a call that begins now; `None` where nothing can end it.
     pub fn control(&self, clock: Arc<dyn Clock>) -> Option<CallControl> {
         if self.cancellation.is_none() && self.should_stop.is_none() && self.time_limit.is_none() {
             return None;
@@ -117,7 +117,7 @@ const GOES_ON: u32 = 0;
 const CANCELLED: u32 = 1;
 const LATE: u32 = 2;
 
-/// Watches over one call. Once it is to end, it stays so.
+/// Controls one call. Once the call is to end, this is permanent.
 pub struct CallControl {
     options: CallOptions,
     until: Option<Duration>,
@@ -127,7 +127,7 @@ pub struct CallControl {
 }
 
 impl CallControl {
-    /// An error once the call is to end.
+    /// Returns an error once the call is to end.
     ///
     /// # Errors
     /// `E0835` when it was cancelled, `E0894` when it took too long.
@@ -141,7 +141,7 @@ impl CallControl {
         }
     }
 
-    /// Ends the call as if it had been cancelled, if nothing ended it before.
+    /// Cancels the call, if nothing ended it before.
     pub(crate) fn cancel(&self) {
         let relaxed = Ordering::Relaxed;
         let _ended_before = self
@@ -149,7 +149,7 @@ impl CallControl {
             .compare_exchange(GOES_ON, CANCELLED, relaxed, relaxed);
     }
 
-    /// The time until the call ends by itself.
+    /// The time left until the call's limit.
     pub(crate) fn left(&self) -> Option<Duration> {
         let until = self.until?;
         Some(until.saturating_sub(self.clock.now()))
@@ -215,7 +215,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn what_ended_a_call_first_is_what_it_says() {
+    fn a_call_reports_what_ended_it_first() {
         let now = Arc::new(AtomicU64::new(0));
         let ticks = Arc::clone(&now);
         let clock: Arc<dyn Clock> =
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_takes_its_yes_back_has_ended_the_call_all_the_same() {
+    fn should_stop_ends_the_call_even_if_it_later_answers_no() {
         let yes = Arc::new(AtomicBool::new(true));
         let answer = Arc::clone(&yes);
         let options = CallOptions::new()

@@ -7,12 +7,12 @@ use kiln_timing::{EventId, Sampler, Span, Timing};
 use crate::options::CompilePolicy;
 use crate::per_thread::PerThread;
 
-/// Counts calls, after the first ones without a counter that all threads write to.
+/// Counts calls; after the first ones without a counter that all threads write to.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    /// Those so far, up to `told_apart`.
+    /// The number so far, up to `told_apart`.
     first: AtomicU64,
-    /// Calls beyond are all alike.
+    /// Later calls are not distinguished.
     told_apart: u64,
     of_threads: PerThread<OfThread>,
 }
@@ -44,7 +44,7 @@ impl Calls {
         self.first.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    /// Times a call, where it is due.
+    /// Times a call, if it is due.
     pub(crate) fn time<'a>(&'a self, timing: &'a Timing, event: EventId) -> Span<'a> {
         let own = self.of_threads.own();
         let number = own.calls.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_told_apart_as_far_as_the_policy_asks() {
+    fn calls_are_distinguished_as_far_as_the_policy_requires() {
         let calls = Calls::new(CompilePolicy::AfterCalls(3));
         let numbers = [(); 5].map(|()| calls.count());
         assert_eq!(numbers, [1, 2, 3, 3, 3]);

@@ -1,3 +1,3 @@
-//! Time is injected: nothing below reads the system clock. The clock types are those of `timing`.
+//! Time is injected: no code in this crate reads the system clock. The clock types are those of `timing`.
 
 pub use kiln_timing::{Clock, SystemClock};

@@ -1,7 +1,7 @@
 //! A kernel of a program, compiled when it is first needed: [`LazyCompilationContext`].
 //!
-//! It holds the kernel and its possible schedules, which the compiler is queried for once. The manager owns the code;
-//! the sizes of a launch are not part of it.
+//! It holds the kernel and its possible schedules, for which the compiler is queried once. The manager owns the code; the
+//! sizes of a launch are not part of it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct LazyCompilationContext {
 }
 
 impl LazyCompilationContext {
-    /// Of a kernel. Nothing is compiled yet.
+    /// The context of a kernel. Nothing is compiled yet.
     pub(crate) fn new(identity: KernelIdentity) -> Self {
         Self {
             identity: Arc::new(identity),
@@ -31,7 +31,7 @@ impl LazyCompilationContext {
         &self.identity
     }
 
-    /// The ways to launch it; none without a compiler.
+    /// The ways to launch it; empty without a compiler.
     pub(crate) fn choices(&self, kernels: &Kernels) -> &PlanOperation<Choice> {
         self.choices.get_or_init(|| kernels.choices(&self.identity))
     }

@@ -15,12 +15,12 @@ use kiln_tensor::Tensor;
 use crate::call::CallControl;
 use crate::error::RuntimeError;
 
-/// How long a call waits until it looks whether it is to end.
+/// The interval at which a waiting call checks whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl CallControl {
-    /// What `work` gives; an error once the call is to end, while the work goes on. A panic of the work is one of the
-    /// caller, if it still waits.
+    /// The result of `work`; an error once the call is to end, while the work continues. A panic of the work is propagated
+    /// to the caller, if it still waits.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -64,7 +64,7 @@ impl CallControl {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs a job on a thread of its own, or here where none can be had.
+/// Runs a job on a new thread, or here if none can be started.
 pub(crate) fn start(job: impl FnOnce() + Send + 'static) {
     let dispatch = tracing::dispatcher::get_default(Clone::clone);
     let job = move || tracing::dispatcher::with_default(&dispatch, job);
@@ -87,7 +87,7 @@ fn take(place: &ForkLock<Option<Job>>) {
     }
 }
 
-/// Hands over what became of the work, if the call still waits.
+/// Passes on the result of the work, if the call still waits.
 fn give<T>(sender: &SyncSender<thread::Result<T>>, done: thread::Result<T>) {
     let has_panicked = done.is_err();
     if sender.try_send(done).is_err() && has_panicked {
@@ -110,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_gets_what_the_work_gives() {
+    fn a_call_returns_the_result_of_its_detached_work() {
         let (_, control) = cancellable();
         assert_eq!(control.wait_for(|| 7).unwrap(), 7);
     }
 
     #[test]
-    fn a_call_that_ends_leaves_the_work_to_itself() {
+    fn detached_work_continues_after_its_call_ends() {
         let (cancellation, control) = cancellable();
         let (release, released) = sync_channel::<()>(1);
         let over = Arc::new(AtomicBool::new(false));
@@ -132,13 +132,13 @@ mod tests {
         while !over.load(Ordering::Acquire) {
             thread::yield_now();
         }
-        // A call that is to end begins nothing.
+        // A call that is to end starts nothing.
         let error = control.wait_for(|| panic!("it began")).unwrap_err();
         assert_eq!(error.code(), "E0835");
     }
 
     #[test]
-    fn a_panic_of_the_work_is_one_of_the_call() {
+    fn a_panic_in_detached_work_reaches_the_call() {
         let (_, control) = cancellable();
         let call = AssertUnwindSafe(|| control.wait_for(|| panic!("at work")));
         let panic = catch_unwind(call).map(drop).unwrap_err();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_loaded_while_the_call_waits() {
+    fn weights_are_loaded_while_the_call_waits() {
         let (cancellation, control) = cancellable();
         let load = || Tensor::full(&[2], 1.5f32);
         let tensor = Tensor::deferred(kiln_tensor::DType::F32, &[2], load).unwrap();

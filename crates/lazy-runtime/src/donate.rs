@@ -4,17 +4,18 @@ use smallvec::SmallVec;
 
 use crate::error::RuntimeError;
 
-/// Pairs of an input and an output of a call: the input is given up, and the output may take its memory. Where it does, and
-/// the graph changes a part of the input alone, the rest is not even copied.
+/// Pairs of an input and an output of a call: the input is given up, and the output may reuse its memory. Where it does,
+/// and the graph changes only a part of the input, the rest is not even copied.
 ///
 /// The program decides whether it does: the output must be computed by steps that may work in place, from an input that is
-/// dead afterwards, of the same size in bytes. The memory must be the tensor's own, row-major, and not of `bool`. Otherwise
-/// the output is computed beside the input, with the same elements.
+/// dead afterwards, of the same size in bytes. The memory must be owned by the tensor alone, row-major, and not of `bool`.
+/// Otherwise the output is computed in separate memory, with the same elements.
 ///
-/// On a device with a memory of its own the output of a pair stays there, unless the program has its [outputs in the host's
-/// memory](crate::OutputPlacement::Host); given up by the next call, it is neither downloaded nor uploaded nor copied.
+/// On a device with its own memory the output of a pair stays there, unless the program has its
+/// [outputs in the host's memory](crate::OutputPlacement::Host); donated again by the next call, it is neither downloaded
+/// nor uploaded nor copied.
 ///
-/// To be used again for calls that give up the same inputs: that allocates nothing.
+/// Reusing it for calls that donate the same inputs allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Donations {
     pairs: SmallVec<[Donated; 4]>,
@@ -27,14 +28,14 @@ struct Donated {
     fate: DonationFate,
 }
 
-/// What became of the tensor of a donated input.
+/// The fate of a donated input's tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DonationFate {
-    /// It is as it was: the output was computed beside it, or nothing was computed.
+    /// Unchanged: the output was computed in separate memory, or nothing was computed.
     Kept,
     /// The output has its memory; the tensor is gone.
     Taken,
-    /// A call failed that wrote into its memory: the tensor is there, and its elements are not defined.
+    /// A call failed that wrote into its memory: the tensor exists, and its elements are undefined.
     Spoiled,
 }
 
@@ -42,7 +43,7 @@ impl Donations {
     /// These pairs of an input and an output, by position.
     ///
     /// # Errors
-    /// `E0898` when an input or an output is in two of them.
+    /// `E0898` when an input or an output occurs in two of them.
     pub fn new(pairs: impl IntoIterator<Item = (usize, usize)>) -> Result<Self, RuntimeError> {
         let mut donations = Self::default();
         for (input, output) in pairs {
@@ -69,7 +70,7 @@ impl Donations {
         self.pairs.iter().map(|pair| (pair.input, pair.output))
     }
 
-    /// What became of an input in the last call; kept where it was not donated.
+    /// The fate of an input in the last call; kept if it was not donated.
     pub fn fate(&self, input: usize) -> DonationFate {
         let mut pairs = self.pairs.iter();
         let pair = pairs.find(|pair| pair.input == input);
@@ -81,7 +82,7 @@ impl Donations {
         self.pairs().any(|pair| pair == (input, output))
     }
 
-    /// Whether an output is of a pair.
+    /// Whether an output is in one of the pairs.
     pub(crate) fn has_output(&self, output: usize) -> bool {
         self.pairs().any(|pair| pair.1 == output)
     }
@@ -96,7 +97,7 @@ impl Donations {
     /// Forgets the last call, before one with this many inputs and outputs.
     ///
     /// # Errors
-    /// `E0898` for a pair of an input and an output that are not there.
+    /// `E0898` for a pair with an input or an output that does not exist.
     pub fn begin(&mut self, inputs: usize, outputs: usize) -> Result<(), RuntimeError> {
         for pair in &mut self.pairs {
             let (input, output) = (pair.input, pair.output);

@@ -20,14 +20,14 @@ pub enum RuntimeError {
     #[error(transparent)]
     Interpret(#[from] InterpretError),
 
-    /// Compiled code met what the op does not allow; has the code that the interpreter gives it.
+    /// A fault of compiled code; has the code that the interpreter gives it.
     #[error("{problem} in {at}: {site}")]
     Fault {
         /// The op.
         at: OpSite,
         /// What happened.
         problem: &'static str,
-        /// Why.
+        /// The reason.
         cause: FaultCause,
         /// Where in the kernel.
         site: String,
@@ -36,9 +36,9 @@ pub enum RuntimeError {
     /// E0864: sizes for which an op has no result.
     #[error("{step}: expected {message} ({predicate}), found {found}")]
     Requirement {
-        /// What asks for it.
+        /// What requires it.
         step: String,
-        /// What it asks for.
+        /// The requirement.
         message: String,
         /// The same as a predicate on sizes.
         predicate: String,
@@ -49,9 +49,9 @@ pub enum RuntimeError {
     /// E0865: a size that has no value for these inputs.
     #[error("{what}: {error}")]
     Size {
-        /// What it is the size of.
+        /// The purpose of the size.
         what: String,
-        /// Why it has none.
+        /// The reason.
         error: EvaluateError,
     },
 
@@ -59,23 +59,23 @@ pub enum RuntimeError {
     #[error("{0}")]
     Compile(Arc<CompileError>),
 
-    /// The device could not do something; has the code of the executor's error.
+    /// A device operation failed; has the code of the executor's error.
     #[error("{context}: {error}")]
     Execute {
-        /// What was being done.
+        /// The operation.
         context: String,
-        /// Why it could not be.
+        /// The reason.
         error: Arc<ExecuteError>,
     },
 
-    /// E0866: sizes that the plan was not made for, and no other plan can be.
+    /// E0866: sizes that the plan was not made for, and no other plan can be made.
     #[error("expected {expected} in {origin}, and no other plan can be made: {reason}")]
     NoOtherPlan {
         /// What the plan expects.
         expected: String,
         /// What expects it.
         origin: String,
-        /// Why there is none.
+        /// The reason.
         reason: String,
     },
 
@@ -84,11 +84,11 @@ pub enum RuntimeError {
     Launch {
         /// The kernel.
         kernel: String,
-        /// Why not.
+        /// The reason.
         error: NumbersError,
     },
 
-    /// E0868: a step that only a compiler can serve, and none that can.
+    /// E0868: a step that only a compiler can serve, where none can.
     #[error("expected a compiler for {step}, found none: {reason}")]
     NotCompiled {
         /// The step.
@@ -108,7 +108,7 @@ pub enum RuntimeError {
     #[error("cannot plan the program: {0}")]
     Plan(Arc<dyn std::error::Error + Send + Sync>),
 
-    /// E0890: code was not there in time; it is still being compiled.
+    /// E0890: code was not ready in time; it is still being compiled.
     #[error(
         "kernel @{kernel} was not compiled within the limit; call again, or allow more time to compile"
     )]
@@ -117,7 +117,7 @@ pub enum RuntimeError {
         kernel: String,
     },
 
-    /// E0897: a plan was not made in time; it still is being made.
+    /// E0897: a plan was not ready in time; it is still being made.
     #[error(
         "a plan for sizes on which facts do not hold was not made within the limit; call again, or allow more time to compile"
     )]
@@ -134,41 +134,41 @@ pub enum RuntimeError {
         reason: String,
     },
 
-    /// E0893: another number of tensors to write outputs to than there are outputs.
+    /// E0893: the number of tensors to write outputs to differs from the number of outputs.
     #[error("expected {expected} tensors to write outputs to, found {found}")]
     OutputCount {
-        /// How many outputs there are.
+        /// The number of outputs.
         expected: usize,
-        /// How many tensors.
+        /// The number of tensors.
         found: usize,
     },
 
-    /// E0898: inputs that a call cannot give up to its outputs.
+    /// E0898: inputs that a call cannot donate to its outputs.
     #[error(
         "expected inputs and outputs of the call, each donated once, found input {input} for output {output}{problem}"
     )]
     Donation {
         /// The input, by position.
         input: usize,
-        /// The output that was to take its memory, by position.
+        /// The output that was to reuse its memory, by position.
         output: usize,
         /// What is wrong with it.
         problem: &'static str,
     },
 
-    /// E0894: a call that took longer than it may.
+    /// E0894: a call that exceeded its time limit.
     #[error("expected the call to end within {limit:?}, found it still at work")]
     CallTimeout {
-        /// What it was given.
+        /// The limit.
         limit: Duration,
     },
 
-    /// Another caller's compile gave nothing; has the code of the cache's error.
+    /// Another caller's compile had no result; has the code of the cache's error.
     #[error("kernel @{kernel}: {error}")]
     Cache {
         /// The kernel.
         kernel: String,
-        /// Why there is nothing.
+        /// The reason.
         error: CacheError,
     },
 
@@ -177,7 +177,7 @@ pub enum RuntimeError {
     Tensor {
         /// What it is.
         context: String,
-        /// Why not.
+        /// The reason.
         error: TensorError,
     },
 }
@@ -224,7 +224,7 @@ impl RuntimeError {
         }
     }
 
-    /// Whether the interpreter must not answer in place of a kernel whose code this error is about.
+    /// Whether the interpreter must not replace a kernel whose code this error is about.
     pub(crate) fn ends_the_call(&self) -> bool {
         matches!(
             self,
@@ -243,7 +243,7 @@ impl RuntimeError {
     }
 
     pub(crate) fn execute(context: impl Into<String>) -> impl FnOnce(ExecuteError) -> Self {
-        // Nothing is allocated unless something went wrong.
+        // Nothing is allocated unless there was an error.
         move |error| Self::Execute {
             context: context.into(),
             error: Arc::new(error),
@@ -258,14 +258,14 @@ impl RuntimeError {
     }
 }
 
-/// Out of the box in which it came from level to level.
+/// Unboxed as it passes from level to level.
 impl From<Box<RuntimeError>> for RuntimeError {
     fn from(error: Box<RuntimeError>) -> Self {
         *error
     }
 }
 
-/// The code of a planner's error, where it is one that Kiln's own planners meet.
+/// The code of a planner's error, if it is one of Kiln's own planners.
 fn code_of_plan(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> &'static str {
     let program = cause.downcast_ref::<ProgramError>().map(ProgramError::code);
     let fusion = || cause.downcast_ref::<FusionError>().map(FusionError::code);

@@ -7,12 +7,12 @@ use kiln_program::LayoutPreferences;
 
 use crate::runtime::Runtime;
 
-/// Layouts as the best schedule of each kernel would have them; row-major where nothing compiles.
+/// Layouts as preferred by the best schedule of each kernel; row-major where nothing compiles.
 #[derive(Debug)]
 pub struct PreferredLayouts(Arc<Runtime>);
 
 impl PreferredLayouts {
-    /// Of a runtime's compiler, for its target.
+    /// Those of a runtime's compiler, for its target.
     pub fn of(runtime: Arc<Runtime>) -> Self {
         Self(runtime)
     }

@@ -11,9 +11,9 @@
 //! |---|---|
 //! | run a program | [`CompiledProgram::run`] |
 //! | compile before a call needs it | [`CompiledProgram::precompile`], [`ShapeVariantGenerator`], [`ShapeProfile`] |
-//! | have outputs in the host's memory, or on their device | [`CompiledProgram::with_outputs`], [`OutputPlacement`] |
-//! | end a call early | [`CompiledProgram::run_with`], [`Cancellation`] |
-//! | know what a step costs | [`CompiledProgram::run_profiled`] |
+//! | keep outputs in the host's memory, or on their device | [`CompiledProgram::with_outputs`], [`OutputPlacement`] |
+//! | cancel a call | [`CompiledProgram::run_with`], [`Cancellation`] |
+//! | know the cost of each step | [`CompiledProgram::run_profiled`] |
 //! | know what was compiled, and why | [`Runtime::compile_records`], [`Runtime::stats`] |
 //! | threads for launches | [`SpinPool`] |
 

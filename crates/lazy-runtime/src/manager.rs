@@ -40,7 +40,7 @@ impl LazyCompilationManager {
         }
     }
 
-    /// What a job may hold for as long as it takes.
+    /// The part that a job may hold for any length of time.
     pub(crate) fn kernels(&self) -> &Arc<Kernels> {
         &self.kernels
     }
@@ -50,8 +50,8 @@ impl LazyCompilationManager {
         &self.workers
     }
 
-    /// Code for kernels, compiled where there is none and the patience lasts; of threads that ask for one at one time, one
-    /// compiles it.
+    /// Code for kernels, compiled where it is missing, as long as the patience lasts; of several threads that request one
+    /// kernel concurrently, one compiles it.
     pub(crate) fn get_or_compile(
         &self,
         wanted: &[Wanted<'_>],
@@ -87,7 +87,7 @@ impl LazyCompilationManager {
         })
     }
 
-    /// Forgets every kernel and every failure. Kernels in use live on until nothing uses them.
+    /// Clears every kernel and every failure. Kernels in use stay alive until nothing uses them.
     pub(crate) fn clear_cache(&self) {
         if let Some((compiler, _)) = self.kernels.compiler() {
             compiler.forget_failures();
@@ -95,7 +95,7 @@ impl LazyCompilationManager {
         self.kernels.clear();
     }
 
-    /// What was compiled so far, and what that took.
+    /// Counters of compiles, and their times.
     pub(crate) fn compilation_stats(&self) -> CompilationStats {
         let kernels = &self.kernels;
         let mut stats = kernels

@@ -14,70 +14,70 @@ use crate::variants::VariantOptions;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuntimeOptions {
-    /// What to compile for; none is the compiler's host.
+    /// The target; `None` is the compiler's host.
     pub target: Option<Target>,
-    /// How many launch plans are kept for each segment: combinations of sizes.
+    /// The number of launch plans (combinations of sizes) kept for each segment.
     pub launch_plans: NonZeroUsize,
-    /// When kernels are compiled, and what answers meanwhile.
+    /// When kernels are compiled, and what computes meanwhile.
     pub policy: CompilePolicy,
-    /// How long a call may wait for code, all its kernels together, before the interpreter answers in its place. None
-    /// is without end where the policy waits at all.
+    /// How long a call may wait for code, all its kernels together, before it is interpreted. `None` is unlimited if the
+    /// policy waits at all.
     pub max_block: Option<Duration>,
     /// How long a call may wait for code before it fails.
     pub compile_timeout: Option<Duration>,
-    /// Threads that compile; none is as many as the machine runs at once.
+    /// Compile threads; `None` is as many as the machine runs in parallel.
     pub compile_threads: Option<NonZeroUsize>,
-    /// How many of them compile what no call waits for.
+    /// How many of them compile kernels that no call waits for.
     pub background_threads: NonZeroUsize,
-    /// How much time may go into compiling; when it is spent, what is not there is left to the interpreter.
+    /// The compile-time budget; when it is spent, steps without code are interpreted.
     pub compile_budget: Option<CompileBudget>,
-    /// Kernels for sizes that come often; none for no such kernels.
+    /// Variants for frequent sizes; `None` disables them.
     pub variants: Option<VariantOptions>,
-    /// Whether the same inputs give the same bits whenever they come: nothing that depends on measured time decides
-    /// which code answers, so no variants are made. What the interpreter answers while code is compiled has other bits:
-    /// [`CompilePolicy::FirstUse`] and [`CompilePolicy::AheadOfTime`] without [`max_block`](Self::max_block) and
+    /// Whether the same inputs always give the same bits: nothing that depends on measured time decides which code runs, so
+    /// no variants are made. Results of the interpreter while code is compiled have other bits: [`CompilePolicy::FirstUse`]
+    /// and [`CompilePolicy::AheadOfTime`] without [`max_block`](Self::max_block) and
     /// [`compile_budget`](Self::compile_budget) leave nothing to it.
     pub deterministic: bool,
-    /// Limits of the kernels in memory, and times of waiting and trying again.
+    /// Limits of the kernels in memory, and times for waiting and retrying.
     pub cache: CacheOptions,
-    /// The version of what makes kernels from graphs: part of every key.
+    /// The version of the code that makes kernels from graphs: part of every key.
     pub version: String,
-    /// What custom ops compute.
+    /// The implementations of custom ops.
     pub custom_ops: CustomOps,
-    /// Most iterations of all loops in one run.
+    /// The maximum number of iterations of all loops in one run.
     pub loop_iterations: u64,
-    /// Most bytes that the values of one run may take, inputs and constants not counted.
+    /// The maximum number of bytes of the values of one run, excluding inputs and constants.
     pub live_bytes: u64,
-    /// Elements of a window of a pooling or a convolution, at the most.
+    /// The maximum number of elements of a window of a pooling or a convolution.
     pub window_elements: u64,
 }
 
-/// Where the outputs of calls are when a call returns.
+/// The location of outputs when a call returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OutputPlacement {
-    /// Where they were computed. On a device with a memory of its own, an output is then a
-    /// [resident](kiln_backend::Resident) tensor: calls on that device read it where it is, and the host's first look at its
-    /// elements downloads it. On a device that shares the host's memory there is nothing to download.
+    /// Where they were computed. On a device with its own memory, an output is then a [resident](kiln_backend::Resident)
+    /// tensor: calls on that device read it in place, and the host's first access to its elements downloads it. On a device
+    /// that shares the host's memory there is nothing to download.
     #[default]
     Device,
-    /// In the host's memory: the call downloads them. Its time then includes that, and so do its errors.
+    /// In the host's memory: the call downloads them, which is then part of its time and its errors.
     Host,
 }
 
-/// When kernels are compiled. Whatever the policy, what a store has is loaded and not compiled.
+/// When kernels are compiled. Whatever the policy, code in a store is loaded and not compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompilePolicy {
     /// When a call first needs them; the call waits, at most [`RuntimeOptions::max_block`].
     #[default]
     FirstUse,
-    /// When a call first needs them, behind its back; the interpreter answers until they are there. A call waits at most
+    /// When a call first needs them, in the background; calls are interpreted until they are ready. A call waits at most
     /// [`RuntimeOptions::max_block`], and without it not at all.
     Background,
-    /// As [`FirstUse`](Self::FirstUse) from this call of a program on, counted from 1; the calls before are interpreted.
+    /// As [`FirstUse`](Self::FirstUse) from this call of a program on, counted from 1; earlier calls are interpreted.
     AfterCalls(u32),
-    /// Never in a call: what is in no store is an error.
+    /// Never in a call: code in no store is an error.
     AheadOfTime,
 }
 
@@ -115,7 +115,7 @@ impl RuntimeOptions {
         Self::default()
     }
 
-    /// The limits of what is interpreted.
+    /// The limits of the interpreter.
     pub(crate) fn interpret_limits(&self) -> InterpretLimits {
         InterpretLimits {
             live_bytes: self.live_bytes,
@@ -124,63 +124,64 @@ impl RuntimeOptions {
         }
     }
 
-    /// Compiling for another target than the host.
+    /// With another target than the host.
     #[must_use]
     pub fn with_target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
     }
 
-    /// Keeping another number of launch plans.
+    /// With another number of launch plans.
     #[must_use]
     pub fn with_launch_plans(mut self, launch_plans: NonZeroUsize) -> Self {
         self.launch_plans = launch_plans;
         self
     }
 
-    /// Compiling at other times.
+    /// With another policy.
     #[must_use]
     pub fn with_policy(mut self, policy: CompilePolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Waiting for code at most so long, before the interpreter answers.
+    /// With this maximum wait for code before a call is interpreted.
     #[must_use]
     pub fn with_max_block(mut self, max_block: Duration) -> Self {
         self.max_block = Some(max_block);
         self
     }
 
-    /// Waiting for code at most so long, before the call fails.
+    /// With this maximum wait for code before a call fails.
     #[must_use]
     pub fn with_compile_timeout(mut self, timeout: Duration) -> Self {
         self.compile_timeout = Some(timeout);
         self
     }
 
-    /// Compiling on another number of threads.
+    /// With another number of compile threads.
     #[must_use]
     pub fn with_compile_threads(mut self, threads: NonZeroUsize) -> Self {
         self.compile_threads = Some(threads);
         self
     }
 
-    /// Compiling for at most so long, all kernels together; those of other runtimes too that have a clone of the budget.
+    /// With this compile-time budget, for all kernels together, including those of other runtimes that have a clone of the
+    /// budget.
     #[must_use]
     pub fn with_compile_budget(mut self, budget: impl Into<CompileBudget>) -> Self {
         self.compile_budget = Some(budget.into());
         self
     }
 
-    /// Kernels for sizes that come often, or none.
+    /// With or without variants for frequent sizes.
     #[must_use]
     pub fn with_variants(mut self, variants: Option<VariantOptions>) -> Self {
         self.variants = variants;
         self
     }
 
-    /// The same bits for the same inputs, whenever they come.
+    /// With the same bits for the same inputs, always.
     #[must_use]
     pub fn with_deterministic(mut self, deterministic: bool) -> Self {
         self.deterministic = deterministic;

@@ -9,7 +9,7 @@ use kiln_kernel_cache::Tier;
 use crate::clock::Clock;
 use crate::recorder::Recorder;
 
-/// The parts that a runtime names by their traits alone.
+/// The parts that a runtime knows only by their traits.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) compiler: Option<Arc<dyn KernelCompiler>>,
@@ -17,7 +17,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     /// Stores after memory, the fastest first.
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
-    /// Times what is done for programs that have no recorder of their own.
+    /// Records timing for programs that have no recorder of their own.
     pub(crate) recorder: Recorder,
 }
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-/// Places; threads beyond share them.
+/// Slots; further threads share them.
 const PLACES: usize = 16;
 
-/// As many of something as there are places.
+/// A value per slot.
 #[derive(Debug)]
 pub(crate) struct PerThread<T>([CachePadded<T>; PLACES]);
 
@@ -20,19 +20,19 @@ impl<T: Default> Default for PerThread<T> {
 }
 
 impl<T> PerThread<T> {
-    /// This thread's.
+    /// This thread's value.
     pub(crate) fn own(&self) -> &T {
         &self.0[own_place()]
     }
 
-    /// All of them, this thread's first.
+    /// All values, this thread's first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         let (before, from_own) = self.0.split_at(own_place());
         from_own.iter().chain(before).map(|place| &**place)
     }
 }
 
-/// The place of this thread: threads are counted as they come.
+/// This thread's slot: threads are numbered in order of first use.
 fn own_place() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static PLACE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % PLACES);
@@ -45,7 +45,7 @@ pub(crate) mod tests {
     use super::*;
     use std::thread;
 
-    /// What a thread answers that has another place than this one.
+    /// The value returned on a thread with another slot than this one.
     pub(crate) fn elsewhere<T: Send>(ask: impl Fn() -> T + Sync) -> T {
         let here = own_place();
         loop {
@@ -60,7 +60,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_thread_has_its_own_and_sees_all() {
+    fn each_thread_has_its_own_value_and_sees_all() {
         let numbers = PerThread::<AtomicUsize>::default();
         numbers.own().store(1, Ordering::Relaxed);
         elsewhere(|| numbers.own().store(2, Ordering::Relaxed));

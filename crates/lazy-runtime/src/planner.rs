@@ -1,5 +1,5 @@
-//! The planner interface: the facade composes fusion and program and passes them in, so that further plans can be built
-//! on demand.
+//! The planner interface: the facade combines fusion and program and passes them in, so that further plans can be built on
+//! demand.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use kiln_symbolic_shape::FactSelection;
 
 /// Plans one graph, any number of times.
 pub trait Planner: Send + Sync {
-    /// The program that rests on no facts but these. All of them ask for the main plan.
+    /// The program that depends on no facts but these. All of them request the main plan.
     ///
     /// # Errors
     /// Why there is no such plan.

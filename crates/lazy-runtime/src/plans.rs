@@ -26,10 +26,10 @@ use crate::recorder::Recorder;
 use crate::run::States;
 use crate::runtime::Runtime;
 
-/// The most plans made without some facts, but with others.
+/// The maximum number of plans made without some facts, but with others.
 const MOST_PARTIAL: usize = 10;
 
-/// How long a call that does not wait for ever waits until it looks again.
+/// The interval at which a waiting call with a limit checks again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Plan facts by name.
@@ -66,13 +66,13 @@ pub(crate) struct OtherPlans {
 pub(crate) struct OtherPlan {
     facts: FactSelection,
     plan: ForkCell<Arc<Plan>>,
-    /// The process in which a thread makes it; none yet is 0.
+    /// The process in which a thread makes it; 0 if none yet.
     made_in: AtomicU32,
     /// Why it cannot be made.
     failure: ForkLock<Option<String>>,
 }
 
-/// What a call found that the main plan does not serve.
+/// The result of a call's search for a plan that replaces the main one.
 #[derive(Debug)]
 pub(crate) enum Served {
     /// The plan for its sizes.
@@ -110,7 +110,7 @@ impl OtherPlan {
         }
     }
 
-    /// The facts that it may rest on.
+    /// The facts that it may depend on.
     pub(crate) fn facts(&self) -> &FactSelection {
         &self.facts
     }
@@ -133,7 +133,7 @@ impl OtherPlan {
         }
     }
 
-    /// What a call takes with it, roughly: its steps, and then the facts that it does without.
+    /// Its approximate cost: its steps, and then the facts that it omits.
     fn cost(&self) -> (usize, usize) {
         let steps = self
             .plan()
@@ -167,7 +167,7 @@ impl OtherPlan {
         })
     }
 
-    /// Starts making it on a thread of its own, unless a thread of this process does so already.
+    /// Starts making it on a new thread, unless a thread of this process is doing so already.
     fn begin(self: &Arc<Self>, planner: &PlannerHandle, runtime: &Arc<Runtime>, by: &Recorder) {
         let process = std::process::id();
         if self.made_in.swap(process, Ordering::AcqRel) == process {
@@ -176,7 +176,7 @@ impl OtherPlan {
         let (this, planner) = (Arc::clone(self), planner.clone());
         let (runtime, recorder) = (Arc::clone(runtime), by.clone());
         detached::start(move || {
-            // A call that waits finds the plan in its place, or the reason.
+            // A waiting call finds the plan, or the reason.
             let making = AssertUnwindSafe(|| this.make(&planner, &runtime, &recorder));
             if catch_unwind(making).is_err() {
                 tracing::error!("planning panicked");
@@ -230,12 +230,12 @@ impl OtherPlans {
         self.planner.is_some()
     }
 
-    /// Whether there was ever any.
+    /// Whether there ever was one.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Those that are made.
+    /// The plans that have been made.
     pub(crate) fn made(&self) -> Vec<Arc<OtherPlan>> {
         let others = self.others.lock().clone();
         let made = others.into_iter().filter(|other| other.plan().is_some());
@@ -247,13 +247,13 @@ impl OtherPlans {
         self.choice.get(sizes).map(|plan| (*plan).clone())
     }
 
-    /// Remembers which plan serves some sizes.
+    /// Records which plan serves some sizes.
     pub(crate) fn choose(&self, sizes: Key, plan: Arc<Plan>) {
         self.choice.insert(sizes, plan);
     }
 
-    /// The plan for sizes on which these facts fail: the cheapest of those that there are, or else a new one. Where the
-    /// call must not wait until that is made, the general plan if there is one.
+    /// The plan for sizes for which these facts fail: the cheapest existing one, or otherwise a new one. If the call must
+    /// not wait until that is made, the general plan if it exists.
     ///
     /// # Errors
     /// Why there is none, by `refuse`; that the call is to end.
@@ -283,7 +283,7 @@ impl OtherPlans {
         self.general(making, refuse)
     }
 
-    /// The general plan, made where there is none.
+    /// The general plan, made if it does not exist.
     ///
     /// # Errors
     /// As [`serve`](Self::serve).
@@ -304,8 +304,8 @@ impl OtherPlans {
         }
     }
 
-    /// The best plan with some facts that serves sizes on which others fail: one that is there, one that is being made, or
-    /// one to be made, if there may be one more.
+    /// The best plan with some facts that serves sizes for which others fail: an existing one, one that is being made, or a
+    /// new one, if another is allowed.
     fn partial(&self, failed: &FactNames, may_make: bool) -> Option<Arc<OtherPlan>> {
         let mut others = self.others.lock();
         let is_partial = |other: &&Arc<OtherPlan>| !other.is_general();
@@ -313,7 +313,7 @@ impl OtherPlans {
             .iter()
             .filter(is_partial)
             .filter(|other| other.serves(failed) && other.failure.lock().is_none());
-        // What is not made yet costs most.
+        // Unmade plans cost most.
         if let Some(best) = serving.min_by_key(|other| other.cost()) {
             return (may_make || best.plan().is_some()).then(|| Arc::clone(best));
         }
@@ -341,7 +341,7 @@ impl OtherPlans {
         })
     }
 
-    /// A plan, made where it is not and the patience lasts; none where that does not.
+    /// A plan, made if it does not exist and the patience lasts; `None` if it does not last.
     fn obtain(
         &self,
         other: &Arc<OtherPlan>,
@@ -359,7 +359,7 @@ impl OtherPlans {
             let reason = "the program came without a planner".to_owned();
             return Err(Failed::Plan(reason));
         };
-        // Where only stores are asked, the interpreter answers, or nothing may be waited for but the plan itself.
+        // If only stores may be consulted, the call is interpreted, or nothing may be waited for except the plan itself.
         if patience.permission == Permission::LookUp {
             return Ok(None);
         }
@@ -394,7 +394,7 @@ impl OtherPlans {
     }
 }
 
-/// Why a plan is not there.
+/// Why a plan is missing.
 enum Failed {
     /// It cannot be made.
     Plan(String),

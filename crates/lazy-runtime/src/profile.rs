@@ -21,16 +21,16 @@ pub struct StepProfile {
     pub class: Option<&'static str>,
     /// The schedule of the variant that ran.
     pub variant: Option<String>,
-    /// How long it took, until the device was done.
+    /// Its duration, until the device was done.
     pub time: Duration,
     /// Bytes of the operands, each counted once.
     pub bytes: u64,
-    /// Scalar operations, where they can be counted.
+    /// Scalar operations, if they can be counted.
     pub operations: Option<f64>,
 }
 
 impl Run<'_> {
-    /// Notes what a step cost since it began.
+    /// Records the cost of a step since it began.
     pub(crate) fn record(
         &mut self,
         step: &Step,
@@ -98,8 +98,8 @@ impl Run<'_> {
     }
 }
 
-/// Operations of a kernel for these values of its symbols: those of each stage's and store's expression at every
-/// point of its axes. Blocks that carry are left out of the count, which then is none.
+/// Operations of a kernel for these values of its symbols: those of each stage's and store's expression at every point of
+/// its axes. `None` for kernels with carry blocks, which are not counted.
 fn operations(kernel: &VerifiedKernel, symbols: &[i64]) -> Option<f64> {
     use kiln_kernel::Item;
     let form = kernel.kernel();
@@ -133,7 +133,7 @@ fn operations(kernel: &VerifiedKernel, symbols: &[i64]) -> Option<f64> {
     Some(total * outer)
 }
 
-/// The operations on values in an expression, each node once; what computes indices is left out.
+/// The operations on values in an expression, each node once, without index arithmetic.
 fn count(kernel: &Kernel, root: kiln_kernel::NodeId) -> f64 {
     let mut seen = std::collections::HashSet::new();
     let mut pending = vec![root];

@@ -1,4 +1,4 @@
-//! A program ready to run: its main plan, and other plans for sizes on which facts do not hold.
+//! A program ready to run: its main plan, and other plans for sizes for which facts do not hold.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::runtime::Runtime;
 
 /// A program and the runtime that runs it. Kernels are compiled when a call first needs them.
 ///
-/// [`run`](Self::run) takes `&self`: any number of threads may call at once, each with memory of its own.
+/// [`run`](Self::run) takes `&self`: any number of threads may call at once, each with separate memory.
 #[derive(Debug)]
 pub struct CompiledProgram {
     runtime: Arc<Runtime>,
@@ -47,7 +47,7 @@ impl Drop for CompiledProgram {
 }
 
 impl CompiledProgram {
-    /// The program that a planner makes.
+    /// The program made by a planner.
     ///
     /// # Errors
     /// Why there is no plan.
@@ -58,14 +58,14 @@ impl CompiledProgram {
         Ok(Self::of_plan(runtime, program, Some(planner)))
     }
 
-    /// One program, without a planner: sizes that contradict its facts are refused, unless another plan is
-    /// [given](Self::with_other_plan) that serves them.
+    /// One program, without a planner: sizes that contradict its facts are refused, unless another plan that serves them is
+    /// [added](Self::with_other_plan).
     pub fn of_program(runtime: Arc<Runtime>, program: Program) -> Self {
         Self::of_plan(runtime, program, None)
     }
 
-    /// With a plan that was made before with these facts of the same graph, for sizes on which others fail. To be said after
-    /// [`with_timing`](Self::with_timing).
+    /// With a plan that was made before with these facts of the same graph, for sizes for which others fail. To be called
+    /// after [`with_timing`](Self::with_timing).
     #[must_use]
     pub fn with_other_plan(self, facts: FactSelection, program: Program) -> Self {
         self.others
@@ -88,7 +88,7 @@ impl CompiledProgram {
         }
     }
 
-    /// With a recorder of its own for what is done for it. To be said before the first call.
+    /// With its own recorder. To be called before the first call.
     #[must_use]
     pub fn with_timing(mut self, timing: Timing) -> Self {
         let recorder = Recorder::of(timing);
@@ -99,8 +99,8 @@ impl CompiledProgram {
         self
     }
 
-    /// With its outputs there: see [`OutputPlacement`]. It is about the outputs of calls that give new tensors; those of
-    /// [`run_into`](Self::run_into) are the host's.
+    /// With this placement of outputs: see [`OutputPlacement`]. It applies to the outputs of calls that return new tensors;
+    /// those of [`run_into`](Self::run_into) are the host's.
     #[must_use]
     pub fn with_outputs(mut self, outputs: OutputPlacement) -> Self {
         self.outputs_stay =
@@ -108,7 +108,7 @@ impl CompiledProgram {
         self
     }
 
-    /// The recorder of what is done for it.
+    /// Its recorder.
     pub fn timing(&self) -> &Timing {
         &self.recorder().timing
     }
@@ -131,12 +131,12 @@ impl CompiledProgram {
         &self.runtime
     }
 
-    /// How many plans there are: the main one, and others made on demand.
+    /// The number of plans: the main one, and others made on demand.
     pub fn n_plans(&self) -> usize {
         1 + self.others.made().len()
     }
 
-    /// The plans made because facts do not hold, each with the facts that it may rest on.
+    /// The plans made because facts do not hold, each with the facts that it may depend on.
     pub fn other_plans(&self) -> Vec<(FactSelection, Program)> {
         let others = self.others.made().into_iter();
         let with_facts = others.filter_map(|other| {
@@ -146,7 +146,7 @@ impl CompiledProgram {
         with_facts.collect()
     }
 
-    /// The main plan and all others that are made.
+    /// The main plan and all others that have been made.
     pub(crate) fn plans(&self) -> Vec<Arc<Plan>> {
         let others = self.others.made().into_iter();
         let others = others.filter_map(|other| other.plan().cloned());
@@ -155,7 +155,7 @@ impl CompiledProgram {
             .collect()
     }
 
-    /// How many launch plans are kept, of all plans and segments.
+    /// The number of launch plans that are kept, of all plans and segments.
     pub fn n_launch_plans(&self) -> usize {
         let plans = self.plans();
         plans.iter().map(|plan| plan.prepared.n_plans()).sum()
@@ -169,8 +169,8 @@ impl CompiledProgram {
         self.serve_anew(inputs, None, None)
     }
 
-    /// As [`run`](Self::run), for a call that may be ended early. One that was leaves nothing behind: the next has all that
-    /// it would have had.
+    /// As [`run`](Self::run), for a call that may be cancelled. A cancelled call leaves nothing behind: the next is
+    /// unaffected.
     ///
     /// # Errors
     /// As [`run`](Self::run); `E0835` when it was cancelled, `E0894` when it took too long.
@@ -182,7 +182,7 @@ impl CompiledProgram {
         self.run_controlled(inputs, self.control(options).as_ref())
     }
 
-    /// As [`run_with`](Self::run_with), for a call that began before: this may end it.
+    /// As [`run_with`](Self::run_with), for a call that began earlier, under this control.
     ///
     /// # Errors
     /// As [`run_with`](Self::run_with).
@@ -194,18 +194,19 @@ impl CompiledProgram {
         self.serve_anew(inputs, None, control)
     }
 
-    /// As [`run`](Self::run), into given tensors, one per output: in place where one has the output's dtype and shape and
-    /// its memory is not shared; kernels then compute directly into it where possible. A call with known sizes then
+    /// As [`run`](Self::run), into given tensors, one per output: in place if the tensor has the output's dtype and shape
+    /// and its memory is not shared; kernels then compute directly into it where possible. A call with known sizes then
     /// allocates nothing, if the device does not and every step is a kernel.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and what the tensors hold is then not defined; another number of tensors than of outputs.
+    /// As [`run`](Self::run), and the contents of the tensors are then undefined; another number of tensors than of
+    /// outputs.
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), RuntimeError> {
         self.run_into_controlled(inputs, outputs, None)
     }
 
-    /// As [`run_into`](Self::run_into), for a call that may be stopped; the tensors are unchanged if it is. Once everything
-    /// is computed and only copies into the tensors remain, the call is no longer stopped.
+    /// As [`run_into`](Self::run_into), for a call that may be cancelled; the tensors are unchanged if it is. Once
+    /// everything is computed and only copies into the tensors remain, the call is no longer cancelled.
     ///
     /// # Errors
     /// As [`run_into`](Self::run_into) and [`run_with`](Self::run_with).
@@ -218,7 +219,7 @@ impl CompiledProgram {
         self.run_into_controlled(inputs, outputs, self.control(options).as_ref())
     }
 
-    /// As [`run_into_with`](Self::run_into_with), for a call that began before: this may end it.
+    /// As [`run_into_with`](Self::run_into_with), for a call that began earlier, under this control.
     ///
     /// # Errors
     /// As [`run_into_with`](Self::run_into_with).
@@ -241,14 +242,14 @@ impl CompiledProgram {
         }
     }
 
-    /// As [`run_into_controlled`](Self::run_into_controlled), giving up some of the inputs: results may be computed in their
-    /// memory, which a call with sizes that came before then neither allocates nor copies. A donated input whose memory was
-    /// taken is gone from `inputs`, and looking at what is left there is an error; what became of each,
-    /// [`donations`](Donations::fate) say. No memory is taken in a call that may be ended early.
+    /// As [`run_into_controlled`](Self::run_into_controlled), donating some of the inputs: results may be computed in their
+    /// memory, which a call with known sizes then neither allocates nor copies. A donated input whose memory was taken is
+    /// gone from `inputs`, and reading its remains is an error; [`donations`](Donations::fate) reports the fate of each. No
+    /// memory is taken in a call that may be cancelled.
     ///
     /// # Errors
-    /// As [`run_into_controlled`](Self::run_into_controlled); `E0898` for a pair of an input and an output that are not
-    /// there. Inputs are then as they were, save those that are [spoiled](crate::DonationFate::Spoiled).
+    /// As [`run_into_controlled`](Self::run_into_controlled); `E0898` for a pair with an input or an output that does not
+    /// exist. Inputs are then unchanged, except those that are [spoiled](crate::DonationFate::Spoiled).
     pub fn run_donating(
         &self,
         inputs: &mut [Tensor],
@@ -263,7 +264,7 @@ impl CompiledProgram {
         Ok(self.serve(inputs, None, Some(outputs), control, made)?)
     }
 
-    /// As [`run`](Self::run), with what each step cost.
+    /// As [`run`](Self::run), with the cost of each step.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -274,7 +275,7 @@ impl CompiledProgram {
         self.run_profiled_controlled(inputs, None)
     }
 
-    /// As [`run_profiled`](Self::run_profiled), for a call that this may end.
+    /// As [`run_profiled`](Self::run_profiled), under a control.
     ///
     /// # Errors
     /// As [`run_with`](Self::run_with).
@@ -288,7 +289,7 @@ impl CompiledProgram {
         Ok((outputs, profile))
     }
 
-    /// Forgets launch plans and memory that no run uses. Kernels stay with the runtime.
+    /// Clears launch plans and memory that no run uses. Kernels stay with the runtime.
     pub fn clear(&self) {
         for plan in self.plans() {
             plan.prepared.clear_plans();
@@ -312,7 +313,7 @@ impl CompiledProgram {
         Ok(made)
     }
 
-    /// Serves a call: into the tensors that are given, or else into new ones, put into `made`.
+    /// Serves a call: into the given tensors, or otherwise into new ones, put into `made`.
     fn serve(
         &self,
         inputs: Inputs<'_>,
@@ -352,7 +353,7 @@ impl CompiledProgram {
     ) -> Result<(), Box<RuntimeError>> {
         let _span = self.calls.time(self.timing(), self.run);
         let number = self.calls.count();
-        // None is the main plan, which is not counted here: all threads would count there.
+        // `None` is the main plan, which is not counted here: all threads would count there.
         let mut other: Option<Arc<Plan>> = None;
         let mut failed = FactNames::new();
         let mut key: Option<Key> = None;
@@ -430,18 +431,18 @@ impl CompiledProgram {
         }
     }
 
-    /// The plan facts of the graph that are false at these sizes, as far as inputs alone say so.
+    /// The plan facts of the graph that are false at these sizes, as far as the inputs determine them.
     fn facts_that_fail(&self, inputs: &[Tensor]) -> FactNames {
         let graph = self.program().graph();
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
         match bind_symbols(graph, &shapes) {
             Ok(binding) => failing(self.program(), &binding),
-            // The call fails for this.
+            // The reason for which the call fails.
             Err(_) => FactNames::new(),
         }
     }
 
-    /// Has the interpreter compute the graph: no plan serves the call yet, and it must not wait for one.
+    /// Interprets the graph: no plan serves the call yet, and it must not wait for one.
     fn interpret(
         &self,
         inputs: &[Tensor],
@@ -467,7 +468,7 @@ impl CompiledProgram {
             },
         );
         let outputs = interpreted.map_err(|error| {
-            // It says that the call was ended, and the control by what.
+            // It reports that the call was ended, and the control by what.
             let ended = control.and_then(|control| control.check().err());
             Box::new(ended.unwrap_or_else(|| error.into()))
         })?;
@@ -481,8 +482,8 @@ impl CompiledProgram {
         Ok(())
     }
 
-    /// The plan that serves inputs of these sizes, as far as sizes alone say, made where there is none; none for the main
-    /// plan.
+    /// The plan that serves inputs of these sizes, as far as sizes determine it, made if it does not exist; `None` for the
+    /// main plan.
     pub(crate) fn plan_for(
         &self,
         binding: &Binding,
@@ -501,8 +502,8 @@ impl CompiledProgram {
         }
     }
 
-    /// Makes the plan that serves all sizes, where there is none and the main plan rests on facts. A program without a
-    /// planner goes on with the plans that it has.
+    /// Makes the general plan, if it does not exist and the main plan depends on facts. A program without a planner
+    /// continues with the plans that it has.
     ///
     /// # Errors
     /// Why there is no such plan.
@@ -565,7 +566,7 @@ fn run_event(recorder: &Recorder, program: &Program) -> EventId {
         .named(Category::Runtime, "run_", name, "Calls of ")
 }
 
-/// The sizes of inputs in a row, with their ranks: what picks the plan.
+/// The sizes of inputs as a row, with their ranks: the key that selects the plan.
 fn sizes_of(inputs: &[Tensor]) -> Key {
     let mut key = Key::new();
     for tensor in inputs {

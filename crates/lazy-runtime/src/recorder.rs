@@ -1,6 +1,6 @@
 //! A `timing` recorder, and the events that this crate records.
 //!
-//! A program has its own recorder or uses the runtime's. A recorder counts only what its owner requested, whatever else
+//! A program has its own recorder or uses the runtime's. A recorder counts only the requests of its owner, whatever else
 //! shares the runtime.
 
 use std::collections::HashSet;
@@ -26,10 +26,10 @@ pub(crate) struct Recorder {
     timed: Arc<ForkLock<Timed>>,
 }
 
-/// The functions whose compiles were timed since all code was last forgotten.
+/// The functions whose compiles were timed since all code was last cleared.
 #[derive(Debug, Default)]
 struct Timed {
-    /// How often it was.
+    /// How often it was cleared.
     generation: u64,
     functions: HashSet<FunctionEvents>,
 }
@@ -84,12 +84,12 @@ impl Recorder {
         self.timing.begin(self.launch_plan)
     }
 
-    /// A constant is brought into a kernel's form.
+    /// A constant is prepared for a kernel.
     pub(crate) fn constants(&self) -> Span<'_> {
         self.timing.begin(self.constants)
     }
 
-    /// Packed constants are looked for in stores.
+    /// Packed constants are looked up in stores.
     pub(crate) fn load_constants(&self) -> Span<'_> {
         self.timing.begin(self.load_constants)
     }
@@ -109,7 +109,7 @@ impl Recorder {
         self.timing.wait(self.wait)
     }
 
-    /// Stores are asked, or given something.
+    /// Stores are queried or written.
     pub(crate) fn stores(&self) -> Span<'_> {
         self.timing.begin(self.stores)
     }
@@ -120,8 +120,8 @@ impl Recorder {
             .function_of(identity.function(), identity.digest_text())
     }
 
-    /// The events of a kernel that is to be compiled now. What was timed before all code was forgotten, which the runtime did
-    /// `generation` times, is timed again.
+    /// The events of a kernel that is to be compiled now. Functions timed before all code was cleared, which the runtime
+    /// did `generation` times, are timed again.
     pub(crate) fn function_to_compile(
         &self,
         identity: &KernelIdentity,
@@ -143,7 +143,7 @@ impl Recorder {
         self.timing.counters().count(counter);
     }
 
-    /// Counts where something came from; what was compiled was counted before it was.
+    /// Counts where code came from; compiled code was counted when it was compiled.
     pub(crate) fn count_source(&self, source: &Source) {
         let misses: &[TierMiss] = match source {
             Source::Compiled { misses, .. } => misses,

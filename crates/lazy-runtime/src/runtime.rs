@@ -25,10 +25,10 @@ use crate::run::States;
 use crate::variants::{Making, Variant, VariantRecord, Variants};
 use crate::watch::Watch;
 
-/// The most bytes that an arena has beyond those that a call needs.
+/// The maximum number of bytes that an arena has beyond those that a call needs.
 const MOST_AHEAD: usize = 128 << 20;
 
-/// How much earlier than its limit a waiting call goes on without code, at most, so as not to be late: compilers keep the
+/// How much earlier than its limit a waiting call continues without code, at most, so as not to be late: compilers keep the
 /// cores busy, and a woken thread waits for one for up to a scheduler's slice.
 const WAKING: Duration = Duration::from_millis(3);
 
@@ -41,7 +41,7 @@ pub struct Runtime {
     manager: LazyCompilationManager,
     constants: Arc<ConstantStore>,
     variants: Arc<Variants>,
-    /// What programs hold for later runs.
+    /// Memory that programs hold for later runs.
     states: ForkLock<Vec<Weak<States>>>,
     watch: Watch,
 }
@@ -88,7 +88,7 @@ impl Runtime {
         }
     }
 
-    /// With another clock. To be said before anything is compiled.
+    /// With another clock. To be called before anything is compiled.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         let parts = Parts {
@@ -108,7 +108,7 @@ impl Runtime {
         Self::of_parts(parts, self.options.clone())
     }
 
-    /// With a recorder for programs that have none of their own. To be said before anything is compiled.
+    /// With a recorder for programs that have none of their own. To be called before anything is compiled.
     #[must_use]
     pub fn with_timing(self, timing: Timing) -> Self {
         let parts = Parts {
@@ -127,12 +127,12 @@ impl Runtime {
         &self.parts.recorder
     }
 
-    /// The kernels, and what compiles them.
+    /// The kernels and their compiler.
     pub(crate) fn manager(&self) -> &LazyCompilationManager {
         &self.manager
     }
 
-    /// What it compiles for.
+    /// The target.
     pub fn target(&self) -> Option<&Target> {
         self.manager.kernels().compiler().map(|(_, target)| target)
     }
@@ -155,7 +155,7 @@ impl Runtime {
         &self.options
     }
 
-    /// What ends calls that are at work.
+    /// The watch that cancels running calls.
     pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }
@@ -173,12 +173,12 @@ impl Runtime {
         Arc::clone(&self.parts.clock)
     }
 
-    /// What was compiled so far, in order, the first thousand.
+    /// The compile records so far, in order, the first thousand.
     pub fn compile_records(&self) -> Vec<CompileRecord> {
         self.manager.kernels().records()
     }
 
-    /// Which variants there are, why, and what each gained; in the order in which they were asked for.
+    /// The variants, why they exist, and the gain of each; in the order in which they were requested.
     pub fn variant_records(&self) -> Vec<VariantRecord> {
         self.variants.records()
     }
@@ -225,8 +225,8 @@ impl Runtime {
         stats
     }
 
-    /// Forgets kernels and constants in memory; programs keep theirs until they are
-    /// [cleared](crate::CompiledProgram::clear) or replanned.
+    /// Clears kernels and constants in memory; programs keep theirs until they are [cleared](crate::CompiledProgram::clear)
+    /// or replanned.
     pub fn clear_cache(&self) {
         self.manager.clear_cache();
         self.constants.clear();
@@ -238,11 +238,11 @@ impl Runtime {
         self.manager.kernels().published()
     }
 
-    /// When a kernel of which none of these choices compiled may be tried again; none where there is no way at all.
+    /// When a kernel may be retried for which none of these choices compiled; `None` if there are no choices.
     pub(crate) fn retry_at(&self, choices: &PlanOperation<Choice>) -> Option<Duration> {
         let left = |choice: &Choice| self.manager.kernels().retry_in(&choice.key);
         let least = choices.launches().filter_map(left).min();
-        // A panic is not remembered, so the next caller tries at once.
+        // A panic is not remembered, so the next caller retries at once.
         let delay = least.unwrap_or(self.options.cache.retry_most);
         let mut choices = choices.launches();
         choices
@@ -250,12 +250,12 @@ impl Runtime {
             .map(|_| self.clock().now().saturating_add(delay))
     }
 
-    /// The ways to launch a kernel; none without a compiler.
+    /// The ways to launch a kernel; empty without a compiler.
     pub fn dispatch(&self, kernel: &VerifiedKernel) -> PlanOperation {
         self.manager.kernels().dispatch(kernel)
     }
 
-    /// What memory its device's pool holds and did, where that has one.
+    /// The statistics of the device's memory pool, if it has one.
     pub fn memory_stats(&self) -> Option<MemoryStats> {
         Some(self.executor().memory_pool()?.stats())
     }
@@ -277,7 +277,7 @@ impl Runtime {
         before.saturating_sub(held())
     }
 
-    /// Remembers what a program holds, to be asked for it when memory is short.
+    /// Remembers what a program holds, to be trimmed when memory is short.
     pub(crate) fn hold(&self, states: &Arc<States>) {
         let mut held = self.states.lock();
         held.retain(|states| states.strong_count() > 0);
@@ -295,8 +295,8 @@ impl Runtime {
         }
     }
 
-    /// Memory for an arena in place of one of `before` bytes: more than is asked for, so that shapes that grow from call to
-    /// call do not each bring fresh pages; those that nothing touches cost nothing.
+    /// Memory for an arena in place of one of `before` bytes: more than is requested, so that shapes that grow from call to
+    /// call do not each touch fresh pages; untouched ones cost nothing.
     pub(crate) fn alloc_arena(&self, bytes: usize, before: usize) -> Result<Memory, ExecuteError> {
         let generous = before
             .saturating_mul(2)
@@ -306,12 +306,12 @@ impl Runtime {
             .or_else(|_| self.alloc(bytes))
     }
 
-    /// How many compiles wait for a thread, and how many run.
+    /// The number of compiles that wait for a thread, and of those that run.
     pub fn compiling(&self) -> (usize, usize) {
         self.manager.workers().counts()
     }
 
-    /// Waits until nothing is compiled or stored any longer, for at most `limit`; returns whether that is so.
+    /// Waits until nothing is being compiled or stored, for at most `limit`; returns whether that is so.
     pub fn wait_idle(&self, limit: Duration) -> bool {
         self.manager.workers().wait_idle(limit)
     }
@@ -333,7 +333,7 @@ impl Runtime {
         }
     }
 
-    /// What a call may wait, from now on. `calls` is how many calls the program had, this one included.
+    /// How long a call may wait, from now on. `calls` is the number of calls of the program, including this one.
     pub(crate) fn patience<'a>(
         &self,
         calls: u64,

@@ -1,4 +1,4 @@
-//! The locks of the compile queue. The model checker's test replaces this module by its own.
+//! The locks of the compile queue. The model checker's test replaces this module.
 
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -15,7 +15,7 @@ pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits while a condition holds, at most so long.
+/// Waits while a condition holds, up to a time limit.
 pub(crate) fn wait_while<'a, T>(
     changed: &Condvar,
     guard: MutexGuard<'a, T>,

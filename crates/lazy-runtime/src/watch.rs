@@ -17,13 +17,13 @@ use kiln_fork_lock::ForkLock;
 
 use crate::call::CallControl;
 
-/// How long the thread waits between two rounds: a fraction of what a call may go on after its end.
+/// The interval between two rounds of the thread: a fraction of the time for which a call may continue after its end.
 const ROUND: Duration = Duration::from_millis(5);
 
 /// Rounds without a call after which the thread ends. Starting it takes as long as many calls.
 const IDLE_ROUNDS: u32 = 400;
 
-/// The calls of a runtime that may be ended. Clones are the same.
+/// The cancellable calls of a runtime. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch(Arc<ForkLock<Calls>>);
 
@@ -34,7 +34,7 @@ struct Calls {
     process: Option<u32>,
 }
 
-/// A call that is being watched until this is dropped.
+/// A call that is watched until this is dropped.
 pub(crate) struct Watched<'a> {
     watch: &'a Watch,
     control: &'a Arc<CallControl>,
@@ -51,7 +51,7 @@ impl Watch {
             let thread = thread::Builder::new().name("kiln-watch".to_owned());
             match thread.spawn(move || watch.run()) {
                 Ok(_) => calls.process = Some(here),
-                // The call is still asked between steps and between parts of launches; the next one tries again.
+                // The call is still checked between steps and between parts of launches; the next one tries again.
                 Err(error) => tracing::warn!(%error, "no thread to end calls that are at work"),
             }
         }
@@ -85,7 +85,7 @@ impl Watch {
     }
 }
 
-/// Asks a call whether it is to end. One whose question panics is.
+/// Asks a call whether it is to end. One whose callback panics is.
 fn ask(control: &Arc<CallControl>) {
     if catch_unwind(AssertUnwindSafe(|| control.is_stopped())).is_err() {
         control.cancel();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_panics_ends_its_call_alone() {
+    fn a_panicking_should_stop_ends_only_its_call() {
         let watch = Watch::default();
         let bad = control(&CallOptions::new().with_should_stop(Arc::new(|| panic!("no answer"))));
         let cancellation = Cancellation::new();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_another_process_is_none() {
+    fn a_watch_thread_of_another_process_is_not_reused() {
         let watch = Watch::default();
         watch.0.lock().process = Some(0);
         let cancellation = Cancellation::new();

@@ -16,7 +16,7 @@ use support::{
     FakeCompiler, Gate, Offer, compiled, error_of, expect_same, graph, ramp, runtime_with,
 };
 
-/// Longer than any test takes, however busy the machine is: what hangs takes longer.
+/// Longer than any test takes, however busy the machine is: only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
 const EXP: &str = "graph @f(%x: f32[A, B]) -> (f32[A, B], f32[A]) {
@@ -26,7 +26,7 @@ const EXP: &str = "graph @f(%x: f32[A, B]) -> (f32[A, B], f32[A]) {
 }";
 
 #[test]
-fn what_was_compiled_ahead_is_not_compiled_again() {
+fn kernels_compiled_ahead_are_not_compiled_again() {
     let compiler = FakeCompiler::default();
     let compiles = Arc::clone(&compiler.compiles);
     let runtime = runtime_with(compiler, RuntimeOptions::new());
@@ -85,7 +85,7 @@ fn all_kernels_can_be_compiled_without_any_shape() {
 }
 
 #[test]
-fn a_profile_says_which_shapes_came_and_another_process_goes_on_with_it() {
+fn a_profile_lists_the_called_shapes_and_another_process_continues_it() {
     let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
     let graph = graph(EXP);
     let program = compiled(&runtime, &graph, false);
@@ -119,7 +119,7 @@ fn a_profile_says_which_shapes_came_and_another_process_goes_on_with_it() {
     let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
     let runtime = runtime_with(compiler, options);
     let program = compiled(&runtime, &graph, false);
-    // Compilers hang, and nobody waits for them.
+    // Compilers hang, and no call waits for them.
     assert_eq!(program.precompile_in_background(&saved), 3);
     assert!(program.shape_profile().entries().is_empty());
     expect_same(&program, &graph, &[ramp(&[2, 7])]);
@@ -129,7 +129,7 @@ fn a_profile_says_which_shapes_came_and_another_process_goes_on_with_it() {
     let before = runtime.stats().fallbacks;
     expect_same(&program, &graph, &[ramp(&[40, 7])]);
     assert_eq!(runtime.stats().fallbacks, before);
-    // Shapes of another model are passed over.
+    // Shapes of another model are skipped.
     let other = ShapeProfile::new([ProfiledShapes {
         shapes: vec![vec![1], vec![2]],
         calls: 1,
@@ -149,7 +149,7 @@ fn saved(size: usize, nanoseconds: u64) -> ShapeProfile {
 }
 
 #[test]
-fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_and_nobody_waits_for_them() {
+fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_in_the_background() {
     for policy in [CompilePolicy::FirstUse, CompilePolicy::Background] {
         let gate = Arc::new(Gate::default());
         let compiler = FakeCompiler {
@@ -164,16 +164,16 @@ fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_and_nobody_waits_for
                 format!("graph @g(%x: f32[A]) -> f32[A] {{\n  %y = {op} %x\n  return %y\n}}");
             compiled(&runtime, &graph(&text), false)
         };
-        // The one thread for what nobody waits for is at work when the profile comes.
+        // The only background thread is busy when the profile arrives.
         assert_eq!(of("neg").precompile_in_background(&saved(11, 1)), 1);
         gate.wait_for(1);
-        // What is hot comes last, and in another profile too.
+        // The hot shapes come last, and in another profile too.
         let program = of("exp");
         let cool = saved(3, 100).merged(saved(5, 500)).merged(saved(11, 1));
         assert_eq!(program.precompile_in_background(&cool), 3);
         assert_eq!(program.precompile_in_background(&saved(7, 900)), 1);
         assert_eq!(program.precompile_in_background(&saved(2, 300)), 1);
-        // Compilers hang, nobody has waited, and other calls are served.
+        // Compilers hang, no call has waited, and other calls are served.
         assert!(runtime.stats().blocked < Duration::from_secs(1));
         assert_eq!(runtime.compiling(), (5, 1));
         gate.open();
@@ -197,7 +197,7 @@ fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_and_nobody_waits_for
 }
 
 #[test]
-fn what_a_call_takes_is_known_ahead_and_little_more_than_what_is_alive_at_one_time() {
+fn memory_of_a_call_is_known_ahead_and_close_to_the_peak_of_live_bytes() {
     // As symbols the sizes cannot be compared, so no two of the large values share a slot.
     let graph = graph(
         "graph @apart(%x: f32[A], %y: f32[B], %z: f32[C]) -> (f32[], f32[B]) {

@@ -48,9 +48,9 @@ fn equal_kernels_are_compiled_once_for_all_sizes() {
         (stats.interpreted_steps, stats.other_plans, stats.failures),
         (0, 0, 0)
     );
-    // Each of the four plans asks once for the one kernel.
+    // Each of the four plans requests the one kernel once.
     assert_eq!((stats.hits, stats.hit_rate()), (3, 0.75));
-    // Another program shares what was compiled.
+    // Another program shares the compiled code.
     expect_same(
         &compiled(&runtime, &graph, false),
         &graph,
@@ -84,7 +84,7 @@ fn every_compile_has_a_record() {
 }
 
 #[test]
-fn errors_and_records_say_the_name_of_the_step() {
+fn errors_and_records_name_the_step() {
     let compiler = FakeCompiler {
         offer: Offer::Broken,
         ..FakeCompiler::default()
@@ -101,7 +101,7 @@ fn errors_and_records_say_the_name_of_the_step() {
 }
 
 #[test]
-fn a_call_that_would_take_too_much_memory_is_refused() {
+fn a_call_over_the_memory_limit_is_refused() {
     let mut options = RuntimeOptions::new();
     options.live_bytes = 1 << 12;
     let runtime = runtime_with(FakeCompiler::default(), options);
@@ -170,7 +170,7 @@ const BROADCAST: &str = "graph @meet(%x: f32[A], %y: f32[B]) -> f32[bcast(A, B)]
 }";
 
 #[test]
-fn another_plan_runs_where_a_fact_does_not_hold() {
+fn another_plan_runs_if_a_fact_is_false() {
     let runtime = runtime();
     let graph = graph(BROADCAST);
     let program = compiled(&runtime, &graph, true);
@@ -208,7 +208,7 @@ fn without_a_planner_a_broken_fact_is_refused() {
 }
 
 #[test]
-fn inputs_that_do_not_fit_are_refused_as_the_interpreter_does() {
+fn mismatched_inputs_are_refused_as_by_the_interpreter() {
     let graph = graph(
         "graph @f(%x: f32[A, 4], %y: f32[A]) -> f32[A, 4] where A >= 2 {
       %z = neg %x
@@ -233,7 +233,7 @@ fn inputs_that_do_not_fit_are_refused_as_the_interpreter_does() {
             (expected.code(), expected.to_string())
         );
     }
-    // The next call is none the worse for it.
+    // The next call is unaffected.
     expect_same(&program, &graph, &[ramp(&[2, 4]), ramp(&[2])]);
 }
 
@@ -305,7 +305,7 @@ fn variants_are_picked_by_their_predicates() {
 }
 
 #[test]
-fn a_schedule_that_does_not_compile_is_passed_over() {
+fn a_schedule_that_does_not_compile_is_skipped() {
     let runtime = runtime_with(
         FakeCompiler {
             offer: Offer::Broken,
@@ -327,7 +327,7 @@ fn a_schedule_that_does_not_compile_is_passed_over() {
 }
 
 #[test]
-fn what_does_not_compile_is_interpreted_and_counted() {
+fn kernels_that_do_not_compile_are_interpreted_and_counted() {
     let graph = graph(
         "graph @mlp(%x: f32[B, 3], %w: f32[3, 2]) -> f32[B, 2] {
       %c: f32[2] = constant [1.0, 2.0]

@@ -32,7 +32,7 @@ fn options() -> InterpretOptions<'static> {
     }
 }
 
-/// A graph as it is written, and one that is compiled in its place.
+/// A graph as written, and one that is compiled in its place.
 struct Compared<'a> {
     written: &'a Graph,
     compiled: Graph,
@@ -47,7 +47,7 @@ impl<'a> Compared<'a> {
         Self::new(written, compiled, fuse)
     }
 
-    /// As it is.
+    /// Unchanged.
     fn plain(written: &'a Graph, fuse: bool) -> Self {
         let mut compiled = written.clone();
         record_requirements(&mut compiled);
@@ -62,7 +62,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Whether a call was refused; none where the interpreter ran into its limits. Panics where the two do not agree.
+    /// Whether a call was rejected; `None` where the interpreter reached its limits. Panics if the two do not agree.
     fn is_refused(&self, inputs: &[Tensor]) -> Option<bool> {
         let run = |graph| interpret(graph, inputs, &options());
         let (written, expected) = (run(self.written), run(&self.compiled));
@@ -75,7 +75,7 @@ impl<'a> Compared<'a> {
         }
         match (&written, &expected) {
             (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
-            // The fault went with an op that no output needs.
+            // The fault was removed with an op that no output needs.
             (Err(error), Ok(_)) if is_of_data(error.code()) => {}
             (written, expected) => self.disagree(inputs, written, expected),
         }
@@ -172,7 +172,7 @@ fn choices_between_sizes_that_do_not_broadcast_are_refused() {
 }
 
 #[test]
-fn sizes_of_an_unused_result_count() {
+fn sizes_of_an_unused_result_are_checked() {
     expect_codes(
         "graph @g(%x: f32[A], %y: f32[B]) -> f32[A] {
            %0 = add %x, %y
@@ -188,7 +188,7 @@ fn sizes_of_an_unused_result_count() {
 }
 
 #[test]
-fn sizes_of_an_op_that_a_pass_removes_count() {
+fn sizes_of_an_op_that_a_pass_removes_are_checked() {
     expect_codes(
         "graph @g(%x: f32[A], %y: f32[B]) -> i64[1] {
            %0 = add %x, %y
@@ -200,7 +200,7 @@ fn sizes_of_an_op_that_a_pass_removes_count() {
 }
 
 #[test]
-fn negative_paddings_are_refused_whether_or_not_elements_are_left() {
+fn negative_paddings_are_refused_even_if_elements_remain() {
     expect_codes(
         "graph @g(%x: f32[A], %y: f32[B]) -> f32[A + B - 3] {
            %v: f32[] = constant [0.0]
@@ -217,7 +217,7 @@ fn negative_paddings_are_refused_whether_or_not_elements_are_left() {
 }
 
 #[test]
-fn slices_that_leave_their_axis_are_refused() {
+fn out_of_bounds_slices_are_refused() {
     expect_codes(
         "graph @g(%x: f32[A], %y: f32[B]) -> f32[B] {
            %0 = slice %x { starts = [1], sizes = [B], steps = [1] }
@@ -263,7 +263,7 @@ fn repeats_of_sizes_other_than_one_are_refused() {
 }
 
 #[test]
-fn extrema_of_nothing_are_refused_where_there_is_a_result() {
+fn extrema_of_an_empty_axis_are_refused_if_the_result_has_elements() {
     expect_codes(
         "graph @g(%x: f32[A, B]) -> i64[A] {
            %0 = arg_reduce %x {extremum = max, axis = 1}
@@ -277,7 +277,7 @@ fn extrema_of_nothing_are_refused_where_there_is_a_result() {
     );
 }
 
-/// An `if` whose branches give their first capture, and compute something for nobody from `%p` and `%q`.
+/// An `if` whose branches yield their first capture, and compute an unused value from `%p` and `%q`.
 fn branches(condition: &str, then: &str, otherwise: &str, after: &str) -> String {
     format!(
         "graph @g(%c: bool[], %x: f32[A], %y: f32[B]) -> f32[A] {{
@@ -298,7 +298,7 @@ fn branches(condition: &str, then: &str, otherwise: &str, after: &str) -> String
 }
 
 #[test]
-fn sizes_of_a_dead_op_in_a_branch_count_where_the_branch_is_taken() {
+fn sizes_of_a_dead_op_are_checked_if_its_branch_is_taken() {
     let equal: &[&[usize]] = &[&[], &[3], &[3]];
     let broken: &[&[usize]] = &[&[], &[3], &[2]];
     // The condition is false in each of these calls.
@@ -309,7 +309,7 @@ fn sizes_of_a_dead_op_in_a_branch_count_where_the_branch_is_taken() {
 }
 
 #[test]
-fn faults_of_a_branch_that_a_pass_takes_come_in_the_order_of_the_program() {
+fn faults_of_an_inlined_branch_keep_program_order() {
     let after = "%7 = slice %y { starts = [0], sizes = [3], steps = [1] }";
     let text = branches("%true", "%d = add %p, %q", "", after);
     expect_codes(
@@ -320,7 +320,7 @@ fn faults_of_a_branch_that_a_pass_takes_come_in_the_order_of_the_program() {
             (&[&[], &[3], &[2]], Some("E0820")),
         ],
     );
-    // Both ask too much of the second input; the branch comes first.
+    // Both require too much of the second input; the branch comes first.
     let graph = graph(&text);
     let compared = Compared::optimized(&graph, true);
     let broken = [Tensor::scalar(false), ramp(&[3]), ramp(&[2])];
@@ -332,7 +332,7 @@ fn faults_of_a_branch_that_a_pass_takes_come_in_the_order_of_the_program() {
 }
 
 #[test]
-fn sizes_given_by_an_if_that_no_output_needs_count() {
+fn sizes_of_an_unused_if_result_are_checked() {
     expect_codes(
         "graph @g(%c: bool[], %x: f32[A], %y: f32[B], %z: f32[C]) -> f32[A] {
            %0: f32[n] = if %c, %x, %y -> (n)
@@ -353,7 +353,7 @@ fn sizes_given_by_an_if_that_no_output_needs_count() {
 }
 
 #[test]
-fn sizes_in_a_loop_whose_result_no_output_needs_count() {
+fn sizes_in_a_loop_with_an_unused_result_are_checked() {
     expect_codes(
         "graph @g(%trips: i64[], %x: f32[A], %y: f32[B]) -> f32[A] {
            %true: bool[] = constant [true]
@@ -373,7 +373,7 @@ fn sizes_in_a_loop_whose_result_no_output_needs_count() {
 }
 
 #[test]
-fn layers_of_a_stack_that_no_output_needs_are_of_one_size() {
+fn layers_of_an_unused_stack_must_have_one_size() {
     expect_codes(
         "graph @g(%trips: i64[], %x: f32[A]) -> f32[B2] {
            %true: bool[] = constant [true]
@@ -402,7 +402,7 @@ fn layers_of_a_stack_that_no_output_needs_are_of_one_size() {
 }
 
 #[test]
-fn faults_of_data_in_elements_that_no_output_needs_are_met_op_by_op_alone() {
+fn data_faults_in_unused_elements_occur_only_without_fusion() {
     let graph = graph(
         "graph @g(%x: f32[A], %i: i64[B]) -> f32[2] {
            %0 = gather %x, %i {axis = 0}

@@ -21,7 +21,7 @@ use support::{
     FakeCompiler, FakeDevice, Gate, TestPlanner, compiled, expect_same, graph, ramp, runtime_with,
 };
 
-/// Longer than any test takes, however busy the machine is: what hangs takes longer.
+/// Longer than any test takes, however busy the machine is: only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
 /// Five kernels.
@@ -64,7 +64,7 @@ fn integer(value: i64) -> Tensor {
     Tensor::scalar(value)
 }
 
-/// Options of a call that ends when it is asked for the nth time; and how often it was.
+/// Options of a call that ends at the nth check, with the number of checks.
 fn ends_at(n: usize) -> (CallOptions, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -80,7 +80,7 @@ fn cancelled(result: Result<Vec<Tensor>, RuntimeError>) {
 }
 
 #[test]
-fn a_call_that_waits_for_compilers_can_be_cancelled_and_what_waits_in_the_queue_is_dropped() {
+fn a_call_waiting_for_compiles_can_be_cancelled_and_its_queued_jobs_are_dropped() {
     let (compiler, gate) = gated();
     let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
     let graph = graph(CHAIN);
@@ -100,14 +100,14 @@ fn a_call_that_waits_for_compilers_can_be_cancelled_and_what_waits_in_the_queue_
     assert!(runtime.stats().to_report().contains("calls cancelled"));
     gate.open();
     assert!(runtime.wait_idle(LONG));
-    // What was compiled is kept, and the rest compiled when it is needed.
+    // Compiled code is kept, and the rest is compiled when it is needed.
     assert_eq!(compiler.compiles.load(Ordering::SeqCst), 2);
     expect_same(&program, &graph, &[ramp(&[2, 3])]);
     assert_eq!(compiler.compiles.load(Ordering::SeqCst), 5);
 }
 
 #[test]
-fn running_compiles_that_only_a_cancelled_call_waited_for_are_ended_and_not_remembered() {
+fn compiles_running_only_for_a_cancelled_call_are_stopped_and_not_remembered() {
     let (compiler, gate) = gated();
     let compiler = FakeCompiler {
         stops: true,
@@ -124,7 +124,7 @@ fn running_compiles_that_only_a_cancelled_call_waited_for_are_ended_and_not_reme
         cancellation.cancel();
         cancelled(call.join().unwrap());
     });
-    // The gate is closed: nothing but the cancellation ends them.
+    // The gate is closed: only the cancellation ends them.
     assert!(runtime.wait_idle(LONG));
     assert_eq!(runtime.stats().failures, 0);
     gate.open();
@@ -134,7 +134,7 @@ fn running_compiles_that_only_a_cancelled_call_waited_for_are_ended_and_not_reme
 }
 
 #[test]
-fn others_who_wait_for_the_same_code_get_it() {
+fn other_calls_waiting_for_the_same_code_still_get_it() {
     let (compiler, gate) = gated();
     let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
     let graph = graph(CHAIN);
@@ -145,7 +145,7 @@ fn others_who_wait_for_the_same_code_get_it() {
         let ended = scope.spawn(|| program.run_with(&[ramp(&[2, 3])], &options));
         gate.wait_for(2);
         let other = scope.spawn(|| expect_same(&program, &graph, &[ramp(&[3, 1])]));
-        // The other call waits too, once all five are asked for again.
+        // The other call waits too, once all five are requested again.
         let begin = Instant::now();
         while runtime.stats().launch_plans < 2 && begin.elapsed() < LONG {
             thread::yield_now();
@@ -159,7 +159,7 @@ fn others_who_wait_for_the_same_code_get_it() {
 }
 
 #[test]
-fn a_compile_that_is_dropped_is_asked_for_again_by_a_plan_that_waits_for_it() {
+fn a_dropped_compile_is_requested_again_by_a_waiting_plan() {
     let (compiler, gate) = gated();
     let options = RuntimeOptions::new().with_max_block(Duration::ZERO);
     let runtime = runtime_with(compiler.clone(), options);
@@ -168,7 +168,7 @@ fn a_compile_that_is_dropped_is_asked_for_again_by_a_plan_that_waits_for_it() {
     expect_same(&program, &graph, &[ramp(&[2, 3])]);
     gate.wait_for(2);
     let kernels = || compiled(&runtime, &graph, false);
-    // A call of the same kernels that may wait, and is cancelled: nobody waits for those that are queued.
+    // A call of the same kernels that may wait, and is cancelled: nothing waits for the queued ones.
     let (options, _) = ends_at(1);
     cancelled(kernels().run_with(&[ramp(&[2, 3])], &options));
     gate.open();
@@ -182,7 +182,7 @@ fn a_compile_that_is_dropped_is_asked_for_again_by_a_plan_that_waits_for_it() {
     assert_eq!(runtime.stats().interpreted_steps, interpreted);
 }
 
-/// Ends calls of a program at every point where they ask, cold and warm.
+/// Cancels calls of a program at every check, cold and warm.
 fn end_everywhere(runtime: &Arc<Runtime>, text: &str, inputs: &[Tensor]) {
     let graph = graph(text);
     for fuse in [false, true] {
@@ -198,10 +198,10 @@ fn end_everywhere(runtime: &Arc<Runtime>, text: &str, inputs: &[Tensor]) {
                         cancelled += 1;
                     }
                     Ok(_) if asked.load(Ordering::SeqCst) < n => ended += 1,
-                    // The thread that asks every few milliseconds did so when all was done.
+                    // The thread that polls every few milliseconds did so when everything was done.
                     Ok(_) => late += 1,
                 }
-                // The next call has all that it would have had.
+                // The next call is unaffected.
                 expect_same(&program, &graph, inputs);
             }
             if ended == 2 {
@@ -214,11 +214,11 @@ fn end_everywhere(runtime: &Arc<Runtime>, text: &str, inputs: &[Tensor]) {
 }
 
 #[test]
-fn a_call_ends_wherever_it_is_and_the_next_one_is_right() {
+fn a_call_cancelled_at_any_point_ends_and_the_next_one_is_right() {
     let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
     end_everywhere(&runtime, CHAIN, &[ramp(&[2, 3])]);
     end_everywhere(&runtime, MIXED, &[integer(3), ramp(&[4])]);
-    // Steps that the interpreter computes ask between their ops.
+    // Interpreted steps check between their ops.
     let options = RuntimeOptions::new().with_policy(CompilePolicy::AfterCalls(u32::MAX));
     let runtime = runtime_with(FakeCompiler::default(), options);
     end_everywhere(&runtime, CHAIN, &[ramp(&[2, 3])]);
@@ -226,7 +226,7 @@ fn a_call_ends_wherever_it_is_and_the_next_one_is_right() {
 }
 
 #[test]
-fn a_loop_without_end_is_cancelled() {
+fn an_endless_loop_can_be_cancelled() {
     let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
     let graph = graph(
         "graph @forever(%trips: i64[], %x: f32[N]) -> f32[N] {
@@ -256,7 +256,7 @@ fn a_loop_without_end_is_cancelled() {
     expect_same(&program, &graph, &[integer(3), ramp(&[2])]);
 }
 
-/// A runtime whose clock goes on by a millisecond each time that it is read.
+/// A runtime whose clock advances by a millisecond each time that it is read.
 fn ticking() -> (Arc<Runtime>, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(0));
     let ticks = Arc::clone(&now);
@@ -268,7 +268,7 @@ fn ticking() -> (Arc<Runtime>, Arc<AtomicU64>) {
 }
 
 #[test]
-fn a_call_that_takes_longer_than_it_may_ends() {
+fn a_call_ends_at_its_time_limit() {
     let (runtime, _) = ticking();
     let graph = graph(MIXED);
     let program = compiled(&runtime, &graph, true);
@@ -304,7 +304,7 @@ fn a_time_limit_covers_the_wait_for_a_compiler_that_hangs() {
 }
 
 #[test]
-fn what_is_written_into_is_as_it_was_after_a_call_that_was_cancelled() {
+fn a_cancelled_call_leaves_output_tensors_unchanged() {
     let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
     let graph = graph(CHAIN);
     let program: CompiledProgram = compiled(&runtime, &graph, false);
@@ -354,13 +354,13 @@ fn cancel_at(gate: &Gate, program: &CompiledProgram, inputs: &[Tensor]) {
         let call = scope.spawn(|| program.run_with(inputs, &options));
         gate.wait_for(1);
         cancellation.cancel();
-        // While what it waits for goes on.
+        // While the awaited work continues.
         cancelled(call.join().unwrap());
     });
 }
 
 #[test]
-fn a_call_that_waits_for_another_plan_is_cancelled_and_the_next_one_has_the_plan() {
+fn a_call_waiting_for_another_plan_can_be_cancelled_and_the_next_one_has_the_plan() {
     let graph = graph(
         "graph @sum(%x: f32[A, C], %y: f32[B, C]) -> f32[bcast(A, B), C] {
           %e = exp %x
@@ -385,7 +385,7 @@ fn a_call_that_waits_for_another_plan_is_cancelled_and_the_next_one_has_the_plan
     let others = [ramp(&[4, 3]), ramp(&[1, 3])];
     cancel_at(&gate, &program, &others);
     assert_eq!(program.n_plans(), 1);
-    // One that comes meanwhile waits for the same plan, and no longer than it may.
+    // One that arrives meanwhile waits for the same plan, and no longer than its limit.
     let limit = CallOptions::new().with_time_limit(Duration::from_millis(20));
     let late = program.run_with(&others, &limit).unwrap_err();
     assert_eq!(late.code(), "E0894");
@@ -394,7 +394,7 @@ fn a_call_that_waits_for_another_plan_is_cancelled_and_the_next_one_has_the_plan
     assert_eq!((program.n_plans(), plans.load(Ordering::SeqCst)), (2, 2));
 }
 
-/// Cancels a call that waits for a weight, which is read when it is looked at.
+/// Cancels a call that waits for a weight, which is read on first access.
 fn cancel_while_weights_are_read(policy: CompilePolicy) {
     let (gate, loads) = (Arc::new(Gate::default()), Arc::new(AtomicUsize::new(0)));
     // Large enough to be read on threads.
@@ -407,7 +407,7 @@ fn cancel_while_weights_are_read(policy: CompilePolicy) {
             Ok(ramp(&shape))
         })
     };
-    // A digest that is known, as those of programs in stores are: nothing looks at the elements before a call.
+    // A digest that is known, as those of stored programs are: nothing reads the elements before a call.
     let digest = Digest::of_text("the weight");
     let mut blobs = BlobMap::new();
     blobs.insert(Constant::of_known_digest(weight.unwrap(), digest).unwrap());
@@ -432,7 +432,7 @@ fn cancel_while_weights_are_read(policy: CompilePolicy) {
 }
 
 #[test]
-fn a_call_that_waits_for_weights_is_cancelled_and_the_next_one_has_them() {
+fn a_call_waiting_for_weights_can_be_cancelled_and_the_next_one_has_them() {
     cancel_while_weights_are_read(CompilePolicy::FirstUse);
     cancel_while_weights_are_read(CompilePolicy::AfterCalls(u32::MAX));
 }

@@ -1,5 +1,5 @@
 //! A device may run asynchronously, within rules. A device that breaks a rule is shown to break programs: so the suite,
-//! which runs on a late and reordering device, would detect a runtime that relies on more than the rules.
+//! which runs on a late and reordering device, would detect a runtime that depends on more than the rules.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -13,7 +13,7 @@ use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 use support::{Broken, FakeCompiler, FakeDevice, compiled, graph, ramp};
 
-/// Steps that depend on each other, and, without a compiler, results that the host brings to the device.
+/// Steps that depend on each other, and, without a compiler, results that the host uploads to the device.
 const CHAIN: &str = "graph @chain(%x: f32[N, 3], %w: f32[3, 3]) -> f32[N, 3] {
   %a = exp %x
   %b = matmul %a, %w
@@ -24,7 +24,7 @@ const CHAIN: &str = "graph @chain(%x: f32[N, 3], %w: f32[3, 3]) -> f32[N, 3] {
   return %f
 }";
 
-/// Of twenty calls on a device, how many give what the interpreter gives.
+/// How many of twenty calls on a device give the interpreter's results.
 fn right_calls(
     device: Arc<dyn KernelExecutor>,
     compiler: Option<Arc<dyn KernelCompiler>>,
@@ -47,22 +47,22 @@ fn compiler() -> Option<Arc<dyn KernelCompiler>> {
 }
 
 #[test]
-fn every_call_is_right_on_a_late_device() {
+fn calls_on_an_asynchronous_device_are_right() {
     assert_eq!(right_calls(Arc::new(FakeDevice::default()), compiler()), 20);
     assert_eq!(right_calls(Arc::new(FakeDevice::default()), None), 20);
 }
 
 #[test]
-fn a_device_that_gives_memory_up_early_is_seen() {
+fn a_device_that_frees_memory_early_is_detected() {
     assert!(right_calls(Arc::new(FakeDevice::broken(Broken::Lifetime)), None) < 20);
 }
 
 #[test]
-fn a_device_that_does_not_keep_the_order_is_seen() {
+fn a_device_that_reorders_work_is_detected() {
     assert!(right_calls(Arc::new(FakeDevice::broken(Broken::Order)), compiler()) < 20);
 }
 
 #[test]
-fn a_device_whose_memory_is_read_before_it_is_waited_for_is_seen() {
+fn reading_device_memory_before_waiting_is_detected() {
     assert!(right_calls(Arc::new(FakeDevice::broken(Broken::Waiting)), compiler()) < 20);
 }

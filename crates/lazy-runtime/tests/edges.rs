@@ -14,7 +14,7 @@ use support::{
     FakeCompiler, FakeDevice, compiled, error_of, expect_same, graph, ramp, runtime, runtime_with,
 };
 
-/// A graph that cuts as many elements off as an integer says.
+/// A graph that removes as many elements as an integer specifies.
 fn cut_by(dtype: DType) -> kiln_ir::Graph {
     graph(&format!(
         "graph @cut(%x: f32[A], %n: {dtype}[]) -> f32[m] where m <= A, m >= 0 {{
@@ -52,7 +52,7 @@ fn integers_of_every_width_become_sizes() {
     assert_eq!(error.code(), "E0825", "{error}");
 }
 
-/// Gives what it was made with.
+/// Returns the value it was made with.
 struct Gives(Result<Vec<Tensor>, String>);
 
 impl CustomOp for Gives {
@@ -74,7 +74,7 @@ fn with_custom_op(text: &str, gives: Result<Vec<Tensor>, String>) -> CompiledPro
 }
 
 #[test]
-fn what_a_custom_op_gives_is_checked() {
+fn results_of_custom_ops_are_checked() {
     let text = "graph @f(%x: f32[A]) -> f32[A] {
       %0: f32[A] = custom %x {name = \"gives\", arguments = \"\"}
       return %0
@@ -144,7 +144,7 @@ fn every_kind_of_step_is_in_a_profile() {
         assert!(step.bytes > 0, "{step:?}");
     }
 
-    // Without a compiler every kernel is the interpreter's.
+    // Without a compiler every kernel is interpreted.
     let device = Arc::new(FakeDevice::default());
     let without = Arc::new(Runtime::new(None, device, RuntimeOptions::new()));
     let program = compiled(&without, &graph, false);
@@ -180,7 +180,7 @@ fn faults_of_interpreted_kernels_are_those_of_the_interpreter() {
 }
 
 #[test]
-fn a_loop_that_goes_on_too_long_is_stopped() {
+fn a_loop_over_the_iteration_limit_is_stopped() {
     let text = "graph @f(%trips: i64[], %x: f32[A]) -> f32[A] {
       %on: bool[] = constant [true]
       %y: f32[A] = loop %trips, %on, %x {carried = 1}
@@ -206,11 +206,11 @@ fn a_loop_that_goes_on_too_long_is_stopped() {
         assert!(error.to_string().contains("loop"), "{error}");
         assert_eq!(error.code(), "E0833", "{error}");
     }
-    // The next call counts anew.
+    // The next call counts from zero.
     expect_same(&program, &graph, &call(2));
 }
 
-/// A loop that gives one layer per iteration, and goes on as the text says.
+/// A loop that yields one layer per iteration, and continues according to the text.
 fn stacking(more: &str) -> String {
     format!(
         "graph @f(%trips: i64[], %x: f32[A], %c: bool[]) -> f32[n, A] {{
@@ -228,7 +228,7 @@ fn stacking(more: &str) -> String {
 }
 
 #[test]
-fn layers_of_a_loop_are_stacked_whether_or_not_their_number_is_known() {
+fn loop_layers_are_stacked_with_known_and_unknown_trip_counts() {
     for more in ["%true", "%d"] {
         let graph = graph(&stacking(more));
         let program = compiled(&runtime(), &graph, true);
@@ -244,7 +244,7 @@ fn layers_of_a_loop_are_stacked_whether_or_not_their_number_is_known() {
 }
 
 #[test]
-fn iterations_and_layers_that_will_be_too_many_are_refused_before_they_run() {
+fn too_many_iterations_or_layers_are_refused_before_they_run() {
     let run = |more: &str, trips: i64, options: RuntimeOptions| {
         let graph = graph(&stacking(more));
         let limits = InterpretLimits {

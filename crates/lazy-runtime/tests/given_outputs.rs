@@ -13,7 +13,7 @@ fn program(text: &str) -> CompiledProgram {
     compiled(&runtime(), &graph(text), true)
 }
 
-/// Runs into tensors, and expects what [`CompiledProgram::run`] gives.
+/// Runs into tensors, and expects the results of [`CompiledProgram::run`].
 fn expect_into(program: &CompiledProgram, inputs: &[Tensor], outputs: &mut [Tensor]) {
     let expected = program.run(inputs).unwrap();
     program.run_into(inputs, outputs).unwrap();
@@ -33,7 +33,7 @@ const TWO: &str = "graph @two(%x: f32[N]) -> (f32[N], f32[N]) {
 }";
 
 #[test]
-fn tensors_of_the_right_shape_keep_their_memory() {
+fn output_tensors_of_the_right_shape_keep_their_memory() {
     let program = program(TWO);
     for n in [5, 5, 3, 5, 1, 0] {
         let mut outputs = [ramp(&[n]), ramp(&[n])];
@@ -46,7 +46,7 @@ fn tensors_of_the_right_shape_keep_their_memory() {
 }
 
 #[test]
-fn whatever_else_is_given_is_replaced_and_what_shares_its_memory_stays() {
+fn other_output_tensors_are_replaced_and_shared_memory_is_kept() {
     let program = program(TWO);
     let x = ramp(&[4]);
     let of_others = [
@@ -86,7 +86,7 @@ fn outputs_that_are_inputs_views_or_the_same_value_are_copied() {
 }
 
 #[test]
-fn after_a_fault_tensors_are_there_and_the_next_call_is_right() {
+fn after_a_fault_output_tensors_exist_and_the_next_call_is_right() {
     let program = program(
         "graph @pick(%x: f32[N], %i: i64[M]) -> (f32[M], f32[N]) {
           %y = gather %x, %i {axis = 0}

@@ -11,10 +11,10 @@ use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions,
 use proptest::prelude::*;
 use support::{FakeCompiler, compiled, error_of, expect_same, graph, ramp, runtime_with};
 
-/// Longer than any test takes, however busy the machine is: what hangs takes longer.
+/// Longer than any test takes, however busy the machine is: only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
-/// One kernel where `A == B`; where one of them is 1, it is spread.
+/// One kernel where `A == B`; where one of them is 1, it is broadcast.
 const SUM: &str = "graph @sum(%x: f32[A, C], %y: f32[B, C]) -> f32[bcast(A, B), C] {
   %e = exp %x
   %s = add %e, %y
@@ -45,7 +45,7 @@ impl Bench {
 }
 
 #[test]
-fn two_symbols_that_coincide_on_some_calls_are_never_taken_for_one() {
+fn two_symbols_equal_on_some_calls_are_never_merged() {
     let bench = Bench::new(SUM, RuntimeOptions::new());
     let kernels = bench.program.program().kernels().len();
     assert_eq!(kernels, 1, "under the fact all of it is one kernel");
@@ -59,7 +59,7 @@ fn two_symbols_that_coincide_on_some_calls_are_never_taken_for_one() {
         (bench.program.n_plans(), bench.runtime.stats().other_plans),
         (2, 1)
     );
-    // Back and forth: nothing is planned or compiled any more.
+    // Back and forth: nothing more is planned or compiled.
     let before = bench.runtime.stats();
     for _ in 0..3 {
         for (a, b) in [(4, 4), (4, 1)] {
@@ -97,9 +97,9 @@ fn policy() -> impl Strategy<Value = CompilePolicy> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Small to big, big to small, facts that hold and do not, sizes that come back: the interpreter says what is right.
+    /// Small to big, big to small, facts that hold and fail, repeated sizes: the interpreter is the reference.
     #[test]
-    fn sequences_of_shapes_give_what_the_interpreter_gives(
+    fn sequences_of_shapes_agree_with_the_interpreter(
         calls in proptest::collection::vec((size(), size(), size(), 0_u8..4), 1..30),
         policy in policy(),
         eager in any::<bool>(),

@@ -17,7 +17,7 @@ use kiln_tensor::{DType, Tensor};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 use support::{FakeCompiler, FakeDevice, compiled, graph, ramp};
 
-/// What a device was asked for.
+/// The operations requested from a device.
 #[derive(Debug, Default)]
 struct Counts {
     allocations: AtomicUsize,
@@ -138,7 +138,7 @@ impl Execution for CountingExecution {
     }
 }
 
-/// A program, and what runs of it are counted by.
+/// A program, and the counters of its runs.
 fn counted(text: &str) -> (CompiledProgram, Arc<Counts>, kiln_ir::Graph) {
     let graph = graph(text);
     let device = CountingDevice::default();
@@ -149,7 +149,7 @@ fn counted(text: &str) -> (CompiledProgram, Arc<Counts>, kiln_ir::Graph) {
     (program, counts, graph)
 }
 
-/// What the second call with these inputs asks for; it gives what the interpreter does.
+/// The requests of the second call with these inputs, whose results must be the interpreter's.
 fn second_call(text: &str, inputs: &[Tensor]) -> Counted {
     let (program, counts, graph) = counted(text);
     let expected = interpret(&graph, inputs, &InterpretOptions::default()).unwrap();
@@ -161,7 +161,7 @@ fn second_call(text: &str, inputs: &[Tensor]) -> Counted {
     counts.take()
 }
 
-/// A recurrent layer that gives every state and the last two sums of states.
+/// A recurrent layer that returns every state and the last two sums of states.
 const RECURRENT: &str = "graph @recurrent(%x: f32[T, 2, 3], %w: f32[3, 3], %h: f32[2, 3], %c: f32[2, 3]) -> (f32[2, 3], f32[2, 3], f32[T, 2, 3]) {
   %sizes = dims {sizes = [T]}
   %trips = reshape %sizes {dims = []}
@@ -180,7 +180,7 @@ const RECURRENT: &str = "graph @recurrent(%x: f32[T, 2, 3], %w: f32[3, 3], %h: f
 }";
 
 #[test]
-fn a_loop_over_all_of_a_size_does_nothing_per_iteration_but_launch() {
+fn a_loop_over_a_whole_axis_only_launches_per_iteration() {
     let inputs = |steps| {
         let of = |shape: &[usize]| ramp(shape);
         [of(&[steps, 2, 3]), of(&[3, 3]), of(&[2, 3]), of(&[2, 3])]
@@ -194,7 +194,7 @@ fn a_loop_over_all_of_a_size_does_nothing_per_iteration_but_launch() {
     expect_no_more(few, many);
 }
 
-/// Launches apart, more iterations ask for nothing more; now and then a step is timed, which waits for the device.
+/// Apart from launches, more iterations request nothing more; occasionally a step is timed, which waits for the device.
 fn expect_no_more(few: Counted, many: Counted) {
     assert!(many.waits <= few.waits + 6, "{} waits", many.waits);
     let (launches, waits) = (few.launches, few.waits);
@@ -207,7 +207,7 @@ fn expect_no_more(few: Counted, many: Counted) {
 }
 
 #[test]
-fn each_number_of_iterations_is_right() {
+fn every_number_of_iterations_is_right() {
     let (program, _, graph) = counted(RECURRENT);
     for steps in [1, 0, 2, 3, 1, 17] {
         let inputs = [
@@ -220,7 +220,7 @@ fn each_number_of_iterations_is_right() {
     }
 }
 
-/// Sums of what comes before, in a loop whose iterations are element-wise.
+/// Prefix sums, in a loop whose iterations are element-wise.
 const SUMS: &str = "graph @sums(%x: f32[T, N], %h: f32[N], %w: f32[N]) -> (f32[N], f32[T, N]) {
   %sizes = dims {sizes = [T]}
   %trips = reshape %sizes {dims = []}
@@ -251,7 +251,7 @@ fn an_element_wise_loop_is_one_launch() {
     }
 }
 
-/// A kernel without code is interpreted: the loop, and what makes its trips.
+/// A kernel without code is interpreted: the loop, and the computation of its trip count.
 #[test]
 fn a_loop_that_is_a_kernel_is_right_at_all_sizes_with_code_and_without() {
     let graph = graph(SUMS);
@@ -281,7 +281,7 @@ fn a_loop_that_is_a_kernel_runs_no_more_iterations_than_the_limit() {
 }
 
 #[test]
-fn trips_that_are_an_input_are_not_read_from_the_device() {
+fn a_trip_count_input_is_not_read_from_the_device() {
     let text = "graph @powers(%trips: i64[], %x: f32[4]) -> (f32[4], f32[t, 4]) {
       %on: bool[] = constant [true]
       %last: f32[4], %all: f32[t, 4] = loop %trips, %on, %x, %x {carried = 1} -> (t)
@@ -301,7 +301,7 @@ fn trips_that_are_an_input_are_not_read_from_the_device() {
 
 /// A condition on data is read in each iteration, and nothing else is.
 #[test]
-fn a_condition_on_data_is_all_that_is_read() {
+fn only_the_loop_condition_is_read_from_the_device() {
     let text = "graph @until(%x: f32[], %trips: i64[]) -> (f32[], f32[t]) {
       %on: bool[] = constant [true]
       %last: f32[], %all: f32[t] = loop %trips, %on, %x {carried = 1} -> (t)
@@ -320,9 +320,9 @@ fn a_condition_on_data_is_all_that_is_read() {
     assert_eq!(many.uploads, few.uploads);
 }
 
-/// Values that change places keep the memories that they are in.
+/// Swapped values keep their memories.
 #[test]
-fn what_is_handed_on_late_is_not_overwritten() {
+fn delayed_carried_values_are_not_overwritten() {
     let text = "graph @delay(%trips: i64[], %a: f32[N], %b: f32[N], %c: f32[N]) -> (f32[N], f32[N], f32[N], f32[t, N]) {
       %on: bool[] = constant [true]
       %p: f32[N], %q: f32[N], %r: f32[N], %all: f32[t, N] = loop %trips, %on, %a, %b, %c {carried = 3} -> (t)
@@ -345,9 +345,9 @@ fn what_is_handed_on_late_is_not_overwritten() {
     assert_eq!(few.allocations, many.allocations);
 }
 
-/// A loop in a loop, whose inner one hands on what it is given where it runs no iteration.
+/// A nested loop, whose inner one passes on its initial values where it runs no iteration.
 #[test]
-fn nested_loops_keep_what_they_hand_on() {
+fn nested_loops_keep_their_carried_values() {
     let text = "graph @nested(%trips: i64[], %x: f32[N]) -> (f32[N], f32[t, N]) {
       %on: bool[] = constant [true]
       %last: f32[N], %all: f32[t, N] = loop %trips, %on, %x {carried = 1} -> (t)
@@ -371,9 +371,9 @@ fn nested_loops_keep_what_they_hand_on() {
     }
 }
 
-/// More iterations than numbers of iterations are uploaded together.
+/// More iterations than iteration numbers are uploaded together.
 #[test]
-fn the_number_of_an_iteration_is_right_beyond_those_uploaded_together() {
+fn the_iteration_number_is_right_beyond_the_first_uploaded_batch() {
     let text = "graph @count(%trips: i64[]) -> (i64[], i64[t]) {
       %on: bool[] = constant [true]
       %zero: i64[] = constant [0]
@@ -393,7 +393,7 @@ fn the_number_of_an_iteration_is_right_beyond_those_uploaded_together() {
 
 /// A value that grows from one iteration to the next, beside one that keeps its size.
 #[test]
-fn values_that_grow_are_right_and_others_keep_their_memories() {
+fn growing_carried_values_are_right_and_others_reuse_memory() {
     let text = "graph @growing(%trips: i64[], %x: f32[N], %y: f32[4]) -> (f32[m], f32[4]) {
       %on: bool[] = constant [true]
       %all: f32[m], %last: f32[4] = loop %trips, %on, %x, %y {carried = 2} -> (m)

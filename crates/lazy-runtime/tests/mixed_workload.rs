@@ -63,7 +63,7 @@ fn after_warm_up_more_than_nine_in_ten_requests_find_their_kernel() {
     (0..600).for_each(|_| call());
     let after = runtime.stats();
     let (hits, misses) = (after.hits - before.hits, after.misses - before.misses);
-    // Plans of new sizes alone ask; calls with sizes that came before do not even do that.
+    // Only plans of new sizes make requests; calls with known sizes do not even do that.
     let plans = after.launch_plans - before.launch_plans;
     assert!((50..=200).contains(&plans), "{plans}");
     assert!(hits >= plans, "{}", after.to_report());

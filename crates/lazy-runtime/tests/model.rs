@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! What the library's `sync` is, with the checker's locks. No wait has a limit.
+    //! A replacement of the library's `sync`, with the checker's locks. No wait has a limit.
 
     use std::sync::PoisonError;
     use std::time::Duration;
@@ -77,7 +77,7 @@ fn workers(
 }
 
 #[test]
-fn in_every_interleaving_each_job_is_done_once_and_few_in_the_background() {
+fn in_every_interleaving_each_job_runs_once_and_background_jobs_are_limited() {
     check(|| {
         let queue = Arc::new(JobQueue::new(1));
         let (done, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -111,7 +111,7 @@ fn in_every_interleaving_each_job_is_done_once_and_few_in_the_background() {
 }
 
 #[test]
-fn in_every_interleaving_the_end_loses_no_job_and_leaves_no_thread() {
+fn in_every_interleaving_shutdown_loses_no_job_and_leaves_no_thread() {
     check(|| {
         let queue = Arc::new(JobQueue::new(1));
         let (done, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -134,7 +134,7 @@ fn in_every_interleaving_the_end_loses_no_job_and_leaves_no_thread() {
 }
 
 #[test]
-fn in_every_interleaving_a_job_begins_though_another_hangs_and_somebody_waits_for_all() {
+fn in_every_interleaving_a_hung_job_does_not_block_others() {
     check(|| {
         let queue = Arc::new(JobQueue::new(1));
         let (begun, is_begun) = shuttle::sync::mpsc::channel();
@@ -153,7 +153,7 @@ fn in_every_interleaving_a_job_begins_though_another_hangs_and_somebody_waits_fo
                 }
             }
         };
-        // The first job hangs until the second is done, which the other thread must come for.
+        // The first job hangs until the second is done, which the other thread must take.
         queue
             .push(1, Urgency::Urgent, 1)
             .expect("it is not stopped");
@@ -174,7 +174,7 @@ fn in_every_interleaving_a_job_begins_though_another_hangs_and_somebody_waits_fo
 }
 
 #[test]
-fn in_every_interleaving_a_job_that_is_taken_back_is_not_done() {
+fn in_every_interleaving_a_withdrawn_job_does_not_run() {
     check(|| {
         let queue = Arc::new(JobQueue::new(1));
         let (done, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -204,7 +204,7 @@ fn in_every_interleaving_a_job_that_is_taken_back_is_not_done() {
 }
 
 #[test]
-fn what_a_call_waits_for_is_first_then_what_is_worth_most() {
+fn awaited_jobs_come_first_then_those_with_most_benefit() {
     let take = |queue: &JobQueue<u32, &'static str>| {
         let taken = queue.take().expect("there is a job");
         taken.into_parts()

@@ -21,7 +21,7 @@ use support::{
 /// Longer than any test takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(120);
 
-/// So many facts, each about sizes of its own.
+/// This many facts, each about separate sizes.
 const FACTS: usize = 10;
 
 /// Pairs of inputs that are one kernel each where their sizes are equal.
@@ -42,7 +42,7 @@ fn pairs() -> Graph {
     ))
 }
 
-/// Inputs on which the facts fail whose bits are set.
+/// Inputs for which the facts fail whose bits are set.
 fn inputs(failing: usize) -> Vec<Tensor> {
     let pair = |i: usize| {
         let other = if failing & (1 << i) == 0 { 4 } else { 1 };
@@ -57,7 +57,7 @@ fn names(failing: usize) -> FactSelection {
 }
 
 #[test]
-fn only_facts_that_fail_are_given_up() {
+fn only_false_facts_are_dropped() {
     let (graph, runtime) = (pairs(), runtime());
     let program = compiled(&runtime, &graph, true);
     assert_eq!(program.program().facts().count(), FACTS);
@@ -70,12 +70,12 @@ fn only_facts_that_fail_are_given_up() {
     assert_eq!(plan.facts().count(), FACTS - 2);
     let steps = program.program().steps().count();
     assert!(plan.steps().count() <= steps + 2 * 2, "{plan}");
-    // What fails there and more besides is served by it too.
+    // Sizes for which more facts fail are served by it too.
     for failing in [0b001, 0b100, 0b101, 0] {
         expect_same(&program, &graph, &inputs(failing));
     }
     assert_eq!(program.n_plans(), 2);
-    // The plan that gives up least is taken.
+    // The plan that omits the fewest facts is taken.
     expect_same(&program, &graph, &inputs(0b1));
     expect_same(&program, &graph, &inputs(0b11));
     assert_eq!(program.n_plans(), 3);
@@ -83,7 +83,7 @@ fn only_facts_that_fail_are_given_up() {
 }
 
 #[test]
-fn facts_that_fail_in_every_way_take_twelve_plans_at_the_most() {
+fn all_combinations_of_false_facts_need_at_most_twelve_plans() {
     let (graph, runtime) = (pairs(), runtime());
     let program = compiled(&runtime, &graph, true);
     // Single facts first, so that no plan serves the next call.
@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn whatever_fails_in_whichever_order_the_answer_is_the_interpreters(
+    fn any_sequence_of_false_facts_agrees_with_the_interpreter(
         calls in proptest::collection::vec(0_usize..1 << FACTS, 1..24),
     ) {
         let (graph, runtime) = (pairs(), runtime());
@@ -129,7 +129,7 @@ proptest! {
 }
 
 #[test]
-fn a_program_made_ahead_serves_all_sizes_without_a_planner() {
+fn a_precompiled_program_serves_all_sizes_without_a_planner() {
     let (graph, runtime) = (pairs(), runtime());
     let made = compiled(&runtime, &graph, true);
     made.compile_all().unwrap();
@@ -144,7 +144,7 @@ fn a_program_made_ahead_serves_all_sizes_without_a_planner() {
         expect_same(&program, &graph, &inputs(failing));
     }
     assert_eq!(runtime.stats().compilations, compilations);
-    // Without that plan, what it does not serve is refused.
+    // Without that plan, other sizes are refused.
     let alone = CompiledProgram::of_program(runtime, made.program().clone());
     let error = alone.run(&inputs(0b1)).unwrap_err();
     assert_eq!(error.code(), "E0866");
@@ -225,7 +225,7 @@ fn a_call_that_must_not_wait_is_answered_before_its_plan_is_made() {
 }
 
 #[test]
-fn a_call_that_waited_too_long_for_a_plan_fails_and_the_plan_goes_on() {
+fn a_call_that_times_out_waiting_for_a_plan_fails_and_planning_continues() {
     let limit = Duration::from_millis(5);
     let (_, program, gate) = gated(RuntimeOptions::new().with_compile_timeout(limit));
     let error = program.run(&inputs(0b1)).unwrap_err();
@@ -238,7 +238,7 @@ fn a_call_that_waited_too_long_for_a_plan_fails_and_the_plan_goes_on() {
     assert_eq!(program.n_plans(), 2);
 }
 
-/// A planner that fails, or panics, but for the main plan.
+/// A planner that fails, or panics, except for the main plan.
 struct Broken {
     planner: TestPlanner,
     panics: bool,

@@ -15,16 +15,16 @@ use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use kiln_tensor::{DType, Tensor, TensorError};
 use support::{FakeCompiler, FakeDevice, compiled, error_of, expect_same, ramp};
 
-/// Longer than any test takes, however busy the machine is: what hangs takes longer.
+/// Longer than any test takes, however busy the machine is: only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
-/// `y = x w` with a weight of 4 x 6, which the fake compiler wants transposed.
+/// `y = x w` with a weight of 4 x 6, which the fake compiler needs transposed.
 fn graph() -> kiln_ir::Graph {
     let mut builder = kiln_shape_inference::GraphBuilder::new("f");
     let rows = builder.symbol("B").unwrap();
     let four = builder.size(4);
     let x = builder.input("x", DType::F32, &[rows, four]);
-    // Large enough to be no part of the graph's text.
+    // Large enough to be omitted from the graph's text.
     let weight = builder.constant(ramp(&[4, 24])).unwrap();
     let y = builder.matmul(x, weight).unwrap();
     builder.finish(&[("y", y)]).unwrap()
@@ -37,7 +37,7 @@ fn runtime(tiers: Vec<Arc<dyn Tier>>) -> Arc<Runtime> {
     Arc::new(runtime.with_tiers(tiers))
 }
 
-/// What was packed, loaded and stored.
+/// The counts of packed, loaded and stored constants.
 fn counts(runtime: &Runtime) -> (u64, u64, u64) {
     assert!(runtime.wait_idle(LONG));
     let stats = runtime.stats();
@@ -48,7 +48,7 @@ fn counts(runtime: &Runtime) -> (u64, u64, u64) {
     )
 }
 
-/// A tier that answers for packed constants as it is told, and keeps the rest.
+/// A tier with configurable results for packed constants, which stores the rest.
 #[derive(Default)]
 struct Told {
     kept: CollectingTier,
@@ -99,7 +99,7 @@ impl Tier for Told {
 }
 
 #[test]
-fn a_second_process_packs_nothing() {
+fn a_second_process_reuses_packed_constants() {
     let (graph, store) = (graph(), Arc::new(CollectingTier::new()));
     let first = runtime(vec![Arc::clone(&store) as Arc<dyn Tier>]);
     expect_same(&compiled(&first, &graph, true), &graph, &[ramp(&[3, 4])]);
@@ -125,7 +125,7 @@ fn a_second_process_packs_nothing() {
     }
     assert_eq!(counts(&second), (0, 1, 0));
     assert_eq!(second.stats().compilations, 0);
-    // What a slower store has is put into the faster ones.
+    // An entry found in a slower store is copied into the faster ones.
     let faster = Arc::new(CollectingTier::new());
     let third = runtime(vec![
         Arc::clone(&faster) as Arc<dyn Tier>,
@@ -142,7 +142,7 @@ fn a_second_process_packs_nothing() {
 }
 
 #[test]
-fn constants_can_be_packed_ahead_of_any_call() {
+fn constants_can_be_packed_before_any_call() {
     let (graph, store) = (graph(), Arc::new(CollectingTier::new()));
     let first = runtime(vec![Arc::clone(&store) as Arc<dyn Tier>]);
     let program = compiled(&first, &graph, true);
@@ -154,7 +154,7 @@ fn constants_can_be_packed_ahead_of_any_call() {
 }
 
 #[test]
-fn a_store_that_is_damaged_costs_a_packing() {
+fn a_damaged_weight_store_is_packed_again() {
     let graph = graph();
     for miss in [
         Miss::Digest { part: "content" },
@@ -181,7 +181,7 @@ fn a_store_that_is_damaged_costs_a_packing() {
 }
 
 #[test]
-fn damage_that_is_final_is_an_error_of_the_call_until_it_is_gone() {
+fn a_final_store_error_fails_calls_until_it_is_repaired() {
     let graph = graph();
     let store = Arc::new(Told {
         is_final: true,

@@ -13,7 +13,7 @@ use kiln_kernel_cache::{
 use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use support::{FakeCompiler, FakeDevice, compiled, expect_same, ramp};
 
-/// Keeps what it is given, and hands out equal bytes that it made itself.
+/// Stores its entries, and returns equal bytes that it made itself.
 #[derive(Default)]
 struct Forger(CollectingTier);
 
@@ -49,7 +49,7 @@ impl Tier for Forger {
 }
 
 #[test]
-fn bytes_that_a_store_made_itself_are_compiled_again() {
+fn untrusted_code_from_a_store_is_compiled_again() {
     let graph = kiln_shape_inference::read_graph(
         "graph @f(%x: f32[N]) -> f32[N] {\n  %y: f32[N] = exp %x\n  return %y\n}",
         &kiln_ir::BlobMap::new(),

@@ -17,7 +17,7 @@ use support::{
     runtime_with,
 };
 
-/// Longer than any test takes, however busy the machine is: what hangs takes longer.
+/// Longer than any test takes, however busy the machine is: only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
 const TWO_STEPS: &str = "graph @two(%x: f32[A, B]) -> (f32[A], f32[A, B]) {
@@ -46,7 +46,7 @@ fn gated() -> (FakeCompiler, Arc<Gate>) {
 }
 
 #[test]
-fn behind_the_back_of_calls_the_interpreter_answers_until_there_is_code() {
+fn the_interpreter_answers_until_background_code_is_ready() {
     let (compiler, gate) = gated();
     let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
     let (runtime, program) = program(&compiler, options);
@@ -67,7 +67,7 @@ fn behind_the_back_of_calls_the_interpreter_answers_until_there_is_code() {
 }
 
 #[test]
-fn in_the_background_few_compile_at_a_time_and_a_call_that_waits_goes_first() {
+fn background_compiles_are_limited_and_waiting_calls_go_first() {
     let (compiler, gate) = gated();
     let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
     let (runtime, program) = program(&compiler, options);
@@ -82,7 +82,7 @@ fn in_the_background_few_compile_at_a_time_and_a_call_that_waits_goes_first() {
 }
 
 #[test]
-fn of_kernels_that_wait_in_the_background_the_one_that_saves_most_is_next() {
+fn the_queued_background_kernel_that_saves_most_is_next() {
     let (compiler, gate) = gated();
     let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
     let runtime = runtime_with(compiler, options);
@@ -107,7 +107,7 @@ fn of_kernels_that_wait_in_the_background_the_one_that_saves_most_is_next() {
 }
 
 #[test]
-fn no_call_waits_longer_than_it_may() {
+fn calls_wait_no_longer_than_their_limit() {
     let (compiler, gate) = gated();
     let limit = Duration::from_millis(10);
     for policy in [CompilePolicy::FirstUse, CompilePolicy::Background] {
@@ -128,7 +128,7 @@ fn no_call_waits_longer_than_it_may() {
 }
 
 #[test]
-fn calls_before_the_nth_are_interpreted() {
+fn calls_before_the_threshold_are_interpreted() {
     let compiler = FakeCompiler::default();
     let options = RuntimeOptions::new().with_policy(CompilePolicy::AfterCalls(3));
     let (runtime, program) = program(&compiler, options);
@@ -147,7 +147,7 @@ fn calls_before_the_nth_are_interpreted() {
 }
 
 #[test]
-fn ahead_of_time_a_call_compiles_nothing() {
+fn under_the_ahead_of_time_policy_calls_compile_nothing() {
     let compiler = FakeCompiler::default();
     let options = RuntimeOptions::new().with_policy(CompilePolicy::AheadOfTime);
     let (_, program) = program(&compiler, options);
@@ -157,7 +157,7 @@ fn ahead_of_time_a_call_compiles_nothing() {
 }
 
 #[test]
-fn a_hung_compile_is_a_timeout_and_the_next_call_may_find_its_code() {
+fn a_hung_compile_is_a_timeout_and_its_code_may_serve_the_next_call() {
     let (compiler, gate) = gated();
     let limit = Duration::from_millis(50);
     let mut options = RuntimeOptions::new()
@@ -227,7 +227,7 @@ fn a_hung_compile_is_a_timeout_within_its_limit_while_others_compile_and_answer(
 }
 
 #[test]
-fn a_call_that_waits_behind_compiles_that_hang_gets_a_thread_of_its_own() {
+fn a_call_queued_behind_hung_compiles_gets_its_own_thread() {
     let (mut compiler, gate) = gated();
     compiler.held_up = &["exp(", "tanh("];
     let mut options = RuntimeOptions::new();
@@ -238,7 +238,7 @@ fn a_call_that_waits_behind_compiles_that_hang_gets_a_thread_of_its_own() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| expect_same(&hung, &hanging, &[ramp(&[3]), ramp(&[3, 2])]));
         gate.wait_for(2);
-        // Without any limit, and queued before anybody could know that the others hang.
+        // Without any limit, and queued before it was known that the others hang.
         let program = compiled(&runtime, &other, false);
         expect_same(&program, &other, &[ramp(&[2, 4])]);
         gate.open();
@@ -249,13 +249,13 @@ fn a_call_that_waits_behind_compiles_that_hang_gets_a_thread_of_its_own() {
 }
 
 #[test]
-fn threads_that_hang_are_replaced() {
+fn hung_compile_threads_are_replaced() {
     let (compiler, gate) = gated();
     let limit = Duration::from_millis(200);
     let options = RuntimeOptions::new().with_compile_timeout(limit);
     let (runtime, program) = program(&compiler, options);
     for n in 1..4 {
-        // Two threads hang with the two kernels; whoever comes later gets threads of his own, or his timeout.
+        // Two threads hang with the two kernels; later callers get new threads, or their timeout.
         assert_eq!(error_of(&program, &[ramp(&[n, 2])]).code(), "E0890");
     }
     let other = compiled(
@@ -277,7 +277,7 @@ fn threads_that_hang_are_replaced() {
 }
 
 #[test]
-fn when_the_budget_is_spent_the_interpreter_stays() {
+fn after_the_compile_budget_is_spent_steps_stay_interpreted() {
     let compiler = FakeCompiler::default();
     let options = RuntimeOptions::new().with_compile_budget(Duration::ZERO);
     let (runtime, program) = program(&compiler, options);
@@ -292,7 +292,7 @@ fn when_the_budget_is_spent_the_interpreter_stays() {
 }
 
 #[test]
-fn runtimes_may_share_a_budget() {
+fn runtimes_may_share_a_compile_budget() {
     let budget = CompileBudget::new(LONG);
     let compiler = FakeCompiler::default();
     let options = RuntimeOptions::new().with_compile_budget(budget.clone());
@@ -301,7 +301,7 @@ fn runtimes_may_share_a_budget() {
     let spent = budget.spent();
     assert_eq!(runtime.stats().compile_time, spent);
     assert!(spent > Duration::ZERO);
-    // What the first one spent is all that the other one may.
+    // The first one's use leaves this much for the other one.
     let options = options.with_compile_budget(budget.with_limit(spent));
     let (other, second) = program(&compiler, options);
     check(&second, &[2, 2]);
@@ -323,7 +323,7 @@ fn a_compile_that_panics_is_an_error_of_the_step_and_can_be_tried_again() {
 }
 
 #[test]
-fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
+fn a_step_whose_compile_failed_gets_code_after_a_retry() {
     let compiler = FakeCompiler::default();
     compiler.failures.store(3, Ordering::SeqCst);
     let hand = ManualClock::new();
@@ -336,7 +336,7 @@ fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
     let program = compiled(&runtime, &graph(TWO_STEPS), false);
     let compiles = || {
         let calls = || check(&program, &[2, 2]);
-        // The first that comes too late for it has the second try again.
+        // The first that comes too late for it makes the second try again.
         calls();
         calls();
         compiler.compiles.load(Ordering::SeqCst)
@@ -344,7 +344,7 @@ fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
     assert_eq!([compiles(), compiles()], [2, 2]);
     hand.set(Duration::from_millis(999));
     assert_eq!(compiles(), 2);
-    // Of the two, one fails again, which is tried again later still.
+    // Of the two, one fails again, and is retried later still.
     hand.set(Duration::from_secs(1));
     assert_eq!(compiles(), 4);
     hand.set(Duration::from_millis(2999));
@@ -358,8 +358,8 @@ fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
 }
 
 #[test]
-fn the_interpreter_answers_for_kernels_in_parts_of_larger_buffers() {
-    // Parts of a concatenation are written where they belong, with other things between their rows.
+fn the_interpreter_serves_kernels_on_slices_of_larger_buffers() {
+    // Parts of a concatenation are written in place, with other data between their rows.
     let text = "graph @joined(%x: f32[A, B], %y: f32[A, C]) -> f32[A, B + C] {
       %a = exp %x
       %b = sqrt %y
@@ -404,20 +404,20 @@ fn sixty_four_threads_on_a_cold_program_compile_each_kernel_once() {
 }
 
 #[test]
-fn the_end_of_a_runtime_does_not_wait_for_what_hangs() {
+fn dropping_a_runtime_does_not_wait_for_hung_compiles() {
     let (compiler, gate) = gated();
     let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
     let (runtime, program) = program(&compiler, options);
     check(&program, &[2, 2]);
     gate.wait_for(1);
-    // The gate is shut: this would not come back if it waited.
+    // The gate is shut: this would not return if it waited.
     drop(program);
     drop(runtime);
     gate.open();
 }
 
 #[test]
-fn a_schedule_that_never_compiles_is_passed_over_in_the_background_too() {
+fn a_schedule_that_never_compiles_is_skipped_in_the_background_too() {
     let compiler = FakeCompiler {
         offer: Offer::Broken,
         ..FakeCompiler::default()
@@ -435,7 +435,7 @@ fn a_schedule_that_never_compiles_is_passed_over_in_the_background_too() {
 }
 
 #[test]
-fn the_interpreter_answers_for_kernels_that_add_to_what_is_there() {
+fn the_interpreter_serves_kernels_that_accumulate_into_a_buffer() {
     let text = "graph @added(%x: f32[N], %at: i64[M, 1], %u: f32[M]) -> f32[N] {
       %a = exp %x
       %y = scatter_nd %a, %at, %u {combine = add}

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! What the library's `pool::sync` is, with the checker's.
+    //! A replacement of the library's `pool::sync`, with the checker's primitives.
 
     pub(crate) use shuttle::hint::spin_loop;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ const ROUNDS: usize = 1000;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
-    // It takes every atomic for a sequentially consistent one, and would say so each time.
+    // It treats every atomic as sequentially consistent, and would report that each time.
     config.silence_warnings = true;
     Runner::new(RandomScheduler::new(ROUNDS), config).run(model);
 }
@@ -56,7 +56,7 @@ impl Counting {
         })
     }
 
-    /// Has a pool run it; everything was done once when that is over, and nothing is done any more.
+    /// Runs it on a pool; everything is done once when that returns, and nothing runs afterwards.
     fn run_on(self: &Arc<Self>, pool: &SpinPool, times: usize) {
         let job: Arc<dyn Job> = Arc::clone(self) as Arc<dyn Job>;
         self.is_running.store(true, Ordering::SeqCst);
@@ -91,14 +91,14 @@ fn in_every_interleaving_each_task_runs_once_and_nothing_runs_after() {
         for times in 1..=2 {
             job.run_on(&pool, times);
         }
-        // Joins workers wherever they are: looking, parking, parked.
+        // Joins workers in any state: looking, parking, parked.
         drop(pool);
         assert_eq!(Arc::strong_count(&job), 1);
     });
 }
 
 #[test]
-fn in_every_interleaving_callers_that_come_at_once_all_get_their_tasks_done() {
+fn in_every_interleaving_concurrent_callers_all_get_their_tasks_done() {
     check(|| {
         let pool = Arc::new(SpinPool::new(2));
         let callers: Vec<_> = (0..2)
@@ -123,7 +123,7 @@ fn in_every_interleaving_a_task_that_panics_leaves_the_pool_whole() {
             panics: true,
         });
         let job: Arc<dyn Job> = Arc::clone(&panics) as Arc<dyn Job>;
-        // On the worker, where it got a task at all.
+        // On the worker, if it got a task at all.
         let _caught = catch_unwind(AssertUnwindSafe(|| pool.run(&job, 3)));
         panics.is_running.store(false, Ordering::SeqCst);
         Counting::new(3).run_on(&pool, 1);

@@ -11,7 +11,7 @@ fn check(text: &str, calls: &[&[Tensor]]) {
         let program = compiled(&runtime(), &graph, fuse);
         for inputs in calls {
             expect_same(&program, &graph, inputs);
-            // Once more, warm.
+            // Again, warm.
             expect_same(&program, &graph, inputs);
         }
     }
@@ -22,7 +22,7 @@ fn integer(value: i64) -> Tensor {
 }
 
 #[test]
-fn a_product_with_bias_and_activation() {
+fn matmul_with_bias_and_activation_agrees_with_the_interpreter() {
     let text = "graph @mlp(%x: f32[B, K], %w: f32[K, N], %b: f32[N]) -> f32[B, N] {
       %p = matmul %x, %w
       %s = add %p, %b
@@ -52,7 +52,7 @@ fn constant_operands_are_packed() {
 }
 
 #[test]
-fn outputs_that_are_inputs_constants_views_and_the_same_twice() {
+fn outputs_may_be_inputs_constants_views_or_duplicates() {
     let text = "graph @edges(%x: f32[A, B]) -> (f32[A, B], f32[2], f32[A * B], f32[A, B], f32[B, A], f32[A, B]) {
       %c: f32[2] = constant [1.5, -2.0]
       %flat = reshape %x {dims = [A * B]}
@@ -67,7 +67,7 @@ fn outputs_that_are_inputs_constants_views_and_the_same_twice() {
 }
 
 #[test]
-fn parts_and_turned_axes() {
+fn slices_reshapes_transposes_and_concats_agree_with_the_interpreter() {
     let text =
         "graph @parts(%x: f32[A, 6]) -> (f32[A, 2, 2], f32[6, A], f32[A, 12], f32[A + 1, 6]) {
       %y = exp %x
@@ -87,7 +87,7 @@ fn parts_and_turned_axes() {
 }
 
 #[test]
-fn outermost_parts_are_views() {
+fn slices_of_the_outermost_axis_are_views() {
     let text = "graph @rows(%x: f32[A, B]) -> f32[2, B] where A >= 3 {
       %y = exp %x
       %part = slice %y {starts = [1, 0], sizes = [2, B], steps = [1, 1]}
@@ -98,7 +98,7 @@ fn outermost_parts_are_views() {
 }
 
 #[test]
-fn rows_and_their_statistics() {
+fn softmax_and_row_statistics_agree_with_the_interpreter() {
     let text = "graph @softmax(%x: f32[B, N]) -> (f32[B, N], f32[B, N]) where N >= 1 {
       %m = reduce %x {function = max, axes = [1], keep_dims}
       %d = sub %x, %m
@@ -116,7 +116,7 @@ fn rows_and_their_statistics() {
 }
 
 #[test]
-fn data_that_become_sizes() {
+fn data_dependent_sizes_agree_with_the_interpreter() {
     let text = "graph @found(%x: f32[A]) -> (i64[1, n], f32[n]) {
       %at: i64[1, A], %count: i64[] = non_zero %x
       bind %count -> (n)
@@ -132,7 +132,7 @@ fn data_that_become_sizes() {
 }
 
 #[test]
-fn the_largest_and_the_key_of_random_bits() {
+fn top_k_and_random_bits_agree_with_the_interpreter() {
     let text = "graph @top(%x: f32[A, B], %key: u64[2]) -> (f32[A, 2], i64[A, 2], u32[A, 3]) where B >= 2 {
       %values, %indices = top_k %x {k = 2, axis = 1, extremum = max}
       %bits = random_bits %key {dims = [A, 3]}
@@ -146,7 +146,7 @@ fn the_largest_and_the_key_of_random_bits() {
 }
 
 #[test]
-fn more_of_the_largest_than_there_are_is_refused() {
+fn top_k_beyond_the_axis_is_refused() {
     let text = "graph @top(%x: f32[A], %n: i64[B]) -> (f32[B], i64[B]) {
       %values, %indices = top_k %x {k = B, axis = 0, extremum = max}
       return %values, %indices
@@ -161,12 +161,12 @@ fn more_of_the_largest_than_there_are_is_refused() {
     };
     expect_same(&program, &graph, &call(4, 3));
     let error = error_of(&program, &call(2, 3));
-    // As the interpreter has it.
+    // The interpreter's message.
     assert_eq!(error.code(), "E0825", "{error}");
 }
 
 #[test]
-fn branches() {
+fn branches_agree_with_the_interpreter() {
     let text = "graph @choose(%c: bool[], %x: f32[N]) -> f32[N] {
       %d = exp %x
       %y: f32[N] = if %c, %d
@@ -194,7 +194,7 @@ fn branches() {
 }
 
 #[test]
-fn sizes_that_a_branch_decides() {
+fn sizes_decided_by_a_branch_agree_with_the_interpreter() {
     let text = "graph @grow(%c: bool[], %x: f32[N]) -> f32[n] {
       %y: f32[n] = if %c, %x -> (n)
         region(%a: f32[N]) {
@@ -220,7 +220,7 @@ fn sizes_that_a_branch_decides() {
 }
 
 #[test]
-fn loops_carry_and_stack() {
+fn loops_carry_and_stack_values() {
     let text = "graph @powers(%trips: i64[], %x: f32[N]) -> (f32[N], f32[t, N], f32[t, N]) {
       %on: bool[] = constant [true]
       %last: f32[N], %all: f32[t, N] = loop %trips, %on, %x, %x {carried = 1} -> (t)
@@ -280,7 +280,7 @@ fn a_loop_whose_carried_sizes_change() {
 }
 
 #[test]
-fn sizes_as_data() {
+fn sizes_become_tensor_data() {
     let text = "graph @sizes(%x: f32[A, B]) -> (i64[2], i64[2]) {
       %s = dims {sizes = [A, A * B]}
       %t = add %s, %s
@@ -290,7 +290,7 @@ fn sizes_as_data() {
 }
 
 #[test]
-fn updates_in_a_copy() {
+fn scatter_updates_a_copy() {
     let text =
         "graph @scatter(%x: f32[N, 2], %i: i64[K, 1], %u: f32[K, 2]) -> (f32[N, 2], f32[N, 2]) {
       %y = scatter_nd %x, %i, %u {combine = add}

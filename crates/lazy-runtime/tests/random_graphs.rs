@@ -33,7 +33,7 @@ fn first_graph() -> u64 {
         .unwrap_or(0)
 }
 
-/// Pairs of an input and an output, each once: as many as the program has donations for, and one that it may not have.
+/// Pairs of an input and an output, each once: those for which the program has donations, and one for which it has none.
 fn donations(program: &CompiledProgram, inputs: usize, outputs: usize) -> [Vec<(usize, usize)>; 2] {
     let block = program.program().block(program.program().body());
     let mut pairs: Vec<(usize, usize)> = Vec::new();
@@ -55,7 +55,7 @@ fn resident(device: &Arc<dyn KernelExecutor>, tensor: &Tensor) -> Tensor {
 }
 
 #[test]
-fn random_graphs_give_what_the_interpreter_gives() {
+fn random_graphs_agree_with_the_interpreter() {
     let limits = InterpretLimits {
         live_bytes: 1 << 20,
         iterations: 50,
@@ -78,7 +78,7 @@ fn random_graphs_give_what_the_interpreter_gives() {
         let compiler = Arc::new(FakeCompiler::default());
         let runtime = Runtime::new(Some(compiler), Arc::clone(&device), RuntimeOptions::new());
         let program = compiled(&Arc::new(runtime), &graph, seed % 3 != 0);
-        // What is given up is in the device's memory, or in the host's.
+        // Donated inputs are in the device's memory, or in the host's.
         let stays = seed % 2 == 0;
         let program = match stays {
             true => program,
@@ -113,7 +113,8 @@ fn random_graphs_give_what_the_interpreter_gives() {
                     if let Err(mismatch) = compare_all(&expected, &found, tolerance) {
                         panic!("{mismatch}\n{}", text());
                     }
-                    // Into tensors that have the right shape, the last one shared; twice, as the first makes what stays.
+                    // Into tensors that have the right shape, the last one shared; twice, since the first call creates the
+                    // memory that stays.
                     let blank = |tensor: &Tensor| Tensor::zeros(tensor.dtype(), tensor.shape());
                     let blanks = found.iter().map(blank).collect::<Result<Vec<_>, _>>();
                     let mut given = blanks.expect("small tensors");
@@ -125,7 +126,7 @@ fn random_graphs_give_what_the_interpreter_gives() {
                             panic!("into given tensors: {mismatch}\n{}", text());
                         }
                     }
-                    // Every input given up to some result that may take its memory, or to any.
+                    // Every input donated to some result that may reuse its memory, or to any.
                     for pairs in donations(&program, inputs.len(), found.len()) {
                         let mut copies: Vec<_> = inputs.iter().map(to_give_up).collect();
                         let mut donations = Donations::new(pairs).expect("each once");
@@ -148,7 +149,7 @@ fn random_graphs_give_what_the_interpreter_gives() {
                 }
                 (Ok(_), Err(error)) => panic!("{} {error}\n{}", error.code(), text()),
                 (Err(InterpretError::LiveBytes { .. } | InterpretError::Iterations { .. }), _) => {}
-                // An op whose results nobody reads may be left out.
+                // An op whose results are unused may be omitted.
                 (Err(_), _) => {}
             }
         }

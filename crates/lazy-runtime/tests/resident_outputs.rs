@@ -45,7 +45,7 @@ fn call(program: &CompiledProgram, inputs: &[Tensor]) -> Tensor {
     program.run(inputs).unwrap().swap_remove(0)
 }
 
-/// What the interpreter gives.
+/// The interpreter's results.
 fn expected(text: &str, inputs: &[Tensor]) -> Tensor {
     let outputs = interpret(&graph(text), inputs, &InterpretOptions::default());
     outputs.unwrap().swap_remove(0)
@@ -56,13 +56,13 @@ fn is_right(expected: &Tensor, found: &Tensor) -> bool {
     compare_all(both.0, both.1, Tolerance::OfLargest(1e-5)).is_ok()
 }
 
-/// How many uploads and downloads there were.
+/// The numbers of uploads and downloads.
 fn crossings(device: &FakeDevice) -> (usize, usize) {
     (device.traffic().uploads, device.traffic().downloads)
 }
 
 #[test]
-fn chained_calls_cross_the_bus_once_each_way() {
+fn chained_calls_transfer_once_each_way() {
     let device = FakeDevice::default();
     let program = program_on(&device, STEP);
     let x = ramp(&[4, 3]);
@@ -78,7 +78,7 @@ fn chained_calls_cross_the_bus_once_each_way() {
         assert!(is_right(&reference, &y));
         assert_eq!((crossings(&device), y.is_loaded()), ((1, 1), true));
     }
-    // What the host has seen is on the device all the same.
+    // A tensor that the host has read is still on the device.
     let z = call(&program, &[y]);
     assert_eq!((crossings(&device), z.is_loaded()), ((1, 1), false));
 }
@@ -96,7 +96,7 @@ fn programs_and_runtimes_on_one_device_share_its_memory() {
 }
 
 #[test]
-fn threads_that_are_given_one_tensor_at_once_all_read_it() {
+fn concurrent_threads_can_read_one_tensor() {
     let device = FakeDevice::default();
     let program = program_on(&device, STEP);
     let x = ramp(&[5, 3]);
@@ -123,7 +123,7 @@ fn threads_that_are_given_one_tensor_at_once_all_read_it() {
 }
 
 #[test]
-fn calls_that_may_be_ended_download_nothing_either() {
+fn cancellable_calls_download_nothing_either() {
     let device = FakeDevice::default();
     let program = program_on(&device, STEP);
     let options = CallOptions::new().with_cancellation(&Cancellation::new());
@@ -135,7 +135,7 @@ fn calls_that_may_be_ended_download_nothing_either() {
 }
 
 #[test]
-fn rows_are_taken_on_the_device_and_other_views_are_made_by_the_host() {
+fn row_slices_stay_on_the_device_and_other_views_are_made_on_the_host() {
     let device = FakeDevice::default();
     let program = program_on(&device, STEP);
     let y = call(&program, &[ramp(&[4, 3])]);
@@ -163,7 +163,7 @@ fn a_tensor_of_another_device_is_downloaded_there_and_uploaded_here() {
 }
 
 #[test]
-fn memory_goes_back_with_the_last_tensor_and_is_used_again() {
+fn memory_is_freed_with_the_last_tensor_and_reused() {
     let device = FakeDevice::default();
     let program = program_on(&device, STEP);
     let x = ramp(&[8, 3]);
@@ -199,7 +199,7 @@ fn tensors_outlive_their_program_and_runtime() {
 }
 
 #[test]
-fn outputs_that_are_asked_for_on_the_host_are_there_when_the_call_returns() {
+fn host_outputs_are_ready_when_the_call_returns() {
     let device = FakeDevice::default();
     let program = program_on(&device, STEP).with_outputs(OutputPlacement::Host);
     let y = call(&program, &[ramp(&[4, 3])]);
@@ -207,7 +207,7 @@ fn outputs_that_are_asked_for_on_the_host_are_there_when_the_call_returns() {
     assert!(Resident::place_of(&y).is_none());
 }
 
-/// Outputs that are in memory that a call did not allocate for them.
+/// Outputs in memory that a call did not allocate for them.
 const VIEWS: &str = r#"graph @views(%x: f32[N, 3]) -> (f32[N, 3], f32[3, N], f32[2], f32[N, 3], f32[N, 3]) {
   %flat = reshape %x {dims = [3, N]}
   %c: f32[2] = constant [1.5, -2.5]
@@ -216,14 +216,14 @@ const VIEWS: &str = r#"graph @views(%x: f32[N, 3]) -> (f32[N, 3], f32[3, N], f32
 }"#;
 
 #[test]
-fn outputs_that_are_inputs_views_or_constants_stay_as_they_are() {
+fn outputs_that_are_inputs_views_or_constants_are_unchanged() {
     let device = FakeDevice::default();
     let program = program_on(&device, VIEWS);
     let inputs = |factor: f32| [Tensor::full(&[2, 3], factor).unwrap()];
     let mut kept = Vec::new();
     for factor in [1.0, 2.0, 3.0] {
         let outputs = program.run(&inputs(factor)).unwrap();
-        // And those of a call that was given what stays on the device.
+        // And those of a call whose inputs stay on the device.
         let derived = program.run(&[outputs[3].clone()]).unwrap();
         kept.push((factor, outputs));
         kept.push((-factor, derived));
@@ -239,7 +239,7 @@ fn outputs_that_are_inputs_views_or_constants_stay_as_they_are() {
 }
 
 #[test]
-fn tensors_of_a_lost_device_are_a_typed_error_and_what_was_seen_is_there() {
+fn tensors_of_a_lost_device_are_a_typed_error_and_downloaded_data_remains() {
     let device = FakeDevice::default();
     let program = program_on(&device, STEP);
     let (seen, unseen) = (
@@ -267,7 +267,7 @@ fn tensors_of_a_lost_device_are_a_typed_error_and_what_was_seen_is_there() {
 }
 
 #[test]
-fn wherever_a_device_is_lost_calls_end_with_a_typed_error_and_so_do_later_ones() {
+fn a_device_lost_at_any_point_gives_typed_errors_now_and_later() {
     let inputs = [ramp(&[4, 3])];
     let reference = expected(STEP, &inputs);
     let mut n_lost = 0;
@@ -284,7 +284,7 @@ fn wherever_a_device_is_lost_calls_end_with_a_typed_error_and_so_do_later_ones()
             let kept = call(&program, &inputs);
             let mut given = [ramp(&[4, 3])];
             device.lose_after(things);
-            // Both ways of having outputs, and what looking at one asks of the device.
+            // Both output placements, and the requests made by reading an output.
             let called = program
                 .run(&inputs)
                 .map(|outputs| outputs[0].as_bytes().is_ok());
@@ -312,7 +312,7 @@ const APPEND: &str = "graph @append(%cache: f32[8, 3], %new: f32[1, 3], %at: i64
 }";
 
 #[test]
-fn a_donated_tensor_keeps_the_elements_that_a_call_leaves_alone() {
+fn a_donated_tensor_keeps_elements_the_call_does_not_write() {
     let device = FakeDevice::default();
     let program = program_on(&device, APPEND);
     let mut donations = Donations::new([(0, 0)]).unwrap();
@@ -337,7 +337,7 @@ fn a_donated_tensor_keeps_the_elements_that_a_call_leaves_alone() {
         cache = next;
     }
     assert!(n_taken > 0);
-    // One that stays on the device is its owner's, even while others have it.
+    // A resident tensor belongs to its owner, even while there are other handles.
     let step = program_on(&device, STEP);
     let resident = call(&step, std::slice::from_ref(&cache));
     let before = expected(STEP, &[cache]);
@@ -354,7 +354,7 @@ fn a_donated_tensor_keeps_the_elements_that_a_call_leaves_alone() {
     assert_eq!(outputs[0].as_slice::<f32>().unwrap()[..3], [0.0; 3]);
 }
 
-/// Gives up a cache to a call that writes a row into it; returns the cache after the call.
+/// Donates a cache to a call that writes a row into it; returns the cache after the call.
 fn append(program: &CompiledProgram, donations: &mut Donations, cache: Tensor, at: i64) -> Tensor {
     let row = Tensor::full(&[1, 3], at as f32 * 0.5).unwrap();
     let mut inputs = [cache, row, Tensor::full(&[1], at).unwrap()];
@@ -367,7 +367,7 @@ fn append(program: &CompiledProgram, donations: &mut Donations, cache: Tensor, a
 }
 
 #[test]
-fn a_donated_tensor_that_stayed_is_written_where_it_is_and_only_what_is_new_crosses() {
+fn a_donated_device_tensor_is_updated_in_place_and_only_new_data_is_transferred() {
     const CALLS: usize = 100;
     let device = FakeDevice::default();
     let program = program_on(&device, APPEND);
@@ -392,7 +392,7 @@ fn a_donated_tensor_that_stayed_is_written_where_it_is_and_only_what_is_new_cros
 }
 
 #[test]
-fn a_donated_tensor_whose_memory_others_have_is_left_alone() {
+fn a_donated_tensor_with_shared_memory_is_not_modified() {
     let device = FakeDevice::default();
     let program = program_on(&device, APPEND);
     let mut donations = Donations::new([(0, 0)]).unwrap();
@@ -417,7 +417,7 @@ fn a_donated_tensor_whose_memory_others_have_is_left_alone() {
 }
 
 #[test]
-fn a_donated_tensor_of_another_device_is_uploaded_and_left_alone() {
+fn a_donated_tensor_of_another_device_is_uploaded_and_not_modified() {
     let (here, there) = (FakeDevice::default(), FakeDevice::default());
     let mut donations = Donations::new([(0, 0)]).unwrap();
     let away = append(
@@ -438,7 +438,7 @@ fn a_donated_tensor_of_another_device_is_uploaded_and_left_alone() {
 }
 
 #[test]
-fn a_call_that_fails_gives_back_what_it_took() {
+fn a_failed_call_returns_donated_tensors() {
     let device = FakeDevice::default();
     let program = program_on(&device, APPEND);
     let mut donations = Donations::new([(0, 0)]).unwrap();
@@ -461,7 +461,7 @@ fn a_call_that_fails_gives_back_what_it_took() {
 }
 
 #[test]
-fn a_call_that_fails_gives_back_an_input_of_the_shape_that_it_had() {
+fn a_failed_call_returns_donated_tensors_with_their_shape() {
     let text = "graph @flat(%cache: f32[8, 3], %new: f32[1, 3], %at: i64[1]) -> f32[24] {
       %next = update_slice %cache, %at, %new {axes = [0]}
       %flat = reshape %next {dims = [24]}
@@ -488,7 +488,7 @@ fn a_call_that_fails_gives_back_an_input_of_the_shape_that_it_had() {
 }
 
 #[test]
-fn states_of_a_program_whose_outputs_are_the_hosts_are_the_hosts() {
+fn states_of_a_program_with_host_outputs_are_on_the_host() {
     let device = FakeDevice::default();
     let program = program_on(&device, APPEND).with_outputs(OutputPlacement::Host);
     let mut donations = Donations::new([(0, 0)]).unwrap();
@@ -500,7 +500,7 @@ fn states_of_a_program_whose_outputs_are_the_hosts_are_the_hosts() {
     assert_eq!(cache.to_vec::<f32>().unwrap()[21..], [3.5; 3]);
 }
 
-/// Whether a device gives what it should where outputs are kept while calls go on.
+/// Whether a device gives the right results where outputs are kept while calls continue.
 fn keeps_outputs(device: &FakeDevice) -> bool {
     let program = program_on(device, VIEWS);
     let inputs = |factor: f32| [Tensor::full(&[2, 3], factor).unwrap()];
@@ -516,18 +516,18 @@ fn keeps_outputs(device: &FakeDevice) -> bool {
 }
 
 #[test]
-fn a_device_that_uses_memory_again_while_a_tensor_has_it_is_seen() {
+fn a_device_that_reuses_memory_of_a_live_tensor_is_detected() {
     assert!(keeps_outputs(&FakeDevice::default()));
     assert!(!keeps_outputs(&FakeDevice::broken(Broken::Reuse)));
 }
 
 #[test]
-fn a_device_that_writes_inputs_over_memory_that_a_tensor_has_is_seen() {
+fn a_device_that_overwrites_memory_of_a_live_tensor_is_detected() {
     assert!(!keeps_outputs(&FakeDevice::broken(Broken::Sharing)));
 }
 
 #[test]
-fn a_device_that_takes_memory_of_others_for_its_own_is_seen() {
+fn a_device_that_accepts_foreign_memory_is_detected() {
     let y = call(&program_on(&FakeDevice::default(), STEP), &[ramp(&[4, 3])]);
     let program = program_on(&FakeDevice::broken(Broken::Ownership), STEP);
     let error = program.run(&[y]).unwrap_err();
@@ -535,7 +535,7 @@ fn a_device_that_takes_memory_of_others_for_its_own_is_seen() {
 }
 
 #[test]
-fn a_tensor_that_does_not_lie_within_its_memory_is_refused() {
+fn a_tensor_outside_its_memory_is_refused() {
     let executor: Arc<dyn KernelExecutor> = Arc::new(FakeDevice::default());
     let memory = executor.alloc(16).unwrap();
     let of = |offset, shape: &[usize]| {

@@ -32,7 +32,7 @@ const GRAPH: &str = "graph @g(%x: f32[A, B], %w: f32[B, C]) -> (f32[A, C], f32[A
   return %p, %s, %e
 }";
 
-/// Leaves a mark in a file for each compile, so that those of all processes can be counted.
+/// Appends a mark to a file for each compile, so that those of all processes can be counted.
 struct Marking {
     inner: FakeCompiler,
     marks: PathBuf,
@@ -115,7 +115,7 @@ fn eight_processes_of_eight_threads_compile_each_kernel_once() {
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(n_compiles(folder.path()), 3);
-    // One more compiles nothing, and says where its code came from.
+    // One more compiles nothing, and reports where its code came from.
     let (runtime, program) = program_in(folder.path());
     check(&program, 4);
     let stats = runtime.stats();
@@ -124,7 +124,7 @@ fn eight_processes_of_eight_threads_compile_each_kernel_once() {
 }
 
 #[test]
-fn a_forked_child_runs_what_its_parent_runs_and_compiles_what_it_has_not() {
+fn a_forked_child_runs_its_parents_kernels_and_compiles_new_ones() {
     let folder = TempDir::new().unwrap();
     let (_runtime, program) = program_in(folder.path());
     check(&program, 2);
@@ -135,8 +135,8 @@ fn a_forked_child_runs_what_its_parent_runs_and_compiles_what_it_has_not() {
     }",
     );
     let fresh = compiled(program.runtime(), &other, false);
-    // SAFETY: the child calls this crate, the allocator, which is ready for forks, and threads of its own; it exits
-    // without running anything of the parent's.
+    // SAFETY: the child calls this crate, the allocator, which is ready for forks, and its own threads; it exits without
+    // running anything of the parent's.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: a watchdog: the signal ends the child.
@@ -157,7 +157,7 @@ fn a_forked_child_runs_what_its_parent_runs_and_compiles_what_it_has_not() {
     );
     assert_eq!(libc::WEXITSTATUS(status), 0);
     check(&program, 3);
-    // What the child compiled is stored.
+    // The child's compiled code is stored.
     let before = n_compiles(folder.path());
     fresh.run(&[ramp(&[4])]).unwrap();
     assert_eq!(n_compiles(folder.path()), before);
@@ -173,7 +173,7 @@ fn damaged_and_foreign_entries_are_compiled_again_and_never_wrong() {
         let is_entry = |path: &PathBuf| path.extension().is_some_and(|end| end == "kiln1");
         files.filter(is_entry).collect::<Vec<_>>()
     };
-    // One cut short, one with a bit flipped, and one in the place of another.
+    // One truncated, one with a bit flipped, and one in the place of another.
     let [first, second, third] = &entries()[..] else {
         panic!("three kernels")
     };
@@ -200,8 +200,8 @@ fn next(state: &mut u64) -> usize {
 }
 
 #[test]
-fn no_order_of_shapes_gives_a_wrong_answer_whatever_the_policy() {
-    // `A` and `B` are equal on some calls, one of them 1 on others: the plan's facts hold and do not.
+fn every_order_of_shapes_is_right_under_every_policy() {
+    // `A` and `B` are equal in some calls, one of them 1 in others: the plan's facts hold in some and fail in others.
     let text = "graph @h(%x: f32[A, K], %y: f32[B, K]) -> (f32[bcast(A, B), K], f32[K]) {
       %s = add %x, %y
       %e = exp %x
@@ -252,7 +252,7 @@ fn no_order_of_shapes_gives_a_wrong_answer_whatever_the_policy() {
 }
 
 #[test]
-fn kernels_and_plans_given_up_while_calls_use_them_stay_until_those_are_over() {
+fn evicted_kernels_and_plans_stay_alive_until_their_calls_end() {
     let (mut options, few) = (RuntimeOptions::new(), std::num::NonZeroUsize::MIN);
     options.cache.memory = LruLimits {
         entries: 1,

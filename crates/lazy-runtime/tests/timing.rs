@@ -90,7 +90,7 @@ fn a_second_run_and_other_sizes_add_no_compile() {
 }
 
 #[test]
-fn what_was_forgotten_is_timed_again_once() {
+fn an_evicted_kernel_is_timed_again_once() {
     let runtime = runtime();
     let timing = verbose();
     let program = timed(&runtime, TWO, &timing);
@@ -112,7 +112,7 @@ fn what_was_forgotten_is_timed_again_once() {
 }
 
 #[test]
-fn what_is_one_kernel_keeps_its_name() {
+fn a_single_kernel_graph_is_timed_under_its_own_name() {
     let timing = verbose();
     let text = "graph @dxdt(%x: f32[N]) -> f32[N] {
       %y = neg %x
@@ -143,7 +143,7 @@ fn each_program_has_a_recorder_of_its_own() {
 }
 
 #[test]
-fn off_nothing_is_timed_and_everything_is_counted() {
+fn with_timing_off_everything_is_still_counted() {
     let runtime = runtime();
     let program = compiled(&runtime, &graph(TWO), false);
     program.run(&[ramp(&[2, 3])]).unwrap();
@@ -184,7 +184,7 @@ fn compiles_that_fail_and_steps_left_to_the_interpreter_are_counted() {
 }
 
 #[test]
-fn steps_are_timed_where_that_is_asked_for() {
+fn steps_are_timed_on_request() {
     let timing = verbose();
     let runtime = runtime();
     let program = timed(&runtime, TWO, &timing);
@@ -215,8 +215,8 @@ fn programs_without_a_recorder_are_timed_by_the_runtime() {
 }
 
 #[test]
-fn the_report_is_the_stopwatch() {
-    // Of a few tries one: between reading one clock and the other, a busy machine may do anything.
+fn reported_time_matches_a_stopwatch() {
+    // In one of a few tries: between reading one clock and the other, a busy machine may do anything.
     let is_within = (0..5).any(|_| {
         let timing = verbose();
         let runtime = runtime();

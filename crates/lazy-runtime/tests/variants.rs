@@ -22,12 +22,12 @@ const EXP: &str = "graph @f(%x: f32[A, B]) -> f32[A, B] {
   return %y
 }";
 
-/// What a launch takes: half as long where no symbol is left.
+/// The duration of a launch: half as long if no symbol is left.
 fn fixed_is_quick(text: &str) -> Duration {
     Duration::from_micros(if is_generic(text) { 1000 } else { 500 })
 }
 
-/// Variants are no quicker.
+/// Variants are no faster.
 fn all_alike(_: &str) -> Duration {
     Duration::from_micros(1000)
 }
@@ -76,7 +76,7 @@ impl Bench {
         expect_same(&self.program, &self.graph, &[ramp(sizes)]);
     }
 
-    /// So many calls, with everything compiled before each.
+    /// This many calls, with everything compiled before each.
     fn calls(&self, sizes: &[usize], count: usize) {
         for _ in 0..count {
             self.call(sizes);
@@ -94,14 +94,14 @@ impl Bench {
     }
 }
 
-/// Variants after so many calls of a millisecond.
+/// Variants after this many calls of a millisecond.
 fn after(calls: u64) -> RuntimeOptions {
     let options = VariantOptions::new().with_after(Duration::from_millis(calls));
     RuntimeOptions::new().with_variants(Some(options))
 }
 
 #[test]
-fn a_kernel_that_takes_long_at_a_shape_gets_a_variant_that_stays_where_it_wins() {
+fn a_hot_kernel_gets_a_variant_that_is_kept_if_it_wins() {
     let bench = Bench::new(EXP, fixed_is_quick, after(30));
     bench.calls(&[3, 4], 31);
     assert_eq!(
@@ -131,7 +131,7 @@ fn a_kernel_that_takes_long_at_a_shape_gets_a_variant_that_stays_where_it_wins()
         matches!(record.reason, VariantReason::Hot(spent) if spent >= ms(30_000)),
         "{record}"
     );
-    // From now on nothing is planned, compiled or measured any more, and calls are as quick as the variant.
+    // From now on nothing is planned, compiled or measured, and calls are as fast as the variant.
     let before = bench.runtime.stats();
     let start = bench.runtime.clock().now();
     bench.calls(&[3, 4], 20);
@@ -180,7 +180,7 @@ fn a_variant_that_does_not_win_is_dropped_and_not_tried_again() {
 }
 
 #[test]
-fn a_kernel_has_as_many_variants_as_it_may_and_the_rest_is_said() {
+fn variants_per_kernel_are_limited_and_refusals_reported() {
     let options = VariantOptions::new()
         .with_after(Duration::from_millis(16))
         .with_per_kernel(2);
@@ -226,7 +226,7 @@ fn likely_sizes_get_variants_at_once() {
 }
 
 #[test]
-fn where_the_same_bits_are_asked_for_there_are_no_variants() {
+fn bit_reproducible_mode_makes_no_variants() {
     for options in [
         after(1).with_deterministic(true),
         RuntimeOptions::new().with_variants(None),
@@ -238,7 +238,7 @@ fn where_the_same_bits_are_asked_for_there_are_no_variants() {
 }
 
 #[test]
-fn where_nothing_may_be_compiled_no_variant_is() {
+fn variants_are_not_compiled_when_compiling_is_forbidden() {
     let bench = Bench::new(
         EXP,
         fixed_is_quick,
@@ -265,7 +265,7 @@ fn calls_go_on_while_a_variant_is_compiled() {
         fixed_is_quick,
         after(16).with_policy(CompilePolicy::Background),
     );
-    // The generic kernel waits at the gate, and the interpreter answers.
+    // The generic kernel waits at the gate, and calls are interpreted.
     bench.call(&[3, 4]);
     gate.wait_for(1);
     gate.open();
@@ -289,7 +289,7 @@ fn calls_go_on_while_a_variant_is_compiled() {
 fn a_variant_that_does_not_compile_leaves_the_generic_kernel_alone() {
     let bench = Bench::new(EXP, fixed_is_quick, after(16));
     bench.calls(&[3, 4], 1);
-    // The next two: the schedule is the only one, so it is tried once.
+    // The next two: there is only one schedule, so it is tried once.
     bench.compiler.panics.store(1, Ordering::SeqCst);
     bench.calls(&[3, 4], 60);
     assert!(
@@ -302,7 +302,7 @@ fn a_variant_that_does_not_compile_leaves_the_generic_kernel_alone() {
 }
 
 #[test]
-fn any_order_of_sizes_gives_what_the_interpreter_gives() {
+fn any_order_of_sizes_agrees_with_the_interpreter() {
     let text = "graph @f(%x: f32[A, B], %w: f32[B, C]) -> (f32[A, C], f32[A, B]) {
       %p = matmul %x, %w
       %y = relu %p
@@ -352,7 +352,7 @@ fn any_order_of_sizes_gives_what_the_interpreter_gives() {
 }
 
 #[test]
-fn what_another_process_found_hot_gets_variants_at_once() {
+fn sizes_hot_in_another_process_get_variants_at_once() {
     let first = Bench::new(EXP, all_alike, after(100));
     first.calls(&[3, 4], 120);
     first.calls(&[2, 2], 3);

@@ -1,7 +1,7 @@
 //! Code of an object in memory, ready to be called.
 //!
 //! An entry is reached through the [`LoadedCode`] that owns its memory, so its caller holds that memory: it is freed with
-//! its last owner, which no call outlives.
+//! its last owner, which outlives every call.
 #![allow(
     unsafe_code,
     reason = "a call into compiled code can only be vouched for"
@@ -24,8 +24,8 @@ pub struct LoadedCode {
 impl LoadedCode {
     /// Loads a relocatable ELF object and finds its `entries`.
     ///
-    /// Damaged bytes are an error. Bytes that are an object are believed: what the code does is the
-    /// compiler's word, so an object from a file comes with a digest that was checked.
+    /// Damaged bytes are an error. A valid object is trusted: its behaviour is the compiler's responsibility, so an object
+    /// from a file comes with a digest that was checked.
     pub fn load(object: &[u8], entries: &[&str]) -> Result<Self, NativeError> {
         let machine = machine_of(object)?;
         let object = Object::read(object)?;
@@ -53,8 +53,8 @@ impl LoadedCode {
             let pointer = memory.pointer(offset).ok_or_else(|| {
                 NativeError::damaged("a function that starts where its section ends")
             })?;
-            // SAFETY: the pointer is not null and points into memory that stays mapped and
-            // executable as long as `self`. That it has this signature only a call relies on.
+            // SAFETY: the pointer is not null and points into memory that stays mapped and executable as long as `self`.
+            // Only a call depends on its signature.
             Ok(unsafe { std::mem::transmute::<*mut std::ffi::c_void, Phase>(pointer.as_ptr()) })
         };
         let entries = places.iter().map(entry_at);
@@ -64,25 +64,25 @@ impl LoadedCode {
         })
     }
 
-    /// How many entries were asked for.
+    /// The number of requested entries.
     pub fn n_entries(&self) -> usize {
         self.entries.len()
     }
 
-    /// The bytes of memory it takes, constants and the rest of the pages included.
+    /// The bytes of memory it takes, including constants and padding to pages.
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
     }
 
-    /// Runs the tasks `first..last` of an entry, given by its place among the entries asked for.
+    /// Runs the tasks `first..last` of an entry, given by its position among the requested entries.
     ///
     /// # Panics
     /// When there is no such entry.
     ///
     /// # Safety
-    /// The object came from Kiln's compiler, and the call keeps its contract: every buffer of `args` is as large as the
-    /// kernel's declaration says for these sizes and is aligned for its elements; no other code touches what the kernel
-    /// writes meanwhile, other tasks of the same launch apart; `shared` and `scratch` are as large as the artifact says and
+    /// The object came from Kiln's compiler, and the call satisfies its contract: every buffer of `args` is as large as the
+    /// kernel's declaration requires for these sizes and is aligned for its elements; no other code accesses the kernel's
+    /// outputs meanwhile, except other tasks of the same launch; `shared` and `scratch` have the artifact's sizes and are
     /// 64-byte aligned; `scratch` belongs to this call; `fault` is a valid `u32` that is accessed atomically; `first..last`
     /// are tasks of the phase, and every task of earlier phases is done.
     pub unsafe fn call(
@@ -99,11 +99,11 @@ impl LoadedCode {
     }
 }
 
-/// Checks an object for any machine that is known here as loading does, without memory that code runs in: it is read, laid
-/// out and linked at `base`, which need not be an address of anything. Gives the bytes that it would take.
+/// Checks an object for any supported machine as loading does, without executable memory: it is read, laid out and linked
+/// at `base`, which need not be a valid address. Returns the number of bytes that it would take.
 ///
 /// # Errors
-/// As [`LoadedCode::load`], but for the machine and the entries.
+/// As [`LoadedCode::load`], except for the machine and the entries.
 pub fn check_object(object: &[u8], base: u64) -> Result<usize, NativeError> {
     let object = Object::read(object)?;
     let layout = Layout::of(&object, page_size())?;

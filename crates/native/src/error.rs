@@ -1,4 +1,4 @@
-//! What can go wrong between object bytes and a kernel's results.
+//! Errors between object bytes and a kernel's results.
 
 use kiln_backend::{ExecuteError, PackError};
 use kiln_tensor::TensorError;
@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NativeError {
-    /// E0850: bytes that are no whole relocatable ELF object.
+    /// E0850: bytes that are not a complete relocatable ELF object.
     #[error("expected a relocatable 64-bit ELF object, found {found}; compile the kernel again")]
     Damaged {
         /// What is wrong with the bytes.
@@ -24,16 +24,16 @@ pub enum NativeError {
         found: u16,
     },
 
-    /// E0852: a section that a kernel has no use for.
+    /// E0852: a section that kernels do not have.
     #[error("section {} {why}; kernels hold code and constants alone", Quoted(.section))]
     Section {
         /// The section's name.
         section: String,
-        /// What it is.
+        /// The kind of section.
         why: &'static str,
     },
 
-    /// E0853: an undefined symbol that is none of the functions a kernel may call.
+    /// E0853: an undefined symbol that is not one of the functions a kernel may call.
     #[error("undefined symbol {}; a kernel may call {} alone", Quoted(.symbol), crate::host_functions::NAMES.join(", "))]
     UndefinedSymbol {
         /// The symbol's name.
@@ -45,7 +45,7 @@ pub enum NativeError {
     Symbol {
         /// The symbol's name.
         symbol: String,
-        /// What it is.
+        /// The kind of symbol.
         why: &'static str,
     },
 
@@ -58,7 +58,7 @@ pub enum NativeError {
         section: String,
     },
 
-    /// E0856: a relocation whose value does not fit, or whose place is no place.
+    /// E0856: a relocation whose value does not fit, or whose place is invalid.
     #[error("relocation kind {kind} at {offset:#x} of section {}: {why}", Quoted(.section))]
     Relocation {
         /// The number of the kind.
@@ -78,12 +78,12 @@ pub enum NativeError {
         entry: String,
     },
 
-    /// E0858: the system gives no memory for code, or refuses to make it executable.
+    /// E0858: the system refuses memory for code, or refuses to make it executable.
     #[error("the system refuses {bytes} bytes of memory for code: {cause}")]
     CodeMemory {
-        /// How much was asked for.
+        /// The requested size.
         bytes: usize,
-        /// The system's answer.
+        /// The system's error.
         cause: std::io::Error,
     },
 
@@ -92,9 +92,9 @@ pub enum NativeError {
     Limit {
         /// What is limited.
         what: &'static str,
-        /// How much there is.
+        /// The actual number.
         given: u64,
-        /// How much there may be.
+        /// The limit.
         limit: u64,
     },
 
@@ -105,26 +105,26 @@ pub enum NativeError {
         level: String,
     },
 
-    /// E0861: what is given does not fit the kernel, the builtin or the memory.
+    /// E0861: an argument that does not fit the kernel, the builtin or the memory.
     #[error("{what}: expected {expected}, found {found}")]
     Mismatch {
         /// What does not fit.
         what: String,
-        /// What fits.
+        /// What is expected.
         expected: String,
         /// What was given.
         found: String,
     },
 
-    /// E0895: more memory than the executor may have at one time.
+    /// E0895: more memory than the executor may use at one time.
     #[error(
         "expected at most {limit} bytes of memory at one time, found {given}; raise the limit, or run fewer or smaller \
          calls at a time"
     )]
     MemoryLimit {
-        /// What would be had.
+        /// The memory that would be used.
         given: usize,
-        /// What may be.
+        /// The limit.
         limit: usize,
     },
 
@@ -135,7 +135,7 @@ pub enum NativeError {
         what: String,
     },
 
-    /// Memory that could not be had, or a tensor that cannot be made of it: the code is the cause's.
+    /// Memory that could not be allocated, or a tensor that cannot be made from it: the code is the cause's.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 
@@ -167,7 +167,7 @@ impl NativeError {
         }
     }
 
-    /// What does not fit, and what would.
+    /// A mismatch: what was given, and what is expected.
     pub(crate) fn mismatch(
         what: impl Into<String>,
         expected: impl fmt::Display,
@@ -203,7 +203,7 @@ impl From<NativeError> for ExecuteError {
     }
 }
 
-/// A name out of an object, with control characters escaped and not at any length.
+/// A name from an object, with control characters escaped and truncated.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {

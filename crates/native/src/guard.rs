@@ -1,8 +1,8 @@
-//! A switch for tests: device memory and scratch lie beside pages that nothing may touch.
+//! A switch for tests: device memory and scratch are beside guard pages.
 //!
-//! Only with the feature `guard-pages`. Compiled kernels are seen by no sanitizer; an access outside of memory that was
-//! allocated under the switch ends the process at that instruction. Sides are tried one at a time, since the length of
-//! memory is no multiple of a page.
+//! Only with the feature `guard-pages`. Compiled kernels are not covered by sanitizers; an access outside of memory that
+//! was allocated under the switch ends the process at that instruction. Sides are tried one at a time, since the length of
+//! memory is not a multiple of a page.
 #![allow(unsafe_code, reason = "mappings are what this file is for")]
 
 use crate::memory::page_size;
@@ -12,10 +12,10 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// What the memory of an executor is aligned to at least, in bytes.
+/// The minimum alignment of an executor's memory, in bytes.
 pub const ALIGNMENT: usize = 64;
 
-/// Where the page lies that memory is flush with.
+/// The side on which memory adjoins the guard page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Memory starts where the page ends.
@@ -28,8 +28,8 @@ thread_local! {
     static SIDE: Cell<Option<Side>> = const { Cell::new(None) };
 }
 
-/// Runs `body`; what this thread allocates of device memory and scratch meanwhile has a guard on that side, and one
-/// somewhere on the other.
+/// Runs `body`; device memory and scratch allocated by this thread meanwhile adjoin a guard page on that side, and have
+/// another one on the other.
 pub fn with_guard_pages<R>(side: Side, body: impl FnOnce() -> R) -> R {
     struct Reset(Option<Side>);
     impl Drop for Reset {
@@ -41,7 +41,7 @@ pub fn with_guard_pages<R>(side: Side, body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// The side that this thread asked for.
+/// The side requested by this thread.
 pub(crate) fn side() -> Option<Side> {
     SIDE.get()
 }
@@ -89,7 +89,7 @@ impl GuardedPages {
         Ok(pages)
     }
 
-    /// Where the zeros start.
+    /// The start of the zeros.
     pub(crate) fn pointer(&self) -> NonNull<u8> {
         self.start
     }
@@ -108,7 +108,7 @@ mod tests {
     use crate::executor::AlignedBytes;
 
     #[test]
-    fn guarded_memory_is_flush_with_the_page_of_its_side() {
+    fn guarded_memory_touches_its_guard_page() {
         let page = page_size();
         for bytes in [1, 63, 64, 100, page, page + 1, 3 * page - 64] {
             for side in [Side::Before, Side::After] {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(side(), None);
     }
 
-    /// The variable that makes the next test touch what it must not.
+    /// The variable that makes the next test access a guard page.
     const TOUCH: &str = "KILN_TEST_TOUCH_GUARD";
 
     #[test]

@@ -1,7 +1,7 @@
-//! The functions of the host that a kernel may call: what moves and fills memory, nothing else.
+//! The host functions that a kernel may call: those that move and fill memory, nothing else.
 //!
-//! A compiler emits such calls for loops and copies in which the source has none. Everything else a kernel needs it brings
-//! along.
+//! A compiler emits such calls for loops and copies in which the source has none. Everything else a kernel needs is in its
+//! object.
 #![allow(unsafe_code, reason = "the C library's functions are foreign")]
 
 /// The names, in the order of [`HostFunction`]'s variants.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_a_function_of_its_own() {
+    fn host_functions_are_found_by_name() {
         let functions = NAMES.map(|name| HostFunction::by_name(name).unwrap());
         assert_eq!(
             functions,

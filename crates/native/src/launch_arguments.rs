@@ -1,4 +1,4 @@
-//! What every phase of a launch is given: the layout that compiled code reads.
+//! The arguments of every phase of a launch: the layout that compiled code reads.
 
 /// The arguments of a launch. The order and size of the fields are the contract with compiled code;
 /// the numbers are little-endian and the pointers 64 bits wide.
@@ -13,7 +13,7 @@ pub struct LaunchArguments {
     pub shared: *mut u8,
     /// The fault word: 0, or `site << 8 | cause` of the first fault.
     pub fault: *mut u32,
-    /// The stop word: 0 while the launch runs. Code that finds another value returns, and what it writes is not defined.
+    /// The stop word: 0 while the launch runs. Code that finds another value returns, and its output is undefined.
     pub stop: *const u32,
 }
 

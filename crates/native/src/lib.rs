@@ -1,11 +1,9 @@
 //! Object code to callable kernels, without LLVM: the CPU's executor.
 //!
-//! A compiler hands over relocatable ELF objects, in a `kiln_backend::Artifact` or as they are.
-//! [`LoadedCode`] copies one into memory, applies its relocations and makes it executable: the
-//! functions it may call are three, `memcpy`, `memmove` and `memset`; its memory is never writable
-//! and executable at once, and is freed once nothing can run in it. [`NativeExecutor`]
-//! launches kernels on the host's memory, sharing tasks out on the runtime's threads, and runs the
-//! builtins.
+//! A compiler provides relocatable ELF objects, in a `kiln_backend::Artifact` or directly. [`LoadedCode`] copies one into
+//! memory, applies its relocations and makes it executable: it may call three functions, `memcpy`, `memmove` and `memset`;
+//! its memory is never writable and executable at once, and is freed once no call can run in it. [`NativeExecutor`]
+//! launches kernels on the host's memory, distributing tasks over the runtime's threads, and runs the builtins.
 //!
 //! Loading code means trusting it. Damaged bytes are refused; that an object is the compiler's own is checked by the store
 //! that holds it, by its digest.

@@ -1,21 +1,21 @@
-//! An object's sections laid out side by side, and its relocations applied to the copy.
+//! Lays out an object's sections, and applies its relocations to the copy.
 //!
-//! Code comes first, then stubs that jump to the host's functions; on a page of their own then the
-//! constants and the slots. So one range can be made executable and the other read-only. Where an
-//! image goes is a number here: the layout and the bytes are the same on any machine.
+//! Code comes first, then stubs that jump to the host's functions; then, starting on a new page, the constants and the
+//! slots. So one range can be made executable and the other read-only. The address of an image is only a number here: the
+//! layout and the bytes are the same on any machine.
 
 use crate::error::NativeError;
 use crate::host_functions::HostFunction;
 use crate::object::{Object, Relocation, Target};
 use crate::relocate::{Reference, RelocationFault, STUB_SIZE};
 
-/// How large an image may be: near enough for every branch of every machine.
+/// The maximum size of an image: within the branch range of every machine.
 pub(crate) const IMAGE_LIMIT: usize = 64 << 20;
 
 /// Bytes of a slot.
 const SLOT_SIZE: usize = 8;
 
-/// Where everything of an image goes, as offsets from its start.
+/// The offsets of all parts of an image, from its start.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// Of each section of the object.
@@ -26,9 +26,9 @@ pub(crate) struct Layout {
     /// What has a slot, in the order of the slots.
     slots: Vec<Target>,
     first_slot: usize,
-    /// Bytes that are code: a multiple of the page.
+    /// Bytes of code: a multiple of the page.
     pub(crate) code: usize,
-    /// Bytes in all: a multiple of the page.
+    /// The total number of bytes: a multiple of the page.
     pub(crate) total: usize,
 }
 
@@ -56,8 +56,7 @@ impl Layout {
                 _ => {}
             }
         }
-        // Each section takes at most its limit, an alignment and a stub or slot for each
-        // relocation: far from what would not fit in a number.
+        // Each section takes at most its limit, an alignment and a stub or slot for each relocation: far from overflowing.
         let mut end = layout.place(object, true, 0);
         layout.first_stub = end.next_multiple_of(STUB_SIZE);
         end = layout.first_stub + layout.stubs.len() * STUB_SIZE;
@@ -77,7 +76,7 @@ impl Layout {
         self.sections[section] as u64 + offset
     }
 
-    /// Places the sections that are code, or those that are not, from `end` on; the new end.
+    /// Places the sections that are code, or those that are not, from `end` on; returns the new end.
     fn place(&mut self, object: &Object<'_>, executable: bool, mut end: usize) -> usize {
         for (section, place) in object.sections.iter().zip(&mut self.sections) {
             if section.executable == executable {
@@ -107,8 +106,7 @@ impl Layout {
     }
 }
 
-/// Writes the image that will lie at the address `base` into `image`, which is zero and as long as
-/// the layout says.
+/// Writes the image for the address `base` into `image`, which is zeroed and has the layout's length.
 pub(crate) fn link(
     object: &Object<'_>,
     layout: &Layout,

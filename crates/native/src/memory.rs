@@ -45,12 +45,12 @@ impl WritableMemory {
         }
     }
 
-    /// Where it starts, and will start when sealed.
+    /// Its start, before and after sealing.
     pub(crate) fn address(&self) -> u64 {
         self.0.address.as_ptr() as usize as u64
     }
 
-    /// All of it.
+    /// The whole memory.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is readable, writable, filled with zeros by the system, at most
         // `isize::MAX` bytes as any successful mapping, and `self` alone knows of it.
@@ -93,7 +93,7 @@ impl ExecutableMemory {
     }
 }
 
-/// A range of memory that the system gave.
+/// A range of memory from the system.
 #[derive(Debug)]
 struct Mapping {
     address: NonNull<c_void>,
@@ -113,7 +113,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Lets instruction fetches see what was written.
+/// Makes written code visible to instruction fetches.
 #[cfg(target_arch = "aarch64")]
 fn clear_instruction_cache(start: *const u8, bytes: usize) {
     let lines: u64;
@@ -136,7 +136,7 @@ fn clear_instruction_cache(start: *const u8, bytes: usize) {
     unsafe { std::arch::asm!("dsb ish", "isb", options(nostack)) };
 }
 
-/// Instruction fetches see what was written without being told.
+/// Instruction fetches see writes without further action.
 #[cfg(not(target_arch = "aarch64"))]
 fn clear_instruction_cache(_start: *const u8, _bytes: usize) {}
 
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_had_is_an_error() {
+    fn a_failed_allocation_is_an_error() {
         let error = WritableMemory::map(usize::MAX - page_size() + 1).unwrap_err();
         assert_eq!(error.code(), "E0858");
         assert_eq!(WritableMemory::map(0).unwrap_err().code(), "E0858");

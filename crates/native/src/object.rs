@@ -1,9 +1,9 @@
-//! A relocatable ELF object taken apart and checked: what to copy, what to patch, what to call.
+//! A parsed and checked relocatable ELF object: sections to copy, places to relocate, functions to call.
 //!
-//! The bytes may be a damaged file's: whatever they are, reading ends with an [`Object`] or a typed
-//! error. What an [`Object`] says is consistent: a relocation lies inside its section and refers to
-//! a section that is copied or to a function of the host. That the *code* does what it should no
-//! reader can tell: a cache checks a digest before it hands an object over.
+//! The bytes may come from a damaged file: whatever they are, reading ends with an [`Object`] or a typed error. An
+//! [`Object`] is consistent: a relocation is inside its section and refers to a section that is copied or to a host
+//! function. Whether the *code* does what it should cannot be checked here: a cache checks a digest before it returns an
+//! object.
 
 use crate::error::NativeError;
 use crate::host_functions::HostFunction;
@@ -14,23 +14,23 @@ use object::{LittleEndian, SectionIndex};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// How many sections an object may have. Kernels have a dozen.
+/// The maximum number of sections of an object. Kernels have a dozen.
 const SECTION_LIMIT: usize = 4096;
 
-/// How many symbols or relocations an object may have.
+/// The maximum number of symbols or relocations of an object.
 const ENTRY_LIMIT: usize = 1 << 20;
 
-/// The highest alignment a section may ask for: the smallest page of any system.
+/// The maximum alignment of a section: the smallest page of any system.
 const ALIGNMENT_LIMIT: u64 = 4096;
 
-/// What an object holds.
+/// The contents of an object.
 #[derive(Debug)]
 pub(crate) struct Object<'data> {
     /// The machine its code is for.
     pub(crate) machine: Machine,
-    /// What is copied into memory.
+    /// The sections that are copied into memory.
     pub(crate) sections: Vec<Section<'data>>,
-    /// What is patched then.
+    /// The relocations.
     pub(crate) relocations: Vec<Relocation>,
     /// The functions it exports: the section and the offset in it.
     pub(crate) functions: BTreeMap<&'data str, (usize, u64)>,
@@ -49,29 +49,29 @@ pub(crate) struct Section<'data> {
     pub(crate) executable: bool,
 }
 
-/// A place to patch.
+/// A relocation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Relocation {
     /// The section it is in, as an index into [`Object::sections`].
     pub(crate) section: usize,
-    /// Where in the section: less than its size.
+    /// The offset in the section: less than its size.
     pub(crate) offset: u64,
     /// The kind, as the machine's ABI numbers it; one that the machine supports.
     pub(crate) kind: u32,
-    /// What it refers to.
+    /// The target.
     pub(crate) target: Target,
-    /// What is added to the target's address.
+    /// The addend.
     pub(crate) addend: i64,
 }
 
-/// What a relocation refers to.
+/// The target of a relocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A place in a section that is copied, or its end.
     Place {
         /// The section, as an index into [`Object::sections`].
         section: usize,
-        /// Where in it: at most its size.
+        /// The offset in it: at most its size.
         offset: u64,
     },
     /// A function of the host.
@@ -82,7 +82,7 @@ type Header = FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
 
 impl<'data> Object<'data> {
-    /// Reads and checks an object for any machine that is known here.
+    /// Reads and checks an object for any supported machine.
     pub(crate) fn read(data: &'data [u8]) -> Result<Self, NativeError> {
         let header = Header::parse(data).map_err(NativeError::damaged)?;
         header.endian().map_err(NativeError::damaged)?;
@@ -148,7 +148,7 @@ impl<'data> CopiedSections<'data> {
     }
 }
 
-/// What to copy of a section: nothing of one that is only for linkers and debuggers.
+/// Whether a section is copied: not if it is only for linkers and debuggers.
 fn copied_section<'data>(
     header: &elf::SectionHeader64<LittleEndian>,
     name: Cow<'data, str>,
@@ -156,7 +156,7 @@ fn copied_section<'data>(
 ) -> Result<Option<Section<'data>>, NativeError> {
     let flags = header.sh_flags(ENDIAN);
     let has = |flag: u32| flags & u64::from(flag) != 0;
-    // What an unwinder or a linker reads is allocated too; here it has no reader.
+    // Sections for unwinders and linkers are allocated too; here they have no reader.
     let ignored = matches!(
         header.sh_type(ENDIAN),
         elf::SHT_NULL | elf::SHT_NOTE | elf::SHT_X86_64_UNWIND
@@ -257,7 +257,7 @@ impl<'data> Symbols<'data> {
     }
 }
 
-/// Where a symbol points. Symbols that no kernel has are refused even when nothing refers to them.
+/// The target of a symbol. Kinds that no kernel has are refused even when nothing refers to them.
 fn symbol_target(
     symbol: &elf::Sym64<LittleEndian>,
     name: &str,

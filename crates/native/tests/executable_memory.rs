@@ -58,9 +58,9 @@ fn no_memory_is_writable_and_executable() {
     }
 }
 
-/// Callers take what is loaded; meanwhile it is dropped and loaded again elsewhere.
+/// Callers use the loaded code; meanwhile it is dropped and loaded again elsewhere.
 #[test]
-fn code_dropped_while_it_is_called_stays_until_the_call_is_over() {
+fn code_dropped_during_a_call_stays_until_the_call_ends() {
     let loaded = Mutex::new(load());
     let current = || Arc::clone(&loaded.lock().unwrap_or_else(PoisonError::into_inner));
     let start = Barrier::new(4);
@@ -85,10 +85,10 @@ fn code_dropped_while_it_is_called_stays_until_the_call_is_over() {
     call(&last);
 }
 
-/// Loading and dropping again and again holds on to no memory.
+/// Loading and dropping repeatedly leaks no memory.
 #[test]
 #[cfg(target_os = "linux")]
-fn dropped_code_gives_its_memory_back() {
+fn dropped_code_frees_its_memory() {
     let executable = || protections().iter().filter(|p| p.contains('x')).count();
     let before = executable();
     let many: Vec<_> = (0..200).map(|_| load()).collect();

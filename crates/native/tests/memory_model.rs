@@ -1,10 +1,10 @@
-//! What a pool of memory keeps, under a model checker: the file of the library itself, on locks and atomics whose every
-//! interleaving is chosen.
+//! The contents of a memory pool under a model checker: the library's own source file, on locks and atomics with every
+//! interleaving explored.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! What the library's `sync` is, with the checker's.
+    //! A replacement of the library's `sync`, with the checker's primitives.
 
     pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -41,12 +41,12 @@ const ROUNDS: usize = 2000;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
-    // It takes every atomic for a sequentially consistent one, and would say so each time.
+    // It treats every atomic as sequentially consistent, and would report that each time.
     config.silence_warnings = true;
     Runner::new(RandomScheduler::new(ROUNDS), config).run(model);
 }
 
-/// So many of the smallest pieces that are kept; counted while they are there.
+/// This many of the smallest pieces that are kept; counted while they exist.
 struct Block {
     units: usize,
     there: Arc<AtomicUsize>,
@@ -73,7 +73,7 @@ impl Drop for Block {
     }
 }
 
-/// Threads that rent and give back, each its sizes in turn, of a pool that has so many units.
+/// Threads that rent and return memory, each with its sizes in order, from a pool with this many units.
 fn rent(limit: usize, turns: [&'static [usize]; 3], trims: bool) {
     check(move || {
         let limits = MemoryLimits::new().with_total_bytes(limit * WORTH_KEEPING);
@@ -122,17 +122,17 @@ fn rent(limit: usize, turns: [&'static [usize]; 3], trims: bool) {
 }
 
 #[test]
-fn in_every_interleaving_no_more_is_rented_than_may_be_and_every_byte_is_accounted_for() {
+fn in_every_interleaving_rents_stay_within_the_limit_and_all_bytes_are_accounted_for() {
     rent(5, [&[3, 2], &[2, 4], &[1, 3]], false);
 }
 
 #[test]
-fn in_every_interleaving_pieces_are_handed_on_trimmed_and_never_lost() {
+fn in_every_interleaving_blocks_are_reused_trimmed_and_never_lost() {
     rent(100, [&[2, 2, 3], &[3, 2], &[2, 4]], true);
 }
 
 #[test]
-fn in_every_interleaving_what_is_rented_and_kept_stays_within_the_limit_once_all_is_quiet() {
+fn in_every_interleaving_rented_and_kept_bytes_end_within_the_limit() {
     check(|| {
         let limits = MemoryLimits::new().with_total_bytes(5 * WORTH_KEEPING);
         let kept = Arc::new(Kept::new(limits));

@@ -1,4 +1,4 @@
-//! A launch that was made before allocates nothing.
+//! A repeated launch allocates nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -77,7 +77,7 @@ fn a_warm_launch_allocates_nothing() {
         in_place: Vec::new(),
         fault_sites: Vec::new(),
     };
-    // SAFETY: the fixture's code sums as many blocks of four elements as its argument says.
+    // SAFETY: the fixture's code sums the number of blocks of four elements in its argument.
     let artifact = unsafe { Artifact::trusted(parts) };
     let cpu = NativeExecutor::new();
     let kernel = cpu.load(&artifact).unwrap();
@@ -99,7 +99,7 @@ fn a_warm_launch_allocates_nothing() {
             numbers: &artifact.numbers(&context).unwrap(),
         };
         let before = ALLOCATIONS.get();
-        // SAFETY: the memory is this test's alone, and the buffers do not overlap.
+        // SAFETY: the memory is exclusively this test's, and the buffers do not overlap.
         unsafe { execution.launch(&kernel, &launch) }.unwrap();
         assert_eq!(execution.finish().unwrap(), None);
         ALLOCATIONS.get() - before

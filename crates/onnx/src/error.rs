@@ -1,7 +1,7 @@
-//! What can be wrong with a model file, or with making a graph of it.
+//! Errors of a model file, and of its import.
 //!
-//! Names from the model are [`Name`]s or paths built from them, so every message is safe to print.
-//! No message holds tensor data or the path of a folder.
+//! Names from the model are [`Name`]s or paths built from them, so every message is safe to print. No message contains
+//! tensor data or the path of a folder.
 
 use kiln_shape_inference::InferError;
 use kiln_symbolic_shape::DimError;
@@ -14,23 +14,23 @@ use crate::{ElementType, FileError, LimitKind, Name, SUPPORTED_OPSETS, Unsupport
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// E0901: the bytes are not a protobuf message of the ONNX schema, or not all of one.
+    /// E0901: the bytes are not a protobuf message of the ONNX schema, or not a complete one.
     #[error("not an ONNX model, or a damaged one: {reason}")]
     NotAModel {
-        /// What the decoder met.
+        /// The decoder's message.
         reason: String,
     },
 
-    /// E0902: the model asks for more than [`Limits`](crate::Limits) allow.
+    /// E0902: the model exceeds [`Limits`](crate::Limits).
     #[error(
         "the model exceeds a limit: expected {kind} of at most {limit}, found {given}; if you trust the file, raise `Limits::{kind}`"
     )]
     Limit {
         /// Which limit.
         kind: LimitKind,
-        /// What the model asks for.
+        /// The given number.
         given: u64,
-        /// What is allowed.
+        /// The limit.
         limit: u64,
     },
 
@@ -39,22 +39,22 @@ pub enum Error {
     File {
         /// The file, without its folders.
         file: Name,
-        /// Why.
+        /// The reason.
         source: FileError,
     },
 
-    /// E0904: a tensor is in a file that may not or cannot be read.
+    /// E0904: a tensor is in a file that cannot be read, or must not be.
     #[error("tensor {tensor}: cannot read data file {location}: {source}")]
     ExternalFile {
         /// The tensor.
         tensor: Name,
-        /// The file as the model names it.
+        /// The file as named by the model.
         location: Name,
-        /// Why.
+        /// The reason.
         source: FileError,
     },
 
-    /// E0905: a tensor's entries about its data file make no sense.
+    /// E0905: a tensor's entry for its data file is invalid.
     #[error("tensor {tensor}: bad external data entry `{key}`: {reason}")]
     ExternalEntry {
         /// The tensor.
@@ -65,7 +65,7 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// E0906: a tensor's data would end after its file does.
+    /// E0906: a tensor's data extend past the end of its file.
     #[error(
         "tensor {tensor}: expected {length} bytes from offset {offset} of data file {location}, found a file of {size} bytes"
     )]
@@ -74,47 +74,47 @@ pub enum Error {
         tensor: Name,
         /// The file.
         location: Name,
-        /// Where the data begin.
+        /// The offset of the data.
         offset: u64,
-        /// How many bytes they are.
+        /// The number of bytes.
         length: u64,
         /// The file's size.
         size: u64,
     },
 
-    /// E0907: two tensors share part of a data file without being the same.
+    /// E0907: two tensors share part of a data file without being identical.
     #[error(
         "tensor {tensor}: its {length} bytes from offset {offset} of data file {location} overlap those of tensor {other}; expected the same bytes and element type, or no common byte"
     )]
     ExternalOverlap {
         /// The tensor.
         tensor: Name,
-        /// The tensor read before.
+        /// The tensor read earlier.
         other: Name,
         /// The file.
         location: Name,
-        /// Where the data begin.
+        /// The offset of the data.
         offset: u64,
-        /// How many bytes they are.
+        /// The number of bytes.
         length: u64,
     },
 
-    /// E0908: a tensor has another number of elements or bytes than its sizes ask for.
+    /// E0908: a tensor's number of elements or bytes differs from its sizes.
     #[error("tensor {tensor}: expected {expected} {unit} of {dtype}, found {found}")]
     TensorLength {
         /// The tensor.
         tensor: Name,
         /// The type of its elements.
         dtype: DType,
-        /// What its sizes ask for.
+        /// The number according to its sizes.
         expected: u64,
-        /// What the file has.
+        /// The number in the file.
         found: u64,
         /// What is counted: elements or bytes.
         unit: &'static str,
     },
 
-    /// E0909: a tensor is described in a way that makes no sense.
+    /// E0909: a tensor's description is invalid.
     #[error("tensor {tensor}: {reason}")]
     TensorContent {
         /// The tensor.
@@ -129,11 +129,11 @@ pub enum Error {
     Tensor {
         /// The tensor.
         tensor: Name,
-        /// Why.
+        /// The reason.
         source: TensorError,
     },
 
-    /// E0911: a tensor that is needed has elements of a type that Kiln does not compute with.
+    /// E0911: a tensor that is needed has an unsupported element type.
     #[error("tensor {tensor}: elements of type {element} are not supported")]
     UnsupportedElement {
         /// The tensor.
@@ -149,7 +149,7 @@ pub enum Error {
         version: i64,
     },
 
-    /// E0913: the model is decoded but not put together as ONNX asks.
+    /// E0913: the model can be decoded but violates ONNX's structural rules.
     #[error("malformed model: {reason}")]
     Structure {
         /// What is wrong, and where.
@@ -167,7 +167,7 @@ pub enum Error {
         expected: &'static str,
     },
 
-    /// E0915: an attribute has another type than its operator asks for.
+    /// E0915: an attribute's type differs from its operator's.
     #[error("{node}: expected attribute {attribute} of type {expected}, found {found}")]
     AttributeType {
         /// The node's path.
@@ -180,7 +180,7 @@ pub enum Error {
         found: &'static str,
     },
 
-    /// E0916: the model uses operators that nothing imports.
+    /// E0916: the model uses operators without an importer.
     #[error(
         "the model uses operators that are not supported: {}; teach them with `ImportOptions::operator`, or export the model without them",
         list_operators(operators)
@@ -195,11 +195,11 @@ pub enum Error {
     Unsupported {
         /// The node's path.
         node: String,
-        /// What it asks for.
+        /// The unsupported use.
         what: String,
     },
 
-    /// E0918: a node reads a name that nothing gives.
+    /// E0918: a node reads a name that nothing produces.
     #[error("{node}: nothing gives its operand {name}")]
     Undefined {
         /// The node's path.
@@ -208,7 +208,7 @@ pub enum Error {
         name: Name,
     },
 
-    /// E0919: a node gives a name that has a value already.
+    /// E0919: a node produces a name that has a value already.
     #[error("{node}: expected a new name for each result, found {name} a second time")]
     Redefined {
         /// The node's path.
@@ -217,33 +217,33 @@ pub enum Error {
         name: Name,
     },
 
-    /// E0920: an operand is not what the operator takes.
+    /// E0920: the operator does not accept an operand.
     #[error("{node}: operand {index}: expected {expected}, found {found}")]
     Operand {
         /// The node's path.
         node: String,
         /// Which operand.
         index: usize,
-        /// What the operator takes.
+        /// What the operator accepts.
         expected: String,
-        /// What the node gives it.
+        /// What the node passes.
         found: String,
     },
 
-    /// E0921: the value of an attribute makes no sense for the operator.
+    /// E0921: the value of an attribute is invalid for the operator.
     #[error("{node}: attribute {attribute}: expected {expected}, found {found}")]
     AttributeValue {
         /// The node's path.
         node: String,
         /// The attribute.
         attribute: Name,
-        /// What would make sense.
+        /// What is valid.
         expected: String,
-        /// What the node says.
+        /// The node's value.
         found: String,
     },
 
-    /// E0922: the model does not say how many axes an input has.
+    /// E0922: the model does not state the rank of an input.
     #[error(
         "input {input}: expected a known rank, found none; give one with the option `rank` (`--rank` on the command line)"
     )]
@@ -252,7 +252,7 @@ pub enum Error {
         input: Name,
     },
 
-    /// E0923: an input has a type that Kiln has no values of.
+    /// E0923: an input has a type that Kiln does not support.
     #[error("input {input}: expected a tensor of a supported element type, found {found}")]
     InputType {
         /// The input.
@@ -264,7 +264,7 @@ pub enum Error {
     /// E0924: the caller constrains a size that the model's inputs do not have.
     #[error("expected one of the model's sizes {known:?}, found {name}")]
     UnknownSize {
-        /// What the caller said.
+        /// The caller's name.
         name: Name,
         /// The sizes that the inputs have.
         known: Vec<Name>,
@@ -281,16 +281,16 @@ pub enum Error {
         found: String,
     },
 
-    /// E0926: the caller refers to an input that the model does not have.
+    /// E0926: the caller names an input that the model does not have.
     #[error("expected one of the model's inputs {known:?}, found {name}")]
     UnknownInput {
-        /// What the caller said.
+        /// The caller's name.
         name: Name,
         /// The model's inputs.
         known: Vec<Name>,
     },
 
-    /// E0927: an input is a sequence, and nothing says how many entries it has.
+    /// E0927: an input is a sequence, and its number of entries is unknown.
     #[error(
         "input {input}: expected a known number of entries, found none; give one with the option `length` (`--length` on the command line)"
     )]
@@ -299,7 +299,7 @@ pub enum Error {
         input: Name,
     },
 
-    /// E0944: nodes read each other's results, so none of them can be first.
+    /// E0944: nodes read each other's results in a cycle.
     #[error(
         "expected nodes that can run one after the other, found a cycle: {}",
         described(nodes)
@@ -314,7 +314,7 @@ pub enum Error {
     Infer {
         /// The node's path.
         node: String,
-        /// Why.
+        /// The reason.
         source: InferError,
     },
 
@@ -323,7 +323,7 @@ pub enum Error {
     Size {
         /// The node's path.
         node: String,
-        /// Why.
+        /// The reason.
         source: DimError,
     },
 }

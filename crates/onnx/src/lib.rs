@@ -5,18 +5,17 @@
 //! | read a model file | [`Model::load`], [`Model::from_bytes`] |
 //! | make a graph of it | [`import()`] |
 //! | constrain sizes, fix inputs, register operators | [`ImportOptions`] |
-//! | look into a model | [`Model::graph`], [`Node::attributes`] |
+//! | look into a model | [`Model::graph`], [`ModelNode::attributes`] |
 //!
-//! A model file comes from somewhere else, so everything in it is untrusted: sizes, nesting, names,
-//! and the files that it points to. [`Model`] is what remains after all of that was checked:
-//! tensors loaded, names kept, types described. [`Limits`] bound what loading may cost; [`Fs`] is
-//! the only way to other files, and [`Folder`] confines it to the model's own folder.
+//! A model file comes from outside, so everything in it is untrusted: sizes, nesting, names, and the files that it refers
+//! to. [`Model`] is the checked result: tensors loaded, names kept, types described. [`Limits`] bound the cost of loading;
+//! [`Fs`] is the only way to other files, and [`Folder`] confines it to the model's own folder.
 //!
-//! [`import()`] then decomposes every operator (versions 1 to 28 of the standard ones; of the first six, what old exporters wrote) into core
-//! operations, keeps the names of sizes, and turns sizes that travel as data back into sizes.
+//! [`import()`] then decomposes every operator (versions 1 to 28 of the standard ones; of the first six, the operators
+//! written by old exporters) into core operations, keeps the names of sizes, and turns sizes that travel as data back into
+//! sizes.
 //!
-//! Whatever is wrong is an [`Error`] with a code and the node's or tensor's name, printed so that no
-//! terminal minds ([`Name`]).
+//! Every error is an [`Error`] with a code and the node's or tensor's name, printed safely for any terminal ([`Name`]).
 //!
 //! ```
 //! use kiln_onnx::{Dim, ImportOptions, Model, NoFiles, ValueType, import};
@@ -57,8 +56,8 @@ pub use import::{
 pub use limits::{LimitKind, Limits};
 pub use model::{
     Attribute, AttributeValue, Attributes, Dim, ElementType, FromAttribute, Function, Model,
-    ModelGraph, ModelTensor, NarrowType, Node, Opsets, SUPPORTED_OPSETS, TensorPlace, ValueInfo,
-    ValueType,
+    ModelGraph, ModelNode, ModelTensor, NarrowType, Opsets, SUPPORTED_OPSETS, TensorPlace,
+    ValueInfo, ValueType,
 };
 pub use name::Name;
 pub use read::read_tensor;

@@ -1,7 +1,6 @@
-//! What a model file may cost at most.
+//! Limits on the cost of a model file.
 //!
-//! Every limit is checked before the memory it bounds is taken. Sizes that real models reach stay
-//! far below the defaults.
+//! Every limit is checked before the memory it bounds is taken. Real models stay far below the defaults.
 
 use std::fmt;
 
@@ -12,15 +11,14 @@ use crate::Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of the model file itself; 2 GiB, the most that protobuf allows.
+    /// Bytes of the model file itself; 2 GiB, protobuf's maximum.
     pub model_bytes: u64,
     /// Messages (nodes, attributes, tensors, dimensions, entries, …) and strings in the file; 16
     /// Mi.
     pub messages: u64,
-    /// Bytes of the decoded messages, without the tensor data; 1 GiB.
+    /// Bytes of the decoded messages, excluding tensor data; 1 GiB.
     pub structure_bytes: u64,
-    /// Messages inside one another; 90. A graph inside a graph costs three. Decoding stops at 100
-    /// in any case.
+    /// Nested messages; 90. A nested graph costs three. Decoding stops at 100 in any case.
     pub nesting: u64,
     /// Axes of one tensor; 64.
     pub rank: u64,
@@ -28,17 +26,17 @@ pub struct Limits {
     pub tensor_bytes: u64,
     /// Bytes of all tensors that the file stores sparsely, once they are dense; 256 MiB.
     pub dense_bytes: u64,
-    /// Calls of the model's own functions inside one another; 32.
+    /// Nested calls of the model's own functions; 32.
     pub call_depth: u64,
-    /// Nodes that calls of the model's own functions and loops over sequences bring in; 128 Ki. Each takes about a
-    /// kilobyte once it is imported.
+    /// Nodes created by calls of the model's own functions and loops over sequences; 128 Ki. Each takes about a kilobyte
+    /// once it is imported.
     pub inlined_nodes: u64,
-    /// Entries of all sequences that operators make; 4 Mi.
+    /// Entries of all sequences that operators create; 4 Mi.
     pub sequence_entries: u64,
-    /// Parts that one operator is written out into: rounds of a loop over a sequence, parts of a split; 64 Ki.
+    /// Parts that one operator is expanded into: iterations of a loop over a sequence, parts of a split; 64 Ki.
     pub operator_parts: u64,
-    /// Elements of an operand that says sizes, of a `Reshape` for one, as its type declares them; 256, the most that a
-    /// builder makes sizes of.
+    /// Declared elements of an operand that holds sizes, such as that of a `Reshape`; 256, the maximum that a builder turns
+    /// into sizes.
     pub shape_elements: u64,
 }
 
@@ -62,7 +60,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Compares what the model asks for with the limit of that kind.
+    /// Checks a number from the model against the limit of that kind.
     ///
     /// # Errors
     /// [`Error::Limit`] when `given` is more.
@@ -89,7 +87,7 @@ impl Limits {
     }
 }
 
-/// The nesting at which the decoder would stop by itself, less a margin.
+/// The nesting at which the decoder would stop, less a margin.
 const DECODER_NESTING: u64 = 98;
 
 /// Which of the [`Limits`] was exceeded.

@@ -1,25 +1,25 @@
 //! A name from a model file, made safe to print.
 //!
-//! Models are untrusted text: a node may be called `\x1b[2J`. Every name that reaches an error or a
-//! path is a [`Name`], which prints quoted, with control and invisible characters escaped, and
-//! shortened. The raw text stays available to programs through [`Name::as_str`].
+//! Models are untrusted text: a node may be called `\x1b[2J`. Every name in an error or a path is a [`Name`], which prints
+//! quoted, with control and invisible characters escaped, and truncated. The raw text stays available to programs through
+//! [`Name::as_str`].
 
 use std::fmt;
 
-/// A name as the model spells it; printing it is safe on any terminal.
+/// A name in the model's spelling; printing it is safe on any terminal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<str>);
 
-/// How many characters of a name are printed.
+/// The number of printed characters of a name.
 const PRINTED_CHARACTERS: usize = 96;
 
 impl Name {
-    /// Keeps `raw` as it is; only printing escapes.
+    /// Keeps `raw` unchanged; only printing escapes.
     pub fn new(raw: impl Into<Box<str>>) -> Self {
         Self(raw.into())
     }
 
-    /// The name as the model spells it. Not safe to print.
+    /// The name in the model's spelling. Not safe to print.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -67,8 +67,8 @@ pub(crate) fn printable(text: &str) -> String {
     safe
 }
 
-/// Characters that reorder or hide text although some tables call them printable: bidirectional
-/// controls, zero-width characters, tags and variation selectors.
+/// Characters that reorder or hide text although some tables class them as printable: bidirectional controls, zero-width
+/// characters, tags and variation selectors.
 fn is_unsafe_to_print(character: char) -> bool {
     matches!(
         character,
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_quotes_the_model_is_printable() {
+    fn text_quoted_from_the_model_is_printable() {
         assert_eq!(printable("li\0near"), "li\\u{0}near");
         assert_eq!(printable("\"a\" \u{202e}b"), "\"a\" \\u{202e}b");
     }

@@ -33,7 +33,7 @@ impl Splat {
     }
 }
 
-/// The element that fills a tensor, if all are one bit pattern; none of empty and large ones.
+/// The element that fills a tensor, if all have one bit pattern; `None` for empty and large ones.
 pub(crate) fn splat(tensor: &Tensor) -> Option<Splat> {
     fn only<T: Element>(tensor: &Tensor) -> Option<T> {
         tensor.to_vec::<T>().ok()?.first().copied()
@@ -91,7 +91,7 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     }
 }
 
-/// A scalar of a number dtype that holds `value` exactly; none where the dtype cannot.
+/// A scalar of a number dtype that represents `value` exactly; `None` where the dtype cannot.
 pub(crate) fn scalar_of(dtype: DType, value: f64) -> Option<Tensor> {
     let narrow = value as f32;
     let tensor = match dtype {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scalar_is_exact_or_none() {
+    fn scalars_are_made_only_if_exact() {
         assert!(scalar_of(DType::F16, 0.125).is_some());
         assert!(scalar_of(DType::F16, 0.1).is_none());
         assert!(scalar_of(DType::F32, 1e300).is_none());

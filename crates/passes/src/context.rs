@@ -1,14 +1,13 @@
-//! What the passes of one pipeline share: how many rewrites and how many new bytes they may still make.
+//! The shared state of a pipeline's passes: the remaining allowance of rewrites and of new bytes.
 //!
-//! Invariant: a pass asks [`PassContext::may_rewrite`] before each rewrite and counts it with
-//! [`PassContext::count_rewrite`] after it, one at a time. So stopping a pipeline after `n` rewrites
-//! gives the same graph every time, and halving `n` finds the rewrite that broke one.
+//! Invariant: a pass calls [`PassContext::may_rewrite`] before each rewrite and [`PassContext::count_rewrite`] after it,
+//! one at a time. So stopping a pipeline after `n` rewrites gives the same graph every time, and bisecting `n` finds a
+//! wrong rewrite.
 
 use kiln_ir::Graph;
 use kiln_shape_inference::{ShapeInferenceEngine, check_types_with};
 
-/// Bytes of constants that [`fold_constants`](crate::fold_constants) may make per graph unless told
-/// otherwise: 4 MiB.
+/// The default limit on bytes of constants that [`fold_constants`](crate::fold_constants) may create per graph: 4 MiB.
 pub const DEFAULT_FOLD_BUDGET: usize = 4 << 20;
 
 /// Shared counters of the passes that work on one graph.
@@ -35,7 +34,7 @@ impl PassContext {
         }
     }
 
-    /// At most `limit` rewrites in all.
+    /// At most `limit` rewrites in total.
     pub fn with_rewrite_limit(self, limit: Option<usize>) -> Self {
         Self {
             rewrite_limit: limit,
@@ -43,7 +42,7 @@ impl PassContext {
         }
     }
 
-    /// At most `bytes` of constants made by folding in all.
+    /// At most `bytes` of constants created by folding in total.
     pub fn with_fold_budget(self, bytes: usize) -> Self {
         Self {
             fold_bytes: bytes,
@@ -51,13 +50,13 @@ impl PassContext {
         }
     }
 
-    /// With other rules of inference: those of custom ops too, where there are any.
+    /// With other inference rules, including those of custom ops.
     pub fn with_engine(self, engine: ShapeInferenceEngine) -> Self {
         Self { engine, ..self }
     }
 
-    /// Whether the types of a graph follow from its operands. Sizes that became known may show that
-    /// an op can only fault; such a graph is not for the passes to make.
+    /// Whether the types of a graph follow from its operands. Sizes that became known may show that an op can only fault;
+    /// passes must not create such a graph.
     pub(crate) fn types_hold(&self, graph: &Graph) -> bool {
         check_types_with(graph, &self.engine).is_ok()
     }
@@ -78,8 +77,7 @@ impl PassContext {
         tracing::trace!(pass, rule, count = self.rewrites, "rewrite");
     }
 
-    /// Counts rewrites that can only be made together, if all of them are allowed; otherwise no
-    /// more are.
+    /// Counts rewrites that can only be made together, if all of them are allowed; otherwise allows no more.
     pub fn count_rewrites(&mut self, pass: &'static str, rule: &'static str, n: usize) -> bool {
         if let Some(limit) = self.rewrite_limit
             && limit.saturating_sub(self.rewrites) < n
@@ -92,7 +90,7 @@ impl PassContext {
         true
     }
 
-    /// Takes bytes and steps from what folding may still make, if there is as much.
+    /// Takes bytes and steps from the folding budget, if it has enough.
     pub(crate) fn spend_on_folding(&mut self, bytes: usize, work: u64) -> bool {
         match (
             self.fold_bytes.checked_sub(bytes),
@@ -106,7 +104,7 @@ impl PassContext {
         }
     }
 
-    /// Takes bytes from the budget of freezing, if it has as many; `initial` is the budget at first use.
+    /// Takes bytes from the freezing budget, if it has enough; `initial` is the budget at first use.
     pub(crate) fn spend_on_freezing(
         &mut self,
         bytes: usize,
@@ -129,17 +127,17 @@ impl Default for PassContext {
     }
 }
 
-/// What a pass answers.
+/// The result of a pass.
 #[derive(Clone, Debug)]
 pub struct Changed<T> {
-    /// The graph, as it is now.
+    /// The graph after the pass.
     pub graph: T,
-    /// How many rewrites were made; 0 means that the graph is the one that was given.
+    /// The number of rewrites; 0 means that the graph is unchanged.
     pub rewrites: usize,
 }
 
 impl<T> Changed<T> {
-    /// The graph as it was.
+    /// The unchanged graph.
     pub fn unchanged(graph: T) -> Self {
         Self { graph, rewrites: 0 }
     }

@@ -1,8 +1,8 @@
 //! `eliminate_common_subexpressions`: an op that computes what an earlier op of its region computed
 //! is replaced by it.
 //!
-//! Ops are the same when their attributes are, bit for bit, their operands are, and their results are
-//! proved to have the same sizes. Ops that define symbols, control flow and custom ops are never merged.
+//! Ops are equal when their attributes are, bit for bit, their operands are, and their results are proved to have the same
+//! sizes. Ops that define symbols, control flow and custom ops are never merged.
 
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
@@ -15,10 +15,10 @@ use std::collections::HashMap;
 
 const PASS: &str = "eliminate_common_subexpressions";
 
-/// What was computed before: looked up only, never iterated.
+/// Earlier computations: looked up only, never iterated.
 type Seen = HashMap<(RegionId, OpKey), SmallVec<[ValueId; 1]>>;
 
-/// Merges ops that compute the same.
+/// Merges equal ops.
 ///
 /// # Errors
 /// None today.

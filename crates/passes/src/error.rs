@@ -1,8 +1,8 @@
-//! Why a pass could not finish.
+//! Errors of a pass.
 //!
-//! A pass that finds nothing to do is no error, nor a rewrite whose proof fails or for which memory is
-//! short: the graph stays as it is there. What is left is a graph that is broken: as it came, or by a
-//! pass, which is a defect of the pass and names it.
+//! A pass without anything to do is not an error, nor is a rewrite whose proof fails or for which memory is short: the
+//! graph is left unchanged there. The remaining case is an invalid graph: given so, or made by a pass, which is a defect of
+//! the named pass.
 
 use kiln_ir::VerifyErrors;
 use kiln_shape_inference::InferErrors;
@@ -11,20 +11,20 @@ use kiln_shape_inference::InferErrors;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassError {
-    /// E0290: the graph given to the pipeline is broken, or a pass broke it.
+    /// E0290: the graph given to the pipeline is invalid, or a pass made it invalid.
     #[error("expected a valid graph {when}, found: {source}")]
     Verify {
         /// Before or after which pass.
         when: String,
-        /// What the verifier says.
+        /// The verifier's errors.
         source: VerifyErrors,
     },
-    /// E0291: the types of the graph given to the pipeline are wrong, or a pass broke them.
+    /// E0291: the types of the graph given to the pipeline are wrong, or a pass made them wrong.
     #[error("expected types that follow from the operands {when}, found: {source}")]
     Types {
         /// Before or after which pass.
         when: String,
-        /// What shape inference says.
+        /// The errors of shape inference.
         source: InferErrors,
     },
 }

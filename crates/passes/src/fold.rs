@@ -1,8 +1,7 @@
-//! Computing one op on constants: what `fold_constants` and `freeze_constants` share.
+//! Computing one op on constants: shared by `fold_constants` and `freeze_constants`.
 //!
-//! An op is computed by the interpreter, so folding cannot disagree with it. What is never computed
-//! here: random bits (their key may be a constant that the user means to replace), custom ops,
-//! control flow and `bind`.
+//! An op is computed by the interpreter, so folding cannot disagree with it. Never computed here: random bits (their key
+//! may be a constant that the user intends to replace), custom ops, control flow and `bind`.
 
 use crate::peephole::constant_of;
 use kiln_interpreter::{EvaluateContext, evaluate_op};
@@ -20,7 +19,7 @@ pub(crate) struct Foldable {
     pub(crate) operand_elements: usize,
     /// Elements of the results.
     pub(crate) result_elements: usize,
-    /// A bound on the steps it takes, in elements read and written.
+    /// An upper bound on its steps, in elements read and written.
     pub(crate) work: u64,
 }
 
@@ -79,8 +78,8 @@ impl Foldable {
         })
     }
 
-    /// Computes the op and appends its results as constants. False, and nothing done, when it faults
-    /// or its results are not of the declared types: the op then says so at run time.
+    /// Computes the op and appends its results as constants. Returns false, without effect, when it faults or its results
+    /// do not have the declared types: the op then reports that at run time.
     pub(crate) fn fold(self, rebuild: &mut Rebuild<'_>, into: RegionId, id: OpId) -> bool {
         let data = rebuild.old().op(id);
         let Some(constants) = self.evaluate(rebuild.new_graph(), &data.op) else {
@@ -116,7 +115,7 @@ impl Foldable {
     }
 }
 
-/// Computes an op on tensors; none when it faults.
+/// Computes an op on tensors; `None` when it faults.
 pub(crate) fn evaluate(dims: &DimTable, op: &Op, operands: &[Tensor]) -> Option<Vec<Tensor>> {
     evaluate_op(&EvaluateContext::new(dims, &Binding::new()), op, operands).ok()
 }
@@ -154,7 +153,7 @@ fn work(op: &Op, operands: &[Tensor], result_elements: usize) -> Option<u64> {
         .try_fold(result_elements, usize::checked_add)?;
     let per_result = match op {
         Op::Matmul { .. } => operands.first()?.shape().last().copied()?,
-        // A filter meets each result of its output channel once; all of it is a bound.
+        // A filter meets each result of its output channel once; all of it is an upper bound.
         Op::Conv { .. } | Op::ConvTranspose { .. } => operands.get(1)?.len(),
         Op::Pool { size, .. } => size.iter().try_fold(1_usize, |product, &n| {
             product.checked_mul(usize::try_from(n).ok()?)

@@ -2,12 +2,12 @@
 //!
 //! Bounded three ways, because a small file can describe huge constants (`broadcast` of one element,
 //! `iota`) and long computations:
-//! - bytes made per graph: the fold budget ([`DEFAULT_FOLD_BUDGET`](crate::DEFAULT_FOLD_BUDGET));
-//!   an op that would go beyond it stays, smaller ones after it may still be folded;
-//! - elements an op may make out of little: `iota` and `broadcast` beyond [`EXPANSION_LIMIT`] stay;
+//! - bytes created per graph: the fold budget ([`DEFAULT_FOLD_BUDGET`](crate::DEFAULT_FOLD_BUDGET)); an op that would
+//!   exceed it is kept, smaller ones after it may still be folded;
+//! - elements that an op may create from few: `iota` and `broadcast` beyond [`EXPANSION_LIMIT`] are kept;
 //! - steps of computing per graph: [`WORK_LIMIT`].
 //!
-//! An op that faults on its constants stays and faults when it is run, if it is.
+//! An op that faults on its constants is kept and faults at run time, if it is run.
 
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
@@ -18,12 +18,12 @@ use kiln_ir::{Graph, Op, OpId, Rebuild, RegionId, Visit};
 /// `iota` and `broadcast` with more elements than this are not folded.
 pub const EXPANSION_LIMIT: usize = 1024;
 
-/// Elements that folding reads, writes or multiplies per graph, at most.
+/// The maximum number of elements that folding reads, writes or multiplies per graph.
 pub const WORK_LIMIT: u64 = 1 << 30;
 
 const PASS: &str = "fold_constants";
 
-/// Computes what depends on constants alone, within the budget.
+/// Computes ops that depend only on constants, within the budget.
 ///
 /// # Errors
 /// None today.

@@ -1,9 +1,9 @@
-//! `inline_control_flow`: an `if` whose condition is known is the branch it takes; a loop that runs
-//! no iteration, or exactly one, is no loop.
+//! `inline_control_flow`: an `if` with a known condition becomes its taken branch; a loop that runs no iteration, or
+//! exactly one, is dissolved.
 //!
-//! The symbols that such an op gave a value (sizes known only after it ran) are replaced by the
-//! sizes its branch has. An op stays where a result's type is not proved to be that of the value
-//! which takes its place; and all stay if some op that may not run now could only fault.
+//! The symbols bound by such an op (sizes known only after it ran) are replaced by the sizes of its branch. An op is kept
+//! where a result's type is not proved to be that of its replacement; and all are kept if an op that may not run now could
+//! only fault.
 
 use crate::constants::{Splat, integers, splat};
 use crate::context::{Changed, PassContext};
@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 
 const PASS: &str = "inline_control_flow";
 
-/// Replaces control flow whose course is known.
+/// Replaces control flow with a known course.
 ///
 /// # Errors
-/// None today: where a result cannot be replaced, the op stays.
+/// None today: where a result cannot be replaced, the op is kept.
 pub fn inline_control_flow(
     graph: Graph,
     ctx: &mut PassContext,
@@ -62,11 +62,11 @@ pub fn inline_control_flow(
     }
 }
 
-/// What takes the place of a control op.
+/// The replacement of a control op.
 enum Course {
-    /// The ops of this region, once, its parameters being these old or new values.
+    /// The ops of this region, once, with these old or new values as its parameters.
     Region(RegionId),
-    /// The values a loop starts from.
+    /// The initial values of a loop.
     Nothing,
 }
 
@@ -77,7 +77,7 @@ struct Inliner {
 }
 
 impl Inliner {
-    /// Whether the op's results were mapped to what takes their place.
+    /// Whether the op's results were mapped to their replacements.
     fn inline(&mut self, rebuild: &mut Rebuild<'_>, into: RegionId, id: OpId) -> bool {
         let data = rebuild.old().op(id);
         let Some(course) = course(rebuild, data) else {
@@ -87,7 +87,7 @@ impl Inliner {
             Course::Region(region) => rebuild.old().region(region).results.clone(),
             Course::Nothing => data.operands.iter().skip(2).copied().collect(),
         };
-        // A loop's region yields first whether to go on.
+        // A loop's region first yields whether to continue.
         let skip = usize::from(matches!(
             (&data.op, &course),
             (Op::Loop { .. }, Course::Region(_))
@@ -118,8 +118,8 @@ impl Inliner {
         true
     }
 
-    /// The op's symbols as sizes of the values that take its results' places; none unless every
-    /// result's type is proved to be that of its value.
+    /// The op's symbols as sizes of its results' replacements; `None` unless every result's type is proved to be that of
+    /// its replacement.
     fn match_types(
         &self,
         rebuild: &mut Rebuild<'_>,
@@ -159,7 +159,7 @@ impl Inliner {
     }
 }
 
-/// How a control op runs, if that is known. Regions that give symbols a value stay.
+/// How a control op runs, if that is known. Regions that bind symbols are kept.
 fn course(rebuild: &Rebuild<'_>, data: &OpData) -> Option<Course> {
     let constant = |index: usize| -> Option<&Constant> {
         constant_of(
@@ -214,8 +214,8 @@ fn enter(rebuild: &mut Rebuild<'_>, into: RegionId, data: &OpData, region: Regio
     true
 }
 
-/// What a dissolved region asked of sizes is asked by the one around it, in the order of the program; so is what the control
-/// flow in it stands for, its ops being those from `first` on.
+/// The requirements of a dissolved region are added to the surrounding one, in program order; so are those of the control
+/// flow in it, its ops being those from `first` on.
 fn ask_in(rebuild: &mut Rebuild<'_>, into: RegionId, dissolved: RegionId, first: usize) {
     let old = rebuild.old().region(dissolved);
     let new = rebuild.new_graph_mut();

@@ -1,23 +1,23 @@
-//! Graph passes: what is known before a program runs is done before it runs.
+//! Graph passes: computations that are possible before a program runs are done before it runs.
 //!
 //! A pass is a function from a graph to a graph that computes the same. [`optimize`] runs them all,
 //! in one fixed list, until nothing changes; each can be called alone.
 //!
 //! | pass | what it does |
 //! |---|---|
-//! | [`canonicalize`] | one spelling for each thing; data movement that moves nothing goes |
-//! | [`simplify_algebra`] | laws of arithmetic that hold for every bit |
+//! | [`canonicalize`] | one form for each computation; removes no-op data movement |
+//! | [`simplify_algebra`] | algebraic laws that hold for every bit |
 //! | [`fold_constants`] | ops on constants, within a budget of bytes |
 //! | [`freeze_constants`] | layout of weights; batch norms into weights |
 //! | [`resolve_bindings`] | data that become sizes, where the data are known |
-//! | [`inline_control_flow`] | branches and loops whose course is known |
-//! | [`hoist_from_loops`] | what every iteration would compute alike; products over slices, for all at once |
+//! | [`inline_control_flow`] | branches and loops with a known course |
+//! | [`hoist_from_loops`] | loop-invariant ops; products over slices, for all at once |
 //! | [`sink_constants`] | constants captured by regions |
-//! | [`eliminate_common_subexpressions`] | what is computed twice |
-//! | [`eliminate_dead_ops`] | what is never read |
+//! | [`eliminate_common_subexpressions`] | duplicate computations |
+//! | [`eliminate_dead_ops`] | unused values |
 //!
-//! Sizes stay symbols throughout: a rule that needs two sizes to be equal asks the prover, and a
-//! proof that fails leaves the op as it is. Passes use contract facts, never plan facts or hints.
+//! Sizes stay symbols throughout: a rule that needs two sizes to be equal queries the prover, and a failed proof leaves the
+//! op unchanged. Passes use contract facts, never plan facts or hints.
 //!
 //! ```
 //! use kiln_ir::{BlobMap, text};

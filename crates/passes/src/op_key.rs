@@ -1,4 +1,4 @@
-//! What an op computes from what, as bytes that are equal exactly when it is the same.
+//! An op and its operands as bytes that are equal exactly when the computation is.
 //!
 //! Floats go in by their bits, so 0.0 and -0.0 differ and a NaN equals itself; constants by digest.
 
@@ -29,7 +29,7 @@ impl OpKey {
     }
 }
 
-/// The fields one after another; an op's fields come in one order, and lists say their length.
+/// The fields one after another; an op's fields have a fixed order, and lists include their length.
 struct Fields(SmallVec<[u8; 64]>);
 
 impl Fields {
@@ -115,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn zeros_differ_and_nan_is_itself() {
+    fn op_keys_distinguish_signed_zeros_and_equate_nan() {
         assert_ne!(leaky_relu(0.0), leaky_relu(-0.0));
         assert_eq!(leaky_relu(f64::NAN), leaky_relu(f64::NAN));
     }
 
     #[test]
-    fn lists_do_not_run_into_each_other() {
+    fn op_keys_distinguish_adjacent_lists() {
         let key = |permutation: &[usize]| {
             OpKey::new(
                 &Op::Transpose {

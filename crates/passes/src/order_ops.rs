@@ -1,10 +1,10 @@
-//! `order_ops`: the ops of each region in the one order that its results give, whatever order they were written in.
+//! `order_ops`: sorts the ops of each region by their results, whatever order they were written in.
 //!
-//! The order in which a depth-first walk from a region's results leaves the ops: operands first, in their order; then what
-//! gives the sizes their values. A model's nodes may stand in any of many orders, and exporters change theirs; later passes
-//! and fusion number ops, and decide between equals by number. So they decide alike for all these orders.
+//! The post-order of a depth-first walk from a region's results: operands first, in order; then the ops that bind the
+//! sizes. A model's nodes may be written in many orders, and exporters change theirs; later passes and fusion number ops,
+//! and break ties by number. So their decisions are the same for all these orders.
 //!
-//! What no result needs comes last, in the order it had. Custom ops keep their order among themselves, since their effects
+//! Ops that no result needs come last, in their original order. Custom ops keep their relative order, since their effects
 //! are unknown.
 
 use std::collections::{BTreeSet, HashMap};
@@ -28,7 +28,7 @@ pub(crate) fn order_ops(graph: Graph) -> Graph {
     ordered
 }
 
-/// What is to be done about an op.
+/// The work to do for an op.
 enum Task {
     Visit(OpId),
     Leave(OpId),
@@ -38,13 +38,13 @@ struct Walk<'a> {
     graph: &'a Graph,
     /// The region that holds an op.
     region_of: SecondaryMap<OpId, PackedOption<RegionId>>,
-    /// The op that gives a symbol its value.
+    /// The op that binds a symbol.
     definers: SecondaryMap<SymbolId, PackedOption<OpId>>,
-    /// The custom op before a custom op.
+    /// The previous custom op.
     earlier: SecondaryMap<OpId, PackedOption<OpId>>,
     visited: SecondaryMap<OpId, bool>,
     has_definers: bool,
-    /// What sizes were found to need.
+    /// The dependencies found for sizes.
     of_dim: HashMap<DimId, Vec<OpId>>,
     orders: SecondaryMap<RegionId, Vec<OpId>>,
 }
@@ -76,14 +76,14 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        // Inner orders are ready when an outer op asks for them.
+        // Inner orders are ready when an outer op needs them.
         for region in walk.innermost_first() {
             walk.order(region);
         }
         walk.orders
     }
 
-    /// Every region after those that its ops hold.
+    /// Every region after those of its ops.
     fn innermost_first(&self) -> Vec<RegionId> {
         let mut outermost_first = vec![self.graph.body()];
         let mut next = 0;
@@ -122,11 +122,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The ops of a region that have to come before one of its ops, in the order in which it names them.
+    /// The ops of a region that have to come before one of its ops, in the order of its references.
     fn before(&mut self, op: OpId, region: RegionId) -> Vec<OpId> {
         let mut before = Vec::new();
         before.extend(self.earlier[op].expand());
-        // Ops of inner regions may read what this region gives.
+        // Ops of inner regions may read values of this region.
         let mut ops = vec![op];
         let mut next = 0;
         while let Some(&inner) = ops.get(next) {
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
         before
     }
 
-    /// The ops that give the symbols in an op's sizes their values.
+    /// The ops that bind the symbols in an op's sizes.
     fn sized_by(&mut self, op: OpId) -> Vec<OpId> {
         if !self.has_definers {
             return Vec::new();
@@ -170,7 +170,7 @@ impl<'a> Walk<'a> {
         definers
     }
 
-    /// The ops that give a size's symbols their values, definitions of derived symbols followed.
+    /// The ops that bind a size's symbols, following definitions of derived symbols.
     fn definers_below(&self, dim: DimId) -> Vec<OpId> {
         let table = self.graph.dims();
         let mut pending = table.symbols_in(dim);

@@ -1,11 +1,9 @@
-//! `optimize`: the one list of passes, and the driver that runs it.
+//! `optimize`: the list of passes, and the driver that runs it.
 //!
-//! First, what each call is asked is collected, and the ops are put in an order that does not depend on how they were
-//! written (`order_ops`).
-//! The list is run again until a whole round changes nothing, at most [`ROUND_LIMIT`] times; what is
-//! left then is missed improvement, never a wrong graph. Each pass is a span, says when it changed
-//! nothing, and is followed by the verifier and a check of types when asked for (in debug builds,
-//! unless told otherwise).
+//! First, the requirements of each call are collected, and the ops are put in an order that does not depend on how they
+//! were written (`order_ops`). The list is run again until a whole round changes nothing, at most [`ROUND_LIMIT`] times; a
+//! remaining opportunity is a missed improvement, never a wrong graph. Each pass is a span, reports when it changed
+//! nothing, and is followed by the verifier and a type check when requested (by default in debug builds).
 
 use crate::context::{Changed, DEFAULT_FOLD_BUDGET, PassContext};
 use crate::error::PassError;
@@ -21,7 +19,7 @@ use kiln_shape_inference::{ShapeInferenceEngine, check_types_with, record_requir
 use std::fmt;
 use tracing::Span;
 
-/// How often the list of passes is run at most.
+/// The maximum number of rounds.
 pub const ROUND_LIMIT: usize = 8;
 
 /// A pass with its name.
@@ -57,22 +55,22 @@ const PIPELINE: &[Pass] = passes![
     eliminate_dead_ops,
 ];
 
-/// Who is shown the graph after a pass, with the pass's name.
+/// The observer of the graph after a pass, with the pass's name.
 pub type Dump<'a> = dyn FnMut(&str, &Graph) + 'a;
 
-/// What to do, and who watches.
+/// Options and observers.
 pub struct PassOptions<'a> {
-    /// Whether constant parameters are frozen: off when their gradients are wanted.
+    /// Whether constant parameters are frozen: off when their gradients are needed.
     pub freeze: bool,
-    /// Bytes of constants that folding may make.
+    /// The limit on bytes of constants created by folding.
     pub fold_budget: usize,
     /// Called after each pass with its name and the graph, changed or not.
     pub dump: Option<&'a mut Dump<'a>>,
-    /// How many rewrites to make in all; the graph is then what it was at that point of a full run.
+    /// The limit on all rewrites; the graph is then the one at that point of a full run.
     pub stop_after_rewrites: Option<usize>,
     /// Whether the graph is verified before the first pass and after each.
     pub verify: bool,
-    /// The rules that types are checked by: with those of custom ops, where there are any.
+    /// The rules of type checks, including those of custom ops.
     pub engine: ShapeInferenceEngine,
 }
 
@@ -108,11 +106,11 @@ pub fn pass_names() -> impl Iterator<Item = &'static str> {
 
 /// Runs the passes over a verified graph.
 ///
-/// The result computes what the graph computed, bit for bit, but for what the passes' pages say of
-/// rounding (`simplify_algebra`, `freeze_constants`).
+/// The result computes the same as the original graph, bit for bit, except for the documented rounding of some passes
+/// (`simplify_algebra`, `freeze_constants`).
 ///
 /// # Errors
-/// When the graph is broken before or after a pass and `verify` is on.
+/// When the graph is invalid before or after a pass and `verify` is on.
 pub fn optimize(
     mut graph: Graph,
     options: &mut PassOptions<'_>,
@@ -126,7 +124,7 @@ pub fn optimize(
     if let Some(engine) = &engine {
         check(&graph, engine, || "before the passes".to_owned())?;
     }
-    // Before anything is simplified or moved: what a rewrite drops is asked of each call all the same.
+    // Before anything is simplified or moved: requirements of ops that a rewrite drops still apply to each call.
     record_requirements(&mut graph);
     // Requirements are in the order in which the interpreter meets them, that of the text; everything else from here on
     // sees one order, however the ops were written.

@@ -1,7 +1,7 @@
-//! Tests on random graphs: the pipeline may not change a bit of any result, but which NaN it is.
+//! Tests on random graphs: the pipeline may not change a bit of any result, except which NaN it is.
 //!
-//! Made of the ops that rules are about, with operands and constants that rules look for, on sizes
-//! where 0 and 1 are frequent.
+//! They consist of the ops that rules handle, with the operands and constants that rules match, on sizes where 0 and 1 are
+//! frequent.
 
 use crate::{PassOptions, optimize};
 use kiln_interpreter::{InterpretOptions, interpret};
@@ -47,7 +47,7 @@ impl Pool {
         self.builder.shape(value).unwrap()
     }
 
-    /// Does a step; steps that do not fit their operands do nothing.
+    /// Performs a step; steps that do not fit their operands do nothing.
     fn step(&mut self, (kind, first, second, third): Step) {
         let x = self.pick(first);
         let dims = self.dims(x);
@@ -126,7 +126,7 @@ impl Pool {
         self.builder.reshape(x, &to).ok()
     }
 
-    /// All of most axes; of the last, some when it is known to have them.
+    /// All of most axes; of the last, a part if it is known to have enough elements.
     fn sliced(&mut self, x: ValueId, dims: &[DimId], second: u8, third: u8) -> Option<ValueId> {
         let axis = dims.len().checked_sub(1)?;
         let size = self.builder.dims().as_constant(dims[axis])?;
@@ -165,7 +165,7 @@ fn input(shape: &[usize], seed: u8) -> Tensor {
     Tensor::from_slice(shape, &elements).unwrap()
 }
 
-/// Equal bit for bit, NaNs aside.
+/// Equal bit for bit, except NaNs.
 fn same(left: &Tensor, right: &Tensor) -> bool {
     let bits = |tensor: &Tensor| -> Vec<u32> {
         let elements = tensor.to_vec::<f32>().unwrap();
@@ -204,7 +204,7 @@ proptest! {
         })?;
         let inputs = [input(&[sizes.0, sizes.1, 4], seed), input(&[sizes.1, 4], seed / 2)];
         let run = |graph| interpret(graph, &inputs, &InterpretOptions::default());
-        // What was dropped may have faulted; what did not fault gives the same.
+        // A dropped op may have faulted; if nothing faulted, the results are the same.
         if let Ok(expected) = run(&before) {
             let found = run(&after).map_err(|error| {
                 TestCaseError::fail(format!("{error}\n{}{}", text::print(&before), text::print(&after)))

@@ -1,15 +1,15 @@
-//! Replacing symbols that no longer get a value by expressions.
+//! Replacing symbols that are no longer bound by expressions.
 //!
-//! The graph is copied over a new table of sizes that never heard of those symbols: its facts, plan
-//! facts and hints are the old ones with the expressions put in. An error (a fact that then cannot
-//! hold, a size that overflows) leaves the caller with the graph it had.
+//! The graph is copied over a new table of sizes without those symbols: its facts, plan facts and hints are the old ones
+//! with the expressions substituted. On an error (a fact that then cannot hold, a size that overflows) the caller keeps the
+//! original graph.
 
 use kiln_ir::{Graph, NewOp, RegionId, Type, ValueId};
 use kiln_symbolic_shape::{
     DimError, DimId, DimImport, DimTable, PlanFact, SizeRequirement, SymbolId,
 };
 
-/// Symbols with what they turned out to be, in the order in which they were defined.
+/// Symbols with their values, in the order in which they were defined.
 pub(crate) type Replacements = Vec<(SymbolId, DimId)>;
 
 /// Copies a graph with each symbol replaced.
@@ -126,7 +126,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// What a region asks of sizes; no longer what is known to hold with the expressions put in.
+    /// A region's requirements on sizes, except those known to hold with the expressions substituted.
     fn requirements(&mut self, old: &[SizeRequirement]) -> Result<Vec<SizeRequirement>, DimError> {
         let (from, dims) = (self.old.dims(), self.new.dims_mut());
         let import = &mut self.import;
@@ -148,7 +148,7 @@ impl Copy<'_> {
         self.old.ty(value).try_map_dims(&mut |dim| self.dim(dim))
     }
 
-    /// A symbol in the new table; none if it was replaced by an expression.
+    /// A symbol in the new table; `None` if it was replaced by an expression.
     fn symbol(&self, symbol: SymbolId) -> Option<SymbolId> {
         self.import
             .get(symbol)

@@ -1,14 +1,14 @@
-//! What a pipeline did: one line per pass and round, in order.
+//! The report of a pipeline: one line per pass and round, in order.
 
 use std::fmt;
 
-/// What [`optimize`](crate::optimize) did.
+/// The report of [`optimize`](crate::optimize).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
     /// Every run of a pass, in order.
     pub runs: Vec<PassRun>,
-    /// How often the list of passes was begun.
+    /// The number of rounds.
     pub rounds: usize,
     /// Whether the last round changed nothing, so that another one would not either.
     pub converged: bool,
@@ -24,7 +24,7 @@ pub struct PassRun {
     pub round: usize,
     /// The rewrites it made; 0 is unchanged.
     pub rewrites: usize,
-    /// The ops of the graph after it, those of nested regions included.
+    /// The ops of the graph after it, including those of nested regions.
     pub ops: usize,
 }
 

@@ -1,8 +1,8 @@
-//! `resolve_bindings`: a `bind` of known sizes is no `bind`.
+//! `resolve_bindings`: replaces a `bind` of known sizes.
 //!
-//! Where the operand of `bind` is a constant or the `dims` of sizes, its symbols are those sizes and
-//! vanish from the graph. A symbol whose bounds the size is not proved to keep stays, with the `bind`
-//! that checks it; and all stay if some op could only fault with the sizes put in.
+//! Where the operand of `bind` is a constant or the `dims` of sizes, its symbols are replaced by those sizes. A symbol
+//! whose bounds the size is not proved to satisfy is kept, with the `bind` that checks it; and all are kept if some op
+//! could only fault with the sizes substituted.
 
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const PASS: &str = "resolve_bindings";
 
-/// Puts sizes in the place of symbols that are bound to them.
+/// Substitutes sizes for symbols that are bound to them.
 ///
 /// # Errors
-/// None today: where sizes cannot be put in, the graph stays.
+/// None today: where sizes cannot be substituted, the graph is unchanged.
 pub fn resolve_bindings(
     mut graph: Graph,
     ctx: &mut PassContext,
@@ -86,7 +86,7 @@ fn resolvable(graph: &mut Graph) -> (BTreeSet<OpId>, Replacements) {
     (ops, replacements)
 }
 
-/// Whether every value of `size` is proved to be one that the symbol may have.
+/// Whether every value of `size` is proved to be allowed for the symbol.
 fn keeps_bounds(dims: &DimTable, symbol: SymbolId, size: DimId) -> bool {
     let info = dims.symbol_info(symbol);
     let (bounds, range) = (info.bounds(), dims.range(size));

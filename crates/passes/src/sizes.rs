@@ -4,8 +4,8 @@ use crate::constants::integers;
 use kiln_ir::{Definition, Graph, Op, ValueId};
 use kiln_symbolic_shape::DimId;
 
-/// The elements of a value of rank 0 or 1 that is an integer constant or the `dims` of sizes. A
-/// single size is usually read as a scalar, so through one reshape.
+/// The elements of a value of rank 0 or 1 that is an integer constant or the `dims` of sizes. A single size is usually read
+/// as a scalar, so one reshape is looked through.
 pub(crate) fn elements(graph: &mut Graph, value: ValueId) -> Option<Vec<DimId>> {
     if graph.tensor_ty(value)?.rank() > 1 {
         return None;
@@ -30,7 +30,7 @@ pub(crate) fn elements(graph: &mut Graph, value: ValueId) -> Option<Vec<DimId>> 
     )
 }
 
-/// The op behind a value, with what it reads.
+/// The op behind a value, with its operands.
 fn behind(graph: &Graph, value: ValueId) -> Option<(&Op, &[ValueId])> {
     match graph.value(value).definition {
         Definition::Result { op, .. } => {

@@ -1,4 +1,4 @@
-//! Helpers of the tests: graphs from text, one pass at a time, and the interpreter as judge.
+//! Test helpers: graphs from text, one pass at a time, and the interpreter as reference.
 
 use crate::{Changed, PassContext, PassError, PassOptions, Report, optimize};
 use kiln_interpreter::{InterpretOptions, interpret};
@@ -28,7 +28,7 @@ pub(crate) fn after(passes: &[Pass], source: &str) -> String {
     text::print(&graph)
 }
 
-/// Whether a pass leaves a graph as it is.
+/// Whether a pass leaves a graph unchanged.
 pub(crate) fn is_unchanged(pass: Pass, source: &str) -> bool {
     let graph = graph(source);
     let before = text::print(&graph);
@@ -37,7 +37,7 @@ pub(crate) fn is_unchanged(pass: Pass, source: &str) -> bool {
     !changed.is_changed()
 }
 
-/// The graph after the whole pipeline, and what it did.
+/// The graph after the whole pipeline, and its report.
 pub(crate) fn optimized(graph: Graph) -> (Graph, Report) {
     optimize(
         graph,
@@ -56,7 +56,7 @@ pub(crate) fn same_results(source: &str, inputs: &[Tensor]) {
     assert_same(&before, &after, inputs);
 }
 
-/// Runs two graphs and compares their results, faults included, bit for bit.
+/// Runs two graphs and compares their results, including faults, bit for bit.
 pub(crate) fn assert_same(before: &Graph, after: &Graph, inputs: &[Tensor]) {
     let options = InterpretOptions::default();
     let (expected, found) = (
@@ -91,7 +91,7 @@ pub(crate) fn floats(shape: &[usize], elements: &[f32]) -> Tensor {
     Tensor::from_slice(shape, elements).unwrap()
 }
 
-/// An f32 tensor of small distinct numbers of both signs, -0.0 among them.
+/// An f32 tensor of small distinct numbers of both signs, including -0.0.
 pub(crate) fn ramp(shape: &[usize]) -> Tensor {
     let len = shape.iter().product::<usize>();
     let elements: Vec<f32> = (0..len)
@@ -131,7 +131,7 @@ fn check(graph: &Graph) {
 
 #[test]
 fn every_rule_names_functions_that_exist() {
-    // A misspelt name would only switch its rule off.
+    // A misspelt name would only disable its rule.
     let names = "add sub mul div pow min max neg abs sign not bit_not bit_and bit_or bit_xor and or xor shl shr eq ne lt
         le gt ge select square reciprocal sqrt rsqrt relu floor ceil trunc round_even exp exp2 sigmoid cosh";
     for name in names.split_whitespace() {

@@ -19,17 +19,17 @@ pub struct Buffer {
     pub dtype: DType,
     /// The sizes, outermost first.
     pub shape: SizeList,
-    /// Elements from one index to the next, per axis; none is row-major.
+    /// Elements from one index to the next, per axis; `None` is row-major.
     pub strides: Option<SizeList>,
-    /// Where it lies.
+    /// Its place.
     pub place: Place,
 }
 
-/// Where a buffer lies.
+/// The place of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// In memory that the caller of the block gives, by the parameter's position: an input, carried or captured.
+    /// In memory provided by the caller of the block, by the parameter's position: an input, carried or captured.
     Parameter(usize),
     /// In a constant.
     Constant(ConstantId),
@@ -40,9 +40,9 @@ pub enum Place {
         /// The slot, by position.
         slot: usize,
     },
-    /// In memory of its own, which may outlive the run: a result of the block, or given to a control step.
+    /// In separate memory, which may outlive the run: a result of the block, or passed to a control step.
     Own,
-    /// In memory that the step which computes it brings along: a result of a control or interpreted step.
+    /// In memory provided by the step that computes it: a result of a control or interpreted step.
     Brought,
     /// In another buffer's memory.
     View {
@@ -53,10 +53,10 @@ pub enum Place {
     },
 }
 
-/// A piece of a segment's arena, used by one buffer after the other. It is as large as the largest of them, and
-/// begins where the one before ends, aligned as [`kiln_tensor::alignment_of`] says.
+/// A piece of a segment's arena, used by one buffer after the other. It is as large as the largest of them, and begins
+/// after the previous slot, aligned according to [`kiln_tensor::alignment_of`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
-    /// The buffers, none of which is needed when another is written.
+    /// The buffers, none of which is live when another is written.
     pub buffers: Vec<BufferId>,
 }

@@ -148,7 +148,7 @@ impl Printer<'_> {
         buffers.collect::<Vec<_>>().join(", ")
     }
 
-    /// A buffer and where it lies: `%x@0.2`, `%x(%y+N)`.
+    /// A buffer and its place: `%x@0.2`, `%x(%y+N)`.
     fn placed(&self, id: BufferId) -> String {
         let Buffer { name, place, .. } = &self.block.buffers[id];
         match place {

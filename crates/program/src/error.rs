@@ -6,7 +6,7 @@ use kiln_symbolic_shape::DimError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramError {
-    /// E0836: a value that is no tensor.
+    /// E0836: a value that is not a tensor.
     #[error(
         "expected tensors alone in a compiled program, found {value}: {ty}; run it interpreted"
     )]
@@ -16,21 +16,21 @@ pub enum ProgramError {
         /// Its type.
         ty: String,
     },
-    /// E0837: a size of the program cannot be written as an expression.
+    /// E0837: a size of the program cannot be expressed.
     #[error("cannot express {what}: {source}")]
     Size {
-        /// What it is the size of.
+        /// The purpose of the size.
         what: String,
-        /// Why not.
+        /// The reason.
         source: DimError,
     },
-    /// E0838: a fusion plan that does not belong to the graph, or lacks something.
+    /// E0838: a fusion plan that does not belong to the graph, or is incomplete.
     #[error("expected a plan of this graph, found {problem}")]
     Plan {
         /// What is wrong.
         problem: String,
     },
-    /// E0839: fusion made a kernel that the verifier refuses: a defect of Kiln.
+    /// E0839: fusion built a kernel that the verifier rejects: a defect of Kiln.
     #[error("kernel @{kernel} is not valid: {problem}")]
     Kernel {
         /// The kernel's name.
@@ -52,7 +52,7 @@ pub enum ProgramError {
         /// The format found.
         found: u32,
     },
-    /// E0843: a stored program that needs a constant which is not there.
+    /// E0843: a stored program that needs a missing constant.
     #[error("expected the constant {digest} beside the stored program, found none")]
     MissingConstant {
         /// The constant's digest.

@@ -13,12 +13,12 @@ entity_impl!(SizeId, "n");
 pub struct BufferId(u32);
 entity_impl!(BufferId, "b");
 
-/// A kernel of the program; equal kernels are one. Prints as `kernel3`.
+/// A kernel of the program; equal kernels share one id. Prints as `kernel3`.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KernelId(u32);
 entity_impl!(KernelId, "kernel");
 
-/// A constant of the program; equal constants are one. Prints as `constant3`.
+/// A constant of the program; equal constants share one id. Prints as `constant3`.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConstantId(u32);
 entity_impl!(ConstantId, "constant");

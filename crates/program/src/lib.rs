@@ -53,6 +53,6 @@ pub use error::ProgramError;
 pub use ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
 pub use plan_operation::{DispatchCase, PlanOperation, RuntimeShapeInjector, UnknownFact};
 pub use program::{Block, Donation, Program, ProgramKernel, Requirement, Segment};
-pub use sizes::{SizeList, Sizes};
+pub use sizes::{SizeList, SizeTable};
 pub use step::{Action, Course, KernelLaunch, Step};
 pub use store::StoredProgram;

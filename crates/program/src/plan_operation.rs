@@ -8,17 +8,17 @@ use std::cell::OnceCell;
 use kiln_backend::{Candidate, FALLBACK_SCHEDULE, Schedule};
 use kiln_symbolic_shape::{Binding, DimTable, EvaluateError, PlanFact, Predicate, Proof};
 
-/// An operation that is executed on sizes. A kernel's code is `L`: a schedule, or what a runtime knows of it beyond that.
+/// An operation that is executed on sizes. `L` represents a kernel's code: a schedule, or a runtime's extension of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanOperation<L = Schedule> {
-    /// Compares the two sizes of each fact. Where they differ, a plan that does without the fact has to run.
+    /// Compares the two sizes of each fact. Where they differ, a plan without the fact has to run.
     CheckShapes {
-        /// The facts that the plan rests on.
+        /// The facts that the plan depends on.
         facts: Vec<PlanFact>,
     },
-    /// Launches a kernel by the first of these cases that holds. Where its code cannot be had, the next one is taken.
+    /// Launches a kernel by the first of these cases that holds. Where its code is unavailable, the next one is taken.
     Dispatch {
-        /// The best case first; the last one holds for all sizes. There is none where nothing compiles.
+        /// The best case first; the last one holds for all sizes. Empty where nothing compiles.
         cases: Vec<DispatchCase<L>>,
     },
 }
@@ -26,9 +26,9 @@ pub enum PlanOperation<L = Schedule> {
 /// A way to launch a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DispatchCase<L = Schedule> {
-    /// What must hold of the kernel's sizes; empty for code that serves them all.
+    /// The conditions on the kernel's sizes; empty for code that serves all of them.
     pub when: Vec<Predicate>,
-    /// What is launched.
+    /// The code to launch.
     pub launch: L,
 }
 
@@ -37,12 +37,12 @@ pub struct DispatchCase<L = Schedule> {
 pub struct UnknownFact {
     /// The fact, as text.
     pub name: String,
-    /// What has no value.
+    /// The symbol without a value.
     pub error: EvaluateError,
 }
 
 impl<L> PlanOperation<L> {
-    /// The facts that are checked.
+    /// The checked facts.
     pub fn facts(&self) -> &[PlanFact] {
         match self {
             Self::CheckShapes { facts } => facts,
@@ -50,8 +50,8 @@ impl<L> PlanOperation<L> {
         }
     }
 
-    /// The facts that are false for these sizes. One that cannot be computed counts as false: the plan that serves all sizes
-    /// says what is wrong with them.
+    /// The facts that are false for these sizes. One that cannot be computed counts as false: the plan that serves all
+    /// sizes reports the error.
     ///
     /// # Errors
     /// A fact about a symbol without a value.
@@ -83,18 +83,19 @@ impl<L> PlanOperation<L> {
         }
     }
 
-    /// What may be launched, best first.
+    /// The possible launches, best first.
     pub fn launches(&self) -> impl Iterator<Item = &L> {
         self.cases().iter().map(|case| &case.launch)
     }
 
-    /// What may be launched whatever the sizes are, best first.
+    /// The possible launches for all sizes, best first.
     pub fn launches_for_all(&self) -> impl Iterator<Item = &L> {
         let cases = self.cases().iter().filter(|case| case.when.is_empty());
         cases.map(|case| &case.launch)
     }
 
-    /// What may be launched for these sizes of the kernel's table, best first. They are asked for if something depends on them.
+    /// The possible launches for these sizes of the kernel's table, best first. The sizes are evaluated only if something
+    /// depends on them.
     pub fn launches_for(
         &self,
         dims: &DimTable,
@@ -108,7 +109,7 @@ impl<L> PlanOperation<L> {
         cases.map(|case| &case.launch)
     }
 
-    /// The same with something else to launch in each case.
+    /// The same with another code representation in each case.
     pub fn map<M>(self, mut launch: impl FnMut(L) -> M) -> PlanOperation<M> {
         match self {
             Self::CheckShapes { facts } => PlanOperation::CheckShapes { facts },
@@ -148,7 +149,7 @@ impl PlanOperation {
     }
 }
 
-/// Makes the operations for what is known of sizes.
+/// Builds operations from what is known of sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeShapeInjector<'a> {
     dims: &'a DimTable,
@@ -160,13 +161,13 @@ impl<'a> RuntimeShapeInjector<'a> {
         Self { dims }
     }
 
-    /// The check before steps that rest on these facts; none where they rest on none.
+    /// The check before steps that depend on these facts; `None` if there are none.
     pub fn inject_shape_check(&self, facts: Vec<PlanFact>) -> Option<PlanOperation> {
         (!facts.is_empty()).then_some(PlanOperation::CheckShapes { facts })
     }
 
-    /// The ways to launch a kernel that a compiler offers, best first. What holds for no sizes of the kernel is left out, and
-    /// what holds for all of them is not asked.
+    /// The ways to launch a kernel that a compiler offers, best first. Cases that hold for no sizes of the kernel are
+    /// omitted, and conditions that hold for all of them are not checked.
     pub fn generate_shape_dispatch(&self, candidates: Vec<Candidate>) -> PlanOperation {
         let mut cases = Vec::with_capacity(candidates.len() + 1);
         for Candidate {
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_finds_the_facts_that_are_false() {
+    fn fact_checks_return_the_false_facts() {
         let dims = table();
         let dim = |name| dims.dim(dims.symbol_named(name).unwrap());
         let injector = RuntimeShapeInjector::new(&dims);
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dispatch_takes_the_cases_that_sizes_allow_and_ends_with_the_fallback() {
+    fn a_dispatch_lists_the_possible_cases_and_then_the_fallback() {
         let mut dims = table();
         let dim = |dims: &DimTable, name| dims.dim(dims.symbol_named(name).unwrap());
         let (n, m) = (dim(&dims, "N"), dim(&dims, "M"));

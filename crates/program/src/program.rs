@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::buffer::{Buffer, Place, Slot};
 use crate::ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
 use crate::plan_operation::PlanOperation;
-use crate::sizes::Sizes;
+use crate::sizes::SizeTable;
 use crate::step::{Action, Step};
 
-/// What a graph has become, ready to be run for any sizes that its contract and the plan facts allow.
+/// The executable form of a graph, for any sizes that its contract and the plan facts allow.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) graph: Graph,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: SizeTable,
     pub(crate) kernels: PrimaryMap<KernelId, ProgramKernel>,
     pub(crate) constants: PrimaryMap<ConstantId, Constant>,
     pub(crate) blocks: PrimaryMap<BlockId, Block>,
@@ -28,11 +28,11 @@ pub struct Program {
 /// A kernel of a program.
 #[derive(Clone, Debug)]
 pub struct ProgramKernel {
-    /// What it is called: as the first of the steps that launch it.
+    /// Its name: that of the first step that launches it.
     pub name: String,
     /// The kernel, canonical.
     pub kernel: VerifiedKernel,
-    /// How many steps launch it.
+    /// The number of steps that launch it.
     pub uses: usize,
 }
 
@@ -43,20 +43,20 @@ pub struct Block {
     pub region: RegionId,
     /// Its buffers.
     pub buffers: PrimaryMap<BufferId, Buffer>,
-    /// The buffers in memory that the caller gives.
+    /// The buffers in memory provided by the caller.
     pub parameters: Vec<BufferId>,
     /// Symbols that get their values from the sizes of the parameters, at each entry.
     pub symbols: Vec<SymbolId>,
     /// The segments, in order.
     pub segments: Vec<Segment>,
-    /// What it gives.
+    /// Its results.
     pub results: Vec<BufferId>,
-    /// The parameters whose memory a result could take, were it the block's to write.
+    /// The parameters whose memory a result could reuse if the block may write to it.
     pub donations: Vec<Donation>,
 }
 
-/// A parameter that is needed no more when a result of the same bytes in the same order is first written, by a step that may
-/// compute in place. A call may use each parameter and each result in one of them.
+/// A parameter that is dead when a result of the same bytes in the same order is first written, by a step that may compute
+/// in place. A call may use each parameter and each result in one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Donation {
     /// The parameter, by position.
@@ -80,39 +80,40 @@ impl Block {
 pub struct Segment {
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// The pieces of its arena.
+    /// The slots of its arena.
     pub slots: Vec<Slot>,
-    /// Buffers with their own memory that are first written here.
+    /// Buffers with separate memory that are first written here.
     pub own: Vec<BufferId>,
     /// The sizes that its steps need.
     pub sizes: Vec<SizeId>,
     /// The check of the facts that it was planned under, if there are any.
     pub check: Option<PlanOperation>,
-    /// What ops ask of sizes, in the order of the graph before it was optimised: checked in order, before all else, whenever
-    /// the block is entered, with the interpreter's codes. Holds what unused results ask for, too.
+    /// The requirements of ops on sizes, in the order of the graph before it was optimised: checked in order, before
+    /// everything else, whenever the block is entered, with the interpreter's codes. Includes the requirements of unused
+    /// results.
     pub contract: Vec<SizeRequirement>,
-    /// What must hold of the sizes for the steps to have a result.
+    /// The conditions on sizes under which the steps have a result.
     pub requirements: Vec<Requirement>,
 }
 
-/// Something that an op asks of sizes.
+/// A requirement of an op on sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// What must hold, in the table of the program's graph.
+    /// The condition, in the table of the program's graph.
     pub predicate: Predicate,
-    /// What to say when it does not.
+    /// The message when it is violated.
     pub message: String,
 }
 
 impl Program {
-    /// The graph that the program computes, with every size that the program names in its table.
+    /// The graph that the program computes, with every size that the program refers to in its table.
     #[inline]
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
     /// The sizes that it needs.
-    pub fn sizes(&self) -> &Sizes {
+    pub fn sizes(&self) -> &SizeTable {
         &self.sizes
     }
 
@@ -154,7 +155,7 @@ impl Program {
         segments.flat_map(|segment| &segment.steps)
     }
 
-    /// How many steps there are of each kind.
+    /// The number of steps of each kind.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for step in self.steps() {

@@ -13,21 +13,21 @@ use crate::ids::SizeId;
 /// Sizes, one per axis.
 pub type SizeList = SmallVec<[SizeId; 4]>;
 
-/// The sizes of a program: expressions of its graph's table, each once as far as is known.
+/// The sizes of a program: expressions of its graph's table, without known duplicates.
 #[derive(Clone, Debug, Default)]
-pub struct Sizes {
+pub struct SizeTable {
     dims: PrimaryMap<SizeId, DimId>,
     ids: HashMap<DimId, SizeId>,
 }
 
-impl Sizes {
+impl SizeTable {
     /// The id of a size, which is added if it is new.
     pub(crate) fn intern(&mut self, dim: DimId) -> SizeId {
         let dims = &mut self.dims;
         *self.ids.entry(dim).or_insert_with(|| dims.push(dim))
     }
 
-    /// Adds a size that is read again. Two that were different when they were written may be one to the prover now; each
+    /// Adds a size while loading. Two sizes that were different when they were written may now be equal to the prover; each
     /// keeps its id.
     pub(crate) fn push(&mut self, dim: DimId) -> SizeId {
         let id = self.dims.push(dim);
@@ -45,12 +45,12 @@ impl Sizes {
         self.dims[size]
     }
 
-    /// How many there are.
+    /// The number of sizes.
     pub fn len(&self) -> usize {
         self.dims.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.dims.is_empty()
     }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::ids::{BlockId, BufferId, KernelId, SizeId};
 
-/// A step, with what it came from.
+/// A step, with its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// A readable name, from the ops in it: `matmul_bias_relu`.
@@ -16,34 +16,34 @@ pub struct Step {
     /// The ops of the graph that it computes.
     #[serde(with = "crate::entity::list")]
     pub ops: Vec<OpId>,
-    /// What it does.
+    /// The action.
     pub action: Action,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Action {
     /// Launches a kernel.
     Kernel(KernelLaunch),
-    /// Has the executor run one of its own operations, on row-major tensors.
+    /// A builtin that the executor runs, on row-major tensors.
     Builtin {
-        /// Which.
+        /// The builtin.
         builtin: Builtin,
-        /// What it reads.
+        /// Its operands.
         inputs: SmallVec<[BufferId; 2]>,
-        /// What it writes.
+        /// Its results.
         outputs: SmallVec<[BufferId; 2]>,
     },
     /// Writes sizes as data: `i64[len(sizes)]`.
     Dims {
         /// The sizes.
         sizes: Vec<SizeId>,
-        /// Where to.
+        /// The result.
         output: BufferId,
     },
-    /// Gives symbols the elements of an integer tensor as values.
+    /// Binds symbols to the elements of an integer tensor.
     Bind {
         /// The tensor.
         data: BufferId,
@@ -57,60 +57,60 @@ pub enum Action {
         condition: BufferId,
         /// The parameters of either block.
         captures: Vec<BufferId>,
-        /// The block to run when the condition holds.
+        /// The block to run if the condition holds.
         then: BlockId,
-        /// The one to run when it does not.
+        /// The block to run otherwise.
         otherwise: BlockId,
-        /// What the block gives.
+        /// The results.
         results: Vec<BufferId>,
-        /// Symbols that get their values from the sizes of the results.
+        /// Symbols bound to the sizes of the results.
         #[serde(with = "crate::entity::list")]
         symbols: Vec<SymbolId>,
     },
     /// Runs a block repeatedly, as the graph's `loop`.
     Loop {
-        /// `i64[]`: at most how often.
+        /// `i64[]`: the maximum number of iterations.
         trips: BufferId,
         /// `bool[]`: whether to begin.
         condition: BufferId,
-        /// How often it runs, as far as that is known before anything ran.
+        /// What is known of the trip count before anything runs.
         course: Course,
-        /// The carried values at first.
+        /// The initial carried values.
         carried: Vec<BufferId>,
-        /// Handed to each iteration as they are.
+        /// Passed to each iteration unchanged.
         captures: Vec<BufferId>,
         /// The block: `iteration, carried.., captures.. -> condition, carried.., stacked..`.
         body: BlockId,
         /// The last carried values, then the stacked ones.
         results: Vec<BufferId>,
-        /// Symbols that get their values from the sizes of the results.
+        /// Symbols bound to the sizes of the results.
         #[serde(with = "crate::entity::list")]
         symbols: Vec<SymbolId>,
     },
-    /// Has the interpreter compute the ops; counted.
+    /// Ops computed by the interpreter; counted.
     Interpret {
-        /// What it reads.
+        /// The operands.
         #[serde(with = "crate::entity::pairs")]
         inputs: Vec<(ValueId, BufferId)>,
-        /// What it gives.
+        /// The results.
         #[serde(with = "crate::entity::pairs")]
         outputs: Vec<(ValueId, BufferId)>,
-        /// Why it is no kernel.
+        /// Why it is not a kernel.
         reason: String,
-        /// Symbols that get their values from the sizes of the results.
+        /// Symbols bound to the sizes of the results.
         #[serde(with = "crate::entity::list")]
         symbols: Vec<SymbolId>,
     },
 }
 
-/// What is known of how often a loop runs before anything ran: none of it is read from a device then.
+/// What is known of a loop's trip count before anything runs: it is then not read from a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Course {
-    /// The trips, where they are a size.
+    /// The trip count, if it is a size.
     pub trips: Option<SizeId>,
-    /// Whether the loop begins, where its condition is a constant.
+    /// Whether the loop begins, if its condition is a constant.
     pub begins: Option<bool>,
-    /// Whether every iteration yields a constant true, so that the trips alone end the loop.
+    /// Whether every iteration yields a constant true, so that the trip count alone ends the loop.
     pub goes_on: bool,
 }
 
@@ -121,7 +121,7 @@ pub struct KernelLaunch {
     pub kernel: KernelId,
     /// The buffers, in the kernel's order.
     pub operands: SmallVec<[BufferId; 6]>,
-    /// The graph's value in each buffer, in the same order: what the ops of the step call them.
+    /// The graph's value in each buffer, in the same order: its name in the ops of the step.
     #[serde(with = "crate::entity::list")]
     pub values: SmallVec<[ValueId; 6]>,
     /// The sizes that the kernel's symbols stand for, in the order of its table.
@@ -142,7 +142,7 @@ impl Action {
         }
     }
 
-    /// The buffers it reads, in a fixed order; an `inout` operand of a kernel is among those written.
+    /// The buffers it reads, in a fixed order; an `inout` operand of a kernel is among the written ones.
     pub fn reads(&self, is_written: impl Fn(KernelId, usize) -> bool) -> Vec<BufferId> {
         match self {
             Action::Kernel(launch) => {
@@ -176,7 +176,7 @@ impl Action {
         }
     }
 
-    /// The buffers it writes or brings, in a fixed order.
+    /// The buffers it writes or provides, in a fixed order.
     pub fn writes(&self, is_written: impl Fn(KernelId, usize) -> bool) -> Vec<BufferId> {
         match self {
             Action::Kernel(launch) => {
@@ -196,7 +196,7 @@ impl Action {
         }
     }
 
-    /// Whether sizes become known by it, so that a segment ends with it.
+    /// Whether it makes sizes known, so that a segment ends with it.
     pub fn ends_segment(&self) -> bool {
         match self {
             Action::Bind { .. } => true,

@@ -1,4 +1,4 @@
-//! What becomes of graphs, as text: steps, places, layouts.
+//! The programs of graphs, as text: steps, places, layouts.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -20,7 +20,7 @@ fn unfused(text: &str) -> String {
 }
 
 #[test]
-fn a_chain_uses_two_slots() {
+fn a_chain_of_kernels_uses_two_slots() {
     assert_snapshot!(unfused("graph @chain(%x: f32[A, B]) -> f32[A, B] {
       %a = exp %x
       %b = neg %a
@@ -55,13 +55,13 @@ fn buffers_share_memory_where_sizes_are_provably_ordered() {
     }";
     let program = program(text, false, &RowMajor);
     let slots = &program.block(program.body()).segments[0].slots;
-    // `b` lies in `a`, and `d` in `c`, which is `e` in the end; nothing is known of `C`, so `u`, which is `v`, lies alone.
+    // `b` is in `a`, and `d` in `c`, which becomes `e`; nothing is known of `C`, so `u`, which becomes `v`, is alone.
     let counts: Vec<usize> = slots.iter().map(|slot| slot.buffers.len()).collect();
     assert_eq!(counts, [1], "{program}");
 }
 
 #[test]
-fn what_is_concatenated_is_computed_in_place() {
+fn concat_operands_are_computed_in_place() {
     assert_snapshot!(unfused("graph @joined(%x: f32[A, B], %y: f32[A, C]) -> (f32[A, B + C], f32[A, B]) {
       %a = exp %x
       %b = neg %y
@@ -80,7 +80,7 @@ fn what_is_concatenated_is_computed_in_place() {
 }
 
 #[test]
-fn an_input_is_not_concatenated_in_place() {
+fn graph_inputs_are_copied_into_a_concat() {
     let text = "graph @joined(%x: f32[A], %y: f32[C]) -> f32[A + C] {
       %a = exp %x
       %c = concat %a, %y {axis = 0}
@@ -90,7 +90,7 @@ fn an_input_is_not_concatenated_in_place() {
     assert_eq!(program.counts()["kernel"], 2, "{program}");
 }
 
-/// Wants the first buffer that is written with its axes turned around.
+/// Prefers the first written buffer with its axes reversed.
 struct Turned;
 
 impl LayoutPreferences for Turned {
@@ -105,7 +105,7 @@ impl LayoutPreferences for Turned {
 }
 
 #[test]
-fn layouts_follow_what_schedules_prefer() {
+fn layouts_follow_schedule_preferences() {
     let text = "graph @turned(%x: f32[A, B]) -> f32[A, B] {
       %a = exp %x
       %b = neg %a
@@ -124,7 +124,7 @@ fn layouts_follow_what_schedules_prefer() {
 }
 
 #[test]
-fn a_segment_ends_where_data_become_sizes() {
+fn a_segment_ends_at_data_dependent_sizes() {
     assert_snapshot!(unfused("graph @found(%x: f32[A]) -> f32[n] {
       %at: i64[1, A], %count: i64[] = non_zero %x
       bind %count -> (n)
@@ -148,7 +148,7 @@ fn a_segment_ends_where_data_become_sizes() {
 }
 
 #[test]
-fn equal_kernels_are_one() {
+fn equal_kernels_are_stored_once() {
     let text =
         "graph @twice(%x: f32[A, B], %y: f32[C, D], %z: f32[E]) -> (f32[A, B], f32[C, D], f32[E]) {
       %a = exp %x
@@ -171,7 +171,7 @@ fn equal_kernels_are_one() {
 }
 
 #[test]
-fn what_control_steps_are_given_outlives_the_arena() {
+fn operands_of_control_steps_outlive_the_arena() {
     let text = "graph @choose(%c: bool[], %x: f32[N]) -> f32[N] {
       %d = exp %x
       %y: f32[N] = if %c, %d
@@ -195,7 +195,7 @@ fn what_control_steps_are_given_outlives_the_arena() {
 }
 
 #[test]
-fn a_part_in_one_piece_is_no_copy() {
+fn a_contiguous_slice_is_a_view() {
     assert_snapshot!(unfused("graph @parts(%x: f32[A, 8, B]) -> (f32[1, 2, B], f32[A, 2, B], f32[2, B], f32[1, 1, B]) where A >= 4, B >= 1 {
       %e = exp %x
       %row = slice %e {starts = [A - 1, 6, 0], sizes = [1, 2, B], steps = [1, 1, 1]}
@@ -223,7 +223,7 @@ fn a_part_in_one_piece_is_no_copy() {
 }
 
 #[test]
-fn a_part_that_may_lie_outside_or_is_a_result_is_copied() {
+fn a_slice_that_may_be_out_of_bounds_or_is_an_output_is_copied() {
     let text =
         "graph @parts(%x: f32[A], %y: f32[B, C]) -> (f32[4], f32[1, C], f32[B, C]) where B >= 2 {
       %e = exp %x
@@ -271,7 +271,7 @@ fn a_plan_of_another_graph_is_refused() {
 }
 
 #[test]
-fn what_no_sizes_fit_is_left_to_the_interpreter() {
+fn steps_valid_for_no_sizes_are_interpreted() {
     let text = "graph @never(%x: f32[0, B]) -> i64[B] where B >= 1 {
       %a = arg_reduce %x {axis = 0, extremum = max}
       return %a
@@ -285,7 +285,7 @@ fn what_no_sizes_fit_is_left_to_the_interpreter() {
 }
 
 #[test]
-fn values_that_are_no_tensors_are_refused() {
+fn non_tensor_values_are_refused() {
     let text = "graph @list(%x: seq<f32[A]>) -> seq<f32[A]> {
       return %x
     }";

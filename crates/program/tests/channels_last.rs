@@ -1,4 +1,4 @@
-//! Axes in another order in memory: what follows a buffer that has one, what does not, and what is joined in place.
+//! Axis orders in memory: which buffers follow one that has an axis order, which do not, and what is joined in place.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -8,21 +8,21 @@ use kiln_ir::BlobMap;
 use kiln_kernel::VerifiedKernel;
 use kiln_program::{BuildOptions, LayoutPreferences, Program, build};
 
-/// Of four axes the second innermost.
+/// The second of four axes innermost.
 const INNERMOST: &[usize] = &[0, 2, 3, 1];
-/// Rows and columns turned around.
+/// Rows and columns swapped.
 const TURNED: &[usize] = &[0, 1, 3, 2];
-/// As they are.
+/// Unchanged.
 const ROW_MAJOR: &[usize] = &[0, 1, 2, 3];
 
-/// What kernels of some names wish for the buffers they write, or for those they read.
+/// Preferences of kernels with some names for the buffers they write, or for those they read.
 struct Wishes {
     written: &'static [(&'static str, &'static [usize])],
     read: &'static [(&'static str, &'static [usize])],
 }
 
 impl Wishes {
-    /// For what they write.
+    /// For the buffers they write.
     fn written(written: &'static [(&'static str, &'static [usize])]) -> Self {
         let read = &[];
         Self { written, read }
@@ -52,7 +52,7 @@ fn program(text: &str, layouts: &dyn LayoutPreferences) -> Program {
     build(graph, &plan, layouts, &BuildOptions::default()).unwrap()
 }
 
-/// A program where the kernels that write an exponential wish for channels innermost.
+/// A program in which the kernels that write an exponential prefer channels innermost.
 fn innermost(text: &str) -> String {
     program(text, &Wishes::written(&[("exp", INNERMOST)])).to_string()
 }
@@ -70,7 +70,7 @@ fn strided(program: &Program) -> Vec<String> {
 }
 
 #[test]
-fn element_by_element_everything_follows() {
+fn elementwise_chains_take_the_channels_last_layout() {
     assert_snapshot!(innermost("graph @chain(%x: f32[N, 8, A, B]) -> f32[N, 8, A, B] {
       %a = neg %x
       %b = exp %a
@@ -91,7 +91,7 @@ fn element_by_element_everything_follows() {
 }
 
 #[test]
-fn kernels_see_what_lies_as_it_lies() {
+fn kernels_use_the_actual_strides_of_their_buffers() {
     let text = "graph @seen(%x: f32[N, 8, A, B], %s: f32[8, 1, 1]) -> f32[N, 8, A, B] {
       %a = exp %x
       %b = mul %a, %s
@@ -121,7 +121,7 @@ fn kernels_see_what_lies_as_it_lies() {
 }
 
 #[test]
-fn what_is_spread_over_the_picture_follows_if_it_has_channels() {
+fn operands_broadcast_over_the_image_take_the_layout_if_they_have_channels() {
     assert_snapshot!(innermost("graph @spread(%x: f32[N, 8, A, B], %s: f32[8, 1, 1], %t: f32[N, 8, 1, 1], %u: f32[N, 1, A, B]) -> f32[N, 8, A, B] {
       %a = exp %x
       %s1 = neg %s
@@ -148,7 +148,7 @@ fn what_is_spread_over_the_picture_follows_if_it_has_channels() {
 }
 
 #[test]
-fn what_is_reduced_over_the_picture_follows_as_long_as_it_has_its_axes() {
+fn reductions_over_the_image_take_the_layout_if_they_keep_axes() {
     assert_snapshot!(innermost("graph @reduced(%x: f32[N, 8, A, B]) -> (f32[N, 8, 1, 1], f32[N, 8], f32[N, 1, A, B]) {
       %a = exp %x
       %kept = reduce %a {function = sum, axes = [2, 3], keep_dims}
@@ -173,7 +173,7 @@ fn what_is_reduced_over_the_picture_follows_as_long_as_it_has_its_axes() {
 }
 
 #[test]
-fn inputs_results_views_and_builtins_stay() {
+fn inputs_outputs_views_and_builtins_stay_row_major() {
     let text = "graph @bound(%x: f32[N, 8, A, B]) -> (f32[N, 8, A, B], f32[N, 8, A*B], f32[N, 8, A, 1], f32[N, 8, A, B]) where B >= 1 {
       %result = exp %x
       %viewed = exp %result
@@ -191,7 +191,7 @@ fn inputs_results_views_and_builtins_stay() {
 }
 
 #[test]
-fn where_axes_move_what_is_written_does_not_follow() {
+fn outputs_of_axis_moving_kernels_stay_row_major() {
     let text =
         "graph @moved(%x: f32[N, 8, A, B]) -> (f32[N, A, B, 8], f32[N, 8, B, A], f32[N, 8, A, B]) {
       %a = exp %x
@@ -204,7 +204,7 @@ fn where_axes_move_what_is_written_does_not_follow() {
       return %c, %e, %g
     }";
     let program = program(text, &Wishes::written(&[("exp", INNERMOST)]));
-    // Channels are the same axis in the picture that is turned around; `b` is as it would lie anyway.
+    // Channels are the same axis in the transposed picture; `b` is as it would be anyway.
     assert_eq!(
         strided(&program),
         ["a [8*A*B, 1, 8*B, 8]", "d [8*A*B, 1, 8*A, 8]"],
@@ -213,7 +213,7 @@ fn where_axes_move_what_is_written_does_not_follow() {
 }
 
 #[test]
-fn wishes_that_differ_leave_a_buffer_row_major() {
+fn conflicting_layout_preferences_leave_a_buffer_row_major() {
     let text = "graph @differ(%x: f32[N, 8, A, B]) -> f32[N, 8, A, B] {
       %a = exp %x
       %b = neg %a
@@ -230,7 +230,7 @@ fn wishes_that_differ_leave_a_buffer_row_major() {
         let program = program(text, &Wishes { written, read });
         assert_eq!(strided(&program), [""; 0], "{program}");
     }
-    // One that agrees, and one that is as it is already.
+    // One that agrees, and one that has the order already.
     let agreed = Wishes {
         written: &[("exp", INNERMOST)],
         read: &[("neg", INNERMOST)],
@@ -243,7 +243,7 @@ fn wishes_that_differ_leave_a_buffer_row_major() {
 
 /// Between two orders that meet in one kernel, each buffer keeps its own.
 #[test]
-fn two_orders_meet() {
+fn buffers_of_different_orders_may_meet_in_one_kernel() {
     let text = "graph @meet(%x: f32[N, 8, A, B], %y: f32[N, 8, A, B]) -> f32[N, 8, A, B] {
       %a = exp %x
       %b = sqrt %y
@@ -264,7 +264,7 @@ fn two_orders_meet() {
 }
 
 #[test]
-fn what_is_no_order_is_no_wish() {
+fn invalid_axis_orders_are_ignored() {
     let text = "graph @none(%x: f32[N, 8, A, B]) -> f32[N, 8, A, B] {
       %a = exp %x
       %b = neg %a
@@ -281,7 +281,7 @@ fn what_is_no_order_is_no_wish() {
         let program = program(text, &Wishes::written(written));
         assert_eq!(strided(&program), [""; 0], "{program}");
     }
-    /// Of a buffer that is not there.
+    /// A preference for a buffer that does not exist.
     struct Beyond;
     impl LayoutPreferences for Beyond {
         fn layouts(&self, _: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
@@ -292,7 +292,7 @@ fn what_is_no_order_is_no_wish() {
 }
 
 #[test]
-fn parts_in_the_same_order_are_joined_in_place() {
+fn concat_operands_of_equal_order_are_joined_in_place() {
     let wishes = Wishes {
         written: &[("exp", INNERMOST), ("tanh", INNERMOST)],
         read: &[("neg", INNERMOST)],
@@ -330,9 +330,9 @@ fn parts_in_the_same_order_are_joined_in_place() {
     ");
 }
 
-/// Parts along the axis that is outermost in memory lie in one piece, in their order.
+/// Parts along the axis that is outermost in memory are contiguous, in order.
 #[test]
-fn parts_along_the_outermost_axis_keep_their_order() {
+fn concat_along_the_outermost_axis_keeps_the_order() {
     let wishes = Wishes {
         written: &[("exp", &[1, 0]), ("tanh", &[1, 0])],
         read: &[("neg", &[1, 0])],
@@ -350,7 +350,7 @@ fn parts_along_the_outermost_axis_keep_their_order() {
 }
 
 #[test]
-fn parts_in_other_orders_are_copied() {
+fn concat_operands_of_other_orders_are_copied() {
     let text = "graph @joined(%x: f32[N, 8, A, B], %y: f32[N, 16, A, B]) -> f32[N, 24, A, B] {
       %a = exp %x
       %b = tanh %y
@@ -358,7 +358,7 @@ fn parts_in_other_orders_are_copied() {
       %d = neg %c
       return %d
     }";
-    // Not the whole; not each part; each in an order of its own.
+    // Not the whole; not each part; each with a separate order.
     let whole = Wishes::written(&[
         ("exp", INNERMOST),
         ("tanh", INNERMOST),
@@ -387,9 +387,9 @@ fn parts_in_other_orders_are_copied() {
     ");
 }
 
-/// Programs are written down: the same graph has the same text, and the same numbers of its sizes, each time.
+/// Programs are stored: the same graph has the same text, and the same numbers of its sizes, each time.
 #[test]
-fn a_program_is_the_same_each_time() {
+fn building_a_program_is_deterministic() {
     let text = "graph @chains(%x: f32[N, 8, A, B], %y: f32[N, 16, C, D], %z: f32[N, 24, E, F]) -> (f32[N, 8, A, B], f32[N, 16, C, D], f32[N, 24, E, F]) {
       %a = exp %x
       %b = neg %a

@@ -1,5 +1,5 @@
-//! What programs of random graphs leave to the interpreter, and why: nothing but ops whose sizes never fit, which it
-//! refuses as they are to be refused.
+//! Which ops programs of random graphs leave to the interpreter, and why: only ops whose sizes never fit, which it rejects
+//! as it should.
 //!
 //! `KILN_TEST_GRAPHS=FIRST..END` plans other seeds than the first few hundred.
 
@@ -20,16 +20,16 @@ use kiln_symbolic_shape::FactSelection;
 use kiln_testkit::generate::{GraphOptions, random_graph};
 use kiln_testkit::random::seeded_bytes;
 
-/// Seeds whose graphs have ops that no sizes fit, and scatters of narrow floats.
+/// Seeds whose graphs have ops that no sizes satisfy, and scatters of narrow floats.
 const TELLING: [u64; 6] = [677, 872, 1025, 2253, 2514, 2726];
 
-/// What lowering says of an op that has a result for no sizes.
+/// Lowering's reason for an op that has a result for no sizes.
 fn is_impossible(reason: &str) -> bool {
     reason.contains("never holds") || reason.contains("contradicts what is known")
 }
 
 #[test]
-fn random_graphs_leave_to_the_interpreter_what_has_no_result() {
+fn random_graphs_interpret_only_steps_without_a_kernel() {
     let given = std::env::var("KILN_TEST_GRAPHS").ok();
     let given = given.as_deref().and_then(|given| given.split_once(".."));
     let parse = |text: &str| -> u64 { text.parse().expect("KILN_TEST_GRAPHS is FIRST..END") };

@@ -1,4 +1,4 @@
-//! Stored programs: what is written is read again, and what is damaged is refused.
+//! Stored programs: a stored program reads back, and a damaged one is refused.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -48,7 +48,7 @@ fn program() -> Program {
 }
 
 #[test]
-fn a_stored_program_is_the_same_program() {
+fn stored_programs_round_trip() {
     let program = program();
     let mut blobs = BlobMap::new();
     let stored = program.store(&mut blobs).unwrap();
@@ -61,7 +61,7 @@ fn a_stored_program_is_the_same_program() {
 }
 
 #[test]
-fn another_format_and_a_missing_constant_are_told_apart() {
+fn another_format_and_a_missing_constant_are_different_errors() {
     let mut blobs = BlobMap::new();
     let json = serde_json::to_string(&program().store(&mut blobs).unwrap()).unwrap();
     let load = |json: &str| {
@@ -81,12 +81,12 @@ fn another_format_and_a_missing_constant_are_told_apart() {
 }
 
 #[test]
-fn damage_is_an_error_wherever_it_is() {
+fn damage_anywhere_in_a_stored_program_is_an_error() {
     let mut blobs = BlobMap::new();
     let stored = program().store(&mut blobs).unwrap();
     let json = serde_json::to_string(&stored).unwrap();
     let (mut refused, mut same) = (0, 0);
-    // Each number in turn becomes another one.
+    // Each number in turn is replaced by another one.
     let bytes = json.as_bytes();
     for position in (0..bytes.len())
         .filter(|&at| bytes[at].is_ascii_digit())
@@ -154,9 +154,9 @@ fn at<'a>(value: &'a mut Value, path: &[String]) -> &'a mut Value {
     })
 }
 
-/// Numbers too large, lists too short and too long, texts of something else: read as it was, or refused with a code.
+/// Numbers too large, lists too short and too long, other texts: read unchanged, or refused with a code.
 #[test]
-fn changed_parts_are_refused_or_do_no_harm() {
+fn altered_stored_programs_are_refused_or_harmless() {
     let mut blobs = BlobMap::new();
     let stored = program().store(&mut blobs).unwrap();
     let whole = serde_json::to_value(&stored).unwrap();
@@ -202,7 +202,7 @@ fn changed_parts_are_refused_or_do_no_harm() {
 
 /// Steps that are interpreted and buffers with strides, which the program above lacks.
 #[test]
-fn interpreted_steps_and_strides_are_stored() {
+fn interpreted_steps_and_strides_round_trip() {
     let custom = "graph @f(%x: f32[A, B]) -> f32[n] {
       %0: f32[A, B] = exp %x
       %1: f32[A, B] = neg %0
@@ -237,7 +237,7 @@ fn interpreted_steps_and_strides_are_stored() {
     }
 }
 
-/// Wants what kernels write of two axes with these turned around.
+/// Prefers two-axis outputs of kernels with swapped axes.
 struct Turned;
 
 impl LayoutPreferences for Turned {

@@ -157,7 +157,7 @@ macro_rules! define_blocks {
     };
 }
 
-/// An element type whose slices can be taken out of a block known to hold them.
+/// An element type whose slices can be taken from a block known to hold them.
 pub(crate) trait Lane: Element {
     fn of(block: Block<'_>) -> &[Self];
     fn of_mut(block: BlockMut<'_>) -> &mut [Self];

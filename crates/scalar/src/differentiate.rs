@@ -1,17 +1,15 @@
 //! Derivatives of expressions, as expressions: forward substitution of the rules for primitives.
 //!
-//! One pass over the nodes; each gets its slope with respect to the chosen input, which is nothing
-//! at all where the node does not depend on it, or only through something that is constant almost
-//! everywhere (a comparison, `floor`, `sign`, a conversion to an integer). The steps of the value
-//! are shared with the steps of the slope.
+//! One pass over the nodes; each gets its slope with respect to the chosen input, which is absent where the node does not
+//! depend on it, or only through something that is constant almost everywhere (a comparison, `floor`, `sign`, a conversion
+//! to an integer). The steps of the value are shared with the steps of the slope.
 //!
-//! At kinks: `abs` has slope 0 at 0; at a tie `min` and `max` give their whole slope to their
-//! first operand; `select` gives the slope of what it chose; a power of 0 has slope 0 with respect
-//! to its exponent.
+//! At kinks: `abs` has slope 0 at 0; at a tie `min` and `max` pass their whole slope to their first operand; `select`
+//! passes the slope of the selected operand; a power of 0 has slope 0 with respect to its exponent.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2};
 
-use crate::expr::{Expr, ExprBuilder, Node, NodeId};
+use crate::expr::{Expr, ExprBuilder, ExprNode, NodeId};
 use crate::{ScalarError, ScalarOp};
 
 /// The derivative of an expression with respect to one of its inputs, as an expression of the
@@ -59,9 +57,9 @@ pub(crate) fn derivative_nodes(
     for (position, node) in expr.nodes().iter().enumerate() {
         let slope = match node {
             _ if needed.get(position) != Some(&true) => Slope::Zero,
-            Node::Input(other) if *other == input => Slope::One,
-            Node::Input(_) | Node::Constant(_) | Node::Literal { .. } => Slope::Zero,
-            Node::Apply { op, operands } => {
+            ExprNode::Input(other) if *other == input => Slope::One,
+            ExprNode::Input(_) | ExprNode::Constant(_) | ExprNode::Literal { .. } => Slope::Zero,
+            ExprNode::Apply { op, operands } => {
                 let operand = |i: usize| {
                     let id = operands.get(i)?;
                     Some((*values.get(id.index())?, *slopes.get(id.index())?))
@@ -83,7 +81,7 @@ pub(crate) fn derivative_nodes(
     }
 }
 
-/// A slope, with the two values that need no step of their own.
+/// A slope, with the two values that need no separate step.
 #[derive(Clone, Copy)]
 enum Slope {
     Zero,
@@ -228,7 +226,7 @@ fn unary(b: &mut ExprBuilder, op: ScalarOp, (x, dx): (NodeId, Slope), y: NodeId)
             b.mul(scale, bell)
         }
         ScalarOp::Sigmoid => {
-            // y * sigmoid(-x): 1 - y would lose everything for large x.
+            // y * sigmoid(-x): 1 - y would lose all precision for large x.
             let negative = b.neg(x);
             let other = b.sigmoid(negative);
             b.mul(y, other)

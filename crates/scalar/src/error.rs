@@ -1,4 +1,4 @@
-//! What can be wrong with an expression, and what can go wrong while one is computed.
+//! Errors of an expression, and faults of its computation.
 
 use kiln_tensor::DType;
 
@@ -6,29 +6,29 @@ use kiln_tensor::DType;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScalarError {
-    /// E0280: an operation or function with another number of operands.
+    /// E0280: a wrong number of operands of an operation or function.
     #[error("`{name}` expects {expected} operands, found {found}")]
     Arity {
         /// The operation or function.
         name: &'static str,
-        /// How many it takes.
+        /// The number it takes.
         expected: usize,
-        /// How many were given.
+        /// The number given.
         found: usize,
     },
 
-    /// E0281: operands of dtypes that an operation does not take.
+    /// E0281: operands of dtypes that an operation does not accept.
     #[error("`{name}` expects {expected}, found {}: convert with `cast`", dtypes(.found))]
     OperandTypes {
         /// The operation.
         name: &'static str,
-        /// What it takes.
+        /// What it accepts.
         expected: &'static str,
         /// What was given.
         found: Vec<DType>,
     },
 
-    /// E0282: a number that the dtype it must take cannot hold.
+    /// E0282: a number that the required dtype cannot represent.
     #[error("the number {value} has no value in {dtype}: use a float dtype, or another parameter")]
     Literal {
         /// The number, printed.
@@ -37,12 +37,12 @@ pub enum ScalarError {
         dtype: DType,
     },
 
-    /// E0283: an expression given another number of inputs than it has.
+    /// E0283: a wrong number of inputs for an expression.
     #[error("expected {expected} inputs, found {found}")]
     InputCount {
-        /// How many the expression has.
+        /// The expression's number.
         expected: usize,
-        /// How many were given.
+        /// The given number.
         found: usize,
     },
 
@@ -51,38 +51,38 @@ pub enum ScalarError {
     ParameterCount {
         /// The function.
         name: &'static str,
-        /// How many it has.
+        /// The number it has.
         expected: usize,
-        /// How many were given.
+        /// The number given.
         found: usize,
     },
 
-    /// E0285: an expression whose nodes refer to something that is not before them.
+    /// E0285: an expression with a node that refers to something that does not precede it.
     #[error("node {node} of the expression refers to {what}, which is not there")]
     Dangling {
         /// The position of the node.
         node: usize,
-        /// What it refers to.
+        /// The reference.
         what: String,
     },
 
-    /// E0286: an input to be differentiated by that the expression does not have.
+    /// E0286: a differentiation with respect to an input that the expression does not have.
     #[error("expected an input below {n_inputs}, found {input}")]
     InputOutOfRange {
         /// The input.
         input: usize,
-        /// How many there are.
+        /// The number of inputs.
         n_inputs: usize,
     },
 
     /// E0287: an expression with more nodes than an id can number.
     #[error("the expression has more than {limit} nodes")]
     TooLarge {
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
 
-    /// E0880: a block of another dtype than the evaluator was made for.
+    /// E0880: a block of another dtype than the evaluator's.
     #[error("{what}: expected elements of {expected}, found {found}")]
     BlockType {
         /// Which block.

@@ -1,7 +1,7 @@
 //! The value of an expression: for one element, or for many in blocks.
 //!
-//! Both apply the same definitions of the primitives (`primitive`). For one element the nodes are
-//! walked one by one; for many they are first compiled to a list of steps over a few buffers.
+//! Both apply the same definitions of the primitives (`primitive`). For one element the nodes are evaluated one by one; for
+//! many they are first compiled to a list of steps over a few buffers.
 
 mod compile;
 mod run;
@@ -10,13 +10,13 @@ use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::expr::{Expr, Node, literal};
+use crate::expr::{Expr, ExprNode, literal};
 use crate::primitive::apply;
 use crate::{ScalarError, ScalarOp, ScalarValue};
 
 pub use compile::BlockEvaluator;
 
-/// What floats are computed in.
+/// The type in which floats are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -29,7 +29,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// What elements of a declared dtype are stored as.
+    /// The storage type of elements of a declared dtype.
     pub fn stored(self, declared: DType) -> DType {
         match self {
             Mode::Promoted if declared.is_float() => DType::F64,
@@ -55,8 +55,8 @@ impl Mode {
 
 /// The value of an expression for one element.
 ///
-/// The dtypes of the inputs are those of the values. In [`Mode::Promoted`], floats of any dtype
-/// are taken as the f64 they equal, and a float result is an f64.
+/// The dtypes of the inputs are those of the values. In [`Mode::Promoted`], floats of any dtype are read as the f64 they
+/// equal, and a float result is an f64.
 pub fn evaluate(
     expr: &Expr,
     inputs: &[ScalarValue],
@@ -74,10 +74,10 @@ pub fn evaluate(
         let mut value = ScalarValue::zero(dtype);
         match node {
             _ if !needed => {}
-            Node::Input(input) => value = inputs.get(*input).copied().unwrap_or(value),
-            Node::Constant(constant) => value = mode.stored_value(*constant),
-            Node::Literal { number, .. } => value = literal(*number, dtype)?,
-            Node::Apply { op, operands } => {
+            ExprNode::Input(input) => value = inputs.get(*input).copied().unwrap_or(value),
+            ExprNode::Constant(constant) => value = mode.stored_value(*constant),
+            ExprNode::Literal { number, .. } => value = literal(*number, dtype)?,
+            ExprNode::Apply { op, operands } => {
                 let operands: SmallVec<[_; 3]> = operands
                     .iter()
                     .filter_map(|id| values.get(id.index()))
@@ -94,10 +94,10 @@ pub fn evaluate(
 
 /// The value of one operation.
 ///
-/// In [`Mode::Promoted`], floats of any dtype are taken as the f64 they equal, and a float result is an f64.
+/// In [`Mode::Promoted`], floats of any dtype are read as the f64 they equal, and a float result is an f64.
 ///
 /// # Errors
-/// Operands that the operation does not take; a fault.
+/// Operands that the operation does not accept; a fault.
 pub fn evaluate_op(
     op: ScalarOp,
     operands: &[ScalarValue],
@@ -122,7 +122,7 @@ pub fn evaluate_op(
     Ok(value)
 }
 
-/// The dtype that each node's values are stored as, for inputs of these dtypes, declared or stored.
+/// The storage dtype of each node's values, for inputs of these dtypes, declared or stored.
 fn stored_types(expr: &Expr, inputs: &[DType], mode: Mode) -> Result<Vec<DType>, ScalarError> {
     expr.node_types_with(inputs, |dtype| mode.stored(dtype))
 }

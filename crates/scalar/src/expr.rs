@@ -1,8 +1,8 @@
 //! Expressions: a flat list of nodes in which each refers only to earlier ones.
 //!
-//! An [`Expr`] has inputs without dtypes; asking for the result's dtype with the inputs' dtypes
-//! checks every node. Invariants, kept by the builder and checked on deserialisation: a node's
-//! operands come before it; inputs are below `n_inputs`; each operation has its arity.
+//! An [`Expr`] has inputs without dtypes; querying the result's dtype with the inputs' dtypes checks every node.
+//! Invariants, kept by the builder and checked on deserialisation: a node's operands come before it; inputs are below
+//! `n_inputs`; each operation has its arity.
 
 mod builder;
 mod print;
@@ -33,14 +33,14 @@ impl NodeId {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Node {
+pub enum ExprNode {
     /// An input, by position.
     Input(usize),
-    /// A value of a dtype of its own.
+    /// A value with its own dtype.
     Constant(ScalarValue),
-    /// A number in the dtype that another node has: how generic definitions write constants.
+    /// A number in the dtype of another node: how generic definitions write constants.
     Literal {
-        /// The number; rounded to the dtype once, and refused if an integer dtype lacks it.
+        /// The number; rounded to the dtype once, and rejected if an integer dtype cannot represent it.
         number: f64,
         /// The node whose dtype it takes.
         like: NodeId,
@@ -54,27 +54,28 @@ pub enum Node {
     },
 }
 
-impl Node {
+impl ExprNode {
     /// The nodes this one refers to, a literal's model included.
     fn references(&self) -> &[NodeId] {
         match self {
-            Node::Input(_) | Node::Constant(_) => &[],
-            Node::Literal { like, .. } => std::slice::from_ref(like),
-            Node::Apply { operands, .. } => operands,
+            ExprNode::Input(_) | ExprNode::Constant(_) => &[],
+            ExprNode::Literal { like, .. } => std::slice::from_ref(like),
+            ExprNode::Apply { operands, .. } => operands,
         }
     }
 }
 
-/// By bits where floats are concerned, as [`ScalarValue`].
-impl PartialEq for Node {
-    fn eq(&self, other: &Node) -> bool {
+/// Floats compare by bits, as in [`ScalarValue`].
+impl PartialEq for ExprNode {
+    fn eq(&self, other: &ExprNode) -> bool {
         match (self, other) {
-            (Node::Input(a), Node::Input(b)) => a == b,
-            (Node::Constant(a), Node::Constant(b)) => a == b,
-            (Node::Literal { number: a, like: x }, Node::Literal { number: b, like: y }) => {
-                a.to_bits() == b.to_bits() && x == y
-            }
-            (Node::Apply { op: a, operands: x }, Node::Apply { op: b, operands: y }) => {
+            (ExprNode::Input(a), ExprNode::Input(b)) => a == b,
+            (ExprNode::Constant(a), ExprNode::Constant(b)) => a == b,
+            (
+                ExprNode::Literal { number: a, like: x },
+                ExprNode::Literal { number: b, like: y },
+            ) => a.to_bits() == b.to_bits() && x == y,
+            (ExprNode::Apply { op: a, operands: x }, ExprNode::Apply { op: b, operands: y }) => {
                 a == b && x == y
             }
             _ => false,
@@ -82,16 +83,16 @@ impl PartialEq for Node {
     }
 }
 
-impl Eq for Node {}
+impl Eq for ExprNode {}
 
-impl Hash for Node {
+impl Hash for ExprNode {
     fn hash<H: Hasher>(&self, state: &mut H) {
         std::mem::discriminant(self).hash(state);
         match self {
-            Node::Input(input) => input.hash(state),
-            Node::Constant(value) => value.hash(state),
-            Node::Literal { number, like } => (number.to_bits(), like).hash(state),
-            Node::Apply { op, operands } => (op, operands).hash(state),
+            ExprNode::Input(input) => input.hash(state),
+            ExprNode::Constant(value) => value.hash(state),
+            ExprNode::Literal { number, like } => (number.to_bits(), like).hash(state),
+            ExprNode::Apply { op, operands } => (op, operands).hash(state),
         }
     }
 }
@@ -104,7 +105,7 @@ impl Hash for Node {
 #[serde(try_from = "Unchecked")]
 pub struct Expr {
     n_inputs: usize,
-    nodes: Vec<Node>,
+    nodes: Vec<ExprNode>,
     result: NodeId,
 }
 
@@ -115,7 +116,7 @@ impl Expr {
     }
 
     /// The nodes, each after those it refers to.
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[ExprNode] {
         &self.nodes
     }
 
@@ -159,7 +160,7 @@ impl Expr {
                     .ok_or_else(|| dangling(position, id))
             };
             let dtype = match node {
-                Node::Input(input) => {
+                ExprNode::Input(input) => {
                     let n_inputs = self.n_inputs;
                     let out_of_range = ScalarError::InputOutOfRange {
                         input: *input,
@@ -167,13 +168,13 @@ impl Expr {
                     };
                     replace(*inputs.get(*input).ok_or(out_of_range)?)
                 }
-                Node::Constant(value) => replace(value.dtype()),
-                Node::Literal { number, like } => {
+                ExprNode::Constant(value) => replace(value.dtype()),
+                ExprNode::Literal { number, like } => {
                     let dtype = type_of(*like)?;
                     literal(*number, dtype)?;
                     dtype
                 }
-                Node::Apply { op, operands } => {
+                ExprNode::Apply { op, operands } => {
                     let found: SmallVec<[DType; 3]> = operands
                         .iter()
                         .map(|&id| type_of(id))
@@ -225,11 +226,11 @@ fn dangling(node: usize, to: NodeId) -> ScalarError {
     }
 }
 
-/// An expression as it comes from outside.
+/// An expression from outside.
 #[derive(Deserialize)]
 struct Unchecked {
     n_inputs: usize,
-    nodes: Vec<Node>,
+    nodes: Vec<ExprNode>,
     result: NodeId,
 }
 
@@ -247,13 +248,13 @@ impl TryFrom<Unchecked> for Expr {
                 return Err(dangling(position, late));
             }
             match node {
-                Node::Input(input) if *input >= n_inputs => {
+                ExprNode::Input(input) if *input >= n_inputs => {
                     return Err(ScalarError::InputOutOfRange {
                         input: *input,
                         n_inputs,
                     });
                 }
-                Node::Apply { op, operands } if operands.len() != op.arity() => {
+                ExprNode::Apply { op, operands } if operands.len() != op.arity() => {
                     let (expected, found) = (op.arity(), operands.len());
                     return Err(ScalarError::Arity {
                         name: op.name(),

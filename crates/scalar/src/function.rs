@@ -14,7 +14,7 @@ use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::differentiate::derivative_nodes;
-use crate::expr::Node;
+use crate::expr::ExprNode;
 use crate::{Expr, ExprBuilder, NodeId, ScalarError, ScalarOp};
 
 /// A named scalar function.
@@ -24,13 +24,13 @@ use crate::{Expr, ExprBuilder, NodeId, ScalarError, ScalarOp};
 #[serde(try_from = "String", into = "String")]
 pub struct Function(u16);
 
-/// A number that a function takes besides its operands, fixed when the expression is made.
+/// A parameter of a function besides its operands, fixed when the expression is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Parameter {
     /// Its name, as in ONNX where that has one.
     pub name: &'static str,
-    /// What it is when nothing is said.
+    /// Its default.
     pub default: f64,
 }
 
@@ -46,9 +46,9 @@ struct NamedFunction {
     derivative: Derivative,
 }
 
-/// Makes a node from an operand and the parameters, all of them given.
+/// Builds a node from an operand and all parameters.
 type DefineUnary = fn(&mut ExprBuilder, NodeId, &[f64]) -> NodeId;
-/// Makes a node from as many operands as the arity says and the parameters, all of them given.
+/// Builds a node from the operands and all parameters.
 type DefineMany = fn(&mut ExprBuilder, &[NodeId], &[f64]) -> NodeId;
 
 enum Definition {
@@ -57,13 +57,13 @@ enum Definition {
     Many(DefineMany),
 }
 
-/// How the derivative with respect to each operand comes about.
+/// How the derivative with respect to each operand is determined.
 enum Derivative {
     /// From the definition, by the rules for primitives.
     Rules,
-    /// Written down, for functions of one operand whose rules lose accuracy or miss a kink.
+    /// Explicit, for unary functions whose rules lose accuracy or miss a kink.
     Written(DefineUnary),
-    /// There is none: whatever the operands are, no number near the result follows from a number near them.
+    /// None: the result does not vary smoothly with the operands.
     None,
 }
 
@@ -78,8 +78,8 @@ impl Function {
             .map(Function)
     }
 
-    /// The generator of random bits: `(position, key, stream)`, all u64, to 32 bits. What the graph's op of that name
-    /// means.
+    /// The generator of random bits: `(position, key, stream)`, all u64, to 32 bits. The meaning of the graph's op of that
+    /// name.
     pub fn random_bits() -> Function {
         match Function::by_name(philox::NAME) {
             Some(function) => function,
@@ -89,7 +89,7 @@ impl Function {
 
     /// Every function, by name.
     pub fn all() -> impl ExactSizeIterator<Item = Function> {
-        // The table has far fewer rows than a `u16` counts.
+        // The table has far fewer rows than `u16::MAX`.
         (0..TABLE.len() as u16).map(Function)
     }
 
@@ -98,21 +98,21 @@ impl Function {
         self.row().name
     }
 
-    /// What it computes, in a line, with its value at kinks.
+    /// Its meaning, in a line, with its derivative at kinks.
     pub fn doc(self) -> &'static str {
         self.row().doc
     }
 
-    /// Whether it may fault on integers, such as by a divisor of zero: whether one of the primitives does that it is defined
-    /// by. On floats no function faults.
+    /// Whether it may fault on integers, such as by a zero divisor: whether one of its primitives may. On floats no
+    /// function faults.
     pub fn may_fault_on_integers(self) -> bool {
         if let Definition::Primitive(op) = self.row().definition {
             return faults_on_integers(op);
         }
-        // Without its parameters, what it is made of is not known.
+        // Without its parameters, its primitives are not known.
         self.expression(&[]).map_or(true, |expression| {
             let mut nodes = expression.nodes().iter();
-            nodes.any(|node| matches!(node, Node::Apply { op, .. } if faults_on_integers(*op)))
+            nodes.any(|node| matches!(node, ExprNode::Apply { op, .. } if faults_on_integers(*op)))
         })
     }
 
@@ -126,12 +126,12 @@ impl Function {
         &self.row().parameters
     }
 
-    /// Whether it is a primitive whose two operands can be exchanged: [`ScalarOp::is_commutative`].
+    /// Whether it is a primitive whose two operands can be swapped: [`ScalarOp::is_commutative`].
     pub fn is_commutative(self) -> bool {
         self.primitive().is_some_and(ScalarOp::is_commutative)
     }
 
-    /// The operation that this function is, if it is a primitive.
+    /// The primitive operation, if this function is one.
     pub fn primitive(self) -> Option<ScalarOp> {
         match self.row().definition {
             Definition::Primitive(op) => Some(op),
@@ -147,8 +147,8 @@ impl Function {
         b.finish(result)
     }
 
-    /// The dtype of the result with default parameters. Other parameters matter for integers
-    /// only, which may lack their value; ask the [`Function::expression`] then.
+    /// The dtype of the result with default parameters. Other parameters matter only for integers, which may not represent
+    /// them; query the [`Function::expression`] then.
     pub fn result_type(self, operands: &[DType]) -> Result<DType, ScalarError> {
         self.check_arity(operands.len())?;
         self.expression(&[])?.result_type(operands)
@@ -157,8 +157,8 @@ impl Function {
     /// The derivative with respect to one operand, as an expression of the operands and, last,
     /// the derivative with respect to the result, which it is multiplied by.
     ///
-    /// `None` where there is none to speak of: operands that only decide (a `bool`, a compared
-    /// value), and functions whose result is no number or whose slope is zero everywhere.
+    /// `None` where it is not meaningful: operands that only select (a `bool`, a compared value), and functions whose
+    /// result is not a number or whose slope is zero everywhere.
     pub fn derivative(
         self,
         parameters: &[f64],
@@ -244,7 +244,7 @@ impl Function {
     }
 }
 
-/// The operand of a function of one operand.
+/// The operand of a unary function.
 fn first(operands: &[NodeId]) -> NodeId {
     match operands.first() {
         Some(&operand) => operand,

@@ -1,12 +1,12 @@
-//! Scalar functions: what one element of an element-wise operation means.
+//! Scalar functions: the meaning of element-wise operations for one element.
 //!
 //! Everything Kiln computes element by element is defined here, once: the interpreter, the code
 //! generators and automatic differentiation all read the same definitions.
 //!
-//! - [`ScalarOp`]: the primitive operations, each with its behaviour on every input, edge cases
-//!   included. A code generator implements these and nothing else.
-//! - [`Expr`]: an expression over them, built with an [`ExprBuilder`], generic over dtypes until
-//!   [`Expr::result_type`] is asked. There is no implicit promotion.
+//! - [`ScalarOp`]: the primitive operations, each with its behaviour on every input, including edge cases. A code generator
+//!   implements these and nothing else.
+//! - [`Expr`]: an expression over them, built with an [`ExprBuilder`], generic over dtypes until [`Expr::result_type`] is
+//!   queried. There is no implicit promotion.
 //! - [`Function`]: the named functions (`relu`, `gelu`, … and every primitive), from one table.
 //! - [`differentiate`] and [`Function::derivative`]: derivatives, as expressions again.
 //! - [`evaluate`] and [`BlockEvaluator`]: the value of an expression, for one element or many.
@@ -47,7 +47,7 @@ pub use block::{Block, BlockMut};
 pub use differentiate::differentiate;
 pub use error::{ScalarError, ScalarFault};
 pub use evaluate::{BlockEvaluator, Mode, evaluate, evaluate_op};
-pub use expr::{Expr, ExprBuilder, Node, NodeId};
+pub use expr::{Expr, ExprBuilder, ExprNode, NodeId};
 pub use function::{Function, Parameter};
 pub use op::{ScalarOp, Signature};
 pub use value::ScalarValue;

@@ -1,15 +1,15 @@
-//! The primitive operations and what each does on every input, in one table.
+//! The primitive operations and their behaviour on every input, in one table.
 //!
 //! Common to all of them:
-//! - operands are of the dtypes that the [`Signature`] says; nothing is promoted;
+//! - operands have the dtypes of the [`Signature`]; there is no promotion;
 //! - floats follow IEEE 754: round to nearest even, denormals kept, no traps, NaN in gives NaN
 //!   out unless the entry says otherwise; which NaN is not defined;
 //! - f32 functions beyond `+ - * / sqrt` are computed in f64 and rounded once; f16 and bf16
 //!   arithmetic is computed in f32, their functions in f64, and rounded again;
 //! - integers are two's complement; `add`, `sub`, `mul`, `neg`, `abs` and `pow` wrap around;
-//! - nothing is undefined: what has no value is a typed fault ([`crate::ScalarFault`]).
+//! - there is no undefined behaviour: an operation without a value is a typed fault ([`crate::ScalarFault`]).
 //!
-//! The tests hold an example of each edge (`edge_behaviour_of_every_primitive_is_defined`).
+//! The tests have an example of each edge case (`edge_behaviour_of_every_primitive_is_defined`).
 
 use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,7 @@ macro_rules! for_each_scalar_op {
     };
 }
 
-/// Which dtypes an operation takes and gives.
+/// The dtypes of an operation's operands and result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Signature {
@@ -138,7 +138,7 @@ impl Signature {
         }
     }
 
-    /// What the operands must be, in words.
+    /// The requirement on the operands, in words.
     pub(crate) const fn expectation(self) -> &'static str {
         match self {
             Signature::Numeric1 => "a number",
@@ -178,11 +178,11 @@ impl Signature {
 
 macro_rules! define_scalar_op {
     ($($variant:ident $name:ident $signature:ident $meaning:literal;)*) => {
-        /// A primitive operation on scalars; each variant says what it does at its edges.
+        /// A primitive operation on scalars; each variant documents its edge cases.
         ///
-        /// What holds for all of them: integers are two's complement, floats follow IEEE 754
-        /// (round to nearest even, denormals kept), NaN in gives NaN out unless said otherwise,
-        /// and nothing is undefined: what has no value is a [`crate::ScalarFault`].
+        /// For all of them: integers are two's complement, floats follow IEEE 754 (round to nearest even, denormals kept),
+        /// NaN in gives NaN out unless stated otherwise, and there is no undefined behaviour: an operation without a value
+        /// is a [`crate::ScalarFault`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
@@ -206,7 +206,7 @@ macro_rules! define_scalar_op {
                 }
             }
 
-            /// Which dtypes it takes and gives.
+            /// Its operand and result dtypes.
             pub const fn signature(self) -> Signature {
                 match self {
                     $(ScalarOp::$variant => Signature::$signature,)*
@@ -214,7 +214,7 @@ macro_rules! define_scalar_op {
                 }
             }
 
-            /// What it does, edge cases included, in a line.
+            /// Its meaning, including edge cases, in a line.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(ScalarOp::$variant => $meaning,)*
@@ -233,7 +233,7 @@ impl ScalarOp {
         self.signature().arity()
     }
 
-    /// Whether exchanging its two operands changes no bit of a result that is not NaN.
+    /// Whether swapping its two operands changes no bit of a result that is not NaN.
     pub const fn is_commutative(self) -> bool {
         matches!(
             self,

@@ -1,8 +1,7 @@
 //! The definition of every primitive operation, on slices.
 //!
-//! This is where the table in `op` is carried out, once, for one element and for blocks alike.
-//! Invariant: operands and result have the dtypes of the operation's signature and one length;
-//! the caller has typed the expression.
+//! The table in `op` is implemented here, once, for one element and for blocks alike. Invariant: operands and result have
+//! the dtypes of the operation's signature and one length; the caller has typed the expression.
 
 mod cast;
 mod float;

@@ -1,9 +1,8 @@
 //! Rounding to the two 16-bit floats in one step.
 //!
-//! Going through f32 would round twice, and twice is not always the same as once. So the step to
-//! f32 rounds to odd: an inexact result gets its last bit set, which is enough for the second
-//! rounding to see on which side of a tie the number was. (The `half` crate's own conversions
-//! from f64 drop or round the low bits, depending on the processor.)
+//! Going through f32 would round twice, and twice is not always the same as once. So the step to f32 rounds to odd: an
+//! inexact result gets its last bit set, which is enough for the second rounding to determine on which side of a tie the
+//! number was. (The `half` crate's own conversions from f64 drop or round the low bits, depending on the processor.)
 
 use kiln_tensor::{bf16, f16};
 
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tie_is_broken_by_what_f32_cannot_see() {
+    fn rounding_to_half_uses_bits_beyond_f32() {
         // 1 + 2^-11 lies halfway between two f16; a hair more must go up.
         let tie = 1.0 + 2f64.powi(-11);
         assert_eq!(f16_from_f64(tie), f16::ONE);
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn every_f16_and_every_midpoint_round_as_they_should() {
+    fn every_f16_and_every_midpoint_round_correctly() {
         for bits in 0..0x7bffu16 {
             let (low, high) = (f16::from_bits(bits), f16::from_bits(bits + 1));
             let middle = (low.to_f64() + high.to_f64()) / 2.0;

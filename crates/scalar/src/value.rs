@@ -73,8 +73,8 @@ impl ScalarValue {
         for_value!(self, v => dtype_of(v))
     }
 
-    /// A number in a dtype: rounded once for floats. `None` for an integer dtype that does not
-    /// hold exactly this number, and for `bool`.
+    /// A number in a dtype: rounded once for floats. `None` for an integer dtype that does not represent exactly this
+    /// number, and for `bool`.
     pub fn from_number(number: f64, dtype: DType) -> Option<ScalarValue> {
         macro_rules! exact {
             ($variant:ident, $ty:ty) => {{

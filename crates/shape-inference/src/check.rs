@@ -6,17 +6,17 @@
 use crate::context::{Agreement, InferenceContext};
 use crate::engine::ShapeInferenceEngine;
 use crate::error::{InferError, InferErrorKind, InferErrors};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
 use cranelift_entity::SecondaryMap;
 use kiln_ir::{Graph, Op, OpData, OpId, REGION_DEPTH_LIMIT, RegionId, Type, ValueId};
 use kiln_symbolic_shape::Predicate;
 
-/// The number of errors after which a check stops collecting.
+/// The number of errors after which a check stops.
 const ERROR_LIMIT: usize = 100;
 
-/// Checks by proof that every op of a verified graph gives the types that its results have.
+/// Checks by proof that the result types of every op of a verified graph follow from its operands.
 ///
 /// # Errors
 /// Every op whose operands do not fit, or whose types are not proved, up to a hundred.
@@ -45,14 +45,14 @@ pub fn check_types_with(graph: &Graph, engine: &ShapeInferenceEngine) -> Result<
 
 /// Checks the types of a verified graph op by op, by proof.
 ///
-/// Rules may add sizes and facts. Those are not for the graph that is only checked, so they go into a copy that all checks
+/// Rules may add sizes and facts. These must not enter the graph being checked, so they go into a copy that all checks
 /// share: an op costs what its rule does.
 #[derive(Debug)]
 pub struct TypeChecker {
     engine: ShapeInferenceEngine,
     graph: Graph,
     state: InferenceState,
-    /// How many regions are around each op, the body not counted.
+    /// The number of regions around each op, not counting the body.
     depths: SecondaryMap<OpId, usize>,
 }
 
@@ -84,13 +84,12 @@ impl TypeChecker {
         let mut ctx = InferenceContext::new(&mut self.graph, &mut self.state);
         let inferred = self
             .engine
-            .validate(&mut ctx, &Node::of_op(&data), &stated)?;
+            .validate(&mut ctx, &OpView::of_op(&data), &stated)?;
         self.state.remember(op, inferred);
         Ok(())
     }
 
-    /// Whether the proofs of the checks have taken all the steps that they may take together. Types may then be right that
-    /// are not proved.
+    /// Whether the checks have exhausted the table's allowance of proof steps. Types may then be right and unproved.
     pub fn is_prover_spent(&self) -> bool {
         self.graph.dims().is_prover_spent()
     }
@@ -100,7 +99,7 @@ impl TypeChecker {
 /// old type is not proved to equal the new one, as a contract fact.
 ///
 /// # Errors
-/// When an op's operands do not fit, or a type can no longer be what it was.
+/// When an op's operands do not fit, or a type can no longer be valid.
 pub fn infer_types(graph: Graph) -> Result<Graph, InferErrors> {
     infer_types_with(graph, &ShapeInferenceEngine::new())
 }
@@ -135,14 +134,14 @@ pub fn infer_types_with(
     Ok(graph)
 }
 
-/// The types an op's results are to have.
+/// The new types of an op's results.
 fn retype(
     ctx: &mut InferenceContext<'_>,
     engine: &ShapeInferenceEngine,
     data: &OpData,
     stated: &[Type],
 ) -> Result<Inferred, InferError> {
-    let node = Node::of_op(data);
+    let node = OpView::of_op(data);
     if matches!(data.op, Op::If | Op::Loop { .. }) {
         // Their symbols are tied to the sizes that the types state.
         return engine.validate(ctx, &node, stated);
@@ -171,7 +170,7 @@ fn retype(
     Ok(inferred)
 }
 
-/// One thing to do on the way through a graph.
+/// One step of the walk through a graph.
 #[derive(Clone, Copy)]
 enum Visit {
     /// The regions of an op are about to be visited.
@@ -233,7 +232,7 @@ fn visits(graph: &Graph) -> Vec<Visit> {
     visits
 }
 
-/// Lets the parameters that stand for captures know what is known of them.
+/// Propagates what is known of captures to the parameters that stand for them.
 fn capture(graph: &Graph, state: &mut InferenceState, visit: Visit) {
     let Visit::Enter { op } = visit else { return };
     for (_, operand, parameter) in captures(graph, op) {
@@ -242,7 +241,7 @@ fn capture(graph: &Graph, state: &mut InferenceState, visit: Visit) {
     }
 }
 
-/// The operands of a control op with the parameters that stand for them, captures alone.
+/// The operands of a control op with the parameters that stand for them, captures only.
 fn captures(graph: &Graph, op: OpId) -> Vec<(RegionId, ValueId, ValueId)> {
     let data = graph.op(op);
     let (operands, parameters) = match data.op {
@@ -263,7 +262,7 @@ fn captures(graph: &Graph, op: OpId) -> Vec<(RegionId, ValueId, ValueId)> {
     pairs
 }
 
-/// Gives parameters the types of what they stand for; sizes with a symbol of their own per iteration stay.
+/// Gives parameters the types of the values they stand for; sizes with a per-iteration symbol are kept.
 fn retype_parameters(graph: &mut Graph, op: OpId) {
     for (_, operand, parameter) in captures(graph, op) {
         let ty = graph.ty(operand).clone();

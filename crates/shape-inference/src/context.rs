@@ -1,4 +1,4 @@
-//! What a rule may ask and record: types, known elements, sizes and facts of the graph being inferred.
+//! What a rule may query and record: types, known elements, sizes and facts of the graph being inferred.
 //!
 //! Facts: where two sizes of a broadcast meet unproved, a plan fact; where sizes must be equal and it
 //! is not proved, a contract fact that the run time checks. Inside nested regions, which may never
@@ -6,7 +6,7 @@
 
 use crate::error::{InferError, InferErrorKind};
 use crate::known::KnownValue;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
 use kiln_ir::{Dims, Graph, OpId, TensorType, Type, ValueId};
@@ -14,13 +14,13 @@ use kiln_symbolic_shape::{
     ContractFact, DimError, DimId, DimTable, FactOrigin, PlanFact, Predicate, Proof,
 };
 
-/// What is done where a stated type and the inferred one are not proved to be the same.
+/// How to handle a stated type that is not proved to equal the inferred one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// It is an error.
     #[default]
     Strict,
-    /// The stated type counts for nothing, and is listed.
+    /// The stated type is ignored, and listed.
     Lenient,
 }
 
@@ -31,14 +31,14 @@ pub struct InferenceContext<'g> {
     state: &'g mut InferenceState,
 }
 
-/// Whether two types are the same.
+/// Whether two types are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// On every call.
     Same,
     /// Not on any call.
     Different,
-    /// It is not known.
+    /// Unknown.
     Unproved,
 }
 
@@ -68,7 +68,7 @@ impl<'g> InferenceContext<'g> {
         self.state.depth > 0
     }
 
-    /// What was inferred of an op before.
+    /// What was inferred of an op earlier.
     pub fn inferred(&self, op: OpId) -> Option<&Inferred> {
         self.state.inferred(op)
     }
@@ -86,8 +86,8 @@ impl<'g> InferenceContext<'g> {
     /// The tensor type of operand `index`.
     ///
     /// # Errors
-    /// When there is no such operand, or it is no tensor.
-    pub fn tensor(&self, node: &Node<'_>, index: usize) -> Result<TensorType, InferError> {
+    /// When there is no such operand, or it is not a tensor.
+    pub fn tensor(&self, node: &OpView<'_>, index: usize) -> Result<TensorType, InferError> {
         let value = node.operand(index)?;
         match self.ty(value) {
             Type::Tensor(tensor) => Ok(tensor.clone()),
@@ -103,13 +103,13 @@ impl<'g> InferenceContext<'g> {
         }
     }
 
-    /// Checks that two operands have one dtype.
+    /// Checks that two operands have the same dtype.
     ///
     /// # Errors
-    /// When they have not.
+    /// When they differ.
     pub fn same_dtype(
         &self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         first: usize,
         second: usize,
     ) -> Result<(), InferError> {
@@ -146,7 +146,7 @@ impl<'g> InferenceContext<'g> {
         self.dims().range(dim).min.is_some_and(|min| min >= 0)
     }
 
-    /// Asks the prover.
+    /// Queries the prover.
     pub fn prove(&self, predicate: &Predicate) -> Proof {
         self.dims().prove(predicate)
     }
@@ -157,7 +157,7 @@ impl<'g> InferenceContext<'g> {
     /// When the table of facts is full.
     pub fn require(
         &mut self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         predicate: Predicate,
         what: &str,
     ) -> Result<bool, InferError> {
@@ -182,7 +182,7 @@ impl<'g> InferenceContext<'g> {
     /// When they never are.
     pub fn require_equal(
         &mut self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         what: &str,
         (left, expected): (usize, DimId),
         (right, found): (usize, DimId),
@@ -199,11 +199,16 @@ impl<'g> InferenceContext<'g> {
         }))
     }
 
-    /// Rejects a size that is negative on every call; one that may be is left to the run time.
+    /// Rejects a size that is negative on every call; one that may be negative is left to the run time.
     ///
     /// # Errors
     /// When it always is.
-    pub fn check_size(&self, node: &Node<'_>, what: &str, dim: DimId) -> Result<DimId, InferError> {
+    pub fn check_size(
+        &self,
+        node: &OpView<'_>,
+        what: &str,
+        dim: DimId,
+    ) -> Result<DimId, InferError> {
         if self.dims().range(dim).max.is_none_or(|max| max >= 0) {
             return Ok(dim);
         }
@@ -217,7 +222,7 @@ impl<'g> InferenceContext<'g> {
     /// When they never do.
     pub fn broadcast(
         &mut self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         (left, left_dims): (usize, &[DimId]),
         (right, right_dims): (usize, &[DimId]),
     ) -> Result<Dims, InferError> {
@@ -240,7 +245,7 @@ impl<'g> InferenceContext<'g> {
 
     fn broadcast_dim(
         &mut self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         (left, a): (usize, DimId),
         (right, b): (usize, DimId),
     ) -> Result<DimId, InferError> {
@@ -282,7 +287,7 @@ impl<'g> InferenceContext<'g> {
     }
 
     /// Expects two sizes to be equal where they need not be: a plan fact.
-    pub fn expect_equal(&mut self, node: &Node<'_>, left: DimId, right: DimId) {
+    pub fn expect_equal(&mut self, node: &OpView<'_>, left: DimId, right: DimId) {
         if !self.is_nested() && self.dims().equal(left, right) == Proof::Unknown {
             let origin = node.label();
             self.dims_mut().expect(PlanFact {
@@ -293,7 +298,7 @@ impl<'g> InferenceContext<'g> {
         }
     }
 
-    /// Whether two types are the same, by proof.
+    /// Whether two types are equal, by proof.
     pub fn compare(&self, left: &Type, right: &Type) -> Agreement {
         let (mut left, mut right) = (left, right);
         loop {
@@ -328,10 +333,10 @@ impl<'g> InferenceContext<'g> {
     /// Checks stated types against inferred ones, by proof.
     ///
     /// # Errors
-    /// When they differ, or when they are not proved to be the same.
+    /// When they differ, or when they are not proved to be equal.
     pub fn check_types(
         &self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         inferred: &[Type],
         stated: &[Type],
     ) -> Result<(), InferError> {
@@ -354,10 +359,10 @@ impl<'g> InferenceContext<'g> {
     /// Checks one stated type against an inferred one, by proof.
     ///
     /// # Errors
-    /// When they differ, or when they are not proved to be the same.
+    /// When they differ, or when they are not proved to be equal.
     pub fn check_type(
         &self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         what: &str,
         inferred: &Type,
         stated: &Type,

@@ -1,8 +1,8 @@
-//! The engine: a registry of rules, and the one way to ask them.
+//! The engine: a registry of rules, and the single way to query them.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use crate::rules::{CustomRule, core_rules};
 use kiln_ir::{Op, Type};
@@ -28,7 +28,7 @@ impl ShapeInferenceEngine {
         Self { rules: Vec::new() }
     }
 
-    /// Adds a rule; one of the same name goes.
+    /// Adds a rule; replaces one of the same name.
     pub fn register(&mut self, rule: Arc<dyn ShapeInferenceRule>) {
         self.unregister(rule.name());
         self.rules.push(rule);
@@ -37,7 +37,7 @@ impl ShapeInferenceEngine {
     /// Adds a rule for the custom op `name`.
     pub fn register_custom<F>(&mut self, name: &str, infer: F)
     where
-        F: Fn(&mut InferenceContext<'_>, &Node<'_>) -> Result<Inferred, InferError>
+        F: Fn(&mut InferenceContext<'_>, &OpView<'_>) -> Result<Inferred, InferError>
             + Send
             + Sync
             + 'static,
@@ -52,7 +52,7 @@ impl ShapeInferenceEngine {
         self.rules.len() < before
     }
 
-    /// The names of the rules, in the order they are asked.
+    /// The names of the rules, in the order in which they are tried.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().rev().map(|rule| rule.name())
     }
@@ -69,11 +69,11 @@ impl ShapeInferenceEngine {
     /// The types of an op's results, and what is known of their elements.
     ///
     /// # Errors
-    /// When no rule takes the op, or its rule says that the operands do not fit.
+    /// When no rule handles the op, or its rule rejects the operands.
     pub fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         self.expect_rule(node)?.infer(ctx, node)
     }
@@ -85,13 +85,13 @@ impl ShapeInferenceEngine {
     pub fn validate(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         stated: &[Type],
     ) -> Result<Inferred, InferError> {
         self.expect_rule(node)?.validate(ctx, node, stated)
     }
 
-    fn expect_rule(&self, node: &Node<'_>) -> Result<&dyn ShapeInferenceRule, InferError> {
+    fn expect_rule(&self, node: &OpView<'_>) -> Result<&dyn ShapeInferenceRule, InferError> {
         self.rule_for(node.op).ok_or_else(|| {
             node.error(match node.op {
                 Op::Custom { name, .. } => InferErrorKind::UnknownCustom { name: name.clone() },

@@ -1,7 +1,7 @@
-//! What shape inference says when the types of an op do not fit: which op, which operands, both shapes.
+//! Errors of shape inference: which op, which operands, both shapes.
 //!
-//! Names come from outside, so they are escaped before they are stored. Codes E0330 to E0349, E0360 to E0362, and that of
-//! numbers that a dtype does not hold, which recorded functions share.
+//! Names come from outside, so they are escaped before they are stored. Codes E0330 to E0349, E0360 to E0362, and E0804 for
+//! numbers that a dtype cannot represent, shared with recorded functions.
 
 use kiln_ir::VerifyErrors;
 use kiln_symbolic_shape::DimError;
@@ -10,13 +10,13 @@ use std::fmt;
 
 use crate::number::Number;
 
-/// An op whose types do not fit. Always the fault of the code that built the graph, or of its model.
+/// An op whose types do not fit. Always a fault of the code that built the graph, or of its model.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: {kind}")]
 pub struct InferError {
     /// The op: its mnemonic, and the node it came from if known.
     pub at: Box<str>,
-    /// What is wrong.
+    /// The problem.
     pub kind: Box<InferErrorKind>,
 }
 
@@ -35,7 +35,7 @@ impl InferError {
     }
 }
 
-/// What can be wrong with the types of an op.
+/// The kinds of type errors of an op.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InferErrorKind {
@@ -67,22 +67,22 @@ pub enum InferErrorKind {
         /// The second operand's size.
         found: String,
     },
-    /// E0332: an operand of a kind that the op does not take.
+    /// E0332: an operand of a kind that the op does not accept.
     #[error("operand {index}: expected {expected}, found {found}")]
     Operand {
         /// Which operand.
         index: usize,
-        /// What the op takes.
+        /// What the op accepts.
         expected: String,
         /// What it got.
         found: String,
     },
-    /// E0333: an attribute that makes no sense for these operands.
+    /// E0333: an attribute that is invalid for these operands.
     #[error("attribute {name}: expected {expected}, found {found}")]
     Attribute {
         /// The attribute.
         name: &'static str,
-        /// What would fit.
+        /// What is valid.
         expected: String,
         /// What was given.
         found: String,
@@ -100,11 +100,11 @@ pub enum InferErrorKind {
     Reshape {
         /// The operand with its type.
         operand: String,
-        /// The sizes asked for.
+        /// The requested sizes.
         to: String,
         /// The operand's number of elements.
         expected: String,
-        /// The number of elements asked for.
+        /// The requested number of elements.
         found: String,
     },
     /// E0336: a stated type that is not the one inferred.
@@ -116,7 +116,7 @@ pub enum InferErrorKind {
         expected: String,
         /// The stated type.
         found: String,
-        /// Whether they are known to differ, rather than not known to be the same.
+        /// Whether they are known to differ, rather than not known to be equal.
         disproved: bool,
     },
     /// E0337: a custom op that is not registered.
@@ -127,7 +127,7 @@ pub enum InferErrorKind {
         /// The name.
         name: String,
     },
-    /// E0338: a limit was passed.
+    /// E0338: a limit was exceeded.
     #[error("{what}: {given} exceeds the limit of {limit}")]
     Limit {
         /// What is limited.
@@ -152,12 +152,12 @@ pub enum InferErrorKind {
     /// E0360: no rule of the engine takes the op.
     #[error("no registered rule infers it; register one with the engine")]
     NoRule,
-    /// E0361: a region whose edge does not fit the op.
+    /// E0361: a region whose edge does not match the op.
     #[error("{what}: expected {expected}, found {found}")]
     Region {
         /// Which edge.
         what: String,
-        /// What the op asks for.
+        /// What the op requires.
         expected: String,
         /// What the region has.
         found: String,
@@ -170,7 +170,7 @@ pub enum InferErrorKind {
         /// The value.
         value: String,
     },
-    /// E0804: a number that a dtype does not hold.
+    /// E0804: a number that a dtype cannot represent.
     #[error("expected a number that {dtype} holds, found {number}")]
     Number {
         /// The dtype.
@@ -181,10 +181,10 @@ pub enum InferErrorKind {
     /// A size that cannot be computed; the code is that of the cause.
     #[error(transparent)]
     Size(#[from] DimError),
-    /// A constant that cannot be made; the code is that of the cause.
+    /// A constant that cannot be built; the code is that of the cause.
     #[error(transparent)]
     Tensor(#[from] TensorError),
-    /// A finished graph that breaks a rule of structure; the code is that of the cause.
+    /// A finished graph that violates a structural rule; the code is that of the cause.
     #[error(transparent)]
     Structure(#[from] VerifyErrors),
 }
@@ -214,7 +214,7 @@ impl InferErrorKind {
     }
 }
 
-/// Everything that is wrong with the types of a graph; never empty.
+/// All type errors of a graph; never empty.
 #[derive(Debug, thiserror::Error)]
 pub struct InferErrors(Vec<InferError>);
 

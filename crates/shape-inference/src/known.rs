@@ -4,8 +4,8 @@
 //! `Shape -> Gather -> Concat -> Reshape` vanishes. Floats are known as ratios where exporters round
 //! sizes through them (`floor(cast(H) * 0.5)`).
 //!
-//! Invariant: a known element equals what the op computes on every call that keeps the contract
-//! facts; where that could not be shown, the element is unknown.
+//! Invariant: a known element equals what the op computes on every call that satisfies the contract facts; where that could
+//! not be shown, the element is unknown.
 
 use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;
@@ -37,15 +37,15 @@ impl Element {
 
 /// A float that is the quotient of integers, rounded at most once.
 ///
-/// It is what the float computes as long as every entry of `exact` is an integer that the float's
-/// dtype holds exactly; who turns it back into an integer makes sure of that.
+/// It equals the computed float as long as every entry of `exact` is an integer that the float's dtype represents exactly;
+/// the code that converts it back into an integer ensures that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ratio {
     /// The numerator.
     pub numerator: DimId,
     /// The denominator, positive.
     pub denominator: i64,
-    /// Integers that must be exact in the dtype: the numerators met on the way here.
+    /// Integers that must be exact in the dtype: the numerators met along the way.
     pub exact: SmallVec<[DimId; 2]>,
 }
 
@@ -59,7 +59,7 @@ pub enum KnownValue {
 }
 
 impl KnownValue {
-    /// Wraps elements; `None` when there are too many or nothing is known of any.
+    /// Wraps elements; `None` when there are too many or all are unknown.
     pub fn new(elements: Vec<Element>) -> Option<Self> {
         if elements.len() > KNOWN_LIMIT {
             return None;
@@ -87,7 +87,7 @@ impl KnownValue {
         }
     }
 
-    /// Whether the tensor has no element; nothing is left to know then.
+    /// Whether the tensor has no elements; there is nothing to know then.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

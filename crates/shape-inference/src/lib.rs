@@ -1,10 +1,9 @@
 //! Shape inference for Kiln: what types an op's results have, over symbolic sizes.
 //!
-//! A [`ShapeInferenceRule`] says for a family of ops how result types follow from operand types; the
-//! [`ShapeInferenceEngine`] holds the rules, those of users' own ops among them. On top of it stand
-//! [`GraphBuilder`], which infers while a graph is built and reports the caller's mistakes where they
-//! are made; [`read_graph`], which fills in the types that a text leaves out; [`check_types`], which
-//! verifies types by proof; and [`infer_types`], which computes them anew.
+//! A [`ShapeInferenceRule`] defines for a family of ops how result types follow from operand types; the
+//! [`ShapeInferenceEngine`] holds the rules, including those of users' own ops. On top of it are [`GraphBuilder`], which
+//! infers while a graph is built and reports the caller's mistakes where they are made; [`read_graph`], which fills in
+//! omitted types in a text; [`check_types`], which verifies types by proof; and [`infer_types`], which recomputes them.
 //!
 //! Inference also carries the elements of small integer tensors as expressions ([`KnownValue`]), so
 //! that sizes which travel as data become sizes again without a run-time detour.
@@ -52,7 +51,7 @@ pub use context::{Agreement, InferenceContext, Mode};
 pub use engine::ShapeInferenceEngine;
 pub use error::{InferError, InferErrorKind, InferErrors};
 pub use known::{Element, KNOWN_LIMIT, KnownValue, Ratio};
-pub use node::Node;
+pub use node::OpView;
 pub use number::Number;
 pub use read::{InferredTypes, read_graph, read_graph_with, read_graph_within};
 pub use requirements::{record_requirements, requirements_of};

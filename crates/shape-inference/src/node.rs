@@ -1,6 +1,6 @@
 //! An op as a rule sees it: the op, what it reads, and where it came from.
 //!
-//! A node may stand in a graph already or be about to be added; its results are not part of it.
+//! A node may be in a graph already or about to be added; its results are not part of it.
 
 use crate::error::{InferError, InferErrorKind};
 use kiln_ir::{Op, OpData, RegionId, ValueId};
@@ -9,22 +9,22 @@ use kiln_tensor::TensorError;
 
 /// An op with its operands, regions and symbols.
 #[derive(Clone, Debug)]
-pub struct Node<'a> {
+pub struct OpView<'a> {
     /// The operation and its attributes.
     pub op: &'a Op,
-    /// What it reads.
+    /// Its operands.
     pub operands: &'a [ValueId],
     /// The regions of control ops.
     pub regions: &'a [RegionId],
-    /// The symbols it gives a value.
+    /// The symbols it binds.
     pub symbols: &'a [SymbolId],
     /// The path of the source node, for messages.
     pub origin: Option<&'a str>,
-    /// Its first result, or the one it is about to get: what messages name where there is no origin.
+    /// Its first result, or the one it is about to get: the name in messages where there is no origin.
     pub result: Option<ValueId>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> OpView<'a> {
     /// The node of an op of a graph.
     pub fn of_op(data: &'a OpData) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What messages call the op, such as `matmul (encoder/MatMul_3)`; safe to print.
+    /// The op's name in messages, such as `matmul (encoder/MatMul_3)`; safe to print.
     pub fn label(&self) -> String {
         let mnemonic = match self.op {
             Op::Custom { name, .. } => format!("custom {name:?}"),
@@ -70,12 +70,12 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Places an error of computing sizes at this op.
+    /// Attaches this op's place to an error of computing sizes.
     pub fn size<T>(&self, result: Result<T, DimError>) -> Result<T, InferError> {
         result.map_err(|cause| self.error(InferErrorKind::Size(cause)))
     }
 
-    /// Places an error of making a tensor at this op.
+    /// Attaches this op's place to an error of making a tensor.
     pub fn tensor<T>(&self, result: Result<T, TensorError>) -> Result<T, InferError> {
         result.map_err(|cause| self.error(InferErrorKind::Tensor(cause)))
     }

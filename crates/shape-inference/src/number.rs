@@ -1,7 +1,7 @@
-//! Numbers as programs write them, and which element types hold them.
+//! Numbers as programs write them, and which element types can represent them.
 //!
-//! Invariant: a number becomes a constant only where the element type holds it: an integer type exactly, a float type
-//! after rounding, but without overflowing to infinity.
+//! Invariant: a number becomes a constant only where the element type can represent it: an integer type exactly, a float
+//! type after rounding, but without overflowing to infinity.
 
 use kiln_tensor::{DType, Tensor};
 use std::fmt;
@@ -16,10 +16,10 @@ pub enum Number {
 }
 
 impl Number {
-    /// The code of errors about a number that an element type does not hold.
+    /// The code of errors about a number that an element type cannot represent.
     pub const NOT_HELD: &str = "E0804";
 
-    /// A tensor of rank 0 with this number; none where the type does not hold it.
+    /// A tensor of rank 0 with this number; `None` where the type cannot represent it.
     pub fn tensor(self, dtype: DType) -> Option<Tensor> {
         Some(match dtype {
             DType::F64 => Tensor::scalar(self.float()),
@@ -61,7 +61,7 @@ impl Number {
         (number.is_infinite() || !is_infinite(rounded)).then_some(rounded)
     }
 
-    /// The number without a fraction. Every integer type is within the range of `i128`, as is what is cast here.
+    /// The number without a fraction. Every integer type is within the range of `i128`, and so is the cast value.
     fn integer(self) -> Option<i128> {
         match self {
             Self::Integer(number) => Some(number.into()),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_hold_what_they_represent_exactly() {
+    fn integers_hold_exactly_representable_values() {
         use Number::{Float, Integer};
         for (dtype, least, most) in [
             (DType::I8, -128, 127),

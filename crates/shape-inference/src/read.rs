@@ -1,13 +1,12 @@
-//! Reads graph text whose types may be left out.
+//! Reads graph text whose types may be omitted.
 //!
-//! What the text states is checked against what is inferred, by proof. The parameters of regions
-//! always state their types.
+//! Stated types are checked against the inferred ones, by proof. The parameters of regions always state their types.
 
 use crate::check::check_types_with;
 use crate::context::InferenceContext;
 use crate::engine::ShapeInferenceEngine;
 use crate::error::InferError;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
 use cranelift_entity::EntityRef;
@@ -16,7 +15,7 @@ use kiln_ir::{BlobMap, Graph, OpId, Type, ValueId};
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
 use smallvec::SmallVec;
 
-/// Reads a graph, filling in the types that the text leaves out; large constants come from `blobs`.
+/// Reads a graph, filling in the types that the text omits; large constants come from `blobs`.
 ///
 /// # Errors
 /// E01xx for the text, E02xx when the verifier rejects the graph, E03xx when types do not fit.
@@ -36,7 +35,7 @@ pub fn read_graph_with(
     read_graph_within(text, blobs, engine, &ReadLimits::default())
 }
 
-/// As [`read_graph_with`], under other limits than the defaults.
+/// As [`read_graph_with`], with other limits than the defaults.
 ///
 /// # Errors
 /// E0134 when the text is too long; as [`read_graph`].
@@ -60,15 +59,14 @@ pub fn read_graph_within(
     Ok(graph)
 }
 
-/// The source of types for a reader: inference, and a check of what the text states.
+/// The source of types for a reader: inference, and a check of stated types.
 #[derive(Debug)]
 pub struct InferredTypes {
     engine: ShapeInferenceEngine,
     state: InferenceState,
     /// What was inferred of the op that is about to be added.
     pending: Option<Inferred>,
-    /// Whether stated types inside regions were taken on trust: what is known of captures is not
-    /// known while a region is read.
+    /// Whether stated types inside regions were trusted: what is known of captures is not known while a region is read.
     deferred: bool,
 }
 
@@ -84,7 +82,7 @@ impl InferredTypes {
     }
 
     fn infer(&mut self, graph: &mut Graph, new: &NewResults<'_>) -> Result<Inferred, InferError> {
-        let node = Node {
+        let node = OpView {
             op: new.op,
             operands: new.operands,
             regions: new.regions,

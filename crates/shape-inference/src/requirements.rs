@@ -1,19 +1,19 @@
-//! What ops ask of the sizes of each call: one list per region, taken from the types of a verified graph.
+//! Requirements of ops on the sizes of each call: one list per region, derived from the types of a verified graph.
 //!
-//! An op that computes anything asks for the same as the interpreter does when it gets there, in the same order, whether its
-//! result is used or not. What a type says of a result presumes that the op's own requirements are met, so a requirement is
-//! left out only by what is known of the op's *operands*.
+//! An op that computes anything requires the same as the interpreter does when it reaches the op, in the same order,
+//! whether its result is used or not. A result's type presumes that the op's own requirements are met, so a requirement is
+//! omitted only because of what is known of the op's *operands*.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{Dims, Graph, Op, OpId, PadMode, ReduceFunction, TensorType, ValueId, Window};
 use kiln_symbolic_shape::{DimId, RequirementKind as Kind, SizeRequirement};
 
-/// Records for each region what its ops ask of sizes, unless that was done before.
+/// Records for each region the requirements of its ops on sizes, unless that was done before.
 ///
-/// To be called before anything is simplified: what a rewrite drops is asked of each call all the same.
+/// To be called before anything is simplified: the requirements of ops that a rewrite drops still apply to each call.
 pub fn record_requirements(graph: &mut Graph) {
     if graph.has_requirements() {
         return;
@@ -30,12 +30,13 @@ pub fn record_requirements(graph: &mut Graph) {
     }
 }
 
-/// The position of an op; beyond the last that can be told apart, order is lost.
+/// The position of an op; saturated beyond the maximum, where order is lost.
 fn index_of(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-/// What these ops ask of sizes, in their order, each once; ops of nested regions, which may never run, are not asked.
+/// The requirements of these ops on sizes, in order, each once; ops of nested regions, which may never run, contribute
+/// none.
 pub fn requirements_of(graph: &mut Graph, ops: &[OpId]) -> Vec<SizeRequirement> {
     let mut seen: HashSet<(Kind, Vec<DimId>, Vec<DimId>)> = HashSet::new();
     let mut all = Vec::new();
@@ -56,7 +57,7 @@ pub fn requirements_of(graph: &mut Graph, ops: &[OpId]) -> Vec<SizeRequirement> 
     all
 }
 
-/// One op, and what it asks for.
+/// One op and its requirements.
 struct Asked {
     op: Op,
     origin: String,
@@ -75,7 +76,7 @@ impl Asked {
         };
         Self {
             op: data.op.clone(),
-            origin: Node::of_op(data).label(),
+            origin: OpView::of_op(data).label(),
             position,
             operands: types(&data.operands),
             results: types(&data.results),
@@ -100,7 +101,7 @@ impl Asked {
         });
     }
 
-    /// The sizes of an operand; none where it is not there, which the verifier refuses.
+    /// The sizes of an operand; empty where it does not exist, which the verifier rejects.
     fn operand(&self, index: usize) -> Dims {
         let ty = self.operands.get(index).and_then(Option::as_ref);
         ty.map_or_else(Dims::new, |ty| ty.dims.clone())
@@ -111,7 +112,7 @@ impl Asked {
         ty.map_or_else(Dims::new, |ty| ty.dims.clone())
     }
 
-    /// Sizes among the attributes: each has a value, and none is negative.
+    /// Sizes among the attributes: each is defined, and none is negative.
     fn sizes(&mut self, what: &'static str, dims: &[DimId]) {
         for &dim in dims {
             self.push(Kind::Value, what, [dim], []);
@@ -264,7 +265,7 @@ impl Asked {
                 let axis = x.get(axis).copied();
                 self.push(Kind::AtMost, "elements along the axis", [k], axis);
             }
-            // What these ask for is data, or what their regions ask for.
+            // The requirements of these ops concern data, or are those of their regions.
             _ => return,
         }
         if !matches!(self.op, Op::TopK { .. } | Op::Custom { .. }) {
@@ -275,13 +276,13 @@ impl Asked {
         }
     }
 
-    /// Axes beside the indexed one are no longer in the indices than in the operand.
+    /// Axes other than the indexed one are no longer in the indices than in the operand.
     fn indexed_elements(&mut self, x: &Dims, indices: &Dims, axis: usize) {
         let pairs = x.iter().copied().zip(indices.iter().copied()).enumerate();
         let beside = pairs.filter(|&(at, _)| at != axis);
         let (x, beside): (Vec<_>, Vec<_>) = beside.map(|(_, pair)| pair).unzip();
         if matches!(self.op, Op::ScatterElements { .. }) {
-            // Nothing is scattered where there are no indices, so nothing is asked.
+            // Nothing is scattered where there are no indices, so nothing is required.
             let along = indices.get(axis).copied();
             let covered: Vec<_> = beside.into_iter().chain(along).collect();
             let by: Vec<_> = x.into_iter().chain(along).collect();

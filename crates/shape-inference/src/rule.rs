@@ -1,12 +1,12 @@
 //! The rule: how the types of an op's results follow from its operands.
 //!
-//! A rule keeps no state; everything it may ask is in the [`InferenceContext`]. One file per family
-//! of ops under `rules/`; users add rules for their own ops.
+//! A rule keeps no state; everything it may query is in the [`InferenceContext`]. One file per family of ops under
+//! `rules/`; users add rules for their own ops.
 
 use crate::context::InferenceContext;
 use crate::error::InferError;
 use crate::known::KnownValue;
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{Op, Type};
 use smallvec::{SmallVec, smallvec};
 
@@ -18,25 +18,25 @@ pub trait ShapeInferenceRule: Send + Sync {
     /// Whether this rule is about `op`.
     fn can_infer(&self, op: &Op) -> bool;
 
-    /// The types of the results, and what is known of their elements. Records the facts that the op
-    /// needs among the graph's dimensions.
+    /// The types of the results, and what is known of their elements. Records the facts that the op requires among the
+    /// graph's dimensions.
     ///
     /// # Errors
-    /// When the operands cannot fit the op on any call.
+    /// When the operands fit the op on no call.
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError>;
 
     /// Checks stated result types against the inferred ones, by proof.
     ///
     /// # Errors
-    /// When they differ, or when they are not proved to be the same.
+    /// When they differ, or when they are not proved to be equal.
     fn validate(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         stated: &[Type],
     ) -> Result<Inferred, InferError> {
         let inferred = self.infer(ctx, node)?;
@@ -45,7 +45,7 @@ pub trait ShapeInferenceRule: Send + Sync {
     }
 }
 
-/// What a rule found out about an op's results.
+/// What a rule inferred for an op's results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inferred {
     /// The types, one per result.

@@ -10,17 +10,17 @@ use kiln_ir::{Definition, Graph, OpId, ValueId};
 pub struct InferenceState {
     inferred: SecondaryMap<OpId, Option<Box<Inferred>>>,
     parameters: SecondaryMap<ValueId, Option<KnownValue>>,
-    /// How many regions are around the op, the body not counted.
+    /// The number of regions around the op, not counting the body.
     pub(crate) depth: usize,
 }
 
 impl InferenceState {
-    /// Keeps what was inferred of an op.
+    /// Records what was inferred of an op.
     pub(crate) fn remember(&mut self, op: OpId, inferred: Inferred) {
         self.inferred[op] = Some(Box::new(inferred));
     }
 
-    /// Keeps what is known of a region's parameter.
+    /// Records what is known of a region's parameter.
     pub(crate) fn remember_parameter(&mut self, value: ValueId, known: Option<KnownValue>) {
         self.parameters[value] = known;
     }

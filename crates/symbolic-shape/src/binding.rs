@@ -14,7 +14,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// A binding of nothing.
+    /// An empty binding.
     pub fn new() -> Self {
         Self::default()
     }

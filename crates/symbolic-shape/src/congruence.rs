@@ -1,7 +1,7 @@
 //! Residue classes: what is known of a value modulo some number.
 //!
 //! `modulus == 0` means the value is exactly `residue`; `modulus == 1` means nothing is known. Otherwise the residue lies
-//! in `0..modulus`. Whatever does not fit becomes "nothing known".
+//! in `0..modulus`. A class that does not fit becomes "nothing known".
 
 use crate::DimRange;
 
@@ -68,14 +68,14 @@ impl Congruence {
         Self::reduced(modulus, wide(self.residue, other.residue))
     }
 
-    /// The class that holds both.
+    /// The smallest class that contains both.
     pub(crate) fn join(&self, other: &Congruence) -> Congruence {
         let apart = i128::from(self.residue) - i128::from(other.residue);
         let modulus = gcd_wide(i128::from(gcd(self.modulus, other.modulus)), apart);
         Self::reduced(modulus, i128::from(self.residue))
     }
 
-    /// The class of values in both, or none when there are no such values. Keeps the first when the exact one is too large.
+    /// The intersection of both; `None` when it is empty. Keeps the first when the exact one is too large.
     pub(crate) fn intersect(&self, other: &Congruence) -> Option<Congruence> {
         if self.modulus == 0 {
             return other.contains(self.residue).then_some(*self);
@@ -83,7 +83,7 @@ impl Congruence {
         if other.modulus == 0 {
             return self.contains(other.residue).then_some(*other);
         }
-        // The usual case, in which nothing is known of one of them, is not left to arithmetic on 128 bits.
+        // The usual case, in which nothing is known of one of them, avoids 128-bit arithmetic.
         if other.modulus == 1 {
             return Some(*self);
         }

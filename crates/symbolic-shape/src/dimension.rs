@@ -43,7 +43,7 @@ impl SymbolicDimension {
         }
     }
 
-    /// A size from 0 to `max`, both included.
+    /// A size from 0 to `max`, inclusive.
     pub fn bounded(name: impl Into<Arc<str>>, max: i64) -> Result<Self, DimError> {
         Self::named(name).with_constraints(0, Some(max))
     }
@@ -83,7 +83,7 @@ impl SymbolicDimension {
         }
     }
 
-    /// This dimension with other bounds, both included.
+    /// This dimension with other bounds, inclusive.
     pub fn with_constraints(self, min: i64, max: Option<i64>) -> Result<Self, DimError> {
         SymbolicDimension { min, max, ..self }.tightened()
     }
@@ -102,7 +102,7 @@ impl SymbolicDimension {
         SymbolicDimension { multiple, ..self }.tightened()
     }
 
-    /// This dimension with a value that it often has. Speed may depend on it, meaning never does.
+    /// This dimension with a likely value. It may affect speed, never meaning.
     pub fn likely(self, value: i64) -> Self {
         SymbolicDimension {
             likely: Some(value),
@@ -118,7 +118,8 @@ impl SymbolicDimension {
         }
     }
 
-    /// This dimension narrowed to the sizes that `other` allows too. Name and likely value stay, unless only `other` has one.
+    /// This dimension narrowed to the sizes that `other` allows too. Name and likely value are kept, unless only `other`
+    /// has one.
     pub fn narrowed_by(self, other: &SymbolicDimension) -> Result<Self, DimError> {
         let bounds = self.bounds().intersect(&other.bounds());
         let likely = self.likely.or(other.likely);
@@ -167,7 +168,7 @@ impl SymbolicDimension {
         self.multiple
     }
 
-    /// A value it often has, if one was given.
+    /// The likely value, if one was given.
     pub fn likely_value(&self) -> Option<i64> {
         self.likely
     }
@@ -177,7 +178,7 @@ impl SymbolicDimension {
         self.value().is_some()
     }
 
-    /// Whether there is a greatest size.
+    /// Whether there is a maximum size.
     pub fn is_bounded(&self) -> bool {
         self.max.is_some()
     }
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factories_say_what_they_allow() {
+    fn dimension_constructors_state_what_they_allow() {
         let named = SymbolicDimension::named("B");
         assert!(!named.is_known() && !named.is_bounded() && named.allows(0) && !named.allows(-1));
         let bounded = SymbolicDimension::bounded("B", 4).unwrap();
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn narrowing_meets_both() {
+    fn narrowing_intersects_both_dimensions() {
         let a = SymbolicDimension::range("a", 1..=100)
             .unwrap()
             .multiple_of(4)

@@ -1,6 +1,6 @@
 //! The errors of building, relating and evaluating dimensions.
 //!
-//! Names that came from outside are escaped where they are stored, so messages are safe to print.
+//! Names from outside are escaped where they are stored, so messages are safe to print.
 
 use thiserror::Error;
 

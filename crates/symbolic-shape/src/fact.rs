@@ -1,6 +1,7 @@
 //! The three kinds of knowledge about sizes, as three types, and the predicates they are made of.
 //!
-//! A contract fact holds or the call fails with a typed error; a plan fact selects between plans; a hint changes speed alone.
+//! A contract fact holds or the call fails with a typed error; a plan fact selects between plans; a hint affects speed
+//! alone.
 
 use std::collections::BTreeSet;
 
@@ -43,10 +44,10 @@ impl Predicate {
         }
     }
 
-    /// The same predicate of other expressions, each the one that `map` gives for what stood there.
+    /// The same predicate over other expressions, each mapped by `map`.
     ///
     /// # Errors
-    /// The first of `map`.
+    /// The first error of `map`.
     pub fn try_map_dims<E>(
         &self,
         map: &mut dyn FnMut(DimId) -> Result<DimId, E>,
@@ -76,7 +77,7 @@ impl Predicate {
 pub struct ContractFact {
     /// What holds.
     pub predicate: Predicate,
-    /// Who said so.
+    /// Who stated it.
     pub origin: FactOrigin,
 }
 
@@ -85,7 +86,7 @@ pub struct ContractFact {
 pub enum FactOrigin {
     /// The user or the model declared it.
     Declared,
-    /// An operator needs it; the text names the operator, such as `reshape %5`.
+    /// An operator requires it; the text names the operator, such as `reshape %5`.
     Required(String),
 }
 
@@ -98,7 +99,7 @@ impl std::fmt::Display for FactOrigin {
     }
 }
 
-/// Two sizes expected to be equal. Fusion may use it; when it is false another plan is taken.
+/// Two sizes expected to be equal. Fusion may use it; when it is false another plan is used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlanFact {
     /// One size.
@@ -117,9 +118,10 @@ impl PlanFact {
     }
 }
 
-/// The plan facts of a graph that a plan may rest on.
+/// The plan facts of a graph that a plan may depend on.
 ///
-/// Facts go by their [names](PlanFact::name), so that a selection is the same for a graph that was stored and read back.
+/// Facts are identified by their [names](PlanFact::name), so that a selection is the same for a graph that was stored and
+/// read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FactSelection {
     /// All of them.
@@ -132,7 +134,7 @@ pub enum FactSelection {
 }
 
 impl FactSelection {
-    /// Whether a plan may rest on a fact of `table`.
+    /// Whether a plan may depend on a fact of `table`.
     pub fn allows(&self, fact: &PlanFact, table: &DimTable) -> bool {
         match self {
             FactSelection::All => true,
@@ -143,7 +145,7 @@ impl FactSelection {
 }
 
 impl std::fmt::Display for FactSelection {
-    /// What a plan that is made with it does without.
+    /// The facts that a plan made with this selection omits.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             FactSelection::All => f.write_str("with all facts"),
@@ -156,7 +158,7 @@ impl std::fmt::Display for FactSelection {
     }
 }
 
-/// A value that a symbol often has.
+/// A likely value of a symbol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {
     /// The symbol.

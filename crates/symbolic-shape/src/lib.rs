@@ -1,16 +1,16 @@
 //! Symbolic dimensions: sizes that are not known yet, what is known about them, and proofs about them.
 //!
-//! A compiler for tensors of changing shape must answer questions such as "are these two sizes always equal?" and "is this
-//! one a multiple of 8?" without ever seeing a concrete size. This crate is a small prover for such questions, no algebra
-//! system:
+//! A compiler for tensors of changing shape must decide questions such as "are these two sizes always equal?" and "is this
+//! one a multiple of 8?" without ever seeing a concrete size. This crate is a small prover for such questions, not an
+//! algebra system:
 //!
 //! - [`DimTable`] holds the expressions of one graph, hash-consed in a normal form: equal ids are equal expressions. A
 //!   symbol ranges over every integer from 0 up unless it is declared otherwise; 0 and 1 are never special.
 //! - Three kinds of knowledge are three types: a [`ContractFact`] holds or the call is rejected, a [`PlanFact`] selects
-//!   between plans, a [`Hint`] changes speed alone.
-//! - [`DimTable::prove`] answers [`Proof::Proved`], [`Proof::Disproved`] or [`Proof::Unknown`] within a limit of steps.
-//! - A [`SizeRequirement`] is what an operator asks of the sizes of each call, kept without being simplified.
-//! - [`DimTable::evaluate`] computes concrete sizes with checks; [`DimTable::check`] holds them against the contract.
+//!   between plans, a [`Hint`] affects speed alone.
+//! - [`DimTable::prove`] returns [`Proof::Proved`], [`Proof::Disproved`] or [`Proof::Unknown`] within a limit of steps.
+//! - A [`SizeRequirement`] is a requirement of an operator on the sizes of each call, kept unsimplified.
+//! - [`DimTable::evaluate`] computes concrete sizes with checks; [`DimTable::check`] checks them against the contract.
 //! - [`SymbolicDimension`] and [`SymbolicShape`] describe sizes at the API's edge, where there is no table.
 //! - [`text`] has the lexer and the diagnostics that all of Kiln's text forms share.
 //!

@@ -1,6 +1,6 @@
 //! Limits of a dimension table: how large an expression may grow and how long a proof may take.
 //!
-//! Reaching a size limit is no error: the operands are wrapped in derived symbols and the expression starts over.
+//! Reaching a size limit is not an error: the operands are wrapped in derived symbols and the expression starts over.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,25 +11,25 @@ pub struct DimLimits {
     pub max_terms: usize,
     /// Factors of one product (at least 2).
     pub max_degree: usize,
-    /// Nodes of one expression written out as a tree (at least 16).
+    /// Nodes of one expression as a tree (at least 16).
     pub max_size: usize,
     /// Nesting of divisions, `min`, `max` and `bcast` in one expression (at least 2, at most 40: the reader's nesting limit).
     pub max_depth: usize,
     /// Expressions in one table; beyond it every operation fails with [`DimError::Limit`](crate::DimError::Limit).
     pub max_nodes: usize,
-    /// Contract facts, and as many plan facts, in one table.
+    /// Contract facts in one table, and likewise plan facts.
     pub max_facts: usize,
     /// Steps that one call of [`DimTable::prove`](crate::DimTable::prove) may take.
     pub prover_fuel: u64,
-    /// Steps that all proofs of one table may take together. Afterwards a proof gets 64 steps, so that what is
-    /// evident is still proved and everything else is `Unknown`.
+    /// Steps that all proofs of one table may take together. Afterwards a proof gets 64 steps, so that evident facts are
+    /// still proved and everything else is `Unknown`.
     pub prover_total: u64,
-    /// Expressions that may be rebuilt in canonical form because one fact was learned or one expression was made.
-    /// Afterwards an expression is its own canonical form, which is sound and proves less.
+    /// Expressions that may be rebuilt in canonical form when one fact is learned or one expression is made. Afterwards an
+    /// expression is its own canonical form, which is sound and proves less.
     pub max_rebuilds: u64,
 }
 
-/// What a proof may spend once its table's total is spent.
+/// The fuel of a proof once its table's total is spent.
 pub(crate) const SPENT_FUEL: u64 = 64;
 
 impl Default for DimLimits {
@@ -49,7 +49,7 @@ impl Default for DimLimits {
 }
 
 impl DimLimits {
-    /// These limits with each value moved to where the table still works.
+    /// These limits, each clamped to a value with which the table still works.
     pub(crate) fn clamped(self) -> Self {
         DimLimits {
             max_terms: self.max_terms.max(4),

@@ -24,7 +24,7 @@ pub(crate) struct Polynomial {
     pub(crate) terms: SmallVec<[Term; 1]>,
 }
 
-/// Why an operation on polynomials gave up.
+/// Why an operation on polynomials was abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArithmeticFault {
     /// A coefficient does not fit.
@@ -64,7 +64,7 @@ impl Polynomial {
         self.terms.is_empty().then_some(self.constant)
     }
 
-    /// The atom, when the polynomial is that atom alone.
+    /// The atom, when the polynomial consists of that atom alone.
     pub(crate) fn as_atom(&self) -> Option<AtomId> {
         match (self.constant, self.terms.as_slice()) {
             (
@@ -184,7 +184,8 @@ impl Polynomial {
         max_degree: usize,
     ) -> Result<Polynomial, ArithmeticFault> {
         let count = |p: &Polynomial| p.terms.len() + usize::from(p.constant != 0);
-        // Cancellation could save it, but bounding the work matters more. A single term never grows the other side.
+        // Cancellation might bring it below the limit, but bounding the work matters more. A single term never grows the
+        // other side.
         if count(self).min(count(other)) > 1 && count(self).saturating_mul(count(other)) > max_terms
         {
             return Err(ArithmeticFault::TooLarge);
@@ -238,7 +239,7 @@ impl Polynomial {
             .fold(0, |acc, term| crate::congruence::gcd(acc, term.coefficient))
     }
 
-    /// The factors that every part has in common; empty when the constant is not zero.
+    /// The factors common to all parts; empty when the constant is not zero.
     pub(crate) fn common_factors(&self) -> Factors {
         if self.constant != 0 {
             return Factors::new();
@@ -256,7 +257,7 @@ impl Polynomial {
     pub(crate) fn divide_exactly(&self, divisor: &Polynomial) -> Option<Polynomial> {
         let mut rest = self.clone();
         let mut quotient = Polynomial::default();
-        // Each step removes the leading term of the rest; more steps than that many terms means it does not divide.
+        // Each step removes the leading term of the remainder; more steps than that many terms means it does not divide.
         for _ in 0..=4 * (self.terms.len() + 1) {
             if rest.is_zero() {
                 return Some(quotient);
@@ -286,7 +287,8 @@ impl Polynomial {
     }
 }
 
-/// The sort key of a lexicographic order on exponent vectors: at the first atom that differs, more of the smaller atom is greater.
+/// The sort key of a lexicographic order on exponent vectors: at the first atom that differs, the higher power of the
+/// smaller atom is greater.
 fn exponents(factors: &Factors) -> SmallVec<[std::cmp::Reverse<AtomId>; 4]> {
     factors
         .iter()
@@ -391,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn common_parts() {
+    fn common_content_and_factors_of_a_polynomial() {
         let (a, b) = (atom(0), atom(1));
         let p = sum(&[
             &a.mul(&b, 8, 8).unwrap().scale(6).unwrap(),

@@ -1,7 +1,7 @@
 //! The prover: does a predicate hold for all sizes that the contract facts allow?
 //!
 //! Works on canonical polynomials and interns nothing, so it needs only `&DimTable`. Each elementary step takes fuel; when
-//! that ends the answer is `Unknown`, which is always sound. Plan facts and hints are never used.
+//! it runs out the result is `Unknown`, which is always sound. Plan facts and hints are never used.
 
 mod bounds;
 mod divide;
@@ -14,24 +14,24 @@ use crate::limits::SPENT_FUEL;
 use crate::polynomial::Polynomial;
 use crate::table::DimTable;
 
-/// The prover's answer.
+/// The prover's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// It holds for all allowed sizes for which both sides have values.
     Proved,
     /// It holds for none of them.
     Disproved,
-    /// Neither was found.
+    /// Neither was proved.
     Unknown,
 }
 
 impl Proof {
-    /// Whether the answer is `Proved`.
+    /// Whether the result is `Proved`.
     pub fn is_proved(self) -> bool {
         self == Proof::Proved
     }
 
-    /// The answer for the opposite predicate.
+    /// The result for the opposite predicate.
     pub fn negated(self) -> Proof {
         match self {
             Proof::Proved => Proof::Disproved,
@@ -62,20 +62,20 @@ impl Fuel {
         self.spent
     }
 
-    /// Takes a number of steps; none when the fuel does not suffice.
+    /// Takes a number of steps; `None` when the fuel does not suffice.
     fn spend(&mut self, steps: u64) -> Option<()> {
         self.spent = self.spent.saturating_add(steps).min(self.limit);
         (self.spent < self.limit).then_some(())
     }
 
-    /// Takes as many steps as `polynomial` has terms; none when the fuel does not suffice.
+    /// Takes as many steps as `polynomial` has terms; `None` when the fuel does not suffice.
     fn take(&mut self, polynomial: &Polynomial) -> Option<()> {
         self.spend(1 + polynomial.terms.len() as u64)
     }
 }
 
 impl DimTable {
-    /// Whether `predicate` holds for all allowed sizes, within the fuel that the table's limits give.
+    /// Whether `predicate` holds for all allowed sizes, within the fuel that the table's limits allow.
     pub fn prove(&self, predicate: &Predicate) -> Proof {
         let limits = self.limits();
         let left = limits.prover_total.saturating_sub(self.prover_steps());
@@ -83,16 +83,16 @@ impl DimTable {
         self.prove_with_fuel(predicate, &mut Fuel::new(steps))
     }
 
-    /// Like [`DimTable::prove`] with fuel of the caller, which learns how much was spent.
+    /// Like [`DimTable::prove`] with the caller's fuel, which records how much was spent.
     pub fn prove_with_fuel(&self, predicate: &Predicate, fuel: &mut Fuel) -> Proof {
         let before = fuel.spent();
-        // Overflow and size limits end a proof like lack of fuel does.
+        // Overflow and size limits end a proof as running out of fuel does.
         let proof = self.attempt(predicate, fuel).unwrap_or(Proof::Unknown);
         self.count_proof(fuel.spent() - before);
         proof
     }
 
-    /// Whether `a` and `b` are the same for all allowed sizes.
+    /// Whether `a` and `b` are equal for all allowed sizes.
     pub fn equal(&self, a: DimId, b: DimId) -> Proof {
         if a == b {
             Proof::Proved

@@ -1,11 +1,11 @@
 //! Closed integer intervals, possibly unbounded, and interval arithmetic on them.
 //!
-//! Every operation is sound: the result holds every value that operands inside their ranges can give. A bound that does
-//! not fit into an `i64` becomes an open end.
+//! Every operation is sound: the result contains every value that operands inside their ranges can produce. A bound that
+//! does not fit into an `i64` becomes an open end.
 
 use std::fmt;
 
-/// The values a size can take: from `min` to `max`, both included; `None` is an open end.
+/// The values a size can take: from `min` to `max`, inclusive; `None` is an open end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DimRange {
     /// The minimum, or `None`.
@@ -34,7 +34,7 @@ impl DimRange {
         }
     }
 
-    /// From `min` to `max`, both included.
+    /// From `min` to `max`, inclusive.
     pub fn new(min: i64, max: i64) -> Self {
         DimRange {
             min: Some(min),
@@ -42,7 +42,7 @@ impl DimRange {
         }
     }
 
-    /// The only value, when there is just one.
+    /// The only value, when there is exactly one.
     pub fn as_point(&self) -> Option<i64> {
         self.min.filter(|_| self.min == self.max)
     }
@@ -67,7 +67,7 @@ impl DimRange {
         self.max.is_some_and(|max| max <= bound)
     }
 
-    /// The values inside both.
+    /// The intersection of both.
     pub fn intersect(&self, other: &DimRange) -> DimRange {
         DimRange {
             min: self.min.max(other.min),

@@ -1,9 +1,8 @@
 //! The requirements of an operator on concrete sizes, checked at each call.
 //!
-//! A requirement is kept as stated, expression by expression. It is dropped only if it follows from facts known
-//! *without* it, never because a result would otherwise have no size: `bcast(D, 4)` is 4 wherever it has a value, but
-//! that does not imply that `D` broadcasts with 4. A list of requirements is checked in order, so each may rely on
-//! those before it.
+//! A requirement is kept as stated, expression by expression. It is dropped only if it follows from facts known *without*
+//! it, never because a result would otherwise have no size: `bcast(D, 4)` is 4 wherever it has a value, but that does not
+//! imply that `D` broadcasts with 4. A list of requirements is checked in order, so each may assume those before it.
 
 use std::borrow::Cow;
 
@@ -14,11 +13,11 @@ use crate::ids::DimId;
 use crate::table::{DimImport, DimTable};
 use crate::{DimError, Proof};
 
-/// Which relation a requirement asks for, between the lists `left` and `right` of its sizes.
+/// The relation that a requirement states between its lists of sizes `left` and `right`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RequirementKind {
-    /// Every size of `left` has a value.
+    /// Every size of `left` is defined.
     Value,
     /// Every size of `left` is at least 0.
     NonNegative,
@@ -32,7 +31,7 @@ pub enum RequirementKind {
     Product,
     /// Both lists have the same product.
     SameCount,
-    /// Each size of `left` is at most its partner in `right`; nothing is asked where one of `left` is 0.
+    /// Each size of `left` is at most its partner in `right`; nothing is required where one of `left` is 0.
     Covers,
     /// Each size of `left` is at most its partner in `right`.
     Fits,
@@ -55,7 +54,7 @@ pub enum RequirementKind {
 }
 
 impl RequirementKind {
-    /// The kind as a word, and its number (0 where it has none).
+    /// The kind as a word, and its number (0 if it has none).
     pub fn parts(self) -> (&'static str, i64) {
         match self {
             Self::Value => ("value", 0),
@@ -75,7 +74,7 @@ impl RequirementKind {
         }
     }
 
-    /// The kind of a word and a number; none where there is no such kind.
+    /// The kind of a word and a number; `None` for an unknown word.
     pub fn from_parts(word: &str, number: i64) -> Option<Self> {
         Some(match word {
             "value" => Self::Value,
@@ -97,7 +96,7 @@ impl RequirementKind {
     }
 }
 
-/// Something that an operator requires of the sizes of a call.
+/// A requirement of an operator on the sizes of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SizeRequirement {
     /// The relation.
@@ -106,27 +105,27 @@ pub struct SizeRequirement {
     pub what: Cow<'static, str>,
     /// The operator, for messages: `add (%3)`.
     pub origin: String,
-    /// Where in its region, as the program was written, the operator is: its index there, after those of the control flow
-    /// that was dissolved into the region since. Lists are in this order.
+    /// The operator's position in its region as the program was written: its index there, after those of control flow that
+    /// has since been dissolved into the region. Lists are in this order.
     pub position: Vec<u32>,
-    /// Sizes; what they are depends on the kind.
+    /// Sizes; their meaning depends on the kind.
     pub left: Vec<DimId>,
     /// More sizes.
     pub right: Vec<DimId>,
 }
 
-/// Why a requirement is not met.
+/// Why a requirement is violated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unmet {
-    /// The sizes, left and right, do not relate as they must.
+    /// The sizes, left and right, violate the relation.
     Sizes(Vec<i64>, Vec<i64>),
     /// A slice that would start before its axis, at this index.
     NegativeStart(i64),
-    /// A size that has no value.
+    /// An undefined size.
     NoValue(EvaluateError),
 }
 
-/// Whether sizes meet a requirement.
+/// Whether sizes satisfy a requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// They do.
@@ -138,7 +137,7 @@ pub enum Verdict {
 }
 
 impl DimTable {
-    /// Whether these sizes meet a requirement.
+    /// Whether these sizes satisfy a requirement.
     pub fn judge(&self, requirement: &SizeRequirement, binding: &Binding) -> Verdict {
         let left = self.evaluate_all(&requirement.left, binding);
         let values =
@@ -151,7 +150,7 @@ impl DimTable {
         unmet.map_or(Verdict::Met, Verdict::Unmet)
     }
 
-    /// Whether a requirement holds for all sizes that facts allow and for which those sizes have values.
+    /// Whether a requirement holds for all sizes that the facts allow and for which it is defined.
     pub fn always_meets(&self, requirement: &SizeRequirement) -> bool {
         let (left, right) = (&requirement.left, &requirement.right);
         let at_least = |dim: &DimId, least: i64| self.range(*dim).at_least(least);
@@ -198,10 +197,10 @@ impl DimTable {
         }
     }
 
-    /// A requirement of another table in this one. Symbols that the caller did not map become new ones.
+    /// A requirement of another table, imported into this one. Symbols that the caller did not map become new ones.
     ///
     /// # Errors
-    /// A size that cannot be written here.
+    /// A size that cannot be expressed here.
     pub fn import_requirement(
         &mut self,
         from: &DimTable,
@@ -257,7 +256,7 @@ fn unmet(kind: RequirementKind, left: Vec<i64>, right: Vec<i64>) -> Option<Unmet
     (!is_met).then_some(Unmet::Sizes(left, right))
 }
 
-/// The product of sizes; none past 128 bits, which no tensor has.
+/// The product of sizes; `None` beyond 128 bits, which no tensor has.
 fn product(sizes: &[i64]) -> Option<i128> {
     if sizes.contains(&0) {
         return Some(0);

@@ -67,7 +67,7 @@ impl SymbolicShape {
         &self.dimensions
     }
 
-    /// How many dimensions there are.
+    /// The number of dimensions.
     pub fn rank(&self) -> usize {
         self.dimensions.len()
     }

@@ -1,4 +1,4 @@
-//! The table of dimension expressions of one graph: hash-consed normal forms, the symbols, and what is known about them.
+//! The table of dimension expressions of one graph: hash-consed normal forms, symbols, and facts.
 //!
 //! Invariants:
 //! - An expression is a polynomial over atoms; an atom's operands were interned before it, and it before every expression
@@ -61,16 +61,16 @@ pub struct DimTable {
     /// The first symbol that stands for an expression.
     wrapped: HashMap<DimId, SymbolId>,
     knowledge: Knowledge,
-    /// How many canonical forms are being built inside each other.
+    /// The nesting depth of canonical forms under construction.
     canonicalizing: usize,
-    /// How many canonical forms were rebuilt since the outermost operation began; see `DimLimits::max_rebuilds`.
+    /// The number of canonical forms rebuilt since the outermost operation began; see `DimLimits::max_rebuilds`.
     rebuilt: u64,
-    /// Whether a fact is being learned: all that follows from it shares one allowance of rebuilds.
+    /// Whether a fact is being learned: all its consequences share one allowance of rebuilds.
     assuming: bool,
     samples: samples::Samples,
     /// The steps of all proofs.
     proved: Work,
-    /// How many consequences of a fact are being drawn inside each other.
+    /// The nesting depth of consequences of a fact.
     learning: usize,
     facts: Vec<ContractFact>,
     known_facts: HashSet<Predicate>,
@@ -116,7 +116,7 @@ pub(crate) struct AtomInfo {
     pub(crate) atom: Atom,
     pub(crate) measure: Measure,
     pub(crate) values: Values,
-    /// What facts say beyond what follows from the operands.
+    /// What facts imply beyond what follows from the operands.
     pub(crate) assumed: Values,
     /// The atom as an expression.
     pub(crate) dim: DimId,
@@ -132,7 +132,7 @@ struct SymbolInfo {
     dim: DimId,
 }
 
-/// How large an expression is when written out.
+/// How large an expression is as a tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measure {
     pub(crate) depth: usize,
@@ -154,7 +154,7 @@ impl Values {
         congruence: Congruence::ANY,
     };
 
-    /// The values allowed by both, tightened; none when there are none.
+    /// The intersection of both, tightened; `None` when it is empty.
     pub(crate) fn meet(&self, other: &Values) -> Option<Values> {
         let congruence = self.congruence.intersect(&other.congruence)?;
         let range = congruence.tighten(&self.range.intersect(&other.range));
@@ -163,7 +163,7 @@ impl Values {
     }
 }
 
-/// What contract facts taught beyond ranges and congruences.
+/// What was learned from contract facts beyond ranges and congruences.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
     /// An atom and what it equals.
@@ -202,7 +202,7 @@ impl DimTable {
         self.proved.spent()
     }
 
-    /// Whether the proofs of this table have taken all the steps they may take together.
+    /// Whether the proofs of this table have exhausted their common allowance.
     pub fn is_prover_spent(&self) -> bool {
         self.proved.spent() >= self.limits.prover_total
     }
@@ -211,7 +211,7 @@ impl DimTable {
         self.proved.add(steps);
     }
 
-    /// How many distinct expressions there are.
+    /// The number of distinct expressions.
     pub fn len(&self) -> usize {
         self.dims.len()
     }
@@ -249,7 +249,8 @@ impl DimTable {
         self.values(dim).range
     }
 
-    /// `(modulus, residue)`: every value is congruent to the residue; modulus 0 is an exact value, 1 says nothing.
+    /// `(modulus, residue)`: every value is congruent to the residue; modulus 0 is an exact value, modulus 1 carries no
+    /// information.
     pub fn congruence(&self, dim: DimId) -> (i64, i64) {
         let congruence = self.values(dim).congruence;
         (congruence.modulus, congruence.residue)
@@ -263,7 +264,7 @@ impl DimTable {
         self.dims[dim].polynomial.clone()
     }
 
-    /// What is known of the values, under equalities too.
+    /// What is known of the values, including by equalities.
     pub(crate) fn values(&self, dim: DimId) -> Values {
         let info = &self.dims[dim];
         if info.canonical == dim {

@@ -16,7 +16,7 @@ pub(crate) const NAMES: [&str; 3] = ["A", "B", "C"];
 /// The values that symbols take: 0 and 1, neighbours, multiples and others.
 pub(crate) const VALUES: [i64; 6] = [0, 1, 2, 3, 4, 8];
 
-/// As many cases as usual (the environment may ask for more); nothing is written beside the tests.
+/// The usual number of cases (the environment may ask for more); nothing is written beside the tests.
 pub(crate) fn config() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
@@ -130,7 +130,7 @@ pub(crate) fn all_sizes() -> impl Iterator<Item = [i64; 3]> {
     })
 }
 
-/// The binding of the table's symbols to sizes; a symbol that the table does not know is left out.
+/// The binding of the table's symbols to sizes; a symbol that the table does not have is omitted.
 pub(crate) fn binding(table: &DimTable, sizes: &[i64; 3]) -> Binding {
     NAMES
         .iter()

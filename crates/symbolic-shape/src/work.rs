@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Steps of all proofs of a table. Proofs need only `&DimTable`, so the counter is atomic; a copy goes on from its value.
+/// Steps of all proofs of a table. Proofs need only `&DimTable`, so the counter is atomic; a copy continues from its value.
 #[derive(Debug, Default)]
 pub(crate) struct Work(AtomicU64);
 

@@ -1,19 +1,19 @@
-//! Joining tensors along an axis.
+//! Concatenating tensors along an axis.
 
 use crate::error::excerpt;
 use crate::{Tensor, TensorError, element_count};
 
-/// Bytes that are copied between two questions whether to go on.
+/// Bytes copied between two cancellation checks.
 const ASKED: usize = 1 << 20;
 
 impl Tensor {
-    /// The operands one after another along `axis`; dtypes and all other dims must agree.
+    /// Concatenates the operands along `axis`; dtypes and all other dims must agree.
     pub fn concat(operands: &[&Tensor], axis: usize) -> Result<Tensor, TensorError> {
         Tensor::concat_while(operands, axis, &mut |_| true)
     }
 
-    /// As [`concat`](Tensor::concat), but asks before each piece that is copied, giving its bytes, at most a MiB, whether to
-    /// go on. Where the answer is no, the rest of the result is zeros.
+    /// As [`concat`](Tensor::concat), but calls the callback before each copied piece, with its bytes, at most a MiB:
+    /// whether to continue. If it returns false, the rest of the result is zeros.
     pub fn concat_while(
         operands: &[&Tensor],
         axis: usize,
@@ -52,7 +52,7 @@ impl Tensor {
                     found: excerpt(operand.shape()),
                 });
             }
-            // A sum past the end of `usize` is refused below: it is past the size limit too.
+            // A sum beyond `usize` is rejected below: it also exceeds the size limit.
             total = total.saturating_add(operand.shape().get(axis).copied().unwrap_or(0));
         }
         if let Some(dim) = shape.get_mut(axis) {
@@ -60,7 +60,7 @@ impl Tensor {
         }
         element_count(first.dtype(), &shape)?;
 
-        // Each operand gives, for each index of the axes in front, one piece of bytes.
+        // Each operand contributes, for each index of the outer axes, one piece of bytes.
         let n_pieces: usize = shape.iter().take(axis).product();
         let mut pieces = Vec::with_capacity(operands.len());
         for operand in operands {

@@ -1,15 +1,15 @@
-//! Copies that may be ended early: [`Tensor::copied_while`].
+//! Interruptible copies: [`Tensor::copied_while`].
 //!
 //! A strided view is copied block by block, so that a caller can stop between two of them, whatever the strides.
 
 use crate::{AxisSlice, Tensor, TensorError, match_dtype};
 
-/// Elements between two questions whether to go on: under a millisecond, wherever they lie.
+/// Elements between two checks: under a millisecond, wherever they are.
 const PIECE: usize = 1 << 16;
 
 impl Tensor {
-    /// As [`copied`](Tensor::copied), but asks before each piece that is copied, giving its elements, at most 65,536,
-    /// whether to go on. Where the answer is no, the rest of the copy is zeros.
+    /// As [`copied`](Tensor::copied), but calls the callback before each copied piece, with its elements, at most 65,536:
+    /// whether to continue. If it returns false, the rest of the copy is zeros.
     ///
     /// # Errors
     /// As [`copied`](Tensor::copied).
@@ -18,7 +18,7 @@ impl Tensor {
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Tensor, TensorError> {
         if self.len() <= PIECE {
-            // Asked for the answer's sake: so few are copied in any case.
+            // Called only for its effect: small copies are made in any case.
             let _ = goes_on(self.len());
             return self.copied();
         }
@@ -49,8 +49,8 @@ impl Tensor {
         Ok(copy)
     }
 
-    /// The tensor itself where its elements are row-major and aligned for their dtype, or else a copy as
-    /// [`copied_while`](Tensor::copied_while) makes it.
+    /// The tensor itself if its elements are row-major and aligned for their dtype, otherwise a copy as made by
+    /// [`copied_while`](Tensor::copied_while).
     ///
     /// # Errors
     /// As [`copied`](Tensor::copied).
@@ -58,7 +58,7 @@ impl Tensor {
         &self,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Tensor, TensorError> {
-        // Not looked at where that would be a download.
+        // Not accessed where that would be a download.
         let is_dense = self.is_contiguous()
             && (self.is_elsewhere()
                 || match_dtype!(self.dtype(), T => {
@@ -71,10 +71,10 @@ impl Tensor {
     }
 }
 
-/// The blocks that a shape falls into, row-major: as few leading indices fixed as keep a block to [`PIECE`] elements.
+/// The blocks of a shape, row-major: the fewest leading indices are fixed that keep a block within [`PIECE`] elements.
 struct Blocks {
     shape: Vec<usize>,
-    /// The axis that is cut, those before it being gone through index by index.
+    /// The split axis; those before it are iterated index by index.
     axis: usize,
     /// Indices of the axis in a block.
     step: usize,
@@ -82,7 +82,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Of a shape that has elements.
+    /// For a shape that has elements.
     fn of(shape: &[usize]) -> Self {
         let mut inner = 1usize;
         let mut axis = shape.len();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_asks_once_per_piece_and_ends_at_a_no() {
+    fn a_copy_polls_once_per_piece_and_stops_on_request() {
         for view in views() {
             let mut asked = 0;
             let copy = view.copied_while(&mut |elements| {

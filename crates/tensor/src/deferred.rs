@@ -1,8 +1,8 @@
 //! Elements that are loaded on first use: weights in a file of which a program may need few.
 //!
-//! Dtype and shape are known from the start; copies and views share what is loaded. A load that fails is an error of that
-//! look, and is tried again by the next one. What has the elements meanwhile, such as the memory of a device, can
-//! be asked for: see `resident`.
+//! Dtype and shape are known from the start; copies and views share what is loaded. A failed load is an error of that
+//! access, and the next access tries again. The current owner of the elements, such as the memory of a device, can be
+//! queried: see `resident`.
 
 use std::any::Any;
 use std::fmt;
@@ -16,13 +16,13 @@ use crate::{DType, Tensor, TensorError, element_count};
 
 type Load = dyn Fn() -> Result<Tensor, TensorError> + Send + Sync;
 
-/// Bytes that may not be there yet.
+/// Bytes that may not be loaded yet.
 pub(crate) struct Deferred {
     loaded: ForkCell<Tensor>,
     load: Box<Load>,
     dtype: DType,
     len: usize,
-    /// What has the elements, in row-major order, and keeps them as they are.
+    /// The owner of the elements, in row-major order, which keeps them unchanged.
     owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -65,8 +65,8 @@ impl fmt::Debug for Deferred {
 }
 
 impl Tensor {
-    /// A tensor whose elements `load` gives on first use: a tensor of that dtype with as many elements, in row-major order.
-    /// A failure is [`TensorError::Deferred`], or another error that `load` returns.
+    /// A tensor whose elements `load` provides on first use: a tensor of that dtype with as many elements, in row-major
+    /// order. A failure is [`TensorError::Deferred`], or another error that `load` returns.
     ///
     /// # Errors
     /// When the shape is too large. Nothing is loaded.
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_fails_is_an_error_of_each_look_and_tried_again() {
+    fn a_failed_load_is_an_error_of_each_access_and_is_retried() {
         let tries = AtomicUsize::new(0);
         let tensor = Tensor::deferred(DType::F32, &[2], move || {
             match tries.fetch_add(1, Ordering::Relaxed) {

@@ -1,8 +1,7 @@
 //! Element types and their names in every text form.
 //!
-//! A dtype is measured in bits, so that types below a byte can join without changing anything
-//! here. Names that later versions will give a meaning (`string`, 8-bit floats, 4- and 2-bit
-//! integers) are reserved: they parse to an error that says so.
+//! A dtype is measured in bits, so that sub-byte types can be added without changing anything here. Names that later
+//! versions will define (`string`, 8-bit floats, 4- and 2-bit integers) are reserved: they parse to a specific error.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,9 +12,8 @@ use crate::TensorError;
 
 /// The type of a tensor's elements.
 ///
-/// Names are those of the text form (`f32`, `i64`, `bool`). Reserved for later and refused today:
-/// `string`, `f8e4m3`, `f8e4m3fn`, `f8e4m3fnuz`, `f8e5m2`, `f8e5m2fnuz`, `f8e8m0`, `f4e2m1`, `i4`,
-/// `u4`, `i2`, `u2`.
+/// Names are those of the text form (`f32`, `i64`, `bool`). Reserved for later and rejected today: `string`, `f8e4m3`,
+/// `f8e4m3fn`, `f8e4m3fnuz`, `f8e5m2`, `f8e5m2fnuz`, `f8e8m0`, `f4e2m1`, `i4`, `u4`, `i2`, `u2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -100,7 +98,7 @@ impl DType {
         }
     }
 
-    /// Bits that one element takes in memory (8 for `bool`).
+    /// The number of bits of one element in memory (8 for `bool`).
     pub const fn bits(self) -> u32 {
         match self {
             DType::F64 | DType::I64 | DType::U64 => 64,
@@ -110,7 +108,7 @@ impl DType {
         }
     }
 
-    /// Bytes that one element takes in memory.
+    /// The number of bytes of one element in memory.
     pub const fn size_in_bytes(self) -> usize {
         self.bits() as usize / 8
     }
@@ -120,7 +118,7 @@ impl DType {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
 
-    /// Whether this is an integer type, signed or not; `bool` is none.
+    /// Whether this is an integer type, signed or not; `bool` is not.
     pub const fn is_integer(self) -> bool {
         !self.is_float() && !matches!(self, DType::Bool)
     }
@@ -133,7 +131,7 @@ impl DType {
         )
     }
 
-    /// Whether `name` is set aside for a dtype of a later version.
+    /// Whether `name` is reserved for a dtype of a later version.
     pub fn is_reserved_name(name: &str) -> bool {
         RESERVED.contains(&name)
     }
@@ -168,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_parse_back_to_their_dtype() {
+    fn dtype_names_round_trip() {
         for dtype in DType::ALL {
             assert_eq!(dtype.name().parse::<DType>().unwrap(), dtype);
             assert_eq!(dtype.size_in_bytes() * 8, dtype.bits() as usize);

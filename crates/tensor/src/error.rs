@@ -1,4 +1,4 @@
-//! What can go wrong with a host tensor.
+//! Errors of host tensors.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use crate::DType;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
-    /// E0180: a name that is no dtype.
+    /// E0180: a name that is not a dtype.
     #[error("unknown dtype `{}`, expected one of {}", .name.escape_default(), DTypeNames)]
     UnknownDType {
         /// The name, cut at 32 characters.
@@ -35,12 +35,12 @@ pub enum TensorError {
         dtype: DType,
     },
 
-    /// E0341: data of another length than the shape says.
+    /// E0341: data whose length differs from the shape's.
     #[error("expected {expected} {unit}, found {found}")]
     LengthMismatch {
-        /// What the shape asks for.
+        /// The shape's number.
         expected: usize,
-        /// What was given.
+        /// The given number.
         found: usize,
         /// What is counted: elements, bytes, strides.
         unit: &'static str,
@@ -49,7 +49,7 @@ pub enum TensorError {
     /// E0342: elements of another type than the tensor's.
     #[error("expected elements of {expected}, found {found}")]
     DTypeMismatch {
-        /// The type that was asked for or that the other operand has.
+        /// The requested type, or that of the other operand.
         expected: DType,
         /// The tensor's type.
         found: DType,
@@ -142,20 +142,20 @@ pub enum TensorError {
     #[error("expected at least one tensor to concatenate, found none")]
     NothingToConcat,
 
-    /// E0351: a slice was asked of a tensor whose elements do not lie one after another.
+    /// E0351: a slice was requested of a tensor whose elements are not contiguous.
     #[error("the elements of this view do not lie in one piece: call `contiguous` first")]
     NotContiguous,
 
-    /// E0352: a slice was asked of foreign memory that is not aligned for the element type.
+    /// E0352: a slice was requested of foreign memory that is not aligned for the element type.
     #[error(
         "this foreign memory is not aligned to {align} bytes: call `to_vec`, or copy the tensor"
     )]
     Unaligned {
-        /// What the element type needs.
+        /// The element type's alignment.
         align: usize,
     },
 
-    /// E0353: strides that lead out of the memory they were given with.
+    /// E0353: strides that lead outside the memory they were given with.
     #[error(
         "shape {shape:?} with strides {strides:?} from offset {offset} leaves memory of {elements} elements"
     )]
@@ -174,10 +174,10 @@ pub enum TensorError {
     #[error("expected bytes 0 and 1 for elements of bool, found another value")]
     NotABool,
 
-    /// E0840: memory that could not be had.
+    /// E0840: a failed allocation.
     #[error("cannot allocate {bytes} bytes for a tensor: free memory or use smaller shapes")]
     Allocation {
-        /// How much was asked for.
+        /// The requested size.
         bytes: usize,
     },
 
@@ -190,20 +190,20 @@ pub enum TensorError {
         reason: String,
     },
 
-    /// E0941: a valid file with something that has no counterpart here.
+    /// E0941: a valid file with content that has no counterpart here.
     #[error("unsupported {format} content: {what}")]
     Unsupported {
         /// `.npy` or `.npz`.
         format: &'static str,
-        /// What it is.
+        /// The content.
         what: String,
     },
 
-    /// E0942: reading or writing failed below.
+    /// E0942: the underlying reader or writer failed.
     #[error("reading or writing a tensor failed")]
     Io(#[from] io::Error),
 
-    /// E0943: elements that were to be loaded when they are first needed, and could not be.
+    /// E0943: elements that are loaded on first use could not be loaded.
     #[error("the elements cannot be loaded: {0}")]
     Deferred(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -7,7 +7,8 @@ use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Tensor, TensorError, element_count};
 
-/// Memory that belonged to a single tensor, to be written by code that knows nothing of shapes, and made a tensor again.
+/// Memory that belonged to a single tensor, to be written by code without knowledge of shapes, and turned into a tensor
+/// again.
 ///
 /// ```
 /// use kiln_tensor::{DType, Tensor};
@@ -33,8 +34,8 @@ impl Tensor {
     /// Its memory.
     ///
     /// # Errors
-    /// The tensor, where its memory is shared or foreign, holds more than its elements or has them in another order, and for
-    /// `bool`, of which not every byte is one.
+    /// The tensor, if its memory is shared or foreign, holds more than its elements or has them in another order, and for
+    /// `bool`, for which not every byte is valid.
     #[allow(
         clippy::result_large_err,
         reason = "who is refused goes on with the tensor, and a box would be an allocation"
@@ -54,7 +55,7 @@ impl Tensor {
     /// The tensor whose elements a memory holds in row-major order.
     ///
     /// # Errors
-    /// When the memory is not as long as the elements are together; `bool`.
+    /// When the memory's length differs from that of the elements; `bool`.
     pub fn of_exclusive(
         dtype: DType,
         shape: &[usize],
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_memory_of_its_own_is_given_away() {
+    fn only_uniquely_owned_whole_memory_is_given_away() {
         let x = Tensor::from_slice(&[2, 2], &[1i32, 2, 3, 4]).unwrap();
         let start = x.as_bytes().unwrap().as_ptr();
         let part = x.narrow(0, 0, 1).unwrap().into_exclusive().unwrap_err();

@@ -1,8 +1,7 @@
 //! Memory with another owner: a user's buffer, a pool, a mapped device.
 //!
-//! With `storage`'s callers checking ranges, the `unsafe` of this crate is this file: the promise
-//! the creator makes, and the one place that reads the pointer. The memory may be unaligned and is
-//! never written through a tensor.
+//! Apart from range checks in `storage`'s callers, all `unsafe` of this crate is in this file: the promise of the creator,
+//! and the one place that reads the pointer. The memory may be unaligned and is never written through a tensor.
 
 #![allow(unsafe_code, reason = "foreign memory can only be vouched for")]
 
@@ -38,7 +37,7 @@ impl Foreign {
         }
     }
 
-    /// The memory. Only storage made by [`Tensor::foreign`] is ever asked.
+    /// The memory. Called only for storage made by [`Tensor::foreign`].
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: a `Foreign` is read only as part of a `Storage`, which only `Tensor::foreign`
         // makes; its caller promised that these bytes are valid and unchanging until `release`
@@ -50,7 +49,7 @@ impl Foreign {
 // SAFETY: the memory is only read, which `Tensor::foreign`'s caller promised to be fine from any
 // thread; the hook is `Send` and is touched only by `drop`, which has exclusive access.
 unsafe impl Send for Foreign {}
-// SAFETY: as above; a shared reference gives access to the bytes alone.
+// SAFETY: as above; a shared reference gives access only to the bytes.
 unsafe impl Sync for Foreign {}
 
 impl Drop for Foreign {
@@ -64,8 +63,8 @@ impl Drop for Foreign {
 impl Tensor {
     /// A tensor over foreign memory, without a copy.
     ///
-    /// `strides` and `offset` are in elements; `offset` is where the element at index zero lies.
-    /// The layout is checked to stay within the memory, and zero-size memory is never read.
+    /// `strides` and `offset` are in elements; `offset` is the position of the element at index zero. The layout is checked
+    /// to stay within the memory, and zero-size memory is never read.
     ///
     /// # Safety
     /// Until the release hook has run, the `bytes` bytes at `pointer` must be one initialised allocation of at most
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_layout_gives_the_memory_back() {
+    fn a_refused_layout_releases_the_memory() {
         let (foreign, released) = memory(6, 0);
         // SAFETY: as in `the_release_hook_runs_once_on_the_last_drop`.
         let refused = unsafe { Tensor::foreign(DType::I32, &[7], &[1], 0, foreign) };

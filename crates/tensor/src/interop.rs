@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrays_of_any_layout_go_there_and_back() {
+    fn arrays_of_any_layout_round_trip() {
         let array = arr2(&[[1i32, 2, 3], [4, 5, 6]]);
         let tensor = Tensor::try_from(array.clone()).unwrap();
         assert_eq!(tensor.to_vec::<i32>().unwrap(), [1, 2, 3, 4, 5, 6]);

@@ -1,4 +1,4 @@
-//! Where each element of a tensor is: shape, strides and offset, without the data.
+//! The position of each element of a tensor: shape, strides and offset, without the data.
 //!
 //! Pure arithmetic. Invariants of a [`Layout`], kept by every function here:
 //! - the product of the non-zero dims, times the element size, is at most `isize::MAX`;
@@ -14,8 +14,8 @@ pub(crate) type Dims = SmallVec<[usize; 6]>;
 /// Strides in elements.
 pub(crate) type Strides = SmallVec<[isize; 6]>;
 
-/// Shape, strides in elements, and the offset of the first element; never changed, so that what every call of a program
-/// asks of it is worked out once.
+/// Shape, strides in elements, and the offset of the first element; immutable, so that derived properties needed in every
+/// call are computed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     shape: Dims,
@@ -27,8 +27,8 @@ pub(crate) struct Layout {
 
 /// The number of elements of a shape, if a tensor of that shape and dtype may exist.
 ///
-/// Refused is any shape whose non-zero dims multiply to more than `isize::MAX` bytes, so that the
-/// product of any of the dims of an accepted shape fits a `usize` (and an `isize`).
+/// Rejects any shape whose non-zero dims multiply to more than `isize::MAX` bytes, so that the product of any of the dims
+/// of an accepted shape fits a `usize` (and an `isize`).
 pub fn element_count(dtype: DType, shape: &[usize]) -> Result<usize, TensorError> {
     let limit = isize::MAX as usize / dtype.size_in_bytes();
     let extent = shape
@@ -79,7 +79,7 @@ impl Layout {
         }
     }
 
-    /// A layout given from outside, checked against `elements` of memory.
+    /// A layout from outside, checked against `elements` of memory.
     pub(crate) fn checked(
         dtype: DType,
         shape: &[usize],
@@ -127,19 +127,19 @@ impl Layout {
         &self.shape
     }
 
-    /// From one index to the next on each axis.
+    /// The distance between indices on each axis.
     #[inline]
     pub(crate) fn strides(&self) -> &[isize] {
         &self.strides
     }
 
-    /// Where the first element is.
+    /// The position of the first element.
     #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Shape and strides, to make another layout of.
+    /// Shape and strides, to build another layout.
     pub(crate) fn axes(&self) -> (Dims, Strides) {
         (self.shape.clone(), self.strides.clone())
     }
@@ -150,16 +150,16 @@ impl Layout {
         self.len
     }
 
-    /// Whether the elements lie one after another in row-major order.
+    /// Whether the elements are contiguous in row-major order.
     #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {
         self.is_contiguous
     }
 
-    /// The same elements under another shape, without moving any, if strides can say it.
+    /// The same elements with another shape, without moving any, if strides can express it.
     ///
-    /// Axes are grouped: a run of old axes that covers as many elements as a run of new axes must
-    /// be mergeable (each stride the next one's times the next size).
+    /// Axes are grouped: a run of old axes that covers as many elements as a run of new axes must be mergeable (each stride
+    /// the next one's times the next size).
     pub(crate) fn reshaped(&self, shape: &[usize]) -> Option<Layout> {
         if self.is_contiguous() {
             return Some(Layout {
@@ -204,13 +204,13 @@ impl Layout {
                 strides.push(stride.checked_mul(last_stride)?);
             }
         }
-        // What is left over on either side has size 1.
+        // The remaining axes on either side have size 1.
         strides.resize(shape.len(), 0);
         Some(Layout::new(shape.into(), strides, self.offset))
     }
 }
 
-/// Whether elements of this shape lie one after another in row-major order.
+/// Whether elements of this shape are contiguous in row-major order.
 fn lie_in_a_row(shape: &[usize], strides: &[isize]) -> bool {
     if shape.contains(&0) {
         return true;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn strides_that_leave_the_memory_are_refused() {
+    fn out_of_bounds_strides_are_refused() {
         let check = |shape: &[usize], strides: &[isize], offset| {
             Layout::checked(DType::F32, shape, strides, offset, 6)
                 .map(|layout| layout.len())
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn reshape_stays_a_view_where_strides_can_say_it() {
+    fn reshape_is_a_view_if_strides_allow_it() {
         // A transposed matrix with its outer axis split, and its axes merged.
         let transposed = Layout::new([6, 4].as_slice().into(), [1, 6].as_slice().into(), 2);
         let split = transposed.reshaped(&[2, 3, 1, 4]).unwrap();

@@ -1,8 +1,8 @@
 //! Host tensors: typed, strided, cheaply cloned arrays in the machine's own memory.
 //!
 //! A [`Tensor`] is a dtype, a shape, strides and a share of some storage. Views (transpose, slice, broadcast, reverse)
-//! share that storage; writing copies first if it is shared. Storage is aligned memory of our own, or [`Foreign`] memory
-//! that its owner gets back through a release hook; elements may also be [elsewhere](Tensor::resident) until the host reads
+//! share that storage; writing copies first if it is shared. Storage is owned, aligned memory, or [`Foreign`] memory that
+//! is returned to its owner through a release hook; elements may also be [elsewhere](Tensor::resident) until the host reads
 //! them. Every size is checked before memory is allocated, and a failed allocation is an error, not an abort.
 //!
 //! This crate holds data and moves it around. It does no arithmetic: that is `kiln-scalar`
@@ -21,9 +21,8 @@
 //! ```
 //!
 //! # Sizes
-//! The product of a shape's non-zero dims, times the element size, is at most `isize::MAX`; a
-//! larger shape is refused even when another dim is zero. So any product of some of a tensor's
-//! dims can be computed without a check.
+//! The product of a shape's non-zero dims, times the element size, is at most `isize::MAX`; a larger shape is rejected even
+//! when another dim is zero. So any product of some of a tensor's dims can be computed without a check.
 
 #![deny(unsafe_code)]
 

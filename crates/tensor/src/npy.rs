@@ -1,11 +1,10 @@
 //! NumPy's `.npy`: one tensor in a stream.
 //!
-//! Reads versions 1 to 3, either byte order, either axis order; writes version 1, little-endian,
-//! row-major. Files are untrusted: the header's length is limited, its text is read by a small
-//! parser without recursion, and memory grows with the data that arrives. (The crates at hand
-//! multiply a header's dims unchecked, allocate what it announces, or parse it recursively.)
-//! Structured, text, complex and object arrays have no counterpart and are refused by name;
-//! NumPy has no bf16, so neither has a file.
+//! Reads versions 1 to 3, either byte order, either axis order; writes version 1, little-endian, row-major. Files are
+//! untrusted: the header's length is limited, its text is read by a small parser without recursion, and memory grows with
+//! the data that arrives. (Existing crates multiply a header's dims unchecked, allocate the announced size, or parse it
+//! recursively.) Structured, text, complex and object arrays have no counterpart and are rejected by name; NumPy has no
+//! bf16, so neither have files.
 
 mod header;
 
@@ -18,7 +17,7 @@ use crate::{Tensor, TensorError, element_count};
 use header::{ByteOrder, Header, malformed, unsupported};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// NumPy itself refuses headers above 10,000 bytes unless told otherwise.
+/// NumPy itself rejects headers above 10,000 bytes by default.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
 /// Reads one tensor; the result is contiguous. Bytes after it are left in the reader.
@@ -26,7 +25,7 @@ pub fn read_npy(reader: &mut dyn Read) -> Result<Tensor, TensorError> {
     read_npy_within(reader, usize::MAX)
 }
 
-/// [`read_npy`], refusing a tensor of more than `limit` bytes before reading it.
+/// [`read_npy`], rejecting a tensor of more than `limit` bytes before reading it.
 pub(crate) fn read_npy_within(reader: &mut dyn Read, limit: usize) -> Result<Tensor, TensorError> {
     let Header {
         dtype,

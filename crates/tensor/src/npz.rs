@@ -1,7 +1,7 @@
 //! NumPy's `.npz`: named tensors in a zip archive, one `.npy` each.
 //!
-//! Archives are untrusted and may be compressed, so the reader is told how many bytes of tensors
-//! it may make of one. Writing does not compress and is deterministic: same tensors, same bytes.
+//! Archives are untrusted and may be compressed, so the reader is given a limit on the bytes of tensors. Writing does not
+//! compress and is deterministic: same tensors, same bytes.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};
@@ -15,7 +15,7 @@ use crate::{Tensor, TensorError};
 
 /// Reads every tensor of an archive, by name; `limit` bounds the bytes of all tensors together.
 ///
-/// Members that are not `.npy` files are passed over, as NumPy does.
+/// Members that are not `.npy` files are skipped, as in NumPy.
 pub fn read_npz<R: Read + Seek>(
     reader: R,
     limit: usize,
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn named_tensors_go_there_and_back() {
+    fn named_tensors_round_trip() {
         let bytes = archive(&["x", "weights/0"]);
         assert_eq!(bytes, archive(&["x", "weights/0"]));
         let tensors = read_npz(Cursor::new(bytes), 1000).unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_members_are_read_and_others_passed_over() {
+    fn compressed_members_are_read_and_others_skipped() {
         let mut npy = Vec::new();
         write_npy(
             &Tensor::zeros(crate::DType::F64, &[1000]).unwrap(),

@@ -61,8 +61,8 @@ impl Offsets {
         }
     }
 
-    /// Calls `visit` with the first offset, the stride and the length of each row in turn, a row
-    /// being a walk along the last axis. Faster than element by element.
+    /// Calls `visit` with the first offset, the stride and the length of each row, a row being a walk along the last axis.
+    /// Faster than element by element.
     pub fn for_each_row(mut self, mut visit: impl FnMut(usize, isize, usize)) {
         if self.remaining == 0 {
             return;

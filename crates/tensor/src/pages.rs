@@ -1,4 +1,4 @@
-//! Large memory, straight from the system.
+//! Large memory, directly from the system.
 
 use std::ptr::NonNull;
 
@@ -9,18 +9,18 @@ use crate::TensorError;
 /// From this many bytes on memory is requested from the system itself, in huge pages if it has them.
 const WORTH_MAPPING: usize = 4 << 20;
 
-/// Zeros in pages of their own, whose memory is there when it is first touched.
+/// Zeros in separate pages, whose memory is allocated when it is first touched.
 ///
-/// The system is asked for huge pages: with small ones, looking up where they are takes a kernel that goes through
-/// 64 MB a fifth of its time.
+/// The system is asked for huge pages: with small ones, TLB misses take a kernel that goes through 64 MB a fifth of its
+/// time.
 #[derive(Debug)]
 pub struct Pages(MmapMut);
 
 impl Pages {
-    /// Zeros; `None` if so few are better had from the allocator.
+    /// Zeros; `None` if a request this small is better served by the allocator.
     ///
     /// # Errors
-    /// [`TensorError::Allocation`] if the system does not give them.
+    /// [`TensorError::Allocation`] if the system refuses them.
     pub fn zeroed(bytes: usize) -> Result<Option<Self>, TensorError> {
         if bytes < WORTH_MAPPING {
             return Ok(None);
@@ -33,17 +33,17 @@ impl Pages {
         Ok(Some(Self(map)))
     }
 
-    /// All of them.
+    /// All bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// All of them, for writing.
+    /// All bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
 
-    /// Where they start.
+    /// Their start.
     pub fn pointer(&mut self) -> NonNull<u8> {
         NonNull::from(&mut *self.0).cast()
     }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_does_not_have_is_an_error() {
+    fn a_failed_system_allocation_is_an_error() {
         let bytes = isize::MAX as usize - 4096;
         let error = Pages::zeroed(bytes).unwrap_err();
         assert!(matches!(error, TensorError::Allocation { bytes: given } if given == bytes));

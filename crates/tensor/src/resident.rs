@@ -1,7 +1,7 @@
-//! Tensors whose elements are in memory that is not the host's, such as a device's, until the host looks at them.
+//! Tensors whose elements are in memory that is not the host's, such as a device's, until the host reads them.
 //!
-//! They are deferred tensors with an owner: loading is downloading. The owner is opaque here; what put it there finds it
-//! again, and needs no download. It keeps its memory as it is for as long as a tensor or a view of one has it.
+//! They are deferred tensors with an owner: loading is downloading. The owner is opaque here; the code that put it there
+//! recognises it, and needs no download. It keeps its memory unchanged as long as a tensor or a view of one refers to it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::storage::Storage;
 use crate::{DType, Tensor, TensorError};
 
 impl Tensor {
-    /// A tensor whose elements `owner` has, in row-major order. `load` copies them to the host when the host first looks at
-    /// them: a tensor of that dtype with as many elements. What fails then is [`TensorError::Deferred`], or another error
-    /// that `load` gives, and is tried again by the next look.
+    /// A tensor whose elements `owner` has, in row-major order. `load` copies them to the host on the host's first access:
+    /// a tensor of that dtype with as many elements. A failure is [`TensorError::Deferred`], or another error that `load`
+    /// returns, and the next access tries again.
     ///
     /// # Errors
     /// When the shape is too large. Nothing is loaded.
@@ -43,9 +43,9 @@ impl Tensor {
         Tensor::deferred_of(dtype, shape, Some(owner), load)
     }
 
-    /// The owner of the elements of a [resident](Tensor::resident) tensor, and the byte from the start of what it has at
-    /// which those of this tensor begin, in row-major order. None for other tensors, for an owner of another type, and for a
-    /// view whose elements do not lie one after another. Loads nothing.
+    /// The owner of the elements of a [resident](Tensor::resident) tensor, and the byte offset in the owner's memory at
+    /// which those of this tensor begin, in row-major order. `None` for other tensors, for an owner of another type, and
+    /// for a view whose elements are not contiguous. Loads nothing.
     pub fn owner<T: Any>(&self) -> Option<(&T, usize)> {
         let Storage::Deferred(deferred) = self.storage_ref() else {
             return None;
@@ -55,7 +55,7 @@ impl Tensor {
             .then(|| (owner, self.byte_range().start))
     }
 
-    /// Whether its owner alone has the elements.
+    /// Whether only its owner has the elements.
     pub(crate) fn is_elsewhere(&self) -> bool {
         match self.storage_ref() {
             Storage::Deferred(deferred) => deferred.owner().is_some() && !deferred.is_loaded(),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn views_in_row_major_order_have_the_owner_and_others_have_none() {
+    fn only_row_major_views_have_an_owner() {
         let (x, _) = six();
         let at = |tensor: &Tensor| tensor.owner::<Away>().map(|(_, first)| first);
         assert_eq!(at(&x), Some(0));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_look_at_once_load_once() {
+    fn concurrent_readers_load_once() {
         let (x, _) = six();
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_a_copy_without_the_owner() {
+    fn writing_copies_and_drops_the_owner() {
         let (x, dropped) = six();
         let mut y = x.clone();
         y.as_mut_slice::<i32>().unwrap()[0] = 7;

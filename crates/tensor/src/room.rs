@@ -1,4 +1,4 @@
-//! Bytes that are not a tensor's: room for what is read from a file before it is understood.
+//! Bytes that are not a tensor's: buffers for file contents before they are parsed.
 
 use crate::TensorError;
 

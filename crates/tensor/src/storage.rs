@@ -1,8 +1,7 @@
-//! Memory that tensors share: our own, or foreign memory that is released on the last drop.
+//! Memory that tensors share: owned, or foreign memory that is released on the last drop.
 //!
-//! The only memory this crate allocates for elements is allocated here, aligned as [`alignment_of`] says, through
-//! `try_reserve`. Bytes of foreign memory are read through one `unsafe` block, in `foreign`.
-//! Nothing here knows shapes or dtypes.
+//! All element memory of this crate is allocated here, aligned according to [`alignment_of`], through `try_reserve`. Bytes
+//! of foreign memory are read through one `unsafe` block, in `foreign`. Nothing here knows shapes or dtypes.
 
 use std::io::{self, Read};
 
@@ -18,7 +17,7 @@ pub(crate) enum Storage {
     Owned(AlignedBytes),
     Mapped(Pages),
     Foreign(Foreign),
-    /// In a box, so that all others are small.
+    /// Boxed, so that all others are small.
     Deferred(Box<Deferred>),
 }
 
@@ -44,7 +43,7 @@ impl Storage {
         Ok(Storage::Owned(memory))
     }
 
-    /// Whether the bytes are there.
+    /// Whether the bytes are loaded.
     pub(crate) fn is_loaded(&self) -> bool {
         match self {
             Storage::Deferred(deferred) => deferred.is_loaded(),
@@ -57,8 +56,7 @@ impl Storage {
         Storage::Owned(AVec::from_slice(alignment_of(bytes.len()), bytes))
     }
 
-    /// The next `bytes` bytes of a reader; memory grows with what arrives, not with what was
-    /// announced.
+    /// The next `bytes` bytes of a reader; memory grows with the received data, not with the announced size.
     pub(crate) fn read_from(reader: &mut dyn Read, bytes: usize) -> Result<Storage, TensorError> {
         const FIRST: usize = 1 << 20;
         let mut memory = reserved(bytes.min(FIRST), bytes)?;
@@ -95,7 +93,7 @@ impl Storage {
         matches!(self, Storage::Owned(_) | Storage::Mapped(_))
     }
 
-    /// All the bytes for writing; none for memory that is never written.
+    /// All the bytes for writing; `None` for memory that is never written.
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Storage::Owned(memory) => Some(memory),
@@ -115,7 +113,7 @@ fn mapped(bytes: usize) -> Result<Option<Pages>, TensorError> {
     Ok(pages)
 }
 
-/// Memory for `bytes` bytes, of what may become `all`.
+/// Memory for `bytes` bytes, which may grow to `all`.
 fn reserved(bytes: usize, all: usize) -> Result<AlignedBytes, TensorError> {
     #[cfg(feature = "fault-injection")]
     crate::fault::allocate(bytes)?;
@@ -143,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_had_is_an_error() {
+    fn a_failed_allocation_is_an_error() {
         match Storage::zeroed(isize::MAX as usize - 4096) {
             Err(TensorError::Allocation { bytes }) => assert_eq!(bytes, isize::MAX as usize - 4096),
             _ => panic!("expected an allocation error"),

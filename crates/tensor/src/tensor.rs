@@ -1,7 +1,7 @@
 //! The tensor: a dtype, a layout and a share of some storage.
 //!
-//! Invariant: when the layout has elements, each lies inside the storage. Writing goes through
-//! [`Tensor::as_mut_slice`] alone, which first makes the storage this tensor's own.
+//! Invariant: when the layout has elements, each is inside the storage. Writing goes only through [`Tensor::as_mut_slice`],
+//! which first makes the storage exclusive.
 
 use std::fmt;
 use std::ops::Range;
@@ -30,7 +30,7 @@ impl Tensor {
         Ok(Tensor::from_parts(dtype, Layout::row_major(shape), storage))
     }
 
-    /// A tensor whose elements are all `value`, in memory of its own.
+    /// A tensor whose elements are all `value`, in separate memory.
     pub fn full<T: Element>(shape: &[usize], value: T) -> Result<Tensor, TensorError> {
         let mut tensor = Tensor::zeros(T::DTYPE, shape)?;
         tensor.as_mut_slice::<T>()?.fill(value);
@@ -83,11 +83,11 @@ impl Tensor {
         ))
     }
 
-    /// A tensor whose elements `fill` writes: little-endian bytes in row-major order, zeros before. For `bool`, any byte but
-    /// 0 is `true`.
+    /// A tensor whose elements `fill` writes: little-endian bytes in row-major order, initially zeros. For `bool`, any byte
+    /// but 0 is `true`.
     ///
     /// # Errors
-    /// A shape that is too large, memory that cannot be had, or what `fill` says.
+    /// A shape that is too large, a failed allocation, or an error of `fill`.
     pub fn filled_by(
         dtype: DType,
         shape: &[usize],
@@ -117,7 +117,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor over storage that may be others' too.
+    /// A tensor over storage that may be shared.
     pub(crate) fn of_shared(dtype: DType, layout: Layout, storage: Arc<Storage>) -> Tensor {
         Tensor {
             dtype,
@@ -136,7 +136,7 @@ impl Tensor {
     }
 }
 
-/// # Asking
+/// # Properties
 impl Tensor {
     /// The element type.
     #[inline]
@@ -174,20 +174,20 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// Whether the elements lie one after another in row-major order.
+    /// Whether the elements are contiguous in row-major order.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
     }
 
-    /// The bytes that the elements take when they lie one after another.
+    /// The bytes that the elements take when they are contiguous.
     #[inline]
     pub fn byte_len(&self) -> usize {
         self.len() * self.dtype.size_in_bytes()
     }
 
-    /// Whether both have the same dtype, shape and bits: NaNs are equal when their payloads are,
-    /// and 0.0 differs from -0.0. Strides do not matter. Elements that cannot be loaded equal none.
+    /// Whether both have the same dtype, shape and bits: NaNs are equal when their payloads are, and 0.0 differs from -0.0.
+    /// Strides do not matter. Elements that cannot be loaded are not equal to any.
     pub fn bit_equal(&self, other: &Tensor) -> bool {
         if self.dtype != other.dtype || self.shape() != other.shape() {
             return false;
@@ -234,7 +234,7 @@ impl Tensor {
 
 /// # Elements
 impl Tensor {
-    /// The elements, where they lie: for tensors that are contiguous, and aligned if foreign.
+    /// The elements in place: for tensors that are contiguous, and aligned if foreign.
     pub fn as_slice<T: Element>(&self) -> Result<&[T], TensorError> {
         self.expect_dtype(T::DTYPE)?;
         let bytes = self.as_bytes()?;
@@ -327,7 +327,7 @@ impl Tensor {
         }
     }
 
-    /// A contiguous copy in memory of its own.
+    /// A contiguous copy in separate memory.
     pub fn copied(&self) -> Result<Tensor, TensorError> {
         let layout = Layout::row_major(self.shape());
         let storage = match self.as_bytes() {
@@ -347,9 +347,9 @@ impl Tensor {
         self.storage.is_loaded()
     }
 
-    /// The bytes of the elements for writing, made this tensor's own first.
+    /// The bytes of the elements for writing, made exclusive first.
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], TensorError> {
-        // Nothing has weak handles, and a count of one cannot grow meanwhile.
+        // There are no weak handles, and a count of one cannot grow meanwhile.
         let is_own = Arc::strong_count(&self.storage) == 1 && self.storage.is_writable();
         if !(is_own && self.is_contiguous()) {
             *self = self.copied()?;
@@ -415,7 +415,7 @@ impl Tensor {
     }
 }
 
-/// Says dtype and shape; never elements, which may be private and are many.
+/// Shows dtype and shape; never elements, which may be private and many.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tensor({}{:?}", self.dtype, self.shape())?;

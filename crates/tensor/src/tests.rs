@@ -1,4 +1,4 @@
-//! Tensors as their users meet them: making, viewing, writing, joining, running out of memory.
+//! Tensors as seen by users: making, viewing, writing, concatenating, running out of memory.
 
 use proptest::prelude::*;
 
@@ -79,7 +79,7 @@ fn shapes_with_zeros_are_ordinary() {
 }
 
 #[test]
-fn elements_are_read_by_their_own_type() {
+fn elements_are_read_only_as_their_own_type() {
     let mut tensor = iota(&[2]);
     assert_eq!(code(tensor.as_slice::<u32>().map(drop)), "E0342");
     assert_eq!(code(tensor.to_vec::<f32>()), "E0342");
@@ -240,7 +240,7 @@ fn concatenation_joins_along_one_axis() {
 }
 
 #[test]
-fn a_failed_allocation_leaves_everything_as_it_was() {
+fn a_failed_allocation_changes_nothing() {
     let mut x = iota(&[2, 3]);
     let shared = x.clone();
     let turned = x.transpose(&[1, 0]).unwrap();
@@ -266,7 +266,7 @@ fn a_failed_allocation_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn debug_output_is_short_and_says_no_element() {
+fn debug_output_is_short_and_shows_no_elements() {
     let x = iota(&[2, 3]);
     assert_eq!(format!("{x:?}"), "Tensor(i32[2, 3])");
     let turned = x.transpose(&[1, 0]).unwrap();
@@ -316,7 +316,7 @@ fn viewed() -> impl Strategy<Value = Tensor> {
 
 proptest! {
     #[test]
-    fn every_way_of_reading_agrees(x in viewed()) {
+    fn all_read_methods_agree(x in viewed()) {
         let expected = elements(&x);
         prop_assert_eq!(expected.len(), x.len());
         let copy = x.contiguous().unwrap();

@@ -14,19 +14,19 @@ pub struct AxisSlice {
     pub axis: usize,
     /// The first index; any value when `len` is 0.
     pub start: usize,
-    /// How many indices.
+    /// The number of indices.
     pub len: usize,
-    /// From one index to the next; negative walks backwards, 0 repeats the first.
+    /// The distance between indices; negative runs backwards, 0 repeats the first.
     pub step: isize,
 }
 
 impl Tensor {
-    /// The same storage from the same offset on, with other axes: a shape that may exist, and strides that stay inside.
+    /// The same storage from the same offset on, with other axes: a valid shape, and strides that stay inside.
     fn with_axes(&self, shape: Dims, strides: Strides) -> Tensor {
         self.with_layout(Layout::new(shape, strides, self.layout().offset()))
     }
 
-    /// The same elements in row-major order under another shape; copies only if it must.
+    /// The same elements in row-major order with another shape; copies only if necessary.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
         let found = element_count(self.dtype(), shape)?;
         if found != self.len() {
@@ -69,7 +69,7 @@ impl Tensor {
         Ok(self.with_axes(shape, strides))
     }
 
-    /// A part of some axes; the other axes stay whole. An axis named twice is sliced twice.
+    /// A slice of some axes; the other axes are whole. An axis named twice is sliced twice.
     pub fn slice(&self, slices: &[AxisSlice]) -> Result<Tensor, TensorError> {
         let (mut shape, mut strides) = self.layout().axes();
         let mut offset = self.layout().offset() as isize;
@@ -119,7 +119,7 @@ impl Tensor {
         }])
     }
 
-    /// One axis backwards.
+    /// One axis reversed.
     pub fn reverse(&self, axis: usize) -> Result<Tensor, TensorError> {
         let size = self.shape().get(axis).copied();
         let len = size.ok_or(TensorError::AxisOutOfRange {
@@ -134,7 +134,7 @@ impl Tensor {
         }])
     }
 
-    /// Axes of size 1 repeated (by stride 0) and new axes put in front, to reach `shape`.
+    /// Axes of size 1 repeated (by stride 0) and new leading axes added, to reach `shape`.
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
         element_count(self.dtype(), shape)?;
         let error = || TensorError::BroadcastMismatch {
@@ -154,7 +154,7 @@ impl Tensor {
         Ok(self.with_axes(shape.into(), strides))
     }
 
-    /// Without one axis, whose size must be 1.
+    /// Removes one axis, whose size must be 1.
     pub fn squeeze(&self, axis: usize) -> Result<Tensor, TensorError> {
         let (mut shape, mut strides) = self.layout().axes();
         match shape.get(axis) {
@@ -172,7 +172,7 @@ impl Tensor {
         Ok(self.with_axes(shape, strides))
     }
 
-    /// With a new axis of size 1, which becomes axis `axis` of the result.
+    /// Adds an axis of size 1, which becomes axis `axis` of the result.
     pub fn unsqueeze(&self, axis: usize) -> Result<Tensor, TensorError> {
         if axis > self.rank() {
             return Err(TensorError::AxisOutOfRange {

@@ -1,8 +1,8 @@
 //! The book's examples: fenced blocks by language, and Rust blocks as doctests.
 //!
-//! Rust blocks run because each chapter that has any is the documentation of an item that exists in
-//! doctests alone; a test compares the list with the book's folder. Blocks in Kiln's own text are
-//! found with [`blocks`] and read, verified and printed by a test.
+//! Rust blocks run because each chapter that has any is the documentation of an item that exists only in doctests; a test
+//! compares the list with the book's folder. Blocks in Kiln's own text are found with [`blocks`] and read, verified and
+//! printed by a test.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub struct Block {
     /// The line of the opening fence, from 1.
     pub line: usize,
-    /// What is inside.
+    /// The content.
     pub text: String,
 }
 

@@ -1,5 +1,5 @@
-//! A cache folder in memory: any bytes can be put in the place of an entry without touching a disk, and what was done to it
-//! is recorded, so that [`power_cut`](crate::power_cut) can say what a disk may hold of it.
+//! A cache folder in memory: an entry's bytes can be replaced without touching a disk, and all operations are recorded, so
+//! that [`power_cut`](crate::power_cut) can enumerate the possible states of a disk.
 
 use kiln_kernel_cache::{FileInfo, FileKind, Folder, FolderFile, Fs};
 use std::collections::BTreeMap;
@@ -7,23 +7,23 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the names of entries contain, and those of other files do not.
+/// A substring of entries' names that other files do not have.
 const ENTRY: &str = ".kiln";
 
-/// A folder; clones are the same one.
+/// A folder; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFs(Arc<Mutex<Files>>);
 
 /// A change of a folder, or of a file in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A new file got this name.
+    /// A new file was created with this name.
     Create(String, FileNumber),
     /// Bytes were appended.
     Write(FileNumber, Vec<u8>),
-    /// The bytes of a file were made to last.
+    /// A file's bytes were synced.
     SyncFile(FileNumber),
-    /// A file lost the first name and got the second.
+    /// A file was renamed from the first name to the second.
     Rename(String, String, FileNumber),
     /// A name was removed.
     Remove(String),
@@ -31,7 +31,7 @@ pub enum Change {
     SyncFolder,
 }
 
-/// Tells a file from others, whatever its name.
+/// The identity of a file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNumber(usize);
 
@@ -74,7 +74,7 @@ impl MemoryFs {
         Self::default()
     }
 
-    /// A folder that holds these files.
+    /// A folder with these files.
     pub fn holding<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
         let fs = Self::new();
         for (name, content) in files {
@@ -83,19 +83,19 @@ impl MemoryFs {
         fs
     }
 
-    /// What was done to it so far.
+    /// The operations so far.
     pub fn changes(&self) -> Vec<Change> {
         self.files().changes.clone()
     }
 
-    /// The bytes of the entry that was stored last.
+    /// The bytes of the most recently stored entry.
     pub fn content(&self) -> Option<Vec<u8>> {
         let files = self.files();
         let file = files.number(files.entry.as_ref()?).ok()?;
         Some(files.content(file).to_vec())
     }
 
-    /// Puts these bytes in the place of the entry that was stored last, if there was one.
+    /// Replaces the bytes of the most recently stored entry, if there was one.
     pub fn replace(&self, bytes: &[u8]) {
         let mut files = self.files();
         if let Some(name) = files.entry.clone() {
@@ -200,7 +200,7 @@ impl Folder for MemoryFs {
     }
 }
 
-/// An open file: where the next byte is read.
+/// An open file: the read position.
 struct MemoryFile {
     fs: MemoryFs,
     number: FileNumber,

@@ -10,7 +10,7 @@ pub const SMALL_STACK: usize = 128 << 10;
 /// Runs `work` on a thread with [`SMALL_STACK`] bytes of stack.
 ///
 /// # Panics
-/// As `work` does, and when no thread can be had.
+/// As `work` does, and when no thread can be created.
 pub fn on_small_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|threads| {
         let thread = std::thread::Builder::new()
@@ -24,7 +24,7 @@ pub fn on_small_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// `n` element-wise ops one after another on `x: f32[N]`, none of which can be left out.
+/// `n` element-wise ops one after another on `x: f32[N]`, none of which can be eliminated.
 pub fn chain(n: usize) -> Graph {
     let mut graph = vector_graph("chain");
     let body = graph.body();
@@ -37,14 +37,14 @@ pub fn chain(n: usize) -> Graph {
     graph
 }
 
-/// `n` ops that all read the one input `x: f32[N]`, and as many that add them up again.
+/// `n` ops that all read the one input `x: f32[N]`, and `n` that add them up again.
 pub fn fan_out(n: usize) -> Graph {
     let mut graph = vector_graph("fan_out");
     let body = graph.body();
     let x = graph.inputs()[0];
     let leaves: Vec<ValueId> = (0..n)
         .map(|index| {
-            // No two alike, or they would be one.
+            // All different, or they would be merged.
             let slope = Op::Map {
                 function: function("leaky_relu"),
                 parameters: [index as f64 / n as f64].into_iter().collect(),
@@ -61,7 +61,7 @@ pub fn fan_out(n: usize) -> Graph {
     graph
 }
 
-/// `depth` `if`s inside each other, on `x: f32[N]` and `go: bool[]`.
+/// `depth` nested `if`s, on `x: f32[N]` and `go: bool[]`.
 pub fn nest(depth: usize) -> Graph {
     let mut graph = vector_graph("nest");
     let go = graph.add_input("go", Type::tensor(DType::Bool, []));

@@ -1,4 +1,4 @@
-//! Laws that every valid graph obeys: of its text, its types and its hash.
+//! Laws of every valid graph: its text, its types and its hash.
 
 use kiln_interpreter::{InterpretError, bind_symbols};
 use kiln_ir::{BlobMap, Graph, Op, structural_hash, text, verify};
@@ -6,14 +6,14 @@ use kiln_shape_inference::{check_types, read_graph};
 use kiln_symbolic_shape::text::Diagnostics;
 use kiln_tensor::Tensor;
 
-/// A law that a graph breaks, with the graph's text where that helps.
+/// A law that a graph violates, with the graph's text where that helps.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokenLaw {
     /// The verifier rejects it.
     #[error("verify: {errors}\n{text}")]
     Verify {
-        /// What the verifier says.
+        /// The verifier's errors.
         errors: String,
         /// The graph.
         text: String,
@@ -21,7 +21,7 @@ pub enum BrokenLaw {
     /// Its types do not follow from its operands.
     #[error("check_types: {errors}\n{text}")]
     Types {
-        /// What inference says.
+        /// The errors of inference.
         errors: String,
         /// The graph.
         text: String,
@@ -31,12 +31,12 @@ pub enum BrokenLaw {
     Read {
         /// Which reader.
         reader: &'static str,
-        /// What it says.
+        /// Its error.
         errors: String,
         /// The graph.
         text: String,
     },
-    /// Printing what was read gives another text.
+    /// Printing a graph that was read gives another text.
     #[error(
         "printed again after {reader}, a line differs: expected {expected:?}, found {found:?}\n{text}"
     )]
@@ -50,20 +50,20 @@ pub enum BrokenLaw {
         /// The graph.
         text: String,
     },
-    /// Reading what was printed changes the structural hash.
+    /// Reading printed text changes the structural hash.
     #[error("the structural hash changes by printing and reading\n{text}")]
     Hash {
         /// The graph.
         text: String,
     },
-    /// An output's type says another shape than the output has.
+    /// An output's shape differs from its type.
     #[error("output {output}: expected {expected}, found {found}")]
     OutputType {
         /// Which output.
         output: usize,
         /// Its type in the graph.
         expected: String,
-        /// What was computed.
+        /// The computed shape.
         found: String,
     },
     /// The shapes do not fit the graph after all.
@@ -71,10 +71,10 @@ pub enum BrokenLaw {
     Bind(#[from] InterpretError),
 }
 
-/// Checks that a graph is valid and that printing and reading it are each other's inverse.
+/// Checks that a graph is valid and that printing and reading it are inverses.
 ///
 /// # Errors
-/// The first law that is broken.
+/// The first violated law.
 pub fn check_graph(graph: &Graph) -> Result<(), BrokenLaw> {
     let printed = excerpt(&text::print(graph));
     if let Err(errors) = verify(graph) {
@@ -97,12 +97,11 @@ pub fn check_graph(graph: &Graph) -> Result<(), BrokenLaw> {
 /// A reader of graph text.
 type Reader = fn(&str, &BlobMap) -> Result<Graph, Diagnostics>;
 
-/// Checks that both readers read what the printer writes. The typed reader gives a graph that prints
-/// and hashes alike. The inferring one may add facts that inference requires and nobody has stated,
-/// once: what it gives prints to what it reads back alike.
+/// Checks that both readers read the printer's output. The typed reader returns a graph with the same text and hash. The
+/// inferring one may add facts that inference requires, once: its result prints to a text that it reads back unchanged.
 ///
 /// # Errors
-/// The first law that is broken.
+/// The first violated law.
 pub fn check_text(graph: &Graph) -> Result<(), BrokenLaw> {
     let (printed, blobs) = (text::print(graph), blobs_of(graph));
     let again = reread("the typed reader", text::read, &printed, &blobs)?;
@@ -147,7 +146,7 @@ fn expect_alike(reader: &'static str, printed: &str, again: &str) -> Result<(), 
     })
 }
 
-/// A text for a message: the beginning where it is long.
+/// A text for a message: truncated if it is long.
 fn excerpt(text: &str) -> String {
     const LIMIT: usize = 20_000;
     let end = text.char_indices().nth(LIMIT).map(|(end, _)| end);
@@ -155,11 +154,10 @@ fn excerpt(text: &str) -> String {
         .map_or_else(|| text.to_owned(), |start| format!("{start}…"))
 }
 
-/// Checks that outputs have the shapes that the graph's types say for these inputs, as far as those
-/// follow from the inputs alone.
+/// Checks that outputs have the shapes of the graph's types for these inputs, as far as those follow from the inputs alone.
 ///
 /// # Errors
-/// The first output that has not.
+/// The first output that differs.
 pub fn check_output_types(
     graph: &Graph,
     inputs: &[Tensor],
@@ -187,7 +185,7 @@ pub fn check_output_types(
     Ok(())
 }
 
-/// Every constant of a graph, small ones too: one with unusual NaNs prints as a digest at any size.
+/// Every constant of a graph, including small ones: one with unusual NaNs prints as a digest at any size.
 pub fn blobs_of(graph: &Graph) -> BlobMap {
     let mut blobs = BlobMap::new();
     for (_, data) in graph.ops() {

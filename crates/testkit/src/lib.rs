@@ -1,20 +1,20 @@
 //! Development tools for Kiln, shared by tests, fuzz targets and benches.
 //!
-//! | module | what is there |
+//! | module | content |
 //! |---|---|
 //! | [`random`] | choices from bytes: a fuzzer's, or those of a seed |
 //! | [`generate`] | random valid graphs of every core op, and inputs for them |
 //! | [`files`] | a cache folder in memory |
-//! | [`power_cut`] | what a disk may hold of it after a power cut |
+//! | [`power_cut`] | the possible states of a disk after a power cut |
 //! | [`export`] | graphs as ONNX models, for other implementations to run |
-//! | [`oracle`] | whether two results are the same, as far as they have to be |
-//! | [`laws`] | what holds for every graph: its text, types and hash |
-//! | [`kernels`] | random kernels, and compiled ones compared with what they mean |
-//! | [`reseal`] | digests of damaged entries and bundles, fixed up |
+//! | [`oracle`] | whether two results are equal, within the required tolerance |
+//! | [`laws`] | laws of every graph: its text, types and hash |
+//! | [`kernels`] | random kernels, and compiled ones compared with their meaning |
+//! | [`reseal`] | recomputed digests of damaged entries and bundles |
 //! | [`mutate`] | graphs with a few things wrong |
 //! | [`large`] | long, wide and deep graphs, and a thread with little stack |
 //! | [`programs`] | graphs as compiled programs, compared with the interpreter |
-//! | [`targets`] | what the fuzz targets do |
+//! | [`targets`] | the code of the fuzz targets |
 //! | [`book`] | the book's examples |
 //!
 //! ```

@@ -1,8 +1,8 @@
-//! Graphs with a few things wrong: operands that are not there, in the wrong order, too many or too
-//! few, another op's attributes, types and symbols that do not fit.
+//! Graphs with a few errors: missing operands, operands in the wrong order, too many or too few, another op's attributes,
+//! types and symbols that do not fit.
 //!
-//! What comes out may be valid all the same. Ids are those of the original graph where that has
-//! them, so a mutation is a copy that goes wrong in places.
+//! The result may still be valid. Ids are those of the original graph where they exist, so a mutation is a copy with errors
+//! in places.
 
 use arbitrary::Unstructured;
 use cranelift_entity::EntityRef;
@@ -40,9 +40,9 @@ pub fn mutate(choices: &mut Unstructured<'_>, graph: &Graph) -> arbitrary::Resul
 struct Copy<'g> {
     old: &'g Graph,
     new: Graph,
-    /// The region in which each op stands.
+    /// The region of each op.
     places: BTreeMap<OpId, RegionId>,
-    /// The next value to be made, if it is a parameter.
+    /// The next value to be created, if it is a parameter.
     next_value: usize,
 }
 
@@ -67,7 +67,7 @@ impl<'g> Copy<'g> {
         }
     }
 
-    /// Adds the parameters that were made before an op's results.
+    /// Adds the parameters that were created before an op's results.
     fn add_parameters_before(&mut self, op: OpId) {
         while self.next_value < self.old.n_values() {
             let data = self.old.value(ValueId::new(self.next_value));
@@ -99,7 +99,7 @@ impl<'g> Copy<'g> {
         }
     }
 
-    /// Makes something of an op wrong; answers the region it goes to.
+    /// Introduces an error into an op; returns its region.
     fn spoil(
         &self,
         choices: &mut Unstructured<'_>,
@@ -190,7 +190,7 @@ impl<'g> Copy<'g> {
         Ok(self.new)
     }
 
-    /// Any value of the graph, or one that it does not have.
+    /// Any value of the graph, or one that does not exist.
     fn any_value(&self, choices: &mut Unstructured<'_>) -> arbitrary::Result<ValueId> {
         let index = choices.int_in_range(0..=self.old.n_values())?;
         let beyond = index == self.old.n_values() && choices.arbitrary()?;
@@ -198,7 +198,7 @@ impl<'g> Copy<'g> {
     }
 }
 
-/// A size of another table: a small number here, or not there at all.
+/// A size of another table: a small number here, or nonexistent.
 fn foreign_dim(choices: &mut Unstructured<'_>) -> arbitrary::Result<DimId> {
     let mut table = DimTable::new();
     let n_before = choices.int_in_range(0..=80_i64)?;

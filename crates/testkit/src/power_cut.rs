@@ -1,9 +1,9 @@
-//! What a disk may hold after a power cut: any of the folders that a recorded series of changes can leave.
+//! The possible states of a disk after a power cut: all folders that a recorded series of changes can leave.
 //!
-//! A file system may write what was not synced in any order, or not at all. So after each change the power goes, and of what
-//! was not made to last, each way in [`Loss`] happens to the contents, and any of the changes of names is there or not: a
-//! rename before the bytes of its file, a removal before what made it needless. What was synced is there. Nothing here knows
-//! what the files mean.
+//! A file system may write unsynced data in any order, or not at all. So after each change the power is cut, each kind of
+//! [`Loss`] is applied to unsynced contents, and any unsynced name change is present or absent: a rename before the bytes
+//! of its file, a removal before the change that made it needless. Synced data is present. Nothing here knows the meaning
+//! of the files.
 
 use crate::files::{Change, FileNumber};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,25 +11,25 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The files of a folder.
 pub type State = BTreeMap<String, Vec<u8>>;
 
-/// So many changes of names that did not last are combined in every way; of more, all, none, each alone and each missing.
+/// Up to this many unsynced name changes are combined in every way; of more, all, none, each alone and each missing.
 const COMBINED: usize = 6;
 
-/// What becomes of bytes that were written and not synced.
+/// The fate of unsynced bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Nothing: they reached the disk.
+    /// None lost: they reached the disk.
     None,
     /// The file ends before them.
     Dropped,
-    /// The file is as long as it should be, and they are zeros.
+    /// The file has its length, and they are zeros.
     Zeroed,
     /// The second half of each write is zeros.
     Torn,
-    /// The first write is zeros, and later ones are there.
+    /// The first write is zeros, and later ones are present.
     Reordered,
 }
 
-/// All of them.
+/// All kinds.
 pub const LOSSES: [Loss; 5] = [
     Loss::None,
     Loss::Dropped,
@@ -38,7 +38,7 @@ pub const LOSSES: [Loss; 5] = [
     Loss::Reordered,
 ];
 
-/// Each different state that the disk may be in when the power goes after the first `n` of these changes.
+/// Each distinct state of the disk when the power is cut after the first `n` of these changes.
 ///
 /// ```
 /// use kiln_kernel_cache::{CacheKey, Content, DiskOptions, DiskTier, EntryKind, Tier};
@@ -105,7 +105,7 @@ fn contents(done: &[Change], loss: Loss) -> BTreeMap<FileNumber, Vec<u8>> {
         .collect()
 }
 
-/// Which names may be there, of which files.
+/// Which names may be present, for which files.
 fn names(done: &[Change]) -> BTreeSet<BTreeMap<String, FileNumber>> {
     let synced = done
         .iter()
@@ -192,14 +192,14 @@ mod tests {
                 .map(Some)
                 .collect();
         assert_eq!(contents_of(&last), expected);
-        // Before the folder was synced, the name may not be there.
+        // Before the folder was synced, the name may be missing.
         let earlier = states_after(&changes, changes.len() - 1);
         assert!(contents_of(&earlier).contains(&None));
         assert!(earlier.iter().any(|state| state.contains_key("draft")));
     }
 
     #[test]
-    fn what_was_synced_is_there() {
+    fn synced_bytes_survive_a_power_cut() {
         let changes = renamed(true);
         let last = states_after(&changes, changes.len());
         assert_eq!(last.len(), 1);

@@ -1,7 +1,7 @@
 //! Graphs as compiled programs, compared with the interpreter.
 //!
 //! The graph is optimised, fused and built as the facade does it; the runtime, with its compiler and device, is the
-//! caller's. [`smallest`] looks for the first value that goes wrong, as a graph of its own.
+//! caller's. [`smallest`] finds the first wrong value, as a separate graph.
 
 use crate::oracle::{
     Unexplained, explain, explain_near, is_of_data, may_fail_with, may_leave_out, small_limits,
@@ -28,7 +28,7 @@ pub struct GraphPlanner {
     pub fuse: bool,
     /// How buffers are laid out.
     pub layouts: Arc<dyn LayoutPreferences + Send + Sync>,
-    /// How the program is built.
+    /// Build options of the program.
     pub build: BuildOptions,
 }
 
@@ -48,7 +48,7 @@ impl Planner for GraphPlanner {
     }
 }
 
-/// How a program goes wrong.
+/// How a program fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramFinding {
@@ -58,44 +58,44 @@ pub enum ProgramFinding {
     /// It fails where the interpreter has outputs.
     #[error("{target}: fails where the interpreter does not: {} {source}", .source.code())]
     Run {
-        /// What it was compiled for.
+        /// The target.
         target: String,
-        /// Why.
+        /// The reason.
         source: RuntimeError,
     },
-    /// It fails with another code than the interpreter, or has outputs where that has none.
+    /// It fails with another code than the interpreter, or has outputs where the interpreter has none.
     #[error(
         "{target}: the interpreter fails with {expected}, {expected_code}; found {}",
         found.as_deref().unwrap_or("outputs")
     )]
     Code {
-        /// What it was compiled for.
+        /// The target.
         target: String,
         /// The interpreter's code.
         expected_code: &'static str,
-        /// What the interpreter says.
+        /// The interpreter's error.
         expected: InterpretError,
-        /// What the program says and its code; none where it has outputs.
+        /// The program's error and code; `None` if it has outputs.
         found: Option<String>,
     },
-    /// It has other outputs.
+    /// A wrong output.
     #[error("{target}: output {output}{source}")]
     Output {
-        /// What it was compiled for.
+        /// The target.
         target: String,
-        /// Which.
+        /// Which output.
         output: usize,
-        /// What is wrong.
+        /// The difference.
         source: Unexplained,
     },
-    /// Another number of outputs.
+    /// A wrong number of outputs.
     #[error("{target}: expected {expected} outputs, found {found}")]
     Count {
-        /// What it was compiled for.
+        /// The target.
         target: String,
-        /// How many there should be.
+        /// The expected number.
         expected: usize,
-        /// How many there are.
+        /// The actual number.
         found: usize,
     },
 }
@@ -154,7 +154,7 @@ impl Compared {
         for program in &self.programs {
             let target = target_of(program);
             let ran = program.run(inputs);
-            // An op that fails and whose results have no reader may be left out.
+            // An op that fails and whose results are unused may be omitted.
             let Some((promoted, declared)) = &references else {
                 continue;
             };
@@ -188,9 +188,9 @@ impl Compared {
         Ok(references.is_some())
     }
 
-    /// As [`check`](Self::check); and where the interpreter fails, every program fails with the same code, in the sense of
-    /// [`may_fail_with`]. What the interpreter refuses for its own limits is passed over; a fault of data in an op that the
-    /// passes leave out is none, nor is one in elements that kernels leave out, in the sense of [`may_leave_out`].
+    /// As [`check`](Self::check); and where the interpreter fails, every program must fail with the same code, in the sense
+    /// of [`may_fail_with`]. Rejections because of the interpreter's own limits are skipped; data faults in an op that the
+    /// passes remove do not count, nor do those in elements that kernels omit, in the sense of [`may_leave_out`].
     ///
     /// # Errors
     /// The first difference.
@@ -225,7 +225,7 @@ impl Compared {
         Ok(false)
     }
 
-    /// An output in `f64`, of inputs whose floats are off by a rounding.
+    /// An output in `f64`, for inputs whose floats are perturbed by a rounding.
     fn nearby(&self, inputs: &[Tensor], output: usize) -> Vec<Tensor> {
         let options = options(Mode::Promoted);
         let run = |seed| {
@@ -254,7 +254,7 @@ fn options(mode: Mode) -> InterpretOptions<'static> {
     }
 }
 
-/// How many times the inputs are taken off by a rounding.
+/// The number of perturbed inputs.
 const N_NEARBY: u64 = 4;
 
 /// A tensor whose floats are multiplied by 1 - e, 1 or 1 + e, where e is the distance from 1 to the next float of its type.
@@ -280,8 +280,8 @@ fn map<T: Element>(tensor: &Tensor, f: impl FnMut(T) -> T) -> Result<Tensor, Ten
     Tensor::from_vec(tensor.shape(), elements)
 }
 
-/// The first value of a graph's body that is wrong on these inputs, as a graph that computes nothing else; with what is
-/// wrong there. For a graph that goes wrong; none if every value is right alone.
+/// The first value of a graph's body that is wrong on these inputs, as a graph that computes nothing else; with the
+/// difference. For a graph that fails; `None` if every value is right alone.
 pub fn smallest(
     graph: &Graph,
     runtimes: &[Arc<Runtime>],

@@ -1,4 +1,4 @@
-//! Where random choices come from: bytes, so that a fuzzer and a seed drive the same generators.
+//! The source of random choices: bytes, so that a fuzzer and a seed drive the same generators.
 //!
 //! A fuzzer's bytes are its own; a test makes its from a seed with [`seeded_bytes`]. Elements of
 //! tensors come from a [`SplitMix64`] that is seeded with a few of those bytes, so that a short
@@ -30,14 +30,14 @@ impl SplitMix64 {
         self.next_u64().checked_rem(n).unwrap_or(0)
     }
 
-    /// A number from `low` to `high`, both included; `low` where `high` is less.
+    /// A number from `low` to `high`, inclusive; `low` where `high` is less.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         let span = high.saturating_sub(low).max(0) as u64;
         low.saturating_add_unsigned(self.below(span.saturating_add(1)))
     }
 }
 
-/// `length` bytes that follow from `seed`.
+/// `length` bytes derived from `seed`.
 pub fn seeded_bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut random = SplitMix64::new(seed);
     let words = length.div_ceil(8);
@@ -48,29 +48,29 @@ pub fn seeded_bytes(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Seeds beyond the fixed ones: others every day, for as long as there is time.
+/// Seeds beyond the fixed ones: different ones every day, as long as there is time.
 #[derive(Clone, Copy, Debug)]
 pub struct SeedsOfTheDay {
     /// The first.
     pub first: u64,
-    /// When to begin no other.
+    /// When to start no further one.
     pub until: Instant,
 }
 
 /// The variable that fixes the first seed of the day.
 const FIRST_SEED: &str = "KILN_TEST_BASE";
 
-/// The variable that says for how many seconds a test continues with seeds of the day.
+/// The variable with the number of seconds for which a test continues with seeds of the day.
 const SECONDS: &str = "KILN_TEST_SECONDS";
 
-/// Seconds that a test has for them, where nothing is said.
+/// The default number of seconds.
 const USUAL_SECONDS: u64 = 15;
 
 impl SeedsOfTheDay {
-    /// Those of today, or of the environment; says which, so that a failure can be repeated.
+    /// Those of today, or of the environment; prints which, so that a failure can be repeated.
     ///
     /// # Panics
-    /// When a variable is no number.
+    /// When a variable is not a number.
     #[allow(clippy::print_stdout, reason = "tests show it when they fail")]
     pub fn begin() -> Self {
         let days = SystemTime::now()
@@ -91,7 +91,7 @@ impl SeedsOfTheDay {
     }
 }
 
-/// Far from the fixed seeds, and from those of the days around it.
+/// Far from the fixed seeds, and from those of the neighbouring days.
 fn first_of(days: u64) -> u64 {
     (days + 1) << 24
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_is_the_published_one() {
+    fn splitmix_matches_the_published_sequence() {
         // The reference implementation's first outputs for seed 1234567.
         let mut random = SplitMix64::new(1_234_567);
         let first = [random.next_u64(), random.next_u64(), random.next_u64()];
@@ -128,12 +128,12 @@ mod tests {
     fn seeds_of_a_day_are_not_those_of_another() {
         assert!(first_of(0) > 1 << 20);
         assert!(first_of(20_001) - first_of(20_000) > 1 << 20);
-        // A kernel's operands come from a hundred times its seed.
+        // A kernel's operands are seeded with a hundred times its seed.
         assert!(first_of(400_000).checked_mul(100).is_some());
     }
 
     #[test]
-    fn ranges_are_kept() {
+    fn random_numbers_stay_in_range() {
         let mut random = SplitMix64::new(7);
         assert!((0..100).all(|_| (-3..=4).contains(&random.between(-3, 4))));
         assert_eq!((random.below(0), random.between(5, 2)), (0, 5));

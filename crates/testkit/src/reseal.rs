@@ -1,16 +1,16 @@
-//! Digests of damaged cache entries and bundles, fixed up: what lies behind a digest is reached by a mutation only so.
+//! Recomputes digests of damaged cache entries and bundles, so that mutations reach the code behind a digest.
 //!
 //! The layouts are those in the headers of `kiln_kernel_cache`'s `entry` and `bundle`. Lengths are taken from the bytes as
-//! they are, and whatever does not fit is left alone.
+//! they are, and anything that does not fit is left alone.
 
 /// Bytes of a digest.
 const DIGEST: usize = 32;
 
-/// Bytes of the prelude of an entry, and where in it the length of the head is.
+/// Bytes of the prelude of an entry, and the offset of the head's length.
 const ENTRY_PRELUDE: usize = 64;
 const HEAD_LENGTH: usize = 48;
 
-/// Bytes of the prelude of a bundle, and where in it its numbers are.
+/// Bytes of the prelude of a bundle, and the offsets of its numbers.
 const BUNDLE_PRELUDE: usize = 40;
 const N_ENTRIES: usize = 12;
 const MANIFEST_LENGTH: usize = 16;
@@ -19,7 +19,7 @@ const FILE_LENGTH: usize = 24;
 /// Bytes of an entry in a bundle's index.
 const INDEXED: usize = DIGEST + 16;
 
-/// Writes the digest of the head, and then that of all, where they belong in an entry.
+/// Writes the digest of the head, and then that of everything, in their places in an entry.
 pub fn reseal_entry(entry: &mut [u8]) {
     if let Some(end) = number(entry, HEAD_LENGTH, 4).and_then(|n| n.checked_add(ENTRY_PRELUDE)) {
         seal(entry, end);
@@ -29,7 +29,7 @@ pub fn reseal_entry(entry: &mut [u8]) {
     }
 }
 
-/// Writes the length and every digest of a bundle where they belong, those of its entries too.
+/// Writes the length and every digest of a bundle in their places, including those of its entries.
 pub fn reseal_bundle(bundle: &mut [u8]) {
     let length = bundle.len() as u64;
     if let Some(place) = bundle.get_mut(FILE_LENGTH..FILE_LENGTH + 8) {
@@ -42,7 +42,7 @@ pub fn reseal_bundle(bundle: &mut [u8]) {
     let (Some(n_entries), Some(manifest)) = (n_entries, manifest) else {
         return;
     };
-    // An index that begins past the file has no entry.
+    // An index that begins past the end of the file has no entries.
     let index = manifest.checked_add(BUNDLE_PRELUDE);
     let Some(mut at) = index.filter(|&index| index <= bundle.len()) else {
         return;
@@ -64,7 +64,7 @@ pub fn reseal_bundle(bundle: &mut [u8]) {
     seal(bundle, at);
 }
 
-/// Writes the digest of all before `end` there, if there is room.
+/// Writes the digest of everything before `end` there, if it fits.
 fn seal(bytes: &mut [u8], end: usize) {
     let Some(place) = end.checked_add(DIGEST) else {
         return;
@@ -90,7 +90,7 @@ mod tests {
     use crate::targets::{example_bundle, example_entry};
 
     #[test]
-    fn what_is_whole_stays_as_it_is() {
+    fn resealing_valid_files_changes_nothing() {
         let (entry, bundle) = (example_entry(&[1; 9]), example_bundle(&[3; 64]));
         let (mut first, mut second) = (entry.clone(), bundle.clone());
         reseal_entry(&mut first);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_taken() {
+    fn resealing_accepts_any_bytes() {
         for length in 0..200 {
             reseal_entry(&mut vec![0xff; length]);
             reseal_bundle(&mut vec![0xff; length]);

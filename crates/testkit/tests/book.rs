@@ -1,5 +1,4 @@
-//! The book says nothing that is not so: its graphs are read and run through the laws of text, and
-//! its Rust runs as doctests.
+//! The book's examples are checked: its graphs are read and run through the laws of text, and its Rust runs as doctests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 

@@ -1,5 +1,5 @@
-//! Random graphs under every law: they print and read back, their types are those of the values
-//! they compute, and the passes change nothing observable.
+//! Random graphs under every law: they print and read back, their types are those of the computed values, and the passes
+//! change nothing observable.
 //!
 //! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first few hundred.
 
@@ -28,11 +28,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How many sets of shapes are tried for each graph.
 const N_SHAPES: usize = 3;
 
-/// What came of one graph.
+/// The result for one graph.
 #[derive(Default)]
 struct Tally {
     agreed: usize,
-    /// Runs that failed as they should, by code.
+    /// Expected failures, by code.
     failed: BTreeMap<&'static str, usize>,
     broken: Vec<String>,
 }
@@ -89,7 +89,7 @@ fn check_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// The error of a result against the reference, relative to the largest element: both f64.
+/// The error of a result against the reference, relative to the maximum element: both f64.
 fn distance(reference: &[Tensor], found: &[Tensor]) -> f64 {
     let mut worst = 0.0_f64;
     for (reference, found) in reference.iter().zip(found) {
@@ -110,7 +110,7 @@ fn distance(reference: &[Tensor], found: &[Tensor]) -> f64 {
     worst
 }
 
-/// Freezing may round otherwise than the graph says: as close to the truth as the graph is, or nearly.
+/// Freezing may round differently: its results must be about as close to the reference as the graph's.
 fn check_frozen_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
     let bytes = seeded_bytes(seed, 4096);
     let mut choices = Unstructured::new(&bytes);
@@ -159,7 +159,7 @@ fn check_frozen_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the seeds on a few threads; panics with every graph that breaks a law.
+/// Checks the seeds on a few threads; panics with every graph that violates a law.
 fn check_seeds(seeds: Range<u64>, check: fn(u64, &mut Tally) -> Result<(), String>) -> Tally {
     let given = std::env::var("KILN_TEST_GRAPHS").ok();
     let given = given.as_deref().and_then(|given| given.split_once(".."));
@@ -214,7 +214,7 @@ fn generated_graphs_agree() {
 }
 
 #[test]
-fn frozen_graphs_stay_as_close_to_the_truth() {
+fn frozen_graphs_are_as_accurate_as_before() {
     let tally = check_seeds(0..150, check_frozen_seed);
     let failed: usize = tally.failed.values().sum();
     assert!(

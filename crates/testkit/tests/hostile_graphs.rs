@@ -1,6 +1,5 @@
-//! Graphs that nobody should make: spoilt ones are rejected or run to an end, long, wide and deep
-//! ones need no stack and no more than linear time, and constants that would fill the memory are
-//! not made.
+//! Hostile graphs: mutated ones are rejected or run to an end, long, wide and deep ones need no stack and no more than
+//! linear time, and constants that would fill the memory are not materialised.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,7 +30,7 @@ fn limited() -> InterpretOptions<'static> {
 }
 
 #[test]
-fn spoilt_graphs_are_rejected_or_run() {
+fn mutated_graphs_are_rejected_or_run() {
     let (mut rejected, mut typed, mut ran) = (0, 0, 0);
     for seed in 0..800 {
         let bytes = seeded_bytes(0x5b01 + seed, 4096);
@@ -74,7 +73,7 @@ fn spoilt_graphs_are_rejected_or_run() {
     assert!(rejected > 100 && typed > 50 && ran > 50);
 }
 
-/// Everything that can be done with a graph and three numbers.
+/// Every operation on a graph and three numbers.
 fn whole_road(graph: &Graph, extra: &[Tensor]) {
     verify(graph).unwrap();
     check_types(graph).unwrap();
@@ -137,7 +136,7 @@ fn a_million_ops_are_verified_without_stack() {
     });
 }
 
-/// The shortest of a few times, which is the one that nothing else disturbed.
+/// The minimum of a few times, which is the least disturbed.
 fn time(mut work: impl FnMut()) -> Duration {
     let once = |_| {
         let start = Instant::now();
@@ -147,8 +146,8 @@ fn time(mut work: impl FnMut()) -> Duration {
     (0..3).map(once).min().unwrap_or_default()
 }
 
-/// Measured again where it does not hold, since whoever else works on the machine may slow down either: what grows with the
-/// square takes four times as long every time.
+/// Measured again on failure, since other load on the machine may slow down either: quadratic growth takes four times as
+/// long every time.
 #[test]
 fn twice_the_ops_take_at_most_three_times_as_long() {
     const ATTEMPTS: usize = 5;

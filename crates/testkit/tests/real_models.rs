@@ -1,8 +1,7 @@
-//! Four real models on the whole road: imported, optimised, printed, read and run.
+//! Four real models through the whole pipeline: imported, optimised, printed, read and run.
 //!
-//! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a
-//! `model.onnx`; without it they say that they were skipped. What they should give was computed
-//! with another runtime on the inputs below.
+//! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a `model.onnx`; without
+//! it they report that they were skipped. Their expected results were computed with another runtime on the inputs below.
 
 #![allow(
     clippy::unwrap_used,
@@ -65,8 +64,7 @@ fn strokes(height: usize, width: usize) -> Tensor {
     Tensor::from_slice(&[1, 3, height, width], &elements).unwrap()
 }
 
-/// A few numbers that stand for a tensor: the sum, the sum weighted by `(7 * i) % 13 - 6`, the
-/// largest element and its position.
+/// A checksum of a tensor: the sum, the sum weighted by `(7 * i) % 13 - 6`, the maximum element and its position.
 #[derive(Debug)]
 struct Summary {
     sum: f64,
@@ -110,8 +108,8 @@ fn run(graph: &Graph, inputs: &[Tensor]) -> Result<Tensor, InterpretError> {
     Ok(outputs.remove(0))
 }
 
-/// The scalars and vectors of integers that are no constants: what shape arithmetic would leave.
-/// The token ids that an encoder looks up have two axes at least.
+/// The scalars and vectors of integers that are not constants: leftovers of shape arithmetic. The token ids that an encoder
+/// looks up have at least two axes.
 fn integers(graph: &Graph) -> Vec<String> {
     let computed = graph
         .ops()
@@ -222,7 +220,7 @@ fn real_model_detector_names_both_operands_where_sizes_do_not_meet() {
             let error = run(&graph, &[strokes(size, size)]).unwrap_err();
             assert_eq!(error.code(), "E0820", "{error}");
             let message = error.to_string();
-            // The operands' types where they meet, or the two sizes where these are known before.
+            // The operands' types where they meet, or the two sizes where these are already known.
             let names_both = |what| message.matches(what).count() == 2;
             assert!(names_both("f32[1, ") || names_both(" = "), "{message}");
             assert!(message.contains("p2o.Add"), "{message}");

@@ -1,5 +1,5 @@
-//! What fuzzing found once, and what it starts from, goes through the fuzz targets again; so do damaged seeds, others every
-//! day. `KILN_TEST_BASE` and `KILN_TEST_SECONDS` are as in `kiln_testkit::random`; `KILN_TEST_TARGET` names one target.
+//! Past findings and seeds of fuzzing go through the fuzz targets again; so do damaged seeds, different ones every day.
+//! `KILN_TEST_BASE` and `KILN_TEST_SECONDS` are as in `kiln_testkit::random`; `KILN_TEST_TARGET` names one target.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use kiln_testkit::targets::{COMPILED_TARGETS, TARGETS, seeds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a target does with bytes.
+/// The function of a target.
 type Run = Box<dyn Fn(&[u8])>;
 
 fn folder(kind: &str, target: &str) -> PathBuf {
@@ -43,21 +43,21 @@ fn replay(name: &str, target: impl Fn(&[u8])) {
 }
 
 #[test]
-fn finds_and_seeds_of_the_fuzzers_keep_the_laws() {
+fn fuzz_findings_and_seeds_pass() {
     for (name, target) in TARGETS {
         replay(name, target);
     }
 }
 
 #[test]
-fn finds_and_seeds_of_the_fuzzers_keep_the_laws_as_machine_code() {
+fn fuzz_findings_and_seeds_pass_as_machine_code() {
     let compiler: Arc<dyn KernelCompiler> = Arc::new(LlvmCompiler::new());
     for (name, target) in COMPILED_TARGETS {
         replay(name, |bytes| target(&compiler, bytes));
     }
 }
 
-/// Says which input it was when a target panics on it.
+/// Names the input when a target panics on it.
 struct Told<'a>(&'a str, &'a Path, u64);
 
 impl Drop for Told<'_> {
@@ -69,7 +69,7 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Bytes with a few of them flipped, replaced, left out, repeated or taken from elsewhere.
+/// Bytes with a few of them flipped, replaced, removed, repeated or copied from elsewhere.
 fn damaged(mut bytes: Vec<u8>, number: u64) -> Vec<u8> {
     let mut random = SplitMix64::new(number);
     for _ in 0..=random.below(4) {
@@ -94,7 +94,7 @@ fn damaged(mut bytes: Vec<u8>, number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn damaged_seeds_of_the_day_keep_the_laws() {
+fn damaged_seeds_of_the_day_pass() {
     let compiler: Arc<dyn KernelCompiler> = Arc::new(LlvmCompiler::new());
     let of_the_day = SeedsOfTheDay::begin();
     let plain = TARGETS.map(|(name, run)| {
@@ -129,7 +129,7 @@ fn damaged_seeds_of_the_day_keep_the_laws() {
 }
 
 #[test]
-fn every_target_has_its_program_and_its_row() {
+fn every_fuzz_target_has_a_program_and_a_table_row() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let read = |name: &str| std::fs::read_to_string(fuzz.join(name)).unwrap();
     let (manifest, readme) = (read("Cargo.toml"), read("README.md"));
@@ -143,8 +143,8 @@ fn every_target_has_its_program_and_its_row() {
 }
 
 #[test]
-#[ignore = "writes files: cargo test -p kiln-testkit --test regressions -- --ignored seeds_are_written_anew"]
-fn seeds_are_written_anew() {
+#[ignore = "writes files: cargo test -p kiln-testkit --test regressions -- --ignored fuzz_seeds_are_regenerated"]
+fn fuzz_seeds_are_regenerated() {
     for (target, name, bytes) in seeds() {
         let folder = folder("seeds", target);
         std::fs::create_dir_all(&folder).unwrap();

@@ -1,12 +1,12 @@
-//! Whose each moment of the wall clock is.
+//! Attributes each moment of the wall clock.
 //!
-//! Threads in spans share it equally; dividing it among them at every step would cost as much as there are threads. So the
-//! account has two clocks of its own that slow down with the number of threads: one goes by the wall clock over the number
-//! of threads at work, and where none works, the other goes by the wall clock over the number that wait. A span's share is
-//! what its clock advanced while the span was its thread's innermost, and shares add up by construction. It knows no
-//! threads: its caller has each thread's frames in order.
+//! Threads in spans share it equally; dividing it among them at every step would cost time proportional to the number of
+//! threads. So the account has two clocks that slow down with the number of threads: one advances with the wall clock
+//! divided by the number of working threads, and where none works, the other advances with the wall clock divided by the
+//! number of waiting threads. A span's share is the advance of its clock while the span was its thread's innermost, and
+//! shares add up by construction. The account knows no threads: its caller has each thread's frames in order.
 
-/// Parts of a nanosecond: shares are counted in 2^-32 of one.
+/// Fixed-point nanoseconds: shares are counted in 2^-32 of one.
 const FRACTION_BITS: u32 = 32;
 
 /// What a thread does in a span.
@@ -14,7 +14,7 @@ const FRACTION_BITS: u32 = 32;
 pub(crate) enum Kind {
     /// It works.
     Work,
-    /// It waits for work of others.
+    /// It waits for the work of other threads.
     Wait,
     /// It is inside, but in no event.
     Scope,
@@ -29,13 +29,13 @@ pub(crate) struct Frame {
     pub(crate) begin: u64,
     /// Nanoseconds in spans directly inside.
     children: u64,
-    /// What its clock showed when it last became innermost.
+    /// The reading of its clock when it last became innermost.
     resumed: u128,
-    /// Of the wall clock, before that.
+    /// Its share of the wall clock before that.
     share: u128,
 }
 
-/// What an event took so far.
+/// The times of an event so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Spans that ended.
@@ -43,15 +43,15 @@ pub(crate) struct Tally {
     /// Short ones beside them that were not timed.
     pub(crate) untimed: u64,
     share: u128,
-    /// Nanoseconds of threads at work in it, apart from spans inside.
+    /// Nanoseconds of threads working in it, excluding nested spans.
     pub(crate) work: u64,
-    /// Nanoseconds of threads that waited in it, apart from spans inside.
+    /// Nanoseconds of threads waiting in it, excluding nested spans.
     pub(crate) waited: u64,
-    /// Nanoseconds of threads in it, with spans inside; spans of an event inside itself count once.
+    /// Nanoseconds of threads in it, including nested spans; nested spans of the same event count once.
     pub(crate) total: u64,
     /// Nanoseconds of the longest span.
     pub(crate) longest: u64,
-    /// Nanoseconds that a device took for it.
+    /// Nanoseconds of device time for it.
     pub(crate) device: u64,
 }
 
@@ -65,7 +65,7 @@ impl Tally {
 /// The account.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// The clock when something last began or ended.
+    /// The clock at the last begin or end.
     last: u64,
     working: u32,
     waiting: u32,
@@ -88,7 +88,7 @@ pub(crate) struct Balance {
     /// Of spans that have not ended.
     pub(crate) open: u64,
     pub(crate) most_threads: u32,
-    /// By event; events beyond took nothing.
+    /// By event; later events took nothing.
     pub(crate) tallies: Vec<Tally>,
 }
 
@@ -158,13 +158,13 @@ impl Account {
         self.tally(event).untimed += many;
     }
 
-    /// Adds what a device took.
+    /// Adds device time.
     pub(crate) fn add_device(&mut self, event: u32, nanoseconds: u64) {
         let tally = self.tally(event);
         tally.device = tally.device.saturating_add(nanoseconds);
     }
 
-    /// What was counted until now.
+    /// The account so far.
     pub(crate) fn balance(&mut self, now: u64) -> Balance {
         self.advance(now);
         let closed: u128 = self.tallies.iter().map(|tally| tally.share).sum();
@@ -183,7 +183,7 @@ impl Account {
         }
     }
 
-    /// Lets time go by until now. A clock that went back stands still here until it has caught up.
+    /// Advances to now. If the clock went back, the account waits until it has caught up.
     fn advance(&mut self, now: u64) {
         let elapsed = now.saturating_sub(self.last);
         if elapsed == 0 {

@@ -1,4 +1,4 @@
-//! What an event is a part of.
+//! Categories of events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TimingError;
 
-/// The part of the work that an event belongs to, in the order in which a model goes through them.
+/// The part of the work that an event belongs to, in the order of a model's pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Category {
     /// Import, passes, fusion, plan.
     Build,
-    /// Kernels into what a compiler reads: LLVM IR, source text.
+    /// Kernels into the compiler's input: LLVM IR, source text.
     Codegen,
-    /// From there to code that can be called: optimising, machine code, loading.
+    /// From there to callable code: optimising, machine code, loading.
     Compile,
     /// Execution.
     Runtime,
@@ -35,7 +35,7 @@ impl Category {
         }
     }
 
-    /// What it holds, in a few words.
+    /// Its contents, in a few words.
     pub fn description(self) -> &'static str {
         match self {
             Self::Build => "models into plans",

@@ -1,14 +1,14 @@
-//! Time, injected: what takes time asks a [`Clock`], and tests turn the hands of a [`ManualClock`].
+//! Injected time: code reads a [`Clock`], and tests advance a [`ManualClock`].
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Tells how much time has gone by since some moment in the past.
+/// Reports the time since some moment in the past.
 ///
-/// A closure is one: `move || begin.elapsed()`. A clock that jumps makes times wrong, and retries early or late; nothing
-/// else depends on it, since waiting is measured by the system.
+/// A closure is a clock: `move || begin.elapsed()`. A clock that jumps makes times wrong, and retries early or late;
+/// nothing else depends on it, since waiting is measured by the system.
 pub trait Clock: Send + Sync {
     /// The time since that moment.
     fn now(&self) -> Duration;
@@ -59,12 +59,12 @@ impl ManualClock {
         Self::default()
     }
 
-    /// Lets time go by. What does not fit 584 years is cut off.
+    /// Advances the clock, saturating at 584 years.
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(nanoseconds(by), Ordering::SeqCst);
     }
 
-    /// Puts the clock to a time, which may lie before what it shows.
+    /// Sets the clock, possibly to an earlier time.
     pub fn set(&self, to: Duration) {
         self.0.store(nanoseconds(to), Ordering::SeqCst);
     }
@@ -76,7 +76,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// A time in nanoseconds, as long as it fits.
+/// A time in nanoseconds, saturating.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_tell_time() {
+    fn clocks_advance() {
         let manual = ManualClock::new();
         let same = manual.clone();
         manual.advance(Duration::from_secs(3));

@@ -1,4 +1,4 @@
-//! Things counted beside time. They are counted at every verbosity, since what falls back silently is a defect.
+//! Counters beside times. They count at every verbosity, since a silent fallback is a defect.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,25 +12,25 @@ use crate::clock::nanoseconds;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Counter {
-    /// What was asked for was there.
+    /// A request was found.
     Hit,
-    /// It was not.
+    /// A request was not found.
     Miss,
     /// A stored entry was damaged.
     Corrupt,
-    /// A stored entry, or its folder, was not believed.
+    /// A stored entry, or its folder, was not trusted.
     Rejected,
-    /// The system failed while something was looked up or stored.
+    /// A system error during a lookup or a store.
     IoError,
-    /// A wait was given up at its limit.
+    /// A wait ended at its limit.
     Timeout,
-    /// A compile that gave code.
+    /// A successful compile.
     CompileOk,
     /// A compile that failed.
     CompileErr,
-    /// Something was done in another way than asked: plain loops, another plan, the generic kernel.
+    /// A request was served in another way: plain loops, another plan, the generic kernel.
     Fallback,
-    /// A step was left to the interpreter.
+    /// A step was interpreted.
     InterpretedSteps,
 }
 
@@ -46,7 +46,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// One more.
+    /// Adds 1.
     pub fn count(&self, counter: Counter) {
         self.add(counter, 1);
     }
@@ -58,13 +58,13 @@ impl Counters {
         }
     }
 
-    /// Time for which a call waited for a compiler.
+    /// Adds time for which a call waited for a compiler.
     pub fn add_blocked(&self, time: Duration) {
         self.blocked_nanoseconds
             .fetch_add(nanoseconds(time), Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn values(&self) -> CounterValues {
         let of = |counter: Counter| {
             let count = self.counts.get(counter as usize);
@@ -86,7 +86,7 @@ impl Counters {
     }
 }
 
-/// What was counted.
+/// Counts of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CounterValues {
@@ -115,7 +115,7 @@ pub struct CounterValues {
 }
 
 impl CounterValues {
-    /// Each count with its name, in this order; blocked time apart.
+    /// Each count with its name, in this order, except blocked time.
     pub fn counts(&self) -> [(&'static str, u64); Counter::NUMBER] {
         [
             ("hit", self.hit),
@@ -132,7 +132,7 @@ impl CounterValues {
     }
 }
 
-/// Those that are not zero, between commas.
+/// The nonzero counts, separated by commas.
 impl fmt::Display for CounterValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.counts().into_iter().filter(|&(_, count)| count > 0);

@@ -1,4 +1,4 @@
-//! What can go wrong when events are named, and when reports are written.
+//! Errors of naming events and writing reports.
 
 /// An error of this crate. Each variant names its code.
 #[derive(Debug, thiserror::Error)]
@@ -7,18 +7,18 @@ pub enum TimingError {
     /// E0750: no such category.
     #[error("expected a category of {expected}, found `{found}`")]
     UnknownCategory {
-        /// What was given.
+        /// The given name.
         found: String,
-        /// The categories there are.
+        /// The existing categories.
         expected: String,
     },
 
     /// E0751: no event was registered under this name.
     #[error("expected a registered event, found `{found}`; registered are {expected}")]
     UnknownEvent {
-        /// What was given.
+        /// The given name.
         found: String,
-        /// The events there are, the first of them where there are many.
+        /// The registered events, truncated if there are many.
         expected: String,
     },
 
@@ -31,27 +31,27 @@ pub enum TimingError {
         name: String,
         /// The meaning it has: category and description.
         registered: String,
-        /// What it was to stand for.
+        /// The meaning it was to have.
         given: String,
     },
 
-    /// E0753: a name that cannot be one.
+    /// E0753: an invalid name.
     #[error(
         "expected an event's name of 1 to {limit} bytes without control characters, found `{found}`"
     )]
     EventName {
-        /// What was given, or its beginning.
+        /// The given name, or its beginning.
         found: String,
-        /// The most bytes.
+        /// The maximum number of bytes.
         limit: usize,
     },
 
     /// E0754: no such verbosity.
     #[error("expected a verbosity of {expected}, found `{found}`")]
     UnknownVerbosity {
-        /// What was given.
+        /// The given name.
         found: String,
-        /// Those there are.
+        /// The existing levels.
         expected: String,
     },
 
@@ -60,18 +60,18 @@ pub enum TimingError {
         "expected at most {limit} events, found one more: `{name}`; give many functions one event"
     )]
     TooManyEvents {
-        /// The one too many.
+        /// The rejected name.
         name: String,
-        /// The most.
+        /// The maximum number.
         limit: usize,
     },
 
     /// E0756: a report or trace could not be written, or read.
     #[error("cannot {doing}: {source}")]
     Json {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: serde_json::Error,
     },
 

@@ -22,7 +22,7 @@ pub struct FunctionEvents {
     pub compile: EventId,
 }
 
-/// What is known of an event.
+/// The registration of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventInfo {
     pub(crate) category: Category,

@@ -1,4 +1,4 @@
-//! Which events a person wants to see.
+//! Which events are shown.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,9 +8,9 @@ use crate::category::Category;
 use crate::error::TimingError;
 use crate::event::EventInfo;
 
-/// Which events are shown: those of the categories named, whose names match a pattern. Nothing named is everything.
+/// Which events are shown: those of the named categories whose names match a pattern. An empty filter shows everything.
 ///
-/// As text: terms between commas, a category each or a pattern as `name=PATTERN`, in which `*` matches anything.
+/// As text: terms separated by commas, each a category or a pattern `name=PATTERN`, in which `*` matches anything.
 ///
 /// ```
 /// use kiln_timing::{Category, Filter};
@@ -33,21 +33,21 @@ impl Filter {
         Self::default()
     }
 
-    /// Shows a category, beside those already named.
+    /// Shows a category, in addition to those already named.
     #[must_use]
     pub fn category(mut self, category: Category) -> Self {
         self.categories.insert(category);
         self
     }
 
-    /// Shows events whose name matches, beside those of other patterns; `*` stands for anything.
+    /// Shows events whose name matches, in addition to those of other patterns; `*` matches anything.
     #[must_use]
     pub fn name(mut self, pattern: impl Into<String>) -> Self {
         self.names.insert(pattern.into());
         self
     }
 
-    /// Whether nothing is left out.
+    /// Whether everything is shown.
     pub fn is_everything(&self) -> bool {
         self.categories.is_empty() && self.names.is_empty()
     }
@@ -92,8 +92,8 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Whether a text is what a pattern says. Each `*` takes as little as it can; where the rest then fails, the last `*`
-/// takes one more, so the time is at most the product of both lengths.
+/// Whether a text matches a pattern. Each `*` matches as little as possible; where the rest then fails, the last `*` takes
+/// one more, so the time is at most the product of both lengths.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut position) = (0, 0);

@@ -1,6 +1,6 @@
-//! What clones of a recorder share.
+//! The shared state of a recorder's clones.
 //!
-//! Invariant: no lock is held while anything but this crate runs, so a clock or a compile may use the recorder.
+//! Invariant: no lock is held while code outside this crate runs, so a clock or a compile may use the recorder.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,14 +26,14 @@ use crate::verbosity::Verbosity;
 
 static NEXT_RECORDER: AtomicU32 = AtomicU32::new(1);
 
-/// What clones share.
+/// The shared state.
 pub(crate) struct Inner {
     pub(crate) number: u32,
     verbosity: AtomicU8,
-    /// How often that was changed.
+    /// How often the verbosity was changed.
     changes: AtomicU64,
     pub(crate) clock: Arc<dyn Clock>,
-    /// What the clock showed when the recorder was made.
+    /// The clock's reading when the recorder was made.
     pub(crate) start: u64,
     pub(crate) filter: Filter,
     pub(crate) record_limit: usize,
@@ -53,7 +53,7 @@ pub(crate) struct Closed {
     pub(crate) time: Duration,
 }
 
-/// Parts of a category's spans by their labels: how many, and their nanoseconds.
+/// Parts of a category's spans by their labels: the number, and their nanoseconds.
 pub(crate) type Parts = BTreeMap<(Category, &'static str), (u64, u64)>;
 
 impl Inner {
@@ -77,7 +77,7 @@ impl Inner {
         }
     }
 
-    /// How much is timed, as a number.
+    /// The verbosity, as a number.
     #[inline]
     pub(crate) fn level(&self) -> u8 {
         self.verbosity.load(Ordering::Relaxed)
@@ -94,7 +94,7 @@ impl Inner {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// What was timed and counted so far, as much of it as verbosity and filter show.
+    /// The times and counts so far, as far as verbosity and filter show them.
     pub(crate) fn report(&self) -> Report {
         let now = self.now();
         let verbosity = Verbosity::of_level(self.level());
@@ -112,7 +112,7 @@ impl Inner {
             parts: self.parts.lock().clone(),
             records,
             counters: self.counters.values(),
-            // Read last, so that nothing was timed that is not among them.
+            // Read last, so that every timed event is among them.
             events: self.registry.events(),
         })
     }
@@ -133,7 +133,7 @@ impl Inner {
         }
     }
 
-    /// Ends a span of this thread, and those inside it that were forgotten.
+    /// Ends a span of this thread, and nested ones that were leaked.
     pub(crate) fn close(&self, serial: u64) -> Option<Closed> {
         let now = self.now();
         Lane::with(|lane| {
@@ -170,7 +170,7 @@ impl Inner {
         .flatten()
     }
 
-    /// Makes an open span one of another event.
+    /// Changes the event of an open span.
     pub(crate) fn rename(&self, serial: u64, event: u32) {
         Lane::with(|lane| {
             if let Some(open) = lane.find(self.number, serial) {
@@ -200,7 +200,7 @@ impl Inner {
         });
     }
 
-    /// Keeps a record where records are kept, and the filter shows it.
+    /// Keeps a record if records are kept, and the filter shows it.
     pub(crate) fn record(&self, record: Record) {
         if self.record_limit == 0 {
             return;

@@ -18,7 +18,7 @@ pub(crate) struct Open {
     pub(crate) recorder: u32,
     pub(crate) serial: u64,
     pub(crate) frame: Frame,
-    /// What a record says of it.
+    /// Its details for a record.
     pub(crate) detail: Option<Arc<str>>,
 }
 
@@ -40,7 +40,7 @@ impl Lane {
         }
     }
 
-    /// Calls with this thread's; a thread that is at its end has none.
+    /// Calls with this thread's lane; a thread that is exiting has none.
     pub(crate) fn with<R>(look: impl FnOnce(&mut Self) -> R) -> Option<R> {
         LANE.try_with(|lane| lane.try_borrow_mut().ok().map(|mut lane| look(&mut lane)))
             .ok()
@@ -72,8 +72,8 @@ impl Lane {
         opens.find(|open| open.recorder == recorder && open.serial == serial)
     }
 
-    /// Takes a recorder's innermost span away if it is `serial` or was opened after it: spans that were forgotten end
-    /// with the one around them.
+    /// Removes a recorder's innermost span if it is `serial` or was opened after it: leaked spans end with the surrounding
+    /// one.
     pub(crate) fn pop(&mut self, recorder: u32, serial: u64) -> Option<Open> {
         let position = self
             .opens

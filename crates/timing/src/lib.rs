@@ -1,21 +1,21 @@
-//! Says where the time went: events by category, reports that add up to the wall clock, traces, counters.
+//! Timing: events by category, reports that add up to the wall clock, traces, counters.
 //!
-//! A [`Timing`] is a recorder. Code that takes time opens a [`Span`] of a registered event; whatever is not inside one
-//! is shown as unattributed, so that a report is complete: events + unattributed = wall clock. It also has the
-//! [`Clock`] that everything above the backends reads. It prints nothing, writes no files, and knows no kernel: a
-//! runtime tells it what happens.
+//! A [`Timing`] is a recorder. Code whose time matters opens a [`Span`] of a registered event; time outside of spans is
+//! shown as unattributed, so that a report is complete: events + unattributed = wall clock. It also has the [`Clock`] that
+//! everything above the backends reads. It prints nothing, writes no files, and knows no kernels: a runtime reports events
+//! to it.
 //!
 //! | you want to | use |
 //! |---|---|
 //! | time something | [`Timing::register`], [`Timing::begin`] |
 //! | time short calls, some of them | [`Timing::begin_sampled`], [`Sampler`] |
-//! | time what a thread waits for | [`Timing::wait`] |
-//! | say when the wall clock runs | [`Timing::enter`] |
+//! | time a thread's waits | [`Timing::wait`] |
+//! | control when the wall clock runs | [`Timing::enter`] |
 //! | time compiles, once per specialisation | [`Timing::specialize_and_compile`] |
 //! | count | [`Timing::counters`], [`Counter`] |
 //! | read it | [`Timing::report`], [`Report::to_text`], [`Report::to_json`], [`Timing::trace`] |
-//! | choose what to read | [`Verbosity`], [`Filter`] |
-//! | test with time | [`ManualClock`] |
+//! | select what is shown | [`Verbosity`], [`Filter`] |
+//! | control time in tests | [`ManualClock`] |
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -37,13 +37,13 @@
 //! # Ok::<(), kiln_timing::TimingError>(())
 //! ```
 //!
-//! # What the wall clock is
+//! # The wall clock
 //!
 //! It runs while at least one thread is inside: in a span, or in a scope of [`Timing::enter`]. A moment in which some
-//! threads are in spans belongs to the innermost of each in equal shares; one in which all of those only wait belongs
-//! to what they wait for; one in which no thread is in a span is unattributed. So every moment is counted once, whatever
-//! the number of threads, and shares add up to the wall clock. Beside them stand times of threads: what each spent in
-//! an event itself, and with all that the event called for.
+//! threads are in spans belongs to the innermost of each in equal shares; one in which all of those only wait belongs to
+//! the wait events; one in which no thread is in a span is unattributed. So every moment is counted once, whatever the
+//! number of threads, and shares add up to the wall clock. In addition there are thread times: what each thread spent in an
+//! event itself, and including everything that the event called.
 
 #![forbid(unsafe_code)]
 

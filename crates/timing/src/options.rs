@@ -3,7 +3,7 @@
 use crate::filter::Filter;
 use crate::verbosity::Verbosity;
 
-/// Records kept at [`Verbosity::Debug`] where nothing else is said.
+/// The default number of records kept at [`Verbosity::Debug`].
 const DEBUG_RECORDS: usize = 1 << 16;
 
 /// What a recorder times and keeps.
@@ -15,7 +15,7 @@ pub struct TimingOptions {
 }
 
 impl TimingOptions {
-    /// The default verbosity, nothing left out.
+    /// The default verbosity, with everything shown.
     pub fn new() -> Self {
         Self::default()
     }
@@ -32,8 +32,8 @@ impl TimingOptions {
         Self { filter, ..self }
     }
 
-    /// How many spans are kept one by one, for traces: the first ones; those after them are counted. Without this, 65,536
-    /// for a recorder that begins at [`Verbosity::Debug`], none otherwise.
+    /// How many spans are kept one by one, for traces: the first ones; later ones are counted. The default is 65,536 for a
+    /// recorder that begins at [`Verbosity::Debug`], and none otherwise.
     #[must_use]
     pub fn records(self, records: usize) -> Self {
         Self {

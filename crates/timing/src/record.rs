@@ -1,12 +1,12 @@
-//! Spans one by one, as many as were asked for: what a trace is made of.
+//! Spans one by one, up to a limit: the contents of a trace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most threads whose names are kept.
+/// The maximum number of threads whose names are kept.
 const MAX_NAMES: usize = 1024;
 
-/// What a record is of.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// A span in which a thread worked.
@@ -15,12 +15,12 @@ pub(crate) enum Subject {
     Wait(u32),
     /// A part of a span, by its label.
     Part(u32, &'static str),
-    /// What a device did, from the moment it was told to.
+    /// Device work, from the moment it was submitted.
     Device(u32),
 }
 
 impl Subject {
-    /// The event that it is, or is part of.
+    /// Its event.
     pub(crate) fn event(self) -> u32 {
         match self {
             Self::Work(event) | Self::Wait(event) | Self::Part(event, _) | Self::Device(event) => {
@@ -52,7 +52,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Room for `limit`.
+    /// With space for `limit`.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -62,7 +62,7 @@ impl Records {
         }
     }
 
-    /// Keeps a record, or counts that it was dropped; the thread's name is asked for once.
+    /// Keeps a record, or counts it as dropped; the thread's name is queried once.
     pub(crate) fn push(&mut self, record: Record, name: impl FnOnce() -> Option<String>) {
         if self.all.len() >= self.limit {
             self.dropped += 1;
@@ -80,7 +80,7 @@ impl Records {
         &self.all
     }
 
-    /// How many there was no room for.
+    /// The number of dropped records.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -1,6 +1,6 @@
-//! The events of a recorder, by name. Invariant: an event never changes and never goes, so its index stays good.
+//! The events of a recorder, by name. Invariant: an event is never changed or removed, so its index stays valid.
 //!
-//! The first four are those of the categories, for whatever has no event of its own.
+//! The first four are those of the categories, for work without a separate event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::category::Category;
 use crate::error::TimingError;
 use crate::event::EventInfo;
 
-/// The most events of a recorder: a few per kernel.
+/// The maximum number of events of a recorder: a few per kernel.
 pub(crate) const MAX_EVENTS: usize = 1 << 16;
 
-/// The longest name, in bytes.
+/// The maximum length of a name, in bytes.
 pub(crate) const MAX_NAME: usize = 256;
 
-/// How many names an error lists.
+/// The number of names listed in an error.
 const LISTED: usize = 40;
 
 /// Events by name. The list of events is only ever added to, without a lock, so readers never block.
@@ -60,7 +60,7 @@ impl Registry {
         category as u32
     }
 
-    /// Registers an event; the same one again is the one there is.
+    /// Registers an event; registering the same one again returns it.
     ///
     /// # Errors
     /// When the name is empty, too long or has control characters, when it is taken, when there are too many.
@@ -131,13 +131,13 @@ impl Registry {
         self.events.get(index as usize).map(|event| event.category)
     }
 
-    /// Calls with an event, if there is such an event.
+    /// Calls with an event, if it exists.
     pub(crate) fn with<R>(&self, index: u32, look: impl FnOnce(&EventInfo) -> R) -> Option<R> {
         self.events.get(index as usize).map(look)
     }
 }
 
-/// Whether an event is registered again as it is.
+/// Whether an event is registered again with the same meaning.
 fn same(known: &EventInfo, category: Category, description: &str) -> Result<(), TimingError> {
     if known.category == category && &*known.description == description {
         return Ok(());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many() {
+    fn the_number_of_events_is_limited() {
         let registry = Registry::new();
         for number in 4..MAX_EVENTS {
             registry

@@ -1,4 +1,4 @@
-//! What was timed, as data: it adds up to the wall clock.
+//! A report as data: it adds up to the wall clock.
 
 mod json;
 mod text;
@@ -16,10 +16,10 @@ use crate::inner::Parts;
 use crate::record::{Records, Subject};
 use crate::verbosity::Verbosity;
 
-/// The version of the data: another one has other fields, or fields of another meaning.
+/// The version of the data: another version has other fields, or other meanings.
 const VERSION: u32 = 1;
 
-/// What a recorder timed and counted until a moment. All times are in nanoseconds.
+/// The times and counts of a recorder up to a moment. All times are in nanoseconds.
 ///
 /// The categories' wall clocks, `hidden_ns`, `open_ns` and `unattributed_ns` add up to `wall_ns`, to within half a
 /// nanosecond per event.
@@ -28,9 +28,9 @@ const VERSION: u32 = 1;
 pub struct Report {
     /// The version of this data.
     pub version: u32,
-    /// How much was timed when the report was made.
+    /// The verbosity when the report was made.
     pub verbosity: Verbosity,
-    /// What was chosen to be shown; empty is everything.
+    /// The filter; empty is everything.
     pub filter: String,
     /// Since the recorder was made.
     pub elapsed_ns: u64,
@@ -40,59 +40,59 @@ pub struct Report {
     pub unattributed_ns: u64,
     /// In spans that are still open.
     pub open_ns: u64,
-    /// In events that the filter leaves out.
+    /// In events that the filter excludes.
     pub hidden_ns: u64,
-    /// The most threads that were at work in spans at one time.
+    /// The maximum number of threads working in spans at one time.
     pub most_threads: u32,
     /// Every category, in order.
     pub categories: Vec<CategoryReport>,
-    /// Every event that was timed, by category, then the longest first; from [`Verbosity::Verbose`] on.
+    /// Every timed event, by category, then the longest first; from [`Verbosity::Verbose`] on.
     pub events: Vec<EventReport>,
     /// Spans one by one, in the order in which they began; at [`Verbosity::Debug`].
     pub records: Vec<RecordReport>,
-    /// Spans that there was no room for.
+    /// Dropped spans.
     pub dropped_records: u64,
-    /// What was counted.
+    /// The counts.
     pub counters: CounterValues,
 }
 
-/// What a category took.
+/// The times of a category.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CategoryReport {
     /// The category.
     pub category: Category,
-    /// Events of it that were timed.
+    /// Its number of timed events.
     pub events: u64,
-    /// How often.
+    /// The number of spans.
     pub spans: u64,
-    /// Short calls beside those, of which only some are timed.
+    /// Short calls in addition, of which only some are timed.
     pub untimed: u64,
-    /// Of the wall clock.
+    /// Its share of the wall clock.
     pub wall_ns: u64,
-    /// Of threads at work, added up.
+    /// Working threads, added up.
     pub work_ns: u64,
-    /// Of threads that waited, added up.
+    /// Waiting threads, added up.
     pub waited_ns: u64,
-    /// Of a device.
+    /// Device time.
     pub device_ns: u64,
     /// Parts by name.
     pub parts: Vec<PartReport>,
 }
 
-/// What parts of one label took.
+/// The times of parts with one label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PartReport {
     /// The label.
     pub name: String,
-    /// How often.
+    /// The number of parts.
     pub count: u64,
     /// Of threads, added up.
     pub time_ns: u64,
 }
 
-/// What an event took.
+/// The times of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EventReport {
@@ -100,23 +100,23 @@ pub struct EventReport {
     pub category: Category,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub description: String,
-    /// How often it was timed.
+    /// The number of timed spans.
     pub count: u64,
-    /// Short calls beside those, of which only some are timed.
+    /// Short calls in addition, of which only some are timed.
     pub untimed: u64,
-    /// Of the wall clock.
+    /// Its share of the wall clock.
     pub wall_ns: u64,
-    /// Of threads at work in it itself, added up.
+    /// Threads working in the event itself, added up.
     pub work_ns: u64,
-    /// Of threads that waited in it, added up.
+    /// Waiting threads, added up.
     pub waited_ns: u64,
-    /// Of threads in it and in all that it called for, added up.
+    /// Threads in it, including everything it called, added up.
     pub total_ns: u64,
-    /// The longest one, with all that it called for.
+    /// The longest span, including everything it called.
     pub longest_ns: u64,
-    /// Of a device.
+    /// Device time.
     pub device_ns: u64,
 }
 
@@ -128,25 +128,25 @@ pub struct RecordReport {
     pub event: String,
     /// Its label, for a part.
     pub part: Option<String>,
-    /// Whether the thread worked in it or waited, or a device worked.
+    /// Whether the thread worked or waited, or a device worked.
     pub kind: String,
     /// The thread.
     pub thread: String,
     /// Since the recorder was made.
     pub begin_ns: u64,
-    /// How long it took.
+    /// Its duration.
     pub time_ns: u64,
-    /// More about it.
+    /// Details.
     pub detail: Option<String>,
 }
 
-/// What a recorder has, as a report is made of it.
+/// The recorder's data for a report.
 pub(crate) struct Recorded<'a> {
     pub(crate) verbosity: Verbosity,
     pub(crate) filter: &'a Filter,
     /// Nanoseconds since the recorder was made.
     pub(crate) elapsed: u64,
-    /// What the clock showed then.
+    /// The clock's reading then.
     pub(crate) start: u64,
     pub(crate) balance: Balance,
     pub(crate) parts: Parts,
@@ -221,12 +221,12 @@ impl Report {
         Duration::from_nanos(self.wall_ns)
     }
 
-    /// What no event took.
+    /// The unattributed time.
     pub fn unattributed(&self) -> Duration {
         Duration::from_nanos(self.unattributed_ns)
     }
 
-    /// Events, those not shown, those still open, and unattributed time: the wall clock again, but for rounding.
+    /// The sum of events, hidden, open and unattributed time: the wall clock, up to rounding.
     pub fn sum(&self) -> Duration {
         let shown: u64 = self
             .categories
@@ -236,7 +236,7 @@ impl Report {
         Duration::from_nanos(shown + self.hidden_ns + self.open_ns + self.unattributed_ns)
     }
 
-    /// What a category took.
+    /// The times of a category.
     pub fn category(&self, category: Category) -> CategoryReport {
         let known = self.categories.iter().find(|row| row.category == category);
         known
@@ -244,7 +244,7 @@ impl Report {
             .unwrap_or_else(|| CategoryReport::empty(category, &Parts::new()))
     }
 
-    /// What an event took, if it was timed and is shown.
+    /// The times of an event, if it was timed and is shown.
     pub fn event(&self, name: &str) -> Option<&EventReport> {
         self.events.iter().find(|event| event.name == name)
     }
@@ -331,7 +331,7 @@ impl RecordReport {
                 }
             })
             .collect();
-        // What is around others begins first and takes longer.
+        // The enclosing span begins first and takes longer.
         all.sort_by_key(|record| (record.begin_ns, u64::MAX - record.time_ns));
         all
     }

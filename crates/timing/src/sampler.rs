@@ -1,32 +1,32 @@
-//! Short calls, timed now and then: a span costs a tenth of a microsecond, and some calls take no more than one.
+//! Sampling of short calls: a span costs a tenth of a microsecond, and some calls take no more than one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::nanoseconds;
 
-/// What a span costs, in nanoseconds; measured, and generous.
+/// The cost of a span in nanoseconds; measured, and generous.
 const SPAN_COST: u64 = 200;
 
 /// At least this many nanoseconds of calls per nanosecond of timing them. A call may pass two samplers (its program's and
-/// its plan's), which together stay within a hundredth of its time even where a span costs twice what is said above.
+/// its plan's), which together stay within a hundredth of its time even where a span costs twice the above.
 const CALLS_PER_COST: u64 = 400;
 
-/// Decides which of many calls are timed, so that timing them takes a quarter of a hundredth of their time: all of
-/// those that take 80 us or longer, fewer the shorter they are. Each place that calls in a loop has one of its own, and counts its
-/// calls from 0, for [`Timing::begin_sampled`](crate::Timing::begin_sampled) or for times that it takes by itself.
+/// Decides which calls are timed, so that timing takes a quarter of a hundredth of their time: all of those that take 80 us
+/// or longer, fewer the shorter they are. Each place that calls in a loop has its own sampler, and counts its calls from 0,
+/// for [`Timing::begin_sampled`](crate::Timing::begin_sampled) or for times that it measures itself.
 #[derive(Debug, Default)]
 pub struct Sampler {
     /// The number of the next call that is timed.
     next: AtomicU64,
-    /// Calls that were told of.
+    /// Reported calls.
     told: AtomicU64,
-    /// How often verbosity had been changed at the last of them.
+    /// The verbosity counter at the last of them.
     changes: AtomicU64,
 }
 
 impl Sampler {
-    /// One that has seen no call, and times the first.
+    /// A new sampler, which times the first call.
     pub fn new() -> Self {
         Self::default()
     }
@@ -37,15 +37,15 @@ impl Sampler {
         number >= self.next.load(Ordering::Relaxed)
     }
 
-    /// Forgets the calls before one, where verbosity was changed since the last timed one: they were timed in another way,
-    /// or must not be reported.
+    /// Discards the calls before one if the verbosity was changed since the last timed one: they were timed differently, or
+    /// must not be reported.
     pub(crate) fn begin_anew(&self, changes: u64, number: u64) {
         if self.changes.swap(changes, Ordering::Relaxed) != changes {
             self.told.store(number, Ordering::Relaxed);
         }
     }
 
-    /// Records the time of a call that was to be timed. Returns how many calls since the last such one were not.
+    /// Records the time of a timed call. Returns the number of untimed calls since the previous one.
     pub fn note(&self, number: u64, time: Duration) -> u64 {
         let skipped = (SPAN_COST * CALLS_PER_COST) / nanoseconds(time).max(1);
         self.next
@@ -59,7 +59,7 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    /// How many of `calls` calls of that length are timed, and how many are reported in all.
+    /// How many of `calls` calls of that length are timed, and how many are reported in total.
     fn timed(calls: u64, nanoseconds: u64) -> (u64, u64) {
         let sampler = Sampler::new();
         let (mut timed, mut told) = (0, 0);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_calls_are_the_fewer_are_timed() {
+    fn shorter_calls_are_sampled_less_often() {
         assert_eq!(timed(1000, 80_001), (1000, 1000));
         assert_eq!(timed(1000, 80_000), (500, 999));
         assert_eq!(timed(1000, 1_000), (13, 973));

@@ -1,4 +1,4 @@
-//! What is open while something is timed: spans, parts of spans, and spans that a device ends.
+//! Open timings: spans, parts of spans, and spans that a device ends.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::record::{Record, Subject};
 use crate::sampler::Sampler;
 use crate::timing::Timing;
 
-/// Something being timed on this thread, until this is dropped; nothing at all where timing is off.
+/// A timing on this thread, until this is dropped; empty where timing is off.
 ///
-/// Spans of a thread lie inside each other: one that is dropped ends those that were opened after it and forgotten.
+/// Spans of a thread nest: one that is dropped ends those that were opened after it and leaked.
 #[derive(Debug)]
 #[must_use = "what is timed ends when this is dropped"]
 pub struct Span<'a> {
     open: Option<(&'a Timing, u64)>,
-    /// Who decided that this call is timed, and the call's number.
+    /// The sampler that selected this call, and the call's number.
     sampled: Option<(&'a Sampler, u64)>,
     /// A span stays on its thread.
     on_thread: PhantomData<*const ()>,
@@ -85,12 +85,12 @@ impl Drop for Span<'_> {
     }
 }
 
-/// Work that a device was given and has not finished. Dropped without a time, it has none.
+/// Work submitted to a device and not finished. Dropped without a time, it has none.
 #[derive(Debug)]
 pub struct Pending(Option<(Timing, u32, u64)>);
 
 impl Pending {
-    /// Says how long the device took. It is no part of the wall clock's shares, for the host went on meanwhile.
+    /// Reports how long the device took. It is not part of the wall clock's shares, since the host continued meanwhile.
     pub fn finish(self, device: Duration) {
         if let Some((timing, event, begin)) = self.0 {
             let inner = timing.inner();
@@ -106,7 +106,7 @@ impl Pending {
     }
 }
 
-/// A part of the innermost span, by a label, until this is dropped. It takes nothing away from the span.
+/// A part of the innermost span, by a label, until this is dropped. The span's time is unaffected.
 #[derive(Debug)]
 #[must_use = "what is timed ends when this is dropped"]
 pub struct Part<'a> {

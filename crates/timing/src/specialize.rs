@@ -1,7 +1,7 @@
 //! Compiles, timed once per specialisation of a function.
 //!
-//! A specialisation is whatever makes other code of the same function: dtype, variant, options. Its first compile is the
-//! function's event; one after [invalidation](Timing::invalidate) is so again, once. Compiles that failed, and unwanted
+//! A specialisation is anything that yields different code of the same function: dtype, variant, options. Its first compile
+//! is the function's event; so is the first one after [invalidation](Timing::invalidate). Failed compiles, and unwanted
 //! repeats (code that a cache had dropped), count to `other_compile`, so that no time is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +17,13 @@ use crate::span::Span;
 use crate::timing::Timing;
 use crate::verbosity::Verbosity;
 
-/// The most functions that are distinguished; further ones have the events of their categories.
+/// The maximum number of functions that are distinguished; further ones have the events of their categories.
 const MAX_FUNCTIONS: usize = 1 << 14;
 
-/// The most specialisations that are distinguished; further ones count to `other_compile`.
+/// The maximum number of specialisations that are distinguished; further ones count to `other_compile`.
 const MAX_SPECIALIZATIONS: usize = 1 << 16;
 
-/// What was timed, by the compile event of each function.
+/// The timed specialisations, by the compile event of each function.
 #[derive(Debug, Default)]
 pub(crate) struct Specializations(ForkLock<Known>);
 
@@ -33,7 +33,7 @@ struct Known {
     total: usize,
     /// The events of the distinguished functions.
     functions: BTreeMap<Box<str>, FunctionEvents>,
-    /// How many of those have a name.
+    /// The number of functions per name.
     names: BTreeMap<Box<str>, u32>,
 }
 
@@ -50,7 +50,7 @@ impl Specializations {
         is_new
     }
 
-    /// Takes a claim back.
+    /// Withdraws a claim.
     fn forget(&self, function: u32, specialization: &str) {
         let mut known = self.lock();
         let of_function = known.by_function.get_mut(&function);
@@ -93,8 +93,8 @@ impl Timing {
         }
     }
 
-    /// The events of one of several functions that may have the same name, told apart by whatever `identity` is: the
-    /// second one called `f` has `compile_f#2`. Nothing is registered while timing is off.
+    /// The events of one of several functions that may have the same name, distinguished by `identity`: the second one
+    /// called `f` has `compile_f#2`. Nothing is registered while timing is off.
     pub fn function_of(&self, function: &str, identity: &str) -> FunctionEvents {
         let known = |known: &Known| known.functions.get(identity).copied();
         let of_categories = || FunctionEvents {
@@ -121,9 +121,9 @@ impl Timing {
         events
     }
 
-    /// Compiles, and times it as the function's event if this specialisation was not timed before. A compile is
-    /// everything until the function can be launched; call this where something is really compiled, never on cached
-    /// use. Counts [`Counter::CompileOk`] or [`Counter::CompileErr`].
+    /// Compiles, and times it as the function's event if this specialisation was not timed before. A compile is everything
+    /// until the function can be launched; call this only for an actual compile, never for cached code. Counts
+    /// [`Counter::CompileOk`] or [`Counter::CompileErr`].
     ///
     /// ```
     /// use kiln_timing::{Category, Timing, TimingError};
@@ -141,7 +141,7 @@ impl Timing {
     /// ```
     ///
     /// # Errors
-    /// What `compile` answers.
+    /// The errors of `compile`.
     pub fn specialize_and_compile<R, E>(
         &self,
         function: &FunctionEvents,
@@ -154,7 +154,7 @@ impl Timing {
         result
     }
 
-    /// The code of a function is no longer good: each specialisation is timed again, once, when it is next compiled.
+    /// The code of a function is invalid: each specialisation is timed again, once, when it is next compiled.
     pub fn invalidate(&self, function: &FunctionEvents) {
         self.inner()
             .specializations
@@ -166,7 +166,7 @@ impl Timing {
 struct Attempt<'a> {
     timing: &'a Timing,
     span: Span<'a>,
-    /// The function, where this is the compile that is timed.
+    /// The function, if this compile is timed.
     claim: Option<u32>,
     specialization: &'a str,
     succeeded: bool,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compile_that_fails_is_not_the_one() {
+    fn a_failed_compile_does_not_count_as_the_specialization() {
         let (timing, clock) = recorder();
         compile(&timing, &clock, "f32", false);
         assert_eq!(counts(&timing), (0, 1));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn off_nothing_is_timed_or_remembered() {
+    fn with_timing_off_nothing_is_timed_or_remembered() {
         let (timing, clock) = recorder();
         timing.set_verbosity(Verbosity::Off);
         compile(&timing, &clock, "f32", true);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_apart_is_bounded() {
+    fn the_number_of_specializations_is_bounded() {
         let known = Specializations::default();
         for number in 0..MAX_SPECIALIZATIONS {
             assert!(known.claim(9, &number.to_string()));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_whose_name_is_taken_counts_to_its_category() {
+    fn a_function_with_a_taken_name_counts_under_its_category() {
         let (timing, _) = recorder();
         timing
             .register(Category::Runtime, "compile_odd", "Something else")

@@ -1,4 +1,4 @@
-//! The recorder. Off, a span costs one load of an atomic; on, two readings of the clock and two short locks.
+//! The recorder. When off, a span costs one atomic load; when on, two clock readings and two short locks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::span::{Part, Span};
 use crate::trace::Trace;
 use crate::verbosity::Verbosity;
 
-/// A recorder of times and counts. Clones are the same one.
+/// A recorder of times and counts. Clones share it.
 ///
 /// ```
 /// use kiln_timing::{Category, Timing};
@@ -50,17 +50,17 @@ impl Timing {
         Self::new(Arc::new(SystemClock::new()), options)
     }
 
-    /// How much is timed.
+    /// The verbosity.
     pub fn verbosity(&self) -> Verbosity {
         Verbosity::of_level(self.0.level())
     }
 
-    /// Times more or less from now on. Spans that are open are timed to their end.
+    /// Changes the verbosity from now on. Open spans are timed to their end.
     pub fn set_verbosity(&self, verbosity: Verbosity) {
         self.0.set_level(verbosity as u8);
     }
 
-    /// Whether at least so much is timed.
+    /// Whether the verbosity is at least this level.
     #[inline]
     pub fn is_at(&self, verbosity: Verbosity) -> bool {
         self.0.level() >= verbosity as u8
@@ -76,11 +76,11 @@ impl Timing {
         &self.0.counters
     }
 
-    /// Registers an event; the same one again is the one there is.
+    /// Registers an event; registering the same one again returns it.
     ///
     /// # Errors
-    /// When the name is empty, longer than 256 bytes, holds control characters, or is taken by another event; when
-    /// there are 65,536 events.
+    /// When the name is empty, longer than 256 bytes, contains control characters, or is taken by another event; when there
+    /// are 65,536 events.
     pub fn register(
         &self,
         category: Category,
@@ -91,8 +91,8 @@ impl Timing {
         Ok(self.0.event(index))
     }
 
-    /// The same for an event whose name somebody else chose: what cannot stand in a name is replaced, and where it
-    /// cannot be registered at all (too many events, a name that is taken), it is the category's own.
+    /// The same for an event whose name comes from outside: invalid characters are replaced, and if it cannot be registered
+    /// at all (too many events, a name that is taken), the category's own event is used.
     ///
     /// ```
     /// use kiln_timing::{Category, Timing};
@@ -107,7 +107,7 @@ impl Timing {
         self.named_exactly(category, &name_of_function(prefix, name), &description)
     }
 
-    /// The same for an event whose name is chosen here: registered, or the category's own where that is not possible.
+    /// The same for a name chosen in this crate: registered, or the category's own event where that is not possible.
     pub fn named_exactly(&self, category: Category, name: &str, description: &str) -> EventId {
         self.register(category, name, description)
             .unwrap_or_else(|_| self.category_event(category))
@@ -116,23 +116,23 @@ impl Timing {
     /// The event of that name.
     ///
     /// # Errors
-    /// When there is none; says which there are.
+    /// When there is none; lists the existing ones.
     pub fn event(&self, name: &str) -> Result<EventId, TimingError> {
         Ok(self.0.event(self.0.registry.find(name)?))
     }
 
-    /// A category's own event, for what has no other.
+    /// A category's own event, for work without another.
     pub fn category_event(&self, category: Category) -> EventId {
         self.0.event(Registry::of_category(category))
     }
 
-    /// Times an event on this thread until what is returned is dropped. An event of another recorder is not timed.
+    /// Times an event on this thread until the returned span is dropped. An event of another recorder is not timed.
     #[inline]
     pub fn begin(&self, event: EventId) -> Span<'_> {
         self.begin_at(Verbosity::Default, event)
     }
 
-    /// The same, where at least so much is timed.
+    /// The same, if the verbosity is at least this level.
     #[inline]
     pub fn begin_at(&self, verbosity: Verbosity, event: EventId) -> Span<'_> {
         if self.is_at(verbosity.max(Verbosity::Default)) {
@@ -142,8 +142,8 @@ impl Timing {
         }
     }
 
-    /// The same for one of many calls, counted from 0, of which only some are timed where they are short and no more than
-    /// [`Verbosity::Default`] is asked for. The wall clock does not run for the others.
+    /// The same for one of many calls, counted from 0, of which only some are timed if they are short and the verbosity is
+    /// at most [`Verbosity::Default`]. The wall clock does not run for the others.
     #[inline]
     pub fn begin_sampled<'a>(
         &'a self,
@@ -164,7 +164,7 @@ impl Timing {
         }
     }
 
-    /// Times what this thread waits for until what is returned is dropped. While others work the moment is theirs.
+    /// Times a wait of this thread until the returned span is dropped. While others work the moment is theirs.
     #[inline]
     pub fn wait(&self, event: EventId) -> Span<'_> {
         if self.is_at(Verbosity::Default) {
@@ -174,8 +174,8 @@ impl Timing {
         }
     }
 
-    /// Lets the wall clock run until what is returned is dropped: what is in no span meanwhile is unattributed.
-    /// Inside a span there is nothing to do.
+    /// Lets the wall clock run until the returned scope is dropped: time in no span meanwhile is unattributed. Has no
+    /// effect inside a span.
     #[inline]
     pub fn enter(&self) -> Span<'_> {
         let is_inside = || Lane::with(|lane| lane.innermost(self.0.number).is_some());
@@ -186,8 +186,8 @@ impl Timing {
         }
     }
 
-    /// Times a part of this thread's innermost span, which keeps the time. Reports show parts by their labels under
-    /// the span's category.
+    /// Times a part of this thread's innermost span, which keeps the time. Reports show parts by their labels under the
+    /// span's category.
     pub fn part(&self, label: &'static str) -> Part<'_> {
         let innermost = |lane: &mut Lane| {
             let frame = lane.innermost(self.0.number)?.frame;
@@ -201,7 +201,7 @@ impl Timing {
         Part::new(None, 0, label, 0)
     }
 
-    /// Says more about this thread's innermost span, where spans are kept one by one.
+    /// Adds details to this thread's innermost span, if spans are kept one by one.
     pub fn describe(&self, detail: impl FnOnce() -> String) {
         if self.is_at(Verbosity::Default) && self.0.record_limit > 0 {
             let detail: Arc<str> = detail().into();
@@ -213,12 +213,12 @@ impl Timing {
         }
     }
 
-    /// What was timed and counted so far, as much of it as verbosity and filter show.
+    /// The times and counts so far, as far as verbosity and filter show them.
     pub fn report(&self) -> Report {
         self.0.report()
     }
 
-    /// The spans that were kept, on a line of time.
+    /// The kept spans, on a timeline.
     pub fn trace(&self) -> Trace {
         Trace::of(&self.0.records(), &self.0.registry.events(), self.0.start)
     }

@@ -1,5 +1,5 @@
-//! Spans on a line of time, in the trace-event format that Perfetto and `chrome://tracing` read: complete events (`X`),
-//! times in microseconds, one line per thread.
+//! Spans on a timeline, in the trace-event format that Perfetto and `chrome://tracing` read: complete events (`X`), times
+//! in microseconds, one line per thread.
 //!
 //! The format: "Trace Event Format", section "JSON Object Format", of the Chromium project.
 
@@ -13,7 +13,7 @@ use crate::record::{Record, Records, Subject};
 /// The number of this process.
 const PROCESS: u32 = 1;
 
-/// Spans of a recorder on a line of time.
+/// Spans of a recorder on a timeline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trace {
     #[serde(rename = "traceEvents")]
@@ -24,7 +24,7 @@ pub struct Trace {
     other: OtherData,
 }
 
-/// What is known of the whole trace.
+/// Metadata of the trace.
 #[derive(Clone, Debug, Serialize)]
 struct OtherData {
     producer: &'static str,
@@ -73,7 +73,7 @@ impl Trace {
         }
     }
 
-    /// How many spans it has.
+    /// The number of spans.
     pub fn n_spans(&self) -> usize {
         self.events
             .iter()
@@ -81,7 +81,7 @@ impl Trace {
             .count()
     }
 
-    /// How many there was no room for.
+    /// The number of dropped spans.
     pub fn dropped(&self) -> u64 {
         self.other.dropped_spans
     }
@@ -89,7 +89,7 @@ impl Trace {
     /// The trace as a file that Perfetto and `chrome://tracing` open.
     ///
     /// # Errors
-    /// When the JSON writer fails, which it does not for this data.
+    /// When the JSON writer fails, which does not happen for this data.
     pub fn to_json(&self) -> Result<String, TimingError> {
         serde_json::to_string(self).map_err(|source| TimingError::Json {
             doing: "write the trace",

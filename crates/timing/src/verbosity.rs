@@ -14,7 +14,7 @@ use crate::error::TimingError;
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Verbosity {
-    /// Nothing; counters go on.
+    /// Nothing; counters continue.
     Off = 0,
     /// Times per category.
     #[default]
@@ -39,7 +39,7 @@ impl Verbosity {
         }
     }
 
-    /// The level of that number, as an atomic holds it.
+    /// The level with this number, as stored in an atomic.
     pub(crate) fn of_level(level: u8) -> Self {
         match level {
             0 => Self::Off,

@@ -1,4 +1,4 @@
-//! What can go wrong while a function is recorded.
+//! Errors of recording a function.
 //!
 //! Operators return no `Result`: the first mistake is kept, with the line that made it, and ends the
 //! recording when the function returns.
@@ -18,15 +18,15 @@ pub enum TraceError {
     Op {
         /// Where the op is applied.
         at: CallSite,
-        /// Why it cannot be.
+        /// The reason.
         source: InferError,
     },
-    /// Sizes that cannot be computed with; has the code of the cause.
+    /// A size computation that failed; has the code of the cause.
     #[error("{at}: {source}")]
     Size {
         /// Where.
         at: CallSite,
-        /// Why not.
+        /// The reason.
         source: DimError,
     },
     /// E0883: a variable of another recording.
@@ -37,7 +37,7 @@ pub enum TraceError {
         /// Where it is used.
         at: CallSite,
     },
-    /// A number beside a variable that its element type does not hold; has the code of such numbers.
+    /// A number combined with a variable whose element type cannot represent it; has the code of such numbers.
     #[error(
         "{at}: expected a number that {dtype} holds, found {number}; cast the variable, or write the number as the type has it"
     )]
@@ -52,28 +52,28 @@ pub enum TraceError {
     /// E0884: a function without results.
     #[error("expected a function that gives at least one variable, found none")]
     NoResult,
-    /// E0885: another number of arguments than the function takes.
+    /// E0885: a wrong number of arguments.
     #[error("expected {expected} arguments, found {found}")]
     Arguments {
-        /// How many the function takes.
+        /// The number that the function takes.
         expected: usize,
-        /// How many there are.
+        /// The number given.
         found: usize,
     },
-    /// E0886: a size of "whatever is left" where nothing can be left.
+    /// E0886: a size to be inferred where none can be.
     #[error("{at}: expected a size, found `Size::INFER`, which only a reshape takes")]
     Inferred {
         /// Where.
         at: CallSite,
     },
-    /// E0887: an argument of a rank that no tensor has.
+    /// E0887: an argument with more axes than allowed.
     #[error("argument {index}: expected at most {limit} axes, found {given}")]
     Rank {
         /// Which argument.
         index: usize,
         /// Its rank.
         given: usize,
-        /// The most axes an argument may have.
+        /// The maximum number of axes of an argument.
         limit: usize,
     },
 }

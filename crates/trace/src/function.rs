@@ -6,18 +6,18 @@ use kiln_tensor::Tensor;
 
 /// The variables that a function takes, as a tuple: `(Var, Var)`.
 pub trait Arguments {
-    /// How many.
+    /// The number of variables.
     const COUNT: usize;
-    /// What a call gives for them.
+    /// The corresponding values of a call.
     type Tensors<'a>: AsRef<[&'a Tensor]>;
 }
 
 /// A function of variables, such as a closure.
 pub trait TraceFunction<A: Arguments> {
-    /// What it gives.
+    /// Its result.
     type Output: Results;
 
-    /// Calls it; none when the number of variables is another than it takes.
+    /// Calls it; `None` when the number of variables does not match.
     fn apply(&self, variables: Vec<Var>) -> Option<Self::Output>;
 }
 

@@ -11,7 +11,7 @@
 //! | compute with variables | the operators and methods of [`Var`] |
 //! | compute with their sizes | [`Var::size`], [`Size`] |
 //!
-//! Nothing runs here and no backend is known: the facade's `jit` runs what is recorded.
+//! Nothing runs here and no backend is known: the facade's `jit` runs the recording.
 //!
 //! ```
 //! use kiln_tensor::DType;

@@ -1,7 +1,7 @@
 //! The graph being recorded, shared by its variables and sizes.
 //!
-//! Invariant: once something failed nothing more is recorded, and the first failure is what the
-//! recording ends with. Values made after it stand for nothing.
+//! Invariant: after a failure nothing more is recorded, and the first failure is the result of the recording. Values made
+//! after it are meaningless.
 
 use crate::error::{CallSite, TraceError};
 use kiln_ir::{Graph, ValueId};
@@ -17,7 +17,7 @@ use std::rc::Rc;
 pub(crate) struct Recorder(Rc<RefCell<State>>);
 
 struct State {
-    /// None once the recording is finished.
+    /// `None` once the recording is finished.
     builder: Option<GraphBuilder>,
     error: Option<TraceError>,
 }
@@ -30,12 +30,12 @@ impl Recorder {
         })))
     }
 
-    /// Whether both are one recording.
+    /// Whether both belong to one recording.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Records something; none if that, or something before, failed.
+    /// Records something; `None` if it, or an earlier step, failed.
     #[track_caller]
     pub(crate) fn record<R>(
         &self,
@@ -45,7 +45,7 @@ impl Recorder {
         self.attempt(|builder| record(builder).map_err(|source| TraceError::Op { at, source }))
     }
 
-    /// Computes with sizes; none if that, or something before, failed.
+    /// Computes with sizes; `None` if that, or an earlier step, failed.
     #[track_caller]
     pub(crate) fn compute(
         &self,
@@ -74,7 +74,7 @@ impl Recorder {
         }
     }
 
-    /// Looks something up; none once the recording is finished.
+    /// Queries the recording; `None` once it is finished.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&GraphBuilder) -> R) -> Option<R> {
         self.0.borrow().builder.as_ref().map(look)
     }
@@ -84,7 +84,7 @@ impl Recorder {
         self.0.borrow_mut().error.get_or_insert(error);
     }
 
-    /// The graph that gives these values; variables that live on stand for nothing.
+    /// The graph with these outputs; variables that live on are meaningless.
     pub(crate) fn finish(
         &self,
         outputs: &[(String, Option<ValueId>)],

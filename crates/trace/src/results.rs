@@ -1,9 +1,9 @@
-//! What a recorded function gives: a variable, or several, and the tensors they become.
+//! The results of a recorded function: a variable, or several, and the tensors they become.
 
 use crate::var::Var;
 use kiln_tensor::Tensor;
 
-/// What a recorded function gives.
+/// The results of a recorded function.
 pub trait Results {
     /// The same with a tensor for each variable.
     type Tensors;
@@ -11,7 +11,7 @@ pub trait Results {
     /// The variables in order.
     fn into_variables(self) -> Vec<Var>;
 
-    /// Puts as many tensors in their places; none when the number is another.
+    /// Replaces the variables by tensors; `None` when the number differs.
     fn from_tensors(tensors: Vec<Tensor>) -> Option<Self::Tensors>;
 }
 

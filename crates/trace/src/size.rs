@@ -43,7 +43,7 @@ impl Size {
         })
     }
 
-    /// Its expression in a recording; none where it is to be inferred.
+    /// Its expression in a recording; `None` where it is to be inferred.
     #[track_caller]
     pub(crate) fn in_reshape(&self, recorder: &Recorder) -> Option<Option<DimId>> {
         match self.0 {
@@ -81,7 +81,7 @@ impl Size {
     ) -> Self {
         let recorder = match (&self.0, &other.0) {
             (&Kind::Known(left), &Kind::Known(right)) => {
-                // What does not fit stays wrong wherever it is used.
+                // A size that does not fit stays invalid wherever it is used.
                 return Self(known(left, right).map_or(Kind::Known(-1), Kind::Known));
             }
             (Kind::Symbolic(recorder, _), _) | (_, Kind::Symbolic(recorder, _)) => recorder.clone(),
@@ -108,7 +108,7 @@ impl From<i32> for Size {
 }
 
 impl From<usize> for Size {
-    /// A size beyond `i64` is no size: using it is an error.
+    /// A size beyond `i64` is invalid: using it is an error.
     fn from(size: usize) -> Self {
         Self(Kind::Known(i64::try_from(size).unwrap_or(-1)))
     }

@@ -1,4 +1,4 @@
-//! Recording functions: what graphs they become, what they compute, and where mistakes are found.
+//! Recording functions: the resulting graphs, their results, and where mistakes are reported.
 
 use crate::{
     ArgumentType, Arguments, Results, Size, TraceError, TraceFunction, Traced, Var, trace,
@@ -171,7 +171,7 @@ fn reductions_take_one_axis_several_or_all() {
 }
 
 #[test]
-fn elements_move_where_they_are_told() {
+fn movement_functions_are_traced() {
     let x = f32s(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let turned = [1.0, 4.0, 2.0, 5.0, 3.0, 6.0];
     assert_eq!(one(&|x: Var| x.transpose(), &[&x]), turned);
@@ -211,14 +211,14 @@ fn elements_move_where_they_are_told() {
 }
 
 #[test]
-fn variables_tell_what_they_are() {
+fn variables_report_dtype_and_shape() {
     let f = |x: Var| {
         assert_eq!((x.dtype(), x.rank()), (Some(DType::F32), 2));
         assert_eq!(format!("{x:?}"), "%x0: f32[x0_0, x0_1]");
         let nothing = x.reshape([Size::INFER, Size::INFER]);
         assert_eq!((nothing.dtype(), nothing.rank()), (None, 0));
         assert_eq!(format!("{nothing:?}"), "a variable without a value");
-        // What follows a mistake is no mistake of its own.
+        // Consequences of a mistake are not reported separately.
         let _ = nothing.size(0) + 1;
         nothing
             .matmul(&x)
@@ -230,7 +230,7 @@ fn variables_tell_what_they_are() {
 }
 
 #[test]
-fn a_mistake_is_found_where_it_was_made() {
+fn mistakes_are_reported_at_the_call() {
     let f = |x: Var, y: Var| {
         let product = x.matmul(&y);
         product.softmax(7) + 1.0
@@ -259,7 +259,7 @@ fn sizes_are_computed_with_and_checked() {
 }
 
 #[test]
-fn numbers_that_the_element_type_does_not_hold_are_refused() {
+fn numbers_not_representable_in_the_dtype_are_refused() {
     let refused = |dtype: DType, function: fn(Var) -> Var, number: &str| {
         let error = trace("f", &function, &[ArgumentType::new(dtype, 1)]).unwrap_err();
         assert_eq!(error.code(), "E0804");

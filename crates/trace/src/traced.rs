@@ -15,10 +15,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// More axes than this are refused.
+/// The maximum number of axes.
 const MOST_AXES: usize = 32;
 
-/// What a recording depends on of an argument.
+/// The property of an argument that a recording depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ArgumentType {
     /// The element type.
@@ -53,7 +53,7 @@ pub type Signature = Vec<ArgumentType>;
 /// `y0`, `y1`, …
 ///
 /// # Errors
-/// The first op of the function that does not fit its operands, with the line it stands on.
+/// The first op of the function that does not fit its operands, with its source line.
 pub fn trace<A: Arguments, F: TraceFunction<A>>(
     name: &str,
     function: &F,
@@ -137,7 +137,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         }
     }
 
-    /// With another name, for its graphs; what was recorded is forgotten.
+    /// With another name for its graphs; clears the recordings.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         let limits = self.limits;
@@ -147,7 +147,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         }
     }
 
-    /// With other limits of the tables of sizes of its graphs; what was recorded is forgotten.
+    /// With other limits for the size tables of its graphs; clears the recordings.
     #[must_use]
     pub fn with_limits(self, limits: DimLimits) -> Self {
         Self {
@@ -161,13 +161,13 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         &self.name
     }
 
-    /// How many recordings there are.
+    /// The number of recordings.
     pub fn n_recordings(&self) -> usize {
         self.graphs.lock().len()
     }
 
-    /// The graph for arguments of these types, recorded if it is the first time. Two threads that
-    /// come at once may both record it; the first to finish wins.
+    /// The graph for arguments of these types, recorded on first use. Two concurrent threads may both record it; the first
+    /// to finish wins.
     ///
     /// # Errors
     /// As [`trace`].

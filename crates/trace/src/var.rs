@@ -1,4 +1,4 @@
-//! Variables: what a recorded function computes with.
+//! Variables: the values of a recorded function.
 
 mod contraction;
 mod elementwise;
@@ -19,14 +19,14 @@ use kiln_tensor::{DType, Tensor};
 use std::fmt;
 use std::panic::Location;
 
-/// A tensor that is not there yet: an argument of a recorded function, or what it computes.
+/// A tensor that does not exist yet: an argument of a recorded function, or a value computed in it.
 ///
-/// Methods take variables by value or by reference. Axes may count from the end: -1 is the last.
-/// Mistakes do not panic: the first one ends the recording, with the line it was made on.
+/// Methods take variables by value or by reference. Axes may count from the end: -1 is the last. Mistakes do not panic: the
+/// first one ends the recording, with its source line.
 #[derive(Clone)]
 pub struct Var {
     recorder: Recorder,
-    /// None once the recording failed.
+    /// `None` once the recording failed.
     value: Option<ValueId>,
 }
 
@@ -86,8 +86,8 @@ impl Var {
         self.record(|builder, _| builder.constant(tensor.clone()))
     }
 
-    /// A number of this variable's element type. A number that the type does not hold, such as 0.5 beside an `i32`,
-    /// ends the recording with E0804.
+    /// A number of this variable's element type. A number that the type cannot represent, such as 0.5 with an `i32`, ends
+    /// the recording with E0804.
     #[track_caller]
     pub fn scalar(&self, number: f64) -> Var {
         self.number(Number::Float(number))
@@ -111,7 +111,7 @@ impl Var {
         }
     }
 
-    /// The element type; none after a mistake.
+    /// The element type; `None` after a mistake.
     pub fn dtype(&self) -> Option<DType> {
         let value = self.value?;
         self.recorder.look(|builder| builder.dtype(value).ok())?
@@ -142,7 +142,7 @@ impl Var {
 }
 
 impl fmt::Debug for Var {
-    /// The variable as the graph's text has it: `%3: f32[x0_0, 64]`.
+    /// The variable in the graph's text form: `%3: f32[x0_0, 64]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let described = self
             .value

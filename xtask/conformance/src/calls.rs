@@ -1,6 +1,6 @@
-//! A model called with many inputs in one process: what came of loading it and of each call, the results as files.
+//! A model called with many inputs in one process: the outcome of loading it and of each call, the results as files.
 //!
-//! Nothing is judged here: the script that asked compares the files.
+//! Nothing is compared here: the calling script compares the files.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::verdict::Outcome;
 
-/// A line of standard input that asks for calls.
+/// A request for calls, on a line of standard input.
 #[derive(Deserialize)]
 pub(crate) struct Calls {
     /// The folder with `model.onnx` and `cases/CASE/INPUT.npy`.
     folder: PathBuf,
-    /// As the command line takes it.
+    /// In the command line's form.
     device: String,
     /// The names of the cases, in the order of the calls.
     cases: Vec<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Calls {
     prefix: String,
 }
 
-/// How it went.
+/// The outcome.
 #[derive(Serialize)]
 pub(crate) struct Answers {
     /// Why the model does not load.
@@ -70,7 +70,7 @@ pub(crate) fn run(request: &Calls) -> Answers {
     }
 }
 
-/// What ends a call: an error of Kiln, or of the files around it.
+/// The error of a call: of Kiln, or of the files.
 enum Failure {
     Kiln(kiln::Error),
     Files(anyhow::Error),

@@ -1,6 +1,6 @@
 //! One case: its model, its inputs and expected results, and a call on each backend.
 //!
-//! Inputs that the import has to know, such as axes, are made constants: the same as a caller would have to do.
+//! Inputs that must be known on import, such as axes, are made constants, as a caller would do.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(folder: &Path, tolerance: Tolerance) -> Answer {
             return answer;
         }
     };
-    // Without data, what the import says is still worth knowing.
+    // Without data, the import's result is still worth reporting.
     let sets = data_sets(folder, &model);
     let sets = match sets {
         Ok(sets) => sets,
@@ -98,7 +98,7 @@ pub(crate) fn run(folder: &Path, tolerance: Tolerance) -> Answer {
 
 type Named<'a> = Vec<(String, &'a Tensor)>;
 
-/// The graph, and the inputs that it still has.
+/// The graph, and its remaining inputs.
 fn import<'a>(
     model: &onnx::Model,
     data: &'a Data,
@@ -126,7 +126,7 @@ fn import<'a>(
         Ok(graph) => return Ok((graph, named)),
         Err(error) => error,
     };
-    // Where integers decide, they are what the import has to know; else perhaps small tensors of any kind.
+    // If integers determine the result, they are what must be known on import; otherwise small tensors of any kind may be.
     for may_fix in [is_small_integers as fn(&Tensor) -> bool, is_small] {
         let mut options = options.clone();
         for (name, tensor) in named.iter().filter(|(_, tensor)| may_fix(tensor)) {
@@ -152,7 +152,7 @@ fn is_small(tensor: &Tensor) -> bool {
     tensor.rank() <= 1 && tensor.len() <= 64
 }
 
-/// Calls the model; the number of steps that the interpreter did.
+/// Calls the model; returns the number of interpreted steps.
 fn call(
     graph: Graph,
     options: Options,
@@ -237,7 +237,7 @@ fn values(folder: &Path, what: &str) -> anyhow::Result<Vec<Value>> {
     }
 }
 
-/// The tensor of a file; nothing where there is none.
+/// The tensor of a file; `None` if there is none.
 fn tensor(path: &Path) -> anyhow::Result<Option<Tensor>> {
     let file = path.with_extension("pb");
     if !file.exists() {

@@ -1,8 +1,8 @@
-//! Results against what a case expects: dtype, sizes, and every element within the case's tolerance.
+//! Results against a case's expected ones: dtype, sizes, and every element within the case's tolerance.
 
 use kiln::{DType, Tensor};
 
-/// How far a float may be off: `absolute + relative * |expected|`.
+/// The tolerance of a float: `absolute + relative * |expected|`.
 #[derive(Clone, Copy)]
 pub(crate) struct Tolerance {
     pub(crate) relative: f64,
@@ -10,7 +10,7 @@ pub(crate) struct Tolerance {
 }
 
 impl Tolerance {
-    /// For elements of `dtype`: half a unit in the last place is what rounding alone may cost, two what a sum does.
+    /// For elements of `dtype`: half a unit in the last place for a rounding, two for a sum.
     fn of(self, dtype: DType) -> Self {
         let unit = match dtype {
             DType::BF16 => 1.0 / 128.0,
@@ -24,7 +24,7 @@ impl Tolerance {
     }
 }
 
-/// Says how `found` differs; nothing where it does not.
+/// Describes how `found` differs; `None` where it does not.
 pub(crate) fn difference(
     name: &str,
     found: &Tensor,

@@ -1,8 +1,8 @@
-//! Runs ONNX's test cases, and calls of generated models: requests come in by standard input, a line of JSON each, and a
-//! line of JSON goes out for each, in order.
+//! Runs ONNX's test cases, and calls of generated models: requests come on standard input, a line of JSON each, and a line
+//! of JSON is returned for each, in order.
 //!
-//! What watches it, and ends it when a case takes too long, is `cargo xtask conformance`. A case that ends the process
-//! is therefore no answer, which counts as a failure.
+//! `cargo xtask conformance` watches it, and ends it when a case takes too long. A case that ends the process therefore
+//! gets no reply, which counts as a failure.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
@@ -22,7 +22,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Request {
-    /// Run a case, and compare with what it expects.
+    /// Run a case, and compare with its expected results.
     Case {
         /// The case's folder.
         folder: std::path::PathBuf,

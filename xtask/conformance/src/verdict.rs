@@ -1,25 +1,25 @@
-//! What became of a case, as it goes out.
+//! The outcome of a case, as it is reported.
 
 use serde::Serialize;
 
-/// How a case went on both backends.
+/// The outcome of a case on both backends.
 #[derive(Serialize)]
 pub(crate) struct Answer {
-    /// Op by op, the graph as it was imported.
+    /// Op by op, on the imported graph.
     pub(crate) interpreted: Outcome,
     /// As native code, after all passes.
     pub(crate) compiled: Outcome,
-    /// Whether inputs were made constants, because the import has to know them.
+    /// Whether inputs were made constants, because they must be known on import.
     pub(crate) fixed: bool,
-    /// How many steps of the compiled program the interpreter does.
+    /// The number of interpreted steps of the compiled program.
     pub(crate) interpreted_steps: usize,
 }
 
-/// How a case went on one backend.
+/// The outcome of a case on one backend.
 #[derive(Clone, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) verdict: Verdict,
-    /// The error's code, where there is one.
+    /// The error's code, if there is one.
     pub(crate) code: Option<&'static str>,
     /// The error, or how the results differ.
     pub(crate) message: String,

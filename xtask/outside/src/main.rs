@@ -1,8 +1,8 @@
-//! A program that uses Kiln as a stranger would, with nothing of the workspace around it.
+//! A program that uses Kiln like an outside user, without anything of the workspace.
 //!
-//! `cargo xtask test` builds and runs it, with Kiln's default features, when it makes a bundle and fills a cache; with the
-//! feature `native` alone, when it runs what these hold; and without any: it ends well only if its assertions hold. Its
-//! arguments are where the bundle is, and the cache's folder.
+//! `cargo xtask test` builds and runs it, with Kiln's default features, when it makes a bundle and fills a cache; with only
+//! the feature `native`, when it runs their contents; and without any: it succeeds only if its assertions hold. Its
+//! arguments are the path of the bundle, and the cache's folder.
 #![forbid(unsafe_code)]
 
 use kiln::shape_inference::GraphBuilder;
@@ -89,7 +89,7 @@ fn a_graph_from_the_builder() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Whatever executes a model, results are those of the interpreter.
+/// Whatever the device, results are those of the interpreter.
 fn every_backend_gives_the_same() -> Result<(), Box<dyn std::error::Error>> {
     let x = Tensor::from_vec(&[2, 4], vec![1.0_f32, -2.0, 3.0, 0.5, 0.0, 1.0, 2.0, -1.0])?;
     let w = Tensor::from_vec(&[4, 3], vec![0.25_f32; 12])?;
@@ -103,7 +103,7 @@ fn every_backend_gives_the_same() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The devices that need nothing to be compiled before: without a compiler there is code in stores alone.
+/// The devices that need no compiler: without one, the only code is in stores.
 fn compiling_devices() -> impl Iterator<Item = Device> {
     let all = Device::all().into_iter();
     all.filter(|device| cfg!(feature = "llvm") || device.interprets())
@@ -147,8 +147,8 @@ fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Code in a folder: stored by a build with a compiler and found by one without, which names it by the same keys. What the
-/// folder lacks is an error that says so.
+/// Code in a folder: stored by a build with a compiler and found by one without, which computes the same keys. Missing code
+/// is an error that says so.
 #[cfg(feature = "native")]
 fn a_cache(folder: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     use kiln::{Cache, CompilePolicy};
@@ -192,7 +192,7 @@ fn a_cache(folder: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
         (error.code(), error.kind()),
         ("E0517", ErrorKind::Unsupported)
     );
-    // A compile that fails leaves its step to the interpreter, and is counted.
+    // A failed compile leaves its step to the interpreter, and is counted.
     other.run([("x", &x)])?;
     let stats = other.compilation_stats();
     assert_eq!(stats.interpreted_steps, 1);

@@ -5,7 +5,7 @@
 pub(crate) struct Import {
     /// The path as written, without `as`; of a glob, the module's.
     pub(crate) path: Vec<String>,
-    /// The name it gets; `None` for a glob.
+    /// The name it is bound to; `None` for a glob.
     pub(crate) name: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use anyhow::Result;
 use super::module_tree::{ModuleTree, is_public, is_test_only};
 use super::resolve::{Scoped, Target, imports, item_name, resolve};
 
-/// How deep modules may nest before the walk stops following them.
+/// The maximum nesting of modules that the walk follows.
 const DEPTH_LIMIT: usize = 16;
 
 /// Lists the public items of the crate whose root file is `root`.
@@ -48,7 +48,7 @@ pub(crate) fn public_items(root: &Path) -> Result<Vec<String>> {
     Ok(lines.into_iter().collect())
 }
 
-/// What module `index` shows: names and what they stand for (`None`: made by a macro).
+/// The contents of module `index`: names and their referents (`None`: made by a macro).
 fn exports(tree: &ModuleTree, index: usize) -> Vec<(String, Option<Target>)> {
     let module = &tree.modules[index];
     let mut found = Vec::new();
@@ -185,7 +185,7 @@ fn public_parts(block: &syn::ItemImpl) -> Vec<(&'static str, String)> {
     parts.collect()
 }
 
-/// `#[macro_export]` puts a macro at the crate's root, wherever it stands.
+/// `#[macro_export]` puts a macro at the crate's root, wherever it is.
 fn exported_macros(tree: &ModuleTree) -> Vec<String> {
     let items = tree.modules.iter().flat_map(|module| &module.items);
     items
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_reached_is_listed() {
+    fn only_reachable_items_are_listed() {
         let lib = "mod table; pub mod text; pub use table::{DimTable, Dim as Size}; fn private() {} pub const N: u8 = 1;";
         let table = "pub struct DimTable { pub n_dims: usize, hidden: u8 } pub struct Unreachable;
             pub enum Dim { Known, Named { name: u8 } }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_may_be_called_as_its_module_is() {
+    fn a_function_may_share_the_name_of_its_module() {
         let lib = "mod verify; pub use verify::{LIMIT, verify};";
         let items = listed(&[
             ("lib.rs", lib),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_in_a_circle_end() {
+    fn cyclic_imports_terminate() {
         let lib = "pub mod a; pub mod b;";
         let items = listed(&[
             ("lib.rs", lib),

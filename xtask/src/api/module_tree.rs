@@ -1,7 +1,7 @@
-//! A crate's modules as an arena: which items each holds, and which are its children.
+//! A crate's modules as an arena, with their items and children.
 //!
-//! Modules and items under `#[cfg(test)]` are left out. `#[path]` is not followed: nothing here uses it.
-//! Invariant: module 0 is the crate's root; a child comes after its parent.
+//! Modules and items under `#[cfg(test)]` are excluded. `#[path]` is not followed: nothing here uses it. Invariant: module
+//! 0 is the crate's root; a child comes after its parent.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use anyhow::{Context, Result, bail};
 /// One module.
 #[derive(Default)]
 pub(super) struct Module {
-    /// The module it is in; its own index for the root.
+    /// Its parent module; its own index for the root.
     pub(super) parent: usize,
     /// Whether it is `pub`.
     pub(super) public: bool,
     /// Its child modules by name.
     pub(super) children: BTreeMap<String, usize>,
-    /// Its items, child modules apart.
+    /// Its items, except child modules.
     pub(super) items: Vec<syn::Item>,
 }
 
@@ -79,7 +79,7 @@ impl ModuleTree {
     }
 }
 
-/// Whether an item is seen wherever its module is.
+/// Whether an item is visible wherever its module is.
 pub(super) fn is_public(visibility: &syn::Visibility) -> bool {
     matches!(visibility, syn::Visibility::Public(_))
 }

@@ -1,8 +1,8 @@
-//! What of a set of crates is reached from some of them, by name.
+//! Which items of a set of crates are reachable from some of them, by name.
 //!
-//! Not a compiler's analysis: an item is reached where some code that is reached says its name, whichever item of that name
-//! is meant, so what is called like something else in use counts as used. A method counts where its type and its name are
-//! both reached; an `impl` of a trait, where its type is. Imports alone reach nothing, and neither does code for tests.
+//! Not a compiler's analysis: an item is reachable if reachable code contains its name, whichever item of that name is
+//! meant, so an item with the name of a used one counts as used. A method counts if its type and its name are both
+//! reachable; an `impl` of a trait, if its type is. Imports alone reach nothing, and neither does test code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,27 +14,27 @@ use syn::visit::{self, Visit};
 use super::module_tree::{ModuleTree, is_test_only};
 use super::resolve::{imports, item_name};
 
-/// The names that some code says.
+/// The names that some code mentions.
 type Names = BTreeSet<String>;
 
-/// Code of several crates, by what has to be reached for it to be.
+/// Code of several crates, by what makes it reachable.
 #[derive(Default)]
 pub(crate) struct Reach {
-    /// What is reached from the start.
+    /// Names reachable from the start.
     roots: Names,
-    /// What items say, by their names.
+    /// The names mentioned by items, by their names.
     items: BTreeMap<String, Names>,
-    /// What methods say, by the names of their types and their own.
+    /// The names mentioned by methods, by the names of their types and their own.
     methods: BTreeMap<(String, String), Names>,
-    /// What the traits that types implement say, by the types' names.
+    /// The names mentioned by trait implementations, by the types' names.
     traits: BTreeMap<String, Names>,
 }
 
-/// What is reached.
+/// The reachable names.
 pub(crate) struct Reached(Names);
 
 impl Reached {
-    /// Whether an item is, by its path as the lists of public items have it: `text::print`, `Graph::new`.
+    /// Whether an item is reachable, by its path in the lists of public items: `text::print`, `Graph::new`.
     pub(crate) fn contains(&self, path: &str) -> bool {
         let mut names = path.rsplit("::");
         let (last, before) = (names.next(), names.next());
@@ -48,7 +48,7 @@ impl Reach {
     /// Adds a crate whose code has to be reached.
     pub(crate) fn add(&mut self, root: &Path) -> Result<()> {
         for module in ModuleTree::load(root)?.modules {
-            // Another name for an item says that of the item.
+            // Another name for an item mentions that item.
             for scoped in imports(&module) {
                 if let (Some(name), Some(last)) = (scoped.import.name, scoped.import.path.last())
                     && name != *last
@@ -63,7 +63,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Adds a crate all of whose code is reached.
+    /// Adds a crate all of whose code is reachable.
     pub(crate) fn add_root(&mut self, root: &Path) -> Result<()> {
         for module in ModuleTree::load(root)?.modules {
             for scoped in imports(&module) {
@@ -87,7 +87,7 @@ impl Reach {
                         names.remove(&name);
                         self.items.entry(name).or_default().extend(names);
                     }
-                    // What a macro makes of it is not known.
+                    // A macro's use of it is unknown.
                     None => self.roots.extend(names),
                 }
             }
@@ -100,7 +100,7 @@ impl Reach {
             _ => None,
         };
         let Some(ty) = ty else {
-            // Of a reference, a tuple, a trait object: as if it were always there.
+            // For a reference, a tuple, a trait object: treated as always reachable.
             let names = names_in(|names| names.visit_item_impl(block));
             self.roots.extend(names);
             return;
@@ -124,7 +124,7 @@ impl Reach {
         }
     }
 
-    /// What is reached from the roots.
+    /// Everything reachable from the roots.
     pub(crate) fn reached(&self) -> Reached {
         let mut reached = Names::new();
         let mut pending: Vec<&String> = self.roots.iter().collect();
@@ -155,7 +155,7 @@ impl Reach {
     }
 }
 
-/// The names that are said where `visit` goes.
+/// The names mentioned where `visit` goes.
 fn names_in(visit: impl FnOnce(&mut Collected)) -> Names {
     let mut collected = Collected::default();
     visit(&mut collected);
@@ -176,7 +176,7 @@ impl<'ast> Visit<'ast> for Collected {
     }
 
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
-        // Documentation says names without using them.
+        // Documentation mentions names without using them.
         if let syn::Meta::List(list) = &attribute.meta {
             self.add_tokens(list.tokens.clone());
         }
@@ -193,7 +193,7 @@ impl Collected {
                         self.0.insert(ident.to_string());
                     }
                     TokenTree::Group(group) => pending.push(group.stream()),
-                    // `#[serde(with = "path")]`, and `"{name}"` of a format.
+                    // `#[serde(with = "path")]`, and `"{name}"` in a format string.
                     TokenTree::Literal(literal) => {
                         let text = literal.to_string();
                         let words =
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_and_the_unreached_call_is_not_reached() {
+    fn items_used_only_by_tests_or_unreached_code_are_unreached() {
         let library = "
             pub fn used() { helper() }
             pub fn helper() {}
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn traits_macros_and_other_names_reach_on() {
+    fn reachability_follows_traits_macros_and_other_names() {
         let library = "
             pub struct Kept; impl Drop for Kept { fn drop(&mut self) { on_drop() } }
             pub fn on_drop() { println!(\"{}\", in_macro()) }

@@ -1,13 +1,13 @@
 //! Following names through modules and imports.
 //!
-//! Not a compiler's resolver: it knows what this project's code uses (`crate`, `self`, `super`, child modules,
-//! imports, globs of modules) and takes every other first name for another crate.
-//! Invariant: ends on cyclic imports (each step of a chain costs fuel).
+//! Not a compiler's resolver: it supports what this project's code uses (`crate`, `self`, `super`, child modules, imports,
+//! globs of modules) and treats every other first name as another crate. Invariant: terminates on cyclic imports (each step
+//! of a chain costs fuel).
 
 use super::imports::{Import, flatten};
 use super::module_tree::{Module, ModuleTree, is_public};
 
-/// How many imports one name may go through.
+/// The maximum number of imports that one name may go through.
 const FUEL: usize = 32;
 
 /// The meaning of a name.
@@ -15,9 +15,9 @@ const FUEL: usize = 32;
 pub(super) enum Target {
     /// A module of this crate.
     Module(usize),
-    /// An item: its module and its place in it.
+    /// An item: its module and its index in it.
     Item(usize, usize),
-    /// Something of another crate, by its path.
+    /// An item of another crate, by its path.
     Foreign(String),
 }
 
@@ -44,12 +44,12 @@ pub(super) fn imports(module: &Module) -> Vec<Scoped> {
     .collect()
 }
 
-/// What `path`, written in module `from`, refers to; several where namespaces share the name.
+/// The referents of `path`, written in module `from`; several where namespaces share the name.
 pub(super) fn resolve(tree: &ModuleTree, from: usize, path: &[String]) -> Vec<Target> {
     follow(tree, from, path, FUEL)
 }
 
-/// The name an item goes by, if it has one.
+/// The name of an item, if it has one.
 pub(super) fn item_name(item: &syn::Item) -> Option<String> {
     let ident = match item {
         syn::Item::Const(item) => &item.ident,
@@ -122,7 +122,7 @@ fn is_type(tree: &ModuleTree, module: usize, item: usize) -> bool {
     )
 }
 
-/// `path` looked up inside a module of this crate: a name that is not there has no other owner.
+/// `path` looked up inside a module of this crate: a missing name has no other owner.
 fn inside(tree: &ModuleTree, module: usize, path: &[String], fuel: usize) -> Vec<Target> {
     let relative = path
         .first()
@@ -137,7 +137,7 @@ fn inside(tree: &ModuleTree, module: usize, path: &[String], fuel: usize) -> Vec
     }
 }
 
-/// Whether a module itself says what `name` is, so that it can be no other crate.
+/// Whether a module itself defines `name`, so that it can be no other crate.
 fn declares(module: &Module, name: &str) -> bool {
     let names_it = |scoped: &Scoped| {
         scoped.import.name.as_deref() == Some(name) && !names_a_crate(&scoped.import, name)
@@ -150,12 +150,12 @@ fn declares(module: &Module, name: &str) -> bool {
         || imports(module).iter().any(names_it)
 }
 
-/// `use name;`: nothing but a crate can be meant.
+/// `use name;`: this can only be a crate.
 fn names_a_crate(import: &Import, name: &str) -> bool {
     matches!(import.path.as_slice(), [only] if only == name)
 }
 
-/// Everything called `name` in a module.
+/// Everything named `name` in a module.
 fn named(tree: &ModuleTree, module_index: usize, name: &str, fuel: usize) -> Vec<Target> {
     let Some(fuel) = fuel.checked_sub(1) else {
         return Vec::new();
@@ -174,7 +174,7 @@ fn named(tree: &ModuleTree, module_index: usize, name: &str, fuel: usize) -> Vec
     }
     for Scoped { import, .. } in imports(module) {
         match &import.name {
-            // Following it would chase itself.
+            // Following it would not terminate.
             Some(its) if its == name && names_a_crate(&import, name) => {
                 if found.is_empty() {
                     found.push(Target::Foreign(name.to_owned()));

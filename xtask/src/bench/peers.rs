@@ -1,6 +1,6 @@
 //! Kiln and its peers on the same cases, through the scripts of `benches/peers`.
 //!
-//! The scripts print every case; here they are called in order, and what they wrote becomes the README's table.
+//! The scripts print every case; here they are called in order, and their output becomes the README's table.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::{models, step, workspace};
 /// The models that have cases.
 const MODELS: [&str; 4] = ["ocr-cls", "ocr-rec", "ocr-det", "minilm"];
 
-/// The recurrent layers that have cases; measured where a word names them.
+/// The recurrent layers that have cases; measured if a word names them.
 const RECURRENT: [&str; 6] = [
     "lstm-256",
     "lstm-128x2",
@@ -70,7 +70,7 @@ pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -
     Ok(())
 }
 
-/// Models whose names hold one of the words; where there is none all but the recurrent layers.
+/// Models whose names contain one of the words; without words all except the recurrent layers.
 fn wanted(words: &[String]) -> Vec<&'static str> {
     let has_word = |model: &&str| words.iter().any(|word| model.contains(word.as_str()));
     match words {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_choose_models() {
+    fn bench_words_select_models() {
         assert_eq!(wanted(&[]), MODELS);
         let words =
             |words: &[&str]| wanted(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_null_and_what_is_not_a_case_is_an_error() {
+    fn missing_measurements_are_null_and_unknown_cases_are_errors() {
         let line = r#"{"model":"minilm","case":"000-1x8_1x8","error":1e-6,"ort":2.0,"ov":null,"kiln":1.5,"first":365.2,"compiles":11}"#;
         let cases = read(line).unwrap();
         assert_eq!((cases[0].ov, cases[0].kiln), (None, Some(1.5)));

@@ -1,6 +1,6 @@
 //! The README's table of native code beside its peers, from measured cases.
 //!
-//! Which rows it has is `ROWS`; those that were not measured are left out. Below it stands what all cases together come to.
+//! `ROWS` defines its rows; unmeasured ones are omitted. Below it is the summary of all cases.
 
 use std::fmt::Write;
 
@@ -27,7 +27,7 @@ pub(crate) struct Case {
     pub(crate) compiles: Option<u64>,
 }
 
-/// Models, how the README calls them, and cases.
+/// Models, their names in the README, and cases.
 const ROWS: [(&str, &str, &str); 5] = [
     ("ocr-cls", "direction classifier", "6x3x48x192"),
     ("ocr-rec", "recogniser", "1x3x48x320"),
@@ -50,7 +50,7 @@ pub(crate) fn table(cases: &[Case]) -> String {
         let Some(case) = its().find(|case| case.shapes() == shapes) else {
             continue;
         };
-        // A model's first row tells what compiling cost, which was paid at its first case.
+        // A model's first row shows the compile cost, which was paid at its first case.
         let first = its().next().filter(|_| !shown.contains(&model));
         shown.push(model);
         // Writing to a string cannot fail.
@@ -68,7 +68,7 @@ pub(crate) fn table(cases: &[Case]) -> String {
     text + &closing(cases)
 }
 
-/// The first call of `case`, or of the case before it at which its kernels were compiled.
+/// The first call of `case`, or of the previous case at which its kernels were compiled.
 fn first_call(case: &Case, compiled_at: &Case) -> String {
     let time = compiled_at
         .first
@@ -143,7 +143,7 @@ impl Case {
             .map_or(&self.case, |(_, shapes)| shapes)
     }
 
-    /// As the README writes them.
+    /// In the README's format.
     fn inputs(&self) -> String {
         match self.model.as_str() {
             "minilm" => format!("{} tokens", self.sizes()),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_the_readmes() {
+    fn the_bench_table_equals_the_one_in_the_readme() {
         let times = |ort, ov, kiln, first| [Some(ort), Some(ov), Some(kiln), Some(first)];
         let cases = [
             case("minilm", "000-1x8_1x8", times(4.0, 8.0, 2.0, 365.4), 11),
@@ -223,7 +223,7 @@ the largest error against onnxruntime is 1.3e-6.
     }
 
     #[test]
-    fn missing_answers_are_said() {
+    fn missing_results_are_reported() {
         let mut wrong = case(
             "minilm",
             "000-1x8_1x8",

@@ -1,4 +1,4 @@
-//! What passed before: a checked-in list of cases, and the table of the book.
+//! The baseline: a checked-in list of passing cases, and the table of the book.
 //!
 //! The list holds a line per case that passes: its name, and how far it gets (`interpreted`, `compiled`, `native`).
 
@@ -16,7 +16,7 @@ const PAGE: &str = "docs/book/src/reference/onnx-conformance.md";
 const BEGIN: &str = "<!-- begin: written by `cargo xtask conformance --bless` -->\n";
 const END: &str = "<!-- end -->";
 
-/// How far a case gets, from least to most; `None` when it does not pass at all.
+/// How far a case gets, in ascending order; `None` when it does not pass at all.
 fn reach(outcome: &Outcome) -> Option<&'static str> {
     if outcome.interpreted.verdict != Verdict::Passed {
         None
@@ -38,7 +38,7 @@ fn rank(reach: &str) -> usize {
         .map_or(0, |at| at + 1)
 }
 
-/// What no longer gets as far as it did, of the cases that ran.
+/// The regressions among the cases that ran.
 pub(super) fn lost(root: &Path, runs: &[Run]) -> Result<Vec<String>> {
     let text =
         std::fs::read_to_string(root.join(LIST)).with_context(|| format!("cannot read {LIST}"))?;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn getting_less_far_than_before_is_a_loss() {
+    fn a_case_that_regresses_is_a_loss() {
         let before = [
             run("test_a", Verdict::Passed, Verdict::Passed),
             run("test_b", Verdict::Passed, Verdict::Failed),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_keeps_what_is_around_the_table() {
+    fn the_page_keeps_the_text_around_the_table() {
         let page = format!("before\n{BEGIN}old\n{END}\nafter\n");
         let fresh = with_table(&page, &[run("test_a", Verdict::Passed, Verdict::Passed)]).unwrap();
         assert!(

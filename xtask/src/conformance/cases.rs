@@ -1,7 +1,7 @@
 //! The cases: written once by `generate.py`, then read from their list.
 //!
-//! Invariant: the list of packages is noted beside the cases last, so cases that were left half written, or come from
-//! another version, are rewritten.
+//! Invariant: the list of packages is written after the cases, so partially written cases, or those of another version, are
+//! rewritten.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::{python, step};
 
 const SCRIPT: &str = "xtask/conformance/generate.py";
 
-/// One of ONNX's test cases, as `generate.py` lists it.
+/// One of ONNX's test cases, as listed by `generate.py`.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Case {
     /// `node`, `simple` and so on.
@@ -23,7 +23,7 @@ pub(crate) struct Case {
     /// The operator it is about.
     pub(crate) op: String,
     pub(crate) domain: String,
-    /// Whether it is another case with the operator written out as its function body.
+    /// Whether it is another case with the operator replaced by its function body.
     pub(crate) expanded: bool,
     pub(crate) rtol: f64,
     pub(crate) atol: f64,

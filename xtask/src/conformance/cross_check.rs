@@ -1,6 +1,6 @@
 //! `cargo xtask cross-check`: generated models, on Kiln and on onnxruntime.
 //!
-//! `testkit` writes random graphs as ONNX models with inputs, a script has onnxruntime compute what they give, and the
+//! `testkit` writes random graphs as ONNX models with inputs, a script computes their results with onnxruntime, and the
 //! program that runs ONNX's test cases compares: interpreted as imported, and compiled.
 
 use std::process::Command;
@@ -11,7 +11,8 @@ use super::outcome::Verdict;
 use super::{CROSS_CHECK, cases, folders, run_cases};
 use crate::{python, setup, step, workspace};
 
-/// Models written for each that is wanted, as onnxruntime refuses some: kernels larger than operands and the like.
+/// The number of models written for each requested one, since onnxruntime rejects some: kernels larger than operands and
+/// similar.
 const SPARE: usize = 2;
 
 /// Compares `count` models.

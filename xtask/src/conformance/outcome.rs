@@ -1,21 +1,21 @@
-//! How one case went, as the program that runs it says, or as its silence does.
+//! The outcome of one case, from the reply of the program that runs it, or its absence.
 
 use serde::Deserialize;
 
 use super::cases::Case;
 
-/// How a case went on both backends.
+/// The outcome of a case on both backends.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) interpreted: Backend,
     pub(crate) compiled: Backend,
-    /// Whether inputs were made constants, because the import has to know them.
+    /// Whether inputs were made constants, because they must be known on import.
     pub(crate) fixed: bool,
-    /// How many steps of the compiled program the interpreter does.
+    /// The number of interpreted steps of the compiled program.
     pub(crate) interpreted_steps: usize,
 }
 
-/// How a case went on one backend.
+/// The outcome of a case on one backend.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Backend {
     pub(crate) verdict: Verdict,
@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
 }
 
 impl Outcome {
-    /// Of a case that ended the program, or had to be ended.
+    /// For a case that ended the program, or had to be ended.
     pub(super) fn silent(message: &str) -> Self {
         let backend = Backend {
             verdict: Verdict::Failed,
@@ -101,7 +101,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_what_did_not_pass_is_complained_of_and_once() {
+    fn failing_cases_are_reported_once() {
         let case = case("node", "test_a", "A", false);
         let said = |one, other| outcome(one, other).complaint(&case);
         assert_eq!(said(Verdict::Passed, Verdict::Passed), "");

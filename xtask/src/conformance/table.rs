@@ -1,4 +1,4 @@
-//! The cases counted: per operator and in total, plain and `_expanded` apart.
+//! The cases counted: per operator and in total, plain and `_expanded` separately.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,13 +6,13 @@ use std::fmt::Write;
 use super::Run;
 use super::outcome::Verdict;
 
-/// How many cases went how.
+/// Numbers of cases by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) passed: usize,
     pub(super) failed: usize,
     pub(super) unsupported: usize,
-    /// Of those that passed compiled, how many leave nothing to the interpreter.
+    /// Of those that passed compiled, the number without interpreted steps.
     pub(super) native: usize,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn text(runs: &[Run]) -> String {
     text
 }
 
-/// The closing lines, over the node tests alone.
+/// The closing lines, for the node tests only.
 pub(super) fn totals(runs: &[Run]) -> String {
     let nodes = || runs.iter().filter(|run| run.case.is_node());
     let mut text = String::new();

@@ -1,6 +1,6 @@
 //! Runs cases in child processes, one after the other in each, every case under a time limit.
 //!
-//! A child that ends, or does not answer in time, is replaced; the case it was at has failed.
+//! A child that ends, or does not reply in time, is replaced; its current case has failed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::outcome::Outcome;
 /// How long a case may take, on both backends together.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs every case; what comes back is in the same order.
+/// Runs every case; the outcomes are in the same order.
 pub(super) fn run(program: &Path, folder: &Path, cases: Vec<Case>) -> Result<Vec<Run>> {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(vec![None; cases.len()]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_matched_to_cases_and_an_end_is_a_failure() {
+    fn results_are_matched_to_cases_and_a_crash_is_a_failure() {
         let folder = tempfile::tempdir().unwrap();
         let answer = r#"{"interpreted":{"verdict":"passed","code":null,"message":""},"compiled":{"verdict":"passed","code":null,"message":""},"fixed":false,"interpreted_steps":0}"#;
         let script = format!(

@@ -1,23 +1,23 @@
-//! What libFuzzer's lines say of its progress, and what the system says of its processor time.
+//! Progress from libFuzzer's output, and processor time from the system.
 
 use std::time::Duration;
 
-/// Ticks of a second in `/proc`: the same on every Linux, whatever the kernel's own clock.
+/// Ticks per second in `/proc`: the same on every Linux, whatever the kernel's clock.
 const TICKS: u64 = 100;
 
-/// How far a fuzzer got.
+/// The progress of a fuzzer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Inputs that ran.
     pub(super) executions: u64,
     /// Edges of the code that were reached.
     pub(super) coverage: u64,
-    /// Inputs that are kept.
+    /// Inputs in the corpus.
     pub(super) corpus: u64,
 }
 
 impl Progress {
-    /// Takes what one line says, if it is one of progress: `#4096 pulse cov: 120 ft: 300 corp: 12/80b exec/s: 900`.
+    /// Updates from a line of output, if it is a progress line: `#4096 pulse cov: 120 ft: 300 corp: 12/80b exec/s: 900`.
     pub(super) fn read(&mut self, line: &str) {
         let Some(rest) = line.strip_prefix('#') else {
             return;
@@ -41,9 +41,9 @@ impl Progress {
     }
 }
 
-/// The processor time that a process has taken, by its line in `/proc/PID/stat`.
+/// The processor time of a process, from its line in `/proc/PID/stat`.
 pub(super) fn processor_time(stat: &str) -> Option<Duration> {
-    // The name is in brackets and may hold anything.
+    // The name is in brackets and may contain anything.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11).map(str::parse::<u64>);
     let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_progress_are_read_and_others_passed_over() {
+    fn fuzzer_progress_lines_are_parsed_and_others_ignored() {
         let mut progress = Progress::default();
         progress.read("#2\tINITED cov: 36 ft: 37 corp: 1/1b exec/s: 0 rss: 30Mb");
         progress.read("INFO: seed corpus: files: 14");

@@ -1,7 +1,7 @@
 //! `fuzz/record.json`: for how long each target has run clean since the code that it exercises changed last.
 //!
-//! Written by the task alone. The code of a target is the sources of some crates and of all that they depend on, told by a
-//! digest: time of other code counts for nothing, and a find begins anew.
+//! Written only by the task. The code of a target is the sources of some crates and of all their dependencies, identified
+//! by a digest: time for other code does not count, and a find resets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::workspace::{self, Metadata};
 
 const FILE: &str = "fuzz/record.json";
 
-/// What a target is about: these crates, and all of ours that they depend on.
+/// The subject of a target: these crates, and all of ours that they depend on.
 fn exercised(target: &str) -> &'static [&'static str] {
     match target {
         "read_graph" => &["kiln-shape-inference"],
@@ -47,21 +47,21 @@ fn exercised(target: &str) -> &'static [&'static str] {
 #[serde(transparent)]
 pub(super) struct Record(BTreeMap<String, Row>);
 
-/// What is known of a target.
+/// The record of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 struct Row {
-    /// Which code.
+    /// The digest of the code.
     code: String,
     /// Seconds of processor time without a find.
     seconds: u64,
-    /// Inputs that ran in them.
+    /// Inputs that ran in that time.
     executions: u64,
     /// The day of the last run.
     date: String,
 }
 
 impl Record {
-    /// Reads it; empty where there is none.
+    /// Reads it; empty if there is none.
     pub(super) fn read(root: &Path) -> Result<Self> {
         match std::fs::read_to_string(root.join(FILE)) {
             Ok(text) => serde_json::from_str(&text).with_context(|| format!("cannot read {FILE}")),
@@ -70,7 +70,7 @@ impl Record {
         }
     }
 
-    /// Takes what a run of a target did.
+    /// Adds the result of a run of a target.
     pub(super) fn add(&mut self, target: &str, code: &str, date: &str, outcome: &Outcome) {
         let row = self.0.entry(target.to_owned()).or_default();
         if row.code != code || !outcome.finds.is_empty() {
@@ -90,7 +90,7 @@ impl Record {
     }
 }
 
-/// Today, in the one time zone that all machines agree on.
+/// Today, in UTC.
 pub(super) fn today() -> Result<String> {
     let output = Command::new("date").args(["-u", "+%F"]).output();
     let output = output.context("cannot run `date`")?;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_of_a_target_is_that_of_its_crates_and_of_those_below() {
+    fn the_code_of_a_target_includes_its_crates_and_their_dependencies() {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path);

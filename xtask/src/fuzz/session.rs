@@ -1,4 +1,4 @@
-//! One fuzz target at work: started, watched until its processor time is used up, its find minimised.
+//! One run of a fuzz target: started, watched until its processor time is used up, its find minimised.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,45 +9,45 @@ use anyhow::{Context, Result};
 
 use super::progress::{Progress, processor_time};
 
-/// How often the processor time is looked at.
+/// The polling interval of the processor time.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Seconds that an input may take. A slow unit that is quick when it runs again is no find: machines are busy.
+/// The maximum time of an input in seconds. A slow unit that is fast when rerun is not a find: machines are busy.
 const TIMEOUT: u32 = 30;
 
-/// Megabytes that a target may take.
+/// The memory limit of a target in megabytes.
 const MEMORY: u32 = 3072;
 
-/// Seconds that are spent on making a find smaller.
+/// Seconds spent on minimising a find.
 const MINIMIZING: u32 = 60;
 
-/// One target and what it needs.
+/// One target and its settings.
 pub(super) struct Session<'a> {
     /// The folder of the fuzz targets.
     pub(super) fuzz: &'a Path,
     /// The target.
     pub(super) target: &'a str,
-    /// What it is instrumented with.
+    /// Its instrumentation.
     pub(super) sanitizer: &'a str,
-    /// The program that was built.
+    /// The built program.
     pub(super) program: PathBuf,
     /// A dictionary.
     pub(super) dictionary: Option<&'a str>,
 }
 
-/// What a target did.
+/// The result of a target.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// The processor time it took.
     pub(super) processor: Duration,
-    /// How far it got.
+    /// Its progress.
     pub(super) progress: Progress,
-    /// The inputs that broke a promise.
+    /// The inputs that broke a guarantee.
     pub(super) finds: Vec<PathBuf>,
 }
 
 impl Session<'_> {
-    /// Runs the target for so much processor time, or until its first find.
+    /// Runs the target for this much processor time, or until its first find.
     pub(super) fn run(&self, budget: Duration) -> Result<Outcome> {
         let (corpus, artifacts) = (self.folder("corpus"), self.folder("artifacts"));
         for folder in [&corpus, &artifacts] {
@@ -87,9 +87,9 @@ impl Session<'_> {
         let status = child.wait().context("cannot wait for the target")?;
         let progress = reader.join().unwrap_or_default();
         let mut finds = files(&artifacts);
-        // Slow units are notes of libFuzzer about what it would not report.
+        // Slow units are notes of libFuzzer about inputs that it would not report.
         finds.retain(|find| !before.contains(find) && !name(find).starts_with("slow-unit"));
-        // An interrupted fuzzer ends with a number of its own.
+        // An interrupted fuzzer has its own exit status.
         if !status.success() && !is_told && finds.is_empty() {
             let log = log.display();
             anyhow::bail!(
@@ -120,7 +120,7 @@ impl Session<'_> {
         self.fuzz.join(kind).join(self.target)
     }
 
-    /// `-entropic=0`: targets that go through much code spend more time on weighing rare features than on running.
+    /// `-entropic=0`: targets that cover much code spend more time on weighing rare features than on running.
     fn flags(&self) -> Vec<String> {
         let mut flags = vec![
             "-entropic=0".to_owned(),
@@ -134,13 +134,13 @@ impl Session<'_> {
         flags
     }
 
-    /// Where the leak sanitizer reads what is none.
+    /// Where the leak sanitizer reports false leaks.
     fn leaks(&self) -> String {
         let path = self.fuzz.join("leaks.txt");
         format!("suppressions={}:print_suppressions=0", path.display())
     }
 
-    /// A smaller input that does the same, or the find itself.
+    /// A smaller input with the same effect, or the find itself.
     fn minimized(&self, find: &Path) -> PathBuf {
         let smaller = find.with_file_name(format!("minimized-{}", name(find)));
         let mut command = Command::new(&self.program);
@@ -160,7 +160,7 @@ impl Session<'_> {
     }
 }
 
-/// Waits until a target ends by itself, or has had its processor time and is told to end; how much it had, and which.
+/// Waits until a target ends, or has used its processor time and is interrupted; returns how much it used, and which.
 fn watch(child: &mut Child, budget: Duration) -> (Duration, bool) {
     let path = format!("/proc/{}/stat", child.id());
     let begin = Instant::now();
@@ -168,11 +168,11 @@ fn watch(child: &mut Child, budget: Duration) -> (Duration, bool) {
     let mut is_told = false;
     while matches!(child.try_wait(), Ok(None)) {
         let stat = std::fs::read_to_string(&path).ok();
-        // Where the system does not say, the clock on the wall does.
+        // If the system does not report it, the wall clock is used.
         let taken = stat.map_or(Some(begin.elapsed()), |stat| processor_time(&stat));
         processor = taken.unwrap_or(processor).max(processor);
         if processor >= budget && !is_told {
-            // libFuzzer ends in order at an interrupt.
+            // libFuzzer ends cleanly on an interrupt.
             let interrupt = ["-INT".to_owned(), child.id().to_string()];
             is_told = Command::new("kill")
                 .args(interrupt)
@@ -203,7 +203,7 @@ fn name(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// A program that does what a fuzzer does at its end.
+    /// A program that behaves like a fuzzer at its end.
     fn fake(folder: &Path, script: &str) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
         let program = folder.join("program");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_find_is_kept_minimised_and_has_a_command() {
+    fn a_fuzz_finding_is_kept_minimised_with_a_repro_command() {
         let folder = tempfile::tempdir().unwrap();
         let script = "echo '#9 NEW cov: 4 ft: 5 corp: 2/3b' >&2\n\
             for word in \"$@\"; do case $word in\n\
@@ -246,14 +246,14 @@ mod tests {
             command.starts_with("cargo +nightly fuzz run --sanitizer none "),
             "{command}"
         );
-        // What was there before is not found again.
+        // Existing files are not found again.
         let quiet = fake(folder.path(), "exit 0");
         let outcome = super::tests::session(folder.path(), quiet).run(Duration::ZERO);
         assert!(outcome.unwrap().finds.is_empty());
     }
 
     #[test]
-    fn a_target_that_ends_without_a_find_is_an_error_that_names_its_log() {
+    fn a_target_that_exits_without_a_finding_is_an_error_that_names_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let session = session(folder.path(), fake(folder.path(), "echo oops >&2; exit 3"));
         let error = session
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_told_to_end_when_its_time_is_used_up() {
+    fn a_target_is_stopped_at_its_time_limit() {
         let folder = tempfile::tempdir().unwrap();
         let script = "trap 'exit 0' INT; while :; do :; done";
         let session = session(folder.path(), fake(folder.path(), script));

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-/// Whether the file at `path` is there and has this digest.
+/// Whether the file at `path` exists and has this digest.
 pub(crate) fn matches(path: &Path, expected: &str) -> Result<bool> {
     match File::open(path) {
         Ok(file) => {
@@ -18,7 +18,7 @@ pub(crate) fn matches(path: &Path, expected: &str) -> Result<bool> {
     }
 }
 
-/// Fails unless the file at `path` has this digest; `name` is what the error calls it.
+/// Fails unless the file at `path` has this digest; `name` is its name in the error.
 pub(crate) fn require(path: &Path, expected: &str, name: &str) -> Result<()> {
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
     let found = of(file).with_context(|| format!("cannot read {name}"))?;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_is_the_published_one() {
+    fn sha256_matches_the_published_vector() {
         let empty = of(std::io::empty()).unwrap();
         assert_eq!(
             empty,

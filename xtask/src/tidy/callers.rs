@@ -1,7 +1,7 @@
-//! Public items that no code in use calls: they are deleted, or `docs/offered-items.toml` says why they stay.
+//! Public items that no code in use calls: they must be deleted, or `docs/offered-items.toml` must state why they stay.
 //!
-//! In use is what the facade, the command line and the benchmarks reach, by name (see `api::Reach`): what only tests call
-//! is not. The facade's own items are for users, and tools for developers offer none.
+//! In use means reachable from the facade, the command line or the benchmarks, by name (see `api::Reach`): items called
+//! only by tests are not. The facade's own items are for users, and developer tools offer none.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use serde::Deserialize;
 use super::tree::{Problem, Tree};
 use crate::api::{self, Reach};
 
-/// What is offered to users although nothing here calls it.
+/// Items offered to users although nothing here calls them.
 const OFFERED: &str = "docs/offered-items.toml";
 
 /// Libraries whose own code is all in use.
 const ROOTS: [&str; 1] = ["kiln"];
 
-/// Where programs are that use the libraries.
+/// The folders of programs that use the libraries.
 const PROGRAMS: [&str; 3] = ["crates/cli/", "benches/", "xtask/conformance/"];
 
 /// For developers only: they offer nothing and use nothing.
 const TOOLS: [&str; 1] = ["testkit"];
 
-/// The kinds of items that are looked for.
+/// The kinds of items that are checked.
 const KINDS: [&str; 7] = ["const", "enum", "fn", "static", "struct", "trait", "type"];
 
 /// The table.
@@ -40,11 +40,11 @@ struct Table {
 struct Offered {
     /// Why they stay.
     reason: String,
-    /// Their paths, the crate's short name first: `ir::draw`. One that ends in `::*` is for all below.
+    /// Their paths, the crate's short name first: `ir::draw`. One that ends in `::*` covers everything below.
     items: Vec<String>,
 }
 
-/// Compares what nothing calls with the table.
+/// Compares uncalled items with the table.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     let table = match tree.files.iter().any(|path| path == OFFERED) {
         true => toml::from_str(&tree.read(OFFERED)?)
@@ -83,7 +83,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Whether an entry of the table is about a path.
+/// Whether an entry of the table covers a path.
 fn is_meant(entry: &str, path: &str) -> bool {
     match entry.strip_suffix("*") {
         Some(start) => path.starts_with(start),
@@ -91,7 +91,7 @@ fn is_meant(entry: &str, path: &str) -> bool {
     }
 }
 
-/// Whether a file is the root of a program, or of what programs share.
+/// Whether a file is the root of a program, or of shared code of programs.
 fn is_program(path: &str) -> bool {
     let is_root = path.ends_with("/main.rs")
         || path.ends_with("/src/lib.rs")
@@ -101,7 +101,7 @@ fn is_program(path: &str) -> bool {
     is_root && !path.contains("/tests/") && PROGRAMS.iter().any(|folder| path.starts_with(folder))
 }
 
-/// The public items that nothing in use calls; of a type that is not in use, the type alone.
+/// The public items that nothing in use calls; for an unused type, only the type.
 fn uncalled(tree: &Tree) -> Result<Vec<String>> {
     let mut reach = Reach::default();
     let libraries: Vec<_> = tree
@@ -153,7 +153,7 @@ mod tests {
     const PROGRAM: (&str, &str) = ("crates/cli/src/main.rs", "fn main() { used() }");
 
     #[test]
-    fn what_only_tests_call_is_deleted_or_offered_for_a_reason() {
+    fn items_used_only_by_tests_need_an_offered_entry() {
         let (_folder, tree) = Tree::of(&[LIBRARY, PROGRAM]);
         let expected = "docs/offered-items.toml: nothing but tests calls `ir::tested`: delete it, or say in the table why it stays";
         assert_eq!(said(&check(&tree).unwrap()), [expected]);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_about_what_is_called_or_gone_are_stale() {
+    fn offered_entries_for_used_or_missing_items_are_stale() {
         let table = "[[offered]]\nreason = ' '\nitems = ['ir::tested', 'ir::used', 'ir::gone']";
         let (_folder, tree) = Tree::of(&[LIBRARY, PROGRAM, (OFFERED, table)]);
         assert_eq!(

@@ -67,7 +67,7 @@ struct Used {
     path: String,
     /// The line there.
     line: usize,
-    /// The crates that give it themselves.
+    /// The crates that define it.
     givers: BTreeSet<String>,
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn codes_and_sections_answer_each_other() {
+    fn error_codes_and_page_sections_match() {
         let page = "# Text\n\n## E0101 unexpected token\n**Cause** x **Example** y\n**Fix** z\n\n## E0199\n**Cause**\n";
         let (_folder, tree) = Tree::of(&[
             (

@@ -1,4 +1,4 @@
-//! The table of crates, `xtask/layers.toml`: read, checked for order, and closed over what allowed crates may use.
+//! The table of crates, `xtask/layers.toml`: read, checked for order, and transitively closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::tree::Tree;
 
-/// Where the table is.
+/// The path of the table.
 pub(super) const PATH: &str = "xtask/layers.toml";
 
 /// One crate.
@@ -16,18 +16,18 @@ pub(super) const PATH: &str = "xtask/layers.toml";
 pub(super) struct Layer {
     /// Its short name: the folder under `crates/`, or at the root.
     pub(super) name: String,
-    /// What it holds.
+    /// Its purpose.
     pub(super) what: String,
-    /// What it may depend on directly, as written.
+    /// Its allowed direct dependencies.
     #[serde(default)]
     pub(super) may: Vec<String>,
-    /// Where under `src/` unsafe code may stand.
+    /// Where under `src/` unsafe code is allowed.
     #[serde(default, rename = "unsafe")]
     pub(super) unsafe_in: Vec<String>,
-    /// What of the outside world it may reach.
+    /// Which parts of the outside world it may use.
     #[serde(default)]
     pub(super) touches: Vec<String>,
-    /// Whether it is for developers alone.
+    /// Whether it is for developers only.
     #[serde(default)]
     pub(super) tool: bool,
 }
@@ -65,7 +65,7 @@ impl Layers {
         Ok(layers)
     }
 
-    /// Everything each crate may depend on: what is written and, through it, what that may depend on.
+    /// Everything each crate may depend on, transitively.
     pub(super) fn closure(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let mut closed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (index, layer) in self.all.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Layers {
     }
 }
 
-/// A package's short name: `kiln-ir` is `ir`; other names stay.
+/// A package's short name: `kiln-ir` is `ir`; other names are unchanged.
 pub(super) fn short(package: &str) -> &str {
     package.strip_prefix("kiln-").unwrap_or(package)
 }
@@ -106,7 +106,7 @@ mod tests {
         [[layer]]\nname = 'top'\nwhat = 'U'\nmay = ['*']";
 
     #[test]
-    fn what_an_allowed_crate_may_use_is_allowed_too() {
+    fn allowed_dependencies_are_transitive() {
         let layers = Layers::parse(TABLE).unwrap();
         let closed = layers.closure();
         assert_eq!(closed["c"], BTreeSet::from(["a", "b"]));

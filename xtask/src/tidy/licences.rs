@@ -1,7 +1,7 @@
 //! Dependencies' licences against the allow-list in `deny.toml`.
 //!
-//! Looks at what cargo resolves for the platform this runs on. An expression passes when the allowed
-//! licences alone can meet it: `OR` needs one side, `AND` both.
+//! Checks what cargo resolves for the current platform. An expression passes when the allowed licences alone satisfy it:
+//! `OR` needs one side, `AND` both.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -38,9 +38,9 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Evaluates an SPDX expression; what cannot be read is not met.
+/// Evaluates an SPDX expression; an unreadable one fails.
 fn is_met(expression: &str, allowed: &[String]) -> bool {
-    // The form that came before SPDX expressions: `MIT/Apache-2.0`.
+    // The form before SPDX expressions: `MIT/Apache-2.0`.
     let spaced = expression
         .replace('/', " OR ")
         .replace('(', " ( ")
@@ -88,7 +88,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn expressions_are_met_as_spdx_says() {
+    fn licence_expressions_follow_spdx() {
         let allowed = ["MIT", "Apache-2.0 WITH LLVM-exception", "Unicode-3.0"].map(str::to_owned);
         for met in [
             "MIT",

@@ -52,7 +52,7 @@ fn fields(tree: &Tree) -> Result<Vec<String>> {
         .with_context(|| format!("{FACADE} has no struct `Limits`"))?;
     let mut found = Vec::new();
     let mut waiting: Vec<(String, syn::Path)> = facade;
-    // A struct of limits holds fewer than this; what exceeds it contains itself.
+    // A struct of limits has fewer than this; more means that it contains itself.
     let mut steps = 0;
     while let Some((field, path)) = waiting.pop() {
         steps += 1;
@@ -78,7 +78,7 @@ fn fields(tree: &Tree) -> Result<Vec<String>> {
         let inner = declared(tree, &folder, last)?
             .with_context(|| format!("{folder} has no struct `{last}`, the type of `{field}`"))?;
         waiting.extend(inner.into_iter().map(|(name, path)| {
-            // A plain name is one of the same crate.
+            // A plain name is in the same crate.
             let path = match path.segments.len() {
                 1 => qualified(root, path),
                 _ => path,

@@ -1,6 +1,6 @@
-//! Relative links in Markdown lead to files that exist, and anchors to headings that exist.
+//! Relative links in Markdown lead to existing files, and anchors to existing headings.
 //!
-//! Links into the web are not followed. Code (fenced or between backticks) holds no links.
+//! Links to the web are not followed. Code (fenced or between backticks) contains no links.
 
 use std::path::{Component, Path};
 
@@ -76,7 +76,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchors that headings get: lower case, words joined by hyphens.
+/// The anchors of headings: lower case, words joined by hyphens.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
     headings.map(|(_, line)| {
@@ -113,7 +113,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn only_links_that_lead_nowhere_are_problems() {
+    fn only_broken_links_are_problems() {
         let page = "# One\n[a](b/c.md) [x](https://example.invalid) `[no](code.md)`\n\
             ```\n[no](code.md)\n```\n[d](b/c.md#two-words) [e](b/c.md#three) [f](gone.md \"title\")\n[g](#one)\n";
         let (_folder, tree) = Tree::of(&[

@@ -1,7 +1,7 @@
 //! Locks and once-cells that can deadlock a forked child.
 //!
 //! A child has none of its parent's other threads, so a lock of `std::sync` that one of them held stays locked for ever.
-//! Crates use those of `kiln-fork-lock`; each file that may do otherwise is in `ALLOWED`, with why it is safe there.
+//! Crates use those of `kiln-fork-lock`; each exempt file is in `ALLOWED`, with the reason why it is safe there.
 
 use anyhow::Result;
 
@@ -83,7 +83,7 @@ const ALLOWED: [(&str, &str); 17] = [
     ),
 ];
 
-/// Libraries that run in calls: tools and tests may do as they like.
+/// Libraries that run in calls: tools and tests are exempt.
 const TOOLS: [&str; 2] = ["crates/cli/", "crates/testkit/"];
 
 /// Checks the sources of every crate.
@@ -124,7 +124,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn a_blocking_type_is_a_problem_outside_the_list() {
+    fn a_blocking_type_outside_the_list_is_a_problem() {
         let (_folder, tree) = Tree::of(&[
             ("crates/ir/src/a.rs", "use std::sync::{Arc, OnceLock};"),
             (

@@ -1,4 +1,4 @@
-//! The paths that a source file names outside its tests: in expressions, types and imports, as `["std", "fs", "File"]`.
+//! The paths that a source file uses outside its tests: in expressions, types and imports, as `["std", "fs", "File"]`.
 //!
 //! It reads names, not meaning: a renamed import or a macro's expansion is not seen.
 
@@ -8,7 +8,7 @@ use syn::visit::{self, Visit};
 use super::tree::Tree;
 use crate::api::{flatten, is_test_only};
 
-/// What `pick` makes of the paths in a file, in order and each once.
+/// The results of `pick` for the paths in a file, in order, without duplicates.
 pub(super) fn picked(
     tree: &Tree,
     path: &str,
@@ -26,7 +26,7 @@ pub(super) fn picked(
     Ok(paths.picked)
 }
 
-/// Whether a file holds tests and nothing else.
+/// Whether a file contains only tests.
 pub(super) fn is_test_file(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
 }

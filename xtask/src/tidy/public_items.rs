@@ -1,6 +1,6 @@
 //! The public items of every library, against the checked-in lists `docs/public-items/<crate>.txt`.
 //!
-//! A new public item is a decision: it shows as a line in a reviewed file. Tools for developers have no list.
+//! A new public item is a decision: it shows as a line in a reviewed file. Developer tools have no list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::tree::{Problem, Tree};
 use crate::api;
 
 const FOLDER: &str = "docs/public-items";
-/// For developers only, so nothing promises its items.
+/// For developers only, so their items are not listed.
 const UNLISTED: [&str; 1] = ["testkit"];
 
-/// How many changes of one list are shown.
+/// The maximum number of shown changes of one list.
 const SHOWN_LIMIT: usize = 8;
 
 /// Compares the lists with the source.
@@ -79,7 +79,7 @@ fn summary(path: &str, what: &str, lines: &[&str]) -> Vec<Problem> {
     problems
 }
 
-/// Every list's path and what it should hold.
+/// Every list's path and its expected content.
 fn lists(tree: &Tree) -> Result<BTreeMap<String, String>> {
     let mut lists = BTreeMap::new();
     for (name, root) in tree

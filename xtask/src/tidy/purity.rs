@@ -1,7 +1,7 @@
-//! The outside world: which crates may read the environment, touch files, start threads or ask the time.
+//! The outside world: which crates may read the environment, touch files, start threads or read the time.
 //!
-//! `xtask/layers.toml` says which; this looks for `std::env`, `std::fs` and so on in paths and imports of `src/`.
-//! Tests and build scripts are free. It reads names, not meaning: a library that does I/O for us is not seen.
+//! `xtask/layers.toml` defines it; this looks for `std::env`, `std::fs` and so on in paths and imports of `src/`. Tests and
+//! build scripts are exempt. It reads names, not meaning: a library that does I/O for us is not seen.
 
 use anyhow::Result;
 
@@ -9,7 +9,7 @@ use super::layers::Layers;
 use super::paths::{is_test_file, picked};
 use super::tree::{Problem, Tree};
 
-/// What counts as the outside world, as modules of `std`; the table calls them the same.
+/// The parts of the outside world, as modules of `std`; the table uses the same names.
 const WORLD: [&str; 6] = ["env", "fs", "process", "net", "thread", "time"];
 
 /// Items of those modules that reach nothing outside.
@@ -40,7 +40,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// The part of the outside world that a path leads to.
+/// The part of the outside world that a path belongs to.
 fn reached(path: &[String]) -> Option<&'static str> {
     let [first, module, rest @ ..] = path else {
         return None;
@@ -58,7 +58,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn reaching_out_is_a_problem_where_the_table_does_not_allow_it() {
+    fn outside_access_not_allowed_by_the_table_is_a_problem() {
         let layers = "[[layer]]\nname = 'ir'\nwhat = ''
             [[layer]]\nname = 'onnx'\nwhat = ''\ntouches = ['fs']";
         let (_folder, tree) = Tree::of(&[

@@ -1,4 +1,4 @@
-//! No file is longer than 800 lines, a trailing test module and test files apart.
+//! No file is longer than 800 lines, except for a trailing test module and test files.
 //!
 //! An exception is a row of `xtask/size-allow.toml` with its reason; a row that is no longer needed is a problem too.
 

@@ -8,7 +8,7 @@ pub(super) struct Row<'a> {
     pub(super) cells: Vec<&'a str>,
 }
 
-/// Every table row of a page but headings and rules.
+/// Every table row of a page except headings and rules.
 pub(super) fn rows(text: &str) -> Vec<Row<'_>> {
     let lines: Vec<&str> = text.lines().collect();
     let is_rule =

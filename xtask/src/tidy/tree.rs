@@ -1,4 +1,4 @@
-//! The input of a check, the project's files and cargo's view of it, and its output, problems.
+//! The input of a check (the project's files and cargo's view of it), and its output, problems.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ pub(crate) struct Tree {
     pub(crate) root: PathBuf,
     /// Its files, relative, with forward slashes, sorted.
     pub(crate) files: Vec<String>,
-    /// What cargo knows.
+    /// Cargo's metadata.
     pub(super) metadata: Metadata,
 }
 
-/// One broken rule.
+/// One violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Problem {
     /// The file.
     path: String,
     /// The line, from 1; 0 for the whole file.
     line: usize,
-    /// What is wrong and what to do.
+    /// The problem and the remedy.
     message: String,
 }
 
@@ -38,7 +38,7 @@ impl Tree {
         })
     }
 
-    /// The text of a file; what is not UTF-8 is replaced.
+    /// The text of a file, with invalid UTF-8 replaced.
     pub(super) fn read(&self, path: &str) -> Result<String> {
         let bytes =
             std::fs::read(self.root.join(path)).with_context(|| format!("cannot read {path}"))?;
@@ -56,7 +56,7 @@ impl Tree {
         self.files.iter().map(String::as_str).filter(ours)
     }
 
-    /// Every file whose name ends so.
+    /// Every file with this suffix.
     pub(super) fn ending(&self, end: &str) -> impl Iterator<Item = &str> {
         self.files
             .iter()
@@ -64,7 +64,7 @@ impl Tree {
             .filter(move |path| path.ends_with(end))
     }
 
-    /// The folders under `crates/` that hold a library: name and root file.
+    /// The folders under `crates/` that contain a library: name and root file.
     pub(super) fn libraries(&self) -> impl Iterator<Item = (&str, PathBuf)> {
         self.files.iter().filter_map(|path| {
             let name = path.strip_prefix("crates/")?.strip_suffix("/src/lib.rs")?;
@@ -72,7 +72,7 @@ impl Tree {
         })
     }
 
-    /// A tree of these files for a test, in a folder that lives as long as the answer.
+    /// A tree of these files for a test, in a folder that lives as long as the result.
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> (tempfile::TempDir, Self) {
         let folder = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ fn listing(root: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// What a check said, one line per problem, for tests.
+/// The output of a check, one line per problem, for tests.
 #[cfg(test)]
 pub(super) fn said(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()

@@ -1,7 +1,7 @@
-//! Unsafe code stands only where `xtask/layers.toml` says.
+//! Unsafe code is only where `xtask/layers.toml` allows it.
 //!
-//! A crate without such a place forbids unsafe code at its root. In one with a place, every other file of `src/`
-//! must be free of the word. That each block has a `SAFETY:` comment is clippy's to check.
+//! A crate without such a place forbids unsafe code at its root. In one with a place, every other file of `src/` must be
+//! free of the word. Clippy checks that each block has a `SAFETY:` comment.
 
 use anyhow::Result;
 use proc_macro2::{TokenStream, TokenTree};
@@ -84,7 +84,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn unsafe_code_stands_in_its_place_alone() {
+    fn unsafe_code_outside_its_place_is_a_problem() {
         let layers = "[[layer]]\nname = 'tensor'\nwhat = ''\nunsafe = ['storage']
             [[layer]]\nname = 'ir'\nwhat = ''";
         let (_folder, tree) = Tree::of(&[

@@ -1,4 +1,4 @@
-//! Words that no file of the project may hold: paths of one machine, hosts of package registries.
+//! Words that no file of the project may contain: paths of one machine, hosts of package registries.
 //!
 //! The words are in `xtask/words.toml`, in pieces, so that no file need be exempt for naming them.
 

@@ -31,7 +31,7 @@ fn fields() -> KeyFields {
     }
 }
 
-/// A change here makes every cache cold: say why in the commit.
+/// A change here invalidates every cache: state the reason in the commit.
 #[test]
 fn the_key_of_a_kernel_is_frozen() {
     insta::assert_snapshot!(stable_key(&fields()));
@@ -85,7 +85,7 @@ fn changing_any_field_changes_the_key() {
     }
 }
 
-/// Every difference of meaning between two kernels is one of their canonical texts.
+/// Every difference of meaning between two kernels shows in their canonical texts.
 #[test]
 fn changing_any_part_of_a_kernel_changes_its_canonical_text() {
     let mut texts = BTreeSet::from([canonical(NORM)]);
@@ -147,7 +147,7 @@ fn print_the_key() {
                 .to_string(),
         );
     }
-    // The last line that a test prints is its own.
+    // The last line of a test's output is its own.
     println!("key:{}", keys.join(","));
 }
 

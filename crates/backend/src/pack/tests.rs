@@ -33,7 +33,7 @@ fn unpacked(spec: &PackSpec, packed: &Tensor, shape: &[usize]) -> Vec<i32> {
 
 proptest! {
     #[test]
-    fn unpacking_gives_the_operand_back_and_the_rest_is_zero(
+    fn unpacking_restores_the_operand_and_padding_is_zero(
         shape in proptest::collection::vec(0_usize..6, 0..4),
         blocks in proptest::collection::vec(0_usize..4, 4),
         seed in any::<u64>(),
@@ -81,7 +81,7 @@ fn every_dtype_and_views_are_packed() {
 }
 
 #[test]
-fn specifications_that_fit_nothing_are_errors() {
+fn invalid_pack_specifications_are_errors() {
     let tensor = Tensor::zeros(DType::F32, &[2, 3]).unwrap();
     let code = |axes: Vec<PackAxis>| {
         let error = PackSpec { buffer: 0, axes }.apply(&tensor).unwrap_err();
@@ -109,7 +109,7 @@ fn specifications_that_fit_nothing_are_errors() {
 }
 
 #[test]
-fn specifications_survive_json() {
+fn pack_specifications_round_trip_through_json() {
     let spec = PackSpec {
         buffer: 2,
         axes: vec![

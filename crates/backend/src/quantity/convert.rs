@@ -1,6 +1,6 @@
 //! Conversion of a kernel's sizes to quantities.
 //!
-//! Derived symbols stand for their definitions; each is computed once, before its first use, so the program is no
+//! Derived symbols are replaced by their definitions; each is computed once, before its first use, so the program is no
 //! longer than the expressions it is built from. Nothing recurses: expressions come after their operands.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use kiln_symbolic_shape::{DimFactor, DimId, DimTable, SymbolId};
 use super::{Quantity, Step};
 
 impl Quantity {
-    /// A size of a kernel. Symbols are the table's, by position; a derived one stands for its definition.
+    /// A size of a kernel. Symbols are the table's, by position; a derived one is replaced by its definition.
     pub fn of(dims: &DimTable, dim: DimId) -> Self {
         let parts = parts_of(dims, dim);
         let shared = used_again(dims, &parts);
@@ -35,7 +35,7 @@ impl Quantity {
     }
 }
 
-/// `dim` and every expression inside it, definitions of derived symbols included, operands first.
+/// `dim` and every expression inside it, including definitions of derived symbols, operands first.
 fn parts_of(dims: &DimTable, dim: DimId) -> BTreeSet<DimId> {
     let mut found = BTreeSet::new();
     let mut pending = vec![dim];
@@ -74,8 +74,8 @@ fn used_again(dims: &DimTable, parts: &BTreeSet<DimId>) -> BTreeSet<DimId> {
     again
 }
 
-/// An expression whose operands are written already. Kept values are numbered by the whole program, so the parts are put
-/// together step by step and not joined, which would renumber them.
+/// An expression whose operands are already written. Shared values are numbered across the whole program, so parts are
+/// appended step by step; joining them would renumber the values.
 fn written(dims: &DimTable, dim: DimId, done: &BTreeMap<DimId, Quantity>) -> Quantity {
     let expression = dims.expression(dim);
     let mut sum: Option<Quantity> = None;

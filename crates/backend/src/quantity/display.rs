@@ -1,11 +1,11 @@
 //! Infix display of quantities: `min((n0 + 15) / 16, threads * 4)`. Symbols are `n0`, `n1` and so on; a value used more
-//! than once is defined in front as `k0 = ...; `.
+//! than once is defined first as `k0 = ...; `.
 
 use std::fmt;
 
 use super::{Quantity, Step};
 
-/// A text and how tightly its outermost operator binds: 0 for `+` and `-`, 1 for `*`, `/` and `%`, 2 for the rest.
+/// A text and the precedence of its outermost operator: 0 for `+` and `-`, 1 for `*`, `/` and `%`, 2 for the rest.
 type Written = (String, u8);
 
 impl fmt::Display for Quantity {

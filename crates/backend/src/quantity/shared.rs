@@ -9,27 +9,27 @@ use smallvec::SmallVec;
 
 use super::{LaunchContext, Quantity, Step};
 
-/// Quantities in a row, to be evaluated together.
+/// A list of quantities, evaluated together.
 #[derive(Clone, Debug)]
 pub struct Quantities {
-    nodes: Vec<Node>,
+    nodes: Vec<QuantityNode>,
     /// The node of each quantity.
     results: Vec<u32>,
 }
 
 /// A value, or an operation on nodes before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Node {
+enum QuantityNode {
     Leaf(Step),
     Apply(Step, u32, u32),
 }
 
 impl Quantities {
-    /// These quantities; nothing where one is damaged.
+    /// These quantities; `None` where one is damaged.
     pub fn new<'a>(quantities: impl IntoIterator<Item = &'a Quantity>) -> Option<Self> {
-        let mut known: HashMap<Node, u32> = HashMap::new();
+        let mut known: HashMap<QuantityNode, u32> = HashMap::new();
         let mut nodes = Vec::new();
-        let mut place = |node: Node| -> Option<u32> {
+        let mut place = |node: QuantityNode| -> Option<u32> {
             let next = u32::try_from(nodes.len()).ok()?;
             let place = *known.entry(node).or_insert(next);
             if place == next {
@@ -44,7 +44,7 @@ impl Quantities {
             for &step in &quantity.0 {
                 let node = match step {
                     Step::Constant(_) | Step::Symbol(_) | Step::Threads | Step::Cache(_) => {
-                        place(Node::Leaf(step))?
+                        place(QuantityNode::Leaf(step))?
                     }
                     Step::Keep => {
                         kept.push(stack.pop()?);
@@ -53,7 +53,7 @@ impl Quantities {
                     Step::Kept(number) => *kept.get(number as usize)?,
                     operation => {
                         let (right, left) = (stack.pop()?, stack.pop()?);
-                        place(Node::Apply(operation, left, right))?
+                        place(QuantityNode::Apply(operation, left, right))?
                     }
                 };
                 stack.push(node);
@@ -66,14 +66,14 @@ impl Quantities {
         Some(Self { nodes, results })
     }
 
-    /// The values for a launch, in order. Nothing where one has none, or needs more than 64 bits on the way:
-    /// [`Quantity::evaluate`] of each says which, and why.
+    /// The values for a launch, in order. `None` where one has no value, or an intermediate result needs more than 64 bits:
+    /// [`Quantity::evaluate`] of each reports which, and why.
     pub fn evaluate(&self, context: &LaunchContext<'_>) -> Option<Vec<i64>> {
         let mut values: SmallVec<[i64; 256]> = SmallVec::with_capacity(self.nodes.len());
         for &node in &self.nodes {
             let value = match node {
-                Node::Leaf(step) => step.leaf(context)?,
-                Node::Apply(step, left, right) => {
+                QuantityNode::Leaf(step) => step.leaf(context)?,
+                QuantityNode::Apply(step, left, right) => {
                     let value = |place: u32| values.get(place as usize).copied();
                     step.apply_narrow(value(left)?, value(right)?)?
                 }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_quantities_share_is_there_once() {
+    fn shared_subexpressions_are_stored_once() {
         let rows = Quantity::symbol(0).ceil_div(Quantity::constant(8));
         let tasks = rows.clone() * Quantity::threads();
         let bytes = rows.clone() * Quantity::cache(1);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_is_left_to_be_evaluated_alone() {
+    fn quantities_without_a_value_are_not_evaluated_together() {
         let size = Quantity::symbol(0);
         let quotient = Quantity::constant(6).floor_div(size.clone());
         let square = size.clone() * size.clone();

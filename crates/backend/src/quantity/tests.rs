@@ -30,7 +30,7 @@ fn constants_fold_while_composing() {
     assert_eq!((c(0) + c(1) * n.clone()).floor_div(c(1)) - c(0), n);
     assert_eq!(n.clone().min(n.clone()).max(n.clone()), n);
     assert_eq!(Quantity::from(4), c(4));
-    // What cannot be folded is an error when it is evaluated.
+    // An operation that cannot be folded is an error when it is evaluated.
     let quotient = c(1).floor_div(c(0));
     assert_eq!(value(&quotient, &[]), Err(QuantityError::Divisor(0)));
     let large = c(i64::MAX) + c(1);
@@ -82,7 +82,7 @@ fn damaged_programs_are_errors() {
 }
 
 #[test]
-fn quantities_survive_json() {
+fn quantities_round_trip_through_json() {
     let quantity = Quantity::symbol(1)
         .ceil_div(Quantity::cache(1))
         .min(Quantity::threads());
@@ -91,7 +91,7 @@ fn quantities_survive_json() {
 }
 
 #[test]
-fn broadcasts_evaluate_as_the_table_says() {
+fn broadcast_sizes_evaluate_or_report_the_mismatch() {
     let mut dims = DimTable::new();
     let (a, b) = (dims.symbol("A").unwrap(), dims.symbol("B").unwrap());
     let both = dims.bcast(a, b).unwrap();
@@ -107,7 +107,7 @@ fn broadcasts_evaluate_as_the_table_says() {
 }
 
 #[test]
-fn derived_symbols_stand_for_their_definitions_once() {
+fn derived_symbols_expand_to_one_shared_definition() {
     let mut dims = DimTable::new();
     let n = dims.symbol("N").unwrap();
     let mut dim = n;
@@ -127,7 +127,7 @@ fn derived_symbols_stand_for_their_definitions_once() {
         value(&quantity, &[12]),
         Ok(dims.evaluate(dim, &binding).unwrap())
     );
-    // Two programs with values of their own do not mix them up.
+    // Two programs with shared values of their own do not mix them up.
     let twice = quantity.clone() + quantity.clone();
     let single = value(&quantity, &[5]).unwrap();
     assert_eq!(value(&twice, &[5]), Ok(2 * single));

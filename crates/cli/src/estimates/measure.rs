@@ -1,4 +1,4 @@
-//! A model's steps, timed along the plan that fusion makes and with every op a step of its own.
+//! Times a model's steps with fusion's plan, and with every op as a separate step.
 
 use crate::inputs::Inputs;
 use crate::model::ModelArguments;
@@ -16,15 +16,15 @@ use kiln::symbolic_shape::{FactSelection, Hint};
 use kiln::{Model, Tensor};
 use std::sync::Arc;
 
-/// The steps of a call, each with the ops it does and the best of its times.
+/// The steps of a call, each with its ops and its best time.
 pub(super) struct Measured {
-    /// The graph, with the sizes of the call as what its symbols are likely to be.
+    /// The graph, with the sizes of the call as the likely values of its symbols.
     pub(super) graph: Graph,
     pub(super) fused: Vec<(Vec<OpId>, StepProfile)>,
     pub(super) apart: Vec<(Vec<OpId>, StepProfile)>,
 }
 
-/// Times a model on some inputs, both ways in turns.
+/// Times a model on some inputs, both ways interleaved.
 pub(super) fn measure(
     model: &Model,
     arguments: &ModelArguments,
@@ -57,7 +57,7 @@ pub(super) fn measure(
     })
 }
 
-/// A runtime of its own, as the arguments say.
+/// A separate runtime, configured by the arguments.
 fn runtime(arguments: &ModelArguments) -> Result<Arc<Runtime>, Error> {
     let mut options = RuntimeOptions::new();
     if let [Some(level)] = arguments.targets(&[])?.as_slice() {
@@ -92,7 +92,7 @@ fn in_order(model: &Model, inputs: &Inputs) -> Result<Vec<Tensor>, Error> {
         .collect()
 }
 
-/// The graph with the sizes of the call as what its symbols are likely to be.
+/// The graph with the sizes of the call as the likely values of its symbols.
 fn hinted(mut graph: Graph, tensors: &[Tensor]) -> Result<Graph, Error> {
     let shapes: Vec<&[usize]> = tensors.iter().map(Tensor::shape).collect();
     let binding = kiln::interpreter::bind_symbols(&graph, &shapes)?;
@@ -105,7 +105,7 @@ fn hinted(mut graph: Graph, tensors: &[Tensor]) -> Result<Graph, Error> {
     Ok(graph)
 }
 
-/// Plans with fusion, or without.
+/// Plans with or without fusion.
 struct Plans {
     graph: Graph,
     fuse: bool,
@@ -137,7 +137,7 @@ fn keep_best(best: &mut Option<Vec<StepProfile>>, steps: Vec<StepProfile>) {
     }
 }
 
-/// The steps of a call with the ops that each does.
+/// The steps of a call with the ops of each.
 fn by_ops(
     program: &Program,
     steps: &[StepProfile],

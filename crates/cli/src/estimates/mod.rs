@@ -1,9 +1,9 @@
-//! `kiln profile --estimates`: what fusion expected of each kernel of several ops, beside what it brings.
+//! `kiln profile --estimates`: fusion's estimate for each kernel of several ops beside the measured gain.
 //!
-//! Two programs are made of the model's graph, one along the plan that fusion makes and one in which every op is a step
-//! of its own, and both run on the same inputs in turns, on one runtime. A kernel's measured speed-up is the time of its
-//! ops' steps over its own, each the best of its calls; the estimate is fusion's, for the sizes of the call. How well
-//! the cost model orders fusions is the rank correlation of the two.
+//! Two programs are made from the model's graph, one with fusion's plan and one in which every op is a separate step, and
+//! both run interleaved on the same inputs, on one runtime. A kernel's measured speed-up is the time of its ops' steps over
+//! its own, each the best of its calls; the estimate is fusion's, for the sizes of the call. The rank correlation of the
+//! two shows how well the cost model orders fusions.
 
 mod measure;
 mod rank;
@@ -26,9 +26,9 @@ struct Estimate {
     step: String,
     class: &'static str,
     ops: usize,
-    /// What fusion makes of the ops' times apart, and of the kernel's.
+    /// Fusion's estimates of the times of the separate ops and of the kernel.
     estimated: f64,
-    /// The ops' steps, each by itself, and their time.
+    /// The ops' separate steps, and their time.
     steps_apart: usize,
     apart: Duration,
     together: Duration,
@@ -92,7 +92,7 @@ fn estimates(measured: &Measured) -> Vec<Estimate> {
             .iter()
             .filter(|(part, _)| part.iter().all(|op| ops.contains(op)))
             .collect();
-        // Views have no step; an op beside them alone is no fusion.
+        // Views have no step; an op fused only with views is not a fusion.
         if ops.len() < 2 || parts.len() < 2 {
             continue;
         }

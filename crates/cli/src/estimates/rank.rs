@@ -1,8 +1,8 @@
-//! How alike two lists of numbers rank the same things.
+//! Rank correlation of two lists of numbers.
 
 use std::collections::BTreeMap;
 
-/// Spearman's: the correlation of ranks, equal values sharing theirs. None where all are equal.
+/// Spearman's: the correlation of ranks, with equal values sharing theirs. `None` where all are equal.
 pub(super) fn rank_correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     let (a, b) = (ranks(a), ranks(b));
     let mean = (a.len() as f64 + 1.0) / 2.0;
@@ -13,7 +13,7 @@ pub(super) fn rank_correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     (scale > 0.0).then(|| covariance(&a, &b) / scale)
 }
 
-/// The rank of each value from 1; of equal values, the middle of theirs.
+/// The rank of each value from 1; equal values have their mean rank.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let key = |value: f64| value.to_bits();
     let mut sorted = values.to_vec();
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn order_alone_counts() {
+    fn rank_correlation_depends_on_order_alone() {
         let a = [1.0, 2.0, 3.0, 4.0];
         assert_eq!(rank_correlation(&a, &[1.0, 10.0, 11.0, 1000.0]), Some(1.0));
         assert_eq!(rank_correlation(&a, &[4.0, 3.0, 2.0, 1.0]), Some(-1.0));

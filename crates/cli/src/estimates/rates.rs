@@ -1,7 +1,7 @@
-//! `kiln profile --rates`: the figures of fusion's cost model beside what this machine gives.
+//! `kiln profile --rates`: the figures of fusion's cost model beside this machine's measured rates.
 //!
-//! Every kernel of both programs counts for the kind of work that the model takes to limit it. What it does of that in
-//! the time that is left after the overhead the model assumes is its rate; the table has the middle of all cases.
+//! Every kernel of both programs counts for the kind of work that the model considers its bound. Its rate is the amount of
+//! that work over the time that remains after the model's overhead; the table has the median of all cases.
 
 use super::measure::{Measured, measure};
 use crate::inputs::Inputs;
@@ -13,7 +13,7 @@ use kiln::fusion::{FusionCandidateAnalyzer, FusionOptions, WorkKind};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Kernels measured so far, by what limits them.
+/// Kernels measured so far, by their bound.
 #[derive(Default)]
 pub(crate) struct Rates {
     by_kind: BTreeMap<WorkKind, Samples>,
@@ -21,12 +21,12 @@ pub(crate) struct Rates {
     launch: Option<Duration>,
 }
 
-/// Kernels of one limit.
+/// Kernels with one bound.
 #[derive(Default)]
 struct Samples {
-    /// Per nanosecond, those that do enough of it to tell.
+    /// Rates per nanosecond, of kernels that do enough work for a reliable rate.
     rates: Vec<f64>,
-    /// Seconds in all, and as the model has it.
+    /// Total seconds, and the model's estimate.
     seconds: f64,
     expected: f64,
 }

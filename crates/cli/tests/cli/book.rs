@@ -1,7 +1,7 @@
-//! The book's listings: a `text` block that begins with `$ kiln` is what that command prints.
+//! The book's listings: a `text` block that begins with `$ kiln` is the output of that command.
 //!
 //! A file `NAME.kiln` in a command is the last `kiln` block before the listing, `models/…` an example model. A line of `…`
-//! stands for any lines. Commands on files that the reader is to bring are illustrations, and not run.
+//! stands for any lines. Commands on files that the reader provides are illustrations, and not run.
 
 use super::support::Workshop;
 use std::fs;
@@ -18,13 +18,13 @@ const ILLUSTRATED: [&str; 4] = [
 /// The line that stands for any lines.
 const ELISION: &str = "…";
 
-/// A command of the book, and what it should print.
+/// A command of the book, and its expected output.
 struct Listing {
     page: PathBuf,
     line: usize,
     command: Vec<String>,
     expected: Vec<String>,
-    /// The graph before it.
+    /// The preceding graph.
     graph: Option<String>,
 }
 
@@ -50,7 +50,7 @@ fn real_model_commands_of_the_book_print_their_listings() {
     assert!(n_checked >= 3, "found {n_checked} listings in the book");
 }
 
-/// The listings of all pages, but the illustrations.
+/// The listings of all pages, except illustrations.
 fn listings() -> Vec<Listing> {
     let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/book/src");
     let mut found = Vec::new();
@@ -157,7 +157,7 @@ impl Listing {
     }
 }
 
-/// Whether lines are those expected, of which some stand for any lines.
+/// Whether lines match the expected ones, of which some stand for any lines.
 fn matches(expected: &[&str], lines: &[&str]) -> bool {
     let mut rest = lines;
     let mut parts = expected.split(|line| line.trim() == ELISION);

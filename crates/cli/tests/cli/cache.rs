@@ -1,10 +1,10 @@
-//! Compiled code outlives the process, and a person can look after it.
+//! Compiled code outlives the process, and users can manage it.
 
 use super::support::Workshop;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn a_second_process_compiles_nothing_and_the_folder_is_looked_after() {
+fn a_second_process_compiles_nothing_and_cache_commands_manage_the_folder() {
     let workshop = Workshop::new();
     let (ok, fails) = (true, false);
     let folder = workshop.path("cache").display().to_string();

@@ -1,4 +1,4 @@
-//! `kiln check`: what it says of models that can be used, and of one that cannot.
+//! `kiln check`: its output for usable models, and for an unusable one.
 
 use crate::support::{Workshop, stderr, stdout};
 use std::fs;
@@ -33,7 +33,7 @@ fn a_model_is_described_with_what_a_call_takes() {
 }
 
 #[test]
-fn operators_that_nothing_imports_are_listed_and_fail() {
+fn unsupported_operators_are_listed_and_fail_the_command() {
     let workshop = Workshop::new();
     fs::write(workshop.path("odd.onnx"), model("Oddd")).unwrap();
     let output = workshop.kiln(&["check", "odd.onnx"]);
@@ -47,7 +47,7 @@ fn operators_that_nothing_imports_are_listed_and_fail() {
 }
 
 #[test]
-fn a_size_that_makes_no_sense_is_refused() {
+fn an_invalid_size_is_refused() {
     let workshop = Workshop::new();
     fs::write(workshop.path("relu.onnx"), model("Relu")).unwrap();
     let output = workshop.kiln(&["check", "relu.onnx", "--size", "batch=many"]);
@@ -64,7 +64,7 @@ const HALVES: &[u8] = b"\x08\x08\x12\x00:M\x0a\x12\x0a\x01x\x0a\x01s\x12\x01y\x2
     \x07\x12\x05batch\x0a\x02\x08\x03b\x03\x0a\x01yB\x04\x0a\x00\x10\x11";
 
 #[test]
-fn what_sizes_must_satisfy_is_said_and_sizes_that_do_not_fail() {
+fn size_facts_are_printed_and_violating_sizes_fail() {
     let workshop = Workshop::new();
     fs::write(workshop.path("halves.onnx"), HALVES).unwrap();
     let fine = workshop.kiln(&["check", "halves.onnx", "--size", "batch=4"]);

@@ -1,4 +1,4 @@
-//! The command as its users meet it: files in, files and lines out.
+//! The command as seen by users: files in, files and lines out.
 
 use crate::support::{Workshop, json, read, stderr, stdout};
 
@@ -35,7 +35,7 @@ fn run_writes_every_case_and_output() {
 }
 
 #[test]
-fn a_failing_case_is_told_and_the_others_still_run() {
+fn a_failing_case_is_reported_and_the_others_still_run() {
     let workshop = Workshop::new();
     workshop.case("a0-wrong", &[2, 4]);
     std::fs::create_dir_all(workshop.path("cases/a1-empty")).unwrap();
@@ -161,7 +161,7 @@ fn bench_once_calls_each_case_a_single_time() {
 }
 
 #[test]
-fn a_paced_bench_calls_a_case_per_line_and_writes_what_it_gave() {
+fn a_paced_bench_calls_a_case_per_line_and_writes_its_outputs() {
     let workshop = Workshop::new();
     let flags = ["--once", "--paced", "--out", "got", "--json"];
     let command = [&["bench", "model.kiln", "--cases", "cases"], &flags[..]].concat();
@@ -170,7 +170,7 @@ fn a_paced_bench_calls_a_case_per_line_and_writes_what_it_gave() {
     assert_eq!(json(&output).len(), 1, "one line, one case");
     assert_eq!(read(&workshop.path("got/a/out_y.npy")).shape(), [2, 3]);
     assert!(!workshop.path("got/b").exists());
-    // Taking turns makes sense for single calls alone.
+    // Interleaving makes sense only for single calls.
     let refused = workshop.kiln(&["bench", "model.kiln", "--cases", "cases", "--paced"]);
     assert!(!refused.status.success());
 }
@@ -213,7 +213,7 @@ fn inspect_prints_any_stage() {
 }
 
 #[test]
-fn inspect_draws() {
+fn inspect_writes_dot_and_svg_files() {
     let workshop = Workshop::new();
     let output = workshop.kiln(&[
         "inspect",
@@ -242,7 +242,7 @@ fn inspect_summarises_as_json() {
 }
 
 #[test]
-fn options_that_do_not_fit_are_errors() {
+fn conflicting_options_are_errors() {
     let workshop = Workshop::new();
     let output = workshop.kiln(&["inspect", "model.kiln", "--dim", "M=8"]);
     assert_eq!(
@@ -267,7 +267,7 @@ fn options_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn a_text_that_is_no_graph_shows_where() {
+fn a_graph_syntax_error_shows_its_location() {
     let workshop = Workshop::new();
     std::fs::write(
         workshop.path("bad.kiln"),
@@ -285,7 +285,7 @@ fn a_text_that_is_no_graph_shows_where() {
 }
 
 #[test]
-fn logs_and_results_keep_apart() {
+fn logs_go_to_stderr_and_results_to_stdout() {
     let workshop = Workshop::new();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kiln"));
     command
@@ -307,7 +307,7 @@ fn logs_and_results_keep_apart() {
 }
 
 #[test]
-fn doctor_looks_at_the_machine() {
+fn doctor_reports_on_the_machine() {
     let workshop = Workshop::new();
     let output = workshop.kiln(&["doctor"]);
     assert!(output.status.success());
@@ -331,7 +331,7 @@ fn doctor_looks_at_the_machine() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_reader_that_leaves_ends_the_command_quietly() {
+fn a_closed_stdout_pipe_ends_the_command_quietly() {
     let workshop = Workshop::new();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kiln"));
     command

@@ -25,7 +25,7 @@ fn bench_counts_compiles_once() {
 }
 
 #[test]
-fn bench_can_insist_on_compiling_nothing() {
+fn bench_can_require_that_nothing_compiles() {
     let workshop = Workshop::new();
     let arguments = [
         "bench",
@@ -112,7 +112,7 @@ fn compare_checks_every_target_and_thread_count() {
 }
 
 #[test]
-fn a_device_goes_by_its_key_and_may_have_a_level() {
+fn a_device_is_chosen_by_key_and_optional_level() {
     let workshop = Workshop::new();
     workshop.case("a", &[2, 3]);
     let bench = |device| {
@@ -143,7 +143,7 @@ fn a_device_goes_by_its_key_and_may_have_a_level() {
         message.contains("expected one of: interpreter, cpu"),
         "{message}"
     );
-    // What compares compiled code does so at the level of the key.
+    // The comparison of compiled code uses the key's level.
     let compare = [
         "compare",
         "model.kiln",
@@ -158,7 +158,7 @@ fn a_device_goes_by_its_key_and_may_have_a_level() {
 }
 
 #[test]
-fn a_case_that_does_not_fit_is_told_by_every_command() {
+fn every_command_reports_a_case_that_does_not_fit() {
     let workshop = Workshop::new();
     workshop.case("a0-wrong", &[2, 4]);
     for command in ["compare", "profile"] {
@@ -174,7 +174,7 @@ fn a_case_that_does_not_fit_is_told_by_every_command() {
 }
 
 #[test]
-fn explain_tells_steps_pairs_and_compiles() {
+fn explain_reports_steps_pairs_and_compiles() {
     let workshop = Workshop::new();
     let output = workshop.kiln(&[
         "explain",
@@ -239,7 +239,7 @@ fn inspect_continues_to_machine_code() {
 }
 
 #[test]
-fn kernels_compiled_in_workers_give_the_same_and_are_timed() {
+fn kernels_compiled_in_workers_give_the_same_results_and_are_timed() {
     let workshop = Workshop::new();
     let run = |compiler: &str| {
         let arguments = [

@@ -1,9 +1,9 @@
-//! `kiln profile --estimates` end to end: what fusion expected beside what it brings.
+//! `kiln profile --estimates` end to end: fusion's estimates beside the measured gains.
 
 use crate::support::Workshop;
 
 #[test]
-fn estimates_stand_beside_what_was_measured() {
+fn estimates_are_printed_beside_measurements() {
     let workshop = Workshop::new();
     let arguments = ["profile", "model.kiln", "--cases", "cases", "--calls", "2"];
     let output = workshop.kiln(&[&arguments[..], &["--estimates"]].concat());
@@ -19,7 +19,7 @@ fn estimates_stand_beside_what_was_measured() {
 }
 
 #[test]
-fn estimates_are_no_json() {
+fn estimates_are_refused_with_json() {
     let workshop = Workshop::new();
     let arguments = ["profile", "model.kiln", "--cases", "cases", "--json"];
     let output = workshop.kiln(&[&arguments[..], &["--estimates"]].concat());

@@ -1,4 +1,4 @@
-//! The command, tested from outside: one program, so that what the tests share is compiled and kept once.
+//! The command, tested from outside: one program, so that the tests' shared code is compiled and stored once.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 

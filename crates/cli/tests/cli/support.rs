@@ -16,7 +16,7 @@ graph @scaled(%x: f32[N, 3], %scale: f32[3]) -> (f32[N, 3], f32[3]) {
   return \"out/y\" = %y, %total
 }";
 
-/// A folder with a model and two cases; the second has a wrong shape where asked for.
+/// A folder with a model and two cases; the second has a wrong shape if requested.
 pub(crate) struct Workshop {
     pub(crate) folder: TempDir,
 }
@@ -89,7 +89,7 @@ pub(crate) fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// The JSON lines of standard output, which must hold nothing else.
+/// The JSON lines of standard output, which must contain nothing else.
 pub(crate) fn json(output: &Output) -> Vec<serde_json::Value> {
     stdout(output)
         .lines()

@@ -1,4 +1,4 @@
-//! Where the time went: the summary after the first call, and the files.
+//! Timing output: the summary after the first call, and the files.
 
 use crate::support::{Workshop, json, stderr, stdout};
 use std::fs;
@@ -24,7 +24,7 @@ fn read_json(workshop: &Workshop, file: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_summary_follows_the_first_call_unasked() {
+fn the_timing_summary_is_printed_after_the_first_call_by_default() {
     let workshop = Workshop::new();
     for command in ["run", "bench"] {
         let output = run(&workshop, command, &["--json"]);
@@ -40,7 +40,7 @@ fn a_summary_follows_the_first_call_unasked() {
 }
 
 #[test]
-fn it_can_say_more_and_nothing() {
+fn timing_verbosity_selects_more_output_or_none() {
     let workshop = Workshop::new();
     let verbose = run(&workshop, "run", &["--timing"]);
     assert!(
@@ -77,7 +77,7 @@ fn it_can_say_more_and_nothing() {
 }
 
 #[test]
-fn reports_and_traces_are_files_for_programs() {
+fn timing_reports_and_traces_are_written_as_json_files() {
     let workshop = Workshop::new();
     run(
         &workshop,

@@ -6,7 +6,7 @@ use kiln_backend::Quantity;
 use kiln_kernel::analysis::is_never_positive;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Node, NodeId};
-use kiln_scalar::{Function, Node as FunctionNode, ScalarOp, ScalarValue};
+use kiln_scalar::{ExprNode as FunctionNode, Function, ScalarOp, ScalarValue};
 use kiln_tensor::DType;
 
 use super::context::Lowering;

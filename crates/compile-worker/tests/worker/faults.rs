@@ -1,4 +1,4 @@
-//! Compilers that crash, hang and take all memory: a typed error of one kernel, and nothing left behind.
+//! Compilers that crash, hang and exhaust memory: a typed error of one kernel, and nothing left behind.
 //!
 //! `KILN_WORKER_ROUNDS` is the number of rounds per fault, 10 without it; `KILN_WORKER_HANG_MS` is the time limit under which
 //! compiles hang, a second without it.
@@ -22,7 +22,7 @@ fn error_of(error: &CompileError) -> &WorkerError {
     error.source.downcast_ref().expect("an error of the worker")
 }
 
-/// Compiles kernels named after a fault, a good one after each; then looks for what is left.
+/// Compiles kernels named after a fault, a good one after each; then checks for leftovers.
 fn survive(fault: &str, limits: CompileLimits, code: &str, check: impl Fn(&WorkerError)) {
     let compiler = compiler(limits, 2);
     let good = kernel("good");
@@ -33,7 +33,7 @@ fn survive(fault: &str, limits: CompileLimits, code: &str, check: impl Fn(&Worke
         check(error_of(&error));
         assert_eq!(compile(&compiler, &good).expect("the next one"), expected);
     };
-    // Both workers that there may be are idle: what a pool has when it rests.
+    // Both allowed workers are idle: the resting state of a pool.
     let is_at_rest = || children().len() == 2;
     for number in 0..5 {
         round(number);
@@ -46,7 +46,7 @@ fn survive(fault: &str, limits: CompileLimits, code: &str, check: impl Fn(&Worke
     until("two workers", is_at_rest);
     until("as many descriptors", || descriptors() == before.0);
     let grown = resident().saturating_sub(before.1);
-    // What is remembered of a kernel is some hundred bytes; allocators take pages.
+    // A remembered kernel takes some hundred bytes; allocators take pages.
     assert!(
         grown < 8 << 20,
         "{grown} bytes more after {} rounds",
@@ -79,7 +79,7 @@ fn a_compiler_that_writes_to_null_is_an_error_of_one_kernel() {
 }
 
 #[test]
-fn a_compiler_that_hangs_is_killed_when_its_time_is_over() {
+fn a_compiler_that_hangs_is_killed_at_its_time_limit() {
     let limit_of_hangs = std::env::var("KILN_WORKER_HANG_MS").ok();
     let limit_of_hangs = limit_of_hangs.and_then(|limit| limit.parse().ok());
     let limit_of_hangs = Duration::from_millis(limit_of_hangs.unwrap_or(1000));
@@ -95,7 +95,7 @@ fn a_compiler_that_hangs_is_killed_when_its_time_is_over() {
 }
 
 #[test]
-fn a_compiler_that_eats_memory_hits_the_limit_of_its_worker() {
+fn a_compiler_that_allocates_too_much_hits_the_memory_limit_of_its_worker() {
     let mut limits = limits();
     limits.address_space = 1 << 30;
     survive("eat_memory", limits, "E0511", |error| {
@@ -104,7 +104,7 @@ fn a_compiler_that_eats_memory_hits_the_limit_of_its_worker() {
 }
 
 #[test]
-fn a_compiler_that_spins_is_ended_by_its_processor_time() {
+fn a_compiler_that_spins_is_ended_by_its_cpu_time_limit() {
     let mut limits = limits();
     limits.cpu = Duration::from_secs(1);
     let compiler = compiler(limits, 1);
@@ -115,7 +115,7 @@ fn a_compiler_that_spins_is_ended_by_its_processor_time() {
 }
 
 #[test]
-fn a_compiler_that_panics_or_overflows_its_stack_says_so() {
+fn a_compiler_panic_or_stack_overflow_is_reported() {
     let compiler = compiler(limits(), 1);
     for (name, said) in [
         ("panic", "a pass that panics"),
@@ -129,7 +129,7 @@ fn a_compiler_that_panics_or_overflows_its_stack_says_so() {
 }
 
 #[test]
-fn a_kernel_that_lost_its_worker_is_remembered_and_costs_no_other() {
+fn a_kernel_that_crashed_its_worker_is_remembered_and_fails_no_other_kernel() {
     let compiler = compiler(limits(), 1);
     let fatal = kernel("abort");
     let first = compile(&compiler, &fatal).unwrap_err().to_string();
@@ -137,7 +137,7 @@ fn a_kernel_that_lost_its_worker_is_remembered_and_costs_no_other() {
         assert_eq!(compile(&compiler, &fatal).unwrap_err().to_string(), first);
     }
     assert_eq!(compiler.n_lost(), 1);
-    // Another schedule of it is another matter.
+    // Another schedule of it is independent.
     let target = compiler.host();
     let fallback = kiln_backend::Schedule::new(kiln_backend::FALLBACK_SCHEDULE);
     let other = compiler.compile(&fatal, &target, &fallback, &mut kiln_backend::Unobserved);
@@ -145,9 +145,9 @@ fn a_kernel_that_lost_its_worker_is_remembered_and_costs_no_other() {
     assert_eq!(compiler.n_lost(), 2);
 }
 
-/// What is remembered is tried again: after a while, when it is forgotten, and in workers of another program.
+/// A remembered kernel is retried: after a while, when it is forgotten, and in workers of another program.
 #[test]
-fn a_kernel_that_lost_its_worker_is_tried_again_once_something_has_changed() {
+fn a_kernel_that_crashed_its_worker_is_retried_after_a_change() {
     let fatal = kernel("abort");
     let is_tried = |compiler: &WorkerCompiler| {
         let before = compiler.n_lost();
@@ -177,11 +177,11 @@ fn a_kernel_that_lost_its_worker_is_tried_again_once_something_has_changed() {
 }
 
 #[test]
-fn code_that_is_longer_than_a_message_may_be_is_an_error_of_one_kernel() {
+fn code_larger_than_a_message_is_an_error_of_one_kernel() {
     let mut limits = limits();
     limits.message = 3 << 10;
     let compiler = compiler(limits, 1);
-    // Neither long as a text.
+    // Neither is long as a text.
     let sum: Vec<String> = (0..40).map(|n| format!("sin(%x[i] * {n}.5)")).collect();
     let source = format!(
         "kernel @long(%x: in f32[N], %y: out f32[N]) {{ outer i < N store %y[i] = {} }}",
@@ -205,7 +205,7 @@ fn code_that_is_longer_than_a_message_may_be_is_an_error_of_one_kernel() {
 }
 
 #[test]
-fn memory_that_llvm_itself_cannot_have_is_the_same_error() {
+fn an_allocation_failure_inside_llvm_is_the_same_error() {
     let mut limits = limits();
     // Enough to start, and too little for the code of a long kernel.
     let sum: Vec<String> = (0..2_000).map(|n| format!("sin(%x[i] * {n}.5)")).collect();

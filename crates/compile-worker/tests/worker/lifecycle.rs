@@ -1,4 +1,4 @@
-//! The lives of workers: with their parent, beside forked children, in storms of threads.
+//! The lifecycle of workers: with their parent, beside forked children, in storms of threads.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -32,7 +32,7 @@ fn workers_are_reused_and_end_with_their_pool() {
 }
 
 #[test]
-fn a_worker_that_is_killed_while_idle_is_replaced_unseen() {
+fn an_idle_worker_that_is_killed_is_replaced_without_an_error() {
     let compiler = compiler(limits(), 1);
     for number in 0..5 {
         compile(&compiler, &kernel(&format!("k{number}"))).expect("it compiles");
@@ -45,9 +45,9 @@ fn a_worker_that_is_killed_while_idle_is_replaced_unseen() {
 }
 
 #[test]
-fn a_worker_has_no_descriptor_of_its_parent() {
+fn a_worker_inherits_no_file_descriptors() {
     let file = std::fs::File::open("/proc/self/status").expect("procfs");
-    // SAFETY: a duplicate that stays open across `exec`, as C libraries make them; nothing owns it but this test.
+    // SAFETY: a duplicate that stays open across `exec`, as C libraries make them; only this test owns it.
     let leaked = unsafe { libc::dup(std::os::fd::AsRawFd::as_raw_fd(&file)) };
     let compiler = compiler(limits(), 1);
     compile(&compiler, &kernel("good")).expect("it compiles");
@@ -74,7 +74,7 @@ fn child_parent() {
 }
 
 #[test]
-fn a_parent_that_is_killed_leaves_no_worker() {
+fn workers_exit_when_their_parent_is_killed() {
     let mut parent = Command::new(std::env::current_exe().expect("tests are programs"))
         .args([
             "lifecycle::child_parent",
@@ -138,7 +138,7 @@ fn a_forked_child_starts_workers_of_its_own() {
     let compiler = compiler(limits(), 2);
     let good = kernel("good");
     let expected = compile(&compiler, &good).expect("it compiles");
-    // SAFETY: the child calls what this test is about, then ends without running anything of its parent's.
+    // SAFETY: the child runs the tested code, then ends without running anything of its parent's.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let is_right = compile(&compiler, &kernel("in_the_child"))
@@ -154,7 +154,7 @@ fn a_forked_child_starts_workers_of_its_own() {
     let status = std::cell::Cell::new(0);
     until("the end of the child", || {
         let mut ended = 0;
-        // SAFETY: asks after the child of above, without waiting.
+        // SAFETY: queries the child from above, without waiting.
         let is_over = unsafe { libc::waitpid(child, &raw mut ended, libc::WNOHANG) } == child;
         status.set(ended);
         is_over
@@ -170,7 +170,7 @@ fn a_forked_child_starts_workers_of_its_own() {
 }
 
 #[test]
-fn a_program_that_is_not_there_or_no_worker_is_an_error_with_the_next_step() {
+fn a_missing_or_wrong_worker_program_is_an_error_with_the_next_step() {
     // SAFETY: there is no such program.
     let error = unsafe { WorkerProgram::at("/no/such/program") }.unwrap_err();
     assert_eq!(error.code(), "E0508");
@@ -180,7 +180,7 @@ fn a_program_that_is_not_there_or_no_worker_is_an_error_with_the_next_step() {
     let mut short = limits();
     short.start = Duration::from_secs(20);
     let no_worker = Path::new("/bin/true");
-    // SAFETY: what it prints is no message of a worker.
+    // SAFETY: its output is not a worker's message.
     let program = unsafe { WorkerProgram::at(no_worker) }.expect("it is there");
     let compiler = WorkerCompiler::new(LlvmCompiler::new(), LlvmError::CODES, program, short, 1)
         .expect("a thread for the pool");

@@ -1,4 +1,4 @@
-//! Workers as a parent meets them: what they make, how they fail, and what remains of them.
+//! Workers as seen by a parent: their results, failures, and leftovers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 

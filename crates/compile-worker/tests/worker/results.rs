@@ -1,4 +1,4 @@
-//! What workers make is what the compiler makes in process.
+//! Workers' results equal those of the in-process compiler.
 
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,7 @@ impl CompileObserver for Phases {
 }
 
 #[test]
-fn phases_are_told_across_the_processes() {
+fn compile_phases_are_reported_across_processes() {
     let kernel = kernel("double");
     let phases = |compiler: &dyn KernelCompiler| {
         let target = compiler.host();
@@ -129,7 +129,7 @@ impl CompileObserver for Unwanted {
 }
 
 #[test]
-fn a_running_compile_that_is_not_wanted_any_more_is_ended_and_not_remembered() {
+fn an_abandoned_compile_is_killed_and_not_remembered() {
     let compiler = compiler(limits(), 1);
     let (target, hang) = (compiler.host(), kernel("hang"));
     compile(&compiler, &kernel("good")).expect("it compiles");
@@ -147,8 +147,8 @@ fn a_running_compile_that_is_not_wanted_any_more_is_ended_and_not_remembered() {
     }
 }
 
-/// What a worker adds to a compile. Of many rounds of both in turn, the medians are compared, so that other work on the
-/// machine meets both.
+/// The overhead of a worker. Many rounds of both are interleaved and the medians compared, so that other work on the
+/// machine affects both.
 #[test]
 fn a_kernel_of_raised_limits_is_compiled_in_a_worker() {
     let sum: Vec<String> = (0..80).map(|i| format!("S{i}")).collect();
@@ -166,7 +166,7 @@ fn a_kernel_of_raised_limits_is_compiled_in_a_worker() {
     };
     let kernel = text::read_within(&source, raised).map_err(|errors| errors.render(&source));
     let kernel = verify(kernel.expect("the text of a kernel")).expect("a kernel that is right");
-    // Within the defaults, part of the sum becomes a size of its own.
+    // Within the defaults, part of the sum becomes a separate size.
     let within = text::read(&source).map_err(|errors| errors.render(&source));
     let within = within.expect("the text of a kernel");
     assert_ne!(text::print(&within), text::print(&kernel));
@@ -176,7 +176,7 @@ fn a_kernel_of_raised_limits_is_compiled_in_a_worker() {
 }
 
 #[test]
-fn a_compile_in_a_worker_costs_little_more_than_one_in_process() {
+fn compiling_in_a_worker_adds_little_overhead() {
     let (here, there) = (LlvmCompiler::new(), compiler(limits(), 1));
     for kernel in kernels() {
         let (mut direct, mut remote) = (Vec::new(), Vec::new());
@@ -199,7 +199,7 @@ fn a_compile_in_a_worker_costs_little_more_than_one_in_process() {
             "@{}: {direct:?} in process, {remote:?} in a worker",
             kernel.name()
         );
-        // The promise is 2 ms; the rest is for development builds on busy machines.
+        // The target is 2 ms; the rest is for development builds on busy machines.
         assert!(
             remote < direct * 2 + Duration::from_millis(20),
             "{direct:?} {remote:?}"

@@ -11,7 +11,7 @@ use kiln_codegen_llvm::{LlvmCompiler, LlvmError};
 use kiln_compile_worker::{CompileLimits, WorkerCompiler, WorkerProgram, serve};
 use kiln_kernel::{VerifiedKernel, text, verify};
 
-/// LLVM, or a fault in its place where the kernel is named after one.
+/// LLVM, or a fault in its place if the kernel is named after one.
 pub(crate) struct Faulty(LlvmCompiler);
 
 impl CompilerWrapper for Faulty {
@@ -50,7 +50,7 @@ impl CompilerWrapper for Faulty {
 }
 
 fn write_to_null() {
-    // SAFETY: none: the process is to end with SIGSEGV, as it does where LLVM follows a null pointer.
+    // SAFETY: none: the process must end with SIGSEGV, as when LLVM follows a null pointer.
     unsafe { std::ptr::without_provenance_mut::<u64>(8).write_volatile(1) };
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn program() -> WorkerProgram {
 
 /// A copy of it.
 pub(crate) fn program_at(path: &Path) -> WorkerProgram {
-    // SAFETY: tests name themselves, or what they made of themselves.
+    // SAFETY: tests name themselves, or copies of themselves.
     unsafe { WorkerProgram::at(path) }
         .expect("this program is there")
         .with_arguments([
@@ -172,7 +172,7 @@ pub(crate) fn resident() -> usize {
     pages.expect("a number of pages") * 4096
 }
 
-/// Waits until something is so; fails when it never is.
+/// Waits until a condition holds; fails if it never does.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..6_000 {
         if is_so() {

@@ -1,8 +1,8 @@
 //! Children: forked, run, and waited for.
 
-/// What a child gives that does this; 255 where it hangs or crashes.
+/// The result of a child that runs this; 255 if it hangs or crashes.
 pub(crate) fn in_child(child: impl FnOnce() -> u8) -> u8 {
-    // SAFETY: the child calls what is tested, and the allocator, which is ready for forks; it leaves by `_exit`.
+    // SAFETY: the child calls the tested code, and the allocator, which is ready for forks; it leaves by `_exit`.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: a watchdog: the signal ends the child.

@@ -11,7 +11,7 @@ use super::reshape;
 use super::walk::{Demand, Stage, Walk};
 use crate::op_kind::OpKind;
 
-/// Notes the demands that one demand on an op's result makes on its operands.
+/// Records the demands that one demand on an op's result makes on its operands.
 pub(crate) fn visit(walk: &mut Walk<'_>, op: OpId, demand: &Demand) -> Result<(), Refusal> {
     let data = walk.graph.op(op);
     let kind = OpKind::of(&data.op);
@@ -81,7 +81,7 @@ impl<'w, 'a> Reader<'w, 'a> {
         self.indices.get(axis).copied().unwrap_or(Index::Unit)
     }
 
-    /// Wants an operand.
+    /// Demands an operand.
     fn read(&mut self, position: usize, indices: Indices, repeated: bool) -> Result<(), Refusal> {
         let Some(value) = self.operand(position) else {
             return Ok(());
@@ -96,7 +96,7 @@ impl<'w, 'a> Reader<'w, 'a> {
         self.walk.demand(value, demand)
     }
 
-    /// Makes the op a stage: what it reads is wanted by the stage, not by who wants the op.
+    /// Makes the op a stage: its operands are demanded by the stage, not by the readers of the op.
     fn begin_stage(&mut self, reduced: AxisSet) -> Result<(), Refusal> {
         if !is_plain(&self.indices) {
             return Err(Refusal::Moved { op: self.op });
@@ -416,7 +416,7 @@ impl<'w, 'a> Reader<'w, 'a> {
     fn pool(&mut self, size: &[i64], window: &Window) -> Result<(), Refusal> {
         let mut of_x = Indices::from_slice(&[self.at(0), self.at(1)]);
         for axis in 0..size.len() {
-            // The taps are no axes here: their number is a constant, and nothing else uses them.
+            // The taps are not axes here: their number is a constant, and nothing else uses them.
             of_x.push(match size.get(axis) {
                 Some(1) => self.slide(window, axis, self.at(axis + 2), Index::Unit),
                 _ => Index::Sum(self.at(axis + 2).axes()),
@@ -436,7 +436,7 @@ impl<'w, 'a> Reader<'w, 'a> {
             let dims = self.operand_dims(position);
             let is_position = position == 1 && matches!(self.data.op, Op::UpdateSlice { .. });
             let indices: Indices = match is_position {
-                // Each of them, at every point.
+                // Each operand, at every point.
                 true => dims.iter().map(|_| Index::Sum(0)).collect(),
                 false => dims
                     .into_iter()

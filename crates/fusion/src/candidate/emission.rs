@@ -1,10 +1,10 @@
-//! How large the kernel of a candidate becomes when demands are answered in place.
+//! The size of a candidate's kernel when demands are answered in place.
 //!
-//! Lowering shares what is wanted twice at the same indices under the same guard. A concatenation or a border wants its
-//! operands at other indices and under another guard, so what is below one is written once per *path* to it: three
-//! concatenations of ten operands inside each other are a thousand paths, each with the tests of all guards on its way.
-//! This counts the nodes on such paths, and stops at the limit, so that counting is bounded by what it allows. What stands
-//! under no guard is written once, is bounded by the ops of a kernel, and is not counted.
+//! Lowering shares what is demanded twice at the same indices under the same guard. A concatenation or a border demands its
+//! operands at other indices and under another guard, so the ops below one are written once per *path* to it: three nested
+//! concatenations of ten operands are a thousand paths, each with the tests of all its guards. This counts the nodes on
+//! such paths, and stops at the limit, so that counting is bounded by what it allows. Nodes under no guard are written
+//! once, are bounded by the ops of a kernel, and are not counted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,16 +16,16 @@ use crate::op_kind::unit_cost;
 /// The kernel nodes that each operand of a concatenation adds besides its element: an end, a comparison, a choice.
 const PER_PIECE: usize = 3;
 
-/// The kernel nodes that each guard on the way adds to a load: two comparisons and a conjunction.
+/// The kernel nodes that each guard on a path adds to a load: two comparisons and a conjunction.
 const PER_GUARD: usize = 3;
 
 /// A path from an output through the ops that move or guard what they read.
 type PathId = usize;
 
-/// Counts the guarded kernel nodes of a candidate: at most one more step of work than `limit` allows.
+/// Counts the guarded kernel nodes of a candidate, in at most one step of work more than `limit` allows.
 ///
 /// # Errors
-/// [`Refusal::Limit`] when there would be more than `limit`. One op alone is always allowed.
+/// [`Refusal::Limit`] when there would be more than `limit`. A single op is always allowed.
 pub(crate) fn count_nodes(
     graph: &Graph,
     ops: &BTreeSet<OpId>,
@@ -77,7 +77,7 @@ pub(crate) fn count_nodes(
     Ok(nodes)
 }
 
-/// How many guards an op puts before an operand; none where the operand is read under the op's own.
+/// The number of guards that an op puts before an operand; `None` where the operand is read under the op's own guard.
 fn moves(op: &Op, position: usize) -> Option<usize> {
     match op {
         Op::Concat { .. } => Some(1),
@@ -87,11 +87,11 @@ fn moves(op: &Op, position: usize) -> Option<usize> {
     }
 }
 
-/// Paths, equal ones once.
+/// Paths, without duplicates.
 #[derive(Default)]
 struct Paths {
     ids: HashMap<(PathId, OpId, usize), PathId>,
-    /// The guards on each path but the root.
+    /// The guards on each path except the root.
     guards: Vec<usize>,
 }
 

@@ -6,21 +6,21 @@ use smallvec::SmallVec;
 /// A set of axes of a candidate kernel, by bit.
 pub(crate) type AxisSet = u128;
 
-/// The most axes a candidate may have: the bits of an [`AxisSet`].
+/// The maximum number of axes of a candidate: the bits of an [`AxisSet`].
 pub(crate) const AXIS_LIMIT: usize = 128;
 
 /// One index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Index {
-    /// The only one: the size is 1.
+    /// The only index: the size is 1.
     Unit,
     /// An axis itself.
     Axis(usize),
-    /// An axis scaled and moved by sizes.
+    /// An axis scaled and shifted by sizes.
     Shifted(usize),
-    /// A sum of scaled axes; of none it is a fixed position.
+    /// A sum of scaled axes; the empty sum is a fixed position.
     Sum(AxisSet),
-    /// Something that needs a division, a bound, or data.
+    /// An index that needs a division, a bound, or data.
     Computed(AxisSet),
 }
 
@@ -37,7 +37,7 @@ impl Index {
         }
     }
 
-    /// The same, scaled or moved.
+    /// The same, scaled or shifted.
     pub(crate) fn shifted(self) -> Self {
         match self {
             Index::Unit => Index::Sum(0),
@@ -54,7 +54,7 @@ impl Index {
         }
     }
 
-    /// Something that needs more than sums.
+    /// An index that needs more than sums.
     pub(crate) fn computed(self) -> Self {
         Index::Computed(self.axes())
     }
@@ -65,7 +65,7 @@ pub(crate) fn axes_of(indices: &[Index]) -> AxisSet {
     indices.iter().fold(0, |axes, index| axes | index.axes())
 }
 
-/// Whether the indices are distinct axes, sizes of 1 apart: each point is one element, and each element one point.
+/// Whether the indices are distinct axes, ignoring sizes of 1: points and elements correspond one to one.
 pub(crate) fn is_plain(indices: &[Index]) -> bool {
     let mut seen: AxisSet = 0;
     indices.iter().all(|index| match index {
@@ -83,6 +83,6 @@ pub(crate) fn is_plain(indices: &[Index]) -> bool {
 /// An axis of a candidate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AxisInfo {
-    /// How far it runs.
+    /// Its extent.
     pub(crate) extent: DimId,
 }

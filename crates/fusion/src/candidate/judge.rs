@@ -1,4 +1,4 @@
-//! Whether what a walk found can be one kernel that keeps its class, does no work twice and holds no long rows.
+//! Whether a walked candidate can be one kernel that keeps its class, repeats no work and holds no long rows.
 
 use std::collections::BTreeSet;
 
@@ -11,22 +11,23 @@ use super::refusal::Refusal;
 use super::walk::{Demand, Stage, Walk};
 use crate::op_kind::{OpKind, is_index_map, unit_cost};
 
-/// The most simple operations that may be repeated for each point.
+/// The maximum number of simple operations that may be repeated for each point.
 const REPEAT_LIMIT: u64 = 12;
 
-/// The most simple operations on an operand of a contraction.
+/// The maximum number of simple operations on an operand of a contraction.
 const PROLOGUE_LIMIT: u64 = 2;
 
-/// The most simple operations that a row may do again in each of its passes: a softmax does its `exp` twice.
+/// The maximum number of simple operations that a row may repeat in each of its passes: a softmax computes its `exp` twice.
 const PASS_LIMIT: u64 = 40;
 
-/// The most elements of a row that a thread keeps, or that a kernel of one row has.
+/// The maximum number of elements of a row that a thread keeps, or that a kernel of one row has.
 const ROW_LIMIT: i64 = 65_536;
 
-/// The most products that are summed one after the other before what joins them is done: their sums are kept meanwhile.
+/// The maximum number of products that are summed one after the other before the op that joins them: their sums are kept
+/// meanwhile.
 const PRODUCTS_LIMIT: usize = 4;
 
-/// The largest head of an attention, in elements: one thread keeps that many sums.
+/// The maximum head size of an attention, in elements: one thread keeps that many sums.
 const HEAD_LIMIT: i64 = 1024;
 
 /// The class of the candidate.
@@ -54,7 +55,7 @@ pub(crate) fn judge(walk: &Walk<'_>) -> Result<Class, Refusal> {
 
 struct Judge<'w, 'a> {
     walk: &'w Walk<'a>,
-    /// The axes of the points that are stored.
+    /// The axes of the stored points.
     domain: AxisSet,
 }
 
@@ -125,7 +126,7 @@ impl Judge<'_, '_> {
             });
         }
         self.no_taps_of_rows()?;
-        // What depends on the points alone is computed once for each row.
+        // Values that depend on the points alone are computed once for each row.
         self.limit_repeats(REPEAT_LIMIT, &|demand| {
             let axes = axes_of(&demand.indices);
             demand.repeated || (axes & !points != 0 && demand.scope & points & !axes != 0)
@@ -134,8 +135,8 @@ impl Judge<'_, '_> {
         Ok(Class::Row)
     }
 
-    /// Each tap of a resize asks under a condition of its own, which a reduction below would be computed under, tap by tap
-    /// and point by point.
+    /// Each tap of a resize has a separate condition, under which a reduction below would be computed, tap by tap and point
+    /// by point.
     fn no_taps_of_rows(&self) -> Result<(), Refusal> {
         let graph = self.walk.graph;
         let is_resize = |op: &&OpId| matches!(graph.op(**op).op, Op::Resize { .. });
@@ -168,7 +169,7 @@ impl Judge<'_, '_> {
             OpKind::Window => (Class::Window, 0),
             OpKind::Scan => (Class::Scan, u64::MAX),
             _ => {
-                // A scatter is stored as it is.
+                // A scatter is stored directly.
                 let stored = self
                     .walk
                     .stores
@@ -191,7 +192,7 @@ impl Judge<'_, '_> {
         Ok(class)
     }
 
-    /// Products of one operand with several others, at the same points, and what joins their sums.
+    /// Products of one operand with several others, at the same points, and the ops that join their sums.
     fn products(
         &self,
         heavy: &BTreeSet<OpId>,
@@ -233,7 +234,7 @@ impl Judge<'_, '_> {
         Ok(Class::Contraction)
     }
 
-    /// Scores, a softmax (or the like) along their last axis, and a contraction over it.
+    /// Scores, a softmax (or similar) along their last axis, and a contraction over it.
     fn attention(&self, scores: OpId, mix: OpId) -> Result<Class, Refusal> {
         let refusal = Refusal::Heavy {
             first: scores,
@@ -249,7 +250,7 @@ impl Judge<'_, '_> {
             return Err(refusal);
         }
         self.same_points()?;
-        // The rows: points of the reductions, the same for all, short of the mixed axis.
+        // The rows: points of the reductions, the same for all, except the mixed axis.
         let mut rows = self
             .walk
             .stages
@@ -321,7 +322,7 @@ impl Judge<'_, '_> {
         after
     }
 
-    /// Only what keeps each index of an operand in place may stand before a schedule's operand.
+    /// Only ops that keep each index of an operand in place may precede a schedule's operand.
     fn readable_operands(
         &self,
         heavy: OpId,
@@ -352,7 +353,7 @@ impl Judge<'_, '_> {
         Ok(())
     }
 
-    /// Whether the indices of an index map's operand are no more involved than those of its result.
+    /// Whether the indices of an index map's operand are no more complex than those of its result.
     fn reads_plainly(&self, value: ValueId, result: &Demand) -> bool {
         let involved = |indices: &[Index]| {
             let all = indices.iter();
@@ -374,7 +375,7 @@ impl Judge<'_, '_> {
         self.limit_repeats_of(limit, &|_| true, is_repeated)
     }
 
-    /// Limits the cost of what is done more than once for each of its elements.
+    /// Limits the cost of work repeated for each of its elements.
     fn limit_repeats_of(
         &self,
         limit: u64,
@@ -402,7 +403,7 @@ impl Judge<'_, '_> {
             }
         }
         match most {
-            // One op has to be somewhere, whatever it costs.
+            // A single op must be allowed, whatever it costs.
             Some((value, _)) if total > limit && self.walk.ops.len() > 1 => {
                 Err(Refusal::Recomputed {
                     value,
@@ -414,7 +415,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Limits what several passes over a row do again.
+    /// Limits the work repeated by several passes over a row.
     fn limit_passes(&self) -> Result<(), Refusal> {
         let mut total: u64 = 0;
         let mut most = None;
@@ -447,7 +448,7 @@ impl Judge<'_, '_> {
         self.walk.graph.op(op).results.first().copied()
     }
 
-    /// Whether all these axes together are few points, for all sizes.
+    /// Whether the product of these axes' extents is small, for all sizes.
     fn is_short(&self, axes: AxisSet) -> bool {
         let mut product: i64 = 1;
         for axis in axes_in(axes) {

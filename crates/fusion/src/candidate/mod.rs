@@ -1,8 +1,8 @@
 //! A candidate: ops that may become one kernel, examined as a whole.
 //!
-//! [`examine`] is the whole legality of fusion: growing regions asks it and nothing else. It proves that sizes are equal
-//! (or notes the plan fact that says so), finds out where each value is read, and decides by that whether one kernel can
-//! compute it all in its class.
+//! [`examine`] is the whole legality of fusion: growing regions calls it and nothing else. It proves that sizes are equal
+//! (or records the required plan fact), determines where each value is read, and decides from that whether one kernel can
+//! compute everything in its class.
 
 mod access;
 mod emission;
@@ -22,23 +22,23 @@ use kiln_ir::{Graph, OpId, ValueId};
 use kiln_kernel::Class;
 
 use crate::op_kind::unit_cost;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
-/// What is found out about a candidate that can be one kernel.
+/// The properties of a candidate that can be one kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
-    /// The class its kernel has.
+    /// The class of its kernel.
     pub(crate) class: Class,
-    /// The numbers of the plan facts it rests on.
+    /// The numbers of the plan facts it depends on.
     pub(crate) facts: BTreeSet<usize>,
-    /// Simple operations per point, stages weighing more.
+    /// Simple operations per point, with stages weighing more.
     pub(crate) complexity: u64,
 }
 
-/// Whether these ops, giving these results to others, can be one kernel.
+/// Whether these ops, with these results read by others, can be one kernel.
 pub(crate) fn examine(
     graph: &Graph,
-    sizes: &Sizes<'_>,
+    sizes: &SizeQueries<'_>,
     ops: &BTreeSet<OpId>,
     outputs: &[ValueId],
 ) -> Result<Profile, Refusal> {

@@ -4,7 +4,7 @@ use kiln_ir::{Graph, OpId, ValueId};
 use kiln_kernel::Class;
 use kiln_symbolic_shape::{DimId, PlanFact, Proof};
 
-/// A rule of fusion that some ops do not satisfy.
+/// A rule of fusion that some ops violate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -16,7 +16,7 @@ pub enum Refusal {
         left: DimId,
         /// The other.
         right: DimId,
-        /// Whether they may be equal where there are elements, so that a plan fact would do.
+        /// Whether they may be equal where there are elements, so that a plan fact would suffice.
         possible: bool,
     },
     /// Results whose points do not correspond.
@@ -26,14 +26,14 @@ pub enum Refusal {
         /// Another.
         right: ValueId,
     },
-    /// Two ops that a schedule is made for.
+    /// Two ops that both determine the schedule.
     Heavy {
-        /// One.
+        /// One op.
         first: OpId,
-        /// The other.
+        /// The other op.
         second: OpId,
     },
-    /// A reduction beside an op whose schedule cannot reduce its result.
+    /// A reduction of the result of an op whose schedule cannot reduce it.
     Reduced {
         /// The op with the schedule.
         heavy: OpId,
@@ -42,7 +42,7 @@ pub enum Refusal {
     },
     /// Reductions of different rows.
     Rows {
-        /// One.
+        /// One reduction.
         first: OpId,
         /// The other.
         second: OpId,
@@ -52,37 +52,37 @@ pub enum Refusal {
         /// The reduction.
         reduction: OpId,
     },
-    /// The result of a reduction or contraction is not needed once per point of the kernel.
+    /// The result of a reduction or contraction is not needed exactly once per point of the kernel.
     Moved {
         /// The op.
         op: OpId,
     },
-    /// Something would be computed over and over.
+    /// Work would be repeated.
     Recomputed {
-        /// The most expensive of it.
+        /// The most expensive part of it.
         value: ValueId,
-        /// The cost of what is repeated, in simple operations.
+        /// The cost of the repeated work, in simple operations.
         cost: u64,
-        /// What is allowed.
+        /// The allowed cost.
         limit: u64,
     },
-    /// Positions that need divisions; a view costs nothing instead.
+    /// Positions that need divisions; a view is free instead.
     Divided {
         /// The reshape.
         op: OpId,
     },
-    /// Positions that are data, into something that is not in memory.
+    /// Positions that are data, into a value that is not in memory.
     Lookup {
         /// The op that looks up.
         op: OpId,
-        /// What it looks into.
+        /// The value that it looks up in.
         value: ValueId,
     },
     /// An operand of a contraction or window that its schedule cannot read.
     Operand {
         /// The op with the schedule.
         heavy: OpId,
-        /// What stands before its operand.
+        /// The op before its operand.
         op: OpId,
     },
     /// A row that is kept between stages and has no small bound.
@@ -92,47 +92,47 @@ pub enum Refusal {
         /// The size.
         extent: DimId,
     },
-    /// Something would have to run both before and after.
+    /// An op would have to run both before and after the kernel.
     Cycle,
-    /// Too much of something.
+    /// A limit is exceeded.
     Limit {
-        /// Of what.
+        /// What is limited.
         what: &'static str,
-        /// How much.
+        /// The given number.
         given: usize,
-        /// How much there may be.
+        /// The limit.
         limit: usize,
     },
-    /// The work that may go into the plan is spent; see [`FusionLimits::plan_work`](crate::FusionLimits::plan_work).
+    /// The plan's budget is spent; see [`FusionLimits::plan_work`](crate::FusionLimits::plan_work).
     Budget {
-        /// The steps it may take.
+        /// The budget in steps.
         limit: u64,
     },
-    /// No part of any kernel.
+    /// An op that cannot be part of a kernel.
     Apart {
         /// The op.
         op: OpId,
     },
-    /// Nothing would be gained.
+    /// There would be no gain.
     NoBenefit,
     /// Lowering refused.
     Lowering {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The kernel has another class than its main op needs.
     Class {
         /// The class that was planned.
         expected: Class,
-        /// The class it has.
+        /// The actual class.
         found: Class,
     },
-    /// Nothing goes from one to the other, and they read nothing in common.
+    /// Neither reads the other, and they read nothing in common.
     Unrelated,
 }
 
 impl Refusal {
-    /// The plan fact that would allow it, if one would.
+    /// The plan fact that would allow it, if there is one.
     pub fn fact(&self) -> Option<PlanFact> {
         match *self {
             Refusal::Sizes {
@@ -149,7 +149,7 @@ impl Refusal {
         }
     }
 
-    /// The rule and what breaks it, in words.
+    /// The rule and its violation, in words.
     pub fn describe(&self, graph: &Graph) -> String {
         let op = |op: OpId| describe_op(graph, op);
         let value = |value: ValueId| name_of(graph, value);
@@ -263,7 +263,7 @@ impl Refusal {
     }
 }
 
-/// An op as messages name it: `matmul %7`.
+/// An op in messages: `matmul %7`.
 pub(crate) fn describe_op(graph: &Graph, op: OpId) -> String {
     let data = graph.op(op);
     let mnemonic = data.op.mnemonic();
@@ -284,7 +284,7 @@ pub(crate) fn with_article(class: Class) -> String {
     format!("{article} {word}")
 }
 
-/// A value as the text form names it; safe to print.
+/// A value in the text form; safe to print.
 pub(crate) fn name_of(graph: &Graph, value: ValueId) -> String {
     match graph.value(value).name.as_deref() {
         Some(name) => format!("%{}", name.escape_debug()),
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_have_their_article() {
+    fn class_names_take_the_right_article() {
         assert_eq!(with_article(Class::Attention), "an attention");
         assert_eq!(with_article(Class::Window), "a window");
     }

@@ -1,14 +1,14 @@
-//! Where a reshape reads: axes that stay, axes that were split out of one, and axes that were merged.
+//! Where a reshape reads: axes that are kept, axes that were split, and axes that were merged.
 //!
-//! Splitting `[384]` into `[12, 32]` reads at `i * 32 + j`, a sum. Merging the other way needs
-//! divisions; a reshape that does is better a view.
+//! Splitting `[384]` into `[12, 32]` reads at `i * 32 + j`, a sum. Merging the other way needs divisions; such a reshape is
+//! better as a view.
 
 use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::index::{Index, Indices, axes_of};
 use super::walk::Walk;
 
-/// The operand's indices for a reshape `from -> to` wanted at `indices`; `None` where only divisions would do.
+/// The operand's indices for a reshape `from -> to` demanded at `indices`; `None` where divisions would be needed.
 pub(crate) fn indices(
     walk: &Walk<'_>,
     from: &[DimId],
@@ -27,7 +27,7 @@ pub(crate) fn indices(
     for (position, &source) in sources.iter().enumerate() {
         let rest = targets.get(next..)?;
         let group = if position + 1 == sources.len() {
-            // The last one takes what is left: both sides have the same number of elements.
+            // The last one takes the remaining axes: both sides have the same number of elements.
             rest
         } else {
             split(walk, from, to, source, rest)?

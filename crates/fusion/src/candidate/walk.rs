@@ -13,22 +13,22 @@ use super::access;
 use super::index::{AXIS_LIMIT, AxisInfo, AxisSet, Index, Indices, axes_of, is_plain};
 use super::refusal::Refusal;
 use crate::op_kind::OpKind;
-use crate::sizes::{Answer, Sizes};
+use crate::sizes::{Answer, SizeQueries};
 
-/// The most different places one value may be read at.
+/// The maximum number of different places at which one value may be read.
 const DEMAND_LIMIT: usize = 16;
 
-/// A value wanted at some indices.
+/// A value demanded at some indices.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     pub(crate) indices: Indices,
-    /// The axes that are running where it is wanted.
+    /// The axes in scope where it is demanded.
     pub(crate) scope: AxisSet,
-    /// The stages that want it; none is a store.
+    /// The stages that demand it; empty for a store.
     pub(crate) stages: BTreeSet<usize>,
-    /// Whether a store wants it too.
+    /// Whether a store demands it too.
     pub(crate) stored: bool,
-    /// Whether one of its elements is wanted at several points, whatever the axes.
+    /// Whether one of its elements is demanded at several points, whatever the axes.
     pub(crate) repeated: bool,
 }
 
@@ -56,24 +56,24 @@ pub(crate) struct Store {
     pub(crate) indices: Indices,
 }
 
-/// What a walk over a candidate found.
+/// The result of a walk over a candidate.
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     pub(crate) graph: &'a Graph,
-    pub(crate) sizes: &'a Sizes<'a>,
+    pub(crate) sizes: &'a SizeQueries<'a>,
     pub(crate) ops: &'a BTreeSet<OpId>,
     pub(crate) axes: Vec<AxisInfo>,
     pub(crate) demands: BTreeMap<ValueId, Vec<Demand>>,
     pub(crate) stages: Vec<Stage>,
     pub(crate) stores: Vec<Store>,
-    /// The numbers of the plan facts that were needed.
+    /// The numbers of the required plan facts.
     pub(crate) facts: RefCell<BTreeSet<usize>>,
 }
 
 /// Walks over a candidate.
 pub(crate) fn walk<'a>(
     graph: &'a Graph,
-    sizes: &'a Sizes<'a>,
+    sizes: &'a SizeQueries<'a>,
     ops: &'a BTreeSet<OpId>,
     outputs: &[ValueId],
 ) -> Result<Walk<'a>, Refusal> {
@@ -129,7 +129,7 @@ impl Walk<'_> {
         Ok(Index::Axis(axis))
     }
 
-    /// Requires that two sizes are equal, by proof or by a plan fact, which is noted.
+    /// Requires that two sizes are equal, by proof or by a plan fact, which is recorded.
     pub(crate) fn require_equal(
         &mut self,
         value: ValueId,
@@ -151,7 +151,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a predicate holds, by proof or under plan facts, which are noted.
+    /// Whether a predicate holds, by proof or under plan facts, which are recorded.
     pub(crate) fn holds(&self, predicate: &Predicate) -> bool {
         match self.sizes.answer(predicate) {
             Answer::Proved => true,
@@ -171,7 +171,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes that a value is wanted.
+    /// Records that a value is demanded.
     pub(crate) fn demand(&mut self, value: ValueId, demand: Demand) -> Result<(), Refusal> {
         let demands = self.demands.entry(value).or_default();
         if let Some(known) = demands

@@ -9,33 +9,33 @@ use kiln_ir::{Graph, OpId};
 use super::rates::{Rates, WorkKind};
 use super::traffic::Traffic;
 use super::work::Work;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
-/// What limits a kernel, and how long that and the rest is taken to last.
+/// The bound of a kernel, and the estimated durations of it and of the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// What most of the time goes to.
+    /// The kind of work that takes most of the time.
     pub kind: WorkKind,
-    /// How much of that there is: bytes, operations, multiply-adds.
+    /// The amount of it: bytes, operations, multiply-adds.
     pub amount: f64,
-    /// Nanoseconds that it takes.
+    /// Its duration in nanoseconds.
     pub nanoseconds: f64,
-    /// Nanoseconds on top of it.
+    /// Additional nanoseconds.
     pub overhead: f64,
 }
 
 impl Effort {
-    /// Of these ops as one kernel.
+    /// The effort of these ops as one kernel.
     pub(super) fn of(
         graph: &Graph,
-        sizes: &Sizes<'_>,
+        sizes: &SizeQueries<'_>,
         ops: &BTreeSet<OpId>,
         traffic: Traffic,
     ) -> Self {
         let rates = sizes.rates();
         let works: Vec<Work> = ops.iter().map(|&op| Work::of(graph, sizes, op)).collect();
         let sums = works.iter().any(|work| work.kind.sums_products());
-        // Parts of one limit add up; the memory's and the arithmetic's time pass together.
+        // Parts with the same bound add up; memory time and arithmetic time overlap.
         let arithmetic = works.iter().map(|work| {
             let is_sum = work.kind.sums_products();
             let more = if is_sum {
@@ -67,7 +67,7 @@ impl Effort {
     }
 }
 
-/// Work that is done part after part, and the kind that takes most of the time.
+/// Sequential parts of work, and the kind that takes most of the time.
 struct Limit {
     kind: WorkKind,
     amount: f64,
@@ -75,7 +75,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// Of parts: their kind, how much, and nanoseconds on top.
+    /// Of each part: the kind, the amount, and additional nanoseconds.
     fn of(rates: &Rates, parts: impl Iterator<Item = (WorkKind, f64, f64)>) -> Self {
         let mut amounts = BTreeMap::<WorkKind, f64>::new();
         let mut nanoseconds = 0.0;

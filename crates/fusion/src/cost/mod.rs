@@ -1,7 +1,7 @@
 //! The cost model: bytes moved, work done, launches, at likely sizes.
 //!
-//! Rough on purpose: it orders candidates and estimates its benefit, and never decides whether
-//! one is right. The figures are those of a device: see [`rates`].
+//! Deliberately rough: it orders candidates and estimates their benefit, and never decides legality. The figures are those
+//! of a device: see [`rates`].
 
 mod effort;
 mod rates;
@@ -20,10 +20,10 @@ use std::collections::BTreeSet;
 use kiln_ir::{Graph, OpId, ValueId};
 
 use crate::benefit::FusionBenefit;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 use traffic::Traffic;
 
-/// What a set of ops costs as one kernel.
+/// The cost of a set of ops as one kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
     pub(crate) bytes: u64,
@@ -31,10 +31,10 @@ pub(crate) struct Cost {
     pub(crate) kernels: usize,
 }
 
-/// The cost of some ops that give `outputs` to others, as one kernel.
+/// The cost of some ops that provide `outputs` to others, as one kernel.
 pub(crate) fn of_kernel(
     graph: &Graph,
-    sizes: &Sizes<'_>,
+    sizes: &SizeQueries<'_>,
     ops: &BTreeSet<OpId>,
     outputs: &[ValueId],
 ) -> Cost {
@@ -47,17 +47,17 @@ pub(crate) fn of_kernel(
     }
 }
 
-/// What limits these ops as one kernel.
+/// The bound of these ops as one kernel.
 pub(crate) fn effort(
     graph: &Graph,
-    sizes: &Sizes<'_>,
+    sizes: &SizeQueries<'_>,
     ops: &BTreeSet<OpId>,
     outputs: &[ValueId],
 ) -> Effort {
     Effort::of(graph, sizes, ops, Traffic::of(graph, sizes, ops, outputs))
 }
 
-/// What joining saves.
+/// The savings of a join.
 pub(crate) fn benefit(parts: &[Cost], together: Cost, complexity: u64) -> FusionBenefit {
     let apart: f64 = parts.iter().map(|part| part.nanoseconds).sum();
     let bytes: u64 = parts.iter().map(|part| part.bytes).sum();

@@ -1,12 +1,13 @@
-//! The figures of the cost model: what each kind of work runs at, and what a launch takes on top.
+//! The figures of the cost model: the rate of each kind of work, and the overhead of a launch.
 //!
-//! A device brings its own [`Rates`]. Those of CPUs are for one thread: fitted to the steps of four models (a text encoder, a detector, a recogniser, a classifier) on one AVX2 core, each at
-//! several sizes, and rounded. `kiln profile MODEL --cases DIR --threads 1 --rates` prints each beside what a machine
-//! gives. Only their ratios decide anything, so one table serves all CPUs.
+//! A device brings its own [`Rates`]. Those of CPUs are for one thread: fitted to the steps of four models (a text encoder,
+//! a detector, a recogniser, a classifier) on one AVX2 core, each at several sizes, and rounded.
+//! `kiln profile MODEL --cases DIR --threads 1 --rates` prints each beside the machine's measured rate. Only their ratios
+//! matter, so one table serves all CPUs.
 
 use std::fmt;
 
-/// How fast a device is taken to be: what the cost model orders fusions by.
+/// The assumed speed of a device: the cost model orders fusions by it.
 ///
 /// ```
 /// use kiln_fusion::{Rates, WorkKind};
@@ -17,18 +18,18 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// What launching a kernel takes, in nanoseconds.
+    /// The cost of launching a kernel, in nanoseconds.
     pub(super) launch: f64,
-    /// What a kernel that sums products takes on top: its phases, the edges of its tiles. In nanoseconds.
+    /// The overhead of a kernel that sums products: its phases, the edges of its tiles. In nanoseconds.
     pub(super) tiles: f64,
-    /// What each result of a sum of products takes on top of the products, in nanoseconds.
+    /// The overhead of each result of a sum of products, in nanoseconds.
     pub(super) per_sum: f64,
-    /// How much of each kind of work is done in a nanosecond, in the order of [`WorkKind::ALL`].
+    /// The amount of each kind of work done in a nanosecond, in the order of [`WorkKind::ALL`].
     work: [f64; WorkKind::ALL.len()],
 }
 
 impl Rates {
-    /// Those of CPUs.
+    /// The rates of CPUs.
     pub const CPU: Self = Self {
         launch: 600.0,
         tiles: 600.0,
@@ -36,14 +37,14 @@ impl Rates {
         work: [40.0, 13.0, 38.0, 50.0, 21.0, 9.0, 4.5, 20.0, 6.0],
     };
 
-    /// With launches that take this many nanoseconds.
+    /// With this cost of a launch in nanoseconds.
     #[must_use]
     pub const fn with_launch(mut self, nanoseconds: f64) -> Self {
         self.launch = nanoseconds;
         self
     }
 
-    /// With so many nanoseconds that each kernel which sums products takes on top, and so many that each of its results does.
+    /// With these overheads in nanoseconds of each kernel that sums products, and of each of its results.
     #[must_use]
     pub const fn with_sums(mut self, per_kernel: f64, per_result: f64) -> Self {
         self.tiles = per_kernel;
@@ -51,14 +52,14 @@ impl Rates {
         self
     }
 
-    /// With so much work of a kind done in a nanosecond.
+    /// With this amount of a kind of work done in a nanosecond.
     #[must_use]
     pub const fn with_rate(mut self, kind: WorkKind, per_nanosecond: f64) -> Self {
         self.work[kind as usize] = per_nanosecond;
         self
     }
 
-    /// How much work of a kind is done in a nanosecond: bytes, operations, multiply-adds.
+    /// The amount of a kind of work done in a nanosecond: bytes, operations, multiply-adds.
     pub const fn per_nanosecond(&self, kind: WorkKind) -> f64 {
         self.work[kind as usize]
     }
@@ -70,7 +71,7 @@ impl Default for Rates {
     }
 }
 
-/// What limits a kernel.
+/// The bound of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum WorkKind {
@@ -80,11 +81,11 @@ pub enum WorkKind {
     Constants,
     /// Simple operations on elements.
     Simple,
-    /// Multiply-adds of matrix products, windows of one element among them.
+    /// Multiply-adds of matrix products, including windows of one element.
     Product,
     /// Multiply-adds of windows over all channels.
     Window,
-    /// The same where windows step over elements.
+    /// The same with a stride above 1.
     StridedWindow,
     /// Multiply-adds of windows over one channel each.
     Depthwise,
@@ -123,7 +124,7 @@ impl WorkKind {
         }
     }
 
-    /// Whether it is products that are summed.
+    /// Whether products are summed.
     pub(super) fn sums_products(self) -> bool {
         match self {
             WorkKind::Product

@@ -6,16 +6,16 @@ use kiln_ir::{BlobMap, Graph};
 use kiln_shape_inference::read_graph;
 
 use super::{Effort, Rates, WorkKind, effort, of_kernel};
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 use crate::{FusionCandidateAnalyzer, FusionOptions, plan, subgraph};
 
-/// The effort of the op that gives `%y`, and its time.
+/// The effort of the op that produces `%y`, and its time.
 fn of(parameters: &str, op: &str) -> (Effort, f64) {
     let source = format!("graph @f({parameters}) -> () {{\n  %y = {op}\n  return\n}}");
     let graph: Graph = read_graph(&source, &BlobMap::new()).unwrap();
     let ops: BTreeSet<_> = graph.ops().map(|(op, _)| op).collect();
     let outputs = subgraph::outputs(&graph, &ops);
-    let sizes = Sizes::of_options(&graph, &FusionOptions::new());
+    let sizes = SizeQueries::of_options(&graph, &FusionOptions::new());
     let cost = of_kernel(&graph, &sizes, &ops, &outputs);
     (effort(&graph, &sizes, &ops, &outputs), cost.nanoseconds)
 }
@@ -32,7 +32,7 @@ const STEP_1: &str = "strides = [1, 1], dilations = [1, 1], low = [0, 0], high =
 const STEP_2: &str = "strides = [2, 2], dilations = [1, 1], low = [0, 0], high = [0, 0], groups = ";
 
 #[test]
-fn each_op_is_limited_by_its_kind_of_work() {
+fn each_op_has_its_kind_of_work() {
     let kind = |w: &str, attributes: &str, groups: usize| {
         conv(
             "1, 64, 80, 80",
@@ -88,7 +88,7 @@ fn a_transposed_window_multiplies_each_input_once_per_tap() {
 }
 
 #[test]
-fn a_kernel_takes_its_limit_and_what_is_on_top() {
+fn kernel_time_is_work_plus_launch_overhead() {
     let (effort, nanoseconds) = of("%x: f32[2, 3]", "relu %x");
     assert_eq!(nanoseconds, effort.nanoseconds + effort.overhead);
     assert!(
@@ -98,7 +98,7 @@ fn a_kernel_takes_its_limit_and_what_is_on_top() {
 }
 
 #[test]
-fn every_kind_has_a_figure_and_words() {
+fn every_kind_of_work_has_a_rate_and_a_name() {
     for kind in WorkKind::ALL {
         assert!(Rates::CPU.per_nanosecond(kind) > 0.0);
         assert_eq!(format!("{kind}"), kind.as_words());
@@ -106,7 +106,7 @@ fn every_kind_has_a_figure_and_words() {
 }
 
 #[test]
-fn a_device_is_judged_by_its_own_rates_and_held_to_its_own_limits() {
+fn each_device_uses_its_own_rates_and_limits() {
     let text = "graph @f(%x: f32[64], %y: f32[64], %z: f32[64]) -> f32[64] {
       %a = add %x, %y
       %b = mul %a, %z
@@ -130,7 +130,7 @@ fn a_device_is_judged_by_its_own_rates_and_held_to_its_own_limits() {
 
     let kernels = |options: FusionOptions| plan(&graph, &options).unwrap().n_nodes();
     assert_eq!(kernels(FusionOptions::new()), 1);
-    // Four buffers are in the one kernel, and a device may take fewer.
+    // The one kernel has four buffers, and a device may allow fewer.
     assert_eq!(kernels(FusionOptions::new().with_max_buffers(3)), 2);
     assert_eq!(kernels(FusionOptions::new().with_max_ops(1)), 3);
 }

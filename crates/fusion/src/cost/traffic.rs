@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
 
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
 /// The bytes of one kernel, at likely sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
-    /// Of values that other kernels make or read.
+    /// Of values that other kernels write or read.
     pub(super) memory: u64,
     /// Of constants.
     pub(super) constants: u64,
@@ -18,7 +18,7 @@ pub(super) struct Traffic {
 impl Traffic {
     pub(super) fn of(
         graph: &Graph,
-        sizes: &Sizes<'_>,
+        sizes: &SizeQueries<'_>,
         ops: &BTreeSet<OpId>,
         outputs: &[ValueId],
     ) -> Self {
@@ -47,7 +47,7 @@ fn is_constant(graph: &Graph, value: ValueId) -> bool {
     }
 }
 
-/// What a set of ops reads from outside, in order of first use.
+/// The operands that a set of ops reads from outside, in order of first use.
 pub(crate) fn inputs(graph: &Graph, ops: &BTreeSet<OpId>) -> Vec<ValueId> {
     let mut seen = BTreeSet::new();
     let operands = ops.iter().flat_map(|&op| &graph.op(op).operands).copied();
@@ -62,14 +62,14 @@ pub(crate) fn inputs(graph: &Graph, ops: &BTreeSet<OpId>) -> Vec<ValueId> {
         .collect()
 }
 
-fn bytes(graph: &Graph, sizes: &Sizes<'_>, value: ValueId) -> u64 {
+fn bytes(graph: &Graph, sizes: &SizeQueries<'_>, value: ValueId) -> u64 {
     graph
         .tensor_ty(value)
         .map_or(0, |ty| sizes.likely_bytes(ty))
 }
 
-/// The bytes of a value that an op reads, if it does: what an op selects is what it reads.
-fn reads(graph: &Graph, sizes: &Sizes<'_>, op: OpId, value: ValueId) -> Option<u64> {
+/// The bytes of a value that an op reads, if it does: of a selecting op, the selected part.
+fn reads(graph: &Graph, sizes: &SizeQueries<'_>, op: OpId, value: ValueId) -> Option<u64> {
     let data = graph.op(op);
     let position = data.operands.iter().position(|&operand| operand == value)?;
     let all = bytes(graph, sizes, value);

@@ -5,7 +5,7 @@ use kiln_symbolic_shape::DimId;
 
 use super::rates::WorkKind;
 use crate::op_kind::{OpKind, unit_cost};
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
 /// The arithmetic of an op.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn of(graph: &Graph, sizes: &Sizes<'_>, op: OpId) -> Self {
+    pub(super) fn of(graph: &Graph, sizes: &SizeQueries<'_>, op: OpId) -> Self {
         let data = graph.op(op);
         let dims = |value: Option<&ValueId>| -> &[DimId] {
             let ty = value.and_then(|&value| graph.tensor_ty(value));
@@ -25,7 +25,7 @@ impl Work {
         };
         let count = |dims: &[DimId]| sizes.likely_product(dims) as f64;
         let left = dims(data.operands.first());
-        // Of weights, what one output (or, transposed, one input) of a channel is multiplied with.
+        // Of weights, the elements that one output (or, transposed, one input) of a channel is multiplied with.
         let taps = || dims(data.operands.get(1)).get(1..).unwrap_or(&[]);
         let results = count(dims(data.results.first()));
         let (kind, amount) = match &data.op {

@@ -1,7 +1,7 @@
 //! Groups of ops during growth: the ops each holds, its readers, and its predecessors.
 //!
-//! Every op has one home group. An index map may also be held by further groups, which recompute it. A group is
-//! immutable: joining makes a new one, so a refusal stays valid for the pair it was found for.
+//! Every op has one home group. An index map may also be held by further groups, which recompute it. A group is immutable:
+//! joining makes a new one, so a refusal stays valid for the pair it was found for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,15 +20,15 @@ pub(crate) type GroupId = usize;
 /// Ops that will be one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// Its ops, those done again included.
+    /// Its ops, including recomputed ones.
     pub(crate) ops: BTreeSet<OpId>,
     /// The ops whose home it is.
     pub(crate) own: BTreeSet<OpId>,
-    /// What the ops cost apart: each as its own kernel.
+    /// The cost of its ops apart, each as its own kernel.
     pub(crate) apart: Vec<Cost>,
-    /// What is known of it as a kernel, if it can be one.
+    /// Its properties as a kernel, if it can be one.
     pub(crate) profile: Option<Profile>,
-    /// How it came about.
+    /// How it was formed.
     pub(crate) notes: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Groups<'a> {
     holders: BTreeMap<OpId, BTreeSet<GroupId>>,
     users: BTreeMap<ValueId, Vec<OpId>>,
     escaping: BTreeSet<ValueId>,
-    /// Per op, the ops of the region that give its sizes their values.
+    /// Per op, the ops of the region that bind the symbols of its sizes.
     sized_by: BTreeMap<OpId, Vec<OpId>>,
     order: RunOrder,
 }
@@ -88,7 +88,7 @@ impl<'a> Groups<'a> {
         groups
     }
 
-    /// The groups there are, in the order they were made.
+    /// The current groups, in the order they were made.
     pub(crate) fn ids(&self) -> impl Iterator<Item = GroupId> + '_ {
         let groups = self.groups.iter().enumerate();
         groups.filter_map(|(id, group)| group.as_ref().map(|_| id))
@@ -99,7 +99,7 @@ impl<'a> Groups<'a> {
         self.groups.get(id).and_then(Option::as_ref)
     }
 
-    /// A group, to note things about it.
+    /// A group, mutable.
     pub(crate) fn get_mut(&mut self, id: GroupId) -> Option<&mut Group> {
         self.groups.get_mut(id).and_then(Option::as_mut)
     }
@@ -136,7 +136,7 @@ impl<'a> Groups<'a> {
             .collect()
     }
 
-    /// What the ops of a group give to others when `joined` groups are one group.
+    /// The results that the ops of a group provide to others when `joined` groups are one group.
     pub(crate) fn outputs(&self, own: &BTreeSet<OpId>, joined: &[GroupId]) -> Vec<ValueId> {
         let results = own.iter().flat_map(|&op| &self.graph.op(op).results);
         let is_read = |value| {
@@ -150,12 +150,12 @@ impl<'a> Groups<'a> {
             .collect()
     }
 
-    /// Whether joining would make something run both before and after: a path that leaves and comes back.
+    /// Whether joining would make an op run both before and after the group: a path leaves it and comes back.
     pub(crate) fn would_cycle(&self, joined: &[GroupId], budget: &Budget) -> bool {
         self.order.would_cycle(joined, budget)
     }
 
-    /// Puts one group in the place of several. Those in `kept` stay, since others still read them.
+    /// Replaces several groups by one. Those in `kept` stay, since others still read them.
     pub(crate) fn join(
         &mut self,
         joined: &[GroupId],
@@ -240,7 +240,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The groups in an order in which they can run, earliest ops first; `None` when they wait for each other.
+    /// The groups in an order in which they can run, earliest ops first; `None` when they form a cycle.
     pub(crate) fn in_order(&self) -> Option<Vec<GroupId>> {
         self.order.sorted_by(first_ops(&self.groups))
     }
@@ -252,7 +252,7 @@ fn first_ops(groups: &[Option<Group>]) -> impl Fn(GroupId) -> Option<OpId> {
 }
 
 impl Group {
-    /// Whether it only moves elements by index, so that doing it again costs nothing.
+    /// Whether it only moves elements by index, so that recomputing it is free.
     pub(crate) fn is_index_map(&self, graph: &Graph) -> bool {
         self.ops.iter().all(|&op| is_index_map(&graph.op(op).op))
     }
@@ -270,7 +270,7 @@ impl Group {
     }
 }
 
-/// The op that gives a value.
+/// The op that produces a value.
 pub(crate) fn defining(graph: &Graph, value: ValueId) -> Option<OpId> {
     match graph.value(value).definition {
         Definition::Result { op, .. } => Some(op),
@@ -306,7 +306,7 @@ fn sized_by(graph: &Graph, region: RegionId) -> BTreeMap<OpId, Vec<OpId>> {
     result
 }
 
-/// Every size in an op, its types, and the regions it holds.
+/// Every size in an op, its types, and its regions.
 fn dims_of(graph: &Graph, op: OpId) -> BTreeSet<DimId> {
     let mut dims = BTreeSet::new();
     let mut pending = vec![op];

@@ -3,13 +3,13 @@
 //! One mechanism. A round offers pairs of neighbouring groups (and chains of three, and siblings that read one value) in a
 //! fixed order of rules, the most bytes first. Equal offers are taken in the order of their groups, which is that of their
 //! ops; passes put ops in an order that does not depend on how the graph was written, so neither do the groups. Each offer
-//! is judged as a whole by [`examine`], must not make anything wait for itself, and must save something. Rounds go on until
-//! none joins anything. What was refused for a size that may well be equal is a near miss.
+//! is examined as a whole by [`examine`], must not create a cycle, and must save something. Rounds continue until none
+//! joins anything. A join that was refused only because of a size that may be equal is a near miss.
 //!
-//! That ends: a join either makes one group of several, or (where an index map stays, since others read it too) leaves their
-//! number and adds ops to one of them. So the pair of the number of groups and the number of ops that groups do not hold
-//! falls, in lexicographic order, at each join; a refused set of groups is not offered again; and all of it is paid for from
-//! the plan's budget, which only falls.
+//! This terminates: a join either turns several groups into one, or (where an index map stays, since others read it too)
+//! keeps their number and adds ops to one of them. So the pair of the number of groups and the number of ops that groups do
+//! not contain decreases, in lexicographic order, at each join; a refused set of groups is not offered again; and all of it
+//! is paid for from the plan's budget, which only decreases.
 
 mod groups;
 mod offers;
@@ -28,23 +28,23 @@ use crate::candidate::{Profile, Refusal, describe_op};
 use crate::cost::{self, Cost};
 use crate::op_kind::apart;
 use crate::options::FusionOptions;
-use crate::sizes::{Answer, Sizes};
+use crate::sizes::{Answer, SizeQueries};
 use groups::Group;
 use offers::{Offer, Rule};
 
-/// What lowering refused.
+/// Unions that lowering refused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocked {
-    /// Ops that are no kernel together, and why.
+    /// Ops that are not a kernel together, and why.
     pub(crate) unions: Vec<(BTreeSet<OpId>, Refusal)>,
     /// Ops that stay alone.
     pub(crate) alone: BTreeSet<OpId>,
 }
 
-/// The groups of a region, grown, and what nearly joined.
+/// The grown groups of a region, and near misses.
 pub(crate) struct Grown<'a> {
     pub(crate) groups: Groups<'a>,
-    /// By the ops between which it failed.
+    /// By the ops between which the join failed.
     pub(crate) near: BTreeMap<(OpId, OpId), Refusal>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn grow<'a>(
 struct Growth<'a> {
     analyzer: &'a FusionCandidateAnalyzer<'a>,
     graph: &'a Graph,
-    sizes: &'a Sizes<'a>,
+    sizes: &'a SizeQueries<'a>,
     options: &'a FusionOptions,
     blocked: &'a Blocked,
     groups: Groups<'a>,
@@ -115,7 +115,7 @@ impl Growth<'_> {
         }
     }
 
-    /// Offers everything once; whether anything was joined.
+    /// Offers everything once; returns whether anything was joined.
     fn round(&mut self) -> bool {
         let mut joined = false;
         for rule in Rule::ALL {
@@ -139,7 +139,7 @@ impl Growth<'_> {
         joined
     }
 
-    /// Joins what is offered, if that is legal and worth it.
+    /// Joins the offered groups, if that is legal and worth it.
     fn take(&mut self, rule: Rule, offer: &Offer) -> bool {
         let members = &offer.members;
         if members.iter().any(|&id| self.groups.get(id).is_none()) || self.refused.contains(members)
@@ -153,7 +153,7 @@ impl Growth<'_> {
                 true
             }
             Err(refusal) => {
-                // A fact that is false at likely sizes is no candidate for a plan of its own.
+                // A fact that is false at likely sizes is not worth a plan.
                 let likely =
                     |fact: PlanFact| self.sizes.likely(fact.left) == self.sizes.likely(fact.right);
                 let pair = self.boundary(members);
@@ -227,8 +227,7 @@ impl Growth<'_> {
         })
     }
 
-    /// Whether the first member only writes the same elements with other groupings of axes: as a view that costs
-    /// nothing, and read in place it would cost arithmetic.
+    /// Whether the first member only regroups axes: as a view it is free, and read in place it would cost arithmetic.
     fn is_regrouping(&self, members: &[GroupId]) -> bool {
         let first = members.first().and_then(|&id| self.groups.get(id));
         let Some(group) = first.filter(|group| is_view(self.graph, self.sizes, &group.ops)) else {
@@ -264,7 +263,7 @@ impl Growth<'_> {
         }
     }
 
-    /// The first member, where it is an index map that others read too: it stays, and is done again here.
+    /// The first member, if it is an index map that others read too: it stays, and is recomputed here.
     fn kept(&self, rule: Rule, members: &[GroupId]) -> Option<GroupId> {
         let &first = members.first()?;
         let group = self.groups.get(first)?;
@@ -321,7 +320,7 @@ fn limit(what: &'static str, given: usize, limit: usize) -> Result<(), Refusal> 
 }
 
 /// Whether the ops leave the elements where they are, in the same row-major order.
-pub(crate) fn is_view(graph: &Graph, sizes: &Sizes<'_>, ops: &BTreeSet<OpId>) -> bool {
+pub(crate) fn is_view(graph: &Graph, sizes: &SizeQueries<'_>, ops: &BTreeSet<OpId>) -> bool {
     use kiln_ir::Op;
     ops.iter().all(|&op| {
         let data = graph.op(op);

@@ -3,16 +3,16 @@
 use kiln_ir::{Graph, ValueId};
 
 use super::groups::{Group, GroupId, Groups, defining};
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
-/// Why groups are offered. In the order in which the rules are tried.
+/// The rule by which groups are offered, in the order in which the rules are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
     /// An index map is fused into its reader.
     IndexMap,
-    /// What follows a contraction or window is done on its result while it is at hand.
+    /// Ops after a contraction or window are applied to its result while it is in registers.
     Epilogue,
-    /// Maps and rows join what they feed.
+    /// Maps and rows join their readers.
     Chain,
     /// Cheap maps go into the operand of a contraction or window.
     Prologue,
@@ -36,7 +36,7 @@ impl Rule {
         Rule::Siblings,
     ];
 
-    /// What it is called where people read it.
+    /// Its display name.
     pub(crate) fn as_words(self) -> &'static str {
         match self {
             Rule::IndexMap => "read in place",
@@ -54,14 +54,14 @@ impl Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) members: Vec<GroupId>,
-    /// The bytes that stand between them.
+    /// The bytes between them.
     bytes: u64,
 }
 
-/// What a rule offers, the most bytes first, then in the order of the groups.
+/// A rule's offers, the most bytes first, then in the order of the groups.
 pub(crate) fn of_rule(
     graph: &Graph,
-    sizes: &Sizes<'_>,
+    sizes: &SizeQueries<'_>,
     groups: &Groups<'_>,
     rule: Rule,
 ) -> Vec<Offer> {
@@ -85,7 +85,7 @@ pub(crate) fn of_rule(
 
 struct Context<'a> {
     graph: &'a Graph,
-    sizes: &'a Sizes<'a>,
+    sizes: &'a SizeQueries<'a>,
     groups: &'a Groups<'a>,
 }
 
@@ -125,7 +125,7 @@ impl Context<'_> {
     /// The rule by which a group would join one that reads it.
     fn rule_of(&self, source: &Group, reader: &Group) -> Option<Rule> {
         if source.is_index_map(self.graph) {
-            // A map of a map is offered last: a reader of both may be able to take the one and not the other.
+            // A map of a map is offered last: a reader of both may be able to absorb one and not the other.
             let rule = match reader.is_index_map(self.graph) {
                 true => Rule::Chain,
                 false => Rule::IndexMap,

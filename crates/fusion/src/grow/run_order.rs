@@ -17,14 +17,14 @@ use crate::budget::Budget;
 #[derive(Debug, Default)]
 pub(super) struct RunOrder {
     edges: DiGraphMap<GroupId, ()>,
-    /// By rank; nothing where a group joined another.
+    /// By rank; `None` where a group joined another.
     sequence: Vec<Option<GroupId>>,
     /// By group.
     ranks: Vec<usize>,
 }
 
 impl RunOrder {
-    /// Adds a group after all there are.
+    /// Adds a group after all others.
     pub(super) fn push(&mut self, id: GroupId) {
         self.edges.add_node(id);
         self.set_rank(id, self.sequence.len());
@@ -36,14 +36,13 @@ impl RunOrder {
         self.edges.add_edge(before, after, ());
     }
 
-    /// Forgets what a group waits for and what waits for it. It keeps its rank.
+    /// Removes a group's edges. It keeps its rank.
     pub(super) fn clear_edges(&mut self, id: GroupId) {
         self.edges.remove_node(id);
         self.edges.add_node(id);
     }
 
-    /// Ranks all groups again from their edges, those with the least `key` first. Keeps the ranks where groups wait for
-    /// each other.
+    /// Ranks all groups again from their edges, those with the minimum `key` first. Keeps the ranks if there is a cycle.
     pub(super) fn rank_by<K: Ord>(&mut self, key: impl Fn(GroupId) -> K) {
         let Some(order) = self.sorted_by(key) else {
             return;
@@ -54,8 +53,8 @@ impl RunOrder {
         self.sequence = order.into_iter().map(Some).collect();
     }
 
-    /// Whether joining these groups would make one wait for itself: a path leaves them and comes back. Each step is paid
-    /// for; where the budget ends there may be such a path.
+    /// Whether joining these groups would create a cycle: a path leaves them and comes back. Each step is paid for; if the
+    /// budget runs out, a path is assumed.
     pub(super) fn would_cycle(&self, joined: &[GroupId], budget: &Budget) -> bool {
         let last = joined.iter().map(|&id| self.rank(id)).max();
         let last = last.unwrap_or_default();
@@ -81,10 +80,10 @@ impl RunOrder {
         false
     }
 
-    /// Puts a new group, without edges as yet, in the place of several that no path leads from and back to.
+    /// Replaces several groups, which no path leaves and re-enters, by a new group without edges.
     ///
-    /// Of the groups that rank between the members, those that wait for a member come after the new group and the others
-    /// before it; neither changes its order.
+    /// Of the groups that rank between the members, those that depend on a member come after the new group and the others
+    /// before it; the order within each part is unchanged.
     pub(super) fn contract(&mut self, joined: &[GroupId], into: GroupId, budget: &Budget) {
         let ranks = joined.iter().map(|&id| self.rank(id));
         let Some((first, last)) = ranks.clone().min().zip(ranks.max()) else {
@@ -131,8 +130,7 @@ impl RunOrder {
         }
     }
 
-    /// All groups in an order in which they can run, of those that can be next the one with the least `key`; `None` when
-    /// they wait for each other.
+    /// All groups in topological order, choosing the ready one with the minimum `key`; `None` if there is a cycle.
     pub(super) fn sorted_by<K: Ord>(&self, key: impl Fn(GroupId) -> K) -> Option<Vec<GroupId>> {
         let waits_for = |id| self.edges.neighbors_directed(id, Incoming).count();
         let mut waiting: Vec<usize> = vec![0; self.ranks.len()];
@@ -231,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_through_a_group_with_an_early_and_a_late_op_leads_back() {
+    fn a_path_through_a_group_of_early_and_late_ops_is_a_cycle() {
         // 0 feeds 2; 1 feeds 3, which feeds 4. Joined, 0 and 4 are one group between 1 and 2.
         let mut order = order_of(5, &[(0, 2), (1, 3), (3, 4), (1, 2)]);
         let budget = Budget::new(AMPLE);
@@ -243,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ranks_above_the_joined_groups_is_not_searched() {
+    fn cycle_search_skips_groups_ranked_above_the_joined_ones() {
         let edges: Vec<_> = (0..999).map(|id| (id, id + 1)).collect();
         let order = order_of(1000, &edges);
         let budget = Budget::new(AMPLE);
@@ -252,10 +250,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever joins without a cycle leaves an order that respects every edge, and a search over all edges finds a
-        /// cycle exactly where the bounded one does.
+        /// Joins without a cycle leave an order that respects every edge, and a search over all edges finds a cycle exactly
+        /// where the bounded one does.
         #[test]
-        fn ranks_outlive_any_joins(
+        fn ranks_stay_valid_after_any_joins(
             edges in prop::collection::vec((0_usize..14, 0_usize..14), 0..40),
             joins in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 2..4), 0..14),
         ) {

@@ -7,9 +7,9 @@ use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn broadcast(&mut self, data: &OpData, demand: &Demand) -> Step<NodeId> {
         let result = self.shape(demand.value)?;
         let indices = self.broadcast_indices(data.operands[0], &result, &demand.indices)?;

@@ -1,4 +1,4 @@
-//! Concatenations: each operand is read within its piece of the axis alone.
+//! Concatenations: each operand is read only within its part of the axis.
 
 use kiln_ir::{OpData, ValueId};
 use kiln_kernel::NodeId;
@@ -6,9 +6,9 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
 
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn concat(&mut self, data: &OpData, axis: usize, demand: &Demand) -> Step<NodeId> {
         let pieces = self.pieces(&data.operands, axis, demand)?;
         let at = demand.indices[axis];
@@ -19,7 +19,7 @@ impl Lowering<'_> {
             let size = self.b.size(size);
             offset = self.add(offset, size);
         }
-        // From the last piece to the first: each but the last is taken below its end.
+        // From the last part to the first: each except the last is selected below its end.
         let mut element = None;
         for (operand, size, offset) in placed.into_iter().rev() {
             let local = self.sub(at, offset);

@@ -1,8 +1,8 @@
 //! The state of a lowering, and the driver that answers demands.
 //!
-//! An op's lowering demands its operands; if one is not available yet it stops with [`Halt::Pending`] and runs again
-//! later. So the driver keeps an explicit stack and nothing recurses over the region. An op's lowering must therefore
-//! produce the same result each time: nodes are shared, axes are kept by the stage that they are for.
+//! An op's lowering demands its operands; if one is not available yet it stops with [`Halt::Pending`] and runs again later.
+//! So the driver keeps an explicit stack and nothing recurses over the region. An op's lowering must therefore produce the
+//! same result each time: nodes are shared, axes are kept by the stage that they belong to.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::LowerError;
 use super::guard::{GuardId, Guards};
 use super::index::Indices;
-use super::prepare::Sizes;
+use super::prepare::KernelSizes;
 use super::producers::Producers;
 use super::recurrence::Body;
 use super::stage::StageKey;
@@ -31,9 +31,9 @@ pub(super) type Dims = SmallVec<[DimId; 4]>;
 /// Why an op's lowering stopped.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// Something it needs is not there yet.
+    /// An operand is not available yet.
     Pending,
-    /// It cannot be done.
+    /// It is impossible.
     Error(LowerError),
 }
 
@@ -49,31 +49,31 @@ impl From<DimError> for Halt {
     }
 }
 
-/// What a step of a lowering gives.
+/// The result of a step of a lowering.
 pub(super) type Step<T> = Result<T, Halt>;
 
 /// One demanded element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Demand {
-    /// Of which value.
+    /// The value.
     pub(super) value: ValueId,
-    /// Where.
+    /// The indices.
     pub(super) indices: Nodes,
-    /// When.
+    /// The guard.
     pub(super) guard: GuardId,
 }
 
-/// What to do otherwise than the attempt before, which found it out.
+/// Decisions for this attempt, made by the previous one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Revision {
-    /// Sizes in place of the axis that a reduction makes, by the reduction's result and which of its axes: what the
-    /// lowering of reshapes asks for.
+    /// Sizes in place of the axis that a reduction creates, by the reduction's result and axis: requested by the lowering
+    /// of reshapes.
     pub(super) splits: HashMap<(ValueId, usize), Dims>,
     /// Values to be computed into arrays.
     pub(super) arrays: BTreeSet<ValueId>,
 }
 
-/// What a lowering found out on the way.
+/// What a lowering learned along the way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
     /// An outer axis that should be several.
@@ -86,11 +86,11 @@ pub(super) struct Findings {
     pub(super) stages: Vec<(ValueId, BTreeSet<AxisId>)>,
 }
 
-/// A kernel being made for a region.
-pub(super) struct Lowering<'a> {
+/// A kernel under construction for a region.
+pub(super) struct RegionLowering<'a> {
     pub(super) graph: &'a Graph,
     pub(super) b: KernelBuilder,
-    pub(super) sizes: Sizes,
+    pub(super) sizes: KernelSizes,
     pub(super) guards: Guards,
     pub(super) index: Indices,
     pub(super) revision: &'a Revision,
@@ -99,18 +99,18 @@ pub(super) struct Lowering<'a> {
     pub(super) ambient: BTreeSet<AxisId>,
     /// The axis of the open carry block, and whether it runs backwards.
     pub(super) clock: Option<(AxisId, bool)>,
-    /// The loop that the kernel is of.
+    /// The loop that the kernel is made from.
     pub(super) body: Option<Body>,
     pub(super) stages: HashMap<StageKey, StageId>,
     /// Stages of the carry block that are not defined yet.
     pub(super) declared: HashMap<StageKey, StageId>,
     pub(super) stage_axes: HashMap<(StageKey, usize), AxisId>,
-    /// Which reduction made an axis, and which of its axes it is.
+    /// The reduction and axis number that an axis was made for.
     pub(super) axis_owners: HashMap<AxisId, (ValueId, usize)>,
     pub(super) buffers: HashMap<ValueId, BufferId>,
     pub(super) operands: Vec<ValueId>,
     pub(super) requirements: Vec<(Predicate, String)>,
-    /// What the sums of shares are to be divided by.
+    /// The divisors of sums of shares.
     pub(super) wholes: HashMap<StageId, NodeId>,
     /// The demands that fill arrays.
     pub(super) fills: HashSet<Demand>,
@@ -128,12 +128,12 @@ pub(super) fn compute_dtype(dtype: DType) -> DType {
     }
 }
 
-impl<'a> Lowering<'a> {
+impl<'a> RegionLowering<'a> {
     pub(super) fn new(
         graph: &'a Graph,
         name: &str,
         producers: &'a Producers,
-        sizes: Sizes,
+        sizes: KernelSizes,
         revision: &'a Revision,
     ) -> Self {
         Self {
@@ -163,7 +163,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// An element of a value, in the dtype that its dtype is computed in.
+    /// An element of a value, in the dtype in which its dtype is computed.
     pub(super) fn demand(&mut self, value: ValueId, indices: Nodes) -> Result<NodeId, LowerError> {
         self.drive(&mut |this| this.get(value, indices.clone(), GuardId::NONE))
     }
@@ -214,13 +214,13 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The op of the region that gives a value.
+    /// The op of the region that produces a value.
     pub(super) fn producer(&self, value: ValueId) -> Option<(OpId, &'a OpData)> {
         let graph = self.graph;
         self.producers.get(value).map(|op| (op, graph.op(op)))
     }
 
-    /// How many ops of the region lie one after the other up to a value.
+    /// The length of the longest chain of ops of the region up to a value.
     pub(super) fn depth(&self, value: ValueId) -> usize {
         self.producers.depth(value)
     }
@@ -245,7 +245,7 @@ impl<'a> Lowering<'a> {
 
     /// A size of the graph in the kernel's table.
     pub(super) fn dim(&mut self, dim: DimId) -> Result<DimId, DimError> {
-        // The builder's table is the one that grows; it starts as a copy of this one.
+        // The builder's table grows; it starts as a copy of this one.
         std::mem::swap(self.b.dims_mut(), &mut self.sizes.table);
         let copied = self.sizes.copy(self.graph, dim);
         std::mem::swap(self.b.dims_mut(), &mut self.sizes.table);
@@ -273,7 +273,7 @@ impl<'a> Lowering<'a> {
         self.b.dims().range(dim).as_point()
     }
 
-    /// Asks for something to hold of the kernel's sizes, unless it is proved.
+    /// Adds a requirement on the kernel's sizes, unless it is proved.
     pub(super) fn require(&mut self, predicate: Predicate, what: &str) -> Result<(), LowerError> {
         match self.b.dims().prove(&predicate) {
             Proof::Proved => Ok(()),
@@ -293,7 +293,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Asks for a size not to be 0 where a result has elements.
+    /// Requires a size to be nonzero where a result has elements.
     pub(super) fn require_elements(
         &mut self,
         size: DimId,

@@ -1,8 +1,8 @@
 //! Matrix products: a sum of products over the inner axis.
 //!
-//! Shares of a whole are divided by it after they are summed, not before: the exponentials of a softmax lie between 0 and
+//! Shares of a whole are divided by it after they are summed, not before: the exponentials of a softmax are between 0 and
 //! 1, one of them is 1, and so neither their products nor their sum can overflow sooner than the result does, by more than
-//! the number of them.
+//! a factor of their number.
 
 use kiln_ir::{Op, OpData, ReduceFunction, ValueId};
 use kiln_kernel::{Axes, Node, NodeId, Nodes, Reduction, StageOperation};
@@ -10,10 +10,10 @@ use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Predicate;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::stage::NewStage;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn matmul(&mut self, data: &OpData, out: DType, demand: &Demand) -> Step<NodeId> {
         let (left, right) = (data.operands[0], data.operands[1]);
         let (left_shape, right_shape) = (self.shape(left)?, self.shape(right)?);
@@ -70,8 +70,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// A factor that is a share of a whole, which is the same for all that is summed: the value that it is a share of, and
-    /// the whole.
+    /// A factor that is a share of a whole that is the same for the entire sum: the dividend and the whole.
     fn share(
         &mut self,
         value: ValueId,
@@ -87,7 +86,7 @@ impl Lowering<'_> {
         Ok(self.is_ambient(whole).then_some((part, whole)))
     }
 
-    /// Exponentials, and their sum, if a value is the former divided by the latter.
+    /// Exponentials, and their sum, if a value is the quotient of both.
     fn parts_of_share(&self, value: ValueId) -> Option<(ValueId, ValueId)> {
         let primitive = |value: ValueId| {
             let (_, data) = self.producer(value)?;
@@ -121,7 +120,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A stage's sum; of a product over nothing but axes of one element, the product.
+/// A stage's sum; for a product over axes of one element only, the product.
 pub(super) fn sum_of(axes: Axes, value: NodeId, accumulator: DType) -> (StageOperation, NodeId) {
     if axes.is_empty() {
         return (StageOperation::Map, value);

@@ -1,12 +1,12 @@
-//! Transposed convolutions, from the result's side: each element sums what the taps that reach it bring.
+//! Transposed convolutions, from the result's side: each element sums the contributions of the taps that reach it.
 //!
-//! A tap reaches an element where the distance is a multiple of the stride; of undilated taps those are every
-//! stride-th one, and only they are visited. Where the taps just tile the result (stride = size, no padding) each
-//! element has one, and the result's axis would rather be two: position and tap. So it would wherever the result is as many
-//! times as large as the stride says: then what an element sums over is the same from one position to the next.
+//! A tap reaches an element where the distance is a multiple of the stride; for undilated taps those are every stride-th
+//! one, and only they are visited. Where the taps just tile the result (stride = size, no padding) each element has one,
+//! and the result's axis is better split into two: position and tap. The same holds where the result's size is a multiple
+//! of the stride: then the sum of an element is the same from one position to the next.
 //!
-//! A tap beside the input brings nothing, whatever its weight: both factors are guarded, unless the weights are known to be
-//! finite.
+//! A tap outside the input contributes nothing, whatever its weight: both factors are guarded, unless the weights are known
+//! to be finite.
 
 use kiln_ir::{OpData, ValueId, Window};
 use kiln_kernel::{Axes, NodeId, Nodes};
@@ -14,15 +14,15 @@ use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::contraction::sum_of;
 use super::stage::NewStage;
 
-/// What one spatial axis of an element sums over.
+/// The sum of an element along one spatial axis.
 struct Sources {
     position: NodeId,
     tap: NodeId,
-    /// The position, where it may lie beside the input.
+    /// The position, where it may be outside the input.
     position_test: Option<(NodeId, DimId)>,
     /// The tap, where there may be none.
     tap_test: Option<(NodeId, DimId)>,
@@ -40,7 +40,7 @@ struct Axis {
     low: DimId,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn conv_transpose(
         &mut self,
         data: &OpData,
@@ -137,7 +137,7 @@ impl Lowering<'_> {
             // Taps first, first + stride, … where first is the distance to the element before.
             let rounds = self.b.dims_mut().ceil_div(axis.kernel, stride)?;
             let round = self.reduced_axis(stage, 1 + axis.place, rounds, axes);
-            // What remains of the index is below the stride, so the rest of it counts positions.
+            // The remaining index is below the stride, so the quotient counts positions.
             let is_tiled = self.fixed(axis.low).is_some() && self.equal(tiled, axis.result);
             let (whole, left) = match is_tiled {
                 true => (

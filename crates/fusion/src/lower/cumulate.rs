@@ -1,14 +1,13 @@
 //! Running reductions: a carry block if the output's axis is its steps, otherwise a reduction over the prefix.
 //!
-//! The second is always correct, and quadratic; if the first is possible, that is noted for the next attempt.
-//! The second is right anywhere, and quadratic; that the first is possible is noted for the next attempt.
+//! The second is always correct, and quadratic; if the first is possible, that is recorded for the next attempt.
 
 use kiln_ir::{CumulateFunction, OpData};
 use kiln_kernel::{Axes, NodeId, Reduction, StageOperation};
 use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_tensor::DType;
 
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::guard::GuardId;
 use super::pool::{highest, lowest};
 
@@ -21,7 +20,7 @@ pub(super) struct Cumulate {
     pub(super) reverse: bool,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn cumulate(
         &mut self,
         data: &OpData,
@@ -57,7 +56,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Anywhere.
+    /// Outside of a carry block.
     fn triangle(&mut self, data: &OpData, cumulate: Cumulate, demand: &Demand) -> Step<NodeId> {
         let x = data.operands[0];
         let axis = cumulate.axis;
@@ -67,7 +66,7 @@ impl Lowering<'_> {
         self.read_stage(demand, &mut |this, stage| {
             let at = stage.indices[axis];
             let (size, one) = (this.b.size(bound), this.integer(1));
-            // As many as come before, in the direction of the run, and the element itself.
+            // The elements before, in the direction of the run, and the element itself.
             let before = match cumulate.reverse {
                 false => at,
                 true => {

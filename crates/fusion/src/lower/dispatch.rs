@@ -4,11 +4,11 @@ use kiln_ir::{Op, OpData, OpId};
 use kiln_kernel::NodeId;
 
 use super::LowerError;
-use super::context::{Demand, Halt, Lowering, Step};
+use super::context::{Demand, Halt, RegionLowering, Step};
 use super::cumulate::Cumulate;
 
-impl Lowering<'_> {
-    /// The element that a demand asks for, as an expression over the operands of the op that gives the value.
+impl RegionLowering<'_> {
+    /// The element that a demand requests, as an expression over the operands of the op that produces the value.
     pub(super) fn answer(&mut self, demand: &Demand) -> Step<NodeId> {
         let Some((id, data)) = self.producer(demand.value) else {
             let parameter = self.parameter(demand);
@@ -100,7 +100,7 @@ impl Lowering<'_> {
     }
 }
 
-/// An op, or a form of it, that is not lowered.
+/// An op, or a form of it, that cannot be lowered.
 pub(super) fn unsupported(op: OpId, data: &OpData, why: &'static str) -> Halt {
     LowerError::Unsupported {
         op,

@@ -8,10 +8,10 @@ use kiln_scalar::{Function, ScalarOp};
 use kiln_tensor::DType;
 use smallvec::SmallVec;
 
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::guard::GuardId;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn map(
         &mut self,
         data: &OpData,
@@ -31,8 +31,8 @@ impl Lowering<'_> {
         Ok(self.b.call(function, parameters, operands))
     }
 
-    /// The operands of a function, those of a commutative one in an order that follows from what the kernel computes: what
-    /// more ops of the region led to comes first.
+    /// The operands of a function; those of a commutative one in an order that depends only on what the kernel computes:
+    /// the operand with the longer chain of ops in the region first.
     fn in_order(&self, function: Function, operands: &[ValueId]) -> SmallVec<[ValueId; 4]> {
         let mut operands = SmallVec::from_slice(operands);
         if function.is_commutative() {
@@ -44,7 +44,7 @@ impl Lowering<'_> {
     pub(super) fn cast(&mut self, data: &OpData, to: DType, demand: &Demand) -> Step<NodeId> {
         let x = self.get(data.operands[0], demand.indices.clone(), demand.guard)?;
         let computed = compute_dtype(to);
-        // A cast to f16 or bf16 is asked for, so it rounds although what follows computes in f32.
+        // An explicit cast to f16 or bf16 rounds, although the following ops compute in f32.
         let x = if computed == to {
             x
         } else {
@@ -53,7 +53,7 @@ impl Lowering<'_> {
         Ok(self.b.cast(x, computed))
     }
 
-    /// Where the guard is false, loads give zeros, by which integers cannot be divided: the last operand is 1 there.
+    /// Where the guard is false, loads return zeros, by which integers cannot be divided: the last operand is 1 there.
     fn keep_from_faulting(&mut self, function: Function, operands: &mut Nodes, guard: GuardId) {
         let faults = matches!(
             function.primitive(),

@@ -1,4 +1,4 @@
-//! Why a region is not lowered to one kernel. Fusion reports these as reasons.
+//! Why a region cannot be lowered to one kernel. Fusion reports these as reasons.
 
 use kiln_ir::{OpId, ValueId};
 use kiln_kernel::KernelError;
@@ -15,10 +15,10 @@ pub enum LowerError {
         op: OpId,
         /// Its mnemonic.
         mnemonic: &'static str,
-        /// What is in the way.
+        /// The obstacle.
         why: &'static str,
     },
-    /// E0402: a value that is no tensor.
+    /// E0402: a value that is not a tensor.
     #[error("expected tensors, found {value} of another type")]
     NotTensor {
         /// The value.
@@ -33,7 +33,7 @@ pub enum LowerError {
         left: ValueId,
         /// The sizes it is computed over.
         left_shape: String,
-        /// Another.
+        /// The other.
         right: ValueId,
         /// The sizes it is computed over.
         right_shape: String,
@@ -56,16 +56,16 @@ pub enum LowerError {
         /// The value read.
         value: ValueId,
     },
-    /// E0406: more of something than is sensible in one kernel.
+    /// E0406: too much for one kernel.
     #[error(
         "expected at most {limit} {what} in a kernel, found {given}; lower fewer operations at once"
     )]
     Limit {
-        /// Of what.
+        /// What is limited.
         what: &'static str,
-        /// How much there is.
+        /// The given number.
         given: usize,
-        /// How much there may be.
+        /// The limit.
         limit: usize,
     },
     /// E0407: a size that cannot be expressed.
@@ -80,10 +80,10 @@ pub enum LowerError {
         /// The scatter's result.
         value: ValueId,
     },
-    /// E0410: sizes that an op needs and never has.
+    /// E0410: sizes that an op requires and never has.
     #[error("expected {what}, which never holds")]
     Impossible {
-        /// What is needed.
+        /// The requirement.
         what: String,
     },
     /// E0411: an output that the region does not compute.

@@ -1,5 +1,5 @@
-//! Reading at positions that are data. A negative position counts from the end; what is then outside is a fault, which
-//! a load checks: so what is read must lie in memory, or be computed element by element from what does.
+//! Reading at positions that are data. A negative position counts from the end; one still out of bounds is a fault, which a
+//! load checks: so the indexed value must be in memory, or be computed element by element from values in memory.
 
 use kiln_ir::{Op, OpData, OpId, ValueId};
 use kiln_kernel::{NodeId, Nodes};
@@ -8,11 +8,11 @@ use kiln_symbolic_shape::{DimId, Predicate};
 use kiln_tensor::DType;
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 use super::dispatch::unsupported;
 use super::guard::GuardId;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn gather(&mut self, data: &OpData, axis: usize, demand: &Demand) -> Step<NodeId> {
         let (x, positions) = (data.operands[0], data.operands[1]);
         let end = axis + self.ty(positions)?.rank();
@@ -58,7 +58,7 @@ impl Lowering<'_> {
         self.read_checked(x, indices, demand.guard)
     }
 
-    /// The positions that the last axis of `positions` holds for a tuple of indices.
+    /// The positions on the last axis of `positions` for a tuple of indices.
     pub(super) fn addressed(
         &mut self,
         id: OpId,
@@ -86,7 +86,7 @@ impl Lowering<'_> {
         Ok(found)
     }
 
-    /// A position that is data, counted from the start.
+    /// A position from data, counted from the start.
     pub(super) fn position(
         &mut self,
         positions: ValueId,

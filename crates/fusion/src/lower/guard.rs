@@ -1,8 +1,8 @@
-//! Conditions under which a value is asked for: what a border, a piece of a concatenation or a window's padding
-//! leaves out is not read.
+//! Conditions under which a value is demanded: elements excluded by a border, a part of a concatenation or a window's
+//! padding are not read.
 //!
-//! A guard is a set of tests `0 <= index < size` and of other conditions, all of which must be true. Where one is
-//! false, the value computed is of no account, but nothing may fault.
+//! A guard is a set of tests `0 <= index < size` and of other conditions, all of which must be true. Where one is false,
+//! the computed value is irrelevant, but nothing may fault.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,9 +10,9 @@ use kiln_kernel::NodeId;
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::DimId;
 
-use super::context::Lowering;
+use super::context::RegionLowering;
 
-/// A guard of one lowering; the first is no condition at all.
+/// A guard of one lowering; the first has no condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct GuardId(usize);
 
@@ -21,16 +21,16 @@ impl GuardId {
     pub(super) const NONE: GuardId = GuardId(0);
 }
 
-/// What must be true.
+/// The conjunction of a guard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Guard {
-    /// Indices that must lie in `0..size`.
+    /// Indices that must be in `0..size`.
     pub(super) tests: BTreeSet<(NodeId, DimId)>,
     /// Conditions.
     pub(super) conditions: BTreeSet<NodeId>,
 }
 
-/// The guards of a lowering, equal ones once.
+/// The guards of a lowering, without duplicates.
 #[derive(Debug)]
 pub(super) struct Guards {
     guards: Vec<Guard>,
@@ -63,7 +63,7 @@ impl Guards {
     }
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// The guard with more tests and conditions.
     pub(super) fn guard_and(
         &mut self,
@@ -97,7 +97,7 @@ impl Lowering<'_> {
         self.guards.intern(part)
     }
 
-    /// All tests and conditions as one `bool`; none if there are none.
+    /// All tests and conditions as one `bool`; `None` if there are none.
     pub(super) fn condition(
         &mut self,
         tests: &BTreeSet<(NodeId, DimId)>,

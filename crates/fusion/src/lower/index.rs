@@ -1,7 +1,7 @@
 //! Arithmetic on indices, which axes they use, and which indices they were merged from.
 //!
-//! An index that was merged (`h * 32 + d`) remembers its parts, so that the reshape that takes it apart again gives
-//! the parts instead of a division and a remainder.
+//! A merged index (`h * 32 + d`) remembers its parts, so that a reshape that splits it again uses the parts instead of a
+//! division and a remainder.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;
 
-use super::context::Lowering;
+use super::context::RegionLowering;
 
 /// Indices and the sizes they run over, outermost first.
 pub(super) type Parts = SmallVec<[(NodeId, DimId); 4]>;
@@ -19,7 +19,7 @@ pub(super) type Parts = SmallVec<[(NodeId, DimId); 4]>;
 /// What is known of indices.
 #[derive(Debug, Default)]
 pub(super) struct Indices {
-    /// The axes that each node depends on; as long as the nodes that were asked for.
+    /// The axes that each node depends on; as long as the queried nodes.
     axes: Vec<BTreeSet<AxisId>>,
     /// What merged indices were merged from.
     parts: HashMap<NodeId, Parts>,
@@ -27,7 +27,7 @@ pub(super) struct Indices {
     pub(super) of_stages: HashMap<StageId, BTreeSet<AxisId>>,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn integer(&mut self, value: i64) -> NodeId {
         self.b.integer(value)
     }
@@ -92,7 +92,7 @@ impl Lowering<'_> {
         self.b.apply(ScalarOp::Max, [a, b])
     }
 
-    /// One index out of several, which it remembers.
+    /// One index merged from several, which it remembers.
     pub(super) fn merge(&mut self, parts: &[(NodeId, DimId)]) -> NodeId {
         let parts: Parts = parts
             .iter()
@@ -114,7 +114,7 @@ impl Lowering<'_> {
         merged
     }
 
-    /// What an index was merged from; itself if it was not.
+    /// The parts of a merged index; the index itself if it was not merged.
     pub(super) fn parts_of(&self, index: NodeId, size: DimId) -> Parts {
         match self.index.parts.get(&index) {
             Some(parts) => parts.clone(),

@@ -7,22 +7,22 @@ use kiln_scalar::ScalarValue;
 use kiln_tensor::{Element, Tensor, TensorError, match_dtype};
 
 use super::LowerError;
-use super::context::{Lowering, Step, compute_dtype};
+use super::context::{RegionLowering, Step, compute_dtype};
 use super::guard::{Guard, GuardId};
 
-/// Constants with more elements than this are not looked through for being all the same.
+/// Constants with more elements than this are not checked for being uniform.
 const SPLAT_LIMIT: usize = 4096;
 
-/// Numbers of more decimal digits than this were learned, not written by hand.
+/// Numbers with more decimal digits than this were trained, not written by hand.
 const WRITTEN_DIGITS: usize = 5;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// An element of a value that the region does not compute.
     pub(super) fn load(&mut self, value: ValueId, indices: &Nodes, guard: GuardId) -> Step<NodeId> {
         self.load_or(value, indices, guard, None)
     }
 
-    /// The same, with what it is where the guard is false; a zero if that is not given.
+    /// The same, with its value where the guard is false; a zero if that is not given.
     pub(super) fn load_or(
         &mut self,
         value: ValueId,
@@ -36,7 +36,7 @@ impl Lowering<'_> {
             && let Some(splat) = self.splat(value)
             && !self.is_learned(value, splat)
         {
-            // Every f16 and bf16 is an f32.
+            // f32 represents every f16 and bf16.
             let widened = ScalarValue::from_number(splat.to_f64(), computed);
             let literal = if splat.dtype() == computed {
                 Some(splat)
@@ -117,8 +117,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// Whether a constant is a single number as training leaves them. Layers that differ in such numbers alone should
-    /// have the same kernel, so it is no part of the code.
+    /// Whether a constant is a single trained number. Layers that differ only in such numbers should have the same kernel,
+    /// so it is not part of the code.
     fn is_learned(&self, value: ValueId, number: ScalarValue) -> bool {
         let is_single = self
             .constant(value)
@@ -126,13 +126,13 @@ impl Lowering<'_> {
         is_single && n_digits(number) > WRITTEN_DIGITS
     }
 
-    /// The element of a constant whose elements are all the same.
+    /// The element of a uniform constant.
     pub(super) fn splat(&self, value: ValueId) -> Option<ScalarValue> {
         splat_of(self.constant(value)?.tensor())
     }
 }
 
-/// How many decimal digits it takes to tell a float from its neighbours; 0 for narrow ones, which have few.
+/// The number of decimal digits that distinguish a float from its neighbours; 0 for narrow ones, which have few.
 fn n_digits(number: ScalarValue) -> usize {
     let shortest = match number {
         ScalarValue::F64(number) => format!("{number:e}"),
@@ -143,7 +143,7 @@ fn n_digits(number: ScalarValue) -> usize {
     mantissa.chars().filter(char::is_ascii_digit).count()
 }
 
-/// The element that a tensor consists of, if it is one.
+/// The element of a tensor, if all its elements are equal.
 pub(super) fn splat_of(tensor: &Tensor) -> Option<ScalarValue> {
     fn first<T: Element>(tensor: &Tensor) -> Result<Option<T>, TensorError> {
         Ok(tensor.as_slice::<T>()?.first().copied())

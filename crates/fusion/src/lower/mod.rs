@@ -4,9 +4,9 @@
 //! expression over its operands at other points: index maps are rewritten indices, element-wise ops are nodes, a reduction
 //! is a stage that its consumers read. What is demanded twice at the same indices is one node.
 //!
-//! Outer axes are the axes of the outputs that every stage depends on; an axis that some stage does not see (the row
-//! of a softmax) becomes an inner axis of the store, and stages that are read along it become arrays. Which those
-//! are is found by lowering each output once with all its axes outer.
+//! Outer axes are the axes of the outputs that every stage depends on; an axis that some stage does not depend on (the row
+//! of a softmax) becomes an inner axis of the store, and stages that are read along it become arrays. They are determined
+//! by lowering each output once with all its axes outer.
 //!
 //! f16 and bf16 are computed in f32, with casts at loads and stores.
 
@@ -59,30 +59,30 @@ use kiln_symbolic_shape::{DimId, PlanFact, Predicate};
 pub struct Region<'a> {
     /// The ops, in the graph's order.
     pub ops: &'a [OpId],
-    /// What the kernel gives: results of these ops.
+    /// The kernel's outputs: results of these ops.
     pub outputs: &'a [ValueId],
-    /// Equalities of sizes that the kernel may rely on.
+    /// Equalities of sizes that the kernel may assume.
     pub facts: &'a [PlanFact],
     /// The kernel's name.
     pub name: &'a str,
 }
 
-/// A kernel, and how it hangs in the graph.
+/// A kernel, and its connection to the graph.
 #[derive(Clone, Debug)]
 pub struct LoweredKernel {
     /// The kernel.
     pub kernel: Kernel,
     /// The graph's value for each of the kernel's buffers: inputs, constants and outputs.
     pub operands: Vec<ValueId>,
-    /// The graph's size that gives each of the kernel's symbols its value, in the order of the kernel's table.
+    /// The graph's size that is the value of each of the kernel's symbols, in the order of the kernel's table.
     pub symbols: Vec<DimId>,
     /// Copy this value into this (`inout`) buffer before the kernel runs.
     pub initialise: Option<(BufferId, ValueId)>,
-    /// What must hold of the sizes, over the *kernel's* table, and what for: to be checked when sizes are bound.
+    /// The requirements on sizes, over the *kernel's* table, with their reasons: to be checked when sizes are bound.
     pub requirements: Vec<(Predicate, String)>,
 }
 
-/// Lowers a region to one kernel. The region's plan facts are taken to hold; the result is not verified.
+/// Lowers a region to one kernel. The region's plan facts are assumed; the result is not verified.
 ///
 /// # Errors
 /// Explains why the region cannot be one kernel.

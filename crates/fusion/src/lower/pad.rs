@@ -1,4 +1,4 @@
-//! Borders: guarded where they are a value, otherwise indices that turn back.
+//! Borders: guarded where they are a value, otherwise mapped back into the operand.
 
 use kiln_ir::{Dims, OpData, PadMode};
 use kiln_kernel::seeded::{Fault, is_on};
@@ -6,10 +6,10 @@ use kiln_kernel::{NodeId, Nodes};
 use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 use super::guard::GuardId;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn pad(
         &mut self,
         data: &OpData,
@@ -106,7 +106,7 @@ impl Lowering<'_> {
                 self.max(capped, zero)
             }
             PadMode::Reflect => {
-                // There and back again has a period of twice the last index.
+                // Reflection has a period of twice the last index.
                 let last = self.sub(size, one);
                 let two = self.integer(2);
                 let period = self.mul(two, last);

@@ -1,4 +1,4 @@
-//! Pools: a reduction over the window, padding excluded.
+//! Pools: a reduction over the window, excluding padding.
 
 use kiln_ir::{Integers, OpData, PoolFunction, Window};
 use kiln_kernel::{Axes, NodeId, Nodes, Reduction, StageOperation};
@@ -7,9 +7,9 @@ use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn pool(
         &mut self,
         data: &OpData,
@@ -65,7 +65,7 @@ impl Lowering<'_> {
         Ok(self.over(reduced, count))
     }
 
-    /// How many of an axis' taps are no padding, at one place of the window.
+    /// The number of an axis' taps that are not padding, at one position of the window.
     fn taps_inside(
         &mut self,
         window: &Window,
@@ -101,15 +101,15 @@ impl Lowering<'_> {
     }
 }
 
-/// What every number of a dtype is at least.
+/// The lower bound of a dtype's numbers.
 pub(super) fn lowest(dtype: DType) -> ScalarValue {
     extreme(dtype, f64::NEG_INFINITY, |bits| -(2f64.powi(bits - 1)), 0.0)
 }
 
-/// What every number of a dtype is at most.
+/// The upper bound of a dtype's numbers.
 pub(super) fn highest(dtype: DType) -> ScalarValue {
     match dtype {
-        // No f64 is the largest of 64 bits.
+        // No f64 equals the largest 64-bit integer.
         DType::I64 => ScalarValue::I64(i64::MAX),
         DType::U64 => ScalarValue::U64(u64::MAX),
         DType::U32 => ScalarValue::U32(u32::MAX),

@@ -1,6 +1,6 @@
 //! The kernel's table of sizes: the region's sizes copied out of the graph's, with the facts about them.
 //!
-//! Facts are copied when they speak of the region's symbols alone. The region's plan facts are assumed here, so that
+//! Facts are copied when they refer only to the region's symbols. The region's plan facts are assumed here, so that
 //! everything after this proves with them.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,18 +12,18 @@ use kiln_symbolic_shape::{
 
 use super::{LowerError, Region};
 
-/// The sizes of a kernel to be, and how the graph's map to them.
+/// The sizes of a kernel under construction, and their correspondence to the graph's.
 #[derive(Clone, Debug)]
-pub(super) struct Sizes {
+pub(super) struct KernelSizes {
     /// The kernel's table.
     pub(super) table: DimTable,
-    /// What was assumed and is to be checked.
+    /// Assumed facts that are to be checked.
     pub(super) requirements: Vec<(Predicate, String)>,
     import: DimImport,
     copied: HashMap<DimId, DimId>,
 }
 
-impl Sizes {
+impl KernelSizes {
     /// The sizes that a region names, and what is known of them.
     pub(super) fn of_region(graph: &Graph, region: &Region<'_>) -> Result<Self, LowerError> {
         let mut sizes = Self {
@@ -37,7 +37,7 @@ impl Sizes {
         }
         sizes.copy_facts(graph.dims())?;
         for fact in region.facts {
-            // As simple as those before make it: what is learned of a long expression is long.
+            // As simple as the earlier facts make it: learning from a long expression takes long.
             let left = sizes.raw(graph, fact.left)?;
             let left = sizes.table.simplify(left)?;
             let right = sizes.raw(graph, fact.right)?;
@@ -47,12 +47,12 @@ impl Sizes {
                 origin: FactOrigin::Required(fact.origin.clone()),
             })?;
         }
-        // Facts first: what is copied afterwards is as simple as they make it, and nothing is rebuilt for them.
+        // Facts first: sizes copied afterwards are as simple as the facts make them, and nothing is rebuilt for them.
         sizes.assume_sizes(graph, region)?;
         Ok(sizes)
     }
 
-    /// Sizes of tensors are not negative. Where nothing else says so, sizes are to be checked when they are bound.
+    /// Sizes of tensors are not negative. Where nothing else implies it, sizes are to be checked when they are bound.
     fn assume_sizes(&mut self, graph: &Graph, region: &Region<'_>) -> Result<(), LowerError> {
         let zero = self.table.constant(0);
         for dim in sizes_of_values(graph, region) {
@@ -102,7 +102,7 @@ impl Sizes {
             .symbols()
             .map(|symbol| source(symbol).map(|&symbol| graph.dims().dim(symbol)))
             .collect();
-        // Only an expression past the table's limits is given a symbol of its own.
+        // Only an expression beyond the table's limits gets its own symbol.
         symbols.ok_or(LowerError::Limit {
             what: "terms of a size",
             given: self.table.limits().max_terms + 1,
@@ -137,7 +137,7 @@ impl Sizes {
     }
 }
 
-/// Every size in the attributes of a region's ops and in the types of what they read and give.
+/// Every size in the attributes of a region's ops and in the types of their operands and results.
 fn named_sizes(graph: &Graph, region: &Region<'_>) -> Vec<DimId> {
     let mut named = sizes_of_values(graph, region);
     for &op in region.ops {
@@ -146,7 +146,7 @@ fn named_sizes(graph: &Graph, region: &Region<'_>) -> Vec<DimId> {
     named
 }
 
-/// Every size in the types of what a region's ops read and give.
+/// Every size in the types of the operands and results of a region's ops.
 fn sizes_of_values(graph: &Graph, region: &Region<'_>) -> Vec<DimId> {
     let mut sizes = Vec::new();
     for &op in region.ops {

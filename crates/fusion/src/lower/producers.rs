@@ -1,6 +1,6 @@
 //! The op of a region that produces a value, and its depth.
 //!
-//! Depths order the operands of commutative functions: layers of equal structure become equal kernels, whatever came first
+//! Depths order the operands of commutative functions: layers of equal structure become equal kernels, whatever their order
 //! in the graph.
 
 use std::collections::HashMap;
@@ -18,12 +18,12 @@ pub(super) struct Producers {
 #[derive(Clone, Copy, Debug)]
 struct Producer {
     op: OpId,
-    /// The most ops of the region on a path that ends with this one.
+    /// The maximum number of ops of the region on a path that ends with this one.
     depth: usize,
 }
 
 impl Producers {
-    /// Those of a region. Constants are loaded from memory, so no op of the region computes one.
+    /// The producers of a region. Constants are loaded from memory, so no op of the region computes one.
     pub(super) fn of_region(graph: &Graph, region: &Region<'_>) -> Self {
         let mut this = Self { of: HashMap::new() };
         for &op in region.ops {
@@ -41,12 +41,12 @@ impl Producers {
         this
     }
 
-    /// The op that computes a value; none where the region only reads it.
+    /// The op that computes a value; `None` where the region only reads it.
     pub(super) fn get(&self, value: ValueId) -> Option<OpId> {
         self.of.get(&value).map(|producer| producer.op)
     }
 
-    /// How many ops of the region lie one after the other up to a value; 0 where the region only reads it.
+    /// The length of the longest chain of ops of the region up to a value; 0 where the region only reads it.
     pub(super) fn depth(&self, value: ValueId) -> usize {
         self.of.get(&value).map_or(0, |producer| producer.depth)
     }

@@ -1,10 +1,10 @@
 //! A loop as one kernel: a carry block whose steps are the iterations.
 //!
-//! Each point of the carried values goes through all iterations by itself. A carried value is a stage of the block, which
-//! the body reads as `prev`; what is stacked is stored at each step, and the last carried values after the block.
+//! Each point of the carried values goes through all iterations independently. A carried value is a stage of the block,
+//! which the body reads as `prev`; stacked values are stored at each step, and the last carried values after the block.
 //!
 //! Not here: loops that data may end, and bodies that do more than compute elements from elements at the same point, from
-//! captured values and from the number of the iteration. They stay loops, a launch or more per iteration.
+//! captured values and from the iteration number. They stay loops, with at least a launch per iteration.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,30 +14,30 @@ use kiln_shape_inference::requirements_of;
 use kiln_symbolic_shape::{DimId, Predicate};
 use kiln_tensor::DType;
 
-use super::context::{Demand, Dims, Halt, Lowering, Revision, Step, compute_dtype};
+use super::context::{Demand, Dims, Halt, RegionLowering, Revision, Step, compute_dtype};
 use super::dispatch::unsupported;
 use super::guard::GuardId;
-use super::prepare::Sizes;
+use super::prepare::KernelSizes;
 use super::producers::Producers;
 use super::{LowerError, LoweredKernel, Region};
 use crate::op_kind::{OpKind, unit_cost};
 
-/// What is the same for several points may cost so much at each of them, in simple operations.
+/// The maximum cost of a value that is the same for several points and computed at each of them, in simple operations.
 const REPEAT_LIMIT: u64 = 64;
 
-/// More ops than this that make a value of sizes are left where they are.
+/// A chain of more ops than this that compute a value from sizes is left in place.
 const SIZE_OPS_LIMIT: usize = 16;
 
-/// Why a body that asks something of sizes stays one: a loop that runs no iteration asks nothing.
+/// Why a body with requirements on sizes stays a loop: a loop that runs no iteration has none.
 const ASKS: &str = "its body asks something of sizes";
 
-/// The loop that a lowering is of.
+/// The loop of a lowering.
 pub(super) struct Body {
     id: OpId,
     parameters: HashMap<ValueId, Parameter>,
     /// The values before the first iteration.
     initial: Vec<ValueId>,
-    /// The stage of each carried value that was asked for.
+    /// The stage of each demanded carried value.
     held: Vec<Option<Held>>,
     steps: AxisId,
 }
@@ -46,13 +46,13 @@ pub(super) struct Body {
 #[derive(Clone)]
 struct Held {
     stage: StageId,
-    /// Where the value is read: everywhere at the same point.
+    /// The indices at which the value is read: everywhere the same point.
     at: Nodes,
     /// Whether the stage has its value.
     is_defined: bool,
 }
 
-/// What a parameter of a loop's body stands for.
+/// The meaning of a parameter of a loop's body.
 #[derive(Clone, Copy)]
 enum Parameter {
     Iteration,
@@ -62,9 +62,9 @@ enum Parameter {
 
 /// An output of the kernel: a result of the loop.
 enum Output {
-    /// The last of a carried value.
+    /// The last carried value.
     Last(usize),
-    /// What every iteration yields, by the position among what the body yields.
+    /// A stacked value, by its position among the body's results.
     Stacked(ValueId),
 }
 
@@ -74,7 +74,7 @@ pub(super) fn loop_of(graph: &Graph, region: &Region<'_>) -> Option<OpId> {
     region.ops.iter().find(is_loop).copied()
 }
 
-/// Lowers a region that is a loop, and ops that make its trips and captures of sizes.
+/// Lowers a region that is a loop, with the ops that compute its trip count and captures from sizes.
 pub(super) fn lower_loop(
     graph: &Graph,
     region: &Region<'_>,
@@ -103,7 +103,7 @@ pub(super) fn lower_loop(
         },
     );
     ops.push(id);
-    let sizes = Sizes::of_region(
+    let sizes = KernelSizes::of_region(
         graph,
         &Region {
             ops: &ops,
@@ -112,7 +112,7 @@ pub(super) fn lower_loop(
     )?;
     let n_required = sizes.requirements.len();
     let revision = Revision::default();
-    let mut lowering = Lowering::new(graph, region.name, &of_values, sizes, &revision);
+    let mut lowering = RegionLowering::new(graph, region.name, &of_values, sizes, &revision);
 
     let trips = match trips {
         LoopTrips::Count(count) => lowering.b.dims_mut().constant(count.max(0)),
@@ -172,7 +172,7 @@ pub(super) fn lower_loop(
     lowering.into_kernel()
 }
 
-/// How often a loop runs, where nothing but its trips decides.
+/// The trip count of a loop, if nothing else ends it.
 fn trips_of(graph: &Graph, id: OpId) -> Result<LoopTrips, &'static str> {
     let course = LoopCourse::of(graph, id);
     match course.trips {
@@ -182,7 +182,7 @@ fn trips_of(graph: &Graph, id: OpId) -> Result<LoopTrips, &'static str> {
     }
 }
 
-/// Whether a body computes elements from elements, and asks nothing of sizes.
+/// Whether a body computes elements from elements, and has no requirements on sizes.
 fn check_body(graph: &Graph, body: &kiln_ir::Region) -> Result<(), &'static str> {
     if !body.symbols.is_empty() {
         return Err("its iterations change sizes");
@@ -210,8 +210,8 @@ fn refused(id: OpId, data: &OpData, why: &'static str) -> LowerError {
     }
 }
 
-impl Lowering<'_> {
-    /// A size, 0 where it is negative.
+impl RegionLowering<'_> {
+    /// A size, clamped at 0.
     fn not_negative(&mut self, size: DimId) -> Result<DimId, LowerError> {
         let size = self.dim(size)?;
         let table = self.b.dims_mut();
@@ -306,7 +306,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// An element of a parameter of the loop's body; none if the value is no such parameter.
+    /// An element of a parameter of the loop's body; `None` if the value is not such a parameter.
     pub(super) fn parameter(&mut self, demand: &Demand) -> Option<Step<NodeId>> {
         let body = self.body.as_ref()?;
         let steps = body.steps;
@@ -331,7 +331,7 @@ impl Lowering<'_> {
         self.producer(outside).is_none().then_some(outside)
     }
 
-    /// The stage that has a carried value at a point. It is defined later, as what the body yields may need it.
+    /// The stage of a carried value at a point. It is defined later, since the body's result may need it.
     fn held_by(&mut self, number: usize, at: &Nodes) -> Step<StageId> {
         let body = self.body.as_ref();
         let held = body
@@ -366,7 +366,7 @@ impl Lowering<'_> {
         Ok(stage)
     }
 
-    /// Whether an index runs along an outer axis of a size, or is the only one.
+    /// Whether an index runs along an outer axis of this size, or is the only index.
     fn is_plain(&self, index: NodeId, size: DimId) -> bool {
         let Some(axis) = self.as_axis(index) else {
             return self.literal(index) == Some(0) && self.fixed(size) == Some(1);
@@ -375,14 +375,14 @@ impl Lowering<'_> {
         self.b.kernel().outer().contains(&axis) && self.equal(extent, size)
     }
 
-    /// Defines the stages that were read so far: what they hold next is what the body yields.
+    /// Defines the stages that were read so far: their next value is the body's result.
     fn define_carried(&mut self, next: &[ValueId]) -> Result<(), LowerError> {
         while let Some((number, Held { stage, at, .. })) = self.undefined_stage() {
             let Some(&yielded) = next.get(number) else {
                 unreachable!("a body yields all carried values")
             };
             let value = self.demand(yielded, at.clone())?;
-            // A step hands on what memory would hold.
+            // A step passes on the value that memory would hold.
             let dtype = self.ty(yielded)?.dtype;
             let value = self.b.cast(value, dtype);
             let value = self.b.cast(value, compute_dtype(dtype));
@@ -408,7 +408,7 @@ impl Lowering<'_> {
         Some((number, held.clone()))
     }
 
-    /// What a carried value is in the end.
+    /// The final carried value.
     fn last_of(&mut self, number: usize) -> NodeId {
         let held = self.body.as_ref().and_then(|body| body.held.get(number));
         match held {
@@ -417,7 +417,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Refuses bodies that would recompute at each point much that is the same for several of them.
+    /// Refuses bodies that would recompute at each point too much that is the same for several points.
     fn check_repeats(&mut self, outer: &[AxisId]) -> Result<(), LowerError> {
         let demands: Vec<Demand> = self.memo.keys().cloned().collect();
         let mut cost: u64 = 0;
@@ -445,14 +445,14 @@ impl Lowering<'_> {
     }
 }
 
-/// The ops before a loop that make its trips and captures of sizes alone. A kernel has the sizes themselves.
+/// The ops before a loop that compute its trip count and captures from sizes alone. A kernel uses the sizes directly.
 pub(crate) fn size_ops(graph: &Graph, id: OpId) -> BTreeSet<OpId> {
     let operands = graph.op(id).operands.iter();
     let of_sizes = operands.filter_map(|&value| made_of_sizes(graph, value));
     of_sizes.flatten().collect()
 }
 
-/// The ops that make a value of sizes and constants, if it is made of nothing else.
+/// The ops that compute a value from sizes and constants, if it depends on nothing else.
 fn made_of_sizes(graph: &Graph, value: ValueId) -> Option<BTreeSet<OpId>> {
     let mut found = BTreeSet::new();
     let mut pending = vec![value];

@@ -6,9 +6,9 @@ use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Dims, Lowering, Step, compute_dtype};
+use super::context::{Demand, Dims, RegionLowering, Step, compute_dtype};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn reduce(
         &mut self,
         data: &OpData,
@@ -55,7 +55,7 @@ impl Lowering<'_> {
         Ok(self.mean(reduced, &counted))
     }
 
-    /// A sum over a number of elements; of integers the quotient is truncated.
+    /// A sum divided by a number of elements; of integers the quotient is truncated.
     fn mean(&mut self, sum: NodeId, counted: &[DimId]) -> NodeId {
         let mut count = self.integer(1);
         for &size in counted {
@@ -68,7 +68,7 @@ impl Lowering<'_> {
     /// A quotient by an `i64` count.
     pub(super) fn over(&mut self, sum: NodeId, count: NodeId) -> NodeId {
         let dtype = self.b.kernel().dtype(sum);
-        // Counts can be more than a narrow integer holds; every narrower value is an i64.
+        // Counts may exceed a narrow integer's range; every narrower value fits an i64.
         let wide = match dtype {
             DType::F32 | DType::F64 | DType::U64 => dtype,
             _ => DType::I64,
@@ -125,7 +125,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The kernel's reduction; of bools, sums and maxima are "or", products and minima "and".
+/// The kernel's reduction; for bools, sums and maxima are "or", products and minima "and".
 fn reduction_of(function: ReduceFunction, dtype: DType) -> Reduction {
     match (function, dtype == DType::Bool) {
         (ReduceFunction::Sum | ReduceFunction::Mean, false) => Reduction::Add,

@@ -1,17 +1,17 @@
 //! Reshapes: index arithmetic within the smallest groups of axes whose products are proved equal.
 //!
-//! An index that was merged from the operand's axes gives them back. A bare axis over several of the operand's is
-//! noted, so that the next attempt has several axes there; until then, and where that cannot be, an index is taken
-//! apart with division and remainder.
+//! An index that was merged from the operand's axes gives them back. A bare axis over several of the operand's is recorded,
+//! so that the next attempt has several axes there; until then, and where that is impossible, an index is split with
+//! division and remainder.
 
 use kiln_ir::OpData;
 use kiln_kernel::{NodeId, Nodes};
 use kiln_symbolic_shape::{DimId, Predicate};
 
-use super::context::{Demand, Dims, Lowering, Step};
+use super::context::{Demand, Dims, RegionLowering, Step};
 use super::index::Parts;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn reshape(&mut self, data: &OpData, demand: &Demand) -> Step<NodeId> {
         let result = self.shape(demand.value)?;
         let operand = self.shape(data.operands[0])?;
@@ -19,7 +19,7 @@ impl Lowering<'_> {
         for (&index, &size) in demand.indices.iter().zip(&result) {
             parts.extend(self.parts_of(index, size));
         }
-        // Axes of one element hold nothing that could be moved.
+        // Axes of one element have nothing to move.
         parts.retain(|&mut (_, size)| self.fixed(size) != Some(1));
         let wide: Dims = operand
             .iter()
@@ -47,7 +47,7 @@ impl Lowering<'_> {
         self.get(data.operands[0], indices, demand.guard)
     }
 
-    /// How many leading axes of each side have equal products; all if that is not proved of fewer.
+    /// The number of leading axes of each side with equal products; all if no fewer are proved equal.
     fn smallest_group(&self, parts: &[(NodeId, DimId)], sizes: &[DimId]) -> (usize, usize) {
         let all = (parts.len(), sizes.len());
         for total in 2..all.0 + all.1 {
@@ -88,7 +88,7 @@ impl Lowering<'_> {
         indices
     }
 
-    /// Notes that an axis should be several.
+    /// Records that an axis should be split.
     pub(super) fn note_split(&mut self, index: NodeId, sizes: &[DimId]) {
         let Some(axis) = self.as_axis(index) else {
             return;

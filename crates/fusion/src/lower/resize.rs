@@ -1,6 +1,6 @@
 //! Resamplings: one element, or a weighted sum of a few. A tap of weight 0 is not read.
 //!
-//! Up to four taps are written out; more are a stage over the taps.
+//! Up to four taps are unrolled; more are a stage over the taps.
 
 use kiln_ir::{OpData, Resize, ResizeMode};
 use kiln_kernel::{Axes, NodeId, Nodes, Reduction, StageOperation};
@@ -8,18 +8,18 @@ use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::guard::GuardId;
 use super::resize_taps::{ResizedAxis, Tap};
 use super::stage::NewStage;
 
-/// As many taps are written out.
+/// The maximum number of taps that are unrolled.
 const WRITTEN_TAPS: usize = 4;
 
-/// Which axes of a resize are sums, and of how many taps.
+/// Which axes of a resize are sums, and the number of their taps.
 type Summed = Vec<(usize, ResizedAxis, DimId)>;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn resize(
         &mut self,
         data: &OpData,
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         let mut summed = Summed::new();
         let mut indices = demand.indices.clone();
         for (&axis, &scale) in resize.axes.iter().zip(&resize.scales) {
-            // A multiple of the size has elements only where it has.
+            // A multiple of the size has elements only where the size does.
             let table = self.b.dims_mut();
             if table.exact_quotient(result[axis], shape[axis]).is_none() {
                 self.require_elements(shape[axis], &result, "elements to resample")?;
@@ -102,7 +102,7 @@ impl Lowering<'_> {
         Ok(sum.unwrap_or_else(|| unreachable!("every axis has a tap")))
     }
 
-    /// The sum as a stage, over the sum of the weights if they are to be normalised.
+    /// The sum as a stage, over the sum of the weights if they are normalised.
     fn stage_of_taps(
         &mut self,
         data: &OpData,
@@ -176,7 +176,7 @@ impl Lowering<'_> {
         taps
     }
 
-    /// An element times the weights of its taps; a zero where they are.
+    /// An element times the weights of its taps; a zero where they are zero.
     fn weighted(
         &mut self,
         data: &OpData,

@@ -1,7 +1,7 @@
 //! Where a resize reads along one axis, and with what weights: the interpreter's formulas (those of the ONNX operator
 //! `Resize`, version 19) as expressions, in f64.
 //!
-//! Whole scales of nearest and equal sizes need no floats: the index is a division.
+//! Integer scales of nearest and equal sizes need no floats: the index is a division.
 
 use kiln_ir::{Coordinates, NearestRounding, Resize, ResizeMode};
 use kiln_kernel::NodeId;
@@ -10,14 +10,14 @@ use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
 use super::LowerError;
-use super::context::Lowering;
+use super::context::RegionLowering;
 
 /// One resized axis.
 #[derive(Clone, Copy)]
 pub(super) struct ResizedAxis {
     pub(super) input: DimId,
     pub(super) output: DimId,
-    /// As the model states it; 0 where it is the quotient of the sizes.
+    /// As stated by the model; 0 where it is the quotient of the sizes.
     pub(super) scale: f64,
 }
 
@@ -25,11 +25,11 @@ pub(super) struct ResizedAxis {
 #[derive(Clone, Copy)]
 pub(super) struct Tap {
     pub(super) index: NodeId,
-    /// f64; none is 1.
+    /// f64; `None` is 1.
     pub(super) weight: Option<NodeId>,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     fn float(&mut self, value: f64) -> NodeId {
         self.b.literal(ScalarValue::F64(value))
     }
@@ -42,7 +42,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The one element that is read, where no weights are needed and integers do.
+    /// The single element that is read, where no weights are needed and integers suffice.
     pub(super) fn whole_tap(
         &mut self,
         resize: &Resize,
@@ -72,7 +72,7 @@ impl Lowering<'_> {
             ),
             _ => false,
         };
-        // Only where the size is the scale's: then the index needs no clamp.
+        // Only where the size matches the scale: then the index needs no clamp.
         let size = self.b.dims_mut().constant(times as i64);
         let grown = self.b.dims_mut().mul(axis.input, size).ok()?;
         if !is_whole || !floors || !self.equal(grown, axis.output) {
@@ -97,7 +97,7 @@ impl Lowering<'_> {
         self.b.apply(ScalarOp::Div, [output, input])
     }
 
-    /// A number over the scale, as f64. By a quotient of sizes it is rounded once, so that whole numbers and halves come out
+    /// A number divided by the scale, as f64. A quotient of sizes is rounded once, so that whole numbers and halves are
     /// exact.
     fn unscaled(&mut self, axis: ResizedAxis, x: NodeId) -> NodeId {
         if axis.scale > 0.0 {
@@ -109,7 +109,7 @@ impl Lowering<'_> {
         self.b.apply(ScalarOp::Div, [product, output])
     }
 
-    /// Where an output index lies on the input axis, as f64.
+    /// The position of an output index on the input axis, as f64.
     fn coordinate(&mut self, coordinates: Coordinates, axis: ResizedAxis, at: NodeId) -> NodeId {
         let x = self.b.cast(at, DType::F64);
         if coordinates == Coordinates::Asymmetric {
@@ -169,7 +169,7 @@ impl Lowering<'_> {
         self.clamped(rounded, axis.input)
     }
 
-    /// How many taps an axis has: twice as many as the filter reaches to either side.
+    /// The number of taps of an axis: twice the reach of the filter.
     pub(super) fn n_taps(
         &mut self,
         resize: &Resize,
@@ -189,7 +189,7 @@ impl Lowering<'_> {
             let reach = (radius as f64 / axis.scale.min(1.0)).ceil();
             table.constant(reach as i64)
         } else {
-            // One more than the quotient, whose rounding may go either way; a tap too many weighs nothing.
+            // One more than the quotient, whose rounding may go either way; an extra tap has zero weight.
             let one = table.constant(1);
             let output = table.max(axis.output, one)?;
             let widened = table.mul(radius_dim, axis.input)?;

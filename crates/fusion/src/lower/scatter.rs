@@ -8,18 +8,18 @@ use kiln_kernel::{Nodes, Role};
 use kiln_symbolic_shape::Predicate;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Halt, Lowering, Step};
+use super::context::{Demand, Halt, RegionLowering, Step};
 use super::dispatch::unsupported;
 use super::guard::GuardId;
 use super::{LowerError, LoweredKernel};
 
-/// What a scatter writes, where.
+/// The value and place of a scatter's writes.
 struct Update {
     element: kiln_kernel::NodeId,
     indices: Nodes,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// The whole kernel of a scatter, which is its only output.
     pub(super) fn scatter(
         mut self,
@@ -94,7 +94,7 @@ impl Lowering<'_> {
         Ok(Update { element, indices })
     }
 
-    /// Where the elements of an update lie.
+    /// The place of an update's elements.
     fn part_of(
         &mut self,
         x: ValueId,

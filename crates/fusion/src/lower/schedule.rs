@@ -1,5 +1,5 @@
-//! Which axes are outer: each output is lowered once with all its axes outer, to learn which of them every stage
-//! depends on and which should be several; then all outputs are lowered together.
+//! Determines the outer axes: each output is lowered once with all its axes outer, to learn which of them every stage
+//! depends on and which should be split; then all outputs are lowered together.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,20 @@ use kiln_ir::{Graph, ValueId};
 use kiln_kernel::{AxisId, NodeId, Nodes, Role};
 use kiln_symbolic_shape::DimId;
 
-use super::context::{Dims, Findings, Lowering, Revision};
+use super::context::{Dims, Findings, RegionLowering, Revision};
 use super::index::Parts;
-use super::prepare::Sizes;
+use super::prepare::KernelSizes;
 use super::producers::Producers;
 use super::{LowerError, LoweredKernel, Region, recurrence};
 use crate::op_kind::OpKind;
 
-/// More attempts than this to find the axes of an output end the search: what it has is used.
+/// After this many attempts to find the axes of an output the search ends with the current axes.
 const ATTEMPT_LIMIT: usize = 12;
 
-/// More attempts than this to compute costly values once end the search: what is left is computed several times.
+/// After this many attempts to compute costly values once the search ends: the remaining ones are computed several times.
 const ARRAY_LIMIT: usize = 4;
 
-/// What a part of an output's axis is.
+/// The role of a part of an output's axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaf {
     /// An outer axis.
@@ -31,11 +31,11 @@ enum Leaf {
     Steps(bool),
 }
 
-/// An output, its axes as the parts that they are computed in.
+/// An output, with its axes as the parts in which they are computed.
 #[derive(Clone, Debug)]
 struct Output {
     value: ValueId,
-    /// Per axis its parts, outermost first.
+    /// The parts of each axis, outermost first.
     axes: Vec<Vec<(DimId, Leaf)>>,
     /// The values of its stages.
     stages: BTreeSet<ValueId>,
@@ -54,7 +54,7 @@ pub(super) fn lower_region(
         graph,
         region,
         producers: &producers,
-        sizes: Sizes::of_region(graph, region)?,
+        sizes: KernelSizes::of_region(graph, region)?,
         revision: Revision::default(),
     };
     if let &[value] = region.outputs
@@ -69,7 +69,7 @@ pub(super) fn lower_region(
         if producers.get(value).is_none() {
             return Err(LowerError::Output { value });
         }
-        // What never has an element needs no store.
+        // An output that never has elements needs no store.
         match run.is_empty(value)? {
             true => empty.push(value),
             false => outputs.push(run.explore(value)?),
@@ -83,7 +83,7 @@ struct Runs<'a> {
     graph: &'a Graph,
     region: &'a Region<'a>,
     producers: &'a Producers,
-    sizes: Sizes,
+    sizes: KernelSizes,
     revision: Revision,
 }
 
@@ -141,7 +141,7 @@ impl Runs<'_> {
         unreachable!("the search ends at its limit")
     }
 
-    /// Lowers one output with all parts outer: their places, and what was found out.
+    /// Lowers one output with all parts outer; returns their places and what was learned.
     #[allow(clippy::type_complexity, reason = "two results of one caller")]
     fn attempt(
         &mut self,
@@ -170,8 +170,8 @@ impl Runs<'_> {
         Ok((places, findings))
     }
 
-    fn lowering(&self) -> Lowering<'_> {
-        Lowering::new(
+    fn lowering(&self) -> RegionLowering<'_> {
+        RegionLowering::new(
             self.graph,
             self.region.name,
             self.producers,
@@ -180,7 +180,7 @@ impl Runs<'_> {
         )
     }
 
-    /// The sizes of the outer axes of all outputs; parts that are not among them become inner.
+    /// The sizes of the outer axes of all outputs; other parts become inner.
     fn common_axes(&self, outputs: &mut [Output]) -> Result<Dims, LowerError> {
         let outer = |output: &Output| -> Dims {
             let parts = output.axes.iter().flatten();
@@ -226,7 +226,7 @@ impl Runs<'_> {
         Ok(common)
     }
 
-    /// Whether one output's rows are what the other's points are computed from.
+    /// Whether the points of one output are computed from the rows of the other.
     fn belong_together(&self, left: &Output, right: &Output) -> bool {
         let lowering = self.lowering();
         !left.stages.is_disjoint(&right.stages)
@@ -261,7 +261,7 @@ impl Runs<'_> {
     ) -> Result<LoweredKernel, LowerError> {
         for _ in 0..ARRAY_LIMIT {
             let mut lowering = self.stored(outputs, empty, outer)?;
-            // Within a carry block a value of one step is no value of the next.
+            // Within a carry block a value of one step is not a value of the next.
             let repeated = match lowering.clock {
                 None => lowering.repeated_values(),
                 Some(_) => BTreeSet::new(),
@@ -279,7 +279,7 @@ impl Runs<'_> {
         outputs: &[Output],
         empty: &[ValueId],
         outer: &Dims,
-    ) -> Result<Lowering<'_>, LowerError> {
+    ) -> Result<RegionLowering<'_>, LowerError> {
         let mut lowering = self.lowering();
         let outer: Vec<NodeId> = outer
             .iter()
@@ -339,7 +339,7 @@ impl Runs<'_> {
     }
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// An axis outside of everything.
     pub(super) fn outer_axis(&mut self, size: DimId) -> AxisId {
         let name = format!("i{}", self.b.kernel().outer().len());
@@ -348,8 +348,8 @@ impl Lowering<'_> {
         axis
     }
 
-    /// The sizes, with those that were made on the way.
-    fn into_sizes(mut self) -> Sizes {
+    /// The sizes, including those created along the way.
+    fn into_sizes(mut self) -> KernelSizes {
         std::mem::swap(&mut self.sizes.table, self.b.dims_mut());
         self.sizes
     }

@@ -1,18 +1,18 @@
-//! Values that several loops read and that are costlier than to read them: computed once, into an array.
+//! Costly values that several loops read: computed once, into an array.
 //!
-//! The exponentials of a softmax are summed, and then divided by their sum: two loops with an axis each. Both would
-//! compute them. What is demanded so is found when a kernel is complete; the next attempt makes it a stage with an
-//! axis of its own, which all loops read. The scores of an attention are read twice too, scaled and masked.
+//! The exponentials of a softmax are summed, and then divided by their sum: two loops with an axis each. Both would compute
+//! them. Such demands are found when a kernel is complete; the next attempt makes the value a stage with its own axis,
+//! which all loops read. The scores of an attention are read twice too, scaled and masked.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use kiln_ir::ValueId;
 use kiln_kernel::{Node, NodeId, Nodes, StageOperation};
 
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 use super::stage::{StageKey, WHOLE};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// Reads a demanded value from its array; `None` if it has none, or this is the demand that fills it.
     pub(super) fn read_array(&mut self, demand: &Demand) -> Option<Step<NodeId>> {
         let has_array = self.revision.arrays.contains(&demand.value);
@@ -35,7 +35,7 @@ impl Lowering<'_> {
         }))
     }
 
-    /// Values that several loops compute although one array would do; of those that need each other the last.
+    /// Values that several loops compute although one array would suffice; of those that depend on each other the last.
     pub(super) fn repeated_values(&mut self) -> BTreeSet<ValueId> {
         let mut demands: BTreeMap<ValueId, Vec<(Demand, NodeId)>> = BTreeMap::new();
         for (demand, &node) in &self.memo {
@@ -72,7 +72,7 @@ impl Lowering<'_> {
         repeated
     }
 
-    /// Whether a node reads an array of this kernel and does more to the element than a read costs.
+    /// Whether a node reads an array of this kernel and does more with the element than a read costs.
     fn is_made_of_array(&mut self, node: NodeId) -> bool {
         let (mut reads_array, mut n_extra) = (false, 0);
         let mut pending = vec![node];

@@ -5,9 +5,9 @@ use kiln_kernel::{NodeId, Nodes};
 use kiln_symbolic_shape::{DimError, DimId, Predicate};
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn slice(
         &mut self,
         data: &OpData,
@@ -30,7 +30,7 @@ impl Lowering<'_> {
         self.get(data.operands[0], indices, demand.guard)
     }
 
-    /// Both ends of a slice that is not empty lie within the operand.
+    /// Both ends of a slice that is not empty are within the operand.
     fn require_slice(
         &mut self,
         start: DimId,
@@ -56,7 +56,7 @@ impl Lowering<'_> {
             let steps = table.sub(size, one)?;
             let way = table.mul(step, steps)?;
             let last = table.add(start, way)?;
-            // Nothing is read by an empty slice: times 0, both ends are in bounds.
+            // An empty slice reads nothing: times 0, both ends are in bounds.
             let some = table.min(size, one)?;
             let (first, last) = (table.mul(start, some)?, table.mul(last, some)?);
             let lowest = table.min(first, last)?;

@@ -1,13 +1,13 @@
-//! Values made of indices and sizes alone.
+//! Values computed from indices and sizes alone.
 
 use kiln_ir::Dims;
 use kiln_kernel::NodeId;
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn iota(&mut self, axis: usize, dtype: DType, demand: &Demand) -> NodeId {
         self.b.cast(demand.indices[axis], compute_dtype(dtype))
     }

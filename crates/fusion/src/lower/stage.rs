@@ -13,18 +13,18 @@ use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 use super::guard::GuardId;
 use super::index::Parts;
 
-/// The part of a value that is the value itself, kept in an array: apart from the stages that it is computed with.
+/// The part of a value that is the value itself, kept in an array, as opposed to the stages that it is computed with.
 pub(super) const WHOLE: usize = usize::MAX;
 
-/// What makes two demands read one stage.
+/// The key by which two demands share a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StageKey {
     value: ValueId,
-    /// Which of the value's stages.
+    /// The index among the value's stages.
     part: usize,
     parts: SmallVec<[(usize, Place); 6]>,
     guard: GuardId,
@@ -33,28 +33,28 @@ pub(super) struct StageKey {
 /// One part of an index of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
-    /// A position known where the stage is.
+    /// A position known where the stage is computed.
     Outer(NodeId, DimId),
     /// An axis of the stage's own.
     Own(DimId),
 }
 
-/// What a stage does with which value.
+/// The operation of a stage and its value.
 pub(super) type StageBody = Step<(StageOperation, NodeId)>;
 
-/// A stage about to be made.
+/// A stage about to be created.
 pub(super) struct NewStage {
     key: StageKey,
-    /// Where the value is demanded.
+    /// The indices at which the value is demanded.
     pub(super) indices: Nodes,
-    /// When.
+    /// The guard.
     pub(super) guard: GuardId,
     /// The axes of the local.
     pub(super) own: Axes,
 }
 
-impl Lowering<'_> {
-    /// Reads a stage that computes `demand`; `body` makes it if there is none.
+impl RegionLowering<'_> {
+    /// Reads a stage that computes `demand`; `body` creates it if it does not exist.
     pub(super) fn read_stage(
         &mut self,
         demand: &Demand,
@@ -94,7 +94,7 @@ impl Lowering<'_> {
                     init: None,
                 });
                 let outer: BTreeSet<AxisId> = axes.intersection(&self.ambient).copied().collect();
-                // Further stages of a value are small beside the first.
+                // Further stages of a value are small compared with the first.
                 if part == 0 {
                     self.findings.stages.push((demand.value, outer));
                 }
@@ -131,7 +131,7 @@ impl Lowering<'_> {
         };
         let own: Nodes = new.own.iter().map(|&axis| self.b.index(axis)).collect();
         let before = self.b.previous(stage, own);
-        // What it holds depends on the step, and on whatever its value does.
+        // Its value depends on the step, and on everything its expression depends on.
         self.index
             .of_stages
             .insert(stage, self.ambient.iter().copied().collect());
@@ -143,8 +143,8 @@ impl Lowering<'_> {
 
     /// A factor of a product that a stage sums.
     ///
-    /// Where the stage is an array, and the factor is costly and does not run along it, the factor is an array of its
-    /// own first: the probabilities of an attention are computed once, not once per column.
+    /// Where the stage is an array, and the factor is costly and does not run along it, the factor becomes its own array
+    /// first: the probabilities of an attention are computed once, not once per column.
     pub(super) fn factor(
         &mut self,
         value: ValueId,
@@ -170,8 +170,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Whether a node computes more at each point of inner axes, above its loads and locals, than a few sums and
-    /// products.
+    /// Whether a node computes more at each point of inner axes, above its loads and locals, than a few sums and products.
     pub(super) fn is_costly(&mut self, node: NodeId) -> bool {
         let mut pending = vec![node];
         let mut seen = BTreeSet::new();
@@ -204,7 +203,7 @@ impl Lowering<'_> {
 
     /// An axis that a stage reduces over, as an index: `slot` counts the stage's axes.
     ///
-    /// If a reshape below would rather have several axes, those are made, and the index is merged from them.
+    /// If a reshape below prefers several axes, those are created, and the index is merged from them.
     pub(super) fn reduced_axis(
         &mut self,
         stage: &NewStage,
@@ -223,7 +222,7 @@ impl Lowering<'_> {
         let splits = sizes.len() > 1;
         let mut parts = Parts::new();
         for (nth, size) in sizes.into_iter().enumerate() {
-            // Axes of its own come first, then room for each slot's parts.
+            // Its own axes come first, then space for each slot's parts.
             let place = (slot + 1) * 64 + nth;
             let axis = self.stage_axis(&stage.key, place, "r", size);
             if !splits {
@@ -270,7 +269,7 @@ impl Lowering<'_> {
         axis
     }
 
-    /// An inner axis with a name that no other has.
+    /// An inner axis with a unique name.
     pub(super) fn new_axis(&mut self, stem: &str, size: DimId) -> AxisId {
         let name = format!("{stem}{}", self.b.kernel().axes().len());
         self.b.axis(name, size)

@@ -1,4 +1,4 @@
-//! Windows: where convolutions and pools read, and the convolutions.
+//! Windows: where convolutions and pools read, and the lowering of convolutions.
 
 use kiln_ir::{OpData, ValueId, Window};
 use kiln_kernel::{Axes, NodeId, Nodes};
@@ -7,7 +7,7 @@ use kiln_symbolic_shape::{ContractFact, DimId, FactOrigin, Predicate};
 use kiln_tensor::DType;
 
 use super::LowerError;
-use super::context::{Demand, Dims, Lowering, Step, compute_dtype};
+use super::context::{Demand, Dims, RegionLowering, Step, compute_dtype};
 use super::contraction::sum_of;
 use super::stage::NewStage;
 
@@ -15,13 +15,13 @@ use super::stage::NewStage;
 pub(super) struct Reads {
     /// Input positions along the spatial axes.
     pub(super) positions: Nodes,
-    /// Positions that may lie in the padding, with the sizes within which they do not.
+    /// Positions that may be in the padding, with the sizes within which they are not.
     pub(super) tests: Vec<(NodeId, DimId)>,
     /// The elements of the window.
     pub(super) taps: Nodes,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn conv(
         &mut self,
         data: &OpData,
@@ -65,7 +65,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Where a stage that asks for a result of a window reads, over new axes for the taps.
+    /// Where a stage that demands a result of a window reads, over new axes for the taps.
     pub(super) fn window_reads(
         &mut self,
         window: &Window,
@@ -101,8 +101,8 @@ impl Lowering<'_> {
         Ok(reads)
     }
 
-    /// Tells the table what the output size of a window without padding means: the last one ends within the input.
-    /// That follows from the size, which is a quotient rounded down, but the prover does not look for it.
+    /// Records in the table what the output size of a window without padding implies: the last window ends within the
+    /// input. That follows from the size, which is a quotient rounded down, but the prover does not search for it.
     fn note_reach(
         &mut self,
         output: DimId,
@@ -130,7 +130,7 @@ impl Lowering<'_> {
         self.b.dims_mut().constant(groups)
     }
 
-    /// A size shared out evenly.
+    /// An exact quotient of a size.
     pub(super) fn quotient(&mut self, size: DimId, by: DimId) -> Result<DimId, LowerError> {
         let table = self.b.dims_mut();
         let quotient = table.floor_div(size, by)?;
@@ -139,7 +139,7 @@ impl Lowering<'_> {
 
     /// Which group a channel is in (`which` 0), or its place in the group (1); `sizes` are both sizes.
     ///
-    /// A channel axis over several groups of several channels would rather be two axes, which is noted.
+    /// A channel axis over several groups of several channels is better split into two axes, which is recorded.
     pub(super) fn part_of_channel(
         &mut self,
         channel: NodeId,

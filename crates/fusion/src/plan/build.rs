@@ -1,8 +1,8 @@
 //! From a graph to a plan: regions are grown, lowered, and ordered.
 //!
 //! A region that lowering refuses is split: its ops may not be that one kernel, and the region is grown again. After a few
-//! attempts the ops that still fail stay alone. An op that is no kernel even alone is left to the interpreter, with the
-//! reason among the node's notes. Attempts end: from the limit on, each leaves at least one more op alone.
+//! attempts the ops that still fail stay alone. An op that is not a kernel even alone is left to the interpreter, with the
+//! reason among the node's notes. This terminates: from the limit on, each attempt leaves at least one more op alone.
 
 mod loops;
 
@@ -27,23 +27,22 @@ use crate::lower::{LoweredKernel, Region};
 use crate::name::name_of_ops;
 use crate::op_kind::{apart, unit_cost};
 use crate::options::FusionOptions;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
 /// How often a region is grown again before the ops that lowering refuses stay alone.
 const ATTEMPT_LIMIT: usize = 8;
 
-/// Decides which ops of a verified graph become one kernel, and how every other op is done.
+/// Decides which ops of a verified graph become one kernel, and how every other op is executed.
 ///
-/// The graph should have gone through the passes. Its control-flow regions are planned too, each by
-/// itself. Sizes stay symbols: nothing is decided on a likely size but the order in which joins are
-/// tried and what they are estimated to save.
+/// The graph should have gone through the passes. Its control-flow regions are planned too, each separately. Sizes stay
+/// symbols: likely sizes affect only the order in which joins are tried and their estimated savings.
 ///
 /// # Errors
-/// When the graph's ops wait for each other; in debug builds also where a node's shapes are not the graph's.
+/// When the graph's ops form a cycle; in debug builds also where a node's shapes differ from the graph's.
 pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, FusionError> {
     let span = tracing::debug_span!("fusion.plan", graph = graph.name());
     let _entered = span.enter();
-    // Before any proof is asked for: of a copy of the graph's table, so that what it takes is no part of the plan's.
+    // Before any proof, on a copy of the graph's table, so that its cost is not part of the plan's.
     let checker =
         cfg!(debug_assertions).then(|| TypeChecker::new(graph, &ShapeInferenceEngine::new()));
     let analyzer = FusionCandidateAnalyzer::new(graph, options.clone());
@@ -98,7 +97,7 @@ struct Draft {
 }
 
 impl<'a> Builder<'a> {
-    fn sizes(&self) -> &'a Sizes<'a> {
+    fn sizes(&self) -> &'a SizeQueries<'a> {
         &self.analyzer.sizes
     }
 
@@ -152,7 +151,7 @@ impl<'a> Builder<'a> {
             None => NodeKind::Kernel,
         };
         let class = group.profile.as_ref().map(|profile| profile.class);
-        // A view of the same elements is one whatever the sizes are.
+        // A view of the same elements is a view whatever the sizes are.
         let profile = group.profile.iter().filter(|_| kind != NodeKind::View);
         let facts = profile.flat_map(|profile| &profile.facts);
         let facts = facts.filter_map(|&number| self.sizes().fact(number).cloned());

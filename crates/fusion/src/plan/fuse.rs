@@ -13,11 +13,11 @@ use crate::error::FusionError;
 use crate::subgraph;
 
 impl FusionNode {
-    /// What it would be worth to do this node and one that reads it, or reads what it reads, in one kernel. The order of
-    /// other nodes is not looked at.
+    /// The benefit of doing this node and one that reads it, or reads what it reads, in one kernel. The order of other
+    /// nodes is ignored.
     ///
     /// # Errors
-    /// The rule that is against it.
+    /// The rule that forbids it.
     pub fn can_fuse_with(
         &self,
         next: &FusionNode,
@@ -40,11 +40,11 @@ impl FusionNode {
         Ok(analyzer.benefit(&parts, &ops, &outputs, profile.complexity))
     }
 
-    /// Infers every shape inside a kernel or view again, and compares it with the graph's. The checker is of that graph, and
-    /// may serve all its nodes. What every other node does is one op, which the graph's own check compares.
+    /// Re-infers every shape inside a kernel or view, and compares it with the graph's. The checker is of that graph, and
+    /// may serve all its nodes. Every other node is a single op, which the graph's own check covers.
     ///
     /// # Errors
-    /// The first value whose shape differs, or is not proved to be the same by a checker that has steps left.
+    /// The first value whose shape differs, or is not proved equal by a checker that has steps left.
     pub fn validate_fusion(
         &self,
         graph: &Graph,
@@ -54,7 +54,7 @@ impl FusionNode {
         if !matches!(self.kind, NodeKind::Kernel | NodeKind::View)
             || self.ops.iter().any(is_control)
         {
-            // One op, whose type the graph's own check compares.
+            // One op, whose type the graph's own check covers.
             return Ok(());
         }
         for op in self.all_ops() {
@@ -84,7 +84,7 @@ impl FusionNode {
     }
 }
 
-/// Whether a type may be right all the same.
+/// Whether an unproved type may still be right.
 fn is_unproved(error: &InferError) -> bool {
     matches!(
         &*error.kind,

@@ -21,20 +21,20 @@ use kiln_symbolic_shape::PlanFact;
 
 use crate::options::FusionOptions;
 
-/// Two ops that would be in one kernel, were a fact known: a candidate for a guarded plan.
+/// Two ops that would be in one kernel if a fact were known: a candidate for a guarded plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearMiss {
-    /// The last op of what comes first.
+    /// The last op of the first part.
     pub producer: OpId,
-    /// The first op of what would join it.
+    /// The first op of the part that would join it.
     pub consumer: OpId,
     /// The fact that would allow it.
     pub fact: PlanFact,
-    /// What stood in the way, for people.
+    /// The obstacle, for people.
     pub reason: String,
 }
 
-/// What [`plan`](crate::plan()) decides for a graph.
+/// The decisions of [`plan`](crate::plan()) for a graph.
 #[derive(Clone, Debug, Default)]
 pub struct FusionPlan {
     pub(crate) graph_name: String,
@@ -46,12 +46,12 @@ pub struct FusionPlan {
     pub(crate) rejected: Vec<(Vec<OpId>, String)>,
     pub(crate) options: FusionOptions,
     pub(crate) work: u64,
-    /// The steps that all proofs of the graph's table may take, if they took them.
+    /// The proof budget of the graph's table, if it was spent.
     pub(crate) spent_proofs: Option<u64>,
 }
 
 impl FusionPlan {
-    /// Every node; ids count in no particular order.
+    /// Every node; ids are in no particular order.
     pub fn nodes(&self) -> impl Iterator<Item = &FusionNode> {
         self.nodes.values()
     }
@@ -69,7 +69,7 @@ impl FusionPlan {
         &self.nodes[id]
     }
 
-    /// The nodes of a region of the graph, in an order in which they can be run.
+    /// The nodes of a region of the graph, in an order in which they can run.
     pub fn nodes_of(&self, region: RegionId) -> &[FusionNodeId] {
         self.regions.get(&region).map_or(&[], Vec::as_slice)
     }
@@ -79,7 +79,7 @@ impl FusionPlan {
         self.node_of.get(op).and_then(|node| node.expand())
     }
 
-    /// How an op is done.
+    /// How an op is executed.
     pub(crate) fn kind_of(&self, op: OpId) -> Option<&NodeKind> {
         let node = self.node_of(op).and_then(|id| self.nodes.get(id));
         node.map(|node| &node.kind)
@@ -92,27 +92,28 @@ impl FusionPlan {
             .count()
     }
 
-    /// What would have been joined, had two sizes been known to be equal.
+    /// Joins that would have happened if two sizes had been known to be equal.
     pub fn near_misses(&self) -> &[NearMiss] {
         &self.near_misses
     }
 
-    /// Ops that were to be one kernel until lowering refused, and why; they were joined otherwise then.
+    /// Ops that were to be one kernel until lowering refused, and why; they were then joined differently.
     pub fn rejected(&self) -> &[(Vec<OpId>, String)] {
         &self.rejected
     }
 
-    /// The steps of work that went into it; see [`FusionLimits::plan_work`](crate::FusionLimits::plan_work).
+    /// The steps of work that were spent on it; see [`FusionLimits::plan_work`](crate::FusionLimits::plan_work).
     pub fn work(&self) -> u64 {
         self.work
     }
 
-    /// Whether growing ended because the work that may go into a plan was spent.
+    /// Whether growing ended because the plan's budget was spent.
     pub fn is_budget_spent(&self) -> bool {
         self.work >= self.options.limits.plan_work
     }
 
-    /// What ended early because a budget was spent, for people: the plan is right, and less was joined than might have been.
+    /// The searches that a spent budget cut short, for people: the plan is correct, and less was joined than might have
+    /// been.
     pub fn cut_short(&self) -> Vec<String> {
         let mut cut = Vec::new();
         if self.is_budget_spent() {
@@ -134,7 +135,7 @@ impl FusionPlan {
         &self.options
     }
 
-    /// Every plan fact that some node rests on, once.
+    /// Every plan fact that some node depends on, once.
     pub fn facts(&self) -> Vec<PlanFact> {
         let mut facts: Vec<PlanFact> = Vec::new();
         for fact in self.nodes().flat_map(|node| &node.facts) {

@@ -16,25 +16,25 @@ use crate::lower::LoweredKernel;
 pub struct FusionNodeId(u32);
 entity_impl!(FusionNodeId, "node");
 
-/// How a node is done.
+/// How a node is executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeKind {
     /// One kernel.
     Kernel,
-    /// Nothing to do: the result is the operand's elements in the same row-major order, under other sizes.
+    /// A view: the operand's elements in the same row-major order, with other sizes.
     View,
     /// A constant of the program.
     Constant,
-    /// Something an executor implements itself.
+    /// An operation that an executor implements itself.
     Builtin(Builtin),
-    /// An `if`, or a `loop` that is no kernel; its regions have nodes of their own.
+    /// An `if`, or a `loop` that is not a kernel; its regions have their own nodes.
     Control,
     /// Data become sizes.
     Bind,
     /// Sizes become data, on the host.
     Dims,
-    /// Left to the interpreter; why is among the node's [notes](FusionNode::notes).
+    /// Left to the interpreter; the reason is among the node's [notes](FusionNode::notes).
     Interpret,
 }
 
@@ -60,39 +60,39 @@ impl fmt::Display for NodeKind {
     }
 }
 
-/// Ops that are done together.
+/// Ops that are executed together.
 #[derive(Clone, Debug)]
 pub struct FusionNode {
     /// Its place in the plan.
     pub id: FusionNodeId,
-    /// How it is done.
+    /// How it is executed.
     pub kind: NodeKind,
     /// A readable name made from the ops: `matmul_bias_relu`. Not unique.
     pub name: String,
     /// The region of the graph that contains its ops.
     pub region: RegionId,
-    /// Its ops, in program order. Every op of a graph is among those of exactly one node, or in the body of a loop that is.
+    /// Its ops, in program order. Every op of a graph belongs to exactly one node, or is in the body of a loop that does.
     pub ops: Vec<OpId>,
-    /// Ops of other nodes that this one does again because that is cheaper than reading their results: index maps.
+    /// Ops of other nodes that this one recomputes because that is cheaper than reading their results: index maps.
     pub recomputed: Vec<OpId>,
-    /// What it reads, constants included, in order of first use.
+    /// Its operands, including constants, in order of first use.
     pub inputs: Vec<ValueId>,
-    /// What it gives to others, in program order.
+    /// Its results with readers outside, in program order.
     pub outputs: Vec<ValueId>,
-    /// The plan facts it rests on.
+    /// The plan facts it depends on.
     pub facts: Vec<PlanFact>,
     /// The class of its kernel.
     pub class: Option<Class>,
-    /// Its kernel, for [`NodeKind::Kernel`] alone.
+    /// Its kernel; only for [`NodeKind::Kernel`].
     pub kernel: Option<LoweredKernel>,
-    /// What joining its ops is estimated to save.
+    /// The estimated benefit of joining its ops.
     pub benefit: FusionBenefit,
-    /// How it came about, for people.
+    /// How it was formed, for people.
     pub notes: Vec<String>,
 }
 
 impl FusionNode {
-    /// The ops it does, its own and those done again, in program order.
+    /// Its ops and the recomputed ones, in program order.
     pub fn all_ops(&self) -> Vec<OpId> {
         let mut ops: Vec<OpId> = self.ops.iter().chain(&self.recomputed).copied().collect();
         ops.sort_unstable();

@@ -1,9 +1,9 @@
-//! Kernels stop growing at a number of nodes, plans at an amount of work, counted and not timed.
+//! Limits: kernels stop growing at a number of nodes, plans at an amount of work, counted and not timed.
 
 use super::read;
 use crate::{FusionLimits, FusionOptions, Refusal, plan};
 
-/// `depth` concatenations inside each other, each of `width` copies of the one before.
+/// `depth` nested concatenations, each of `width` copies of the previous one.
 fn nested_concats(depth: usize, width: usize) -> String {
     let mut ops = String::new();
     for level in 1..=depth {

@@ -1,4 +1,4 @@
-//! Loops in plans: one kernel where their iterations are element-wise, else nodes of their own.
+//! Loops in plans: one kernel where their iterations are element-wise, otherwise with their own nodes.
 
 use kiln_ir::Op;
 use kiln_symbolic_shape::Binding;
@@ -7,7 +7,7 @@ use super::nodes;
 use crate::{FusionOptions, plan};
 use insta::assert_snapshot;
 
-/// A loop that sums the slices of `%x`, and what it does with a slice.
+/// A loop that sums the slices of `%x`, with an operation on each slice.
 fn summing(ops: &str, next: &str) -> String {
     format!(
         "graph @main(%x: f32[T, N], %w: f32[N, N], %h: f32[N]) {{
@@ -30,7 +30,7 @@ fn summing(ops: &str, next: &str) -> String {
 
 const ADDS: (&str, &str) = ("%9 = add %s, %7", "%9");
 
-/// Neither what comes before is joined, nor what comes after; the trips are part of the kernel.
+/// Neither the ops before it are joined, nor those after it; the trip count is part of the kernel.
 #[test]
 fn an_element_wise_loop_is_one_kernel_of_its_own() {
     assert_snapshot!(nodes(&summing(ADDS.0, ADDS.1)), @"exp (map); loop (scan); neg (map)");
@@ -74,7 +74,7 @@ fn without_fusion_and_beyond_limits_a_loop_stays_one() {
 }
 
 #[test]
-fn trips_that_others_read_are_theirs_too() {
+fn a_trip_count_with_other_readers_stays_available() {
     let text = summing(ADDS.0, ADDS.1).replace("return %8, %5", "return %8, %5, %1");
     let (_, plan) = super::planned(&text);
     assert_eq!((plan.count("dims"), plan.count("kernel")), (1, 3), "{plan}");

@@ -12,7 +12,7 @@ use kiln_shape_inference::read_graph;
 
 use crate::{FusionOptions, FusionPlan, plan};
 
-/// A graph from its text, types filled in, those of the outputs too. Values named by numbers keep their names.
+/// A graph from its text, with types filled in, including those of the outputs. Values named by numbers keep their names.
 fn read(source: &str) -> Graph {
     let Some((body, results)) = source.rsplit_once("return") else {
         panic!("a graph returns")
@@ -45,7 +45,7 @@ fn planned(source: &str) -> (Graph, FusionPlan) {
     (graph, plan)
 }
 
-/// The nodes but constants, `name (class)` each, in order of execution.
+/// The nodes except constants, `name (class)` each, in order of execution.
 fn nodes(source: &str) -> String {
     let (graph, plan) = planned(source);
     let nodes = plan.nodes_of(graph.body()).iter().map(|&id| plan.node(id));
@@ -58,7 +58,7 @@ fn nodes(source: &str) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// The value that the text calls `%3`, `%x`.
+/// The value that the text names `%3`, `%x`.
 fn value(graph: &Graph, name: &str) -> ValueId {
     let name = name.replace('%', "v").replace("vv", "w");
     let mut values = (0..graph.n_values()).map(|id| ValueId::from_u32(u32::try_from(id).unwrap()));
@@ -66,7 +66,7 @@ fn value(graph: &Graph, name: &str) -> ValueId {
     found.unwrap_or_else(|| panic!("no value {name}"))
 }
 
-/// The op that gives a value.
+/// The op that produces a value.
 fn op(graph: &Graph, name: &str) -> OpId {
     crate::grow::defining(graph, value(graph, name)).unwrap()
 }

@@ -12,7 +12,7 @@ fn expensive_work_is_not_repeated_by_broadcasting() {
         %2 = mul %y, %1
         return %2
     }"), @"exp (map); mul (map)");
-    // What is cheap is.
+    // Cheap work may be repeated.
     assert_snapshot!(nodes("graph @main(%x: f32[B], %y: f32[A, B]) {
         %1 = neg %x
         %2 = mul %y, %1
@@ -44,7 +44,7 @@ fn unequal_symbols_fuse_under_a_recorded_fact_alone() {
     assert_eq!(node.facts.len(), 1);
     assert_eq!(node.facts[0].name(graph.dims()), "A == B");
 
-    // Without the fact the sum stands alone, whatever the sizes will be: 1 is like any other.
+    // Without the fact the sum stays apart, whatever the sizes will be: 1 is like any other.
     let without = plan(
         &graph,
         &FusionOptions::new().with_facts(FactSelection::None),
@@ -78,7 +78,7 @@ fn sizes_that_differ_or_may_be_zero_or_one_are_never_taken_for_equal() {
 
 #[test]
 fn a_contraction_keeps_its_class() {
-    // Rows of a product are not at hand in its schedule.
+    // Rows of a product are not held by its schedule.
     assert_snapshot!(nodes("graph @main(%x: f32[M, K], %w: f32[K, N]) {
         %1 = matmul %x, %w
         %2 = reduce %1 {function = sum, axes = [1]}
@@ -109,7 +109,7 @@ fn a_contraction_keeps_its_class() {
 }
 
 #[test]
-fn rows_that_differ_stay_apart() {
+fn rows_over_different_axes_stay_separate() {
     assert_snapshot!(nodes("graph @main(%x: f32[A, B]) {
         %1 = reduce %x {function = sum, axes = [1]}
         %2 = reduce %1 {function = sum, axes = [0]}
@@ -124,8 +124,8 @@ fn rows_that_differ_stay_apart() {
 }
 
 #[test]
-fn nothing_runs_before_what_it_needs() {
-    // The sum may not join the two that stand around the product.
+fn nodes_run_after_their_operands() {
+    // The sum may not join the two ops around the product.
     assert_snapshot!(nodes("graph @main(%x: f32[A, A], %w: f32[A, A]) {
         %1 = exp %x
         %2 = matmul %1, %w
@@ -135,7 +135,7 @@ fn nothing_runs_before_what_it_needs() {
 }
 
 #[test]
-fn what_is_looked_up_is_in_memory() {
+fn gather_operands_are_materialized() {
     assert_snapshot!(nodes("graph @main(%x: f32[V, 4], %i: i64[N]) {
         %1 = exp %x
         %2 = gather %1, %i {axis = 0}
@@ -145,7 +145,7 @@ fn what_is_looked_up_is_in_memory() {
 }
 
 #[test]
-fn limits_hold() {
+fn group_and_op_limits_are_enforced() {
     let mut source = String::from("graph @main(%x: f32[A]) {\n");
     for step in 0..300 {
         let operand = if step == 0 {

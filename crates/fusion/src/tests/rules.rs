@@ -1,4 +1,4 @@
-//! Each rule: what it makes one kernel.
+//! Each rule: what it turns into one kernel.
 
 use super::nodes;
 use insta::assert_snapshot;
@@ -20,7 +20,7 @@ fn element_wise_graphs_with_broadcasting_are_one_map() {
 }
 
 #[test]
-fn a_value_that_others_need_becomes_another_output() {
+fn a_value_with_other_readers_becomes_an_extra_output() {
     let (graph, plan) = super::planned(
         "graph @main(%x: f32[A], %y: f32[A]) {
         %1 = add %x, %y
@@ -33,7 +33,7 @@ fn a_value_that_others_need_becomes_another_output() {
 }
 
 #[test]
-fn matmul_bias_and_activation_are_a_contraction() {
+fn matmul_bias_and_activation_fuse_into_a_contraction() {
     let symbolic = "graph @main(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) {
         %1 = matmul %x, %w
         %2 = add %1, %b
@@ -88,7 +88,7 @@ fn convolution_takes_its_norm_activation_residual_and_gate() {
 }
 
 #[test]
-fn reductions_take_what_stands_before_and_after() {
+fn reductions_take_prologues_and_epilogues() {
     assert_snapshot!(nodes("graph @main(%x: f32[A, B]) {
         %1 = square %x
         %2 = reduce %1 {function = mean, axes = [1]}
@@ -157,7 +157,7 @@ fn data_movement_is_read_in_place() {
         %4 = abs %3
         return %4
     }"), @"relu_neg_concat_abs (map)");
-    // A transpose goes into the product, and one that two read is done by both.
+    // A transpose goes into the product, and one with two readers is recomputed by both.
     assert_snapshot!(nodes("graph @main(%x: f32[A, B], %y: f32[A, C], %z: f32[A, D]) {
         %1 = transpose %x {permutation = [1, 0]}
         %2 = matmul %1, %y
@@ -191,7 +191,7 @@ fn a_reshape_of_memory_is_a_view() {
 }
 
 #[test]
-fn scores_softmax_and_mix_are_attention() {
+fn scores_softmax_and_weighted_sum_fuse_into_attention() {
     let attention = |b: &str, s: &str| {
         nodes(&format!("graph @main(%q: f32[{b}, 12, {s}, 32], %k: f32[{b}, 12, {s}, 32], %v: f32[{b}, 12, {s}, 32], %mask: f32[{b}, 1, 1, {s}]) {{
         %c: f32[] = constant [0.17677669]
@@ -214,7 +214,7 @@ fn scores_softmax_and_mix_are_attention() {
 }
 
 #[test]
-fn control_regions_and_sizes_from_data_have_nodes_in_order() {
+fn control_flow_and_data_dependent_sizes_get_ordered_nodes() {
     assert_snapshot!(nodes("graph @main(%c: bool[], %x: f32[A]) {
         %1 = exp %x
         %2 = if %c, %1
@@ -231,7 +231,7 @@ fn control_regions_and_sizes_from_data_have_nodes_in_order() {
     }"), @"exp (map); if [control]; relu (map)");
 }
 
-/// The numbers below a share, from a key that is data, and the rest of a dropout.
+/// The numbers below a threshold, from a key that is data, and the rest of a dropout.
 const DROPOUT: &str = "%bits = random_bits %key {dims = [B, S, D]}
         %eight: u32[] = constant [8]
         %whole = shr %bits, %eight
@@ -299,7 +299,7 @@ fn random_bits_are_computed_once_where_a_contraction_reads_them_often() {
 
 #[test]
 fn products_of_one_operand_whose_sums_are_joined_are_one_contraction() {
-    // The gates of a cell, in one kernel with the states that they make.
+    // The gates of a cell, in one kernel with the states that they produce.
     assert_snapshot!(nodes("graph @cell(%h: f32[B, 16], %c: f32[B, 16], %x: f32[B, 64], %i: f32[16, 16], %o: f32[16, 16], %f: f32[16, 16], %g: f32[16, 16]) {
       %1 = slice %x {starts = [0, 0], sizes = [B, 16], steps = [1, 1]}
       %2 = slice %x {starts = [0, 16], sizes = [B, 16], steps = [1, 1]}

@@ -1,15 +1,15 @@
-//! As much of a model file's format as shuffling its nodes takes: messages are fields, of which nodes are some.
+//! Enough of a model file's format to shuffle its nodes: messages are fields, some of which are nodes.
 
 use kiln_testkit::random::SplitMix64;
 use std::ops::Range;
 
-/// The field of a model that is its graph, and the fields that matter below it.
+/// The field of a model that is its graph, and the relevant fields below it.
 const GRAPH: u64 = 7;
 const NODE: u64 = 1;
 const INPUT: u64 = 1;
 const OUTPUT: u64 = 2;
 
-/// A field that holds bytes: its number, where it begins, and where its content lies.
+/// A field that holds bytes: its number, its start, and the range of its content.
 struct Field {
     number: u64,
     whole: Range<usize>,
@@ -64,7 +64,7 @@ fn fields(bytes: &[u8], message: Range<usize>) -> Vec<Field> {
     fields
 }
 
-/// The names that a node reads or gives.
+/// The names that a node reads or produces.
 fn names<'b>(bytes: &'b [u8], node: &Field, field: u64) -> Vec<&'b [u8]> {
     fields(bytes, node.content.clone())
         .into_iter()
@@ -73,7 +73,7 @@ fn names<'b>(bytes: &'b [u8], node: &Field, field: u64) -> Vec<&'b [u8]> {
         .collect()
 }
 
-/// The model with the nodes of its graph in some order in which each comes after what it reads.
+/// The model with the nodes of its graph in some order in which each comes after its operands.
 pub(crate) fn with_shuffled_nodes(bytes: &[u8], random: &mut SplitMix64) -> Vec<u8> {
     let mut shuffled = Vec::with_capacity(bytes.len());
     for field in fields(bytes, 0..bytes.len()) {

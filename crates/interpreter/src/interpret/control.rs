@@ -1,7 +1,7 @@
-//! Ops that need the graph around them: `if`, `loop` and `bind`.
+//! Ops that need the surrounding graph: `if`, `loop` and `bind`.
 //!
-//! Each entry into a region starts from the symbols known outside, and gives values to the region's
-//! own from the shapes of its arguments; they end with the region.
+//! Each entry into a region starts from the symbols known outside, and binds the region's own symbols to the shapes of its
+//! arguments; they go out of scope with the region.
 
 use super::{Machine, bytes_of, site_of};
 use crate::error::InterpretError;
@@ -15,7 +15,7 @@ use kiln_tensor::{DType, Tensor, TensorError};
 use std::cell::Cell;
 
 impl Machine<'_, '_> {
-    /// The region that the condition picks, on the captures.
+    /// The region selected by the condition, applied to the captures.
     pub(super) fn run_if(
         &mut self,
         id: OpId,
@@ -42,7 +42,7 @@ impl Machine<'_, '_> {
         )
     }
 
-    /// The region again and again, carried values handed on.
+    /// Runs the region repeatedly, passing carried values on.
     pub(super) fn run_loop(
         &mut self,
         id: OpId,
@@ -124,7 +124,7 @@ impl Machine<'_, '_> {
         Ok(results)
     }
 
-    /// The elements of an integer tensor become values of symbols.
+    /// Binds symbols to the elements of an integer tensor.
     pub(super) fn run_bind(
         &mut self,
         id: OpId,
@@ -146,7 +146,7 @@ impl Machine<'_, '_> {
             return Err(self.fault(id, OpFault::malformed(problem)));
         }
         for (&symbol, value) in op.symbols.iter().zip(values) {
-            // Larger values of a `u64` were cut to this one.
+            // Larger `u64` values were clamped to this one.
             if data.dtype() == DType::U64 && value == i64::MAX {
                 let given = data
                     .to_vec::<u64>()
@@ -187,7 +187,7 @@ impl Machine<'_, '_> {
         })
     }
 
-    /// Refuses more iterations than may still run, where all of them will; returns their number.
+    /// Rejects more iterations than the remaining limit, if all of them will run; returns their number.
     fn check_iterations(&self, id: OpId, trips: i64) -> Result<u64, InterpretError> {
         let limit = self.options.limits.iterations;
         let trips = u64::try_from(trips).unwrap_or(0);
@@ -211,8 +211,7 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// A stack of nothing. Its inner sizes are those of the declared type, 0 where only an
-    /// iteration would have told.
+    /// An empty stack. Its inner sizes are those of the declared type, 0 where only an iteration would determine them.
     fn no_iterations(
         &self,
         id: OpId,

@@ -1,4 +1,4 @@
-//! The edge of a run: inputs taken in, outputs handed out.
+//! The boundary of a run: converting inputs and outputs.
 
 use crate::error::{InterpretError, OpSite};
 use crate::evaluate::convert;
@@ -9,8 +9,8 @@ use kiln_ir::Graph;
 use kiln_tensor::Tensor;
 use std::cell::Cell;
 
-/// The inputs as the run computes with them: of the declared dtypes, then as the mode stores them.
-/// In [`Mode::Promoted`] an input may be `f64` already.
+/// The inputs in the run's representation: of the declared dtypes, then as the mode stores them. In [`Mode::Promoted`] an
+/// input may already be `f64`.
 pub(super) fn accept(
     graph: &Graph,
     inputs: &[Tensor],
@@ -49,7 +49,7 @@ pub(super) fn accept(
     accepted.collect()
 }
 
-/// What a fault at the edge of a run is to the caller.
+/// A fault at the boundary of a run, as an error for the caller.
 fn at_the_edge(value: String, fault: OpFault) -> InterpretError {
     match fault {
         OpFault::Stopped => InterpretError::Cancelled,
@@ -64,7 +64,7 @@ fn at_the_edge(value: String, fault: OpFault) -> InterpretError {
     }
 }
 
-/// The outputs, contiguous; copies of views together take at most as many bytes as may be live.
+/// The outputs, contiguous; copies of views together take at most the limit on live bytes.
 pub(super) fn deliver(
     graph: &Graph,
     outputs: Vec<Tensor>,

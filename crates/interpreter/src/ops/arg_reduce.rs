@@ -1,4 +1,4 @@
-//! Where along an axis the extremum is. A NaN wins over every number; of several, as of equal numbers.
+//! The position of the extremum along an axis. A NaN wins over every number; ties are resolved as for equal numbers.
 
 use super::lanes::{from_lanes, lanes_along};
 use crate::element::{Accumulator, Number};
@@ -60,7 +60,7 @@ fn index_of_extremum<T: Number>(
     Ok(best)
 }
 
-/// Less when `left` comes before `right`: NaN first, then the extremum's end. Zeros are equal.
+/// `Less` when `left` comes before `right`: NaN first, then the extremum. Zeros are equal.
 pub(crate) fn rank_order<T: Number>(left: T, right: T, extremum: Extremum) -> Ordering {
     let (left, right) = (left.to_wide(), right.to_wide());
     match (left.is_nan(), right.is_nan()) {
@@ -81,7 +81,7 @@ pub(crate) fn rank_order<T: Number>(left: T, right: T, extremum: Extremum) -> Or
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::Op;
 
     fn run(x: &Tensor, extremum: Extremum, axis: usize, last: bool) -> (Vec<usize>, Vec<i64>) {
@@ -91,7 +91,7 @@ mod tests {
             keep_dims: false,
             last,
         };
-        Sizes::new().values(&op, std::slice::from_ref(x))
+        TestSizes::new().values(&op, std::slice::from_ref(x))
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_wins_at_both_ends() {
+    fn nan_wins_for_max_and_min() {
         let x = tensor(
             &[4],
             &[f32::INFINITY, f32::NAN, f32::NEG_INFINITY, f32::NAN],
@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_axis_has_no_extremum() {
+    fn arg_reduce_of_an_empty_axis_is_a_fault() {
         let op = Op::ArgReduce {
             extremum: Extremum::Max,
             axis: 0,
             keep_dims: true,
             last: false,
         };
-        let sizes = Sizes::new();
+        let sizes = TestSizes::new();
         let fault = sizes.run(&op, &[tensor::<f32>(&[0, 2], &[])]).unwrap_err();
         assert_eq!(fault.code(), "E0824");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The product of two matrices of accumulators, which matmul and both convolutions come down to.
+//! The product of two matrices of accumulators, to which matmul and both convolutions are reduced.
 
 use crate::element::Accumulator;
 use crate::fault::OpFault;
@@ -14,17 +14,17 @@ pub(crate) struct Product {
     pub(crate) n: usize,
 }
 
-/// Multiplications between two questions whether to stop.
+/// Multiplications between two stop checks.
 const ASKED: usize = 1 << 22;
 
-/// Columns of a block of the result, and indices of a block of what is summed over, at the most.
+/// The maximum number of columns of a block of the result, and of indices of a block of the summed axis.
 const BLOCK: usize = 1 << 12;
 
-/// Columns of what the library multiplies at once, and indices of what it sums over.
+/// The number of columns that the library multiplies at once, and of indices that it sums over.
 const PACKED: usize = 64;
 
-/// The largest block of a product that is computed without a question whether to stop: many rows are cut first. The right
-/// factor is cut only where one row of it all is too much.
+/// The largest block of a product that is computed without a stop check: rows are split first. The right factor is split
+/// only where one row by all of it is too much.
 pub(crate) fn block_of(Product { m, k, n }: Product) -> Product {
     let (depth, width) = match k.saturating_mul(n) <= ASKED {
         true => (k, n),
@@ -38,8 +38,8 @@ pub(crate) fn block_of(Product { m, k, n }: Product) -> Product {
     }
 }
 
-/// Writes `left * right` over `result`, all row-major, in blocks of rows and columns, and of what is summed over where that
-/// is much; asks between two blocks whether to stop.
+/// Writes `left * right` over `result`, all row-major, in blocks of rows and columns, and of the summed axis where it is
+/// long; checks between two blocks whether to stop.
 pub(crate) fn product<A: Accumulator>(
     interrupt: Interrupt<'_>,
     Product { m, k, n }: Product,
@@ -124,10 +124,10 @@ pub(crate) fn exact_product<A: Accumulator>(
     }
 }
 
-/// The same for `f64`, through a library, one thread; the order of summation is the library's.
+/// The same for `f64`, with a library, on one thread; the order of summation is the library's.
 ///
-/// The library packs both factors into a buffer that it allocates itself, and aborts the process if it cannot. It gets blocks
-/// for which that buffer takes 64 KiB at most, whatever the sizes.
+/// The library packs both factors into a buffer that it allocates itself, and aborts the process if it cannot. It gets
+/// blocks for which that buffer takes at most 64 KiB, whatever the sizes.
 pub(crate) fn float_product(
     Product { m, k, n }: Product,
     left: &[f64],
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_product_in_blocks_is_the_product() {
+    fn a_blocked_product_equals_the_plain_product() {
         for (m, k, n) in [
             (3, 3 * BLOCK + 7, 401),
             (1, 2, ASKED),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_agree_and_overwrite() {
+    fn exact_and_float_products_agree_and_overwrite_the_output() {
         for (m, k, n) in [
             (0, 2, 3),
             (2, 0, 3),

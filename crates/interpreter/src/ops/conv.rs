@@ -2,9 +2,9 @@
 //! exactly, wrapping in the result's dtype. The padding is zeros that are multiplied like any element, so a weight that is
 //! not finite makes NaN of it.
 //!
-//! Each group is a product of its weights with columns that hold what each output position reads
-//! ("im2col"), made for a bounded number of positions at a time. A group with one input channel
-//! (a depthwise convolution) is summed tap by tap instead.
+//! Each group is a product of its weights with columns that hold the elements read by each output position ("im2col"),
+//! built for a bounded number of positions at a time. A group with one input channel (a depthwise convolution) is summed
+//! tap by tap instead.
 
 use super::contraction::{self, Product};
 use super::elementwise::cast;
@@ -17,7 +17,7 @@ use kiln_ir::Window;
 use kiln_tensor::{DType, Tensor, match_dtype};
 use std::ops::Range;
 
-/// About how many elements a tile of columns has.
+/// The approximate number of elements of a tile of columns.
 const TILE: usize = 1 << 18;
 
 /// `x: [N, C, spatial..], w: [O, C / groups, kernel..] -> [N, O, spatial..]`.
@@ -68,7 +68,7 @@ pub(crate) fn conv(
     };
     match_dtype!(result.dtype(), T => {
         let w = widened(ctx.interrupt(), w.as_slice::<T>()?)?;
-        // Of no elements where all is padding.
+        // Without elements where everything is padding.
         let length = sizes.channels * geometry.n_inputs();
         let x = x.as_slice::<T>()?;
         let inputs = (0..n * groups).map(|index| &x[index * length..][..length]);
@@ -85,7 +85,7 @@ pub(crate) fn conv(
     Ok(result)
 }
 
-/// Refuses groups that do not divide the output channels.
+/// Rejects groups that do not divide the output channels.
 pub(crate) fn check_groups(
     groups: usize,
     out_channels: usize,
@@ -144,7 +144,7 @@ fn convolve_group<T: Number>(
     Ok(())
 }
 
-/// Row `channel * taps + tap` of the columns: what the output positions of a range read there.
+/// Row `channel * taps + tap` of the columns: the elements that the output positions of a range read there.
 fn fill_columns<T: Number>(
     ctx: &EvaluateContext<'_>,
     geometry: &Geometry,
@@ -177,7 +177,7 @@ fn fill_columns<T: Number>(
     Ok(())
 }
 
-/// The rows that a range of flat positions touches: the row, its columns, where they start in the range.
+/// The rows that a range of flat positions touches: the row, its columns, and their start in the range.
 pub(crate) fn rows_of(
     geometry: &Geometry,
     range: Range<usize>,

@@ -1,7 +1,7 @@
-//! Transposed convolutions: what a convolution reads, this writes. In `f64`, rounded once.
+//! Transposed convolutions: they write where a convolution reads. In `f64`, rounded once.
 //!
-//! Each group: the product of its transposed weights with the operand gives, per tap, what each
-//! operand position adds to the result; a bounded number of positions at a time.
+//! For each group, the product of its transposed weights with the operand gives, per tap, the contribution of each operand
+//! position to the result; a bounded number of positions at a time.
 
 use super::contraction::{self, Product};
 use super::conv::{check_groups, rows_of};
@@ -13,7 +13,7 @@ use crate::fault::OpFault;
 use kiln_ir::{Integers, Window};
 use kiln_tensor::{Tensor, match_dtype};
 
-/// About how many elements a tile of contributions has.
+/// The approximate number of elements of a tile of contributions.
 const TILE: usize = 1 << 18;
 
 /// `x: [N, C, spatial..], w: [C, O / groups, kernel..] -> [N, O, sizes..]`.

@@ -57,7 +57,7 @@ fn run<'a, T: Number>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::Op;
     use kiln_tensor::Element;
 
@@ -74,11 +74,11 @@ mod tests {
             exclusive,
             reverse,
         };
-        Sizes::new().values(&op, std::slice::from_ref(x)).1
+        TestSizes::new().values(&op, std::slice::from_ref(x)).1
     }
 
     #[test]
-    fn sums_run_both_ways_with_and_without_the_element() {
+    fn running_sums_may_be_reverse_and_exclusive() {
         let x = tensor(&[4], &[1i32, 2, 3, 4]);
         let sum = CumulateFunction::Sum;
         assert_eq!(run::<i32>(&x, sum, 0, false, false), [1, 3, 6, 10]);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn other_functions_and_special_values() {
+    fn running_min_max_and_product_handle_nan_overflow_and_empty_axes() {
         let x = tensor(&[4], &[2.0f32, f32::NAN, 5.0, 1.0]);
         let max = run::<f32>(&x, CumulateFunction::Max, 0, true, false);
         assert_eq!(max[..2], [f32::NEG_INFINITY, 2.0]);

@@ -1,7 +1,7 @@
 //! Scalar functions on every element, as `scalar` defines and evaluates them.
 //!
-//! An operand with the result's shape, or with one element, is read where it lies; any other is
-//! repeated to the result's shape first.
+//! An operand with the result's shape, or with one element, is read in place; any other is broadcast to the result's shape
+//! first.
 
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;

@@ -100,7 +100,7 @@ pub(crate) fn gather_nd(
 /// How the last axis of an index tensor addresses the blocks of another.
 pub(crate) struct Address {
     batch_axes: usize,
-    /// How many axes one index tuple addresses.
+    /// The number of axes that one index tuple addresses.
     depth: usize,
     /// The elements of one addressed block.
     pub(crate) inner: usize,
@@ -215,7 +215,8 @@ pub(crate) fn element_offsets(
     Ok(offsets)
 }
 
-/// The elements of an integer tensor. A `u64` too large becomes the largest `i64`, which no axis has.
+/// The elements of an integer tensor. A `u64` that is too large becomes the maximum `i64`, which is out of bounds on every
+/// axis.
 pub(crate) fn integers(interrupt: Interrupt<'_>, indices: &Tensor) -> Result<Vec<i64>, OpFault> {
     fn widened<T: Element + TryInto<i64>>(
         interrupt: Interrupt<'_>,
@@ -284,12 +285,12 @@ fn axis_size(x: &Tensor, axis: usize) -> Result<usize, OpFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
     use proptest::prelude::*;
 
     fn run(op: Op, x: &Tensor, indices: &Tensor) -> Result<Tensor, OpFault> {
-        Sizes::new().run(&op, &[x.clone(), indices.clone()])
+        TestSizes::new().run(&op, &[x.clone(), indices.clone()])
     }
 
     #[test]
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_of_every_integer_type_and_of_no_other() {
+    fn indices_may_have_any_integer_type_and_no_other() {
         let x = tensor(&[3], &[10i64, 20, 30]);
         let last = |indices: Tensor| {
             run(Op::Gather { axis: 0 }, &x, &indices)?
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_read_is_nothing_checked() {
+    fn indices_of_an_empty_gather_are_not_checked() {
         let far = tensor(&[1], &[99i64]);
         let x = Tensor::zeros(DType::F32, &[3, 0]).unwrap();
         assert_eq!(
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn gather_nd_refuses_what_does_not_fit() {
+    fn gather_nd_refuses_mismatched_operands() {
         let x = counting(&[2, 3]);
         for (indices, batch_axes, code) in [
             (tensor(&[1, 3], &[0i64, 0, 0]), 0, "E0825"),

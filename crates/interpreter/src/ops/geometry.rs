@@ -1,4 +1,4 @@
-//! Where windows read: output positions and kernel taps to input positions, over spatial axes.
+//! Window geometry: the input position of each output position and kernel tap, over spatial axes.
 //!
 //! Positions are walked as *rows* along the last spatial axis, under flat indices of all other axes.
 //! Invariant of a [`Geometry`]: every `output * stride + tap * dilation` fits an `i64`.
@@ -29,7 +29,7 @@ pub(crate) struct Geometry {
 /// A run of output columns that read consecutive (by `step`) input elements through one tap.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads {
-    /// Output columns, counted from the start of the asked range.
+    /// Output columns, counted from the start of the requested range.
     pub(crate) columns: Range<usize>,
     /// The flat input position that the first of them reads.
     pub(crate) first: usize,
@@ -57,8 +57,8 @@ impl Geometry {
         Self::new(input, kernel, window, &low, output)
     }
 
-    /// The geometry whose transpose scatters: `input` and output change roles, so that "output"
-    /// are the positions of the operand, and "input" those of the result, whose sizes follow:
+    /// The geometry whose transpose scatters: `input` and `output` swap roles, so that "output" are the positions of the
+    /// operand, and "input" those of the result, whose sizes follow:
     /// `(operand - 1) * stride + dilation * (kernel - 1) + 1 + output_padding - low - high`.
     pub(crate) fn transposed(
         ctx: &EvaluateContext<'_>,
@@ -128,7 +128,7 @@ impl Geometry {
         Ok(Self { outer: axes, last })
     }
 
-    /// The output sizes, as many as there are spatial axes.
+    /// The output sizes, one per spatial axis.
     pub(crate) fn output_shape(&self, rank: usize) -> Shape {
         self.outer
             .iter()
@@ -138,7 +138,7 @@ impl Geometry {
             .collect()
     }
 
-    /// The input sizes, as many as there are spatial axes.
+    /// The input sizes, one per spatial axis.
     pub(crate) fn input_shape(&self, rank: usize) -> Shape {
         self.outer
             .iter()
@@ -173,7 +173,7 @@ impl Geometry {
         self.outer.iter().map(|axis| axis.kernel).product::<usize>() * self.last.kernel
     }
 
-    /// What `columns` of an output row read through a tap, padding left out.
+    /// The elements that `columns` of an output row read through a tap, without padding.
     pub(crate) fn reads(&self, row: usize, columns: Range<usize>, tap: usize) -> Option<Reads> {
         let base = self.input_row(row, tap / self.last.kernel)?;
         let Axis {
@@ -201,7 +201,7 @@ impl Geometry {
         })
     }
 
-    /// The flat input row that an output row reads through an outer tap; none in the padding.
+    /// The flat input row that an output row reads through an outer tap; `None` in the padding.
     fn input_row(&self, row: usize, tap: usize) -> Option<usize> {
         let (mut row, mut tap) = (row, tap);
         let (mut flat, mut scale) = (0, 1);
@@ -235,7 +235,7 @@ fn size_of(value: i128) -> Result<usize, OpFault> {
     })
 }
 
-/// Refuses windows that do not have one entry per spatial axis, or do not move forward.
+/// Rejects windows that do not have one entry per spatial axis, or do not move forward.
 pub(crate) fn check_window(window: &Window, spatial: usize) -> Result<(), OpFault> {
     let lengths = [
         window.strides.len(),
@@ -259,7 +259,7 @@ pub(crate) fn check_window(window: &Window, spatial: usize) -> Result<(), OpFaul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::Sizes;
+    use crate::ops::testing::TestSizes;
     use proptest::prelude::*;
 
     /// Input, kernel, stride, dilation, low, high.
@@ -271,11 +271,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reads_are_what_the_definition_says(
+        fn window_reads_equal_the_definition(
             axes in prop::collection::vec(axis(), 1..3),
             cut in (0usize..4, 0usize..4),
         ) {
-            let mut sizes = Sizes::new();
+            let mut sizes = TestSizes::new();
             let column = |of: fn(&AxisSizes) -> i64| -> Vec<i64> { axes.iter().map(of).collect() };
             let window = Window {
                 strides: column(|axis| axis.2).into(),

@@ -1,4 +1,4 @@
-//! Walking along one axis: every other axis aside, the axis itself as a contiguous lane.
+//! Iteration along one axis, with the axis itself as a contiguous lane.
 
 use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
@@ -33,12 +33,12 @@ pub(crate) fn from_lanes(lanes: &Tensor, axis: usize) -> Result<Tensor, TensorEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting};
+    use crate::ops::testing::{TestSizes, counting};
 
     #[test]
-    fn lanes_go_there_and_back() {
+    fn lanes_along_an_axis_round_trip() {
         let x = counting(&[2, 3, 4, 5]);
-        let sizes = Sizes::new();
+        let sizes = TestSizes::new();
         let ctx = sizes.ctx();
         for axis in 0..4 {
             let lanes = lanes_along(&ctx, &x, axis).unwrap();

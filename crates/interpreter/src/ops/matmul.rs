@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use kiln_tensor::{DType, Offsets, Tensor, match_dtype, row_major_strides};
 use std::ops::Range;
 
-/// How many rows of the left operand are widened at a time.
+/// The number of rows of the left operand that are widened at a time.
 const ROWS: usize = 1024;
 
 /// `[batch.., M, K], [batch.., K, N] -> [batch.., M, N]`.
@@ -45,7 +45,7 @@ pub(crate) fn matmul(
     if result.is_empty() || *k == 0 {
         return Ok(result);
     }
-    // One matrix on the right serves all rows of the left as one.
+    // A single matrix on the right is multiplied with all rows of the left at once.
     let (batch, m) = if right_batch.iter().all(|&size| size == 1) {
         (Shape::new(), left.len() / k)
     } else {
@@ -65,8 +65,7 @@ pub(crate) fn matmul(
     Ok(result)
 }
 
-/// The product of each pair of matrices, given by where they start; block by block, so that what is widened at a time is
-/// little.
+/// The product of each pair of matrices, given by their offsets; block by block, so that little is widened at a time.
 fn multiply_pairs<T: Number>(
     interrupt: Interrupt<'_>,
     product: Product,
@@ -184,13 +183,13 @@ fn batch_strides(batch: &[usize], shape: &[usize]) -> Vec<isize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
     use kiln_tensor::f16;
     use proptest::prelude::*;
 
     fn run(left: &Tensor, right: &Tensor, out: DType) -> Result<Tensor, OpFault> {
-        Sizes::new().run(&Op::Matmul { out }, &[left.clone(), right.clone()])
+        TestSizes::new().run(&Op::Matmul { out }, &[left.clone(), right.clone()])
     }
 
     #[test]
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_sizes() {
+    fn matmul_of_empty_operands() {
         let empty = |shape: &[usize]| Tensor::zeros(DType::F32, shape).unwrap();
         assert_eq!(
             run(&empty(&[2, 0]), &empty(&[0, 3]), DType::F32)
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_are_named() {
+    fn matmul_errors_name_the_mismatched_sizes() {
         let fault = run(&counting(&[2, 3]), &counting(&[2, 3]), DType::F32).unwrap_err();
         assert_eq!(
             fault.to_string(),

@@ -1,4 +1,4 @@
-//! What each op computes, in files by family as the ops are grouped in the graph.
+//! The computation of each op, in files by family, grouped as in the graph.
 //!
 //! Invariant: an op here returns a result or a fault for any operands; it never panics.
 

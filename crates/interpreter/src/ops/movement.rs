@@ -33,7 +33,7 @@ pub(crate) fn slice(
         .enumerate()
     {
         let start = ctx.integer(start)?;
-        // A start that leaves the axis is harmless as long as nothing is read from it.
+        // A start out of bounds is harmless as long as nothing is read from it.
         let start = if len == 0 {
             0
         } else {
@@ -59,7 +59,7 @@ pub(crate) fn slice(
     Ok(x.slice(&slices)?)
 }
 
-/// Operands one after another.
+/// Concatenates operands.
 pub(crate) fn concat(
     ctx: &EvaluateContext<'_>,
     operands: &[Tensor],
@@ -93,7 +93,7 @@ pub(crate) fn concat(
     join(ctx.interrupt(), operands, axis)
 }
 
-/// Tensors that fit one after another.
+/// Tensors that can be concatenated.
 pub(crate) fn join(
     interrupt: Interrupt<'_>,
     operands: &[Tensor],
@@ -114,11 +114,11 @@ pub(crate) fn join(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting};
+    use crate::ops::testing::{TestSizes, counting};
     use kiln_ir::Op;
 
     fn sliced(x: &Tensor, starts: &[i64], sizes: &[i64], steps: &[i64]) -> Result<Tensor, OpFault> {
-        let mut table = Sizes::new();
+        let mut table = TestSizes::new();
         let op = Op::Slice {
             starts: table.dims(starts),
             sizes: table.dims(sizes),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_step_both_ways() {
+    fn slices_step_forward_and_backward() {
         let x = counting(&[6]);
         assert_eq!(
             sliced(&x, &[1], &[3], &[2])
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_leave_the_operand_are_faults() {
+    fn out_of_bounds_slices_are_faults() {
         let x = counting(&[3, 2]);
         for (starts, sizes, steps, code) in [
             ([0, 1], [3, 2], [1, 1], "E0345"),
@@ -172,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn concatenations_name_the_operands_that_do_not_fit() {
-        let sizes = Sizes::new();
+    fn concat_errors_name_the_mismatched_operands() {
+        let sizes = TestSizes::new();
         let (x, y) = (counting(&[2, 2]), counting(&[1, 2]));
         let joined = sizes
             .run(&Op::Concat { axis: 0 }, &[x.clone(), y.clone()])

@@ -1,4 +1,4 @@
-//! The places of elements that are not zero, in row-major order. NaN is not zero; -0 is.
+//! The indices of nonzero elements, in row-major order. NaN is nonzero; -0 is zero.
 
 use crate::element::{Accumulator, Number};
 use crate::evaluate::EvaluateContext;
@@ -31,12 +31,12 @@ pub(crate) fn non_zero(ctx: &EvaluateContext<'_>, x: &Tensor) -> Result<Vec<Tens
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
 
     #[test]
-    fn columns_are_indices() {
+    fn non_zero_returns_one_index_per_column() {
         let x = tensor(&[2, 3], &[0.0f32, 1.0, -0.0, f32::NAN, 0.0, 2.0]);
-        let results = non_zero(&Sizes::new().ctx(), &x).unwrap();
+        let results = non_zero(&TestSizes::new().ctx(), &x).unwrap();
         assert_eq!(results[0].shape(), [2, 6]);
         assert_eq!(
             results[0].to_vec::<i64>().unwrap(),
@@ -46,13 +46,13 @@ mod tests {
     }
 
     #[test]
-    fn scalars_and_nothing() {
-        let results = non_zero(&Sizes::new().ctx(), &Tensor::scalar(true)).unwrap();
+    fn non_zero_of_scalars_and_empty_tensors() {
+        let results = non_zero(&TestSizes::new().ctx(), &Tensor::scalar(true)).unwrap();
         assert_eq!(
             (results[0].shape(), results[1].item::<i64>().unwrap()),
             (&[0, 1][..], 1)
         );
-        let results = non_zero(&Sizes::new().ctx(), &tensor::<i32>(&[2, 0], &[])).unwrap();
+        let results = non_zero(&TestSizes::new().ctx(), &tensor::<i32>(&[2, 0], &[])).unwrap();
         assert_eq!(
             (results[0].shape(), results[1].item::<i64>().unwrap()),
             (&[2, 0][..], 0)

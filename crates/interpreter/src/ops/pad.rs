@@ -22,7 +22,7 @@ pub(crate) fn pad(
     }
     let low = ctx.sizes("a padding", low)?;
     let high = ctx.sizes("a padding", high)?;
-    // A size past the end of `usize` is past the limit on tensors too, which refuses it.
+    // A size beyond `usize` exceeds the limit on tensors too, which rejects it.
     let shape: Shape = x
         .shape()
         .iter()
@@ -53,7 +53,7 @@ pub(crate) fn pad(
     Ok(result)
 }
 
-/// The operand's index that a result's index reads; none in a constant border.
+/// The operand's index for a result's index; `None` in a constant border.
 fn source_of(at: usize, low: usize, size: usize, mode: PadMode) -> Option<usize> {
     let inside = at.checked_sub(low).filter(|&index| index < size);
     // Both fit: shapes are limited to what `isize` holds.
@@ -62,7 +62,7 @@ fn source_of(at: usize, low: usize, size: usize, mode: PadMode) -> Option<usize>
         PadMode::Constant => return inside,
         PadMode::Edge => index.clamp(0, last),
         PadMode::Wrap => index.rem_euclid(size as i128),
-        // There and back again has a period of twice the last index.
+        // Reflection has a period of twice the last index.
         PadMode::Reflect if last == 0 => 0,
         PadMode::Reflect => {
             let phase = index.rem_euclid(2 * last);
@@ -114,11 +114,11 @@ fn copy_mapped<T: Element>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::Op;
 
     fn padded(x: &Tensor, low: &[i64], high: &[i64], mode: PadMode) -> Result<Tensor, OpFault> {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let op = Op::Pad {
             low: sizes.dims(low),
             high: sizes.dims(high),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_fills_the_border_its_way() {
+    fn each_pad_mode_fills_the_border() {
         let x = tensor(&[3], &[1, 2, 3]);
         for (mode, expected) in [
             (PadMode::Constant, [-1, -1, -1, -1, 1, 2, 3, -1, -1]),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_single_elements_and_empty_axes() {
+    fn pad_of_scalars_single_elements_and_empty_axes() {
         let scalar = padded(&Tensor::scalar(5i32), &[], &[], PadMode::Edge).unwrap();
         assert_eq!(scalar.item::<i32>().unwrap(), 5);
         let one = padded(&tensor(&[1], &[7]), &[2], &[1], PadMode::Reflect).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_paddings_are_faults() {
+    fn invalid_paddings_are_faults() {
         let x = tensor(&[1], &[7]);
         assert_eq!(
             padded(&x, &[-1], &[0], PadMode::Edge).unwrap_err().code(),

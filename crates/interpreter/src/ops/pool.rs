@@ -8,7 +8,7 @@ use crate::fault::OpFault;
 use kiln_ir::{Integers, PoolFunction, Window};
 use kiln_tensor::{Tensor, match_dtype};
 
-/// More taps than this in one window are refused.
+/// The maximum number of taps of one window.
 const TAP_LIMIT: usize = 1 << 32;
 
 /// `[N, C, spatial..] -> [N, C, spatial..]`.
@@ -121,7 +121,7 @@ fn pool_channel<T: Number>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
 
     /// One spatial axis: size, stride, dilation, low, high.
@@ -130,7 +130,7 @@ mod tests {
         function: PoolFunction,
         [size, stride, dilation, low, high]: [i64; 5],
     ) -> Result<Tensor, OpFault> {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let window = Window {
             strides: [stride].into_iter().collect(),
             dilations: [dilation].into_iter().collect(),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_function_treats_padding_its_way() {
+    fn each_pool_function_treats_padding_differently() {
         let x = tensor(&[1, 1, 3], &[-1.0f32, -2.0, -6.0]);
         let window = [3, 2, 1, 1, 1];
         assert_eq!(values(&x, PoolFunction::Max, window), [-1.0, -2.0]);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_padding_alone() {
+    fn pool_windows_that_hold_only_padding() {
         let x = tensor(&[1, 1, 1], &[5.0f32]);
         let window = [1, 1, 1, 1, 0];
         assert_eq!(
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn no_space_no_batch_and_bad_windows() {
+    fn pool_of_empty_operands_and_invalid_windows() {
         let empty = Tensor::zeros(kiln_tensor::DType::F32, &[0, 2, 4]).unwrap();
         assert_eq!(
             run(&empty, PoolFunction::Max, [2, 2, 1, 0, 0])
@@ -232,7 +232,7 @@ mod tests {
                 .code(),
             "E0825"
         );
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let window = Window {
             strides: Integers::new(),
             dilations: Integers::new(),

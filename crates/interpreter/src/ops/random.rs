@@ -1,4 +1,4 @@
-//! Random bits: each is a function of its position and the key, which `scalar` defines.
+//! Random bits: each is a function of its position and the key, as defined by `scalar`.
 
 use super::elementwise;
 use crate::buffer::dense;
@@ -35,10 +35,10 @@ pub(crate) fn random_bits(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::Sizes;
+    use crate::ops::testing::TestSizes;
 
     fn bits(key: [u64; 2], shape: &[i64]) -> Vec<u32> {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let key = Tensor::from_slice(&[2], &key).unwrap();
         let dims = sizes.dims(shape);
         let bits = random_bits(&sizes.ctx(), &key, &dims).unwrap();
@@ -49,7 +49,7 @@ mod tests {
 
     /// The first block is the first of the published known answers; its words are eight elements apart.
     #[test]
-    fn elements_do_not_depend_on_how_many_there_are() {
+    fn random_elements_do_not_depend_on_the_shape() {
         let known = [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8];
         let many = bits([0, 0], &[5, 5]);
         assert_eq!([many[0], many[8], many[16], many[24]], known);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_streams_have_other_bits() {
+    fn keys_and_streams_give_different_bits() {
         let first = bits([7, 9], &[64]);
         for key in [
             [8, 9],
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_even_and_neighbours_unrelated() {
+    fn random_bits_are_balanced_and_uncorrelated() {
         let n = 1 << 16;
         // Sums of n fair coins, within 6 standard deviations of n / 2.
         let is_fair =
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_key_of_another_kind_is_refused() {
-        let sizes = Sizes::new();
+        let sizes = TestSizes::new();
         let fault = random_bits(&sizes.ctx(), &Tensor::scalar(1u64), &Dims::new()).unwrap_err();
         assert_eq!(fault.code(), "E0829");
     }

@@ -70,7 +70,7 @@ fn reduce_runs<T: Number>(
     Ok(())
 }
 
-/// Where a fold starts, and how it continues.
+/// The initial value of a fold, and its step.
 fn fold_of<A: Accumulator>(function: ReduceFunction) -> (A, Join<A>) {
     match function {
         ReduceFunction::Sum | ReduceFunction::Mean => (A::ZERO, A::plus),
@@ -83,7 +83,7 @@ fn fold_of<A: Accumulator>(function: ReduceFunction) -> (A, Join<A>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
     use kiln_tensor::{DType, Element, f16};
 
@@ -98,11 +98,11 @@ mod tests {
             axes: axes.into(),
             keep_dims,
         };
-        Sizes::new().values::<T>(&op, std::slice::from_ref(x))
+        TestSizes::new().values::<T>(&op, std::slice::from_ref(x))
     }
 
     #[test]
-    fn any_axes_reduce() {
+    fn reduce_over_any_set_of_axes() {
         let x = counting(&[2, 3, 2]);
         let sum = ReduceFunction::Sum;
         assert_eq!(
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn over_nothing_gives_the_neutral_element() {
+    fn reduce_over_an_empty_axis_gives_the_neutral_element() {
         let nothing = tensor::<f32>(&[2, 0], &[]);
         let of = |function| reduced::<f32>(&nothing, function, &[1], false).1[0];
         assert_eq!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_and_infinities_go_through() {
+    fn reduce_propagates_nan_and_infinities() {
         let x = tensor(&[3], &[1.0f32, f32::NAN, f32::INFINITY]);
         for function in [
             ReduceFunction::Sum,
@@ -196,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn axes_that_are_not_there_are_refused() {
+    fn reduce_refuses_missing_axes() {
         let op = Op::Reduce {
             function: ReduceFunction::Sum,
             axes: [1].into_iter().collect(),
             keep_dims: false,
         };
-        let fault = Sizes::new()
+        let fault = TestSizes::new()
             .run(&op, &[Tensor::zeros(DType::I64, &[2]).unwrap()])
             .unwrap_err();
         assert_eq!(fault.code(), "E0829");

@@ -1,7 +1,7 @@
-//! Resampling, axis by axis in `f64`, rounded once at the end; as ONNX's `Resize` defines it.
+//! Resampling, axis by axis in `f64`, rounded once at the end; as defined by ONNX's `Resize`.
 //!
-//! Each output index of an axis is a weighted sum of a few input elements, its *taps*. A tap of
-//! weight 0 is not read, so NaN and infinity do not leak from elements that do not count.
+//! Each output index of an axis is a weighted sum of a few input elements, its *taps*. A tap of weight 0 is not read, so
+//! NaN and infinity do not propagate from unused elements.
 
 mod taps;
 
@@ -11,7 +11,7 @@ use kiln_ir::Resize;
 use kiln_tensor::{DType, Tensor, bf16, f16};
 use taps::{Tap, taps_of};
 
-/// Some axes resampled to other sizes.
+/// Resamples some axes.
 pub(crate) fn resize(
     ctx: &EvaluateContext<'_>,
     x: &Tensor,

@@ -1,7 +1,7 @@
-//! Writing at computed positions. Updates are applied in row-major order of the indices, so that
-//! where two set one element the last wins.
+//! Writing at computed positions. Updates are applied in row-major order of the indices, so that the last of several that
+//! set one element wins.
 //!
-//! A combining scatter accumulates as reductions do: wide, and rounded once at the end.
+//! A combining scatter accumulates like a reduction: wide, and rounded once at the end.
 
 use super::gather::{Address, element_offsets};
 use crate::element::{Accumulator, Number};
@@ -47,7 +47,7 @@ pub(crate) fn scatter_nd(
     scatter(ctx, x, updates, &starts, address.inner, combine)
 }
 
-/// Joins blocks of `inner` updates to the blocks of `x` that start at `starts`.
+/// Combines blocks of `inner` updates with the blocks of `x` that start at `starts`.
 fn scatter(
     ctx: &EvaluateContext<'_>,
     x: &Tensor,
@@ -120,12 +120,12 @@ fn check_updates(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
     use kiln_tensor::{DType, Element, f16};
 
     fn run(op: Op, x: &Tensor, indices: &Tensor, updates: &Tensor) -> Result<Tensor, OpFault> {
-        Sizes::new().run(&op, &[x.clone(), indices.clone(), updates.clone()])
+        TestSizes::new().run(&op, &[x.clone(), indices.clone(), updates.clone()])
     }
 
     /// Two updates of one element, and one of another.
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_combine() {
+    fn scatter_combines_with_each_function() {
         let (x, updates) = ([10.0f32, 20.0], [3.0, 30.0, 4.0]);
         assert_eq!(twice(Combine::Set, &x, updates), [4.0, 30.0]);
         assert_eq!(twice(Combine::Add, &x, updates), [17.0, 50.0]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn other_dtypes_and_special_values() {
+    fn scatter_combines_nan_overflow_bool_and_f16() {
         let nan = twice(Combine::Max, &[1.0f32, f32::NAN], [f32::NAN, 1.0, 2.0]);
         assert!(nan.iter().all(|x| x.is_nan()));
         assert_eq!(twice(Combine::Add, &[200u8, 1], [100, 1, 0]), [44, 2]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_scattered() {
+    fn scatter_nd_writes_blocks() {
         let x = counting(&[3, 2]).transpose(&[1, 0]).unwrap();
         let op = Op::ScatterNd {
             combine: Combine::Set,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_updates_change_and_check_nothing() {
+    fn scatter_without_updates_changes_and_checks_nothing() {
         let x = counting(&[2, 2]);
         let none = Tensor::zeros(DType::F32, &[0, 2]).unwrap();
         let indices = tensor::<i64>(&[0, 1], &[]);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_a_fault() {
+    fn scatter_refuses_mismatched_operands() {
         let x = counting(&[2, 2]);
         let index = tensor(&[1, 1], &[0i64]);
         for (updates, code) in [

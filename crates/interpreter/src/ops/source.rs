@@ -45,13 +45,13 @@ pub(crate) fn dims(ctx: &EvaluateContext<'_>, sizes: &Dims) -> Result<Tensor, Op
 
 #[cfg(test)]
 mod tests {
-    use crate::ops::testing::Sizes;
+    use crate::ops::testing::TestSizes;
     use kiln_ir::Op;
     use kiln_tensor::{DType, bf16};
 
     #[test]
     fn iota_counts_along_its_axis_in_any_dtype() {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let mut iota = |dims: &[i64], axis, dtype| Op::Iota {
             dims: sizes.dims(dims),
             axis,
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn sizes_become_data() {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let op = Op::Dims {
             sizes: sizes.dims(&[3, -1, i64::MAX]),
         };

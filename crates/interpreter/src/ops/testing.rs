@@ -1,4 +1,4 @@
-//! What tests of ops share: constant sizes, and short ways to write tensors.
+//! Shared helpers of ops' tests: constant sizes, and concise tensors.
 
 use crate::evaluate::{EvaluateContext, evaluate_op};
 use crate::fault::OpFault;
@@ -7,12 +7,12 @@ use kiln_symbolic_shape::{Binding, DimTable};
 use kiln_tensor::{Element, Tensor};
 
 /// A table for the sizes among attributes.
-pub(crate) struct Sizes {
+pub(crate) struct TestSizes {
     table: DimTable,
     binding: Binding,
 }
 
-impl Sizes {
+impl TestSizes {
     pub(crate) fn new() -> Self {
         Self {
             table: DimTable::new(),

@@ -1,5 +1,5 @@
-//! The `k` first elements of each lane when sorted. NaN comes before every number, whichever end is
-//! asked for; of equal elements the lower index first.
+//! The `k` first elements of each lane when sorted. NaN comes before every number, in both directions; of equal elements
+//! the lower index first.
 
 use super::arg_reduce::rank_order;
 use super::lanes::{from_lanes, lanes_along};
@@ -55,11 +55,11 @@ pub(crate) fn top_k(
 mod tests {
     use super::*;
     use crate::evaluate::evaluate_op;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::Op;
 
     fn run(x: &Tensor, k: i64, axis: usize, extremum: Extremum) -> Result<Vec<Tensor>, OpFault> {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let op = Op::TopK {
             k: sizes.dims(&[k])[0],
             axis,
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn along_any_axis() {
+    fn top_k_works_along_any_axis() {
         let x = tensor(&[3, 2], &[1i32, 6, 5, 2, 3, 4]);
         let results = run(&x, 2, 0, Extremum::Max).unwrap();
         assert_eq!(results[0].shape(), [2, 2]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn none_all_and_too_many() {
+    fn top_k_of_none_all_and_too_many_elements() {
         let x = tensor(&[2], &[1u8, 2]);
         assert_eq!(run(&x, 0, 0, Extremum::Max).unwrap()[0].shape(), [0]);
         assert_eq!(

@@ -24,7 +24,7 @@ pub(crate) fn update_slice(
         let first = usize::try_from(index).ok();
         let is_inside = |first: &usize| first.checked_add(length).is_some_and(|end| end <= size);
         start[axis] = first.filter(is_inside).ok_or_else(|| {
-            // The first element of the part that lies outside.
+            // The first element of a part that is out of bounds.
             let outside = match first {
                 Some(first) => first.max(size) as i64,
                 None => index,
@@ -93,7 +93,7 @@ fn check_operands(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::{Indices, Op};
 
     fn run(axes: &[usize], x: &Tensor, at: &[i64], update: &Tensor) -> Result<Tensor, OpFault> {
@@ -101,7 +101,7 @@ mod tests {
             axes: Indices::from_slice(axes),
         };
         let at = tensor(&[at.len()], at);
-        Sizes::new().run(&op, &[x.clone(), at, update.clone()])
+        TestSizes::new().run(&op, &[x.clone(), at, update.clone()])
     }
 
     fn counting(shape: &[usize]) -> Tensor {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_replaced_where_it_begins() {
+    fn update_slice_replaces_the_part_at_its_start() {
         let x = counting(&[4, 3]);
         let update = tensor(&[1, 3], &[-1.0f32, -2.0, -3.0]);
         let result = run(&[0], &x, &[2], &update).unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_does_not_fit_is_a_fault() {
+    fn update_slice_out_of_bounds_is_a_fault() {
         let x = counting(&[4, 3]);
         let update = counting(&[2, 3]);
         assert!(run(&[0], &x, &[2], &update).is_ok());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_update_changes_nothing_and_asks_nothing() {
+    fn an_empty_update_slice_changes_and_checks_nothing() {
         let x = counting(&[2, 3]);
         let result = run(&[0], &x, &[99], &counting(&[0, 3])).unwrap();
         assert!(result.bit_equal(&x));

@@ -161,7 +161,7 @@ fn slices_out_of_bounds_are_faults() {
     assert_snapshot!(error(text, &[zeros(&[3])]), @"E0345: slice of 3 from 1 by step 1 leaves axis 0 of size 3 in slice (%1)");
 }
 
-/// Sizes 0 and 1, rank 0 and one tensor as several inputs give what the definition says.
+/// Sizes 0 and 1, rank 0 and one tensor as several inputs give the defined results.
 #[test]
 fn zero_sizes_scalars_and_size_one_broadcasts() {
     let add = "graph @g(%a: f32[A, B], %b: f32[C, D]) -> f32[bcast(A, C), bcast(B, D)] { %y = add %a, %b return %y }";
@@ -233,7 +233,7 @@ fn zero_sizes_scalars_and_size_one_broadcasts() {
 }
 
 #[test]
-fn sources_and_movement() {
+fn source_and_movement_ops_run_in_one_graph() {
     let text =
         "graph @g(%x: f32[A, 2]) -> (i64[2], i32[A, 2], f32[2, A], f32[A, 2], f32[A + 2, 2]) {
         %sizes = dims {sizes = [A, 2]}

@@ -1,4 +1,4 @@
-//! What is said about inputs that do not fit a graph.
+//! Errors for inputs that do not fit a graph.
 
 use crate::support::{error, graph, run, tensor, zeros};
 use insta::assert_snapshot;
@@ -48,7 +48,7 @@ fn sizes_that_follow_from_symbols_are_checked() {
 }
 
 #[test]
-fn bindings_can_be_had_alone() {
+fn symbols_are_bound_without_running() {
     let graph = graph(TWO);
     let binding = bind_symbols(&graph, &[[2, 5], [2, 5]]).unwrap();
     let seq = graph.dims().symbol_named("seq").unwrap();

@@ -1,4 +1,4 @@
-//! Graphs that no verifier has seen: every one ends in a typed error.
+//! Unverified graphs: every one ends in a typed error.
 
 use crate::support::{tensor, zeros};
 use kiln_interpreter::{InterpretOptions, interpret};
@@ -48,7 +48,7 @@ fn region(graph: &mut Graph, parameters: &[Type], n_results: usize) -> RegionId 
 }
 
 #[test]
-fn too_few_operands_and_results() {
+fn too_few_operands_or_results_is_an_error() {
     let f32s = scalar(DType::F32);
     for name in ["add", "neg", "select"] {
         let function = Function::by_name(name).unwrap();
@@ -65,7 +65,7 @@ fn too_few_operands_and_results() {
 }
 
 #[test]
-fn control_without_its_parts() {
+fn control_ops_without_regions_or_operands_are_errors() {
     let (flag, count) = (scalar(DType::Bool), scalar(DType::I64));
     let yes = Tensor::scalar(true);
     let three = Tensor::scalar(3i64);
@@ -111,7 +111,7 @@ fn control_without_its_parts() {
 }
 
 #[test]
-fn arguments_that_a_region_does_not_take() {
+fn region_argument_mismatch_is_an_error() {
     let mut graph = Graph::new("malformed");
     let (two, three) = (graph.dims_mut().constant(2), graph.dims_mut().constant(3));
     let c = graph.add_input("c", scalar(DType::Bool));
@@ -125,7 +125,7 @@ fn arguments_that_a_region_does_not_take() {
 }
 
 #[test]
-fn data_that_cannot_be_bound() {
+fn data_that_cannot_bind_symbols_is_an_error() {
     let bind = |dtype: DType, n: i64| {
         let mut graph = Graph::new("bind");
         let n = graph.dims_mut().constant(n);
@@ -156,7 +156,7 @@ fn data_that_cannot_be_bound() {
 }
 
 #[test]
-fn values_that_are_no_tensors() {
+fn non_tensor_values_are_errors() {
     let sequence = Type::Sequence(Box::new(scalar(DType::F32)));
     let mut graph = Graph::new("sequences");
     let x = graph.add_input("x", sequence.clone());
@@ -176,7 +176,7 @@ fn values_that_are_no_tensors() {
 }
 
 #[test]
-fn values_from_elsewhere() {
+fn values_of_another_region_are_errors() {
     let mut graph = Graph::new("elsewhere");
     let other = graph.add_region();
     let stray = graph.add_parameter(other, scalar(DType::F32));
@@ -189,7 +189,7 @@ fn values_from_elsewhere() {
 }
 
 #[test]
-fn sizes_without_values() {
+fn unbound_sizes_are_errors() {
     let mut graph = Graph::new("unbound");
     let n = graph.dims_mut().symbol("N").unwrap();
     let k = graph.dims_mut().symbol("K").unwrap();
@@ -209,7 +209,7 @@ fn sizes_without_values() {
 }
 
 #[test]
-fn regions_nested_too_deep() {
+fn too_deeply_nested_regions_are_an_error() {
     let mut graph = Graph::new("deep");
     let flag = scalar(DType::Bool);
     let c = graph.add_input("c", flag.clone());

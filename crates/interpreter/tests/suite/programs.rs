@@ -22,7 +22,7 @@ const BRANCH: &str = "graph @g(%c: bool[], %x: f32[N]) -> f32[N] {
 }";
 
 #[test]
-fn one_branch_runs() {
+fn only_the_taken_branch_runs() {
     let x = tensor(&[2], &[1.0f32, 2.0]);
     assert_eq!(
         output::<f32>(BRANCH, &[Tensor::scalar(true), x.clone()]),
@@ -133,7 +133,7 @@ fn found_sizes_are_bound() {
 }
 
 #[test]
-fn bound_data_keep_to_their_bounds_and_facts() {
+fn data_dependent_sizes_obey_their_bounds_and_facts() {
     let text = r#"graph @g(%x: f32[N], %k: i64[]) -> f32[k] where k >= 1, k <= N {
         bind %k -> (k) from "model/k"
         %y: f32[k] = slice %x {starts = [0], sizes = [k], steps = [1]}
@@ -212,7 +212,7 @@ fn every_intermediate_is_traced() {
 }
 
 #[test]
-fn live_bytes_are_bounded_by_what_is_still_needed() {
+fn live_bytes_are_bounded_by_values_still_needed() {
     let chain: String = (1..50)
         .map(|i| format!("%{i}: f32[N] = neg %{}\n", i - 1))
         .collect();
@@ -229,7 +229,7 @@ fn live_bytes_are_bounded_by_what_is_still_needed() {
     assert!(interpret(&graph, &[zeros(&[1000])], &limits(8000)).is_ok());
     let error = interpret(&graph, &[zeros(&[1000])], &limits(7999)).unwrap_err();
     assert_snapshot!(format!("{}: {error}", error.code()), @"E0832: expected at most 7999 bytes of live values, found 8000 at neg (%2): raise the limit or use smaller shapes");
-    // A broadcast takes no memory of its own.
+    // A broadcast takes no additional memory.
     let wide = crate::support::graph(
         "graph @g(%x: f32[]) -> f32[] {
         %0: f32[1000, 1000] = broadcast %x {dims = [1000, 1000]}
@@ -239,7 +239,7 @@ fn live_bytes_are_bounded_by_what_is_still_needed() {
     }",
     );
     assert!(interpret(&wide, &[Tensor::scalar(1.0f32)], &limits(16)).is_ok());
-    // Unless it is an output, which is given as a copy.
+    // Unless it is an output, which is returned as a copy.
     let output = crate::support::graph(
         "graph @g(%x: f32[]) -> f32[1000, 1000] {
         %0: f32[1000, 1000] = broadcast %x {dims = [1000, 1000]}
@@ -294,7 +294,7 @@ fn a_run_can_be_cancelled() {
 
 /// Each allocation of a run fails once: an error with the size, and the next run works.
 #[test]
-fn memory_that_cannot_be_had_is_an_error_and_a_retry_works() {
+fn an_allocation_failure_is_an_error_and_a_retry_works() {
     let graph = graph("graph @g(%x: f32[N, 2, 4], %w: f32[2, 2, 3], %c: bool[]) -> f32[N, 2, 2] {
         %0: f32[N, 2, 2] = conv %x, %w {strides = [1], dilations = [1], low = [0], high = [0], groups = 1, out = f32}
         %1: f32[N, 2, 2] = softplus %0
@@ -476,7 +476,7 @@ fn a_long_chain_takes_linear_time_and_little_stack() {
 }
 
 #[test]
-fn wrong_programs_end_in_errors_not_panics() {
+fn malformed_programs_give_errors_not_panics() {
     let swapped = run(BRANCH, &[zeros(&[]), zeros(&[1])]).unwrap_err();
     assert_eq!(swapped.code(), "E0811");
     assert!(format!("{:?}", InterpretOptions::default()).contains("Declared"));

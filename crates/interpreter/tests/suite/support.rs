@@ -5,7 +5,7 @@ use kiln_ir::{BlobMap, Graph};
 use kiln_shape_inference::read_graph;
 use kiln_tensor::{Element, Tensor};
 
-/// A graph from its text; types may be left out.
+/// A graph from its text; types may be omitted.
 pub(crate) fn graph(text: &str) -> Graph {
     read_graph(text, &BlobMap::new()).unwrap_or_else(|errors| panic!("{errors}"))
 }
@@ -21,7 +21,7 @@ pub(crate) fn output<T: Element>(text: &str, inputs: &[Tensor]) -> Vec<T> {
     outputs[0].to_vec().unwrap()
 }
 
-/// The code and the message of the error that a run ends with.
+/// The code and the message of the error of a run.
 pub(crate) fn error(text: &str, inputs: &[Tensor]) -> String {
     let error = run(text, inputs).expect_err("expected an error");
     format!("{}: {error}", error.code())

@@ -1,4 +1,4 @@
-//! How a constant shows in the box of the op that reads it: a few elements, else its type.
+//! How a constant is shown in the box of the op that reads it: a few elements, otherwise its type.
 
 use crate::constant::Constant;
 use kiln_tensor::{DType, Element, Tensor};

@@ -1,9 +1,8 @@
 //! A graph in the DOT language, for graphviz.
 //!
-//! Layout is graphviz's part. Regions of control ops are clusters next to their op, tied to it by a
-//! dashed edge.
+//! Layout is left to graphviz. Regions of control ops are clusters next to their op, tied to it by a dashed edge.
 
-use super::scene::{Node, Row, Scene, scene};
+use super::scene::{Row, Scene, SceneNode, scene};
 use crate::graph::Graph;
 use std::fmt::Write;
 
@@ -88,7 +87,7 @@ impl Writer {
     }
 }
 
-fn label(node: &Node) -> String {
+fn label(node: &SceneNode) -> String {
     let mut text = node.title.clone();
     for row in &node.rows {
         text.push('\n');

@@ -1,7 +1,6 @@
-//! What is written into an op's box: its attributes, without those that say nothing.
+//! The text of an op's box: its attributes, without those that carry no information.
 //!
-//! Sizes that show in the result's type, strides of one and borders of zero are left out: the text
-//! form has them all.
+//! Sizes that show in the result's type, strides of one and borders of zero are omitted: the text form has them all.
 
 use crate::graph::Graph;
 use crate::op::{FieldVisitor, Indices, Integers, Op, Word};
@@ -10,7 +9,7 @@ use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 use smallvec::SmallVec;
 
-/// Longer texts are cut: a box stays readable.
+/// Longer texts are truncated, so that a box stays readable.
 const TEXT_LIMIT: usize = 48;
 
 /// The op's attributes, one text each.
@@ -24,7 +23,7 @@ pub(super) fn attributes(graph: &Graph, op: &Op) -> Vec<String> {
     labels.rows
 }
 
-/// Text from outside made fit for a drawing: control characters escaped, cut where it is long.
+/// Prepares outside text for a drawing: control characters escaped, truncated where it is long.
 pub(super) fn shorten(text: &str) -> String {
     let mut short = String::new();
     for (index, character) in text.chars().enumerate() {
@@ -52,7 +51,7 @@ impl Labels<'_> {
     }
 
     fn list(&mut self, name: &str, items: impl Iterator<Item = String>) {
-        // No more than can show: a list may be long.
+        // No more than can be shown: a list may be long.
         let items: Vec<_> = items.take(TEXT_LIMIT).collect();
         self.row(name, &format!("[{}]", items.join(", ")));
     }

@@ -1,9 +1,8 @@
 //! Drawings of a graph: DOT for graphviz, and SVG that needs no other program.
 //!
-//! Both draw the same `scene`: one box per op with its attributes and constants, one per input
-//! and output, types on the edges, nested regions inside their op. Drawings are for people: they
-//! shorten long texts and leave out what exceeds [`NODE_LIMIT`], and say so. Deterministic; pure
-//! functions of the graph, which need not be verified.
+//! Both draw the same `scene`: one box per op with its attributes and constants, one per input and output, types on the
+//! edges, nested regions inside their op. Drawings are for people: they shorten long texts and omit boxes beyond
+//! [`NODE_LIMIT`], with a note. Deterministic; pure functions of the graph, which need not be verified.
 
 mod constants;
 mod dot;
@@ -16,7 +15,7 @@ mod svg;
 pub use dot::dot;
 pub use svg::svg;
 
-/// A drawing has at most this many boxes; a note says how many ops were left out.
+/// A drawing has at most this many boxes; a note gives the number of omitted ops.
 pub const NODE_LIMIT: usize = 2000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The colours of boxes by what they stand for; one palette for every kind of drawing.
+//! The colours of boxes by kind; one palette for every kind of drawing.
 
 use super::scene::NodeKind;
 
@@ -31,7 +31,7 @@ impl NodeKind {
         }
     }
 
-    /// The box's ground, light enough for dark text.
+    /// The box's background, light enough for dark text.
     pub(super) fn fill(self) -> &'static str {
         match self {
             Self::Input => "#d8f0d8",

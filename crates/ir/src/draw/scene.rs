@@ -1,4 +1,4 @@
-//! What a drawing shows, before anything is placed: boxes, edges between them, nested scenes.
+//! The contents of a drawing, before layout: boxes, edges between them, nested scenes.
 //!
 //! One scene per region; edges stay inside it, because regions are isolated. A constant shows as a
 //! row in the boxes that read it. Invariants: an edge runs from an earlier box to a later one; all
@@ -15,27 +15,27 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The boxes and edges of one region.
 #[derive(Debug, Default)]
 pub(super) struct Scene {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<SceneNode>,
     pub(super) edges: Vec<Edge>,
 }
 
 /// A box.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct SceneNode {
     pub(super) kind: NodeKind,
     pub(super) title: String,
     pub(super) rows: Vec<Row>,
     /// The path of the node in the source program.
     pub(super) origin: Option<String>,
-    /// How many values leave it, each from a point of its own.
+    /// The number of values that leave it, each at a separate point.
     pub(super) n_results: usize,
-    /// How many edges enter it.
+    /// The number of edges that enter it.
     pub(super) n_operands: usize,
-    /// The regions of a control op, by what they are.
+    /// The labelled regions of a control op.
     pub(super) inner: Vec<(&'static str, Scene)>,
 }
 
-/// What a box represents; decides its colour.
+/// What a box represents; determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeKind {
     Input,
@@ -56,7 +56,7 @@ pub(super) enum Row {
     Constant(String),
 }
 
-/// A value on its way from one box to another.
+/// An edge: a value that flows from one box to another.
 #[derive(Debug)]
 pub(super) struct Edge {
     pub(super) from: usize,
@@ -164,9 +164,10 @@ impl<'a> Builder<'a> {
         }
         self.results(region);
         if left_out > 0 {
-            self.scene
-                .nodes
-                .push(Node::new(NodeKind::Note, format!("… and {left_out} more")));
+            self.scene.nodes.push(SceneNode::new(
+                NodeKind::Note,
+                format!("… and {left_out} more"),
+            ));
         }
         self.scene
     }
@@ -181,9 +182,9 @@ impl<'a> Builder<'a> {
         let name = self.graph.value(value).name.as_deref();
         let title = name.map_or_else(|| format!("parameter {index}"), shorten);
         self.add(
-            Node {
+            SceneNode {
                 n_results: 1,
-                ..Node::new(NodeKind::Input, title)
+                ..SceneNode::new(NodeKind::Input, title)
             },
             &[],
             &[value],
@@ -191,7 +192,7 @@ impl<'a> Builder<'a> {
     }
 
     fn op(&mut self, data: &OpData) {
-        let mut node = Node::new(NodeKind::of(&data.op), data.op.mnemonic().to_owned());
+        let mut node = SceneNode::new(NodeKind::of(&data.op), data.op.mnemonic().to_owned());
         node.rows = attributes(self.graph, &data.op)
             .into_iter()
             .map(Row::Attribute)
@@ -227,7 +228,7 @@ impl<'a> Builder<'a> {
     /// Recursion is bounded by the depth at which regions may nest.
     fn nested(&mut self, region: RegionId) -> Scene {
         if self.depth >= REGION_DEPTH_LIMIT {
-            let nodes = vec![Node::new(NodeKind::Note, "… nested deeper".to_owned())];
+            let nodes = vec![SceneNode::new(NodeKind::Note, "… nested deeper".to_owned())];
             return Scene {
                 nodes,
                 edges: Vec::new(),
@@ -236,13 +237,13 @@ impl<'a> Builder<'a> {
         Builder::new(self.graph, self.budget, self.depth + 1).region(region)
     }
 
-    /// A box per output of the graph; one for all that a nested region yields.
+    /// A box per output of the graph; one for everything that a nested region yields.
     fn results(&mut self, region: RegionId) {
         let graph = self.graph;
         let results = &graph.region(region).results;
         if region != graph.body() {
             self.add(
-                Node::new(NodeKind::Output, "yield".to_owned()),
+                SceneNode::new(NodeKind::Output, "yield".to_owned()),
                 results,
                 &[],
             );
@@ -254,15 +255,15 @@ impl<'a> Builder<'a> {
                 .get(index)
                 .map_or_else(|| format!("output {index}"), |name| shorten(name));
             self.add(
-                Node::new(NodeKind::Output, title),
+                SceneNode::new(NodeKind::Output, title),
                 std::slice::from_ref(value),
                 &[],
             );
         }
     }
 
-    /// Adds a box with edges from what it reads.
-    fn add(&mut self, mut node: Node, operands: &[ValueId], results: &[ValueId]) {
+    /// Adds a box with edges from its operands.
+    fn add(&mut self, mut node: SceneNode, operands: &[ValueId], results: &[ValueId]) {
         let to = self.scene.nodes.len();
         for value in operands {
             match self.sources.get(value) {
@@ -279,7 +280,7 @@ impl<'a> Builder<'a> {
                     });
                     node.n_operands += 1;
                 }
-                // Its op was left out.
+                // Its op was omitted.
                 None => {}
             }
         }
@@ -293,7 +294,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-impl Node {
+impl SceneNode {
     fn new(kind: NodeKind, title: String) -> Self {
         Self {
             kind,

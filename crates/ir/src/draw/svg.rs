@@ -1,16 +1,16 @@
-//! A graph as an SVG picture, laid out without any other program.
+//! A graph as an SVG picture, laid out without another program.
 //!
 //! Text is set in a fixed-width font so that widths are known; everything from outside is escaped
 //! for XML.
 
 use super::labels::shorten;
 use super::layout::{LINE, PADDING, Picture, place, port, text_height};
-use super::scene::{Node, NodeKind, Row, Scene, scene};
+use super::scene::{NodeKind, Row, Scene, SceneNode, scene};
 use crate::graph::Graph;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Room above the picture for the graph's name.
+/// Space above the picture for the graph's name.
 const HEADER: f64 = 36.0;
 
 /// Draws a graph as an SVG document.
@@ -102,7 +102,7 @@ impl Writer {
         self.labels(scene, picture);
     }
 
-    fn node(&mut self, node: &Node, width: f64, height: f64) {
+    fn node(&mut self, node: &SceneNode, width: f64, height: f64) {
         if let Some(origin) = &node.origin {
             self.line(&format!("<title>{}</title>", escape(origin)));
         }
@@ -149,7 +149,7 @@ impl Writer {
         ));
     }
 
-    /// The type of each value, once, under the box it comes from.
+    /// The type of each value, once, under the box that produces it.
     fn labels(&mut self, scene: &Scene, picture: &Picture) {
         let mut done = BTreeSet::new();
         for edge in &scene.edges {
@@ -170,7 +170,7 @@ impl Writer {
     }
 }
 
-/// Text as XML character data. Control characters were made visible before.
+/// Text as XML character data. Control characters were made visible earlier.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {

@@ -14,7 +14,7 @@ pub type Integers = SmallVec<[i64; 4]>;
 pub trait Word {
     /// The word for this value.
     fn as_word(&self) -> &'static str;
-    /// Takes the value of a word; false when there is no such word.
+    /// Sets the value from a word; false for an unknown word.
     fn set_word(&mut self, word: &str) -> bool;
     /// Every word, for messages.
     fn words(&self) -> &'static [&'static str];
@@ -61,9 +61,9 @@ words! {
         Mean = "mean",
         /// The product; 1 over nothing.
         Product = "product",
-        /// The largest, NaN if any is NaN; over nothing, the smallest value of the dtype (-inf for floats).
+        /// The maximum, NaN if any is NaN; over nothing, the smallest value of the dtype (-inf for floats).
         Max = "max",
-        /// The smallest, NaN if any is NaN; over nothing, the largest value of the dtype (+inf for floats).
+        /// The minimum, NaN if any is NaN; over nothing, the largest value of the dtype (+inf for floats).
         Min = "min",
         /// Whether any bool is true; false over nothing.
         Any = "any",
@@ -73,17 +73,17 @@ words! {
 }
 
 words! {
-    /// Which element an arg-reduction looks for. A NaN wins over every number.
+    /// Which element an arg-reduction selects. A NaN wins over every number.
     pub enum Extremum {
-        /// The largest.
+        /// The maximum.
         Max = "max",
-        /// The smallest.
+        /// The minimum.
         Min = "min",
     }
 }
 
 words! {
-    /// What a cumulative op carries along its axis.
+    /// What a cumulative op accumulates along its axis.
     pub enum CumulateFunction {
         /// The running sum.
         Sum = "sum",
@@ -97,7 +97,7 @@ words! {
 }
 
 words! {
-    /// What the elements of a padded border are.
+    /// The elements of a padded border.
     pub enum PadMode {
         /// The value of the second operand.
         Constant = "constant",
@@ -111,17 +111,17 @@ words! {
 }
 
 words! {
-    /// How a scattered update joins the element it meets.
+    /// How a scattered update combines with the element at its position.
     pub enum Combine {
-        /// Replaces it; where two updates meet, the last in index order wins.
+        /// Replaces it; of several updates to one element, the last in index order wins.
         Set = "set",
         /// Adds to it.
         Add = "add",
         /// Multiplies it.
         Mul = "mul",
-        /// Keeps the smaller, NaN if either is NaN.
+        /// Keeps the minimum, NaN if either is NaN.
         Min = "min",
-        /// Keeps the larger, NaN if either is NaN.
+        /// Keeps the maximum, NaN if either is NaN.
         Max = "max",
     }
 }
@@ -129,13 +129,13 @@ words! {
 words! {
     /// What a pooling window computes.
     pub enum PoolFunction {
-        /// The largest element that is no padding.
+        /// The maximum of the elements that are not padding.
         Max = "max",
         /// The sum.
         Sum = "sum",
-        /// The sum over the number of elements that are no padding.
+        /// The mean of the elements that are not padding.
         Mean = "mean",
-        /// The sum over the number of window elements, padding included.
+        /// The sum divided by the number of window elements, padding included.
         MeanWithPadding = "mean_with_padding",
     }
 }
@@ -153,7 +153,8 @@ words! {
 }
 
 words! {
-    /// How a resize maps an output index to an input coordinate. `x` is the output index, `scale` output over input size.
+    /// How a resize maps an output index to an input coordinate. `x` is the output index, `scale` the output size over the
+    /// input size.
     pub enum Coordinates {
         /// `(x + 0.5) / scale - 0.5`.
         HalfPixel = "half_pixel",
@@ -171,9 +172,9 @@ words! {
 words! {
     /// How a nearest resize rounds a coordinate to an index.
     pub enum NearestRounding {
-        /// To the nearest; a half goes down.
+        /// To the nearest; ties go down.
         PreferFloor = "prefer_floor",
-        /// To the nearest; a half goes up.
+        /// To the nearest; ties go up.
         PreferCeil = "prefer_ceil",
         /// Down.
         Floor = "floor",
@@ -196,7 +197,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window of nothing, to be filled in.
+    /// An empty window, to be filled in.
     pub(crate) fn empty() -> Self {
         Self {
             strides: Integers::new(),
@@ -219,14 +220,14 @@ impl Window {
     }
 }
 
-/// How a resize computes: one entry of `axes`, `sizes` and `scales` per resized axis.
+/// The parameters of a resize: one entry of `axes`, `sizes` and `scales` per resized axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resize {
     /// The resized axes; all others keep their size.
     pub axes: Indices,
     /// Output sizes.
     pub sizes: Dims,
-    /// Output over input size as the model states it; 0 where it is the quotient of the actual sizes.
+    /// The output size over the input size as stated by the model; 0 if it is the quotient of the actual sizes.
     pub scales: SmallVec<[f64; 4]>,
     /// Interpolation.
     pub mode: ResizeMode,
@@ -236,7 +237,7 @@ pub struct Resize {
     pub rounding: NearestRounding,
     /// The coefficient `a` of a cubic resize, usually -0.75.
     pub cubic_coefficient: f64,
-    /// Whether weights of neighbours outside are dropped and the rest renormalised; otherwise the edge repeats.
+    /// Whether weights of neighbours outside are dropped and the others renormalised; otherwise the edge repeats.
     pub exclude_outside: bool,
     /// Whether a shrinking resize widens its filter by the scale.
     pub antialias: bool,

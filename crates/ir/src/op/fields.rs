@@ -9,9 +9,9 @@ use crate::ty::Dims;
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-/// Reads or writes the fields of an op, one call per field, names as in the text form.
+/// Reads or writes the fields of an op, one call per field, with the names of the text form.
 ///
-/// The methods with a default body do nothing, so that a visitor names only the kinds it cares for.
+/// The methods with a default body do nothing, so that a visitor implements only the kinds it needs.
 pub trait FieldVisitor {
     /// A switch that is off unless named.
     fn flag(&mut self, _name: &'static str, _value: &mut bool) {}
@@ -31,7 +31,7 @@ pub trait FieldVisitor {
     fn dims(&mut self, _name: &'static str, _value: &mut Dims) {}
     /// An element type.
     fn dtype(&mut self, _name: &'static str, _value: &mut DType) {}
-    /// The result's element type; in the text it may be left out where it is the first operand's.
+    /// The result's element type; the text may omit it where it is the first operand's.
     fn result_dtype(&mut self, _name: &'static str, _value: &mut DType) {}
     /// One of a few words.
     fn word(&mut self, _name: &'static str, _value: &mut dyn Word) {}

@@ -1,7 +1,7 @@
 //! The word of each op in the text form, and back.
 //!
-//! Element-wise ops go by the name of their scalar function, so the core mnemonics and the function
-//! names are disjoint (a test keeps them so).
+//! Element-wise ops have the name of their scalar function, so the core mnemonics and the function names are disjoint
+//! (checked by a test).
 
 use super::Op;
 use super::attributes::{
@@ -53,9 +53,9 @@ impl Op {
         }
     }
 
-    /// The op of a mnemonic with attributes still to be filled in through
-    /// [`visit_fields`](Self::visit_fields); `dim` and `constant` stand in for sizes and tensors until then,
-    /// and results have dtype `out` unless the attributes say otherwise.
+    /// The op of a mnemonic with attributes still to be filled in through [`visit_fields`](Self::visit_fields); `dim` and
+    /// `constant` are placeholders for sizes and tensors until then, and results have dtype `out` unless the attributes
+    /// state otherwise.
     pub(crate) fn of_mnemonic(
         mnemonic: &str,
         dim: DimId,

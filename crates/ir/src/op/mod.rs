@@ -1,8 +1,7 @@
 //! The operations of the graph: few core ops, into which importers decompose.
 //!
-//! An op here is a kind with its attributes; operands and results are with
-//! [`OpData`](crate::OpData). What each computes is defined by the interpreter; what types it
-//! gives, by `shape-inference`. Sizes are attributes ([`DimId`]s), never operands.
+//! An op here is a kind with its attributes; operands and results are with [`OpData`](crate::OpData). Its meaning is
+//! defined by the interpreter; its result types by `shape-inference`. Sizes are attributes ([`DimId`]s), never operands.
 
 mod attributes;
 mod fields;
@@ -23,8 +22,8 @@ use smallvec::SmallVec;
 
 /// An operation and its attributes.
 ///
-/// Shapes in the descriptions: operands in order, then the result. Element-wise ops broadcast as
-/// numpy does, aligned at the innermost axis.
+/// Shapes in the descriptions: operands in order, then the result. Element-wise ops broadcast as in numpy, aligned at the
+/// innermost axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     // Sources
@@ -34,7 +33,7 @@ pub enum Op {
     Iota {
         /// The result's sizes.
         dims: Dims,
-        /// The axis that counts.
+        /// The counted axis.
         axis: usize,
         /// The result's element type, a number.
         dtype: DType,
@@ -89,13 +88,13 @@ pub enum Op {
         /// The steps, per axis, not 0; negative runs backwards.
         steps: Integers,
     },
-    /// A border around the operand: `x, value: [] -> low + x + high` per axis. `value` is read in constant mode alone.
+    /// A border around the operand: `x, value: [] -> low + x + high` per axis. `value` is read only in constant mode.
     Pad {
         /// Elements before, per axis, at least 0.
         low: Dims,
         /// Elements after, per axis, at least 0.
         high: Dims,
-        /// What they are.
+        /// The border's elements.
         mode: PadMode,
     },
     /// Operands one after another along `axis`; other sizes equal.
@@ -124,18 +123,18 @@ pub enum Op {
     ScatterElements {
         /// The indexed axis.
         axis: usize,
-        /// How an update joins what is there.
+        /// How an update combines with the existing element.
         combine: Combine,
     },
     /// `x, indices: int[i.., k], updates -> like x`: updates placed as `GatherNd` (no batch axes) reads.
     ScatterNd {
-        /// How an update joins what is there.
+        /// How an update combines with the existing element.
         combine: Combine,
     },
     /// `x, at: int[axes], update -> like x`: `update` in place of the part of `x` that begins at `at` along the axes, which
-    /// lies within `x`, or a fault. Sizes of other axes are equal.
+    /// is within `x`, or a fault. Sizes of other axes are equal.
     UpdateSlice {
-        /// The axes along which the part is cut, ascending.
+        /// The axes of the replaced part, ascending.
         axes: Indices,
     },
 
@@ -146,7 +145,7 @@ pub enum Op {
         out: DType,
     },
     /// `x: [N, C, spatial..], w: [O, C / groups, kernel..] -> [N, O, spatial..]`, cross-correlation. The padding is zeros,
-    /// multiplied by the weights like any element: by an infinite weight they give NaN.
+    /// multiplied by the weights like any element: an infinite weight gives NaN.
     Conv {
         /// How the window moves.
         window: Window,
@@ -155,8 +154,8 @@ pub enum Op {
         /// The result's dtype, as for `Matmul`.
         out: DType,
     },
-    /// The transpose of `Conv` in its input: `x: [N, C, spatial..], w: [C, O / groups, kernel..] -> [N, O, sizes..]`.
-    /// A result sums what its elements bring; where none lies under a weight, nothing is multiplied.
+    /// The transpose of `Conv` in its input: `x: [N, C, spatial..], w: [C, O / groups, kernel..] -> [N, O, sizes..]`. A
+    /// result sums the contributions of its elements; a weight without an element contributes no product.
     ConvTranspose {
         /// How the window moves; `low` and `high` are cut off the full result.
         window: Window,
@@ -169,31 +168,31 @@ pub enum Op {
     // Reductions
     /// A reduction over `axes`.
     Reduce {
-        /// What is computed.
+        /// The reduction.
         function: ReduceFunction,
-        /// The reduced axes, ascending; none reduces nothing.
+        /// The reduced axes, ascending; an empty list reduces nothing.
         axes: Indices,
-        /// Whether reduced axes stay, with size 1.
+        /// Whether reduced axes are kept, with size 1.
         keep_dims: bool,
     },
     /// The index of an extremum along `axis`, i64.
     ArgReduce {
-        /// Largest or smallest.
+        /// Maximum or minimum.
         extremum: Extremum,
         /// The reduced axis, not empty.
         axis: usize,
-        /// Whether it stays, with size 1.
+        /// Whether it is kept, with size 1.
         keep_dims: bool,
-        /// Of equal elements the last, not the first.
+        /// Whether the last of equal elements is selected, not the first.
         last: bool,
     },
     /// A running reduction along `axis`, like the operand.
     Cumulate {
-        /// What is carried.
+        /// The accumulation.
         function: CumulateFunction,
         /// The axis.
         axis: usize,
-        /// Whether element `i` leaves out the operand's element `i`.
+        /// Whether element `i` excludes the operand's element `i`.
         exclusive: bool,
         /// Whether it runs from the end.
         reverse: bool,
@@ -202,7 +201,7 @@ pub enum Op {
     // Windows
     /// `[N, C, spatial..] -> [N, C, spatial..]`.
     Pool {
-        /// What each window gives.
+        /// The operation on each window.
         function: PoolFunction,
         /// The window's size, per spatial axis.
         size: Integers,
@@ -215,11 +214,12 @@ pub enum Op {
     // Data that become sizes
     /// Binds symbols to the elements of an integer tensor: `int[k] or int[] -> ()`. The symbols are in [`OpData`](crate::OpData).
     Bind,
-    /// Indices of the elements that are not zero: `[dims] -> i64[rank, number of elements], i64[]`: the first count columns hold them.
+    /// Indices of the nonzero elements: `[dims] -> i64[rank, number of elements], i64[]`: the first count columns hold
+    /// them.
     NonZero,
     /// The `k` largest or smallest along `axis`: `-> values, indices: i64`.
     TopK {
-        /// How many.
+        /// The number of elements.
         k: DimId,
         /// The axis.
         axis: usize,
@@ -251,7 +251,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// An element-wise function without parameters, or with their defaults.
+    /// An element-wise function with no parameters, or with default parameters.
     pub fn map(function: Function) -> Self {
         Self::Map {
             function,
@@ -263,8 +263,8 @@ impl Op {
         }
     }
 
-    /// Visits the attributes, in a fixed order: the one description from which printing, reading,
-    /// remapping of sizes and comparing follow.
+    /// Visits the attributes, in a fixed order: the one description from which printing, reading, remapping of sizes and
+    /// comparing follow.
     pub fn visit_fields(&mut self, visitor: &mut dyn FieldVisitor) {
         match self {
             Self::Constant(constant) => visitor.constant("value", constant),
@@ -385,7 +385,7 @@ impl Op {
         }
     }
 
-    /// Replaces every size among the attributes by what `map` answers.
+    /// Replaces every size among the attributes by the result of `map`.
     ///
     /// # Errors
     /// The first error of `map`; the sizes visited before it are already replaced.

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use kiln_tensor::{DType, Element, Tensor, TensorError};
 use std::fmt::Write;
 
-/// The elements in row-major order, comma separated; none when some element has no text.
+/// The elements in row-major order, comma separated; `None` when some element has no text.
 pub(super) fn elements_text(tensor: &Tensor) -> Option<String> {
     fn join<T: Element>(tensor: &Tensor, write: impl Fn(&mut String, T) -> bool) -> Option<String> {
         let mut text = String::new();
@@ -61,14 +61,14 @@ pub(super) fn elements_text(tensor: &Tensor) -> Option<String> {
     }
 }
 
-/// Appends a float as the text form writes it: the fewest digits for which `reads_back` holds.
+/// Appends a float in the text form: the fewest digits for which `reads_back` holds.
 pub(super) fn write_float(text: &mut String, value: f64, reads_back: &dyn Fn(&str) -> bool) {
     if value.is_nan() {
         text.push_str("nan");
     } else if value.is_infinite() {
         text.push_str(if value > 0.0 { "inf" } else { "-inf" });
     } else {
-        // As f32 the digits are fewer; as f64 they always read back.
+        // As f32 there are fewer digits; as f64 they always read back.
         let short = format!("{:?}", value as f32);
         if f64::from(value as f32) == value && reads_back(&short) {
             text.push_str(&short);
@@ -80,7 +80,7 @@ pub(super) fn write_float(text: &mut String, value: f64, reads_back: &dyn Fn(&st
 
 /// Builds the tensor from one word per element.
 ///
-/// Answers the first word that is no element of the dtype.
+/// Returns the first word that is not an element of the dtype.
 pub(super) fn tensor_of_words(
     dtype: DType,
     shape: &[usize],
@@ -128,10 +128,10 @@ pub(super) fn tensor_of_words(
     }
 }
 
-/// Why words make no tensor.
+/// Why words do not form a tensor.
 #[derive(Debug)]
 pub(super) enum ElementsError {
-    /// The word is no element of the dtype.
+    /// The word is not an element of the dtype.
     Word(String),
     /// The dtype has no element text.
     Dtype,

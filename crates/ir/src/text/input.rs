@@ -1,4 +1,4 @@
-//! The reader's view of the tokens: what a graph's grammar asks for, with its errors.
+//! The reader's view of the tokens: the productions of a graph's grammar, with their errors.
 
 use super::read::Read;
 use crate::ty::Dims;

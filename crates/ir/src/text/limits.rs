@@ -1,7 +1,7 @@
-//! What reading a graph's text may take.
+//! Limits of reading a graph's text.
 //!
-//! The length is compared before a token is read; the sizes of the graph that results have limits of their own, those of
-//! its table ([`DimLimits`]).
+//! The length is checked before a token is read; the sizes of the resulting graph have separate limits, those of its table
+//! ([`DimLimits`]).
 
 use kiln_symbolic_shape::DimLimits;
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
@@ -25,13 +25,13 @@ impl Default for TextLimits {
     }
 }
 
-/// Every limit that a reader of texts keeps to.
+/// All limits of a reader of texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadLimits {
     /// Of the text.
     pub text: TextLimits,
-    /// Of the table of sizes that the graph gets.
+    /// Of the graph's table of sizes.
     pub dims: DimLimits,
 }
 
@@ -46,7 +46,7 @@ impl TextLimits {
     /// The code of a text that is longer than [`bytes`](Self::bytes).
     pub const TOO_LONG: &str = "E0134";
 
-    /// Compares the length of a text.
+    /// Checks the length of a text.
     ///
     /// # Errors
     /// E0134 when `given` bytes are more than [`bytes`](Self::bytes).

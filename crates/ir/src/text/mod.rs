@@ -1,8 +1,8 @@
-//! The graph's text form: printer and reader, each the other's inverse.
+//! The graph's text form: printer and reader, inverses of each other.
 //!
-//! Laws, each a property test and a fuzz target: reading what was printed gives an equal graph;
-//! printing what was read is a fixpoint; printing is deterministic; floats round-trip bit for bit.
-//! The grammar is in the book's chapter on the graph text format.
+//! Laws, each a property test and a fuzz target: reading printed text gives an equal graph; printing a graph that was read
+//! is a fixpoint; printing is deterministic; floats round-trip bit for bit. The grammar is in the book's chapter on the
+//! graph text format.
 
 mod elements;
 mod input;

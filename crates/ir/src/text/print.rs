@@ -16,12 +16,12 @@ use kiln_tensor::DType;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// What the printer leaves out.
+/// Which parts the printer omits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrintOptions {
-    /// Whether values go by their names, and the graph by its own; otherwise all are numbered.
+    /// Whether values and the graph are printed with their names; otherwise all values are numbered.
     pub names: bool,
-    /// Whether ops say which node they come from.
+    /// Whether ops state their source node.
     pub origins: bool,
     /// Whether metadata are printed.
     pub metadata: bool,
@@ -37,7 +37,7 @@ impl PrintOptions {
         }
     }
 
-    /// Only what decides what is computed: the text that hashes are taken of.
+    /// Only what affects the computation: the text that hashes are computed from.
     pub fn canonical() -> Self {
         Self {
             names: false,
@@ -47,15 +47,15 @@ impl PrintOptions {
     }
 }
 
-/// Prints a graph, with everything that reading it back needs but large constants.
+/// Prints a graph, with everything needed to read it back except large constants.
 pub fn print(graph: &Graph) -> String {
     print_with(graph, PrintOptions::full())
 }
 
-/// Prints a graph as the options say.
+/// Prints a graph according to the options.
 ///
-/// Sizes are printed as simply as the facts allow, whatever was known when they were made: a reader
-/// knows the facts first, and makes the same of them.
+/// Sizes are printed as simply as the facts allow, whatever was known when they were made: a reader knows the facts first,
+/// and reads the same sizes.
 pub fn print_with(graph: &Graph, options: PrintOptions) -> String {
     if graph.dims().contract_facts().is_empty() {
         return print_as_is(graph, options);
@@ -79,8 +79,8 @@ fn print_as_is(graph: &Graph, options: PrintOptions) -> String {
     printer.out
 }
 
-/// The text name of every value, `%x` or `%12`, in definition order; names that are taken or are
-/// no identifiers give way to numbers.
+/// The text name of every value, `%x` or `%12`, in definition order; names that are taken or are not identifiers are
+/// replaced by numbers.
 fn value_names(graph: &Graph, options: PrintOptions) -> SecondaryMap<ValueId, String> {
     let mut names = SecondaryMap::with_capacity(graph.n_values());
     let mut taken: BTreeSet<&str> = BTreeSet::new();
@@ -173,7 +173,7 @@ impl Printer<'_> {
                 self.out.push_str(", ");
             }
             self.out.push_str(&self.names[input]);
-            // Callers pass inputs by name, so a name that does not show in the value's is spelled out.
+            // Callers pass inputs by name, so a name that differs from the value's is printed as a string.
             if let Some(name) = graph.value(input).name.as_deref()
                 && self.names[input].get(1..) != Some(name)
             {
@@ -197,13 +197,13 @@ impl Printer<'_> {
         self.out.push_str(if own_lines { "\n{\n" } else { " {\n" });
     }
 
-    /// What is known of sizes: declared facts on the first line, then the others, one per line.
-    /// Answers whether there were others.
+    /// What is known of sizes: declared facts on the first line, then the others, one per line. Returns whether there were
+    /// others.
     fn facts(&mut self) -> bool {
         let dims = self.graph.dims();
         let mut declared = self.negative_symbols();
         let mut lines = self.definitions();
-        // Facts may speak of defined symbols, and definitions of declared ones.
+        // Facts may refer to defined symbols, and definitions to declared ones.
         let first_line = (!lines.is_empty()).then(|| std::mem::take(&mut declared));
         for fact in dims.contract_facts() {
             let predicate = dims.display_predicate(&fact.predicate).to_string();
@@ -258,7 +258,7 @@ impl Printer<'_> {
         dims.symbols().filter_map(clause).collect()
     }
 
-    /// Symbols that stand for an expression.
+    /// Symbols defined by an expression.
     fn definitions(&self) -> Vec<String> {
         let dims = self.graph.dims();
         let clause = |symbol| {
@@ -391,7 +391,7 @@ impl Printer<'_> {
 /// Prints attributes as `name = value`, flags as their name.
 struct FieldPrinter<'a> {
     graph: &'a Graph,
-    /// The dtype of the first operand, which results have unless said otherwise.
+    /// The dtype of the first operand, which results have unless stated otherwise.
     usual: Option<DType>,
     fields: Vec<String>,
 }

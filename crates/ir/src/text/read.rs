@@ -1,8 +1,8 @@
 //! Reads a graph from text.
 //!
-//! This reader wants a type on every result; one that fills in omitted types gives [`read_with`]
-//! another [`ResultTypes`]. It stops at the first error, and answers only graphs that the verifier
-//! accepts. Nothing recurses: regions nest to [`REGION_DEPTH_LIMIT`] in a list of open ops.
+//! This reader requires a type on every result; one that fills in omitted types passes [`read_with`] another
+//! [`ResultTypes`]. It stops at the first error, and returns only graphs that the verifier accepts. Nothing recurses:
+//! regions nest to [`REGION_DEPTH_LIMIT`] in a list of open ops.
 
 use super::elements::{ElementsError, tensor_of_words};
 use super::input::Input;
@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Says what types an op's results have, while a graph is read.
+/// Determines the result types of ops while a graph is read.
 pub trait ResultTypes {
     /// The types of the results of the op that `new` describes, as many as it has `annotated`.
     ///
@@ -43,21 +43,21 @@ pub trait ResultTypes {
 pub struct NewResults<'a> {
     /// The operation.
     pub op: &'a Op,
-    /// What it reads.
+    /// Its operands.
     pub operands: &'a [ValueId],
     /// Its regions, complete.
     pub regions: &'a [RegionId],
     /// The symbols it defines.
     pub symbols: &'a [SymbolId],
-    /// The types in the text, where there are any.
+    /// The types in the text, if any.
     pub annotated: &'a [Option<Type>],
-    /// How many regions enclose it; 0 in the body.
+    /// The number of enclosing regions; 0 in the body.
     pub depth: usize,
     /// The node it came from.
     pub origin: Option<&'a str>,
 }
 
-/// The types are those in the text, and all must be there.
+/// The types are those in the text, and all must be present.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnotatedTypes;
 
@@ -86,7 +86,7 @@ pub fn read(text: &str, blobs: &BlobMap) -> Result<Graph, Diagnostics> {
     read_with(text, blobs, &mut AnnotatedTypes)
 }
 
-/// Reads a graph, result types from `types`.
+/// Reads a graph, with result types from `types`.
 ///
 /// # Errors
 /// E01xx for the text, E02xx when the verifier rejects the graph.
@@ -98,7 +98,7 @@ pub fn read_with(
     read_within(text, blobs, types, &ReadLimits::default())
 }
 
-/// As [`read_with`], under other limits than the defaults.
+/// As [`read_with`], with other limits than the defaults.
 ///
 /// # Errors
 /// E0134 when the text is too long; as [`read_with`].
@@ -127,13 +127,13 @@ pub(super) struct Reader<'a> {
     pub(super) graph: Graph,
     blobs: &'a BlobMap,
     types: &'a mut dyn ResultTypes,
-    /// The values of the regions being read, innermost last. A region sees its own alone.
+    /// The values of the regions being read, innermost last. A region sees only its own.
     scopes: Vec<HashMap<String, ValueId>>,
     /// A placeholder for tensors until attributes are read.
     placeholder: Constant,
 }
 
-/// What a region gives: the name it is given, its name in the text, the value.
+/// A region's output: its output name, its name in the text, the value.
 type Returned = (Option<String>, String, ValueId);
 
 /// An op whose regions are still to be read.
@@ -201,9 +201,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the body with all that nests in it; answers what is returned.
+    /// Reads the body with everything nested in it; returns its outputs.
     ///
-    /// Regions nest, this function does not: an op whose regions are being read waits in a list.
+    /// Regions nest, but this function does not recurse: an op whose regions are being read waits in a list.
     fn body(&mut self) -> Read<Vec<Returned>> {
         let mut region = self.graph.body();
         let mut waiting: Vec<OpenOp> = Vec::new();
@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What a region gives, to its closing brace.
+    /// A region's results, to its closing brace.
     fn region_results(&mut self, region: RegionId) -> Read<Vec<Returned>> {
         let mut results = Vec::new();
         if !self.input.at(&TokenKind::CloseBrace) {
@@ -307,7 +307,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The rest of an op whose regions were read.
+    /// The part of an op after its regions.
     fn finish_op(&mut self, open: OpenOp) -> Read<()> {
         let OpenOp {
             into,
@@ -540,7 +540,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Enters a value under its name; a number is no name of its own.
+    /// Binds a value to its name; a number is not stored as a name.
     pub(super) fn define(&mut self, name: &str, value: ValueId) -> Read<()> {
         if !name.starts_with(|first: char| first.is_ascii_digit())
             && self.graph.value(value).name.is_none()

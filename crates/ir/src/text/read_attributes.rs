@@ -1,7 +1,7 @@
 //! Reads `{name = value, flag}` into an op's fields.
 //!
-//! Attributes may come in any order, each once; every field but a flag must be there. What kind of
-//! value a name takes is known from the op ([`Op::visit_fields`]), so the text needs no types.
+//! Attributes may come in any order, each once; every field but a flag is required. The kind of a field's value is known
+//! from the op ([`Op::visit_fields`]), so the text needs no types.
 
 use super::input::Input;
 use super::read::Read;

@@ -8,9 +8,9 @@ use kiln_symbolic_shape::{ContractFact, FactOrigin, Hint, PlanFact};
 /// The words that start a clause.
 const CLAUSES: &[&str] = &["let", "where", "requires", "plan", "likely", "meta"];
 
-/// Reads up to the body; answers the declared output types.
+/// Reads up to the body; returns the declared output types.
 ///
-/// The clauses declare what the types before them use, so they are read first.
+/// The clauses declare symbols that the types before them use, so they are read first.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Vec<Type>> {
     reader.input.expect_word("graph")?;
     let name = reader.input.graph_name()?;

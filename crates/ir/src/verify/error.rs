@@ -1,4 +1,4 @@
-//! What the verifier says: where, and which rule was broken.
+//! Errors of the verifier: the place, and the violated rule.
 
 use crate::graph::Graph;
 use crate::ids::{OpId, RegionId, ValueId};
@@ -43,17 +43,17 @@ impl fmt::Display for Location {
     }
 }
 
-/// One broken rule and its place. Always the fault of the code that built the graph.
+/// One violated rule and its place. Always a fault of the code that built the graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {kind}")]
 pub struct VerifyError {
     /// Where.
     pub at: Location,
-    /// What.
+    /// The rule.
     pub kind: VerifyErrorKind,
 }
 
-/// The rules a graph can break.
+/// The rules that a graph can violate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyErrorKind {
@@ -81,7 +81,7 @@ pub enum VerifyErrorKind {
         /// How many there are.
         found: usize,
     },
-    /// E0204: an attribute that makes no sense for these operands.
+    /// E0204: an attribute that is invalid for these operands.
     #[error("attribute {name}: {problem}")]
     Attribute {
         /// The attribute.
@@ -89,7 +89,7 @@ pub enum VerifyErrorKind {
         /// What is wrong with it.
         problem: String,
     },
-    /// E0205: a limit was passed.
+    /// E0205: a limit was exceeded.
     #[error("{what}: {given} exceeds the limit of {limit}")]
     Limit {
         /// What is limited.
@@ -99,17 +99,17 @@ pub enum VerifyErrorKind {
         /// The limit.
         limit: usize,
     },
-    /// E0206: an operand of a kind that the op does not take.
+    /// E0206: an operand of a kind that the op does not accept.
     #[error("operand {index}: expected {expected}, found {found}")]
     OperandKind {
         /// Which operand.
         index: usize,
-        /// What the op takes.
+        /// What the op accepts.
         expected: String,
         /// What it got.
         found: String,
     },
-    /// E0214: operands that the scalar function does not take.
+    /// E0214: operands that the scalar function does not accept.
     #[error("{0}")]
     ScalarOperands(String),
     /// E0207: the types at a region's edge differ.
@@ -130,7 +130,7 @@ pub enum VerifyErrorKind {
         /// The size.
         dim: DimId,
     },
-    /// E0209: a symbol that gets a value twice.
+    /// E0209: a symbol that is bound twice.
     #[error("symbol {symbol} gets a value twice")]
     SymbolTwice {
         /// Its name.
@@ -154,7 +154,7 @@ pub enum VerifyErrorKind {
         /// How many places.
         found: usize,
     },
-    /// E0212: two inputs or two outputs of one name.
+    /// E0212: two inputs or two outputs with the same name.
     #[error("two {what} are named {name:?}")]
     NameTwice {
         /// Inputs or outputs.
@@ -162,7 +162,7 @@ pub enum VerifyErrorKind {
         /// The name.
         name: String,
     },
-    /// E0213: a constant whose type is not its result's.
+    /// E0213: a constant whose type differs from its result's.
     #[error("the constant is {found}, its result {expected}")]
     ConstantType {
         /// The result's type.
@@ -194,7 +194,7 @@ impl VerifyErrorKind {
     }
 }
 
-/// Everything that is wrong with a graph; never empty.
+/// All structural errors of a graph; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.summary())]
 pub struct VerifyErrors(Vec<VerifyError>);

@@ -1,9 +1,8 @@
-//! The verifier: says everything that is wrong with a graph's structure.
+//! The verifier: reports all structural errors of a graph.
 //!
-//! A graph for which [`verify`] answers `Ok` has ids in range, operands that are defined before
-//! they are read and inside their region, counts and attributes that fit each op, and symbols that
-//! have a value wherever they are read; code that walks it needs no checks of its own. That result
-//! types are those the op gives is `shape-inference`'s to check.
+//! A graph for which [`verify`] returns `Ok` has ids in range, operands that are defined before they are read and inside
+//! their region, counts and attributes that fit each op, and symbols that have a value wherever they are read; code that
+//! walks it needs no checks of its own. Whether result types are the op's is checked by `shape-inference`.
 //!
 //! The files mirror the rules: [`structure`] ids, order and regions; [`signature`] counts and kinds
 //! of operands; [`attributes`] attributes against ranks; [`symbols`] sizes.
@@ -19,7 +18,7 @@ pub use error::{Location, VerifyError, VerifyErrorKind, VerifyErrors};
 use crate::graph::Graph;
 use error::Report;
 
-/// The largest rank of a tensor.
+/// The maximum rank of a tensor.
 pub const RANK_LIMIT: usize = 32;
 
 /// The number of errors after which the verifier stops collecting.
@@ -28,7 +27,7 @@ pub const ERROR_LIMIT: usize = 100;
 /// Checks a graph's structure.
 ///
 /// # Errors
-/// Every rule broken, up to [`ERROR_LIMIT`], in the order of the ops.
+/// Every violated rule, up to [`ERROR_LIMIT`], in the order of the ops.
 pub fn verify(graph: &Graph) -> Result<(), VerifyErrors> {
     let mut report = Report::default();
     // The later checks index by id and walk regions, so they need the earlier ones to hold.

@@ -122,7 +122,7 @@ impl Counts {
     }
 }
 
-/// What an op asks of the dtype of an operand.
+/// An op's requirement on the dtype of an operand.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     AnyTensor,
@@ -235,7 +235,7 @@ fn check_kinds(graph: &Graph, id: OpId, data: &OpData, report: &mut Report) {
     check_dtypes(graph, id, data, &types, report);
 }
 
-/// Operands whose dtypes must be one: there is no implicit promotion.
+/// Operands whose dtypes must be equal: there is no implicit promotion.
 fn check_dtypes(
     graph: &Graph,
     id: OpId,
@@ -295,8 +295,8 @@ fn check_dtypes(
     }
 }
 
-/// A region's parameters and results against the op's operands and results. Sizes may differ where
-/// the region or the op gives them a symbol of its own, so dtypes and ranks are compared here.
+/// A region's parameters and results against the op's operands and results. Sizes may differ where the region or the op has
+/// its own symbol for them, so only dtypes and ranks are compared here.
 fn check_regions(graph: &Graph, id: OpId, data: &OpData, report: &mut Report) {
     match data.op {
         Op::If => {

@@ -136,7 +136,7 @@ fn check_places(graph: &Graph, report: &mut Report) {
     }
 }
 
-/// One region on the walk's stack: which, and the next of its ops.
+/// One region on the walk's stack, and the next of its ops.
 struct Frame {
     region: RegionId,
     next: usize,

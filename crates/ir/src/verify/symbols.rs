@@ -1,8 +1,8 @@
-//! Every symbol gets a value once, before anything reads it.
+//! Every symbol is bound once, before anything reads it.
 //!
-//! Inputs give values to the symbols that stand bare in their types; a region's entry to its own
-//! symbols; `bind` and control ops to the symbols they define. A symbol with a definition has a
-//! value when the symbols of its definition have. A region sees the symbols of the regions around it.
+//! Inputs bind the symbols that occur bare in their types; a region's entry its own symbols; `bind` and control ops the
+//! symbols they define. A symbol with a definition has a value when the symbols of its definition do. A region sees the
+//! symbols of the surrounding regions.
 
 use super::error::{Location, Report, VerifyErrorKind};
 use crate::graph::Graph;
@@ -61,7 +61,7 @@ impl Scope<'_> {
     fn enter(&mut self, region: RegionId) {
         let graph = self.graph;
         let at = Location::Region(region);
-        // Symbols of a region's inside go out of scope at its end.
+        // Symbols bound inside a region go out of scope at its end.
         let outside = self.known.clone();
         for &symbol in &graph.region(region).symbols {
             self.define(&at, symbol);
@@ -100,7 +100,7 @@ impl Scope<'_> {
             if self.known[symbol] {
                 continue;
             }
-            // Known from here on: one report per symbol is enough.
+            // Treated as known from here on: one report per symbol is enough.
             self.known[symbol] = true;
             match self.graph.dims().definition(symbol) {
                 Some(definition) => unseen.extend(self.graph.dims().symbols_in(definition)),

@@ -35,7 +35,7 @@ fn bundle(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn bundles_round_trip() {
     let folder = tempfile::tempdir().unwrap();
     let path = bundle(folder.path());
     let first = fs::read(&path).unwrap();
@@ -146,7 +146,7 @@ fn errors_name_the_file_and_the_place() {
 }
 
 #[test]
-fn a_collecting_tier_keeps_what_it_is_given() {
+fn a_collecting_tier_keeps_stored_entries() {
     let collected = CollectingTier::new();
     assert_eq!(collected.get(&key("a")).unwrap_err(), Miss::Absent);
     collected

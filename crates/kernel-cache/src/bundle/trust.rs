@@ -36,8 +36,8 @@ impl Trust {
     /// The content of an entry checked with this [`key`](Self::key), as code if its kind is code.
     pub(super) fn vouch(&self, kind: &str, payload: Payload) -> Payload {
         match (kind == EntryKind::KERNEL.name(), self) {
-            // SAFETY: the caller of `open_trusted` promised it; and who has the key writes bundles with `Bundle::write`, which
-            // takes nothing but code under this kind.
+            // SAFETY: the caller of `open_trusted` promised it; and a holder of the key writes bundles with
+            // `Bundle::write`, which accepts only code under this kind.
             (true, Self::Caller | Self::Key(_)) => unsafe { payload.into_code() },
             (false, _) | (_, Self::None) => payload,
         }

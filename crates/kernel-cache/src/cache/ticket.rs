@@ -104,7 +104,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         Some(Waiter::new(inner, self.key.clone(), follow).of_leader())
     }
 
-    /// The value if memory or a tier has it, shared with the waiters; otherwise what the tiers say. Nothing is compiled and
+    /// The value if memory or a tier has it, shared with the waiters; otherwise the tiers' reasons. Nothing is compiled and
     /// no other process is waited for; the waiters are notified that it was given up.
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
             match tier.try_claim(&self.key) {
                 Claim::Unavailable => return Claimed::Compile(Vec::new()),
                 Claim::Held(claim) => {
-                    // Another process may have finished since the tiers were asked.
+                    // Another process may have finished since the tiers were queried.
                     return match tier.contains(&self.key) {
                         true => self.look_again(inner, vec![claim]),
                         false => Claimed::Compile(vec![claim]),

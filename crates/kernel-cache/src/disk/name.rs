@@ -16,7 +16,7 @@ pub(super) enum FileName {
     Draft(u64),
     /// Locked by the process that makes an entry.
     Claim(KeyDigest),
-    /// Locked by the process that makes room.
+    /// Locked by the evicting process.
     Eviction,
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_and_others_are_not_ours() {
+    fn entry_file_names_round_trip_and_foreign_names_are_ignored() {
         let digest = KeyDigest::of(b"x");
         for name in [
             FileName::Entry(digest),

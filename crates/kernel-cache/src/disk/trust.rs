@@ -30,9 +30,9 @@ impl DiskTier {
 /// The checked content of a key's entry, as code if the key is one of code.
 pub(super) fn vouch(key: &CacheKey, payload: Payload) -> Payload {
     match key.kind().is_code() {
-        // SAFETY: an entry of this key was written by a `DiskTier`, which stores nothing but code under it; its digests, and
-        // its authentication code where there is a key, say that it is unchanged. That no one else wrote the file is what
-        // `judge_folder` and `judge_file` saw; another program of the same user is trusted, as SECURITY.md says.
+        // SAFETY: an entry of this key was written by a `DiskTier`, which stores only code under it; its digests, and its
+        // authentication code if there is a key, show that it is unchanged. `judge_folder` and `judge_file` checked that no
+        // other user wrote the file; another program of the same user is trusted, as documented in SECURITY.md.
         true => unsafe { payload.into_code() },
         false => payload,
     }

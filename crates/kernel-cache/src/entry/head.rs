@@ -1,4 +1,4 @@
-//! The head of an entry as bytes: kind, compile time, fields. Lengths come before what they measure.
+//! The head of an entry as bytes: kind, compile time, fields. Each length precedes its content.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The format keeps what is written, and nothing else passes for an entry: every truncation, every flipped bit, any bytes.
+//! The format preserves content, and rejects everything else: every truncation, every flipped bit, any bytes.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn file(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn entries_round_trip() {
     for content in [&b""[..], b"x", &[7; 5000]] {
         let (head, payload) = read(file(content), None).expect("it is whole");
         assert_eq!(&*payload, content);
@@ -85,7 +85,7 @@ fn entries_of_other_formats_epochs_keys_and_kinds_are_refused_with_the_reason() 
 }
 
 #[test]
-fn a_head_that_is_too_large_is_not_stored() {
+fn an_oversized_head_is_not_stored() {
     let many = (0..400).map(|number| (format!("field {number}"), "v".repeat(200)));
     let key = CacheKey::of_fields(EntryKind::KERNEL, many);
     let refused = front(&key, Duration::ZERO, 0, false);
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn heads_with_a_digest_and_no_sense_are_a_miss(head in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn invalid_heads_with_a_valid_digest_are_a_miss(head in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut front = file(b"")[..PRELUDE].to_vec();
         front[48..52].copy_from_slice(&(head.len() as u32).to_le_bytes());
         front.extend(&head);

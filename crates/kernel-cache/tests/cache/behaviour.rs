@@ -131,7 +131,7 @@ fn remote_hits_are_kept_in_nearer_tiers_and_unreachable_tiers_are_misses() {
 }
 
 #[test]
-fn sources_are_reported_before_waiters_are_woken() {
+fn sources_are_recorded_before_waiters_wake() {
     let folder = tempfile::tempdir().expect("there is room");
     for expected in ["compiled", "tier"] {
         let cache = cache_at(folder.path());
@@ -339,7 +339,7 @@ fn a_compile_past_its_trust_period_is_repeated_in_parallel() {
     hand.set(options.trusted);
     assert!(matches!(compile(&cache, "a"), Source::Compiled { .. }));
     assert_eq!(cache.stats().takeovers, 1);
-    // The first comes to an end after all, and finds the value.
+    // The first finishes after all, and finds the value.
     let found = hung
         .compile(LONG, || panic!("it is there"))
         .expect("it is there");
@@ -347,7 +347,7 @@ fn a_compile_past_its_trust_period_is_repeated_in_parallel() {
 }
 
 #[test]
-fn a_compile_that_stood_in_a_queue_is_trusted_from_its_beginning() {
+fn the_trust_period_of_a_queued_compile_starts_when_it_runs() {
     let hand = crate::support::ManualClock::default();
     let options = CacheOptions::default();
     let cache = TestCache::new(BytesCodec, Arc::new(hand.clone()), options);
@@ -367,8 +367,8 @@ fn a_compile_that_stood_in_a_queue_is_trusted_from_its_beginning() {
 }
 
 #[test]
-fn another_process_that_comes_to_an_end_is_waited_for() {
-    // Two caches on one folder know of each other what two processes do.
+fn a_compile_in_another_process_is_waited_for() {
+    // Two caches on one folder interact like two processes.
     let folder = tempfile::tempdir().expect("there is room");
     let (first, second) = (cache_at(folder.path()), cache_at(folder.path()));
     let (begun, has_begun) = mpsc::channel();
@@ -410,7 +410,7 @@ fn cancelling_a_wait_ends_it_and_the_last_waiter_that_leaves_shows_on_the_ticket
     insta::assert_snapshot!(failure, @"waiting for the compile of program b8357d64 was cancelled");
     drop(second);
     assert_eq!((queued.n_waiting(), cache.stats().cancelled), (0, 1));
-    // Without waiters a queued compile can be dropped; a running one is kept when it is done.
+    // Without waiters a queued compile can be dropped; the result of a running one is kept.
     queued
         .compile(LONG, || Ok(content("a")))
         .expect("it compiles");

@@ -20,7 +20,7 @@ fn set_time(path: &Path, time: SystemTime) {
 }
 
 #[test]
-fn times_far_in_the_past_and_in_the_future_make_a_worse_order_and_no_error() {
+fn extreme_file_times_only_affect_eviction_order() {
     let folder = tempfile::tempdir().expect("there is room");
     let options = DiskOptions {
         max_bytes: 10_000,
@@ -41,11 +41,11 @@ fn times_far_in_the_past_and_in_the_future_make_a_worse_order_and_no_error() {
     for name in ["d", "e", "f", "g"] {
         put(name);
     }
-    // What came from the future does not stay for ever: it went first, then the oldest.
+    // Future timestamps do not stay for ever: that entry was evicted first, then the oldest.
     assert!(!path("future").exists() && !path("past").exists());
     assert!(path("now").exists() && path("g").exists());
     assert_eq!(disk.verify(false).expect("nothing is wrong").bad, []);
-    // A hit gives an entry the present time.
+    // A hit gives an entry the current time.
     set_time(&path("now"), now - YEARS);
     disk.get(&key("now")).expect("it is there");
     let entries = disk.entries().expect("nothing is wrong");
@@ -53,7 +53,7 @@ fn times_far_in_the_past_and_in_the_future_make_a_worse_order_and_no_error() {
 }
 
 #[test]
-fn a_clock_that_jumps_makes_no_error_and_no_wait_without_end() {
+fn a_jumping_clock_causes_no_error_and_no_endless_wait() {
     let folder = tempfile::tempdir().expect("there is room");
     let hand = ManualClock::default();
     hand.set(YEARS);
@@ -81,7 +81,7 @@ fn a_clock_that_jumps_makes_no_error_and_no_wait_without_end() {
             ..
         }
     ));
-    // The clock stands still, and another process does not come to an end: what was slept counts.
+    // The clock stands still, and another process does not finish: the time slept counts.
     let Claim::Held(_claim) = disk_at(folder.path()).try_claim(&key("b")) else {
         panic!("no store has it");
     };

@@ -18,7 +18,7 @@ fn code() -> Payload {
 }
 
 #[test]
-fn a_folder_takes_code_alone_under_the_kind_of_code() {
+fn only_signed_code_is_stored_under_the_code_kind() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = DiskTier::at(folder.path(), DiskOptions::default());
     let planted = disk.put(&kernel(), Duration::ZERO, Content::data(b"code"));
@@ -36,7 +36,7 @@ fn a_folder_takes_code_alone_under_the_kind_of_code() {
 }
 
 #[test]
-fn code_of_a_bundle_is_code_where_it_is_trusted() {
+fn code_of_a_trusted_bundle_is_code() {
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().join("x.kiln-bundle");
     let entry = |content| Collected {

@@ -7,7 +7,7 @@ use kiln_kernel_cache::{Content, Miss, MissCategory, Source, Tier, Verified};
 
 use crate::support::{LONG, cache_at, content, disk_at, files, key, only_entry};
 
-/// Compiles `a` through a new cache; what the folder said about it.
+/// Compiles `a` through a new cache; returns the folder's reason.
 fn miss_of(folder: &Path) -> Option<Miss> {
     let cache = cache_at(folder);
     let found = cache
@@ -60,7 +60,7 @@ fn any_flipped_bit_on_disk_is_a_miss_and_is_counted() {
 }
 
 #[test]
-fn content_read_into_memory_of_the_caller_is_checked_as_any() {
+fn content_read_into_caller_memory_is_checked() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = disk_at(folder.path());
     // Several pieces, the last one short.
@@ -102,7 +102,7 @@ fn content_read_into_memory_of_the_caller_is_checked_as_any() {
             .expect_err("it is short");
         assert_eq!(miss.category(), MissCategory::Corrupt, "{at}: {miss}");
     }
-    // Room for another number of bytes.
+    // Space for another number of bytes.
     disk.put(&key("a"), time, Content::data(&whole))
         .expect("there is room");
     let miss = disk.get_into(&key("a"), &mut read[1..]);
@@ -142,7 +142,7 @@ fn entries_of_another_format_epoch_or_key_are_not_loaded() {
 }
 
 #[test]
-fn two_versions_share_a_folder_and_leave_each_other_alone() {
+fn two_versions_share_a_folder_without_interference() {
     let folder = tempfile::tempdir().expect("there is room");
     miss_of(folder.path());
     // The next format has other names, so neither version opens what the other wrote.
@@ -177,7 +177,7 @@ fn two_versions_share_a_folder_and_leave_each_other_alone() {
 }
 
 #[test]
-fn what_a_power_cut_leaves_of_an_entry_is_a_miss() {
+fn an_entry_damaged_by_a_power_cut_is_a_miss() {
     let folder = tempfile::tempdir().expect("there is room");
     miss_of(folder.path());
     let path = only_entry(folder.path());

@@ -89,7 +89,7 @@ fn entries_are_listed_with_their_heads_counted_and_cleared() {
 }
 
 #[test]
-fn the_folder_stays_below_its_limit_and_what_was_used_last_stays() {
+fn the_folder_stays_below_its_limit_and_keeps_recently_used_entries() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = small(folder.path(), 20_000);
     let mut evicted = 0;
@@ -105,7 +105,7 @@ fn the_folder_stays_below_its_limit_and_what_was_used_last_stays() {
 }
 
 #[test]
-fn what_is_above_the_limit_alone_is_not_stored() {
+fn an_entry_over_the_limit_is_not_stored() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = small(folder.path(), 5000);
     let refused = disk.put(&key("a"), Duration::ZERO, Content::data(&[0; 5000]));
@@ -120,7 +120,7 @@ fn what_is_above_the_limit_alone_is_not_stored() {
         Source::Compiled { .. }
     ));
     assert_eq!((cache.stats().stored, cache.stats().not_stored), (0, 1));
-    // One that is there, and above the limit of another reader, is not read and not removed.
+    // One that exists, and is above the limit of another reader, is neither read nor removed.
     put(&disk_at(folder.path()), "b", 9000);
     let options = DiskOptions {
         max_entry_bytes: 5000,
@@ -132,7 +132,7 @@ fn what_is_above_the_limit_alone_is_not_stored() {
 }
 
 #[test]
-fn readers_and_evictors_at_once_give_whole_values_and_no_errors() {
+fn concurrent_readers_and_evictors_give_whole_values_and_no_errors() {
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path();
     std::thread::scope(|scope| {
@@ -163,7 +163,7 @@ fn readers_and_evictors_at_once_give_whole_values_and_no_errors() {
 }
 
 #[test]
-fn an_entry_removed_under_an_open_reader_is_read_to_its_end() {
+fn an_entry_removed_during_a_read_is_read_completely() {
     use kiln_kernel_cache::{Fs, SystemFs};
     let folder = tempfile::tempdir().expect("there is room");
     let disk = disk_at(folder.path());
@@ -182,7 +182,7 @@ fn an_entry_removed_under_an_open_reader_is_read_to_its_end() {
 }
 
 #[test]
-fn a_folder_removed_while_in_use_is_made_again() {
+fn a_folder_removed_during_use_is_recreated() {
     let parent = tempfile::tempdir().expect("there is room");
     let folder = parent.path().join("deep/below/cache");
     let cache = cache_at(&folder);
@@ -202,7 +202,7 @@ fn a_folder_removed_while_in_use_is_made_again() {
 }
 
 #[test]
-fn synced_entries_are_entries() {
+fn entries_written_with_sync_read_and_remove_normally() {
     let folder = tempfile::tempdir().expect("there is room");
     let options = DiskOptions {
         sync: true,

@@ -39,7 +39,7 @@ fn use_it(folder: &Path, plan: &Arc<Plan>) -> (TestCache, TestCache) {
 }
 
 #[test]
-fn every_call_to_the_system_may_fail_in_every_way() {
+fn every_system_call_may_fail_in_every_way() {
     let calm = tempfile::tempdir().expect("there is room");
     let plan = Plan::new(usize::MAX, 0, 0);
     use_it(&calm.path().join("cache"), &plan);
@@ -73,7 +73,7 @@ fn every_call_to_the_system_may_fail_in_every_way() {
 #[test]
 fn a_full_disk_means_no_entries_and_no_errors() {
     let folder = tempfile::tempdir().expect("there is room");
-    // Room for the folder, none for anything in it.
+    // Space for the folder, none for anything in it.
     let plan = Plan::new(usize::MAX, 0, 0);
     disk_at(folder.path())
         .put(&key("b"), Duration::ZERO, Content::data(&[1]))
@@ -89,7 +89,7 @@ fn a_full_disk_means_no_entries_and_no_errors() {
 }
 
 #[test]
-fn an_entry_that_could_not_be_written_leaves_nothing() {
+fn a_failed_write_leaves_no_file() {
     let mut n_failed = 0;
     for first in 0..40 {
         let folder = tempfile::tempdir().expect("there is room");
@@ -107,7 +107,7 @@ fn an_entry_that_could_not_be_written_leaves_nothing() {
             );
         }
     }
-    // Opening the folder, looking at it, the draft, three writes, the sync, the rename.
+    // Opening the folder, inspecting it, the draft, three writes, the sync, the rename.
     assert_eq!(n_failed, 8);
 }
 
@@ -118,7 +118,7 @@ fn a_read_only_folder_is_read() {
     writable
         .put(&key("a"), Duration::ZERO, Content::data(&content("a")))
         .expect("there is room");
-    // Opening the folder, looking at it, and opening, looking at and reading the entry work; marking it does not.
+    // Opening the folder, inspecting it, and opening, inspecting and reading the entry work; marking it does not.
     let calls = Plan::new(usize::MAX, 0, 0);
     faulty(folder.path(), &calls, false)
         .get(&key("a"))

@@ -1,4 +1,4 @@
-//! A forked child has the parent's locks, and none of its threads: it must get on without both.
+//! A forked child has the parent's locks, and none of its threads: it must work without both.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::support::children::fork;
 use crate::support::{LONG, TestCache, cache_at, content, disk_at, key};
 use kiln_kernel_cache::Tier;
 
-/// What the child does; the number of what went wrong.
+/// The child's actions; returns the number of errors.
 fn use_in_child(cache: &TestCache) -> i32 {
     // In memory of the parent, and in the folder.
     match cache.get_or_compile(&key("stored"), LONG, || Err("it is stored".to_owned())) {
         Ok(found) if matches!(found.source, Source::Tier { .. }) => {}
         _ => return 1,
     }
-    // Led by a thread of the parent, which is not here.
+    // Led by a thread of the parent, which does not exist here.
     match cache.get_or_compile(&key("led"), LONG, || Ok(content("led"))) {
         Ok(found) if *found.value == content("led") => {}
         _ => return 2,
@@ -42,7 +42,7 @@ fn a_forked_child_compiles_and_looks_up_and_never_hangs() {
     let folder = tempfile::tempdir().expect("there is room");
     let cache = cache_at(folder.path());
     cache.set(&key("stored"), content("stored"), Duration::ZERO);
-    // Another thread compiles at the time of the fork, and holds no lock in another process's eyes.
+    // Another thread compiles at the time of the fork, and holds no lock as seen by another process.
     let Begin::Lead(ticket) = cache.begin(&key("led")) else {
         panic!("it is not being compiled");
     };

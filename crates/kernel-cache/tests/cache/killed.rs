@@ -10,7 +10,7 @@ use crate::support::children::{fork, job, start, wait_for};
 use crate::support::faulty::{FaultyFs, Plan};
 use crate::support::{LONG, cache_at, cache_of, content, disk_at, disk_with, files, key};
 
-const HOLDER: &str = "killed::child_that_compiles_for_ever";
+const HOLDER: &str = "killed::child_that_compiles_forever";
 
 /// Large enough that writing takes a while.
 fn large(name: &str) -> Vec<u8> {
@@ -75,7 +75,7 @@ fn a_thousand_writers_killed_at_random_leave_whole_entries() {
             .expect("there is room");
         assert_eq!(files(folder.path(), ".draft").len(), 0, "round {round}");
     }
-    // Otherwise no writer was killed at work.
+    // Otherwise no writer was killed while writing.
     println!("{n_drafts} drafts were left");
     assert!(n_drafts > 100, "{n_drafts}");
 }
@@ -126,7 +126,7 @@ fn a_writer_killed_at_any_call_to_the_system_leaves_whole_entries_and_no_lock() 
 
 #[test]
 #[ignore = "a job for a child"]
-fn child_that_compiles_for_ever() {
+fn child_that_compiles_forever() {
     let Some(job) = job() else { return };
     let cache = cache_at(Path::new(&job[0]));
     let compile = || {
@@ -139,13 +139,13 @@ fn child_that_compiles_for_ever() {
 }
 
 #[test]
-fn a_compiler_killed_at_work_is_not_waited_for() {
+fn waiters_do_not_wait_for_a_killed_compiler() {
     let folder = tempfile::tempdir().expect("there is room");
     let (cache, marks) = (folder.path().join("cache"), folder.path().join("begun"));
     let paths = [&cache, &marks].map(|path| path.to_str().expect("it is text"));
     let mut child = start(HOLDER, &paths);
     wait_for(&marks);
-    // It lives: the key is claimed, and the wait has a limit.
+    // It is alive: the key is claimed, and the wait has a limit.
     assert!(matches!(disk_at(&cache).try_claim(&key("a")), Claim::Busy));
     let limit = Duration::from_millis(30);
     let failure = cache_at(&cache).get_or_compile(&key("a"), limit, || Ok(content("a")));

@@ -10,7 +10,7 @@ use kiln_kernel_cache::{Source, Tier};
 use crate::support::children::fork;
 use crate::support::{LONG, cache_at, content, disk_at, files, key};
 
-/// What a child ends with that may not mount.
+/// The exit code of a child that may not mount.
 const NOT_ALLOWED: i32 = 77;
 
 /// A private mount namespace; returns whether one is available.
@@ -48,7 +48,7 @@ fn mount(kind: &CStr, at: &Path, flags: libc::c_ulong, data: &CStr) -> bool {
     mounted == 0
 }
 
-/// Does this in a child, with a file system of 128 KiB of its own.
+/// Runs this in a child with its own file system of 128 KiB.
 fn on_a_small_disk(test: impl FnOnce(&Path)) {
     let folder = tempfile::tempdir().expect("there is room");
     let child = fork(|| {
@@ -66,7 +66,7 @@ fn on_a_small_disk(test: impl FnOnce(&Path)) {
 }
 
 #[test]
-fn on_a_disk_that_is_full_everything_compiles_and_what_is_there_is_read() {
+fn on_a_full_disk_everything_compiles_and_existing_entries_are_read() {
     on_a_small_disk(|disk| {
         let folder = disk.join("cache");
         let stored = cache_at(&folder);
@@ -87,7 +87,7 @@ fn on_a_disk_that_is_full_everything_compiles_and_what_is_there_is_read() {
         assert_eq!(files(&folder, ".draft").len(), 0);
         assert_eq!(disk_at(&folder).verify(false).expect("it is fine").bad, []);
 
-        // Once there is room, it is stored, and found.
+        // Once there is space, it is stored, and found.
         fs::remove_file(filler).expect("it is ours");
         cache.set(&key("b"), large.clone(), LONG);
         let entry = disk_at(&folder).get(&key("b")).expect("it is there");
@@ -96,7 +96,7 @@ fn on_a_disk_that_is_full_everything_compiles_and_what_is_there_is_read() {
 }
 
 #[test]
-fn on_a_disk_that_cannot_be_written_everything_compiles_and_what_is_there_is_read() {
+fn on_a_read_only_disk_everything_compiles_and_existing_entries_are_read() {
     on_a_small_disk(|disk| {
         let folder = disk.join("cache");
         cache_at(&folder).set(&key("a"), content("a"), LONG);

@@ -38,7 +38,7 @@ fn a_compile_that_needs_its_own_key_compiles_it_inside() {
 }
 
 #[test]
-fn compiles_that_steal_each_others_work_do_not_wait_for_each_other() {
+fn work_stealing_compiles_do_not_deadlock() {
     within_twenty_seconds(|| {
         let folder = tempfile::tempdir().expect("there is room");
         let cache = cache_at(folder.path());

@@ -15,7 +15,7 @@ use crate::support::faulty::{FaultyFs, Plan};
 use crate::support::{LONG, cache_of, content, disk_at, disk_with, files, key};
 
 #[test]
-fn the_lock_of_a_claim_that_was_given_up_and_made_again_claims_nothing() {
+fn a_lock_on_a_replaced_claim_file_claims_nothing() {
     let folder = tempfile::tempdir().expect("there is room");
     let claim = || disk_at(folder.path()).try_claim(&key("a"));
     let Claim::Held(first) = claim() else {
@@ -23,7 +23,7 @@ fn the_lock_of_a_claim_that_was_given_up_and_made_again_claims_nothing() {
     };
     let path = folder.path().to_owned();
     let (keep, kept) = std::sync::mpsc::channel();
-    // The second has opened the file of the first, which is done; then the third comes.
+    // The second has opened the file of the first, which is done; then the third arrives.
     let plan = Plan::meanwhile(move |_| {
         drop(first);
         keep.send(disk_at(&path).try_claim(&key("a")))
@@ -40,7 +40,7 @@ fn the_lock_of_a_claim_that_was_given_up_and_made_again_claims_nothing() {
 }
 
 #[test]
-fn a_draft_swept_away_before_it_is_locked_is_written_again() {
+fn a_draft_swept_before_it_is_locked_is_rewritten() {
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().to_owned();
     let plan = Plan::meanwhile(move |name| {
@@ -54,7 +54,7 @@ fn a_draft_swept_away_before_it_is_locked_is_written_again() {
 }
 
 #[test]
-fn a_lock_ends_with_its_holder_though_a_forked_child_has_the_file_open() {
+fn a_lock_ends_with_its_holder_even_if_a_forked_child_keeps_the_file_open() {
     let folder = tempfile::tempdir().expect("there is room");
     let open = SystemFs::new(folder.path()).open().expect("it is there");
     let file = || open.open_or_create("lock").expect("there is room");
@@ -73,7 +73,7 @@ fn a_lock_ends_with_its_holder_though_a_forked_child_has_the_file_open() {
 }
 
 #[test]
-fn a_child_that_closes_a_file_leaves_the_lock_of_its_parent() {
+fn a_child_closing_a_file_keeps_the_lock_of_its_parent() {
     let folder = tempfile::tempdir().expect("there is room");
     let open = SystemFs::new(folder.path()).open().expect("it is there");
     let mut held = Some(open.open_or_create("lock").expect("there is room"));
@@ -91,7 +91,7 @@ fn a_child_that_closes_a_file_leaves_the_lock_of_its_parent() {
 }
 
 #[test]
-fn drafts_and_claims_of_the_living_are_left_alone() {
+fn drafts_and_claims_of_live_processes_are_kept() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = disk_at(folder.path());
     let Claim::Held(claim) = disk.try_claim(&key("a")) else {
@@ -102,7 +102,7 @@ fn drafts_and_claims_of_the_living_are_left_alone() {
         .create("0123456789abcdef.draft")
         .expect("there is room");
     assert!(draft.try_lock().expect("there are locks"));
-    // Both ways to sweep up: by hand, and when room is made.
+    // Both ways of sweeping up: explicitly, and by eviction.
     assert_eq!(disk.clear().expect("nothing is wrong").leftovers, 0);
     disk_at(folder.path())
         .put(&key("b"), Duration::ZERO, Content::data(&[1]))

@@ -9,7 +9,7 @@ use crate::support::{LONG, TestCache, cache_at, cache_of, content, files, key};
 
 const CHILD: &str = "storm::child_that_joins_the_storm";
 
-/// Every compile leaves a file, so that those of all processes can be counted, and lasts until something is so.
+/// Every compile leaves a file, so that those of all processes can be counted, and lasts until a condition holds.
 fn compile_marked(
     cache: &TestCache,
     name: &str,
@@ -121,7 +121,7 @@ fn eight_processes_compile_each_of_many_keys_once() {
 }
 
 #[test]
-fn a_storm_while_the_folder_is_cleared_gives_right_values() {
+fn concurrent_compiles_during_clearing_give_right_values() {
     let n_compiles = storm_of_processes(4, 5, |folder| {
         let disk = crate::support::disk_at(folder);
         disk.clear().expect("nothing is wrong");

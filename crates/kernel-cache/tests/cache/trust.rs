@@ -39,7 +39,7 @@ fn is_refused(folder: &Path) -> String {
 }
 
 #[test]
-fn a_folder_is_made_for_its_owner_alone() {
+fn a_folder_is_created_private_to_its_owner() {
     let parent = tempfile::tempdir().expect("there is room");
     let folder = parent.path().join("above/cache");
     fill(&folder);
@@ -54,7 +54,7 @@ fn a_folder_is_made_for_its_owner_alone() {
 }
 
 #[test]
-fn a_process_that_masks_nothing_makes_no_folder_that_is_open_to_others() {
+fn folders_are_private_under_an_empty_umask() {
     let parent = tempfile::tempdir().expect("there is room");
     let folder = parent.path().join("above/cache");
     // The mask is the process's, so a child sets it.
@@ -134,7 +134,7 @@ fn folders_and_entries_of_another_user_are_refused() {
 }
 
 #[test]
-fn entries_that_are_links_shared_writable_or_no_files_are_refused_and_removed() {
+fn entries_that_are_links_shared_writable_or_not_files_are_refused_and_removed() {
     let folder = tempfile::tempdir().expect("there is room");
     let elsewhere = tempfile::tempdir().expect("there is room");
     fill(folder.path());
@@ -176,7 +176,7 @@ fn entries_that_are_links_shared_writable_or_no_files_are_refused_and_removed() 
     refused: expected a regular file, found a pipe, socket or device
     ");
     assert!(planted.exists());
-    // A folder in its place cannot be removed that way; it is a miss all the same.
+    // A folder in its place cannot be removed that way; it is still a miss.
     fs::remove_file(&entry).expect("it is ours");
     fs::create_dir(&entry).expect("there is room");
     let cache = cache_at(folder.path());
@@ -190,7 +190,7 @@ fn entries_that_are_links_shared_writable_or_no_files_are_refused_and_removed() 
 }
 
 #[test]
-fn a_claim_that_is_no_file_of_ours_claims_nothing() {
+fn a_foreign_claim_file_claims_nothing() {
     use kiln_kernel_cache::Claim;
     let folder = tempfile::tempdir().expect("there is room");
     let claim = folder.path().join(format!("{}.claim", key("a").digest()));

@@ -12,17 +12,18 @@ pub struct Access<'k> {
     pub load: Option<NodeId>,
     /// What is read or written.
     pub buffer: BufferId,
-    /// Where, one index per axis of the buffer.
+    /// The indices, one per axis of the buffer.
     pub indices: &'k [NodeId],
-    /// The stage that it belongs to, if it is not a store's.
+    /// The stage that it belongs to, unless it is a store's.
     pub stage: Option<StageId>,
-    /// The inner axes of its item, those that are reduced last.
+    /// The inner axes of its item, with the reduced ones last.
     pub axes: Axes,
-    /// How many nests of inner loops it is in: one over the axes of a local or a store, one over what is reduced.
+    /// The number of nests of inner loops around it: one over the axes of a local or a store, one over the reduced axes.
     pub depth: u32,
 }
 
-/// Every access of a kernel, item by item, those in carry blocks too; a load that several items share is in each of them.
+/// Every access of a kernel, item by item, including those in carry blocks; a load that several items share is in each of
+/// them.
 pub fn accesses(kernel: &Kernel) -> Vec<Access<'_>> {
     let mut found = Vec::new();
     for item in kernel.items().iter().flat_map(Item::parts) {
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loads_come_with_the_loops_of_their_item() {
+    fn loads_are_listed_with_the_loops_of_their_item() {
         let kernel = kernel(
             "kernel @rows(%x: in f32[M, N], %y: out f32[M, N]) {
                outer m < M

@@ -14,15 +14,16 @@ use crate::verified::VerifiedKernel;
 /// Where one part ends and the next begins: a condition `index < end` on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {
-    /// The condition, which some `select` of the kernel asks.
+    /// The condition, tested by a `select` of the kernel.
     pub condition: NodeId,
     /// The first index of the next part; the same at every point.
     pub end: NodeId,
 }
 
 impl Boundary {
-    /// The boundaries along an outer axis in what a kernel of stores alone stores, the outermost of nested choices first.
-    /// None where an operand of a choice may fault, since every element's faults are reported whatever is chosen.
+    /// The boundaries along an outer axis in the stored values of a kernel of stores alone, the outermost of nested
+    /// selections first. Empty where an operand of a selection may fault, since every element's faults are reported
+    /// whatever is selected.
     pub fn all(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) -> Vec<Self> {
         let mut roots = Vec::new();
         for item in kernel.items() {
@@ -40,7 +41,7 @@ impl Boundary {
             axes.all(|axis| !dependence.depends(node, axis))
         };
         let mut boundaries: Vec<Self> = Vec::new();
-        // Operands come first, and of nested choices the outermost is to be made first.
+        // Operands come first, and the outermost of nested selections is to be split first.
         for &node in below.iter().rev() {
             let Node::Apply {
                 op: ScalarOp::Select,
@@ -70,7 +71,7 @@ impl Boundary {
         boundaries
     }
 
-    /// Where the part ends, if that is a number in the kernel.
+    /// The boundary, if it is a literal in the kernel.
     pub fn constant_end(self, kernel: &Kernel) -> Option<i64> {
         match *kernel.node(self.end) {
             Node::Literal(ScalarValue::I64(end)) => Some(end),
@@ -85,7 +86,7 @@ mod tests {
     use super::super::testing::{axis, kernel};
     use super::*;
 
-    /// Where the parts of a stored value along `i` end: a number, or none that is known.
+    /// The boundaries along `i` of a stored value: a number, or `None` if unknown.
     fn ends(value: &str) -> Vec<Option<i64>> {
         let kernel = kernel(&format!(
             "kernel @k(%x: in f32[N], %y: in i32[N], %n: in i64[1], %o: out f32[N]) where N >= 1 {{
@@ -100,20 +101,20 @@ mod tests {
     }
 
     #[test]
-    fn nested_choices_end_outermost_first() {
+    fn nested_boundaries_are_listed_outermost_first() {
         let nested = "select(i < 8, 1.0, select(i < 24, %x[i], 2.0))";
         assert_eq!(ends(nested), [Some(8), Some(24)]);
         assert_eq!(ends("select(i < N - 1, %x[i], 2.0)"), [None]);
     }
 
     #[test]
-    fn conditions_that_move_are_no_boundaries() {
+    fn shifted_or_loaded_conditions_are_not_boundaries() {
         assert_eq!(ends("select(i + 1 < 8, %x[i], 2.0)"), []);
         assert_eq!(ends("select(%x[i] < 8.0, %x[i], 2.0)"), []);
     }
 
     #[test]
-    fn what_may_fault_is_computed_on_both_sides() {
+    fn values_that_may_fault_have_no_boundary() {
         assert_eq!(ends("select(i < 8, f32(%y[i] / %y[i]), 2.0)"), []);
         assert_eq!(ends("select(i < 8, %x[%n[0]], 2.0)"), []);
         assert_eq!(ends("select(i < 8, f32(%y[i] / i32(3)), 2.0)"), [Some(8)]);

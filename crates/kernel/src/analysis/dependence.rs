@@ -1,4 +1,4 @@
-//! Which axes a node depends on, and how an index moves along an axis.
+//! Which axes a node depends on, and how an index varies along an axis.
 //!
 //! Dependence looks through locals: a local depends on the axes its stage depends on, except the stage's own. The
 //! values of a carry block depend on every outer axis and on the step.
@@ -84,7 +84,7 @@ impl Dependence {
             }
         }
         // Nodes come after their operands, and a node that names a stage outside a carry block comes after the stage's
-        // value; so one pass suffices when stages are filled in as their values are reached.
+        // value; so one pass suffices if stages are filled in when their values are reached.
         let mut by_value: SecondaryMap<NodeId, Vec<StageId>> = SecondaryMap::new();
         for (stage, data) in kernel.stages() {
             if !this.carried[stage] {
@@ -133,18 +133,18 @@ impl Dependence {
         axes
     }
 
-    /// Whether a node's value differs along an axis.
+    /// Whether a node's value varies along an axis.
     pub fn depends(&self, node: NodeId, axis: AxisId) -> bool {
         self.nodes[node].contains(axis)
     }
 
-    /// Whether a stage's local differs along an axis that is not its own.
+    /// Whether a stage's local varies along an axis that is not its own.
     pub fn stage_depends(&self, stage: StageId, axis: AxisId) -> bool {
         self.stages[stage].contains(axis)
     }
 
-    /// How deep in loops a node changes: outer points first, then the axes of locals and stores, then what is reduced, in
-    /// the order in which it is looped over.
+    /// The loop depth at which a node varies: outer points first, then the axes of locals and stores, then the reduced
+    /// axes, in loop order.
     pub fn depth(&self, kernel: &Kernel, node: NodeId) -> usize {
         let of_axis = |axis: AxisId| {
             let reduced = kernel
@@ -166,9 +166,9 @@ impl Dependence {
         axes.map(of_axis).max().unwrap_or(0)
     }
 
-    /// By how much an integer node grows from one index of an axis to the next, if by a constant.
+    /// The constant difference of an integer node from one index of an axis to the next, if it is constant.
     pub fn step_along(&self, kernel: &Kernel, node: NodeId, axis: AxisId) -> Option<i64> {
-        // Indices are small expressions; the limit keeps even absurd ones from overflowing the stack.
+        // Indices are small expressions; the limit keeps extreme ones from overflowing the stack.
         self.step_within(kernel, node, axis, 64)
     }
 
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_local_depends_on_what_its_stage_does_but_not_on_its_own_axes() {
+    fn a_local_depends_on_its_stage_but_not_on_its_axes() {
         let kernel = kernel(
             "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
                outer m < M, n < N
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_moves_by_constants_or_not_evenly() {
+    fn an_index_step_is_a_constant_or_unknown() {
         let step = |index: &str| {
             let kernel = kernel(&format!(
                 "kernel @k(%x: in f32[N], %y: out f32[N]) {{

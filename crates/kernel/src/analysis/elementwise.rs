@@ -1,11 +1,11 @@
-//! Arrays read by a single elementwise map, as when the scores of an attention are scaled and masked.
+//! Arrays read by a single elementwise map, such as an attention's scores, which are scaled and masked.
 //!
 //! The map can be fused into its producer.
 
 use super::{Dependence, expression_nodes};
 use crate::form::{AxisId, Item, Kernel, Node, NodeId, StageId, StageOperation};
 
-/// A map that is all that reads an array.
+/// A map that is the only reader of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElementwiseReader {
     /// The map.
@@ -14,8 +14,8 @@ pub struct ElementwiseReader {
     pub element: NodeId,
 }
 
-/// The map that is all that reads the array of a stage, each element for its own, if `next` is one: over as many axes of
-/// equal extents, changing along the same outer axes.
+/// The map that is the only reader of a stage's array, each element from its own, if `next` is one: over the same number of
+/// axes of equal extents, varying along the same outer axes.
 pub fn elementwise_reader(
     kernel: &Kernel,
     dependence: &Dependence,
@@ -88,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn scores_that_are_scaled_and_shifted() {
+    fn elementwise_readers_may_scale_and_shift() {
         assert!(is_read_by("s[j] * 0.25 + %a[j]", "exp(w[j] - t)"));
     }
 
     #[test]
-    fn another_reader_or_another_element() {
+    fn other_readers_or_elements_are_not_elementwise() {
         assert!(!is_read_by("s[j] * 0.25", "exp(w[j] - t) + s[j]"));
         assert!(!is_read_by("s[N - 1 - j] * 0.25", "exp(w[j] - t)"));
         assert!(!is_read_by("%a[j]", "exp(w[j] - t)"), "no reader at all");

@@ -1,14 +1,14 @@
-//! The nodes that values are computed from, and the number of operations.
+//! The nodes of an expression, and its number of operations.
 
 use std::collections::HashSet;
 
-use kiln_scalar::{Node as FunctionNode, ScalarOp};
+use kiln_scalar::{ExprNode, ScalarOp};
 use kiln_tensor::DType;
 
 use crate::form::{Kernel, Node, NodeId};
 
-/// Some values and all that they are computed from: each node once, those values first, breadth first. It does not look
-/// through locals: what a stage computes is another expression.
+/// The given values and everything that they are computed from: each node once, the values first, breadth first. It does
+/// not look through locals: a stage's value is another expression.
 pub fn expression_nodes(kernel: &Kernel, roots: &[NodeId]) -> Vec<NodeId> {
     let mut seen = HashSet::new();
     let mut nodes: Vec<NodeId> = roots.to_vec();
@@ -25,8 +25,8 @@ pub fn expression_nodes(kernel: &Kernel, roots: &[NodeId]) -> Vec<NodeId> {
     nodes
 }
 
-/// Arithmetic operations that a node takes when its operands are there, each of them an instruction or two of any machine;
-/// 0 for loads, locals and arithmetic on indices. `None` if one of them takes more, as `exp` does.
+/// The arithmetic operations of a node, excluding its operands', each of them an instruction or two on any machine; 0 for
+/// loads, locals and arithmetic on indices. `None` if one of them costs more, such as `exp`.
 pub fn arithmetic_operations(kernel: &Kernel, node: NodeId) -> Option<usize> {
     let is_index = kernel.dtype(node) == DType::I64;
     match kernel.node(node) {
@@ -42,7 +42,7 @@ pub fn arithmetic_operations(kernel: &Kernel, node: NodeId) -> Option<usize> {
                 .nodes()
                 .iter()
                 .map(|node| match node {
-                    FunctionNode::Apply { op, .. } => is_arithmetic(*op).then_some(1),
+                    ExprNode::Apply { op, .. } => is_arithmetic(*op).then_some(1),
                     _ => Some(0),
                 })
                 .sum()
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_come_once_and_after_what_is_made_of_them() {
+    fn expression_nodes_are_listed_once_after_their_users() {
         let kernel = kernel(
             "kernel @k(%x: in f32[N], %y: out f32[N]) {
                outer i < N
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_count_as_what_they_are_made_of() {
+    fn composite_functions_count_their_primitive_operations() {
         let operations = |value: &str| {
             let kernel = kernel(&format!(
                 "kernel @k(%x: in f32[N], %y: out f32[N]) {{

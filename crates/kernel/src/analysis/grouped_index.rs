@@ -5,21 +5,21 @@ use kiln_scalar::ScalarOp;
 use super::integer_literal;
 use crate::form::{AxisId, Extent, Kernel, Node, NodeId};
 
-/// An index that is a place within a group.
+/// An index that consists of a group and a place within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupedIndex {
     /// Which group.
     pub group: NodeId,
-    /// How many places a group has.
+    /// The number of places in a group.
     pub size: i64,
-    /// The place, an axis of as many points.
+    /// The place, an axis with that many points.
     pub place: NodeId,
     /// That axis.
     pub axis: AxisId,
 }
 
 impl GroupedIndex {
-    /// The parts of an index, if it has these.
+    /// The parts of an index, if it has this form.
     pub fn of(kernel: &Kernel, index: NodeId) -> Option<Self> {
         let &[left, right] = operands(kernel, index, ScalarOp::Add)? else {
             return None;
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_times_its_size_and_a_place_in_it() {
+    fn a_grouped_index_is_a_group_times_its_size_plus_an_offset() {
         assert_eq!(split("g * 8 + c", "8"), Some(8));
         assert_eq!(split("c + 8 * g", "8"), Some(8));
         assert_eq!(split("g * 8 + c", "7"), None, "groups that leave a gap");

@@ -18,7 +18,7 @@ pub struct GuardedIndex {
 }
 
 impl GuardedIndex {
-    /// Those of a kernel, in the order of its nodes.
+    /// The guarded indices of a kernel, in the order of its nodes.
     pub fn all(kernel: &VerifiedKernel) -> Vec<Self> {
         let mut found = Vec::new();
         for (id, data) in kernel.nodes() {
@@ -42,7 +42,7 @@ impl GuardedIndex {
         found
     }
 
-    /// Those of loads that a value is computed from.
+    /// The guarded indices of loads that a value is computed from.
     pub fn below(kernel: &VerifiedKernel, value: NodeId) -> Vec<Self> {
         let below: BTreeSet<NodeId> = expression_nodes(kernel, &[value]).into_iter().collect();
         let mut found = Self::all(kernel);
@@ -50,8 +50,8 @@ impl GuardedIndex {
         found
     }
 
-    /// Whether a value has such loads, and each is in bounds or not however far a loop along an axis is: then one test
-    /// before that loop serves all of it.
+    /// Whether a value has such loads, and each is in bounds or out of bounds for a whole loop along an axis: then one test
+    /// before that loop covers all of it.
     pub fn are_fixed_along(
         kernel: &VerifiedKernel,
         dependence: &Dependence,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn taps_of_a_window_and_not_its_channels() {
+    fn guarded_indices_cover_window_taps_but_not_channels() {
         let kernel = kernel(
             "kernel @conv(%x: in f32[W, C], %w: const f32[3, C], %y: out f32[W]) {
                outer w < W

@@ -5,8 +5,8 @@ use kiln_symbolic_shape::Predicate;
 use crate::form::{Axes, AxisId, Extent, Item, Kernel, Stage, StageOperation};
 use crate::verified::VerifiedKernel;
 
-/// The axes that each stage and store runs over inside of the outer ones, outermost first: the step of its carry block, its
-/// own, then what it reduces.
+/// The axes that each stage and store runs over inside the outer ones, outermost first: the step of its carry block, its
+/// own axes, then the reduced ones.
 pub fn item_axes(kernel: &Kernel) -> Vec<Axes> {
     let mut all = Vec::new();
     for item in kernel.items() {
@@ -39,7 +39,7 @@ pub(crate) fn reduced_axes(stage: &Stage) -> &[AxisId] {
     }
 }
 
-/// Whether an axis is proved to have a multiple of this many points, at all sizes.
+/// Whether the extent of an axis is proved to be a multiple of this number, at all sizes.
 pub fn is_multiple(kernel: &Kernel, axis: AxisId, of: u32) -> bool {
     let Extent::Size(dim) = kernel.axis(axis).extent else {
         return false;
@@ -49,7 +49,7 @@ pub fn is_multiple(kernel: &Kernel, axis: AxisId, of: u32) -> bool {
     kernel.dims().prove(&divides).is_proved()
 }
 
-/// Whether the points of an outer axis must run one after the other, because two of them may write one element.
+/// Whether the points of an outer axis must run in order, because two of them may write one element.
 pub fn must_run_in_order(kernel: &VerifiedKernel, axis: AxisId) -> bool {
     let mut stores = kernel.info().stores.iter();
     stores.any(|store| store.serial.contains(&axis))
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_of_a_block_run_at_each_step() {
+    fn items_of_a_carry_block_run_at_each_step() {
         let kernel = kernel(
             "kernel @scan(%x: in f32[B, T, N], %y: out f32[B, T]) {
                outer b < B
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_may_hit_one_element_run_in_order() {
+    fn points_that_may_write_one_element_run_in_order() {
         let kernel = kernel(
             "kernel @scatter(%n: in i64[K], %x: in f32[K, D], %z: inout f32[N, D]) {
                outer k < K, d < D

@@ -6,7 +6,7 @@ use crate::form::{
     Buffer, BufferId, Extent, Item, Kernel, Load, Node, NodeId, Role, StageOperation, Store,
 };
 
-/// An operand and a result that may lie in the same memory: the same elements at the same addresses.
+/// An operand and a result that may share memory: the same elements at the same addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedPair {
     /// A buffer that is read.
@@ -15,14 +15,14 @@ pub struct SharedPair {
     pub written: BufferId,
 }
 
-/// The operands whose memory a result may take, by the positions of the buffers: a launch on such a pair in one memory gives
-/// the bits that it gives on two, whatever the schedule and the number of threads.
+/// The operands whose memory a result may reuse, by the positions of the buffers: a launch with such a pair in one memory
+/// gives the same bits as with two, whatever the schedule and the number of threads.
 ///
-/// Conservative: an operand shares with a result of the same layout if it is loaded nowhere but at the element that is
-/// stored, and not after that, and nothing is reduced or carried. Schedules may compute rows of a reduction twice; a map's points are
+/// Conservative: an operand shares with a result of the same layout if it is loaded only at the element that is stored, and
+/// not after that, and nothing is reduced or carried. Schedules may compute rows of a reduction twice; a map's points are
 /// computed once, with all loads of a point before the store that ends it.
 ///
-/// A launch uses each buffer in one pair at the most.
+/// A launch uses each buffer in at most one pair.
 pub fn may_share(kernel: &Kernel) -> Vec<SharedPair> {
     let mut stores: Vec<&Store> = Vec::new();
     for item in &kernel.items {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_shares_with_each_operand_that_it_reads_element_by_element() {
+    fn a_map_may_share_memory_with_operands_read_elementwise() {
         let text =
             "kernel @add(%x: in f32[N, M], %y: in f32[N, M], %b: in f32[M], %o: out f32[N, M]) {
                outer n < N, m < M
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reduced_is_never_overwritten() {
+    fn reduced_operands_are_never_overwritten() {
         let text = "kernel @norm(%x: in f32[N, M], %o: out f32[N, M]) {
                outer n < N
                s = reduce add[k < M] %x[n, k]
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_results_only_the_last_that_reads_an_operand_takes_its_memory() {
+    fn only_the_last_result_that_reads_an_operand_takes_its_memory() {
         let text = "kernel @step(%m: in f32[N], %p: in f32[N], %g: in f32[N], %p2: out f32[N], %m2: out f32[N]) {
                outer n < N
                store %p2[n] = %p[n] - %m[n]

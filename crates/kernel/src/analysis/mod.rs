@@ -1,17 +1,17 @@
-//! Questions about a kernel that more than one backend asks: what a value depends on and is computed from, how an index
-//! moves, where a loop may be split, what may be computed early.
+//! Queries about a kernel that more than one backend needs: what a value depends on and is computed from, how an index
+//! varies, where a loop may be split, what may be computed early.
 //!
-//! - [`Dependence`]: the axes that a value changes along, and how far an index moves along one.
-//! - [`expression_nodes`], [`arithmetic_operations`]: what a value is computed from, and how much that is.
-//! - [`accesses`], [`item_axes`], [`is_multiple`], [`must_run_in_order`]: the loops of a kernel, and what is read and written in them.
+//! - [`Dependence`]: the axes along which a value varies, and the stride of an index along one.
+//! - [`expression_nodes`], [`arithmetic_operations`]: the nodes of a value's expression, and its amount of arithmetic.
+//! - [`accesses`], [`item_axes`], [`is_multiple`], [`must_run_in_order`]: the loops of a kernel, and its loads and stores.
 //! - [`GroupedIndex`], [`GuardedIndex`], [`Reach`], [`SlidingWindow`]: forms of indices.
-//! - [`Boundary`]: where loops are split, as at the parts of a concatenation.
+//! - [`Boundary`]: where loops are split, such as at the parts of a concatenation.
 //! - [`Unconditional`]: what may be computed whether or not it is needed.
-//! - [`is_never_positive`], [`elementwise_reader`]: what is known of values, and of who reads them.
-//! - [`points`]: how much a kernel computes.
+//! - [`is_never_positive`], [`elementwise_reader`]: properties of values, and of their readers.
+//! - [`points`]: the amount of work of a kernel.
 //! - [`may_share`]: which results may be computed in the memory of an operand.
 //!
-//! Each analysis reads a kernel and changes nothing. What is not recognised gets the conservative result, which each one
+//! Each analysis reads a kernel and changes nothing. An unrecognised form gets the conservative result, which each analysis
 //! documents. Nothing here knows a target or a schedule.
 
 mod accesses;

@@ -8,10 +8,9 @@ use kiln_tensor::DType;
 use super::Dependence;
 use crate::form::{AxisId, Kernel, Node, NodeId, Reduction, StageOperation};
 
-/// Whether a float is an element minus the largest of all that an axis runs over, so at most 0, or NaN; false where that
-/// is not seen.
+/// Whether a float is an element minus the maximum over an axis, so at most 0, or NaN; false where that is not recognised.
 ///
-/// Only elements read from memory count: one computed again could be rounded in another way than it was for the comparison.
+/// Only elements read from memory count: a recomputed one could be rounded differently from the one in the comparison.
 pub fn is_never_positive(kernel: &Kernel, dependence: &Dependence, node: NodeId) -> bool {
     let Node::Apply {
         op: ScalarOp::Sub,
@@ -39,7 +38,7 @@ pub fn is_never_positive(kernel: &Kernel, dependence: &Dependence, node: NodeId)
     stage.axes.is_empty() && is_whole && is_one_of((kernel, dependence), element, stage.value, axes)
 }
 
-/// Whether `element` is read from where `any` is, at some index of the axes that it runs along.
+/// Whether `element` is read from the same place as `any`, at some index of the axes that it runs along.
 fn is_one_of(
     (kernel, dependence): (&Kernel, &Dependence),
     element: NodeId,
@@ -98,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn an_element_minus_the_largest_of_its_row() {
+    fn softmax_shift_by_the_row_maximum_is_recognized() {
         assert!(is_seen("max[r < N] %x[m, r]", "%x[m, j] - t"));
     }
 
     #[test]
-    fn the_smallest_another_row_or_another_order_are_not() {
+    fn other_row_shifts_are_not_recognized() {
         for (largest, difference) in [
             ("min[r < N] %x[m, r]", "%x[m, j] - t"),
             ("max[r < N] %x[M - 1 - m, r]", "%x[m, j] - t"),

@@ -6,31 +6,31 @@
 use super::Dependence;
 use crate::form::{AxisId, Kernel, NodeId};
 
-/// How much of an axis a tile has.
+/// The part of an axis that a tile covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisPoints {
     /// One point, whose index is known.
     One,
-    /// This many, one after the other.
+    /// This many consecutive points.
     Next(i64),
-    /// All: a loop over the axis is inside of the tile.
+    /// All: a loop over the axis is inside the tile.
     All,
 }
 
-/// How far an index gets from its value at a tile's first point.
+/// The range of an index relative to its value at a tile's first point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// By how much it is smaller at the least.
+    /// The largest decrease.
     pub below: i64,
-    /// By how much it is larger at the most.
+    /// The largest increase.
     pub above: i64,
-    /// The axes of which the tile has all points: their index is 0 at the first one.
+    /// The axes that the tile covers completely: their index is 0 at its first point.
     pub inner: Vec<AxisId>,
 }
 
 impl Reach {
-    /// That of an index in a tile. `None` where it does not move by constants, where an axis of which the tile has all
-    /// points has no known bound, or where `points` gives none for an axis that the index depends on.
+    /// The reach of an index in a tile. `None` where it does not vary by constants, where an axis that the tile covers
+    /// completely has no known bound, or where `points` returns `None` for an axis that the index depends on.
     pub fn of(
         kernel: &Kernel,
         dependence: &Dependence,
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_windows_index_reaches_as_far_as_rows_and_taps_take_it() {
+    fn a_window_reach_covers_its_rows_and_taps() {
         let kernel = kernel(
             "kernel @conv(%x: in f32[N], %w: const f32[5], %y: out f32[N, M]) {
                outer n < N, m < M

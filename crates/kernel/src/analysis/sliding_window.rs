@@ -12,17 +12,17 @@ use crate::form::{AxisId, Extent, Kernel, Node, NodeId};
 pub struct SlidingWindow {
     /// The load.
     pub load: NodeId,
-    /// Which of its indices moves.
+    /// The index that moves.
     pub position: usize,
-    /// How many taps there are along the axis that is reduced.
+    /// The number of taps along the reduced axis.
     pub n_taps: i64,
     per_row: i64,
     per_tap: i64,
 }
 
 impl SlidingWindow {
-    /// That of a value which is reduced over `taps`, if one load moves along rows, and along one axis of its buffer, by
-    /// constants, and nothing else of the value does.
+    /// The window of a value that is reduced over `taps`, if one load moves along rows, and along one axis of its buffer,
+    /// by constants, and nothing else of the value does.
     pub fn of(
         kernel: &Kernel,
         dependence: &Dependence,
@@ -49,7 +49,7 @@ impl SlidingWindow {
         }
         let (load, of) = moving?;
         let when = of.guard.as_ref().and_then(|guard| guard.when);
-        // What is there instead, outside of the picture, is taken for the same at all places too.
+        // The value in the padding is assumed to be the same at all places too.
         let moves_outside = of.guard.as_ref().is_some_and(|guard| {
             let depends = |axis| dependence.depends(guard.otherwise, axis);
             depends(rows) || depends(taps)
@@ -81,7 +81,7 @@ impl SlidingWindow {
             && self.per_tap > 0
     }
 
-    /// Which rows read an element, and at which tap, per element in the order in which they lie.
+    /// Which rows read an element, and at which tap, per element in memory order.
     pub fn readers(&self, rows: u32) -> BTreeMap<i64, Vec<(u32, i64)>> {
         let mut places = BTreeMap::new();
         for row in 0..rows {
@@ -125,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn windows_as_far_apart_as_they_are_wide_share_nothing() {
+    fn windows_with_stride_equal_to_width_share_nothing() {
         assert!(!window("5 * n + t, c").unwrap().is_shared(8));
     }
 
     #[test]
-    fn an_index_that_does_not_move_evenly_is_none() {
+    fn an_uneven_index_is_not_a_sliding_window() {
         assert_eq!(window("n * t, c"), None);
         assert_eq!(window("n + t, c + n"), None, "two indices move");
     }

@@ -7,8 +7,8 @@ use kiln_symbolic_shape::DimId;
 use crate::form::{Kernel, Load, Node, NodeId, Role};
 use crate::verified::{IndexClass, VerifiedKernel};
 
-/// Whether a node itself can be at fault, or reads what the kernel writes: so it must be computed wherever the kernel says
-/// so, and in that place.
+/// Whether a node itself can fault, or reads what the kernel writes: it must then be computed exactly where the kernel
+/// places it.
 pub(crate) fn may_fault(kernel: &VerifiedKernel, node: NodeId) -> bool {
     match kernel.node(node) {
         Node::Load(load) => {
@@ -32,7 +32,7 @@ pub(crate) fn may_fault(kernel: &VerifiedKernel, node: NodeId) -> bool {
     }
 }
 
-/// Whether a load is of an element that its buffer has whatever the sizes, and that nothing writes.
+/// Whether a load reads an element that its buffer has for all sizes, and that nothing writes.
 pub fn is_fixed_load(kernel: &Kernel, load: &Load) -> bool {
     let dims = kernel.dims();
     let buffer = kernel.buffer(load.buffer);
@@ -49,16 +49,16 @@ pub fn is_fixed_load(kernel: &Kernel, load: &Load) -> bool {
         && load.indices.iter().zip(&buffer.shape).all(is_there)
 }
 
-/// The nodes that may be computed before it is known whether they are needed, as before a loop that may run no times:
-/// float arithmetic on locals that are single values, sizes, literals and elements that are always there.
+/// The nodes that may be computed before it is known whether they are needed, such as before a loop that may have no
+/// iterations: float arithmetic on scalar locals, sizes, literals and elements that always exist.
 #[derive(Clone, Debug)]
 pub struct Unconditional(SecondaryMap<NodeId, bool>);
 
 impl Unconditional {
-    /// Those of a kernel.
+    /// The unconditional nodes of a kernel.
     pub fn of(kernel: &Kernel) -> Self {
         let mut nodes = SecondaryMap::new();
-        // Operands come before what they are operands of.
+        // Operands come before their users.
         for (id, data) in kernel.nodes() {
             let mut is_safe = match &data.node {
                 Node::Literal(_) | Node::Size(_) => true,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn locals_and_elements_that_are_always_there() {
+    fn unconditional_values_exclude_loads_that_may_be_out_of_bounds() {
         let is_safe = |value: &str| {
             let kernel = stored_by(value);
             Unconditional::of(&kernel).contains(stored(&kernel))
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn float_arithmetic_never_faults_and_locals_stay_in_place() {
+    fn float_arithmetic_never_faults_and_locals_are_not_hoisted() {
         let may = |value: &str| {
             let kernel = stored_by(value);
             may_fault(&kernel, stored(&kernel))

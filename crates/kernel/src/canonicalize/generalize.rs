@@ -20,22 +20,22 @@ use crate::verify::{stores, used_nodes, verify};
 /// How many sizes are tried one by one.
 const MAX_TRIES: usize = 24;
 
-/// A kernel with sizes replaced, and by what.
+/// A kernel with replaced sizes, and the replacements.
 pub(super) struct General {
     pub(super) kernel: VerifiedKernel,
-    /// The size that each new symbol stands for, of the kernel before.
+    /// The size of the original kernel that each new symbol stands for.
     values: BTreeMap<SymbolId, DimId>,
 }
 
 impl General {
-    /// What a symbol is, as a size of the kernel before.
+    /// What a symbol is, as a size of the original kernel.
     pub(super) fn value(&self, symbol: SymbolId) -> DimId {
         let own = self.kernel.dims().dim(symbol);
         self.values.get(&symbol).copied().unwrap_or(own)
     }
 }
 
-/// Places that get one symbol.
+/// Places that get the same symbol.
 #[derive(Clone, Debug)]
 struct Candidate {
     dim: DimId,
@@ -108,8 +108,8 @@ fn attempt(
     })
 }
 
-/// A symbol in place of a size; in place of a number that may be negative, one that may be too: more would be proved
-/// of the kernel than holds.
+/// A symbol in place of a size. In place of a number that may be negative, the symbol may be too: otherwise more would be
+/// proved of the kernel than holds.
 fn symbol_for(dims: &mut DimTable, candidate: &Candidate) -> Option<SymbolId> {
     let zero = dims.constant(0);
     let is_number = |slot: &Slot| matches!(slot, Slot::Number(_));
@@ -199,7 +199,7 @@ fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<Axi
         .collect()
 }
 
-/// The places of constants, in sets that plain indices tie together.
+/// The places of constants, in sets connected by plain indices.
 fn tied(kernel: &Kernel, constants: &BTreeMap<Slot, DimId>) -> Vec<Vec<Slot>> {
     let mut ties: BTreeMap<Slot, BTreeSet<Slot>> = BTreeMap::new();
     let mut tie = |a: Slot, b: Slot| {

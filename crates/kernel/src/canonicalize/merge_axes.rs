@@ -38,7 +38,7 @@ pub(super) fn merge_axes(mut kernel: Kernel) -> Kernel {
     }
 }
 
-/// What is indexed.
+/// The indexed object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Indexed {
     Buffer(BufferId),
@@ -51,14 +51,14 @@ struct Access {
     indices: Vec<NodeId>,
 }
 
-/// Axes, and places of what they index, that become one with the next.
+/// Axes, and places of indexed objects, that are merged with the next.
 #[derive(Default)]
 struct Merge {
     axes: BTreeSet<(AxisId, AxisId)>,
     places: BTreeSet<(Indexed, usize)>,
 }
 
-/// Axes that follow each other where they are run over.
+/// Axes that are adjacent where they are run over.
 fn neighbours(kernel: &Kernel) -> Vec<(AxisId, AxisId)> {
     let mut found = Vec::new();
     for axes in binders(kernel) {
@@ -104,7 +104,7 @@ fn accesses(kernel: &Kernel) -> Vec<Access> {
     found
 }
 
-/// Everything that must become one with a pair of axes; none where something stands against it.
+/// Everything that must be merged with a pair of axes; `None` if something prevents it.
 fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
     let accesses = accesses(kernel);
     let neighbours: BTreeSet<_> = neighbours(kernel).into_iter().collect();
@@ -165,7 +165,7 @@ fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
             }
         }
     }
-    // An axis is in one pair, or three would become one at once.
+    // An axis may be in one pair only; otherwise three would be merged at once.
     let mut seen = BTreeSet::new();
     let is_once = merge
         .axes
@@ -174,7 +174,7 @@ fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
     is_once.then_some(merge)
 }
 
-/// Whether an axis is named by more than plain indices, or has no plain extent.
+/// Whether an axis is used other than by plain indices, or has no plain extent.
 fn used_otherwise(kernel: &Kernel, (a, b): (AxisId, AxisId)) -> bool {
     let is_plain = |axis: AxisId| matches!(kernel.axis(axis).extent, Extent::Size(_));
     if !is_plain(a) || !is_plain(b) {
@@ -258,7 +258,7 @@ fn merged(mut kernel: Kernel, merge: &Merge) -> Option<Kernel> {
         let product = kernel.dims.mul(left, right).ok()?;
         kernel.axes[a].extent = Extent::Size(product);
     }
-    // From the right, so that places stay what they are.
+    // From the right, so that places keep their numbers.
     for &(of, place) in merge.places.iter().rev() {
         if let Indexed::Buffer(buffer) = of {
             let (left, right) = (

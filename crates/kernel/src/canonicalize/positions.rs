@@ -9,7 +9,7 @@ use kiln_scalar::{ScalarOp, ScalarValue};
 use crate::form::{AxisId, Kernel, Node, NodeId};
 use crate::verify::used_nodes;
 
-/// The positions along two axes, and the products within that nothing else uses.
+/// The positions along two axes, and the products inside them that nothing else uses.
 pub(super) struct Positions {
     /// `a * |b| + b`.
     pub(super) sums: BTreeSet<NodeId>,
@@ -18,7 +18,7 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// Those of a pair of axes; `roots` are the nodes that are used by more than nodes.
+    /// The positions of a pair of axes; `roots` are the nodes that are used by more than nodes.
     pub(super) fn of(kernel: &Kernel, (a, b): (AxisId, AxisId), roots: &[NodeId]) -> Self {
         let used = used_nodes(kernel);
         let mut products: BTreeSet<NodeId> = used
@@ -45,7 +45,7 @@ impl Positions {
         Self { sums, products }
     }
 
-    /// Whether a node takes the axes' indices only to make a position.
+    /// Whether a node uses the axes' indices only to form a position.
     pub(super) fn contains(&self, node: NodeId) -> bool {
         self.sums.contains(&node) || self.products.contains(&node)
     }

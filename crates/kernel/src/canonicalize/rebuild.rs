@@ -1,4 +1,4 @@
-//! Rebuilding a kernel: what is used, in the order in which it is used, under names given by that order.
+//! Rebuilding a kernel: the used parts, in the order in which they are used, with names assigned by that order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::verify::reachable;
 /// Which facts about sizes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Facts {
-    /// What sizes are multiples of.
+    /// The divisors of sizes.
     Multiples,
     /// All about symbols in use.
     All,
@@ -76,7 +76,7 @@ fn live_stages(kernel: &Kernel) -> BTreeSet<StageId> {
     live
 }
 
-/// A table of the symbols in use, called `s0`, `s1` and so on: first those that stand alone somewhere.
+/// A table of the symbols in use, named `s0`, `s1` and so on: first those that occur alone somewhere.
 fn renamed_dims(kernel: &Kernel, facts: Facts) -> Option<(DimTable, DimImport, Vec<SymbolId>)> {
     let old = kernel.dims();
     let slots = slots(kernel);

@@ -4,7 +4,7 @@ use kiln_symbolic_shape::DimId;
 
 use crate::form::{AxisId, BufferId, Extent, Item, Kernel, Node, NodeId, StageOperation};
 
-/// A place where a size stands.
+/// A place that holds a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Slot {
     /// An axis of a buffer.
@@ -39,7 +39,7 @@ pub(crate) fn slots(kernel: &Kernel) -> Vec<(Slot, DimId)> {
     found
 }
 
-/// The axes that something runs over, in the order of the items; others are left over from building.
+/// The axes that something runs over, in the order of the items; others are leftovers from building.
 fn bound_axes(kernel: &Kernel) -> Vec<AxisId> {
     let mut found = kernel.outer().to_vec();
     for item in kernel.items() {
@@ -71,7 +71,7 @@ fn of_item(kernel: &Kernel, item: &Item, found: &mut Vec<AxisId>) {
     }
 }
 
-/// Puts another size in a place.
+/// Replaces the size in a place.
 pub(crate) fn put(kernel: &mut Kernel, slot: Slot, dim: DimId) {
     match slot {
         Slot::Shape(buffer, place) => kernel.buffers[buffer].shape[place] = dim,

@@ -37,13 +37,13 @@ fn texts() -> Vec<String> {
 }
 
 #[test]
-fn examples_in_canonical_form() {
+fn canonical_form_of_every_example() {
     let all: Vec<String> = texts().iter().map(|text| canonical(text)).collect();
     insta::assert_snapshot!(all.join("\n"));
 }
 
 #[test]
-fn canonical_kernels_stay_what_they_are() {
+fn canonicalizing_twice_changes_nothing() {
     for text in texts() {
         let once = canonicalize(&verified(&text)).text();
         let twice = canonicalize(&verified(&once)).text();
@@ -51,9 +51,9 @@ fn canonical_kernels_stay_what_they_are() {
     }
 }
 
-/// The canonical kernel, launched with the values of its symbols, does what the original does.
+/// The canonical kernel, launched with the values of its symbols, has the original's results.
 #[test]
-fn canonical_kernels_mean_the_same() {
+fn canonicalization_preserves_results() {
     use kiln_symbolic_shape::Binding;
     use kiln_tensor::Tensor;
 
@@ -144,7 +144,7 @@ fn canonical_kernels_mean_the_same() {
 }
 
 #[test]
-fn kernels_of_one_structure_have_one_text() {
+fn equal_structures_have_equal_canonical_text() {
     let elementwise = |shape: &str, outer: &str, at: &str| {
         canonicalize(&verified(&format!(
             "kernel @relu(%x: in f32[{shape}], %y: out f32[{shape}]) {{\n outer {outer}\n store %y[{at}] = relu(%x[{at}])\n}}"
@@ -188,7 +188,7 @@ fn kernels_of_one_structure_have_one_text() {
 }
 
 #[test]
-fn axes_that_do_not_go_together_stay_apart() {
+fn axes_that_are_not_contiguous_stay_separate() {
     let text = |x: &str, strides: &str, at: &str, value: &str| {
         canonicalize(&verified(&format!(
             "kernel @k(%x: in f32[{x}]{strides}, %y: out f32[A, B]) {{\n outer a < A, b < B\n store %y[a, b] = %x[{at}] {value}\n}}"
@@ -223,7 +223,7 @@ fn axes_that_do_not_go_together_stay_apart() {
 }
 
 #[test]
-fn positions_along_many_axes_are_those_along_one() {
+fn positions_over_merged_axes_are_simplified() {
     assert_eq!(
         canonical(
             "kernel @bits(%k: in u64[2], %y: out u32[A, 3, B, 5]) {
@@ -261,7 +261,7 @@ fn rows_of_several_axes_become_one() {
 }
 
 #[test]
-fn what_is_unused_is_gone_and_what_is_needed_stays() {
+fn unused_stages_are_dropped_and_buffers_kept() {
     let kernel = canonicalize(&verified(
         "kernel @k(%x: in f32[N], %unused: in f32[M], %y: out f32[N]) where N % 8 == 0, N >= 8, M <= 12 {
            outer i < N
@@ -280,7 +280,7 @@ fn what_is_unused_is_gone_and_what_is_needed_stays() {
 }
 
 #[test]
-fn policies_say_what_stays_constant() {
+fn the_policy_decides_which_sizes_stay_constant() {
     let kernel = verified(
         "kernel @sum(%x: in f32[N, 24], %y: out f32[N]) {
            outer i < N
@@ -307,9 +307,9 @@ fn policies_say_what_stays_constant() {
     );
 }
 
-/// A number that may be negative is none of which more is known.
+/// A number that may be negative must not become a symbol with stronger properties.
 #[test]
-fn numbers_that_may_be_negative_stay_so() {
+fn numbers_that_may_be_negative_do_not_become_size_symbols() {
     use kiln_scalar::Mode;
     use kiln_symbolic_shape::Binding;
     use kiln_tensor::Tensor;
@@ -347,7 +347,7 @@ fn numbers_that_may_be_negative_stay_so() {
     }
 }
 
-/// An attention of a conformer, whose sizes rest on facts that no new kernel can be made with.
+/// An attention of a conformer, whose sizes depend on facts that cannot be declared for a new kernel.
 const KEPT: &str = "
 kernel @attention<B, T, n1, n3>(
   %v116: in bool[B, max((T + 1) / 4 - 1, 0)],
@@ -375,7 +375,7 @@ kernel @attention<B, T, n1, n3>(
 ";
 
 #[test]
-fn kernels_that_are_kept_as_they_are_share_a_text_too() {
+fn kernels_kept_in_their_form_share_a_text() {
     let renamed = KEPT
         .replace("%v", "%weights.")
         .replace("(T ", "(time ")

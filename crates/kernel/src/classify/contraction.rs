@@ -6,8 +6,8 @@ use super::dependence::{Dependence, reduced};
 use super::{AxisRole, Contraction, Roles};
 use crate::form::{AxisId, Kernel, Node, NodeId, Reduction, Stage, StageId, StageOperation};
 
-/// Every stage that sums products, in order: both factors depend on an axis summed, and one of them on an axis that
-/// the other does not.
+/// Every stage that sums products, in order: both factors depend on a summed axis, and one of them on an axis that the
+/// other does not.
 pub(super) fn find(kernel: &Kernel, dependence: &Dependence) -> Vec<Contraction> {
     let stages = kernel.stages().iter();
     stages
@@ -64,7 +64,7 @@ fn of_stage(
         })
 }
 
-/// Gives the axes of a contraction their roles.
+/// Assigns the axes of a contraction their roles.
 pub(super) fn roles(
     kernel: &Kernel,
     dependence: &Dependence,

@@ -6,11 +6,11 @@ use cranelift_entity::SecondaryMap;
 
 use crate::form::{AxisId, Extent, Kernel, Node, NodeId, Stage, StageId, StageOperation};
 
-/// What each stage depends on.
+/// The dependencies of each stage.
 pub(super) struct Dependence {
-    /// The axes around a stage that its local depends on; its own are indices of the local.
+    /// The surrounding axes that a stage's local depends on; its own axes are indices of the local.
     axes: SecondaryMap<StageId, BTreeSet<AxisId>>,
-    /// The stages a stage is computed from, directly or not.
+    /// The stages that a stage is computed from, directly or indirectly.
     stages: SecondaryMap<StageId, BTreeSet<StageId>>,
 }
 
@@ -20,8 +20,8 @@ impl Dependence {
             axes: SecondaryMap::new(),
             stages: SecondaryMap::new(),
         };
-        // Stages are numbered before those that read them, but for blocks, where `prev` looks ahead: twice suffices
-        // for what comes from the step before.
+        // Stages are numbered before those that read them, except in blocks, where `prev` refers ahead: two passes suffice
+        // for values of the previous step.
         let passes = if kernel.stages().values().any(|stage| stage.init.is_some()) {
             2
         } else {
@@ -45,7 +45,7 @@ impl Dependence {
         self.of_nodes(kernel, &[node]).0
     }
 
-    /// The stages a stage is computed from, directly or not.
+    /// The stages that a stage is computed from, directly or indirectly.
     pub(super) fn stages(&self, stage: StageId) -> &BTreeSet<StageId> {
         &self.stages[stage]
     }

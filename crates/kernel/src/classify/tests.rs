@@ -3,7 +3,7 @@
 use crate::text::read;
 use crate::verify::verify;
 
-/// The class and why, the roles of the axes, and the contractions.
+/// The class with its reason, the roles of the axes, and the contractions.
 fn classified(text: &str) -> String {
     let kernel = read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
     let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
@@ -39,7 +39,7 @@ fn a_product_of_a_matrix_and_a_vector_is_a_contraction() {
 }
 
 #[test]
-fn batches_prologues_and_epilogues_leave_a_contraction_what_it_is() {
+fn a_contraction_with_batch_prologue_and_epilogue_is_a_contraction() {
     insta::assert_snapshot!(classified(
         "kernel @bmm(%x: in f16[B, M, K], %w: in f16[B, K, N], %c: in f32[N], %y: out f32[B, M, N]) {
            outer b < B, m < M, n < N

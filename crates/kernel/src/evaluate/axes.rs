@@ -4,7 +4,8 @@ use super::{EvaluateError, Evaluator};
 use crate::form::{AxisId, Extent};
 
 impl Evaluator<'_> {
-    /// Calls `visit` at every point of the axes, the last one fastest. The extent of an axis may depend on those before it.
+    /// Calls `visit` at every point of the axes, the last axis fastest. The extent of an axis may depend on those before
+    /// it.
     pub(super) fn for_each_point(
         &mut self,
         axes: &[AxisId],
@@ -35,7 +36,7 @@ impl Evaluator<'_> {
                     self.advance(axes, extents.len());
                 }
             }
-            // Axes at their end give way to those around them.
+            // Exhausted axes advance the surrounding ones.
             while let (Some(&extent), Some(&axis)) =
                 (extents.last(), axes.get(extents.len().wrapping_sub(1)))
             {
@@ -52,7 +53,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Moves the last of `count` axes on.
+    /// Advances the last of `count` axes.
     fn advance(&mut self, axes: &[AxisId], count: usize) {
         if let Some(&axis) = count.checked_sub(1).and_then(|last| axes.get(last)) {
             self.positions[axis] = self.positions[axis].map(|at| at + 1);

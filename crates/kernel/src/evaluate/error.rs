@@ -7,7 +7,7 @@ use kiln_tensor::{DType, TensorError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// E0260: not one value per symbol.
+    /// E0260: a wrong number of symbol values.
     #[error("expected {expected} values of symbols, found {found}")]
     SymbolCount {
         /// The number of symbols.
@@ -15,7 +15,7 @@ pub enum EvaluateError {
         /// The number of values.
         found: usize,
     },
-    /// E0261: not one tensor per buffer.
+    /// E0261: a wrong number of tensors.
     #[error("expected {expected} buffers, found {found}")]
     BufferCount {
         /// The number of buffers.
@@ -23,7 +23,7 @@ pub enum EvaluateError {
         /// The number of tensors.
         found: usize,
     },
-    /// E0262: a tensor of another dtype than its buffer.
+    /// E0262: a tensor whose dtype differs from its buffer's.
     #[error("expected %{buffer} of {expected}, found {found}")]
     BufferType {
         /// The buffer.
@@ -33,7 +33,7 @@ pub enum EvaluateError {
         /// The tensor's.
         found: DType,
     },
-    /// E0263: a tensor of another shape than its buffer.
+    /// E0263: a tensor whose shape differs from its buffer's.
     #[error("expected %{buffer} of shape {expected:?}, found {found:?}")]
     BufferShape {
         /// The buffer.
@@ -75,7 +75,7 @@ pub enum EvaluateError {
         /// The stage.
         stage: String,
     },
-    /// E0267: something that the verifier rejects.
+    /// E0267: a kernel that the verifier rejects.
     #[error("expected a kernel that the verifier accepts, found {what}")]
     Unverified {
         /// What is wrong.
@@ -84,7 +84,7 @@ pub enum EvaluateError {
     /// A size without a value, or sizes that contradict the kernel's facts.
     #[error(transparent)]
     Size(#[from] kiln_symbolic_shape::EvaluateError),
-    /// An operation on what it does not take, or a fault.
+    /// An operation on operands that it does not accept, or a fault.
     #[error(transparent)]
     Scalar(#[from] ScalarError),
     /// A tensor that cannot be read or made.
@@ -92,7 +92,7 @@ pub enum EvaluateError {
     Tensor {
         /// The buffer.
         buffer: String,
-        /// Why.
+        /// The reason.
         source: TensorError,
     },
 }
@@ -102,7 +102,7 @@ impl EvaluateError {
         Self::Unverified { what: what.into() }
     }
 
-    /// Whether the kernel is fine and its data are not: compiled code reports the same as a fault.
+    /// Whether the error lies in the data and not in the kernel: compiled code reports the same as a fault.
     pub fn is_fault(&self) -> bool {
         matches!(
             self,

@@ -6,7 +6,7 @@ use super::memory::offset;
 use super::{EvaluateError, Evaluator};
 use crate::form::{AxisId, Carry, Combine, Item, NodeId, StageId, StageOperation, Store};
 
-/// What a stage computed: a scalar, or an array over the axes it names.
+/// The result of a stage: a scalar, or an array over the axes it names.
 #[derive(Clone, Debug)]
 pub(super) struct Local {
     shape: Vec<i64>,
@@ -148,7 +148,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// An element of what a stage holds.
+/// An element of a stage's result.
 pub(super) fn element(
     local: &Option<Local>,
     name: &str,

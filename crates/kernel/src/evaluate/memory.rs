@@ -6,11 +6,11 @@ use kiln_tensor::{DType, Tensor, TensorError, match_dtype};
 use super::EvaluateError;
 use crate::form::{Buffer, Role};
 
-/// What a buffer holds.
+/// The contents of a buffer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     shape: Vec<i64>,
-    /// What elements are kept as.
+    /// The type in which elements are kept.
     dtype: Option<DType>,
     values: Vec<ScalarValue>,
     /// How often each element of an `out` buffer was written.

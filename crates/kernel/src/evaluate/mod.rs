@@ -30,15 +30,16 @@ use crate::form::{AxisId, BufferId, Kernel, NodeId, Role, StageId};
 use items::Local;
 use memory::Contents;
 
-/// Computes what a kernel means, on logical tensors.
+/// Computes a kernel's meaning, on logical tensors.
 ///
-/// `symbols` are the values of the kernel's symbols in the order of its table. `buffers` are in the kernel's order and of
-/// its shapes; `out` and `inout` ones are replaced by the results. In [`Mode::Promoted`] floats are `f64`, whether given so
-/// or in their dtype, and results of floats are `f64`.
+/// `symbols` are the values of the kernel's symbols in the order of its table. `buffers` are in the kernel's order and have
+/// its shapes; `out` and `inout` ones are replaced by the results. In [`Mode::Promoted`] floats are `f64`, whether passed
+/// so or in their dtype, and float results are `f64`.
 ///
 /// # Errors
-/// What does not fit the kernel; a fault (an index outside, an integer divided by zero); an element of an `out` buffer that
-/// is not written exactly once. The buffers are then as they were. What the verifier would reject is an error too.
+/// Arguments that do not fit the kernel; a fault (an index out of bounds, an integer divided by zero); an element of an
+/// `out` buffer that is not written exactly once. The buffers are then unchanged. A kernel that the verifier would reject
+/// is an error too.
 ///
 /// ```
 /// use kiln_scalar::Mode;
@@ -76,12 +77,12 @@ struct Evaluator<'a> {
     binding: Binding,
     sizes: HashMap<DimId, i64>,
     contents: SecondaryMap<BufferId, Contents>,
-    /// Where each axis is now; none outside of its reach.
+    /// The current index of each axis; `None` outside its scope.
     positions: SecondaryMap<AxisId, Option<i64>>,
     locals: SecondaryMap<StageId, Option<Local>>,
     previous: SecondaryMap<StageId, Option<Local>>,
     last: SecondaryMap<StageId, Option<Local>>,
-    /// What each node was last, for the expression being computed.
+    /// The latest value of each node, for the expression being computed.
     values: SecondaryMap<NodeId, Option<ScalarValue>>,
     /// The nodes of an expression, operands first.
     orders: HashMap<NodeId, Rc<[NodeId]>>,
@@ -147,7 +148,7 @@ impl<'a> Evaluator<'a> {
         Ok(size)
     }
 
-    /// Checks what was written and hands it over.
+    /// Checks what was written and returns it.
     fn finish(self, buffers: &mut [Tensor]) -> Result<(), EvaluateError> {
         let mut written = Vec::new();
         for (id, buffer) in self.kernel.buffers() {

@@ -17,12 +17,12 @@ impl Evaluator<'_> {
         self.known(root)
     }
 
-    /// The value of an expression of integers.
+    /// The value of an integer expression.
     pub(super) fn integer(&mut self, root: NodeId) -> Result<i64, EvaluateError> {
         self.value(root).and_then(as_integer)
     }
 
-    /// What an expression is made of, operands first.
+    /// The nodes of an expression, operands first.
     fn order(&mut self, root: NodeId) -> Rc<[NodeId]> {
         if let Some(order) = self.orders.get(&root) {
             return Rc::clone(order);
@@ -46,7 +46,7 @@ impl Evaluator<'_> {
         self.values[node].ok_or_else(|| EvaluateError::unverified("a node before its operands"))
     }
 
-    /// The value of a node whose operands have theirs.
+    /// The value of a node whose operands have values.
     fn node(&mut self, id: NodeId) -> Result<ScalarValue, EvaluateError> {
         let kernel = self.kernel;
         match kernel.node(id) {
@@ -129,7 +129,7 @@ impl Evaluator<'_> {
             .collect()
     }
 
-    /// A value as the mode keeps it.
+    /// A value in the mode's representation.
     pub(super) fn stored(&self, value: ScalarValue) -> ScalarValue {
         match self.mode {
             Mode::Promoted if value.dtype().is_float() => ScalarValue::F64(value.to_f64()),

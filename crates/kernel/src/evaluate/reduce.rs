@@ -71,7 +71,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Whether a later value takes the place of the one held.
+/// Whether a later value replaces the current one.
 fn precedes(
     value: ScalarValue,
     held: ScalarValue,

@@ -15,7 +15,7 @@ fn run(text: &str, symbols: &[i64], buffers: &mut [Tensor]) -> Result<(), Evalua
     evaluate(&kernel(text), symbols, buffers, Mode::Declared)
 }
 
-/// The code and the message of the error that an evaluation ends with.
+/// The code and the message of the error of an evaluation.
 fn error(text: &str, symbols: &[i64], buffers: &mut [Tensor]) -> String {
     let error = run(text, symbols, buffers).unwrap_err();
     format!("{}: {error}", error.code())
@@ -124,7 +124,7 @@ fn floats_are_rounded_or_promoted() {
 }
 
 #[test]
-fn joining_stores_run_in_order() {
+fn combining_stores_run_in_order() {
     let text = |word: &str| {
         format!(
             "kernel @k(%i: in i64[N], %x: in i32[N], %z: inout i32[M]) {{ outer i < N  store {word} %z[%i[i]] = %x[i] }}"
@@ -143,7 +143,7 @@ fn joining_stores_run_in_order() {
 }
 
 #[test]
-fn a_load_is_not_performed_where_its_condition_is_false() {
+fn a_guarded_load_is_skipped_where_its_condition_is_false() {
     let text = "kernel @k(%x: in i32[N], %y: out i32[M]) {
         outer i < M
         store %y[i] = (%x[i - 1] if inside and i != 2 else i32(-1)) + (%x[i] if i < N else i32(-2))
@@ -170,7 +170,7 @@ fn extents_depend_on_axes_before_them() {
 }
 
 #[test]
-fn faults_are_typed_and_leave_buffers_as_they_were() {
+fn faults_are_typed_and_leave_buffers_unchanged() {
     let gather = "kernel @k(%i: in i64[N], %x: in f32[M], %y: out f32[N]) { outer n < N  store %y[n] = %x[%i[n]] }";
     let mut buffers = [
         tensor(&[0_i64, 2]),
@@ -203,7 +203,7 @@ fn every_element_is_written_once() {
 }
 
 #[test]
-fn what_does_not_fit_is_said() {
+fn evaluation_refuses_mismatched_symbols_and_buffers() {
     let text = "kernel @k(%x: in f32[N], %y: out f32[N]) where N >= 2 { outer i < N  store %y[i] = %x[i] }";
     let (two, three) = (tensor(&[1.0_f32, 2.0]), tensor(&[1.0_f32; 3]));
     insta::assert_snapshot!(error(text, &[], &mut []), @"E0260: expected 1 values of symbols, found 0");
@@ -217,7 +217,7 @@ fn what_does_not_fit_is_said() {
 }
 
 #[test]
-fn what_the_verifier_rejects_is_no_panic() {
+fn evaluating_invalid_kernels_does_not_panic() {
     let texts = [
         "kernel @k(%y: out i64[N]) { carry t < N { s init 0 = prev(s) u = s store %y[t] = u } v = u }",
         "kernel @k(%y: out i64[N]) { s = last(s0)  s0 = 1 }",
@@ -228,7 +228,7 @@ fn what_the_verifier_rejects_is_no_panic() {
         "kernel @k(%y: out i64[N]) { carry t < N { u = prev(s) s init 0 = 1 v = prev(u) } }",
     ];
     for text in texts {
-        // Some are no text of a kernel to begin with.
+        // Some are not a kernel's text to begin with.
         if let Ok(kernel) = read(text) {
             let result = evaluate(&kernel, &[2], &mut [tensor(&[0_i64; 2])], Mode::Declared);
             assert_eq!(result.unwrap_err().code(), "E0267", "{text}");

@@ -1,7 +1,7 @@
 //! Builds kernels: nodes are typed and shared as they are added.
 //!
 //! A mistake (operands of the wrong dtype, an id of another kernel) does not interrupt the caller: the first one is kept
-//! and returned by [`KernelBuilder::finish`]. What the kernel means as a whole is not checked here.
+//! and returned by [`KernelBuilder::finish`]. The kernel as a whole is not checked here.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ pub struct KernelBuilder {
     error: Option<KernelError>,
 }
 
-/// A node by its bits, so that equal nodes are one.
+/// A node by its bits, so that equal nodes are shared.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Interned {
     Literal(ScalarValue),
@@ -73,8 +73,7 @@ impl Interned {
 }
 
 impl KernelBuilder {
-    /// A kernel without anything. The table holds its symbols and what is known of them; sizes given to the
-    /// builder are ids of it.
+    /// An empty kernel. The table holds its symbols and what is known of them; sizes passed to the builder are ids of it.
     pub fn new(name: impl Into<String>, dims: DimTable) -> Self {
         Self {
             kernel: Kernel {
@@ -98,12 +97,12 @@ impl KernelBuilder {
         &self.kernel.dims
     }
 
-    /// The sizes, to make more.
+    /// The sizes, to add to.
     pub fn dims_mut(&mut self) -> &mut DimTable {
         &mut self.kernel.dims
     }
 
-    /// What is built so far.
+    /// The kernel under construction.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
@@ -113,7 +112,7 @@ impl KernelBuilder {
         self.error.get_or_insert(error);
     }
 
-    /// The first error so far, which is forgotten.
+    /// Takes the first error so far.
     pub(crate) fn take_error(&mut self) -> Option<KernelError> {
         self.error.take()
     }
@@ -193,7 +192,7 @@ impl KernelBuilder {
         self.literal(ScalarValue::I64(value))
     }
 
-    /// A number in a dtype; an error if an integer dtype lacks it.
+    /// A number in a dtype; an error if an integer dtype cannot represent it.
     pub fn number(&mut self, value: f64, dtype: DType) -> NodeId {
         match ScalarValue::from_number(value, dtype) {
             Some(value) => self.literal(value),
@@ -226,7 +225,7 @@ impl KernelBuilder {
         })
     }
 
-    /// A load of what is inside the buffer, `otherwise` elsewhere: `%x[i] if inside else v`.
+    /// A load if the indices are in bounds, `otherwise` elsewhere: `%x[i] if inside else v`.
     pub fn load_inside(
         &mut self,
         buffer: BufferId,
@@ -293,14 +292,14 @@ impl KernelBuilder {
         self.push(Node::Load(load), dtype)
     }
 
-    /// What a stage computed.
+    /// The result of a stage.
     pub fn local(&mut self, stage: StageId, indices: impl IntoIterator<Item = NodeId>) -> NodeId {
         let indices: Nodes = indices.into_iter().collect();
         let dtype = self.stage_dtype(stage, &indices);
         self.push(Node::Local { stage, indices }, dtype)
     }
 
-    /// What a stage of the open block held after the step before.
+    /// The value of a stage of the open block after the previous step.
     pub fn previous(
         &mut self,
         stage: StageId,
@@ -311,7 +310,7 @@ impl KernelBuilder {
         self.push(Node::Previous { stage, indices }, dtype)
     }
 
-    /// What a stage of a closed block held at its end.
+    /// The final value of a stage of a closed block.
     pub fn last(&mut self, stage: StageId, indices: impl IntoIterator<Item = NodeId>) -> NodeId {
         let indices: Nodes = indices.into_iter().collect();
         let dtype = self.stage_dtype(stage, &indices);
@@ -336,7 +335,7 @@ impl KernelBuilder {
         }
     }
 
-    /// A named function with its parameters; those left out have their defaults.
+    /// A named function with its parameters; omitted ones have their defaults.
     pub fn call(
         &mut self,
         function: Function,
@@ -350,7 +349,7 @@ impl KernelBuilder {
         let Some(dtypes) = self.dtypes(&operands) else {
             return self.integer(0);
         };
-        // Equal calls are one node, whether or not the defaults were spelled out.
+        // Equal calls are one node, whether or not the defaults were given explicitly.
         let defaults = function.parameters().iter().skip(parameters.len());
         let filled = parameters
             .iter()
@@ -379,7 +378,7 @@ impl KernelBuilder {
         }
     }
 
-    /// A conversion; nothing where the dtype is that already.
+    /// A conversion; the node itself if it has the dtype already.
     pub fn cast(&mut self, node: NodeId, to: DType) -> NodeId {
         match self.kernel.nodes.get(node) {
             Some(data) if data.dtype == to => node,
@@ -471,7 +470,7 @@ impl KernelBuilder {
         })
     }
 
-    /// Gives a declared stage its operation and value, and places it after the items so far.
+    /// Sets the operation and value of a declared stage, and places it after the items so far.
     pub fn define_stage(&mut self, id: StageId, operation: StageOperation, value: NodeId) {
         match self.kernel.stages.get_mut(id) {
             Some(stage) => {
@@ -500,7 +499,7 @@ impl KernelBuilder {
         });
     }
 
-    /// Joins `value` with what is at `indices`, for every point of `axes`.
+    /// Combines `value` with the element at `indices`, for every point of `axes`.
     pub fn combine(
         &mut self,
         combine: Combine,
@@ -538,7 +537,7 @@ impl KernelBuilder {
         self.push_item(Item::Store(store));
     }
 
-    /// Opens a `carry` block: what is added until [`end_carry`](Self::end_carry) runs at each of its steps.
+    /// Opens a `carry` block: items added until [`end_carry`](Self::end_carry) run at each of its steps.
     pub fn begin_carry(&mut self, axis: AxisId, reverse: bool) {
         if self.carry.is_some() {
             self.fail(KernelError::NestedCarry);
@@ -562,7 +561,7 @@ impl KernelBuilder {
     /// The kernel.
     ///
     /// # Errors
-    /// The first mistake made while building; a block left open.
+    /// The first mistake made while building; an unclosed block.
     pub fn finish(mut self) -> Result<Kernel, KernelError> {
         if self.carry.is_some() {
             self.fail(KernelError::OpenCarry);

@@ -16,26 +16,26 @@ pub type Axes = SmallVec<[AxisId; 4]>;
 pub struct Axis {
     /// Its name; unique among the axes that are in scope together.
     pub name: String,
-    /// How far it runs.
+    /// Its extent.
     pub extent: Extent,
 }
 
-/// How far an axis runs.
+/// The extent of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// A size.
     Size(DimId),
     /// `min(max(value, 0), bound)`: causal if `value` uses outer axes, ragged if it loads. Inner axes only.
     Clamped {
-        /// An `i64` of the axes around it.
+        /// An `i64` computed from the surrounding axes.
         value: NodeId,
-        /// The most it can be.
+        /// Its upper bound.
         bound: DimId,
     },
 }
 
 impl Extent {
-    /// The most the extent can be.
+    /// The upper bound of the extent.
     pub fn bound(self) -> DimId {
         match self {
             Extent::Size(size) => size,
@@ -51,12 +51,12 @@ pub enum Item {
     Stage(StageId),
     /// Writes.
     Store(Store),
-    /// Runs items over and over.
+    /// Runs items repeatedly.
     Carry(Carry),
 }
 
 impl Item {
-    /// The stages and stores that it is: itself, or what is in the block.
+    /// The stages and stores of the item: itself, or those in the block.
     pub fn parts(&self) -> &[Item] {
         match self {
             Item::Carry(carry) => &carry.items,
@@ -64,7 +64,7 @@ impl Item {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn parts_mut(&mut self) -> &mut [Item] {
         match self {
             Item::Carry(carry) => &mut carry.items,
@@ -81,14 +81,14 @@ impl Item {
 pub struct Stage {
     /// Its name; unique in the kernel.
     pub name: String,
-    /// The axes of the local; none is a scalar. Their extents are sizes.
+    /// The axes of the local; none for a scalar. Their extents are sizes.
     pub axes: Axes,
-    /// What is done with the value.
+    /// The operation on the value.
     pub operation: StageOperation,
-    /// The expression, over the outer axes, the stage's own and those reduced.
+    /// The expression, over the outer axes, the stage's own and the reduced ones.
     pub value: NodeId,
-    /// Within a `carry` block: what `prev` answers in the first step and `last` after no step, an
-    /// expression over the outer axes and the stage's own. The stage's dtype.
+    /// Within a `carry` block: the value of `prev` in the first step and of `last` after no step, an expression over the
+    /// outer axes and the stage's own. It has the stage's dtype.
     pub init: Option<NodeId>,
 }
 
@@ -99,38 +99,38 @@ pub enum StageOperation {
     Map,
     /// Reduces it over axes.
     Reduce {
-        /// How.
+        /// The reduction.
         reduction: Reduction,
-        /// Over which axes, at least one; exactly one for an arg-reduction.
+        /// The reduced axes, at least one; exactly one for an arg-reduction.
         axes: Axes,
-        /// The dtype it is accumulated in, and the stage's (an arg-reduction's is `i64`).
+        /// The accumulator's dtype, which is the stage's (an arg-reduction's stage is `i64`).
         accumulator: DType,
     },
 }
 
-/// How a reduction joins values. In any order: floats may be reassociated here and nowhere else.
+/// How a reduction combines values, in any order: floats may be reassociated here and nowhere else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reduction {
-    /// Their sum; 0 of none. Integers wrap.
+    /// The sum; 0 if empty. Integers wrap.
     Add,
-    /// Their product; 1 of none. Integers wrap.
+    /// The product; 1 if empty. Integers wrap.
     Mul,
-    /// The smallest, NaN if any is; of none the largest value of the dtype (+inf).
+    /// The minimum, NaN if any is NaN; if empty the largest value of the dtype (+inf).
     Min,
-    /// The largest, NaN if any is; of none the smallest value of the dtype (-inf).
+    /// The maximum, NaN if any is NaN; if empty the smallest value of the dtype (-inf).
     Max,
-    /// Whether all are true; true of none.
+    /// Whether all are true; true if empty.
     And,
-    /// Whether any is true; false of none.
+    /// Whether any is true; false if empty.
     Or,
-    /// The index of the smallest; a NaN counts as smaller than all. 0 of none.
+    /// The index of the minimum; a NaN counts as smaller than all. 0 if empty.
     ArgMin {
-        /// Of equal ones the last, not the first.
+        /// The last of equal ones, not the first.
         last: bool,
     },
-    /// The index of the largest; a NaN counts as larger than all. 0 of none.
+    /// The index of the maximum; a NaN counts as larger than all. 0 if empty.
     ArgMax {
-        /// Of equal ones the last, not the first.
+        /// The last of equal ones, not the first.
         last: bool,
     },
 }
@@ -171,8 +171,8 @@ impl Reduction {
         matches!(self, Reduction::ArgMin { .. } | Reduction::ArgMax { .. })
     }
 
-    /// What it gives of no values accumulated in a dtype, which changes nothing when it is joined with one: the infinities
-    /// for `min` and `max` of floats. `None` where the verifier accepts no such reduction; an arg-reduction has none either.
+    /// Its neutral element in an accumulator dtype: the infinities for `min` and `max` of floats. `None` where the verifier
+    /// accepts no such reduction, and for arg-reductions.
     pub fn identity(self, dtype: DType) -> Option<ScalarValue> {
         match self {
             Reduction::Add if dtype != DType::Bool => Some(ScalarValue::zero(dtype)),
@@ -186,7 +186,7 @@ impl Reduction {
     }
 }
 
-/// The largest or the smallest value of a dtype.
+/// The maximum or the minimum value of a dtype.
 fn extreme(dtype: DType, largest: bool) -> Option<ScalarValue> {
     macro_rules! of {
         ($ty:ty) => {
@@ -219,28 +219,28 @@ fn extreme(dtype: DType, largest: bool) -> Option<ScalarValue> {
 pub struct Store {
     /// The inner axes it runs over; their extents are sizes.
     pub axes: Axes,
-    /// Where to.
+    /// The buffer.
     pub buffer: BufferId,
-    /// One `i64` per axis of the buffer.
+    /// The indices, one `i64` per axis of the buffer.
     pub indices: Nodes,
     /// The element, of the buffer's dtype.
     pub value: NodeId,
-    /// How it joins what is there; `None` writes, to an `out` buffer, each element exactly once.
+    /// How it combines with the existing element; `None` writes, to an `out` buffer, each element exactly once.
     pub combine: Option<Combine>,
 }
 
-/// How a store joins what is there, for `inout` buffers alone.
+/// How a store combines with the existing element, for `inout` buffers only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Combine {
     /// Adds.
     Add,
     /// Multiplies.
     Mul,
-    /// Keeps the smaller value, with the semantics of `scalar`'s `min`.
+    /// Keeps the minimum, with the semantics of `scalar`'s `min`.
     Min,
-    /// Keeps the larger value, with the semantics of `scalar`'s `max`.
+    /// Keeps the maximum, with the semantics of `scalar`'s `max`.
     Max,
-    /// Replaces; of several in the order of the outer points, then of the inner ones, the last stays.
+    /// Replaces; in the order of the outer points, then of the inner ones, the last store wins.
     Set,
 }
 
@@ -266,7 +266,7 @@ impl Combine {
     }
 }
 
-/// Items that run in order at each step of an axis, and may read what they held a step before.
+/// Items that run in order at each step of an axis, and may read their values of the previous step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carry {
     /// The steps. Its extent may be clamped, by outer axes and loads.

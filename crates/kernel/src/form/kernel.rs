@@ -1,7 +1,7 @@
 //! A kernel: symbols, buffers, axes, and the items run at each point of the outer axes.
 //!
 //! Plain data, built by [`KernelBuilder`](super::KernelBuilder) and immutable afterwards. Ids are in range and operands
-//! come before their users; all else is checked by the verifier.
+//! come before their users; everything else is checked by the verifier.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub struct NodeData {
 }
 
 impl Kernel {
-    /// Its name, without the `@`. For people: it is no part of the key.
+    /// Its name, without the `@`. For people: it is not part of the key.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -49,8 +49,8 @@ impl Kernel {
         self
     }
 
-    /// Lays a buffer out otherwise: strides in elements, or row-major. They are sizes of the kernel's table, to which
-    /// `make` may add symbols.
+    /// Changes a buffer's layout: strides in elements, or row-major. They are sizes of the kernel's table, to which `make`
+    /// may add symbols.
     #[must_use]
     pub fn with_strides(
         mut self,
@@ -142,7 +142,7 @@ impl Kernel {
         loads.chain(stores)
     }
 
-    /// The axis that every load and store of a buffer has as its index at a place, if it is one.
+    /// The axis that every load and store of a buffer has as its index at a position, if there is one.
     pub fn axis_at(&self, buffer: BufferId, place: usize) -> Option<AxisId> {
         let mut axes = self.accesses(buffer).map(|indices| {
             let index = *indices.get(place)?;
@@ -155,7 +155,7 @@ impl Kernel {
         axes.all(|axis| axis == Some(first)).then_some(first)
     }
 
-    /// The axes that run through weights: they are indices of constants with several axes.
+    /// The axes that run through weights: indices of constants with several axes.
     pub fn axes_of_weights(&self) -> BTreeSet<AxisId> {
         let buffers = self.buffers.iter();
         let weights = buffers.filter(|(_, buffer)| buffer.role == Role::Const && buffer.rank() > 1);
@@ -172,7 +172,7 @@ impl Kernel {
         &self.outer
     }
 
-    /// What is done at each outer point, in order.
+    /// The items at each outer point, in order.
     pub fn items(&self) -> &[Item] {
         &self.items
     }

@@ -23,29 +23,29 @@ pub enum Node {
     Axis(AxisId),
     /// An element of a buffer.
     Load(Load),
-    /// What a stage computed at this point, at the given indices along the axes it names.
+    /// The result of a stage at this point, at the given indices along the axes it names.
     Local {
         /// The stage, earlier in the same list of items or around it.
         stage: StageId,
         /// One `i64` per axis the stage names.
         indices: Nodes,
     },
-    /// What a stage of this `carry` block held after the step before; at first its `init`.
+    /// The value of a stage of this `carry` block after the previous step; initially its `init`.
     Previous {
         /// A stage of the block.
         stage: StageId,
         /// One `i64` per axis the stage names.
         indices: Nodes,
     },
-    /// What a stage of a `carry` block held when the block ended; its `init` if there was no step.
+    /// The value of a stage of a `carry` block at the block's end; its `init` if there was no step.
     Last {
         /// A stage of an earlier block.
         stage: StageId,
         /// One `i64` per axis the stage names.
         indices: Nodes,
     },
-    /// A primitive operation. On f16 and bf16 only casts, selections and comparisons: arithmetic is
-    /// in f32, and a cast says where it rounds.
+    /// A primitive operation. On f16 and bf16 only casts, selections and comparisons: arithmetic is in f32, and a cast
+    /// makes the rounding explicit.
     Apply {
         /// The operation.
         op: ScalarOp,
@@ -66,12 +66,12 @@ pub enum Node {
 /// A load of one element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Load {
-    /// From where.
+    /// The buffer.
     pub buffer: BufferId,
-    /// One `i64` per axis of the buffer. What is not proved in bounds is checked: an index outside is
-    /// a fault, and the element is a zero.
+    /// The indices, one `i64` per axis of the buffer. An index that is not proved in bounds is checked: one out of bounds
+    /// is a fault, and the element is a zero.
     pub indices: Nodes,
-    /// When the load is not performed.
+    /// The condition of the load.
     pub guard: Option<LoadGuard>,
 }
 
@@ -82,7 +82,7 @@ pub struct LoadGuard {
     pub inside: bool,
     /// A `bool` that is part of the condition.
     pub when: Option<NodeId>,
-    /// The value instead, of the buffer's dtype.
+    /// The value otherwise, of the buffer's dtype.
     pub otherwise: NodeId,
 }
 

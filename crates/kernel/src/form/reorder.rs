@@ -47,8 +47,8 @@ impl Kernel {
         self
     }
 
-    /// The same kernel with outer axes in the order in which its first store runs through memory, and reduced axes in
-    /// that of the first load that several of them move. Loops that are in the way of that order stay as they are.
+    /// The same kernel with outer axes in the memory order of its first store, and reduced axes in that of the first load
+    /// that several of them move. Loops that prevent that order are kept.
     #[must_use]
     pub fn in_memory_order(mut self) -> Self {
         if let Some(order) = self.stored_order() {
@@ -83,7 +83,7 @@ impl Kernel {
                 _ => None,
             })
             .collect();
-        // What joins what is there does so in the order of the outer points.
+        // Combining stores combine in the order of the outer points.
         if stores.iter().any(|store| store.combine.is_some()) {
             return None;
         }
@@ -97,9 +97,9 @@ impl Kernel {
         (distinct.len() == order.len() && order.len() == self.outer.len()).then_some(order)
     }
 
-    /// Reduced axes in the order in which a load below a value moves along them: the last is the one that moves least far.
+    /// Reduced axes in the order in which a load of a value moves along them: the last is the one with the smallest stride.
     fn loaded_order(&self, value: NodeId, axes: &Axes) -> Option<Axes> {
-        // How far one axis goes may depend on another, which must stay outside of it.
+        // The extent of one axis may depend on another, which must stay outside it.
         let is_size = |&axis: &AxisId| matches!(self.axis(axis).extent, Extent::Size(_));
         if !axes.iter().all(is_size) {
             return None;
@@ -115,7 +115,7 @@ impl Kernel {
         Some(order.into_iter().map(|(_, axis)| axis).collect())
     }
 
-    /// For each axis the last index that moves with it; none if one moves no index.
+    /// For each axis the last index that moves with it; `None` if it moves no index.
     fn places(&self, indices: &Nodes, axes: &Axes) -> Option<Vec<usize>> {
         let moved: Vec<BTreeSet<AxisId>> = indices.iter().map(|&i| self.axes_below(i)).collect();
         axes.iter()
@@ -156,7 +156,7 @@ impl Kernel {
     }
 }
 
-/// What belongs to axes, in another order of them.
+/// A per-axis list, in another order of the axes.
 fn reordered<A: smallvec::Array<Item: Copy>>(
     of_axes: &SmallVec<A>,
     order: &[usize],

@@ -1,4 +1,4 @@
-//! The kernel's text form: printer and reader, each the other's inverse.
+//! The kernel's text form: printer and reader, inverses of each other.
 //!
 //! Laws, each a property test: reading printed text gives a kernel that prints the same, with its symbols in the same
 //! order; printing is deterministic; any text is read or rejected with a diagnostic. Text is also the serialised form

@@ -8,14 +8,14 @@ use kiln_symbolic_shape::text::is_identifier;
 use super::words::KEYWORDS;
 use crate::form::{AxisId, BufferId, Item, Kernel, StageId, StageOperation};
 
-/// The names of one kernel's things.
+/// The names of one kernel's items.
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) kernel: String,
     pub(super) buffers: SecondaryMap<BufferId, String>,
     pub(super) axes: SecondaryMap<AxisId, String>,
     pub(super) stages: SecondaryMap<StageId, String>,
-    /// Every name that means something somewhere.
+    /// Every reserved name.
     taken: BTreeSet<String>,
 }
 
@@ -43,7 +43,7 @@ impl Names {
         names
     }
 
-    /// The name of the next temporary, `t0` being number 0; `next` goes on behind it.
+    /// The name of the next temporary, `t0` being number 0; `next` continues after it.
     pub(super) fn temporary(&self, next: &mut usize) -> String {
         loop {
             let name = format!("t{next}");
@@ -117,7 +117,7 @@ impl Names {
     }
 }
 
-/// `name`, or the first of `name_1`, `name_2`, … that none of the sets has.
+/// `name`, or the first of `name_1`, `name_2`, … that is in none of the sets.
 fn free(name: &str, taken: &[&BTreeSet<String>]) -> String {
     let is_free = |name: &str| taken.iter().all(|set| !set.contains(name));
     if is_free(name) {

@@ -8,9 +8,9 @@ use kiln_tensor::DType;
 
 use crate::form::NodeId;
 
-/// What was read as an operand.
+/// An operand as read.
 #[derive(Clone, Debug)]
-pub(super) enum Operand {
+pub(super) enum ParsedOperand {
     Node(NodeId),
     /// A number without a dtype of its own.
     Number(Number, Span),
@@ -33,7 +33,8 @@ impl Number {
         }
     }
 
-    /// The number in a dtype. None if it has no such value: a fraction of an integer dtype, a number beyond the largest.
+    /// The number in a dtype. `None` if it is not representable: a fraction in an integer dtype, a number beyond the
+    /// maximum.
     pub(super) fn in_dtype(&self, dtype: DType) -> Option<ScalarValue> {
         match self {
             Number::Integer(value) => integer(*value, dtype),

@@ -16,8 +16,8 @@ use crate::form::{
 
 /// Prints a kernel: the text that [`read`](super::read()) reads back.
 ///
-/// Everything that decides what is computed is in it: names as they are where they can stand in a text, sizes as simple as
-/// the facts allow. Hints and plan facts of the table are not.
+/// It contains everything that affects the computation: names where they are valid in a text, sizes as simple as the facts
+/// allow. Hints and plan facts of the table are not included.
 pub fn print(kernel: &Kernel) -> String {
     let kernel = simplified(kernel);
     let names = Names::of(&kernel);
@@ -71,7 +71,7 @@ impl Printer<'_> {
         self.out.push_str(" {\n");
     }
 
-    /// The list of symbols, in the order in which their values are passed. Left out where a reader finds the same order:
+    /// The list of symbols, in the order in which their values are passed. Omitted where a reader finds the same order:
     /// that of the buffers, then of the facts.
     fn symbols(&self, buffers: &str, facts: &str) -> String {
         let dims = self.kernel.dims();
@@ -185,7 +185,7 @@ impl Printer<'_> {
         text
     }
 
-    /// The accumulator's dtype where it is not the value's.
+    /// The accumulator's dtype if it differs from the value's.
     fn accumulator(&self, accumulator: DType, value: NodeId) -> String {
         if accumulator == self.kernel.dtype(value) {
             String::new()
@@ -219,8 +219,8 @@ impl Printer<'_> {
         text
     }
 
-    /// The axes, the last of the store's, that can be declared where they stand as an index: each in the order of the
-    /// indices, and not used in an index before. With the position of that index.
+    /// The axes, the last of the store's, that can be declared where they occur as an index: each in the order of the
+    /// indices, and not used in an earlier index. With the position of that index.
     fn inline_axes(&self, store: &Store) -> Vec<(usize, AxisId)> {
         let mut inline = Vec::new();
         let mut before = store.indices.len();
@@ -265,12 +265,12 @@ impl Printer<'_> {
     }
 }
 
-/// The names of sizes in the shapes and strides of a list of buffers, as often as they stand there.
+/// The names of sizes in the shapes and strides of a list of buffers, with repetitions.
 pub(super) fn shape_names(buffers: &str) -> Vec<&str> {
     size_names(buffers, true)
 }
 
-/// The names in a text, or in its brackets alone; a name that is called is none.
+/// The names in a text, or only in its brackets; a function's name does not count.
 fn size_names(text: &str, in_brackets: bool) -> Vec<&str> {
     let mut lexer = Lexer::new(text);
     let mut names = Vec::new();

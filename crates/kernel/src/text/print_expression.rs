@@ -1,7 +1,7 @@
 //! Prints a scalar expression.
 //!
-//! A node that is used more than once, or nests too deep, is named in a block in front: `{ t0 = exp(x); t0 * t0 }`. So
-//! the text is linear in the number of nodes, and reads back within the reader's depth limit. Nothing recurses.
+//! A node that is used more than once, or nests too deep, is named in a preceding block: `{ t0 = exp(x); t0 * t0 }`. So the
+//! text is linear in the number of nodes, and reads back within the reader's depth limit. Nothing recurses.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::words::{AND, CONDITIONAL, Level, NOT, PRIMARY, infix};
 use crate::form::{AxisId, Kernel, Load, Node, NodeId};
 use std::fmt::Write;
 
-/// How deep an expression may nest before a part of it gets a name.
+/// The maximum nesting of an expression before a part of it gets a name.
 const MAX_DEPTH: usize = 16;
 
 /// The text of a node.
@@ -207,7 +207,7 @@ impl Printer<'_> {
         text
     }
 
-    /// A number right inside the brackets is a literal of that dtype, so a cast of a number takes two pairs.
+    /// A number alone in the parentheses is a literal of that dtype, so a cast of a number takes two pairs.
     fn cast(&self, to: DType, operands: &[NodeId], list: &dyn Fn(&[NodeId]) -> String) -> String {
         let is_number = |&operand: &NodeId| {
             matches!(
@@ -224,7 +224,7 @@ impl Printer<'_> {
     }
 }
 
-/// Integers of 64 bits, f32 and truth values are plain, others say their dtype.
+/// `i64`, `f32` and `bool` literals are plain, others state their dtype.
 fn literal(value: ScalarValue) -> String {
     match value {
         ScalarValue::I64(_) | ScalarValue::F32(_) | ScalarValue::Bool(_) => value.to_string(),
@@ -232,7 +232,7 @@ fn literal(value: ScalarValue) -> String {
     }
 }
 
-/// What an expression is made of, operands first and left to right, and how often each is used.
+/// The nodes of an expression, operands first and left to right, and the number of uses of each.
 fn reachable(kernel: &Kernel, root: NodeId) -> (Vec<NodeId>, HashMap<NodeId, usize>) {
     let mut order = Vec::new();
     let mut uses: HashMap<NodeId, usize> = HashMap::new();

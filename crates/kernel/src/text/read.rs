@@ -19,11 +19,11 @@ use crate::form::{
 
 /// Reads a kernel.
 ///
-/// The reader is lenient where the printer is canonical: a number takes the dtype of what it stands beside, names may stand
-/// for each other in different stages, operations have their function form too.
+/// The reader is lenient where the printer is canonical: a number takes the dtype of its neighbouring operand, names in
+/// different stages may shadow each other, operations have a function form too.
 ///
 /// # Errors
-/// E01xx for the text, E02xx for what is wrong with an expression, E03xx for sizes; with the place.
+/// E01xx for the text, E02xx for errors in an expression, E03xx for sizes; with the place.
 pub fn read(text: &str) -> Result<Kernel, Diagnostics> {
     read_within(text, DimLimits::default())
 }
@@ -47,9 +47,9 @@ pub(super) struct Reader<'a> {
     pub(super) scope: HashMap<&'a str, Bound>,
     /// The names in scope, in the order in which they were bound.
     pub(super) bound: Vec<&'a str>,
-    /// Stages of the block whose `init` was read ahead, by where they start.
+    /// Stages of the block whose `init` was read ahead, by their start.
     declared: HashMap<usize, Declared<'a>>,
-    /// How deep the expression is that is being read.
+    /// The depth of the expression being read.
     pub(super) depth: usize,
 }
 
@@ -123,7 +123,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads ahead for the stages of a block that have an `init`: expressions before them may refer to what they held.
+    /// Reads ahead for the stages of a block that have an `init`: expressions before them may refer to their previous
+    /// values.
     fn declare_stages(&mut self) -> Read<()> {
         self.declared.clear();
         let (start, mut nested) = (self.cursor.position(), 0_usize);
@@ -154,7 +155,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// `h[e < H] init 0.0`, of which `init` was seen at a position.
+    /// `h[e < H] init 0.0`, whose `init` was found at a position.
     fn declare_stage(&mut self, init: Position) -> Read<Declared<'a>> {
         let scope = self.bound.len();
         let (name, span) = self.new_stage_name()?;
@@ -241,7 +242,7 @@ impl<'a> Reader<'a> {
         Ok((name, span))
     }
 
-    /// Keywords name nothing.
+    /// Keywords are not names.
     pub(super) fn expect_free(&self, name: &str, span: Span) -> Read<()> {
         if KEYWORDS.contains(&name) {
             let message = format!("expected a name, found the word `{name}` of the language");

@@ -7,7 +7,7 @@ use kiln_tensor::DType;
 use super::read::{Read, Reader};
 use crate::form::{Axes, AxisId, Extent, NodeId};
 
-/// What a name in scope stands for.
+/// The referent of a name in scope.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bound {
     Axis(AxisId),
@@ -29,14 +29,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes names out of scope until there are as many as before.
+    /// Removes names from scope down to an earlier count.
     pub(super) fn unbind(&mut self, count: usize) {
         for name in self.bound.drain(count.min(self.bound.len())..) {
             self.scope.remove(name);
         }
     }
 
-    /// Whether a name and `<` come next, the name being new: an axis is declared, not compared.
+    /// Whether a new name and `<` come next: an axis is declared, not compared.
     pub(super) fn at_new_axis(&self) -> bool {
         let TokenKind::Identifier(name) = *self.cursor.peek() else {
             return false;
@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
             && self.builder.dims().symbol_named(name).is_none()
     }
 
-    /// `i < B, j < clamp(i + 1, S)]`; each is in scope of those behind it.
+    /// `i < B, j < clamp(i + 1, S)]`; each is in scope of the following ones.
     pub(super) fn axis_list(&mut self) -> Read<Axes> {
         let mut axes = Axes::new();
         while !self.cursor.eat(&TokenKind::CloseBracket) {
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         Ok(axis)
     }
 
-    /// `i < B`, which is not made an axis yet.
+    /// `i < B`, for which no axis is created yet.
     pub(super) fn sized_axis(&mut self) -> Read<(&'a str, DimId)> {
         Ok((self.axis_name()?, self.extent_size()?))
     }

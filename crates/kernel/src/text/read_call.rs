@@ -4,7 +4,7 @@ use kiln_scalar::{Function, ScalarOp};
 use kiln_symbolic_shape::text::{Diagnostic, Span, TokenKind, parse_dim};
 use kiln_tensor::DType;
 
-use super::operand::Operand;
+use super::operand::ParsedOperand;
 use super::read::{Read, Reader};
 use super::words::OR;
 use crate::form::{NodeId, StageId};
@@ -53,13 +53,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A literal of a dtype if there is just a number in the brackets, else a conversion.
+    /// A literal of a dtype if there is only a number in the parentheses, otherwise a conversion.
     fn cast(&mut self, dtype: DType, span: Span) -> Read<NodeId> {
         let is_bracketed = self.cursor.at(&TokenKind::OpenParen);
         let operand = self.nested(|reader| reader.binary(OR))?;
         self.cursor.expect(&TokenKind::CloseParen)?;
         let node = match &operand {
-            Operand::Number(..) if !is_bracketed && dtype != DType::Bool => {
+            ParsedOperand::Number(..) if !is_bracketed && dtype != DType::Bool => {
                 self.node_of(operand, Some(dtype))?
             }
             _ => {
@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
         let is_negative = self.cursor.eat(&TokenKind::Minus);
         let number = self.number(is_negative);
         let value = match number {
-            Some(Operand::Number(number, _)) => number.in_dtype(DType::F64),
+            Some(ParsedOperand::Number(number, _)) => number.in_dtype(DType::F64),
             _ => return Err(self.cursor.unexpected("a number")),
         };
         let position = function

@@ -6,17 +6,17 @@ use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::text::{Diagnostic, TokenKind};
 use kiln_tensor::DType;
 
-use super::operand::{Number, Operand};
+use super::operand::{Number, ParsedOperand};
 use super::read::{Read, Reader};
 use super::read_axes::Bound;
 use super::words::{AND, COMPARE, Level, OR, Operator};
 use crate::form::{Load, LoadGuard, NodeId, Nodes};
 
-/// How deep expressions may nest.
+/// The maximum nesting of expressions.
 const MAX_DEPTH: usize = 64;
 
 impl<'a> Reader<'a> {
-    /// Reads an expression; `wanted` is the dtype that a number alone has.
+    /// Reads an expression; `wanted` is the dtype of a lone number.
     pub(super) fn expression(&mut self, wanted: Option<DType>) -> Read<NodeId> {
         let operand = self.nested(|reader| reader.binary(OR))?;
         self.node_of(operand, wanted)
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Operands between operators of at least a level.
-    pub(super) fn binary(&mut self, least: Level) -> Read<Operand> {
+    pub(super) fn binary(&mut self, least: Level) -> Read<ParsedOperand> {
         let start = self.cursor.span();
         let mut left = self.unary()?;
         let mut is_comparison = false;
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
             let dtype = operands
                 .first()
                 .map_or(DType::I64, |&node| self.builder.kernel().dtype(node));
-            left = Operand::Node(self.builder.apply(operator.on(dtype), operands));
+            left = ParsedOperand::Node(self.builder.apply(operator.on(dtype), operands));
             self.check(start)?;
             is_comparison = level == COMPARE;
         }
@@ -61,14 +61,14 @@ impl<'a> Reader<'a> {
     }
 
     /// An operand with its signs.
-    fn unary(&mut self) -> Read<Operand> {
+    fn unary(&mut self) -> Read<ParsedOperand> {
         let start = self.cursor.span();
         if self.cursor.eat_keyword("not") {
             let operand = self.nested(|reader| reader.binary(COMPARE))?;
             let operand = self.node_of(operand, None)?;
             let node = self.builder.apply(ScalarOp::Not, [operand]);
             self.check(start)?;
-            return Ok(Operand::Node(node));
+            return Ok(ParsedOperand::Node(node));
         }
         if !self.cursor.at(&TokenKind::Minus) {
             return self.primary();
@@ -81,11 +81,11 @@ impl<'a> Reader<'a> {
         let operand = self.node_of(operand, None)?;
         let node = self.builder.apply(ScalarOp::Neg, [operand]);
         self.check(start)?;
-        Ok(Operand::Node(node))
+        Ok(ParsedOperand::Node(node))
     }
 
     /// A number, whose sign was read.
-    pub(super) fn number(&mut self, is_negative: bool) -> Option<Operand> {
+    pub(super) fn number(&mut self, is_negative: bool) -> Option<ParsedOperand> {
         let span = self.cursor.span();
         let sign = if is_negative { "-" } else { "" };
         let number = match *self.cursor.peek() {
@@ -97,10 +97,10 @@ impl<'a> Reader<'a> {
             _ => return None,
         };
         self.cursor.bump();
-        Some(Operand::Number(number, span))
+        Some(ParsedOperand::Number(number, span))
     }
 
-    fn primary(&mut self) -> Read<Operand> {
+    fn primary(&mut self) -> Read<ParsedOperand> {
         if let Some(number) = self.number(false) {
             return Ok(number);
         }
@@ -119,11 +119,11 @@ impl<'a> Reader<'a> {
             TokenKind::Identifier(name) => self.name(name)?,
             _ => return Err(self.cursor.unexpected("an expression")),
         };
-        Ok(Operand::Node(node))
+        Ok(ParsedOperand::Node(node))
     }
 
     /// `{ t0 = exp(x); t0 * t0 }`.
-    fn block(&mut self) -> Read<Operand> {
+    fn block(&mut self) -> Read<ParsedOperand> {
         let scope = self.bound.len();
         self.cursor.bump();
         while matches!(self.cursor.peek(), TokenKind::Identifier(_))
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         Ok(result)
     }
 
-    /// `%x[i, j]`, and `if inside and c else v` behind it.
+    /// `%x[i, j]`, and `if inside and c else v` after it.
     fn load(&mut self) -> Read<NodeId> {
         let start = self.cursor.span();
         let (buffer, dtype) = self.buffer()?;
@@ -240,16 +240,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Operands as nodes: numbers from number `first` on take the dtype of the others.
-    pub(super) fn unified(&mut self, operands: Vec<Operand>, first: usize) -> Read<Nodes> {
+    pub(super) fn unified(&mut self, operands: Vec<ParsedOperand>, first: usize) -> Read<Nodes> {
         let kernel = self.builder.kernel();
         let known = operands
             .iter()
             .skip(first)
             .find_map(|operand| match operand {
-                Operand::Node(node) => Some(kernel.dtype(*node)),
-                Operand::Number(..) => None,
+                ParsedOperand::Node(node) => Some(kernel.dtype(*node)),
+                ParsedOperand::Number(..) => None,
             });
-        let is_float = |operand: &Operand| matches!(operand, Operand::Number(Number::Float(_), _));
+        let is_float =
+            |operand: &ParsedOperand| matches!(operand, ParsedOperand::Number(Number::Float(_), _));
         let any_float = operands.iter().skip(first).any(is_float);
         let wanted = known
             .filter(|&dtype| dtype != DType::Bool)
@@ -260,11 +261,15 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// An operand as a node: a number has the wanted dtype, or its usual one.
-    pub(super) fn node_of(&mut self, operand: Operand, wanted: Option<DType>) -> Read<NodeId> {
+    /// An operand as a node: a number has the wanted dtype, or its default one.
+    pub(super) fn node_of(
+        &mut self,
+        operand: ParsedOperand,
+        wanted: Option<DType>,
+    ) -> Read<NodeId> {
         match operand {
-            Operand::Node(node) => Ok(node),
-            Operand::Number(number, span) => {
+            ParsedOperand::Node(node) => Ok(node),
+            ParsedOperand::Number(number, span) => {
                 let dtype = wanted
                     .filter(|&dtype| dtype != DType::Bool)
                     .unwrap_or_else(|| number.usual_dtype());

@@ -1,7 +1,7 @@
 //! Reads a kernel's header: its name, symbols, buffers, and what is known of sizes.
 //!
 //! Facts are read before the shapes they refer to, so that sizes are built with them known; symbols are declared before
-//! either, in the order of the list, or else in that of the shapes.
+//! either, in the order of the list, or otherwise in that of the shapes.
 
 use kiln_symbolic_shape::text::{Diagnostic, Span, TokenKind, parse_dim, parse_shape, parse_where};
 use kiln_symbolic_shape::{DimError, DimTable, SymbolicDimension};
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// `%x: in f32[B, S] strides [S, 1], …` up to what cannot go on.
+    /// `%x: in f32[B, S] strides [S, 1], …` up to the end of the list.
     fn buffer_list(&mut self) -> Read<()> {
         while !self.cursor.at(&TokenKind::CloseParen) {
             let span = self.cursor.span();

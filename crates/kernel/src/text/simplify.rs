@@ -62,7 +62,7 @@ fn rename(store: &mut Store, nodes: &SecondaryMap<NodeId, NodeId>) {
         .for_each(|index| *index = nodes[*index]);
 }
 
-/// The simplest form of every size in use. Symbols stay symbols, and what is too large to be simplified stays as it is.
+/// The simplest form of every size in use. Symbols stay symbols, and sizes too large to simplify are kept.
 fn simpler_sizes(kernel: &mut Kernel) -> BTreeMap<DimId, DimId> {
     let mut used: Vec<DimId> = Vec::new();
     for buffer in kernel.buffers.values() {
@@ -86,7 +86,7 @@ fn simpler_sizes(kernel: &mut Kernel) -> BTreeMap<DimId, DimId> {
     simpler
 }
 
-/// Renews the nodes in place; answers the node that stands for each.
+/// Replaces the nodes in place; returns the replacement of each.
 fn merged_nodes(
     kernel: &mut Kernel,
     size: &dyn Fn(DimId) -> DimId,

@@ -11,7 +11,7 @@ use kiln_tensor::{DType, bf16, f16};
 use super::{print, read};
 use crate::form::{Extent, Kernel, KernelBuilder, Load, LoadGuard, Reduction, Role};
 
-/// Reads a kernel, and checks that what is printed reads back as the same, with its symbols in the same order.
+/// Reads a kernel, and checks that its printed text reads back as the same, with its symbols in the same order.
 fn stable(text: &str) -> Kernel {
     let kernel = read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
     expect_stable(&kernel);
@@ -32,7 +32,7 @@ fn expect_stable(kernel: &Kernel) {
     assert_eq!(again.buffers().len(), kernel.buffers().len());
 }
 
-/// What the value of the only stage of a kernel over `%x: f32[N]`, `%k: i64[N]` and `%c: bool[N]` prints as.
+/// The printed value of the only stage of a kernel over `%x: f32[N]`, `%k: i64[N]` and `%c: bool[N]`.
 fn expression(text: &str) -> String {
     let whole = format!(
         "kernel @k(%x: in f32[N], %k: in i64[N], %c: in bool[N]) {{ outer i < N  v = {text} }}"
@@ -120,7 +120,7 @@ fn the_reader_is_lenient() {
 }
 
 #[test]
-fn what_is_shared_is_printed_once() {
+fn shared_values_are_printed_once() {
     let mut text = "%x[i]".to_owned();
     let mut block = String::new();
     for step in 0..40 {
@@ -129,7 +129,7 @@ fn what_is_shared_is_printed_once() {
     }
     let printed = expression(&format!("{{ {block} {text} }}"));
     assert!(printed.len() < 2_000, "{printed}");
-    // A long chain is cut into pieces that the reader's limit of depth allows.
+    // A long chain is split into pieces within the reader's depth limit.
     let mut b = KernelBuilder::new("deep", DimTable::new());
     let mut node = b.number(0.5, DType::F32);
     for _ in 0..1_000 {
@@ -229,7 +229,7 @@ fn sizes_are_as_simple_as_the_facts_allow() {
 }
 
 #[test]
-fn names_that_cannot_stand_are_changed() {
+fn invalid_names_are_changed_in_print() {
     let mut dims = DimTable::new();
     let (n, inf) = (dims.symbol("N").unwrap(), dims.symbol("inf").unwrap());
     let mut b = KernelBuilder::new("layer/1", dims);
@@ -259,7 +259,7 @@ fn names_that_cannot_stand_are_changed() {
 }
 
 #[test]
-fn literals_of_every_dtype_come_back_bit_for_bit() {
+fn literals_of_every_dtype_round_trip_bit_for_bit() {
     let values: [ScalarValue; 16] = [
         f64::MIN_POSITIVE.into(),
         0.1_f64.into(),
@@ -308,7 +308,7 @@ fn kernels_are_serialised_as_text() {
 }
 
 #[test]
-fn equal_calls_are_equal_however_written() {
+fn equal_calls_print_equally() {
     let mut b = KernelBuilder::new("k", DimTable::new());
     let x = b.number(0.5, DType::F32);
     let elu = Function::by_name("elu").unwrap();

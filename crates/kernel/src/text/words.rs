@@ -21,10 +21,10 @@ pub(super) const NOT: Level = 3;
 pub(super) const COMPARE: Level = 4;
 pub(super) const SUM: Level = 5;
 pub(super) const PRODUCT: Level = 6;
-/// What needs no brackets anywhere.
+/// An expression that never needs parentheses.
 pub(super) const PRIMARY: Level = 7;
 
-/// The mark and level of an operation that is written between its operands, on a dtype.
+/// The symbol and level of an infix operation on a dtype.
 pub(super) fn infix(op: ScalarOp, dtype: DType) -> Option<(&'static str, Level)> {
     Some(match op {
         ScalarOp::Add => ("+", SUM),
@@ -45,14 +45,14 @@ pub(super) fn infix(op: ScalarOp, dtype: DType) -> Option<(&'static str, Level)>
     })
 }
 
-/// An operator between two operands.
+/// An infix operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
-    /// One operation whatever the dtype.
+    /// One operation for every dtype.
     Plain(ScalarOp),
     /// `/`: a quotient of floats, a floored one of integers.
     Divide,
-    /// `%`: what a floored division of integers leaves.
+    /// `%`: the remainder of a floored division of integers.
     Modulo,
 }
 

@@ -15,7 +15,7 @@ impl Budget {
         self.left = self.left.saturating_sub(steps);
     }
 
-    /// Fuel for one proof; none when all is spent.
+    /// Fuel for one proof; `None` when all is spent.
     pub(super) fn fuel(&self, wanted: u64) -> Option<u64> {
         (self.left > 0).then(|| wanted.min(self.left))
     }

@@ -10,7 +10,7 @@ use super::coverage::{Placed, is_whole};
 use super::digits::{Digit, form};
 use super::indices::is_within;
 use super::points::Points;
-use super::sizes::Sizes;
+use super::sizes::SizeProver;
 use crate::form::{AxisId, Kernel, Node, NodeId};
 use crate::verified::{IndexClass, StoreInfo};
 
@@ -19,7 +19,7 @@ pub(super) fn info(
     used: &BTreeSet<NodeId>,
     stores: &[Placed<'_>],
     at: &Placed<'_>,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
 ) -> StoreInfo {
     let store = at.store;
@@ -47,7 +47,7 @@ fn told_apart(
     used: &BTreeSet<NodeId>,
     stores: &[Placed<'_>],
     at: &Placed<'_>,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
 ) -> BTreeSet<AxisId> {
     let others = other_uses(kernel, used, stores, at);

@@ -10,7 +10,7 @@ use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::budget::Budget;
 use super::digits::{Digit, Form, Interval, form};
-use super::sizes::Sizes;
+use super::sizes::SizeProver;
 use super::{Report, combining};
 use crate::error::KernelError;
 use crate::form::{AxisId, BufferId, Extent, Item, Kernel, NodeId, Role, Store};
@@ -22,7 +22,7 @@ pub(super) struct Placed<'k> {
     pub(super) axes: Vec<AxisId>,
 }
 
-/// Where a store reaches along each axis of its buffer.
+/// The region of its buffer that a store covers, along each axis.
 type Reach = Vec<Interval>;
 
 /// What is known of each store, in the order of the items.
@@ -33,7 +33,7 @@ pub(super) fn check(
     report: &mut Report,
 ) -> Vec<StoreInfo> {
     let placed = placed(kernel);
-    let mut sizes = Sizes::new(kernel);
+    let mut sizes = SizeProver::new(kernel);
     let mut by_buffer: BTreeMap<BufferId, Vec<Reach>> = BTreeMap::new();
     let mut infos = Vec::new();
     for at in &placed {
@@ -116,7 +116,12 @@ fn placed(kernel: &Kernel) -> Vec<Placed<'_>> {
 }
 
 /// Whether every store to a buffer has an axis without points.
-fn writes_nothing(kernel: &Kernel, placed: &[Placed<'_>], id: BufferId, sizes: &Sizes) -> bool {
+fn writes_nothing(
+    kernel: &Kernel,
+    placed: &[Placed<'_>],
+    id: BufferId,
+    sizes: &SizeProver,
+) -> bool {
     let mut stores = placed.iter().filter(|at| at.store.buffer == id);
     stores.all(|at| {
         let mut extents = at.axes.iter().map(|&axis| kernel.axis(axis).extent.bound());
@@ -128,7 +133,7 @@ fn writes_nothing(kernel: &Kernel, placed: &[Placed<'_>], id: BufferId, sizes: &
 fn reach(
     kernel: &Kernel,
     at: &Placed<'_>,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
 ) -> Result<Reach, String> {
     let name = |axis: AxisId| &kernel.axis(axis).name;
@@ -168,18 +173,18 @@ fn reach(
 }
 
 /// The digits of an index that have more than one value.
-fn varying(form: &Form, sizes: &Sizes) -> Vec<Digit> {
+fn varying(form: &Form, sizes: &SizeProver) -> Vec<Digit> {
     let digits = form.terms.iter().map(|&(digit, _)| digit);
     digits
         .filter(|digit| !sizes.table.range(digit.extent).at_most(1))
         .collect()
 }
 
-/// Whether digits make up an axis, each used once.
+/// Whether digits form an axis, each used once.
 pub(super) fn is_whole(
     digits: &[Digit],
     extent: DimId,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
 ) -> bool {
     let mut left = digits.to_vec();
@@ -203,7 +208,12 @@ pub(super) fn is_whole(
 }
 
 /// Whether boxes tile a buffer of this shape.
-fn tiles(reaches: Vec<Reach>, shape: &[DimId], sizes: &mut Sizes, budget: &mut Budget) -> bool {
+fn tiles(
+    reaches: Vec<Reach>,
+    shape: &[DimId],
+    sizes: &mut SizeProver,
+    budget: &mut Budget,
+) -> bool {
     let mut pending = vec![(reaches, (0..shape.len()).collect::<Vec<usize>>())];
     while let Some((boxes, axes)) = pending.pop() {
         let mut open = Vec::new();
@@ -235,7 +245,7 @@ fn tiles(reaches: Vec<Reach>, shape: &[DimId], sizes: &mut Sizes, budget: &mut B
     true
 }
 
-fn is_full(interval: &Interval, size: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+fn is_full(interval: &Interval, size: DimId, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
     let zero = sizes.table.constant(0);
     let one = sizes.table.constant(1);
     let starts = sizes.equal(interval.start, zero, budget);
@@ -245,7 +255,7 @@ fn is_full(interval: &Interval, size: DimId, sizes: &mut Sizes, budget: &mut Bud
 
 type Groups = Vec<(Interval, Vec<Reach>)>;
 
-/// The boxes by where they lie along an axis.
+/// The boxes ordered by their position along an axis.
 fn groups(boxes: &[Reach], axis: usize) -> Groups {
     let mut groups: Groups = Vec::new();
     for reach in boxes {
@@ -260,8 +270,8 @@ fn groups(boxes: &[Reach], axis: usize) -> Groups {
     groups
 }
 
-/// Whether intervals divide `0..size` among them.
-fn divides(groups: &Groups, size: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+/// Whether intervals partition `0..size`.
+fn divides(groups: &Groups, size: DimId, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
     let intervals: Vec<Interval> = groups.iter().map(|&(interval, _)| interval).collect();
     lie_side_by_side(&intervals, size, sizes, budget) || alternate(&intervals, size, sizes, budget)
 }
@@ -269,7 +279,7 @@ fn divides(groups: &Groups, size: DimId, sizes: &mut Sizes, budget: &mut Budget)
 fn lie_side_by_side(
     intervals: &[Interval],
     size: DimId,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
 ) -> bool {
     let one = sizes.table.constant(1);
@@ -294,7 +304,12 @@ fn lie_side_by_side(
 }
 
 /// Whether each takes every k-th element, one from each of the first k.
-fn alternate(intervals: &[Interval], size: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+fn alternate(
+    intervals: &[Interval],
+    size: DimId,
+    sizes: &mut SizeProver,
+    budget: &mut Budget,
+) -> bool {
     let Ok(k) = i64::try_from(intervals.len()) else {
         return false;
     };
@@ -304,7 +319,7 @@ fn alternate(intervals: &[Interval], size: DimId, sizes: &mut Sizes, budget: &mu
         let Some(start) = sizes.table.as_constant(interval.start) else {
             return false;
         };
-        // As many as there are: (size - start + k - 1) / k.
+        // The number of elements: (size - start + k - 1) / k.
         let rest = sizes.table.constant(k - 1 - start.clamp(0, k));
         let Some(expected) = sizes.table.add(size, rest).ok().and_then(|padded| {
             let least = sizes.table.floor_div(padded, step).ok()?;

@@ -1,4 +1,4 @@
-//! Indices as sums of digits: which part of which axis an index of a store consists of.
+//! Indices as sums of digits: the parts of axes that a store's index consists of.
 //!
 //! A digit of an axis is `(axis / divisor) % modulus`. An index that is a constant plus digits times coefficients, each
 //! coefficient the product of the moduli below it, covers an interval and hits each element once: it is a mixed-radix
@@ -13,10 +13,10 @@ use kiln_tensor::DType;
 use super::budget::Budget;
 use super::points::integer;
 use super::scope::reachable;
-use super::sizes::Sizes;
+use super::sizes::SizeProver;
 use crate::form::{AxisId, Kernel, Node, NodeId};
 
-/// Digits of one index at most.
+/// The maximum number of digits of one index.
 const MAX_DIGITS: usize = 16;
 
 /// A part of an axis: `(axis / divisor) % modulus`, or `axis / divisor`.
@@ -25,7 +25,7 @@ pub(super) struct Digit {
     pub(super) axis: AxisId,
     pub(super) divisor: DimId,
     pub(super) modulus: Option<DimId>,
-    /// How many values it has, if the axis is cut evenly.
+    /// The number of its values, if the axis is divided evenly.
     pub(super) extent: DimId,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Interval {
 /// The form of an index, if it has one.
 pub(super) fn form(
     kernel: &Kernel,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     index: NodeId,
     budget: &mut Budget,
 ) -> Option<Form> {
@@ -62,7 +62,7 @@ pub(super) fn form(
 
 fn translate(
     kernel: &Kernel,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     node: NodeId,
     forms: &HashMap<NodeId, Option<Form>>,
     budget: &mut Budget,
@@ -132,7 +132,7 @@ impl Form {
         }
     }
 
-    fn plus(mut self, other: Self, sizes: &mut Sizes) -> Option<Self> {
+    fn plus(mut self, other: Self, sizes: &mut SizeProver) -> Option<Self> {
         self.constant = sizes.table.add(self.constant, other.constant).ok()?;
         for (digit, coefficient) in other.terms {
             match self.terms.iter_mut().find(|(known, _)| *known == digit) {
@@ -145,7 +145,7 @@ impl Form {
         Some(self)
     }
 
-    fn times(mut self, factor: DimId, sizes: &mut Sizes) -> Option<Self> {
+    fn times(mut self, factor: DimId, sizes: &mut SizeProver) -> Option<Self> {
         self.constant = sizes.table.mul(self.constant, factor).ok()?;
         for (_, coefficient) in &mut self.terms {
             *coefficient = sizes.table.mul(*coefficient, factor).ok()?;
@@ -153,11 +153,11 @@ impl Form {
         Some(self)
     }
 
-    /// Quotient and rest by a positive size.
+    /// Quotient and remainder of a division by a positive size.
     fn divided(
         &self,
         divisor: DimId,
-        sizes: &mut Sizes,
+        sizes: &mut SizeProver,
         budget: &mut Budget,
     ) -> Option<(Self, Self)> {
         let zero = sizes.table.constant(0);
@@ -182,7 +182,7 @@ impl Form {
         if rest.stays_below(divisor, sizes, budget) {
             return Some((quotient, rest));
         }
-        // A digit alone is cut in two.
+        // A single digit is split in two.
         let one = sizes.table.constant(1);
         match rest.terms.as_slice() {
             [(digit, coefficient)] if *coefficient == one && rest.constant == zero => {
@@ -201,8 +201,8 @@ impl Form {
         }
     }
 
-    /// Whether the values lie in `0..limit`.
-    fn stays_below(&self, limit: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+    /// Whether the values are in `0..limit`.
+    fn stays_below(&self, limit: DimId, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
         let zero = sizes.table.constant(0);
         let mut most = self.constant;
         let mut parts = vec![self.constant];
@@ -224,8 +224,8 @@ impl Form {
         sizes.less(most, limit, budget)
     }
 
-    /// The interval over which the index runs, each element hit once; none if it is no number in a mixed radix.
-    pub(super) fn interval(&self, sizes: &mut Sizes, budget: &mut Budget) -> Option<Interval> {
+    /// The interval that the index covers, each element hit once; `None` if it is not a mixed-radix number.
+    pub(super) fn interval(&self, sizes: &mut SizeProver, budget: &mut Budget) -> Option<Interval> {
         let one = sizes.table.constant(1);
         let (start, terms) = self.ascending(sizes, budget)?;
         let step = lowest(&terms, sizes)?;
@@ -236,7 +236,7 @@ impl Form {
             budget,
             |sizes, expected, found, budget| sizes.equal(expected, found, budget),
         )?;
-        // A digit of at most one value moves nothing, but without it there is no element.
+        // A digit with at most one value moves nothing, but without it there is no element.
         let single = self.terms.iter().map(|(digit, _)| digit).filter(|digit| {
             let range = sizes.table.range(digit.extent);
             range.at_most(1) && range.as_point() != Some(1)
@@ -249,7 +249,7 @@ impl Form {
     }
 
     /// Whether the index distinguishes all values of its digits.
-    pub(super) fn tells_apart(&self, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+    pub(super) fn tells_apart(&self, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
         let Some((_, terms)) = self.ascending(sizes, budget) else {
             return false;
         };
@@ -260,16 +260,16 @@ impl Form {
         if !sizes.at_most(one, step, budget) {
             return false;
         }
-        let at_least = |sizes: &mut Sizes, expected, found, budget: &mut Budget| {
+        let at_least = |sizes: &mut SizeProver, expected, found, budget: &mut Budget| {
             sizes.at_most(expected, found, budget)
         };
         chain(step, &terms, sizes, budget, at_least).is_some()
     }
 
-    /// The same index with digits that run backwards turned round, and without digits of one value.
+    /// The same index with reversed digits turned around, and without digits of one value.
     fn ascending(
         &self,
-        sizes: &mut Sizes,
+        sizes: &mut SizeProver,
         budget: &mut Budget,
     ) -> Option<(DimId, Vec<(Digit, DimId)>)> {
         let zero = sizes.table.constant(0);
@@ -293,7 +293,7 @@ impl Form {
 }
 
 /// The coefficient of the lowest digit.
-fn lowest(terms: &[(Digit, DimId)], sizes: &mut Sizes) -> Option<DimId> {
+fn lowest(terms: &[(Digit, DimId)], sizes: &mut SizeProver) -> Option<DimId> {
     let one = sizes.table.constant(1);
     let coefficients = || terms.iter().map(|&(_, coefficient)| coefficient);
     if terms.is_empty() || coefficients().any(|coefficient| coefficient == one) {
@@ -307,13 +307,13 @@ fn lowest(terms: &[(Digit, DimId)], sizes: &mut Sizes) -> Option<DimId> {
     Some(sizes.table.constant(least))
 }
 
-/// The digits from the lowest up, where each coefficient fits the product of what is below it.
+/// The digits from the lowest up, where each coefficient equals the product of the moduli below it.
 fn chain(
     step: DimId,
     terms: &[(Digit, DimId)],
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
-    fits: impl Fn(&mut Sizes, DimId, DimId, &mut Budget) -> bool,
+    fits: impl Fn(&mut SizeProver, DimId, DimId, &mut Budget) -> bool,
 ) -> Option<Vec<Digit>> {
     let mut left = terms.to_vec();
     let mut expected = step;
@@ -334,7 +334,7 @@ fn chain(
 
 impl Digit {
     /// The digits of `self / by` and `self % by`.
-    fn cut(&self, by: DimId, sizes: &mut Sizes) -> Option<(Digit, Digit)> {
+    fn cut(&self, by: DimId, sizes: &mut SizeProver) -> Option<(Digit, Digit)> {
         let extent = sizes.table.exact_quotient(self.extent, by).or_else(|| {
             let dim = sizes.table.floor_div(self.extent, by).ok()?;
             Some(dim)

@@ -7,7 +7,7 @@ use super::Report;
 use crate::error::KernelError;
 use crate::form::{AxisId, Carry, Extent, Item, Kernel, Node, NodeId, StageOperation, Store};
 
-/// How many nodes, axes, stages or buffers a kernel may have.
+/// The maximum number of nodes, axes, stages or buffers of a kernel.
 const MAX_ENTITIES: usize = 1 << 20;
 
 pub(super) fn check(kernel: &Kernel, report: &mut Report) {

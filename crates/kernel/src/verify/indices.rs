@@ -1,7 +1,7 @@
 //! How each index stays within its bounds: proved, tested by the load's `inside`, or checked.
 //!
 //! A load's class depends on the axes of the load itself and on its own condition, not on where it is performed, so a
-//! backend may move it out of any loop that it does not depend on.
+//! backend may hoist it out of any loop that it does not depend on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -136,7 +136,7 @@ fn is_proved(points: &mut Points<'_>, index: NodeId, size: DimId, budget: &mut B
         && points.bounded(index, Bound::Below(size), budget)
 }
 
-/// The conditions of the selections an integer is made of.
+/// The conditions of the selections inside an integer.
 fn conditions(kernel: &Kernel, root: NodeId) -> Vec<NodeId> {
     let mut found = BTreeSet::new();
     let mut seen = BTreeSet::new();
@@ -159,7 +159,7 @@ fn conditions(kernel: &Kernel, root: NodeId) -> Vec<NodeId> {
     found.into_iter().collect()
 }
 
-/// The axes that expressions depend on, those that extents of theirs depend on included.
+/// The axes that expressions depend on, including those that their extents depend on.
 pub(super) fn free_axes(kernel: &Kernel, roots: &[NodeId]) -> BTreeSet<AxisId> {
     let mut axes = BTreeSet::new();
     let mut pending = roots.to_vec();

@@ -1,10 +1,10 @@
 //! The points of some axes, as the prover sees them: each axis is a symbol below its extent, and integer nodes are
 //! expressions over symbols.
 //!
-//! Sound about wrapping: sums, differences and products are right whatever wraps on the way, as long as the result
-//! fits. Divisions, extrema and comparisons need operands that fit: those made of sizes and axes alone are taken
-//! to (a launch whose sizes do not multiply is refused), those with data in them must be shown to. Data read from
-//! memory is any value of its dtype, the same one at every use of a node unless the kernel writes there.
+//! Sound with respect to wrapping: sums, differences and products are right whatever wraps in between, as long as the
+//! result fits. Divisions, extrema and comparisons need operands that fit: those of sizes and axes alone are assumed to (a
+//! launch whose sizes overflow is refused), those with data in them must be shown to. Data read from memory is any value of
+//! its dtype, the same one at every use of a node unless the kernel writes there.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -25,7 +25,7 @@ const PROOF_FUEL: u64 = 4096;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Term {
     pub(super) dim: DimId,
-    /// Whether it depends on what memory holds.
+    /// Whether it depends on the contents of memory.
     pub(super) is_data: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Bound {
     Below(DimId),
 }
 
-/// How deep extrema inside extrema are looked into.
+/// The maximum depth to which nested extrema are examined.
 const MAX_NESTED: u32 = 6;
 
 /// The points of some axes.
@@ -50,12 +50,12 @@ pub(super) struct Points<'k> {
     data: BTreeSet<SymbolId>,
     /// Which operand a selection takes, by its condition.
     choices: BTreeMap<NodeId, bool>,
-    /// Whether there is no such point: facts contradict each other.
+    /// Whether there is no such point: the facts contradict each other.
     pub(super) is_empty: bool,
 }
 
 impl<'k> Points<'k> {
-    /// The one point of no axes.
+    /// The single point of no axes.
     pub(super) fn new(kernel: &'k Kernel) -> Self {
         Self {
             kernel,
@@ -71,14 +71,14 @@ impl<'k> Points<'k> {
     /// The points of these axes, and of those that their extents refer to.
     pub(super) fn of(kernel: &'k Kernel, axes: &BTreeSet<AxisId>, budget: &mut Budget) -> Self {
         let mut points = Self::new(kernel);
-        // An extent refers to axes made before its own; others give no facts.
+        // An extent refers to axes created before its own; others contribute no facts.
         for &axis in axes {
             points.enter(axis, budget);
         }
         points
     }
 
-    /// The same points, where nothing is said of operations yet, so that selections can be decided.
+    /// The same points, with no facts about operations yet, so that selections can be decided.
     pub(super) fn undecided(&self) -> Self {
         let mut points = self.clone();
         let kernel = self.kernel;
@@ -118,7 +118,7 @@ impl<'k> Points<'k> {
             predicate,
             origin: FactOrigin::Declared,
         };
-        // What cannot be kept proves nothing; what contradicts itself has no point.
+        // A fact that cannot be recorded proves nothing; a contradiction means that there is no point.
         if let Err(DimError::Contradiction { .. } | DimError::EmptyRange { .. }) =
             self.table.assume(fact)
         {
@@ -126,7 +126,7 @@ impl<'k> Points<'k> {
         }
     }
 
-    /// Takes a `bool` to be true, or false.
+    /// Assumes a `bool` to be true, or false.
     pub(super) fn assume(&mut self, condition: NodeId, truth: bool, budget: &mut Budget) {
         self.choices.insert(condition, truth);
         let mut pending = vec![(condition, truth)];
@@ -181,7 +181,7 @@ impl<'k> Points<'k> {
         proof.is_proved()
     }
 
-    /// Whether an integer keeps a bound: as an expression, or because of what it is computed from.
+    /// Whether an integer satisfies a bound: as an expression, or because of its operands.
     pub(super) fn bounded(&mut self, node: NodeId, bound: Bound, budget: &mut Budget) -> bool {
         let Some(term) = self.term(node, budget) else {
             return self.is_empty;
@@ -197,7 +197,7 @@ impl<'k> Points<'k> {
         self.proves(&predicate, budget)
     }
 
-    /// Extrema keep a bound when one of their operands does, or both; quotients when their dividend keeps the bound
+    /// Extrema satisfy a bound when one of their operands does, or both; quotients when their dividend satisfies the bound
     /// times the divisor. Recurses at most `depth` deep.
     fn operands_keep(
         &mut self,
@@ -247,7 +247,7 @@ impl<'k> Points<'k> {
         }
     }
 
-    /// An integer node as an expression; none where it has none.
+    /// An integer node as an expression; `None` if it has none.
     pub(super) fn term(&mut self, node: NodeId, budget: &mut Budget) -> Option<Term> {
         if let Some(&known) = self.terms.get(&node) {
             return known;
@@ -280,7 +280,7 @@ impl<'k> Points<'k> {
         term
     }
 
-    /// Memory that the kernel writes may hold something else at the next use.
+    /// Memory that the kernel writes may differ at the next use.
     fn forget_changing(&mut self, node: NodeId) {
         if let Node::Load(load) = self.kernel.node(node)
             && self.kernel.buffer(load.buffer).role == Role::InOut
@@ -289,7 +289,7 @@ impl<'k> Points<'k> {
         }
     }
 
-    /// A node as an expression that certainly fits 64 bits.
+    /// A node as an expression that certainly fits in 64 bits.
     fn fitting(&mut self, node: NodeId, budget: &mut Budget) -> Option<Term> {
         let term = self.term(node, budget)?;
         self.fits(term).then_some(term)
@@ -304,8 +304,8 @@ impl<'k> Points<'k> {
         }
     }
 
-    /// How many bits the magnitude of an expression may need. Sizes are taken to need 48. Recursion is limited by the
-    /// table's depth, and here.
+    /// The number of bits that the magnitude of an expression may need. Sizes are assumed to need 48. Recursion is limited
+    /// by the table's depth, and here.
     fn bits(&self, dim: DimId, depth: u32) -> u32 {
         const TOO_MANY: u32 = 1 << 16;
         let width = |value: i64| 64 - value.unsigned_abs().leading_zeros();
@@ -338,7 +338,7 @@ impl<'k> Points<'k> {
             .min(TOO_MANY)
     }
 
-    /// A node whose integer operands have their terms.
+    /// A node whose integer operands have terms.
     fn translate(&mut self, node: NodeId, budget: &mut Budget) -> Option<Term> {
         let kernel = self.kernel;
         let dtype = kernel.dtype(node);
@@ -374,7 +374,7 @@ impl<'k> Points<'k> {
     fn is_in(&self, term: Term, dtype: DType) -> bool {
         let (least, most) = bounds(dtype);
         let range = self.table.range(term.dim);
-        // What 64 unsigned bits hold beyond the signed ones is not told apart: an open end is out of bounds.
+        // Unsigned 64-bit values beyond the signed ones are not distinguished: an open end is out of bounds.
         (dtype != DType::U64 || range.max.is_some())
             && least.is_none_or(|least| range.at_least(least))
             && most.is_none_or(|most| range.at_most(most))
@@ -409,7 +409,7 @@ impl<'k> Points<'k> {
         self.table.dim(symbol)
     }
 
-    /// What an arg-reduction found: an index along the axis it reduced, or 0.
+    /// The result of an arg-reduction: an index along the reduced axis, or 0.
     fn index_of_best(&mut self, stage: StageId, budget: &mut Budget) -> Option<Term> {
         let StageOperation::Reduce {
             reduction: Reduction::ArgMin { .. } | Reduction::ArgMax { .. },
@@ -442,7 +442,7 @@ impl<'k> Points<'k> {
                 is_data: true,
             }),
             (ScalarOp::Cast(_), &[a]) => {
-                // Out of the target's bounds it is another value; the caller looks, except for 64 signed bits.
+                // Out of the target's bounds it is another value; the caller checks, except for 64 signed bits.
                 let from = self.kernel.dtype(a);
                 of(self, a).filter(|&term| from != DType::U64 || self.is_in(term, from))
             }
@@ -497,7 +497,7 @@ impl<'k> Points<'k> {
     }
 }
 
-/// The factors of a product of sizes: none of them is zero where there is a point along an axis so long.
+/// The factors of a product of sizes: none of them is zero if an axis of that extent has a point.
 pub(super) fn factors(table: &mut DimTable, size: DimId) -> Vec<DimId> {
     let expression = table.expression(size);
     let (0, [term]) = (expression.constant, expression.terms.as_slice()) else {
@@ -515,7 +515,7 @@ pub(super) fn factors(table: &mut DimTable, size: DimId) -> Vec<DimId> {
             _ => None,
         })
         .collect();
-    // Two factors below zero would make a product above it.
+    // Two negative factors would make a positive product.
     let is_size = |dim: &Option<DimId>| dim.is_some_and(|dim| table.range(dim).at_least(0));
     match dims.iter().all(is_size) {
         true => dims.into_iter().flatten().collect(),
@@ -523,7 +523,7 @@ pub(super) fn factors(table: &mut DimTable, size: DimId) -> Vec<DimId> {
     }
 }
 
-/// What a local stands for where it is a name for a value at the same point.
+/// The value that a local stands for where it names a value at the same point.
 pub(super) fn alias(kernel: &Kernel, node: NodeId) -> Option<NodeId> {
     match kernel.node(node) {
         Node::Local { stage, .. } => {
@@ -535,7 +535,7 @@ pub(super) fn alias(kernel: &Kernel, node: NodeId) -> Option<NodeId> {
     }
 }
 
-/// The integer a literal is.
+/// The value of an integer literal.
 pub(super) fn integer(value: ScalarValue) -> Option<i64> {
     match value {
         ScalarValue::I64(value) => Some(value),

@@ -66,7 +66,7 @@ fn names(kernel: &Kernel, report: &mut Report) {
     );
 }
 
-/// Every axis is run over by one place.
+/// Every axis is run over at one place.
 fn binders(kernel: &Kernel, report: &mut Report) {
     let mut found: SecondaryMap<AxisId, usize> = SecondaryMap::new();
     let mut bind = |axes: &[AxisId]| axes.iter().for_each(|&axis| found[axis] += 1);
@@ -90,7 +90,7 @@ fn binders(kernel: &Kernel, report: &mut Report) {
         }
     }
     for (id, axis) in kernel.axes() {
-        // An unused axis without a loop is left over from building, and harmless.
+        // An unused axis without a loop is a leftover from building, and harmless.
         if found[id] > 1 {
             report.push(KernelError::AxisBinders {
                 axis: axis.name.clone(),
@@ -134,12 +134,12 @@ fn reduced(stage: &Stage) -> &[AxisId] {
     }
 }
 
-/// What can be read of a stage where the walk is.
+/// How a stage can be read at the walk's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Its place comes later.
     Later,
-    /// Its place was before, in the same list or around it.
+    /// Its place came before, in the same list or around it.
     Computed,
     /// It is of a block that ended.
     Ended,
@@ -180,7 +180,7 @@ impl Scopes<'_> {
         }
     }
 
-    /// Brings an axis into scope whose extent may be clamped by what is in scope already.
+    /// Brings an axis into scope whose extent may be clamped by something already in scope.
     fn enter_clamped(&mut self, axis: AxisId, place: &str) {
         if let Extent::Clamped { value, .. } = self.kernel.axis(axis).extent {
             self.expressions(place, &[value]);
@@ -243,7 +243,7 @@ impl Scopes<'_> {
         self.states[id] = State::Computed;
     }
 
-    /// An `init` is computed before the block begins: no step, and nothing that the block computes.
+    /// An `init` is computed before the block begins: it uses no step, and no value computed in the block.
     fn init(&mut self, place: &str, init: NodeId, own: &[AxisId]) {
         let kernel = self.kernel;
         let place = format!("the init of {place}");
@@ -278,7 +278,7 @@ impl Scopes<'_> {
         self.axes.truncate(depth);
     }
 
-    /// Everything that `roots` are made of can be spoken of here.
+    /// Every node of `roots` refers only to what is in scope here.
     fn expressions(&mut self, place: &str, roots: &[NodeId]) {
         let kernel = self.kernel;
         let mut missing: BTreeMap<AxisId, ()> = BTreeMap::new();
@@ -344,7 +344,7 @@ impl Scopes<'_> {
     }
 }
 
-/// Every node that `roots` are made of, operands first.
+/// Every node of `roots` and their operands, operands first.
 pub(crate) fn reachable(kernel: &Kernel, roots: &[NodeId]) -> BTreeSet<NodeId> {
     let mut found = BTreeSet::new();
     let mut pending = roots.to_vec();

@@ -15,7 +15,7 @@ use crate::form::{AxisId, Kernel};
 /// How many steps one proof may take.
 const PROOF_FUEL: u64 = 4096;
 
-pub(super) struct Sizes {
+pub(super) struct SizeProver {
     pub(super) table: DimTable,
     inside: DimTable,
     import: DimImport,
@@ -23,7 +23,7 @@ pub(super) struct Sizes {
     is_empty: bool,
 }
 
-impl Sizes {
+impl SizeProver {
     pub(super) fn new(kernel: &Kernel) -> Self {
         Self {
             table: kernel.dims().clone(),
@@ -33,7 +33,7 @@ impl Sizes {
         }
     }
 
-    /// Looks at the points of other axes from now on.
+    /// Switches to the points of other axes.
     pub(super) fn enter(&mut self, kernel: &Kernel, axes: &[AxisId], budget: &mut Budget) {
         budget.spend(kernel.dims().len() as u64);
         self.inside = kernel.dims().clone();

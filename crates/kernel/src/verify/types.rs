@@ -194,7 +194,7 @@ fn of_stage(kernel: &Kernel, stage: &Stage, report: &mut Report) {
     }
 }
 
-/// Whether values of a dtype can be reduced so.
+/// Whether values of a dtype can be reduced this way.
 fn reduces(reduction: Reduction, value: DType, accumulator: DType) -> bool {
     let is_number = value.is_float() || value.is_integer();
     match reduction {

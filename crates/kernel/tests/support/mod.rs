@@ -10,9 +10,9 @@ use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor, match_dtype};
 
 /// Sizes by name.
-pub(crate) type Sizes<'a> = &'a [(&'a str, i64)];
+pub(crate) type NamedSizes<'a> = &'a [(&'a str, i64)];
 
-/// An example of `tests/examples`, as it is written.
+/// An example of `tests/examples`, verbatim.
 pub(crate) fn example_text(name: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
     std::fs::read_to_string(folder.join(format!("{name}.kernel"))).unwrap()
@@ -23,7 +23,7 @@ pub(crate) fn kernel(text: &str) -> Kernel {
 }
 
 /// The values of a kernel's symbols, in its order.
-pub(crate) fn symbols(kernel: &Kernel, sizes: Sizes<'_>) -> Vec<i64> {
+pub(crate) fn symbols(kernel: &Kernel, sizes: NamedSizes<'_>) -> Vec<i64> {
     let dims = kernel.dims();
     let value = |symbol| {
         let name = dims.symbol_name(symbol);
@@ -33,7 +33,7 @@ pub(crate) fn symbols(kernel: &Kernel, sizes: Sizes<'_>) -> Vec<i64> {
     dims.symbols().map(value).collect()
 }
 
-/// Numbers between -1 and 1, not the same ones for every seed.
+/// Numbers between -1 and 1, different for every seed.
 pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678;
     let mut next = || {
@@ -103,10 +103,10 @@ pub(crate) fn expect_close(found: &Tensor, expected: &[f64], tolerance: f64, wha
     }
 }
 
-/// Evaluates a kernel in both modes and compares what it writes with what `expected` computes in `f64`.
+/// Evaluates a kernel in both modes and compares its outputs with what `expected` computes in `f64`.
 pub(crate) fn compare(
     text: &str,
-    sizes: Sizes<'_>,
+    sizes: NamedSizes<'_>,
     integers: (i64, i64),
     expected: &dyn Fn(&[Tensor]) -> Vec<Vec<f64>>,
 ) {
@@ -134,7 +134,12 @@ pub(crate) fn compare(
 }
 
 /// Compares a kernel with a graph whose inputs are the buffers that the kernel reads, in order.
-pub(crate) fn compare_with_graph(text: &str, graph: &str, sizes: Sizes<'_>, integers: (i64, i64)) {
+pub(crate) fn compare_with_graph(
+    text: &str,
+    graph: &str,
+    sizes: NamedSizes<'_>,
+    integers: (i64, i64),
+) {
     let parsed = kiln_shape_inference::read_graph(graph, &BlobMap::new())
         .unwrap_or_else(|errors| panic!("{}", errors.render(graph)));
     let is_read: Vec<bool> = kernel(text)

@@ -1,4 +1,4 @@
-//! Concrete shapes out of symbolic ones: [`ShapeVariantGenerator`].
+//! Concrete shapes from symbolic ones: [`ShapeVariantGenerator`].
 //!
 //! Deterministic: the same seed, shapes and counts give the same result on every machine.
 
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use kiln_symbolic_shape::{SymbolicDimension, SymbolicShape};
 
-/// The largest size that is made up for a dimension without an upper bound, unless it begins above.
+/// The maximum generated size for a dimension without an upper bound, unless its lower bound is above.
 const OPEN_END: i64 = 1024;
 
-/// At most this many shapes are generated at once.
+/// The maximum number of shapes generated at once.
 const MOST: usize = 1 << 16;
 
-/// Makes up sizes for shapes: within the bounds, multiples where multiples are asked for, equal where names are.
+/// Generates sizes for shapes: within the bounds, respecting divisors, equal for equal names.
 ///
 /// ```
 /// use kiln_lazy_runtime::ShapeVariantGenerator;
@@ -51,9 +51,9 @@ impl ShapeVariantGenerator {
         Self { seed }
     }
 
-    /// This many distinct combinations of sizes, or as many as there are: the likely one, the smallest and the largest
-    /// first, then random ones; at most 65,536. A dimension without an upper bound goes up to 1024. Each element has the
-    /// sizes of all shapes, which share dimensions by their names.
+    /// This many distinct combinations of sizes, or as many as exist: the likely one, the minimum and the maximum first,
+    /// then random ones; at most 65,536. A dimension without an upper bound goes up to 1024. Each element has the sizes of
+    /// all shapes, which share dimensions by their names.
     pub fn generate_variants(&self, shapes: &[SymbolicShape], count: usize) -> Vec<Vec<Vec<i64>>> {
         let symbols = choices_of(shapes);
         let all = symbols
@@ -91,7 +91,7 @@ impl ShapeVariantGenerator {
                 found.push(drawn);
             }
         }
-        // Nearly all were drawn: the rest in order.
+        // Nearly all were drawn: the remaining ones in order.
         let mut every = combinations(symbols.values().map(|choices| choices.all()).collect());
         while found.len() < count {
             let Some(next) = every.next() else { break };
@@ -107,9 +107,9 @@ impl ShapeVariantGenerator {
     /// Every combination of this many sizes of each dimension, spread evenly from the smallest to the largest; at most
     /// 65,536. Each element has the sizes of all shapes.
     ///
-    /// Shapes share dimensions by their names. `samples` says how many sizes a dimension that varies gets, and is asked
-    /// once per name, of the dimension where that comes first; of one size the likely one is taken, and a dimension that
-    /// gets none leaves the grid empty.
+    /// Shapes share dimensions by their names. `samples` returns the number of sizes for a dimension that varies, and is
+    /// called once per name, with the dimension's first occurrence; for one size the likely one is taken, and a dimension
+    /// with none leaves the grid empty.
     pub fn generate_grid(
         &self,
         shapes: &[SymbolicShape],
@@ -194,7 +194,7 @@ fn next_multiple(size: i64, step: i64) -> i64 {
     }
 }
 
-/// What each name may be; nameless ones go by their place.
+/// The range of each name; nameless dimensions are identified by their place.
 fn choices_of(shapes: &[SymbolicShape]) -> BTreeMap<String, Choices> {
     let mut symbols: BTreeMap<String, Choices> = BTreeMap::new();
     for_each_varying(shapes, |name, dimension| {
@@ -207,7 +207,7 @@ fn choices_of(shapes: &[SymbolicShape]) -> BTreeMap<String, Choices> {
     symbols
 }
 
-/// Visits the dimensions that are not known, in order, under the names that they go by.
+/// Visits the unknown dimensions, in order, with their names.
 fn for_each_varying<'a>(
     shapes: &'a [SymbolicShape],
     mut visit: impl FnMut(String, &'a SymbolicDimension),
@@ -222,7 +222,7 @@ fn for_each_varying<'a>(
 }
 
 impl Choices {
-    /// Both at once, for two dimensions of one name; the first where they contradict each other.
+    /// The intersection of two dimensions of one name; the first where they contradict each other.
     fn and(self, other: Self) -> Self {
         let last = |choices: Self| choices.at(choices.count - 1);
         let Some(step) = least_common_multiple(self.step, other.step) else {
@@ -417,7 +417,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn variants_are_different_allowed_and_the_same_for_a_seed(
+        fn generated_variants_are_distinct_valid_and_reproducible(
             min in 0..50_i64, extra in 0..60_i64, multiple in 1..9_i64, seed: u64, count in 0..40_usize,
         ) {
             let low = next_multiple(min, multiple);

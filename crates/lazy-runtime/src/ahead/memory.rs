@@ -1,4 +1,4 @@
-//! The memory that a call of given sizes takes, and its lower bound: the values that are live at one time.
+//! The memory of a call of given sizes, and its lower bound: the values that are live at one time.
 
 use kiln_program::{BufferId, Place};
 
@@ -10,22 +10,22 @@ use crate::program::CompiledProgram;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallMemory {
-    /// The arena, in which values take each other's places.
+    /// The arena, in which values reuse each other's memory.
     pub arena: usize,
     /// Results, which outlive the call.
     pub results: usize,
-    /// What kernels need beside their operands, on as many threads as the runtime has.
+    /// Scratch of kernels, on as many threads as the runtime has.
     pub scratch: usize,
-    /// The most that values of this program take at one time, wherever they lie: no plan of places for its steps in
-    /// their order takes less.
+    /// The maximum total size of values of this program that are live at one time: a lower bound for any placement with its
+    /// steps in their order.
     pub largest_live_set: usize,
-    /// The step at which that is.
+    /// The step at which it occurs.
     pub largest_at: String,
 }
 
 impl CompiledProgram {
-    /// What a call with inputs of these shapes takes, as far as its sizes are known when it begins; makes its launch plan
-    /// as [`precompile`](Self::precompile) does. None where another plan serves these sizes.
+    /// The memory of a call with inputs of these shapes, as far as its sizes are known when it begins; makes its launch
+    /// plan as [`precompile`](Self::precompile) does. `None` where another plan serves these sizes.
     ///
     /// # Errors
     /// As [`precompile`](Self::precompile).
@@ -48,7 +48,7 @@ impl CompiledProgram {
         })
     }
 
-    /// Scratch grows to what any step wants: shared by all threads, and of each thread its own.
+    /// Scratch grows to the maximum of any step: shared by all threads, and per thread.
     fn scratch_of(&self, plan: &SegmentPlan) -> usize {
         let numbers = plan.steps.iter().filter_map(|step| match step {
             StepPlan::Kernel(kernel) => Some(&kernel.numbers),
@@ -76,7 +76,7 @@ impl CompiledProgram {
         };
         let mut sized = Vec::new();
         for needed in lifetimes_where(program, block, 0, is_own) {
-            // What a later segment makes may have a size that is not known yet.
+            // Results of a later segment may have a size that is not known yet.
             if needed.from < segment.steps.len() {
                 let to = if is_result(needed.buffer) {
                     usize::MAX
@@ -91,7 +91,7 @@ impl CompiledProgram {
             let alive = alive.filter(|(_, (from, to))| (*from..=*to).contains(&position));
             alive.map(|(bytes, _)| bytes).sum()
         };
-        // Of equal ones the first.
+        // The first of equal ones.
         let largest = (0..segment.steps.len())
             .rev()
             .max_by_key(|&position| live(position));

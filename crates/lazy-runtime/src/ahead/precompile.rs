@@ -11,11 +11,11 @@ use crate::plan::{Key, Refusal, SegmentPlan, make_plan, place_all_constants};
 use crate::program::CompiledProgram;
 
 impl CompiledProgram {
-    /// Compiles every kernel of the main plan, for all sizes, and of the plan for sizes on which facts do not hold, and
-    /// waits for that. Returns how many there are.
+    /// Compiles every kernel of the main plan, for all sizes, and of the general plan, and waits for that. Returns the
+    /// number of kernels.
     ///
     /// # Errors
-    /// The first that does not compile; that there is no plan for all sizes.
+    /// The first that does not compile; that there is no general plan.
     pub fn compile_all(&self) -> Result<usize, RuntimeError> {
         self.make_general_plan()?;
         let plans = self.plans();
@@ -28,7 +28,7 @@ impl CompiledProgram {
         Ok(kernels.sum())
     }
 
-    /// Brings every constant into the form in which the code that serves all sizes wants it, and has that stored: what
+    /// Packs every constant for the code that serves all sizes, and has the result stored: what
     /// [`compile_all`](Self::compile_all) is for code, for weights.
     pub fn place_constants(&self) {
         for plan in self.plans() {
@@ -46,7 +46,7 @@ impl CompiledProgram {
     }
 
     /// Precompiles the shapes of a profile in the background, the most expensive first, and does not wait; the expensive
-    /// ones get variants as soon as calls bring them. Shapes that do not fit are skipped. Returns how many do.
+    /// ones get variants as soon as they occur in calls. Shapes that do not fit are skipped. Returns the number that fit.
     pub fn precompile_in_background(&self, profile: &ShapeProfile) -> usize {
         let fits = |entry: &&ProfiledShapes| {
             let now = self.runtime().clock().now();
@@ -70,7 +70,7 @@ impl CompiledProgram {
         profile.entries().iter().filter(fits).count()
     }
 
-    /// Which shapes calls brought, and what they took: of the launch plans that are kept.
+    /// Which shapes occurred in calls, and how long these took: of the launch plans that are kept.
     pub fn shape_profile(&self) -> ShapeProfile {
         let graph = self.program().graph();
         let ranks: Vec<usize> = graph

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the form in which profiles are saved.
+/// The version of the saved form of profiles.
 const FORMAT: u32 = 1;
 
-/// A histogram of the shapes that calls brought, the ones that took most time first.
+/// A histogram of the shapes of calls, those that took most time first.
 ///
 /// ```
 /// use kiln_lazy_runtime::ShapeProfile;
@@ -21,18 +21,18 @@ pub struct ShapeProfile {
     entries: Vec<ProfiledShapes>,
 }
 
-/// The shapes of one call's inputs, and what such calls took.
+/// The shapes of one call's inputs, and the time of such calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfiledShapes {
     /// One per input, in the graph's order.
     pub shapes: Vec<Vec<usize>>,
-    /// How many calls.
+    /// The number of calls.
     pub calls: u64,
     /// Their time.
     pub nanoseconds: u64,
 }
 
-/// E0892: a text that is no profile.
+/// E0892: a text that is not a profile.
 #[derive(Debug, thiserror::Error)]
 #[error("expected a shape profile, found {problem}")]
 pub struct ProfileError {
@@ -60,10 +60,10 @@ impl ProfiledShapes {
 }
 
 impl ShapeProfile {
-    /// The most bytes of a text that is read: some hundred thousand shapes.
+    /// The maximum length in bytes of a text that is read: some hundred thousand shapes.
     pub const TEXT_BYTES: usize = 16 << 20;
 
-    /// A profile of these shapes; equal ones become one.
+    /// A profile of these shapes, with equal ones merged.
     pub fn new(entries: impl IntoIterator<Item = ProfiledShapes>) -> Self {
         let mut entries: Vec<ProfiledShapes> = entries.into_iter().collect();
         entries.sort_by(|a, b| a.shapes.cmp(&b.shapes));
@@ -79,18 +79,18 @@ impl ShapeProfile {
         Self { entries }
     }
 
-    /// The shapes, the ones that took most time first.
+    /// The shapes, those that took most time first.
     pub fn entries(&self) -> &[ProfiledShapes] {
         &self.entries
     }
 
-    /// Both profiles in one.
+    /// Merges both profiles.
     #[must_use]
     pub fn merged(self, other: Self) -> Self {
         Self::new(self.entries.into_iter().chain(other.entries))
     }
 
-    /// As text to be saved.
+    /// The profile as text.
     pub fn to_json(&self) -> String {
         let saved = Saved {
             kiln_shape_profile: FORMAT,
@@ -100,10 +100,10 @@ impl ShapeProfile {
         serde_json::to_string_pretty(&saved).unwrap_or_default()
     }
 
-    /// Reads a text that was saved.
+    /// Reads a saved text.
     ///
     /// # Errors
-    /// A text that is no profile, of another version, or of more than [`TEXT_BYTES`](Self::TEXT_BYTES).
+    /// A text that is not a profile, has another version, or more than [`TEXT_BYTES`](Self::TEXT_BYTES).
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
         if text.len() > Self::TEXT_BYTES {
             let (given, limit) = (text.len(), Self::TEXT_BYTES);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_most_time_is_first_and_equal_shapes_are_one() {
+    fn profile_entries_are_merged_by_shape_and_sorted_by_time() {
         let profile = ShapeProfile::new([entry(1, 9, 10), entry(2, 1, 40), entry(1, 1, 50)]);
         assert_eq!(profile.entries(), [entry(1, 10, 60), entry(2, 1, 40)]);
         let merged = profile.merged(ShapeProfile::new([entry(2, 2, 30)]));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_at_the_limit_is_read_in_time_that_grows_with_it_and_a_longer_one_is_refused() {
+    fn a_profile_at_the_size_limit_is_read_in_linear_time_and_a_longer_one_is_refused() {
         let shapes =
             |size: usize| format!("{{\"shapes\":[[{size}]],\"calls\":1,\"nanoseconds\":0}}");
         let shapes: Vec<String> = (0..300_000).map(shapes).collect();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn texts_that_are_not_profiles_are_refused() {
         for text in ["", "{}", "[]", "{\"kiln_shape_profile\":2,\"entries\":[]}"] {
             let error = ShapeProfile::from_json(text).unwrap_err();
             assert_eq!(error.code(), "E0892");

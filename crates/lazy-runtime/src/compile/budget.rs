@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A limit on the time that goes into compiling, and the account of what went there. When it is spent, what has no code is left
-/// to the interpreter.
+/// A limit on the total compile time, and the account that it is charged to. When it is spent, steps without code are
+/// interpreted.
 ///
-/// Clones charge one account: the runtimes of a process may share it, each with a limit of its own.
+/// Clones charge one account: the runtimes of a process may share it, each with its own limit.
 ///
 /// ```
 /// use kiln_lazy_runtime::CompileBudget;
@@ -24,7 +24,7 @@ pub struct CompileBudget {
 }
 
 impl CompileBudget {
-    /// With an account of its own.
+    /// With a new account.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -41,17 +41,17 @@ impl CompileBudget {
         }
     }
 
-    /// How much may be spent.
+    /// The limit.
     pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// How much is, by all who share the account; compiles count when they end.
+    /// The time spent, by all sharers of the account; compiles are charged when they end.
     pub fn spent(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
     }
 
-    /// Whether nothing is left.
+    /// Whether it is spent.
     pub fn is_spent(&self) -> bool {
         self.spent() >= self.limit
     }
@@ -61,7 +61,7 @@ impl CompileBudget {
     }
 }
 
-/// A budget with an account of its own.
+/// A budget with a new account.
 impl From<Duration> for CompileBudget {
     fn from(limit: Duration) -> Self {
         Self::new(limit)

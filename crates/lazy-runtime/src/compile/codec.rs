@@ -3,7 +3,7 @@
 //! ```text
 //! 4 length of the metadata, little-endian; metadata: key and artifact without code; code
 //! ```
-//! Reading one requires the device that loads it, but no compiler.
+//! Decoding requires the device that loads the code, but no compiler.
 #![allow(unsafe_code, reason = "encoded artifacts are made and believed here")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CompiledKernel;
 
-/// Turns artifacts into code of a device.
+/// Decodes artifacts into loaded code of a device.
 pub(crate) struct KernelCodec {
     pub(crate) executor: Arc<dyn KernelExecutor>,
 }
@@ -45,7 +45,7 @@ impl Codec<CompiledKernel> for KernelCodec {
         bytes.extend_from_slice(&len.to_le_bytes());
         bytes.extend_from_slice(&head);
         bytes.extend_from_slice(&code);
-        // SAFETY: they are an artifact's, as `decode` reads them.
+        // SAFETY: they are an artifact's, as read by `decode`.
         Ok(unsafe { Payload::code(bytes) })
     }
 
@@ -63,7 +63,7 @@ impl Codec<CompiledKernel> for KernelCodec {
         let ReadHead { key, mut artifact } =
             serde_json::from_slice(head).map_err(|error| error.to_string())?;
         artifact.code = code.to_vec();
-        // SAFETY: it is code, so it is what `encode` made of an artifact.
+        // SAFETY: it is code, so it is the output of `encode` for an artifact.
         let artifact = unsafe { Artifact::trusted(artifact) };
         let loaded = self.executor.load(&artifact);
         let loaded = loaded.map_err(|error| error.to_string())?;

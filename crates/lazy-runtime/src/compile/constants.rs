@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::error::RuntimeError;
 use crate::recorder::Recorder;
 
-/// A constant in a form: as it is, or a part of it packed.
+/// A constant in a form: unpacked, or a part of it packed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Form {
     digest: Digest,
@@ -29,7 +29,7 @@ struct Packed {
     axes: Vec<PackAxis>,
 }
 
-/// Elements of a constant, one after another, in a shape of their own. Named without being looked at.
+/// A run of elements of a constant, with a separate shape. Identified without reading them.
 #[derive(Clone, Debug)]
 pub(crate) struct ConstantPart {
     pub(crate) constant: Constant,
@@ -66,7 +66,7 @@ impl ConstantStore {
         })
     }
 
-    /// A part of a constant as a kernel wants it: from a store, or packed.
+    /// A part of a constant packed for a kernel: from a store, or packed now.
     pub(crate) fn packed(
         &self,
         executor: &dyn KernelExecutor,
@@ -90,7 +90,7 @@ impl ConstantStore {
                     }
                 }
             }
-            // Read now if it was not, so that what fails is said as it is.
+            // Read now if it was not, so that a failure is reported as such.
             part.constant.tensor().as_bytes()?;
             let _span = recorder.pack_constants();
             let begin = clock.now();
@@ -103,12 +103,12 @@ impl ConstantStore {
         })
     }
 
-    /// The constant as it is, if it is there.
+    /// The unpacked constant, if it is loaded.
     pub(crate) fn plain_if_ready(&self, constant: &Constant) -> Option<Memory> {
         self.if_ready(&plain_form(constant))
     }
 
-    /// A part of a constant packed so, if it is there.
+    /// A part of a constant in this packing, if it exists.
     pub(crate) fn packed_if_ready(&self, part: &ConstantPart, spec: &PackSpec) -> Option<Memory> {
         self.if_ready(&part.form(spec))
     }
@@ -145,7 +145,7 @@ impl ConstantStore {
         match made {
             Ok(memory) => Ok(memory.clone()),
             Err(error) => {
-                // Memory may be there the next time.
+                // Memory may be available next time.
                 self.forms.lock().remove(&form);
                 Err(RuntimeError::Execute {
                     context: "cannot place a constant".to_owned(),
@@ -159,7 +159,7 @@ impl ConstantStore {
     pub(crate) fn sweep(&self) {
         let is_used = |entry: &Entry| match entry.get() {
             Some(Ok(memory)) => Arc::strong_count(memory.handle()) > 1,
-            // Another thread is at it.
+            // Another thread is working on it.
             _ => true,
         };
         let mut unused = Vec::new();
@@ -188,7 +188,7 @@ fn plain_form(constant: &Constant) -> Form {
 }
 
 impl ConstantPart {
-    /// Its bytes.
+    /// Its size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let dtype = self.constant.tensor().dtype();
         let elements = self.shape.iter().copied().fold(1, usize::saturating_mul);

@@ -8,7 +8,7 @@ use kiln_kernel_cache::Failure;
 
 use crate::error::RuntimeError;
 
-/// What came of a compile that gave nothing.
+/// The reason for a compile without a result.
 #[derive(Clone, Debug)]
 pub(crate) enum KernelFailure {
     Compile(Arc<CompileError>),
@@ -16,7 +16,7 @@ pub(crate) enum KernelFailure {
 }
 
 impl KernelFailure {
-    /// Whether the compile was ended because no call wanted it any longer.
+    /// Whether the compile was ended because no call needed it any longer.
     pub(crate) fn is_cancelled(&self) -> bool {
         matches!(self, Self::Compile(error) if error.code == CompileError::CANCELLED)
     }

@@ -8,22 +8,22 @@ use kiln_kernel::{VerifiedKernel, specialize};
 use kiln_kernel_cache::{CacheKey, EntryHead, EntryKind, FieldValue};
 use kiln_symbolic_shape::Binding;
 
-/// A kernel and its text: made once per program.
+/// A kernel and its text: computed once per program.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelIdentity {
-    /// Under the name that records, errors and crash reports say, which is no part of the key.
+    /// With the name used in records, errors and crash reports, which is not part of the key.
     pub(crate) kernel: VerifiedKernel,
-    /// What it is called where its compiles are timed.
+    /// Its name in compile timing.
     function: String,
     text: String,
     digest: Digest,
     digest_text: String,
-    /// What is taken for granted beyond the kernel's contract: the sizes of a variant.
+    /// The assumptions beyond the kernel's contract: the sizes of a variant.
     facts: BTreeSet<String>,
 }
 
 impl KernelIdentity {
-    /// The identity of a canonical kernel that people know by another name.
+    /// The identity of a canonical kernel with a display name.
     pub(crate) fn of(kernel: &VerifiedKernel, name: &str) -> Self {
         let text = kiln_kernel::text::print(&kernel.kernel().clone().renamed("k"));
         let digest = Digest::of_text(&text);
@@ -45,7 +45,7 @@ impl KernelIdentity {
         }
     }
 
-    /// The variant for these values of its symbols: the same kernel with more facts. None where no size becomes known.
+    /// The variant for these values of its symbols: the same kernel with more facts. `None` where no size becomes known.
     pub(crate) fn at(&self, symbols: &[i64]) -> Option<Self> {
         let kernel = specialize(&self.kernel, &binding_of(&self.kernel, symbols))?;
         Some(Self {
@@ -55,25 +55,25 @@ impl KernelIdentity {
         })
     }
 
-    /// What holds of these values of its symbols, one text each.
+    /// The facts that these values of its symbols satisfy, one text each.
     pub(crate) fn facts_at(&self, symbols: &[i64]) -> impl Iterator<Item = String> {
         let dims = self.kernel.kernel().dims();
         let named = dims.symbols().zip(symbols.iter().copied());
         named.map(move |(symbol, size)| format!("{} == {size}", dims.symbol_name(symbol)))
     }
 
-    /// What is taken for granted beyond the kernel's contract, as one text; empty for the generic kernel.
+    /// The assumptions beyond the kernel's contract, as one text; empty for the generic kernel.
     pub(crate) fn facts(&self) -> String {
         let facts: Vec<&str> = self.facts.iter().map(String::as_str).collect();
         facts.join(", ")
     }
 
-    /// What it is called where its compiles are timed.
+    /// Its name in compile timing.
     pub(crate) fn function(&self) -> &str {
         &self.function
     }
 
-    /// What it is called in records.
+    /// Its name in records.
     pub(crate) fn name(&self) -> &str {
         self.kernel.name()
     }
@@ -83,12 +83,12 @@ impl KernelIdentity {
         self.digest
     }
 
-    /// The same, written.
+    /// The same, as text.
     pub(crate) fn digest_text(&self) -> &str {
         &self.digest_text
     }
 
-    /// The key of its code by a compiler, which `version` of Kiln calls.
+    /// The key of its code by a compiler, for this `version` of Kiln.
     pub(crate) fn key(
         &self,
         compiler: &dyn KernelCompiler,
@@ -118,7 +118,8 @@ pub(crate) fn binding_of(kernel: &VerifiedKernel, symbols: &[i64]) -> Binding {
     known.zip(symbols.iter().copied()).collect()
 }
 
-/// The version of the compiler that made a stored entry, if the entry is code for a target that a `version` of Kiln stored.
+/// The version of the compiler that made a stored entry, if the entry is code for a target stored by this `version` of
+/// Kiln.
 pub fn maker_of<'a>(head: &'a EntryHead, target: &Target, version: &str) -> Option<&'a str> {
     let text = |name: &str| {
         let field = head.fields.iter().find(|field| field.name == name)?;
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_code_says_which_compiler_made_it() {
+    fn the_code_key_names_its_compiler() {
         let text = "kernel @k(%x: in f32[N], %y: out f32[N]) {
           outer i < N
           store %y[i] = %x[i]

@@ -1,4 +1,4 @@
-//! Compiling on first use: each kernel once, on threads of their own; and what it cost.
+//! Compiling on first use: each kernel once, on separate threads; and its cost.
 
 mod budget;
 mod codec;

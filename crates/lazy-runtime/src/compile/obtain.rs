@@ -28,12 +28,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(crate) struct Wanted<'a> {
     pub(crate) identity: &'a Arc<KernelIdentity>,
     pub(crate) choices: SmallVec<[&'a Choice; 2]>,
-    /// What its code is expected to save where a call goes on without, about, in nanoseconds: of kernels that wait to be
-    /// compiled, the one that saves most is next.
+    /// The approximate time its code is expected to save where a call continues without it, in nanoseconds: of the kernels
+    /// that wait to be compiled, the one that saves most is next.
     pub(crate) worth: u64,
 }
 
-/// Code, or why there is none.
+/// Code, or the reason for its absence.
 pub(crate) type Chosen = Result<(Arc<CompiledKernel>, Schedule), NoCode>;
 
 /// Why a step has no code.
@@ -45,7 +45,7 @@ pub(crate) enum NoCode {
     Later,
 }
 
-/// A compile, for a thread to do.
+/// A compile, as a job for a thread.
 struct CompileJob {
     kernels: Arc<Kernels>,
     ticket: Ticket<CompiledKernel, KernelFailure>,
@@ -74,7 +74,7 @@ impl Work for CompileJob {
     }
 }
 
-/// How far a request is.
+/// The state of a request.
 enum Progress {
     Done(Chosen),
     Waiting(Waiter<CompiledKernel, KernelFailure>),
@@ -83,13 +83,13 @@ enum Progress {
 /// One request.
 struct Request<'r, 'w> {
     wanted: &'r Wanted<'w>,
-    /// The choice that is tried.
+    /// The current choice.
     at: usize,
     first_error: Option<RuntimeError>,
     progress: Progress,
 }
 
-/// What is needed to have something compiled.
+/// What is needed to request a compile.
 pub(crate) struct Obtaining<'a> {
     pub(crate) kernels: &'a Arc<Kernels>,
     pub(crate) workers: &'a Workers,
@@ -98,7 +98,7 @@ pub(crate) struct Obtaining<'a> {
 }
 
 impl Obtaining<'_> {
-    /// Code for each of these kernels, compiled on the threads where there is none and the patience lasts.
+    /// Code for each of these kernels, compiled on the threads where it is missing, as long as the patience lasts.
     pub(crate) fn obtain(&self, wanted: &[Wanted<'_>], patience: &Patience<'_>) -> Vec<Chosen> {
         let mut requests = Vec::with_capacity(wanted.len());
         for wanted in wanted {
@@ -135,7 +135,7 @@ impl Obtaining<'_> {
         done.collect()
     }
 
-    /// Asks for a request's choices, one after the other, until one is there or waited for.
+    /// Requests a request's choices, one after the other, until one is available or waited for.
     fn ask(&self, request: &mut Request<'_, '_>, patience: &Patience<'_>) {
         loop {
             let identity = request.wanted.identity;
@@ -170,7 +170,7 @@ impl Obtaining<'_> {
                 }
                 Asked::Lead(ticket) => {
                     let waiter = ticket.waiter();
-                    // Named here, in the order of steps, and not as threads come.
+                    // Named here, in the order of steps, and not in the order of the threads.
                     self.recorder.function(identity);
                     let (urgency, allowed) = match patience.permission {
                         Permission::Compile(urgency) => {
@@ -178,7 +178,7 @@ impl Obtaining<'_> {
                         }
                         Permission::LookUp | Permission::Demand => (Urgency::Urgent, false),
                     };
-                    // Where it cannot be waited for, in a forked child, it is done here.
+                    // Where it cannot be waited for, in a forked child, it is compiled here.
                     let Some(waiter) = waiter else {
                         let result =
                             self.kernels
@@ -213,8 +213,8 @@ impl Obtaining<'_> {
         }
     }
 
-    /// The call has ended: it waits for nothing more. The last request is given up first, so that no thread whose compile
-    /// ends with the call starts another one that is no longer wanted.
+    /// The call has ended: it waits for nothing more. The last request is withdrawn first, so that no thread whose compile
+    /// ends with the call starts another one that is no longer needed.
     fn give_up(&self, requests: &mut [Request<'_, '_>], patience: &Patience<'_>) {
         for request in requests.iter_mut().rev() {
             let Some(&choice) = request.wanted.choices.get(request.at) else {
@@ -224,7 +224,7 @@ impl Obtaining<'_> {
             let (Progress::Waiting(_), Err(error)) = (&request.progress, ended) else {
                 continue;
             };
-            // A call that ran out of time may come again and find the code; one that was cancelled may not.
+            // A call that ran out of time may be repeated and find the code; a cancelled one may not.
             if matches!(error, RuntimeError::Interpret(InterpretError::Cancelled)) {
                 self.kernels.cancel(choice.key.digest());
             }
@@ -236,7 +236,7 @@ impl Obtaining<'_> {
         }
     }
 
-    /// Waits for a request, and for what it asks for next where that fails; no where the call ends meanwhile.
+    /// Waits for a request, and for its next choice where that fails; not if the call ends meanwhile.
     fn wait(&self, request: &mut Request<'_, '_>, patience: &Patience<'_>) -> bool {
         while let Progress::Waiting(waiter) = &request.progress {
             let Some(&choice) = request.wanted.choices.get(request.at) else {
@@ -265,7 +265,7 @@ impl Obtaining<'_> {
                 }
                 Err(Failure::Cache(CacheError::Abandoned { .. })) => {
                     if patience.compiles() && !self.kernels.is_budget_spent() {
-                        // Who led was not allowed to compile, or went away.
+                        // The leader was not allowed to compile, or went away.
                         self.ask(request, patience);
                     } else {
                         self.missing(request, choice, patience);
@@ -297,7 +297,7 @@ impl Obtaining<'_> {
             Some(_) => LOOK_EVERY,
             None => self.workers.hung_after().max(LOOK_EVERY),
         };
-        // Whatever the clock does, no wait is longer than what was slept.
+        // Whatever the clock reads, no wait is longer than the time slept.
         let mut whole = patience.limit(self.clock.now());
         loop {
             if !goes_on() {
@@ -338,7 +338,7 @@ impl Request<'_, '_> {
         matches!(error, RuntimeError::CompileTimeout { .. })
     }
 
-    /// The choice that was tried does not compile; the next one is to be.
+    /// The current choice does not compile; try the next one.
     fn failed(&mut self, choice: &Choice, failure: Failure<KernelFailure>) {
         let error = error_of(self.wanted.identity.name(), failure);
         let schedule = &choice.schedule;

@@ -19,7 +19,7 @@ use super::constants::ConstantPart;
 use super::workers::Work;
 use crate::recorder::Recorder;
 
-/// The stores of packed constants, and what was done with them.
+/// The stores of packed constants, and their counters.
 pub(crate) struct PackedStore {
     tiers: Vec<Arc<dyn Tier>>,
     device: String,
@@ -29,7 +29,7 @@ pub(crate) struct PackedStore {
     pub(crate) counters: PackCounters,
 }
 
-/// What was done with constants that kernels want packed.
+/// Counters of packed constants.
 #[derive(Debug, Default)]
 pub(crate) struct PackCounters {
     pub(crate) packed: AtomicU64,
@@ -44,7 +44,7 @@ struct Unstored {
     time: Duration,
 }
 
-/// Puts what was packed into the stores.
+/// Writes newly packed constants to the stores.
 struct Storing {
     store: Arc<PackedStore>,
     executor: Arc<dyn KernelExecutor>,
@@ -73,7 +73,7 @@ impl PackedStore {
         }
     }
 
-    /// What a packed part of a constant is found under; none where nothing is stored.
+    /// The key of a packed part of a constant; `None` where nothing is stored.
     pub(crate) fn key(&self, part: &ConstantPart, spec: &PackSpec) -> Option<CacheKey> {
         if self.tiers.is_empty() {
             return None;
@@ -94,10 +94,10 @@ impl PackedStore {
         ))
     }
 
-    /// The packed array from the first store that has it; none where none has.
+    /// The packed array from the first store that has it; `None` if none has.
     ///
     /// # Errors
-    /// A store that was given to be used as it is, and is damaged.
+    /// A store that must be used as it is, and is damaged.
     pub(crate) fn load(
         &self,
         executor: &dyn KernelExecutor,
@@ -110,7 +110,7 @@ impl PackedStore {
         let Some(bytes) = packed_bytes(part, spec) else {
             return Ok(None);
         };
-        // Bytes, for whatever they are of: memory of tensors is aligned for every dtype.
+        // Bytes, whatever their type: memory of tensors is aligned for every dtype.
         let mut misses = Vec::new();
         let tensor = Tensor::filled_by(DType::U8, &[bytes], |content| {
             for (position, tier) in self.tiers.iter().enumerate() {
@@ -137,7 +137,7 @@ impl PackedStore {
         Ok(memory)
     }
 
-    /// Notes that a constant was packed, to be stored later.
+    /// Records that a constant was packed, to be stored later.
     pub(crate) fn packed(&self, key: Option<CacheKey>, memory: &Memory, time: Duration) {
         self.counters.packed.fetch_add(1, Ordering::Relaxed);
         if let Some(key) = key {
@@ -146,7 +146,7 @@ impl PackedStore {
         }
     }
 
-    /// The work of storing what was packed; none where nothing was.
+    /// The job that stores newly packed constants; `None` if there are none.
     pub(crate) fn storing(
         self: &Arc<Self>,
         executor: &Arc<dyn KernelExecutor>,
@@ -234,7 +234,7 @@ fn note_miss(key: &CacheKey, tier: &dyn Tier, miss: &Miss, recorder: &Recorder) 
     tracing::debug!(%key, tier = tier.name(), %miss, "no packed constant");
 }
 
-/// A layout as a key has it: `outer 1/16, whole 0, inner 1/16`.
+/// A layout in the form used by keys: `outer 1/16, whole 0, inner 1/16`.
 fn layout_text(axes: &[PackAxis]) -> String {
     let text = |axis: &PackAxis| match axis {
         PackAxis::Whole(axis) => format!("whole {axis}"),
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layouts_have_a_text_each() {
+    fn each_layout_has_its_own_text() {
         let axes = [
             PackAxis::Outer { axis: 1, block: 16 },
             PackAxis::Whole(0),

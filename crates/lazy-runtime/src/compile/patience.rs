@@ -8,30 +8,30 @@ use crate::call::CallControl;
 /// What may be done for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
-    /// Compile, this soon.
+    /// Compile, with this priority.
     Compile(Urgency),
-    /// Look in the tiers. What is not there is left for later.
+    /// Look in the tiers. Missing code is left for later.
     LookUp,
-    /// Look in the tiers. What is not there is an error.
+    /// Look in the tiers. Missing code is an error.
     Demand,
 }
 
 impl Permission {
-    /// Whether calls go on without the code meanwhile.
+    /// Whether calls continue without the code meanwhile.
     pub(crate) fn is_background(self) -> bool {
         matches!(self, Self::Compile(Urgency::Background { .. }))
     }
 }
 
-/// What one call may still wait.
+/// How long one call may still wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience<'a> {
     pub(crate) permission: Permission,
     /// When the call continues without the code; `None` is never.
     pub(crate) block_until: Option<Duration>,
-    /// When the call gives up; none is never.
+    /// When the call fails; `None` is never.
     pub(crate) fail_at: Option<Duration>,
-    /// Who else may end the call.
+    /// The call's cancellation.
     pub(crate) control: Option<&'a CallControl>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Patience<'a> {
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
 impl Patience<'_> {
-    /// Of who needs the code, however long it takes.
+    /// For a caller that needs the code, however long it takes.
     pub(crate) const ENDLESS: Self = Self {
         permission: Permission::Compile(Urgency::Urgent),
         block_until: None,
@@ -57,7 +57,7 @@ impl Patience<'_> {
         matches!(self.permission, Permission::Compile(_))
     }
 
-    /// How long a wait that begins now may be.
+    /// The maximum length of a wait that begins now.
     pub(crate) fn limit(&self, now: Duration) -> Duration {
         let until = [self.block_until, self.fail_at].into_iter().flatten();
         let left = until.map(|until| until.saturating_sub(now));
@@ -65,7 +65,7 @@ impl Patience<'_> {
         left.chain(of_call).min().unwrap_or(FOR_EVER)
     }
 
-    /// Whether a wait that came to nothing is an error, and not a reason to go on without.
+    /// Whether a wait without a result is an error, and not a reason to continue without.
     pub(crate) fn is_failed(&self, now: Duration) -> bool {
         let goes_on = self.block_until.is_some_and(|until| until <= now);
         !goes_on && self.fail_at.is_some_and(|until| until <= now)

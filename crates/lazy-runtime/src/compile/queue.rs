@@ -17,20 +17,20 @@ pub(crate) struct JobQueue<K, J> {
     background_limit: usize,
 }
 
-/// How soon a job is wanted.
+/// The priority of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
     /// A call waits for it.
     Urgent,
     /// No call waits; jobs of higher worth run earlier.
     Background {
-        /// What it is expected to save.
+        /// The time it is expected to save.
         worth: u64,
     },
 }
 
 impl Urgency {
-    /// The same for a job that saves so much more.
+    /// The same for a job that saves this much more.
     pub(crate) fn worth_more(self, more: u64) -> Self {
         match self {
             Self::Urgent => Self::Urgent,
@@ -75,7 +75,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         }
     }
 
-    /// Puts a job in; hands it back when the queue was stopped.
+    /// Adds a job; returns it if the queue was stopped.
     pub(crate) fn push(&self, id: K, urgency: Urgency, job: J) -> Result<(), J> {
         let mut state = lock(&self.state);
         if state.is_stopped {
@@ -90,7 +90,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
             }
         }
         drop(state);
-        // All: the one that is woken might be one who waits for all to be over.
+        // All: a single notification might wake a thread that waits for the queue to become idle.
         self.changed.notify_all();
         Ok(())
     }
@@ -111,7 +111,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         self.changed.notify_all();
     }
 
-    /// A job that was queued for later saves so much more than was thought.
+    /// A job that was queued for later saves this much more than was thought.
     pub(crate) fn add_worth(&self, id: &K, more: u64) {
         let mut state = lock(&self.state);
         let mut queued = state.background.iter();
@@ -125,7 +125,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         }
     }
 
-    /// Takes a job back that waits and that `is_wanted` denies.
+    /// Removes a waiting job that `is_wanted` denies.
     pub(crate) fn forget(&self, id: &K, is_wanted: impl Fn(&J) -> bool) -> Option<J> {
         let mut state = lock(&self.state);
         let is_it = |(queued, job): &(K, J)| queued == id && !is_wanted(job);
@@ -139,13 +139,13 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         };
         drop(state);
         if forgotten.is_some() {
-            // Who waits for all to be over.
+            // Threads that wait for the queue to become idle.
             self.changed.notify_all();
         }
         forgotten.map(|(_, job)| job)
     }
 
-    /// The next job, once there is one; none when the queue was stopped.
+    /// The next job, once there is one; `None` when the queue was stopped.
     pub(crate) fn take(&self) -> Option<Taken<J>> {
         let mut state = lock(&self.state);
         loop {
@@ -173,17 +173,17 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         }
     }
 
-    /// A job that was taken is over.
+    /// A job that was taken is finished.
     pub(crate) fn done(&self, is_background: bool) {
         let mut state = lock(&self.state);
         state.running -= 1;
         state.running_background -= usize::from(is_background);
         drop(state);
-        // Who waits for room for another in the background, and who waits for all to be over.
+        // Threads that wait for space for another background job, and those that wait for the queue to become idle.
         self.changed.notify_all();
     }
 
-    /// No more jobs: those that wait are handed back, those that run come to an end.
+    /// No more jobs: waiting ones are returned, running ones finish.
     pub(crate) fn stop(&self) -> Vec<J> {
         let mut state = lock(&self.state);
         state.is_stopped = true;
@@ -204,7 +204,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         !is_busy(&mut wait_while(&self.changed, state, limit, is_busy))
     }
 
-    /// How many jobs wait, and how many run.
+    /// The number of waiting and of running jobs.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let state = lock(&self.state);
         (state.urgent.len() + state.background.len(), state.running)

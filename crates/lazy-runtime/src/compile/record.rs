@@ -13,13 +13,13 @@ use crate::clock::Clock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompileReason {
-    /// Nothing like it was compiled before.
+    /// Nothing similar was compiled before.
     FirstUse,
     /// The kernel is known, but not with this schedule.
     NewVariant,
-    /// A store has the kernel, made otherwise: by another version, for another target.
+    /// A store has the kernel, made differently: by another version, for another target.
     KeyDiffers {
-        /// In what the stored one that comes nearest differs, one line each.
+        /// The fields in which the closest stored entry differs, one line each.
         differences: Vec<String>,
     },
 }
@@ -36,7 +36,7 @@ impl fmt::Display for CompileReason {
     }
 }
 
-/// What one compile was.
+/// The record of one compile.
 #[derive(Clone, Debug)]
 pub struct CompileRecord {
     /// The kernel's name.
@@ -45,30 +45,30 @@ pub struct CompileRecord {
     pub class: Class,
     /// The key of the code.
     pub key: String,
-    /// What for.
+    /// The target.
     pub target: Target,
-    /// How.
+    /// The schedule.
     pub schedule: Schedule,
-    /// What a variant takes for granted: `s0 == 128`; empty for the generic kernel.
+    /// The assumptions of a variant: `s0 == 128`; empty for the generic kernel.
     pub facts: String,
-    /// Why.
+    /// The reason.
     pub reason: CompileReason,
-    /// What each store said before, one line each.
+    /// The result of each store, one line each.
     pub misses: Vec<String>,
     /// Time of each part, in the order in which they were first begun.
     pub phases: Vec<(CompilePhase, Duration)>,
     /// Time to make the code callable.
     pub load: Duration,
-    /// Time in all.
+    /// The total time.
     pub total: Duration,
     /// Bytes of code.
     pub code_bytes: usize,
-    /// The error, where there is no code.
+    /// The error, if there is no code.
     pub error: Option<String>,
 }
 
 impl CompileRecord {
-    /// Whether a sum of products was left to plain loops.
+    /// Whether a contraction was left to plain loops.
     pub fn is_contraction_left_to_fallback(&self) -> bool {
         let heavy = matches!(
             self.class,
@@ -105,7 +105,7 @@ impl fmt::Display for CompileRecord {
     }
 }
 
-/// A part in progress, as the recorder times it.
+/// A part in progress, as timed by the recorder.
 #[expect(dead_code, reason = "held until the part ends")]
 enum Timed<'a> {
     Event(Span<'a>),
@@ -116,11 +116,11 @@ enum Timed<'a> {
 pub(super) struct PhaseTimes<'a> {
     clock: &'a dyn Clock,
     timing: &'a Timing,
-    /// The event of the part that makes what a compiler reads; the others are parts of the compile's event.
+    /// The event of the part that generates the compiler's input; the others are parts of the compile's event.
     codegen: EventId,
     begun: Vec<(CompilePhase, Duration, Timed<'a>)>,
     pub(super) times: Vec<(CompilePhase, Duration)>,
-    /// Whether the compile is wanted no more.
+    /// Whether the compile is no longer needed.
     is_cancelled: &'a dyn Fn() -> bool,
 }
 

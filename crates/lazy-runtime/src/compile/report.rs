@@ -1,12 +1,12 @@
-//! A report on a runtime: compiles and cache hits, what calls waited for, and every deviation from the plan, reported
-//! even where the count is zero.
+//! A report on a runtime: compiles and cache hits, waits of calls, and every deviation from the plan, reported even where
+//! the count is zero.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
 
 use super::stats::CompilationStats;
 
-/// A line: a number, what it counts, more about it.
+/// A line: a number, what it counts, and details.
 type Line = (String, &'static str, String);
 
 impl CompilationStats {
@@ -75,7 +75,7 @@ impl CompilationStats {
         ]
     }
 
-    /// What is not zero, though it should be.
+    /// The counters that should be zero and are not.
     fn otherwise(&self) -> Vec<Line> {
         let cache = &self.cache;
         let counts = [
@@ -160,7 +160,7 @@ mod tests {
     use kiln_kernel_cache::CacheStats;
 
     #[test]
-    fn a_quiet_runtime_says_so() {
+    fn an_unused_runtime_has_a_short_report() {
         let report = CompilationStats::default().to_report();
         let expected = "kernels
            0  compilations
@@ -178,7 +178,7 @@ nothing went otherwise than planned
     }
 
     #[test]
-    fn a_budget_that_is_spent_is_said() {
+    fn the_report_shows_a_spent_compile_budget() {
         let stats = CompilationStats {
             compile_budget: Some(Duration::from_secs(2)),
             compile_budget_spent: Duration::from_millis(2100),
@@ -195,7 +195,7 @@ nothing went otherwise than planned
     }
 
     #[test]
-    fn what_went_otherwise_is_said() {
+    fn the_report_shows_fallbacks_and_cache_misses() {
         let mut cache = CacheStats::default();
         (cache.tier_hits, cache.stored, cache.corrupt) = (12, 30, 1);
         cache.saved_nanoseconds = 1_200_000_000;

@@ -8,15 +8,15 @@ use kiln_kernel_cache::CacheStats;
 use super::budget::CompileBudget;
 use super::packed::PackCounters;
 
-/// What a runtime did so far.
+/// Counters of a runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompilationStats {
-    /// Compiles, failed ones included.
+    /// Compiles, including failed ones.
     pub compilations: u64,
-    /// How often a kernel that was asked for was there.
+    /// How often a requested kernel was found.
     pub hits: u64,
-    /// How often it was not.
+    /// How often it was not found.
     pub misses: u64,
     /// Time spent compiling, all threads together.
     pub compile_time: Duration,
@@ -24,7 +24,7 @@ pub struct CompilationStats {
     pub unique_kernels: u64,
     /// Compiles that failed.
     pub failures: u64,
-    /// Sums of products that were left to plain loops.
+    /// Contractions that were left to plain loops.
     pub fallback_contractions: u64,
     /// Steps that the interpreter computed.
     pub interpreted_steps: u64,
@@ -32,42 +32,42 @@ pub struct CompilationStats {
     pub other_plans: u64,
     /// Launch plans made: new combinations of sizes.
     pub launch_plans: u64,
-    /// Steps whose code was not there in time, so that the interpreter answered; among the interpreted steps.
+    /// Steps whose code was not ready in time, so that they were interpreted; among the interpreted steps.
     pub fallbacks: u64,
     /// Time that calls waited for code, all threads together.
     pub blocked: Duration,
-    /// Calls that failed because code was not there within the limit, or because all they did took too long.
+    /// Calls that failed because code was not ready within the limit, or because they took too long.
     pub timeouts: u64,
     /// Calls that were cancelled.
     pub cancelled: u64,
     /// Constants packed for kernels.
     pub constants_packed: u64,
-    /// Constants that a store had so.
+    /// Packed constants found in a store.
     pub constants_loaded: u64,
-    /// Those that were stored.
+    /// Packed constants that were stored.
     pub constants_stored: u64,
-    /// Those that could not be stored.
+    /// Packed constants that could not be stored.
     pub constants_not_stored: u64,
-    /// Variants for sizes that come often that were asked for.
+    /// Requested variants for frequent sizes.
     pub variants: u64,
-    /// Those of them that won over the generic kernel and are used.
+    /// Variants that won over the generic kernel and are used.
     pub variants_kept: u64,
-    /// Those that did not win, or could not be had.
+    /// Variants that did not win, or could not be made.
     pub variants_dropped: u64,
-    /// Variants that were not made because a kernel or the process has as many as it may have.
+    /// Variants that were not made because a kernel or the process has reached its limit.
     pub variants_refused: u64,
-    /// The time that may go into compiling, where it is limited.
+    /// The compile-time budget, if there is one.
     pub compile_budget: Option<Duration>,
     /// How much of it is spent, by all runtimes that share it.
     pub compile_budget_spent: Duration,
     /// How often a kernel was not compiled because it is spent.
     pub over_budget: u64,
-    /// What the cache of kernels did.
+    /// The counters of the kernel cache.
     pub cache: CacheStats,
 }
 
 impl CompilationStats {
-    /// Takes over what was done with constants.
+    /// Copies the counters of constants.
     pub(crate) fn add_constants(&mut self, counters: &PackCounters) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.constants_packed = get(&counters.packed);
@@ -76,7 +76,7 @@ impl CompilationStats {
         self.constants_not_stored = get(&counters.not_stored);
     }
 
-    /// Takes over what may be spent on compiling, and what is.
+    /// Copies the compile-time budget and its use.
     pub(crate) fn add_budget(&mut self, budget: &CompileBudget) {
         if budget.limit() < Duration::MAX {
             self.compile_budget = Some(budget.limit());
@@ -84,7 +84,7 @@ impl CompilationStats {
         self.compile_budget_spent = budget.spent();
     }
 
-    /// Takes over what became of variants: asked for, kept, dropped, refused.
+    /// Copies the counters of variants: requested, kept, dropped, refused.
     pub(crate) fn add_variants(&mut self, [asked, kept, dropped, refused]: [u64; 4]) {
         self.variants = asked;
         self.variants_kept = kept;
@@ -92,7 +92,7 @@ impl CompilationStats {
         self.variants_refused = refused;
     }
 
-    /// The share of requests that found their kernel; none were made: 0.
+    /// The share of requests that found their kernel; 0 if there were none.
     pub fn hit_rate(&self) -> f64 {
         let requests = self.hits + self.misses;
         if requests == 0 {
@@ -103,7 +103,7 @@ impl CompilationStats {
     }
 }
 
-/// The same, being counted.
+/// The same, as live counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) compilations: AtomicU64,
@@ -125,7 +125,7 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call waited for code.
+    /// Records a call's wait for code.
     pub(crate) fn add_blocked(&self, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.blocked_nanoseconds

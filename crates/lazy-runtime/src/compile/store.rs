@@ -33,7 +33,7 @@ use crate::options::RuntimeOptions;
 use crate::parts::Parts;
 use crate::recorder::Recorder;
 
-/// How many records of compiles are kept.
+/// The number of compile records that are kept.
 const RECORDS: usize = 1_000;
 
 /// A kernel that can be launched.
@@ -41,7 +41,7 @@ const RECORDS: usize = 1_000;
 pub(crate) struct CompiledKernel {
     /// The code and its metadata.
     pub(crate) artifact: Artifact,
-    /// The same, callable.
+    /// The loaded code.
     pub(crate) loaded: LoadedKernel,
     /// The key it was compiled under.
     pub(crate) key: String,
@@ -61,22 +61,22 @@ impl CompiledKernel {
     }
 }
 
-/// A way to compile a kernel, and the key of what comes of it: what a kernel's dispatch launches.
+/// A schedule with the key of its code: what a kernel's dispatch launches.
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(crate) schedule: Schedule,
     pub(crate) key: CacheKey,
 }
 
-/// What a request for a kernel gives at once.
+/// The immediate result of a request for a kernel.
 pub(crate) enum Asked {
     /// Code.
     Ready(Arc<CompiledKernel>),
-    /// Nothing, and why.
+    /// Unavailable, and why.
     Failed(Failure<KernelFailure>),
-    /// The caller makes it, on any thread.
+    /// The caller compiles it, on any thread.
     Lead(Ticket<CompiledKernel, KernelFailure>),
-    /// Another caller is at it.
+    /// Another caller is compiling it.
     Follow(Waiter<CompiledKernel, KernelFailure>),
 }
 
@@ -87,16 +87,16 @@ pub(crate) struct Kernels {
     clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
     cache: TieredCache<CompiledKernel, KernelFailure>,
-    /// Those that there is or was code of.
+    /// Those that have or had code.
     known: Arc<ForkLock<HashSet<Digest>>>,
     records: ForkLock<Vec<CompileRecord>>,
     /// Keys of compiles that a cancelled call waited for: those that no other call waits for are ended.
     cancelled: ForkLock<HashSet<KeyDigest>>,
-    /// What tiers held when something was first compiled.
+    /// The tiers' content when something was first compiled.
     stored: ForkCell<StoredHeads>,
-    /// Counts what became ready or failed on the threads.
+    /// Counts code that became ready or failed on the threads.
     published: AtomicU64,
-    /// Counts how often everything was forgotten.
+    /// Counts how often everything was cleared.
     generation: AtomicU64,
     version: String,
     trusted: Duration,
@@ -147,7 +147,7 @@ impl Kernels {
         Some((&**compiler, target))
     }
 
-    /// The ways to launch a kernel: what the compiler offers for it. Nothing without a compiler.
+    /// The ways to launch a kernel, as offered by the compiler. Empty without a compiler.
     pub(crate) fn dispatch(&self, kernel: &VerifiedKernel) -> PlanOperation {
         let Some((compiler, target)) = self.compiler() else {
             return PlanOperation::Dispatch { cases: Vec::new() };
@@ -168,13 +168,13 @@ impl Kernels {
         })
     }
 
-    /// The key of a kernel's code; none without a compiler.
+    /// The key of a kernel's code; `None` without a compiler.
     pub(crate) fn key(&self, identity: &KernelIdentity, schedule: &Schedule) -> Option<CacheKey> {
         let (compiler, target) = self.compiler()?;
         Some(identity.key(compiler, target, schedule, &self.version))
     }
 
-    /// A kernel in memory, or what is to be done for it.
+    /// A kernel in memory, or how to obtain it.
     pub(crate) fn ask(&self, identity: &KernelIdentity, key: &CacheKey) -> Asked {
         match self.cache.begin(key) {
             Begin::Ready(found) => Asked::Ready(self.found(identity, found)),
@@ -184,7 +184,7 @@ impl Kernels {
         }
     }
 
-    /// Notes that a kernel was had.
+    /// Records a hit of a kernel.
     pub(crate) fn found(
         &self,
         identity: &KernelIdentity,
@@ -215,7 +215,7 @@ impl Kernels {
             }
         });
         let result = if !allowed || self.is_budget_spent() {
-            // What is not there stays to be asked for again.
+            // Missing code may be requested again.
             ticket.look_up().ok().map(Ok)
         } else {
             Some(self.compile_with(ticket, identity, schedule, recorder))
@@ -230,7 +230,7 @@ impl Kernels {
         result
     }
 
-    /// A call that waited for this key was cancelled: a compile that runs is ended if no other call waits for it.
+    /// A call that waited for this key was cancelled: a running compile is ended if no other call waits for it.
     pub(crate) fn cancel(&self, key: KeyDigest) {
         self.cancelled.lock().insert(key);
     }
@@ -250,13 +250,13 @@ impl Kernels {
             let is_wanted = n_waiting.as_ref().is_none_or(|n_waiting| n_waiting() > 0);
             !is_wanted && self.cancelled.lock().contains(&digest)
         };
-        // What was cancelled before concerns another compile.
+        // An earlier cancellation concerns another compile.
         self.cancelled.lock().remove(&digest);
         let ticket = ticket.giving_up_on(KernelFailure::is_cancelled);
         let found = ticket.compile(self.trusted, || {
             recorder.count(Counter::Miss);
             let (result, record) = self.compile(identity, schedule, &key, recorder, &is_cancelled);
-            // Before any waiter is notified. A cancelled compile is no failure and has no record.
+            // Before any waiter is notified. A cancelled compile is not a failure and has no record.
             if !result.as_ref().is_err_and(KernelFailure::is_cancelled) {
                 number = self.note(record);
             }
@@ -375,17 +375,17 @@ impl Kernels {
         })
     }
 
-    /// Whether as much time went into compiling as may.
+    /// Whether the compile-time budget is spent.
     pub(crate) fn is_budget_spent(&self) -> bool {
         self.budget.is_spent()
     }
 
-    /// The time that may go into compiling.
+    /// The compile-time budget.
     pub(crate) fn budget(&self) -> &CompileBudget {
         &self.budget
     }
 
-    /// Changes when something that was asked for on the threads is ready, or failed.
+    /// Changes when a request on the threads succeeds or fails.
     pub(crate) fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
     }
@@ -400,17 +400,17 @@ impl Kernels {
         self.cache.retry_in(key)
     }
 
-    /// Why a key would be compiled now.
+    /// The reason for which a key would be compiled now.
     pub(crate) fn explain(&self, key: &CacheKey) -> MissReport {
         self.cache.explain(key)
     }
 
-    /// What was compiled so far, the first thousand.
+    /// The compile records so far, the first thousand.
     pub(crate) fn records(&self) -> Vec<CompileRecord> {
         self.records.lock().clone()
     }
 
-    /// How many kernels there is or was code of, whatever the variants.
+    /// The number of kernels that have or had code, whatever the variants.
     pub(crate) fn n_kernels(&self) -> usize {
         self.known.lock().len()
     }
@@ -419,7 +419,7 @@ impl Kernels {
         self.cache.stats()
     }
 
-    /// Forgets every kernel in memory. Those in use live on until nothing uses them.
+    /// Clears every kernel in memory. Those in use stay alive until nothing uses them.
     pub(crate) fn clear(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.cache.clear_memory();

@@ -13,18 +13,18 @@ use super::queue::{JobQueue, Urgency};
 use crate::clock::Clock;
 use crate::sync::lock;
 
-/// Bytes of stack of a thread that compiles: compilers recurse.
+/// Bytes of stack of a compile thread: compilers recurse.
 const STACK: usize = 64 << 20;
 
-/// More threads than this are not made, however many hang.
+/// The maximum number of threads, however many hang.
 const MOST: usize = 64;
 
-/// How long the end of a runtime waits for what is being stored.
+/// How long the end of a runtime waits for stores in progress.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Work to be done on a thread that compiles.
+/// A job for a compile thread.
 pub(crate) trait Work: Send {
-    /// Does it.
+    /// Runs it.
     fn run(self: Box<Self>);
 
     /// Whether a call waits for it.
@@ -54,13 +54,13 @@ pub(crate) struct Workers {
 struct Shared {
     queue: JobQueue<KeyDigest, Job>,
     clock: Arc<dyn Clock>,
-    /// How many threads there are where none hangs.
+    /// The number of threads if none hangs.
     threads: usize,
-    /// A job that takes longer does not count as one that its thread is busy with: another thread is made.
+    /// A job that takes longer does not count towards the limit: another thread is started.
     hung_after: Duration,
-    /// Threads that there are.
+    /// The current threads.
     made: AtomicUsize,
-    /// When each job that runs was begun.
+    /// When each running job began.
     begun: Mutex<Vec<Duration>>,
 }
 
@@ -92,12 +92,12 @@ impl Workers {
         }
     }
 
-    /// Whether this is a child of the process that made the threads.
+    /// Whether this is a forked child of the process that made the threads.
     pub(crate) fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }
 
-    /// Has a job done, as soon as it is wanted; here and now where there are no threads.
+    /// Runs a job in the order of priority; immediately on this thread if there are no threads.
     pub(crate) fn run(&self, id: KeyDigest, urgency: Urgency, job: Job) {
         if self.is_forked() || !self.ensure_thread() {
             return on_a_large_stack(job);
@@ -114,16 +114,16 @@ impl Workers {
         }
     }
 
-    /// A job that was queued for later saves so much more than was thought.
+    /// A job that was queued for later saves this much more than was thought.
     pub(crate) fn add_worth(&self, id: KeyDigest, more: u64) {
         if !self.is_forked() {
             self.shared.queue.add_worth(&id, more);
         }
     }
 
-    /// Drops a job that has not begun and has no waiter any longer; returns whether there was one.
+    /// Drops a job that has not begun and has no waiter; returns whether there was one.
     pub(crate) fn forget(&self, id: &KeyDigest) -> bool {
-        // Dropped only when the queue is free again.
+        // Dropped only after the queue is unlocked.
         !self.is_forked()
             && self
                 .shared
@@ -137,7 +137,7 @@ impl Workers {
         self.is_forked() || self.shared.queue.wait_idle(limit)
     }
 
-    /// How many jobs wait, and how many run.
+    /// The number of waiting and of running jobs.
     pub(crate) fn counts(&self) -> (usize, usize) {
         match self.is_forked() {
             true => (0, 0),
@@ -145,12 +145,12 @@ impl Workers {
         }
     }
 
-    /// After how long a compile counts as one that hangs.
+    /// The time after which a compile counts as hung.
     pub(crate) fn hung_after(&self) -> Duration {
         self.shared.hung_after
     }
 
-    /// Starts a thread if jobs wait and all threads hang: for a call that waits and was queued before that showed.
+    /// Starts a thread if jobs wait and all threads hang: for a call that was queued before the hang was detected.
     pub(crate) fn relieve(&self) {
         if !self.is_forked() && self.counts().0 > 0 {
             self.ensure_thread();
@@ -185,7 +185,7 @@ impl Workers {
 }
 
 impl Shared {
-    /// How many threads there may be: one more for each that hangs.
+    /// The maximum number of threads: one more for each hung one.
     fn allowed(&self) -> usize {
         let now = self.clock.now();
         let begun = lock(&self.begun);
@@ -194,7 +194,7 @@ impl Shared {
         (self.threads + hung).min(MOST)
     }
 
-    /// Whether a thread is one too many, now that one that hung has come to an end; it then counts no more.
+    /// Whether a thread is superfluous after a hung one has finished; it then stops being counted.
     fn is_one_too_many(&self) -> bool {
         let (allowed, relaxed) = (self.allowed(), Ordering::Relaxed);
         let one_less = |made: usize| (made > allowed).then(|| made - 1);
@@ -207,7 +207,7 @@ impl Shared {
             let (job, is_background) = taken.into_parts();
             let begin = self.clock.now();
             lock(&self.begun).push(begin);
-            // A job catches what it calls; this is for the rest, so that the thread lives on.
+            // A job catches its own panics; this catches the rest, so that the thread survives.
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job.run()));
             if done.is_err() {
                 tracing::error!("a compile thread's job panicked");
@@ -234,12 +234,12 @@ impl Drop for Workers {
         }
         let dropped = self.shared.queue.stop();
         drop(dropped);
-        // Compiled code is being stored; a thread that hangs is left behind.
+        // Compiled code is being stored; a hung thread is left behind.
         self.shared.queue.wait_idle(FAREWELL);
     }
 }
 
-/// Runs a job where a compiler has room.
+/// Runs a job with stack space for a compiler.
 fn on_a_large_stack(job: Job) {
     thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(STACK);

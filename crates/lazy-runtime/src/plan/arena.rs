@@ -2,18 +2,18 @@
 //! share memory.
 //!
 //! A program knows which buffers share a slot at all sizes; where sizes cannot be compared, they do not share. With
-//! concrete sizes they are packed closer: the largest first, each at the lowest offset that is free while it is live.
+//! concrete sizes they are packed more tightly: the largest first, each at the lowest offset that is free while it is live.
 
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_program::{Block, BufferId, Place, Program};
 use kiln_tensor::alignment_of;
 
-/// During which steps of a segment a buffer is needed, both included.
+/// The steps of a segment during which a buffer is live, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     pub(crate) buffer: BufferId,
     pub(crate) from: usize,
-    /// Past all steps for what a later segment reads.
+    /// Past all steps for values that a later segment reads.
     pub(crate) to: usize,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn lifetimes_of(program: &Program, block: &Block, segment: usize) -> 
     lifetimes_where(program, block, segment, is_here)
 }
 
-/// The same of buffers in some places, from this segment's steps on.
+/// The same for buffers in some places, from this segment's steps on.
 pub(crate) fn lifetimes_where(
     program: &Program,
     block: &Block,
@@ -41,7 +41,7 @@ pub(crate) fn lifetimes_where(
     let mut lifetimes: Vec<Lifetime> = Vec::new();
     for (index, of_segment) in block.segments.iter().enumerate().skip(segment) {
         for (number, step) in of_segment.steps.iter().enumerate() {
-            // What a later segment reads stays to the end.
+            // A value that a later segment reads is live to the end.
             let number = if index == segment { number } else { usize::MAX };
             let used = program.reads(&step.action).into_iter();
             let used = used.chain(program.writes(&step.action));
@@ -66,7 +66,7 @@ pub(crate) fn place(lifetimes: &[Lifetime], bytes: &[usize]) -> Option<(Vec<usiz
     let mut order: Vec<usize> = (0..lifetimes.len().min(bytes.len())).collect();
     order.sort_by_key(|&position| (std::cmp::Reverse(bytes[position]), position));
     let mut starts = vec![0; lifetimes.len()];
-    // Those that were placed, by where they begin.
+    // Placed buffers, by offset.
     let mut placed: Vec<usize> = Vec::with_capacity(order.len());
     let mut end = 0;
     for position in order {
@@ -106,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_gives_its_place_to_what_comes() {
-        // A chain: each value is needed by the next step alone.
+    fn dead_values_free_their_arena_space() {
+        // A chain: each value is needed only by the next step.
         let chain: Vec<_> = (0..6).map(|step| lifetime(step, step + 1)).collect();
         let bytes = [6400, 64, 3200, 128, 6400, 640];
         let (starts, end) = place(&chain, &bytes).unwrap();
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_lies_where_something_is_that_is_needed_at_the_same_time(
+        fn values_alive_together_never_overlap(
             values in prop::collection::vec((0..20_usize, 0..8_usize, 0..10_000_usize), 0..40),
         ) {
             let lifetimes: Vec<_> = values.iter().map(|&(from, length, _)| lifetime(from, from + length)).collect();

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 pub(crate) struct AxisOrder(SmallVec<[usize; 6]>);
 
 impl AxisOrder {
-    /// The order that strides have; none where elements lie apart.
+    /// The axis order of these strides; `None` if elements are not contiguous.
     pub(crate) fn of(shape: &[usize], strides: &[i64]) -> Option<Self> {
         let mut axes: SmallVec<[usize; 6]> = (0..shape.len()).collect();
         // An axis of one element may have any stride: it goes where it fits.
@@ -36,7 +36,7 @@ impl AxisOrder {
         in_order.copied().collect()
     }
 
-    /// A tensor of that shape, with its axes back where they belong.
+    /// A tensor of that shape, with its axes restored.
     pub(crate) fn undo(&self, tensor: &Tensor) -> Result<Tensor, TensorError> {
         let mut back: SmallVec<[usize; 6]> = SmallVec::from_elem(0, self.0.len());
         for (position, &axis) in self.0.iter().enumerate() {
@@ -47,7 +47,7 @@ impl AxisOrder {
         tensor.transpose(&back)
     }
 
-    /// A tensor with its axes in this order; its elements stay where they are.
+    /// A tensor with its axes in this order; its elements are not moved.
     pub(crate) fn apply(&self, tensor: &Tensor) -> Result<Tensor, TensorError> {
         tensor.transpose(&self.0)
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strides_say_the_order() {
+    fn axis_order_follows_from_strides() {
         // Channels innermost.
         let order = AxisOrder::of(&[2, 3, 4, 5], &[60, 1, 15, 3]).unwrap();
         assert_eq!(order.0.as_slice(), [0, 2, 3, 1]);
@@ -66,12 +66,12 @@ mod tests {
         // An axis of one element, and one of none.
         assert!(AxisOrder::of(&[1, 3, 1, 5], &[15, 1, 15, 3]).is_some());
         assert!(AxisOrder::of(&[2, 3, 0, 5], &[0, 1, 15, 3]).is_some());
-        // A part of something larger.
+        // A part of a larger tensor.
         assert_eq!(AxisOrder::of(&[2, 3], &[8, 1]), None);
     }
 
     #[test]
-    fn what_is_applied_is_undone() {
+    fn undoing_an_axis_order_restores_the_tensor() {
         let elements: Vec<f32> = (0..24).map(|i| i as f32).collect();
         let tensor = Tensor::from_slice(&[2, 3, 4], &elements).unwrap();
         let order = AxisOrder::of(&[2, 3, 4], &[12, 1, 3]).unwrap();

@@ -6,13 +6,13 @@ use kiln_tensor::DType;
 use super::{AxisOrder, TensorPlace};
 use crate::error::RuntimeError;
 
-/// A memory of a block's run, by position: the arenas of its segments, then what is given, owned and brought.
+/// A memory of a block's run, by position: the arenas of its segments, then passed, separate and step-provided memories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct MemoryIndex(pub(crate) u32);
 
 /// A part of a memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Operand {
+pub(crate) struct OperandSlice {
     pub(crate) memory: OperandMemory,
     /// Bytes from the start of the memory's part.
     pub(crate) offset: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Operand {
 /// Which memory.
 #[derive(Clone, Debug)]
 pub(crate) enum OperandMemory {
-    /// One of the run.
+    /// A memory of the run.
     Run(MemoryIndex),
     /// A constant.
     Fixed(Memory),
@@ -49,20 +49,20 @@ pub(crate) struct Frame(Vec<Option<Entry>>);
 #[derive(Clone, Debug)]
 struct Entry {
     memory: Memory,
-    /// Where it begins, in bytes.
+    /// Its start, in bytes.
     offset: usize,
     stays: bool,
 }
 
 impl Frame {
-    /// Makes room for a number of memories, beside those that stayed.
+    /// Allocates entries for a number of memories, beside those that stayed.
     pub(crate) fn open(&mut self, memories: usize) {
         if self.0.len() != memories {
             self.0.resize(memories, None);
         }
     }
 
-    /// Lets go of the memories that do not stay.
+    /// Releases the memories that do not stay.
     pub(crate) fn close(&mut self) {
         for entry in &mut self.0 {
             if entry.as_ref().is_some_and(|entry| !entry.stays) {
@@ -71,12 +71,12 @@ impl Frame {
         }
     }
 
-    /// Puts a memory in its place for one run, from a number of bytes on.
+    /// Sets a memory for one run, from a byte offset on.
     pub(crate) fn set(&mut self, index: MemoryIndex, memory: Memory, offset: usize) {
         self.put(index, memory, offset, false);
     }
 
-    /// Puts a memory in its place to stay there.
+    /// Sets a memory that stays.
     pub(crate) fn keep(&mut self, index: MemoryIndex, memory: Memory) {
         self.put(index, memory, 0, true);
     }
@@ -98,8 +98,8 @@ impl Frame {
         entry.stays.then_some(&mut entry.memory)
     }
 
-    /// Ensures a memory of at least this many bytes in its place. One that is too small is freed first; the new one comes
-    /// from `alloc`, which gets the old size.
+    /// Ensures a memory of at least this many bytes at this position. One that is too small is freed first; the new one
+    /// comes from `alloc`, which gets the old size.
     pub(crate) fn keep_at_least<E>(
         &mut self,
         index: MemoryIndex,
@@ -116,7 +116,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Gives a memory up.
+    /// Releases a memory.
     pub(crate) fn drop_memory(&mut self, index: MemoryIndex) {
         if let Some(place) = self.0.get_mut(index.0 as usize) {
             *place = None;
@@ -127,7 +127,7 @@ impl Frame {
     #[inline]
     pub(crate) fn memory<'a>(
         &'a self,
-        operand: &'a Operand,
+        operand: &'a OperandSlice,
     ) -> Result<(&'a Memory, usize), Box<RuntimeError>> {
         let (memory, base) = match &operand.memory {
             OperandMemory::Fixed(memory) => (memory, 0),
@@ -146,7 +146,7 @@ impl Frame {
         }
     }
 
-    /// A tensor where it lies now.
+    /// A tensor in its current place.
     #[inline]
     pub(crate) fn tensor<'a>(
         &'a self,
@@ -163,11 +163,11 @@ impl Frame {
         })
     }
 
-    /// An operand as executors take it.
+    /// An operand in the executors' form.
     #[inline]
     pub(crate) fn slice<'a>(
         &'a self,
-        operand: &'a Operand,
+        operand: &'a OperandSlice,
     ) -> Result<MemorySlice<'a>, Box<RuntimeError>> {
         let (memory, offset) = self.memory(operand)?;
         Ok(MemorySlice {

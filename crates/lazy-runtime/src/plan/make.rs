@@ -17,7 +17,7 @@ use kiln_tensor::{TensorError, element_count};
 use smallvec::SmallVec;
 
 use self::launches::{GroupCode, LaunchGroup, PlannedLaunch};
-use super::frame::{MemoryIndex, Operand, OperandMemory};
+use super::frame::{MemoryIndex, OperandMemory, OperandSlice};
 use super::placed::PlacedLaunch;
 use super::{
     AxisOrder, BuiltinPlan, DonationPlan, KernelPlan, OwnMemory, Prepared, Refusal, SegmentPlan,
@@ -32,8 +32,8 @@ use crate::variants::Stale;
 
 pub(crate) use constants::place_all_constants;
 
-/// Makes the plan of a segment for these values of symbols. `earlier` are the plans of the segments before it, for
-/// the same values.
+/// Makes the plan of a segment for these values of symbols. `earlier` are the plans of the previous segments, for the same
+/// values.
 pub(crate) fn make_plan(
     runtime: &Runtime,
     prepared: &Prepared,
@@ -56,7 +56,7 @@ pub(crate) fn make_plan(
     let own = of_segment.own.iter().map(|&buffer| maker.own(buffer));
     let mut own = own.collect::<Result<Vec<_>, _>>()?;
     maker.check_live(arena, &own)?;
-    // Taken before anything is asked for, so that nothing that becomes ready meanwhile is overlooked.
+    // Read before anything is requested, so that nothing that becomes ready meanwhile is missed.
     let published = runtime.published();
     let launches = maker.launches(&of_segment.steps, patience)?;
     let placed = maker.place_constants(&launches)?;
@@ -118,7 +118,7 @@ pub(crate) fn make_plan(
     })
 }
 
-/// Refuses windows of more elements than the limit.
+/// Rejects windows of more elements than the limit.
 fn check_windows(
     runtime: &Runtime,
     program: &Program,
@@ -132,7 +132,7 @@ fn check_windows(
     })
 }
 
-/// Refuses loops that are kernels and have more iterations than the limit. Loops that the host walks count theirs.
+/// Rejects loops that are kernels and have more iterations than the limit. Loops that the host walks count theirs.
 fn check_iterations(
     runtime: &Runtime,
     program: &Program,
@@ -176,13 +176,13 @@ struct Maker<'a> {
     block: BlockId,
     /// The value of each size of the program that this segment needs.
     sizes: Vec<Option<i64>>,
-    /// The bytes of each buffer that was asked about.
+    /// The bytes of each queried buffer.
     bytes: RefCell<Vec<Option<usize>>>,
-    /// Where the buffers in the arena begin, by buffer.
+    /// The offsets of the buffers in the arena, by buffer.
     starts: Vec<(BufferId, usize)>,
     segment: usize,
     earlier: &'a [Arc<SegmentPlan>],
-    /// Who may end the call that the plan is for.
+    /// The cancellation of the call that the plan is for.
     control: Option<&'a CallControl>,
 }
 
@@ -225,7 +225,7 @@ impl<'a> Maker<'a> {
                 }
                 Ok(())
             }
-            // Check again, one by one, to find which.
+            // Evaluate again, one by one, to find which failed.
             Err(error) => {
                 let failing = |dim: &&_| table.evaluate(**dim, binding).is_err();
                 let dim = dims.iter().find(failing);
@@ -306,7 +306,7 @@ impl<'a> Maker<'a> {
 
     // Places
 
-    /// Finds a place in the arena for each of its buffers; returns the bytes of the arena.
+    /// Places each of its buffers in the arena; returns the bytes of the arena.
     fn place_buffers(&mut self) -> Result<usize, RuntimeError> {
         let lifetimes = self.prepared.lifetimes(self.block, self.segment);
         let bytes = lifetimes.iter().map(|lifetime| self.bytes(lifetime.buffer));
@@ -322,7 +322,7 @@ impl<'a> Maker<'a> {
         Ok(end)
     }
 
-    /// Holds what the block takes, this segment and those before it, against the limit.
+    /// Checks the memory of the block, of this segment and those before it, against the limit.
     fn check_live(&self, arena: usize, own: &[OwnMemory]) -> Result<(), RuntimeError> {
         let bytes = |arena: usize, own: &[OwnMemory]| {
             let own = own.iter().map(|own| own.bytes as u64);
@@ -388,19 +388,23 @@ impl<'a> Maker<'a> {
             .ok_or_else(|| RuntimeError::malformed(format!("{buffer} has no memory of its own")))
     }
 
-    fn operand(&self, id: BufferId) -> Result<Operand, RuntimeError> {
+    fn operand(&self, id: BufferId) -> Result<OperandSlice, RuntimeError> {
         self.operand_with(id, None)
     }
 
-    /// An operand; where it is a constant, or a part of one, in this memory if that is known.
-    fn operand_with(&self, id: BufferId, known: Option<&Memory>) -> Result<Operand, RuntimeError> {
+    /// An operand; if it is a constant, or a part of one, in this memory if that is known.
+    fn operand_with(
+        &self,
+        id: BufferId,
+        known: Option<&Memory>,
+    ) -> Result<OperandSlice, RuntimeError> {
         let buffers = &self.program.block(self.block).buffers;
         let bytes = self.bytes(id)?;
         let (root, elements) = match buffers[id].place {
             Place::View { of, offset } => (of, self.size(offset)?),
             _ => (id, 0),
         };
-        // A view of nothing may begin anywhere; it is put at the start.
+        // An empty view may begin anywhere; it is put at the start.
         let elements = if bytes == 0 { 0 } else { elements };
         let offset = elements
             .checked_mul(buffers[id].dtype.size_in_bytes())
@@ -439,7 +443,7 @@ impl<'a> Maker<'a> {
             }
             _ => (OperandMemory::Run(self.memory_of(root)?), offset),
         };
-        Ok(Operand {
+        Ok(OperandSlice {
             memory,
             offset,
             bytes,
@@ -477,7 +481,7 @@ impl<'a> Maker<'a> {
 
     // Steps
 
-    /// The launch of a kernel, or what the interpreter needs to answer for it.
+    /// The launch of a kernel, or what the interpreter needs to compute it.
     fn launch(
         &self,
         number: usize,
@@ -494,7 +498,7 @@ impl<'a> Maker<'a> {
                 "code without the numbers of its launch",
             ));
         };
-        let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+        let mut operands: SmallVec<[OperandSlice; 6]> = SmallVec::new();
         for (position, &buffer) in launch.operands.iter().enumerate() {
             let specs = &compiled.artifact.packs;
             let known = placed.and_then(|placed| placed.memories.get(position)?.as_ref());
@@ -505,7 +509,7 @@ impl<'a> Maker<'a> {
                         None => self.packed(buffer, launch, (position, spec))?,
                     };
                     let bytes = memory.bytes();
-                    Operand {
+                    OperandSlice {
                         memory: OperandMemory::Fixed(memory),
                         offset: 0,
                         bytes,

@@ -12,13 +12,13 @@ use smallvec::SmallVec;
 /// The values that a plan depends on, in a fixed order.
 pub(crate) type Key = SmallVec<[i64; 16]>;
 
-/// Plans of one segment. The lock is held for a look-up, never while anything is made or run.
+/// Plans of one segment. The lock is held for a lookup, never while anything is made or run.
 #[derive(Debug)]
 pub(crate) struct Memo<T>(ForkLock<Plans<T>>);
 
 type Plans<T> = LruCache<Key, Arc<T>, BuildHasherDefault<SizesHasher>>;
 
-/// A quick hash of a few numbers. The map is small whatever they are, so nothing is gained by numbers that collide.
+/// A fast hash of a few numbers. The map is small whatever they are, so colliding numbers gain an attacker nothing.
 #[derive(Debug, Default)]
 pub(crate) struct SizesHasher(u64);
 
@@ -32,7 +32,7 @@ impl Hasher for SizesHasher {
     }
 
     fn write_u64(&mut self, word: u64) {
-        // Odd, with bits all over: the golden ratio.
+        // Odd, with bits spread out: the golden ratio.
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
@@ -41,7 +41,7 @@ impl Hasher for SizesHasher {
     }
 
     fn finish(&self) -> u64 {
-        // Tables take the low bits and the highest ones.
+        // Tables use the low bits and the highest ones.
         self.0 ^ (self.0 >> 32)
     }
 }
@@ -49,7 +49,7 @@ impl Hasher for SizesHasher {
 impl<T: 'static> Memo<T> {
     pub(crate) fn new(capacity: NonZeroUsize) -> Self {
         Self(ForkLock::new(move || {
-            // Not `LruCache::new`, which reserves room for all of them at once.
+            // Not `LruCache::new`, which reserves space for all of them at once.
             let mut cache = LruCache::unbounded_with_hasher(BuildHasherDefault::default());
             cache.resize(capacity);
             cache
@@ -64,7 +64,7 @@ impl<T: 'static> Memo<T> {
         cache.get(key).cloned()
     }
 
-    /// Keeps a plan, unless another thread was faster: then that one is the answer.
+    /// Keeps a plan, unless another thread was faster: then that one is returned.
     pub(crate) fn insert(&self, key: Key, plan: T) -> Arc<T> {
         let mut cache = self.0.lock();
         if let Some(plan) = cache.get(&key) {
@@ -75,7 +75,7 @@ impl<T: 'static> Memo<T> {
         plan
     }
 
-    /// Puts a plan in place of whatever is there.
+    /// Replaces the current plan.
     pub(crate) fn replace(&self, key: Key, plan: T) -> Arc<T> {
         let plan = Arc::new(plan);
         let mut cache = self.0.lock();
@@ -85,7 +85,7 @@ impl<T: 'static> Memo<T> {
         plan
     }
 
-    /// Something about each plan.
+    /// Maps each plan.
     pub(crate) fn map<R>(&self, mut about: impl FnMut(&Key, &T) -> R) -> Vec<R> {
         let cache = self.0.lock();
         cache.iter().map(|(key, plan)| about(key, plan)).collect()
@@ -107,13 +107,13 @@ mod tests {
     use std::hash::BuildHasher;
 
     #[test]
-    fn sizes_side_by_side_are_spread_over_a_table() {
+    fn hashes_of_neighbouring_sizes_are_well_spread() {
         let hasher = BuildHasherDefault::<SizesHasher>::default();
         let hash = |a: i64, b: i64| hasher.hash_one(Key::from_slice(&[a, b]));
         let pairs = || (0..32).flat_map(|a| (0..32).map(move |b| (a, b * 8)));
         let slots: BTreeSet<u64> = pairs().map(|(a, b)| hash(a, b) % 2048).collect();
         let tags: BTreeSet<u64> = pairs().map(|(a, b)| hash(a, b) >> 57).collect();
-        // A fair throw of 1024 into 2048 hits 806 on the average.
+        // A fair throw of 1024 into 2048 hits 806 on average.
         assert!(slots.len() > 700, "{}", slots.len());
         assert!(tags.len() > 100, "{}", tags.len());
         assert_ne!(hasher.hash_one("abc"), hasher.hash_one("abd"));

@@ -14,7 +14,7 @@ mod prepared;
 mod usage;
 
 use frame::OperandMemory;
-pub(crate) use frame::{Frame, MemoryIndex, Operand, PlacedTensor};
+pub(crate) use frame::{Frame, MemoryIndex, OperandSlice, PlacedTensor};
 pub(crate) use make::{make_plan, place_all_constants};
 pub(crate) use memo::{Key, Memo};
 pub(crate) use placed::PlacedConstants;
@@ -41,50 +41,50 @@ use crate::variants::{Heat, Stale, Trial, Variant};
 /// A segment with every size evaluated.
 #[derive(Debug)]
 pub(crate) struct SegmentPlan {
-    /// A number that no other plan of this process has.
+    /// A number unique in this process.
     pub(crate) id: u64,
     /// The values of all symbols known when the segment begins.
     pub(crate) binding: Binding,
     /// Bytes of the arena.
     pub(crate) arena: usize,
-    /// Where the buffers in the arena begin, by buffer; for later segments.
+    /// The offsets of the buffers in the arena, by buffer; for later segments.
     pub(crate) starts: Vec<(BufferId, usize)>,
-    /// Memories of their own to be had before the first step, and how large.
+    /// Separate memories to allocate before the first step, and their sizes.
     pub(crate) own: Vec<OwnMemory>,
-    /// The parameters whose memory a result may have, where the caller gives them up.
+    /// The parameters whose memory a result may reuse, if the caller donates them.
     pub(crate) donations: Vec<DonationPlan>,
     /// In the order of the segment's steps.
     pub(crate) steps: Vec<StepPlan>,
     /// Of the last segment: the block's results.
     pub(crate) results: Vec<TensorPlace>,
-    /// Where steps still wait for code: for how long.
+    /// If steps still wait for code: for how long.
     pub(crate) waits: Option<Waits>,
     /// Of the body's first segment: the calls that used it.
     pub(crate) use_so_far: Use,
-    /// What its kernels take, where one may get a variant.
+    /// The time of its kernels, if one may get a variant.
     pub(crate) heat: Option<Heat>,
-    /// Raised when the plan is worth remaking.
+    /// Raised when the plan is worth rebuilding.
     pub(crate) stale: Stale,
     /// Whether its sizes are known to take much time.
     pub(crate) is_hot: AtomicBool,
 }
 
-/// A memory that is neither a part of an arena nor given.
+/// A memory that is neither a part of an arena nor passed by the caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnMemory {
     pub(crate) index: MemoryIndex,
     pub(crate) bytes: usize,
-    /// Which of the block's results it is, where it is one from end to end, only launches see it before the block ends, and
-    /// it is large enough: it may then be the memory of a tensor that the caller gave.
+    /// The block's result that it is, if the result spans it, only launches access it before the block ends, and it is
+    /// large enough: it may then be the memory of a tensor that the caller passed.
     pub(crate) result: Option<usize>,
 }
 
-/// A result that may take a parameter's memory, in a plan whose steps are all launches.
+/// A result that may reuse a parameter's memory, in a plan whose steps are all launches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DonationPlan {
     /// The parameter, by position.
     pub(crate) parameter: usize,
-    /// The memory that the result has otherwise.
+    /// The result's memory otherwise.
     pub(crate) own: MemoryIndex,
     /// The result, by position.
     pub(crate) result: usize,
@@ -97,7 +97,7 @@ impl SegmentPlan {
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Carries on from another plan for the same sizes, which this one replaces.
+    /// Continues another plan for the same sizes, which this one replaces.
     pub(crate) fn take_over(&self, before: &Self) {
         self.use_so_far.take_over(&before.use_so_far);
         if before.is_hot.load(Ordering::Relaxed) {
@@ -105,7 +105,7 @@ impl SegmentPlan {
         }
     }
 
-    /// These sizes are known to take much time.
+    /// Marks these sizes as known to take much time.
     pub(crate) fn hasten(&self) {
         self.is_hot.store(true, Ordering::Relaxed);
         if let Some(heat) = &self.heat {
@@ -117,9 +117,9 @@ impl SegmentPlan {
 /// A plan some of whose steps have no code yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
-    /// What was published when it was made.
+    /// The count of published code when it was made.
     pub(crate) since: u64,
-    /// Whether the code was asked to be compiled, and not only looked for.
+    /// Whether compilation was requested, and not only a lookup.
     pub(crate) is_asked_for: bool,
 }
 
@@ -132,20 +132,20 @@ pub(crate) enum StepPlan {
     Builtin(Box<BuiltinPlan>),
     /// Sizes as data.
     Dims(Vec<i64>, MemoryIndex),
-    /// What it reads, in the step's order: for steps that go through the host.
+    /// Its operands, in the step's order: for steps that go through the host.
     Host(Vec<TensorPlace>),
-    /// A loop: what it reads, in the step's order, and its trips, where they are a size.
+    /// A loop: its operands, in the step's order, and its trip count, if it is a size.
     Loop {
         /// Trips, condition, carried values, captures.
         reads: Vec<TensorPlace>,
-        /// At most how often it runs.
+        /// The maximum number of iterations.
         trips: Option<i64>,
     },
-    /// A kernel that has no code: the interpreter computes it.
+    /// A kernel without code: the interpreter computes it.
     Interpreted {
-        /// What the ops read.
+        /// The operands of the ops.
         reads: Vec<TensorPlace>,
-        /// Where the results go.
+        /// The places of the results.
         writes: Vec<TensorPlace>,
         /// Until when.
         until: Until,
@@ -155,11 +155,11 @@ pub(crate) enum StepPlan {
 /// For how long the interpreter computes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// Until there is code: it is on its way, or may be asked for by a later call.
+    /// Until there is code: it is on its way, or may be requested by a later call.
     Code,
-    /// Until the compile that failed may be tried again.
+    /// Until the failed compile may be retried.
     Retry(Duration),
-    /// For good: nothing could compile it.
+    /// Permanently: nothing could compile it.
     Ever,
 }
 
@@ -168,11 +168,11 @@ pub(crate) enum Until {
 pub(crate) struct KernelPlan {
     pub(crate) compiled: Arc<CompiledKernel>,
     pub(crate) schedule: Arc<Schedule>,
-    pub(crate) operands: SmallVec<[Operand; 6]>,
+    pub(crate) operands: SmallVec<[OperandSlice; 6]>,
     pub(crate) numbers: Arc<LaunchNumbers>,
     /// The values of the kernel's symbols.
     pub(crate) symbols: Arc<[i64]>,
-    /// A variant that takes turns with it.
+    /// A variant that alternates with it.
     pub(crate) rival: Option<Box<Rival>>,
 }
 
@@ -195,17 +195,17 @@ pub(crate) struct BuiltinPlan {
 /// A tensor in the memories of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct TensorPlace {
-    pub(crate) operand: Operand,
+    pub(crate) operand: OperandSlice,
     pub(crate) dtype: DType,
     pub(crate) shape: SmallVec<[usize; 6]>,
     /// The order of its axes in memory, if not as they are listed.
     pub(crate) order: Option<AxisOrder>,
-    /// Elements from one index to the next, where they lie apart: in a part of something larger.
+    /// Elements from one index to the next, if it is not contiguous: in a part of a larger tensor.
     pub(crate) apart: Option<SmallVec<[isize; 6]>>,
 }
 
 impl TensorPlace {
-    /// Whether it is all of a memory of its own, row-major.
+    /// Whether it spans a separate memory, row-major.
     pub(crate) fn fills(&self, own: &OwnMemory) -> bool {
         matches!(self.operand.memory, OperandMemory::Run(index) if index == own.index)
             && self.operand.offset == 0

@@ -1,6 +1,6 @@
-//! Constants in the form their code needs, remembered by launch, so that other sizes do not request them again.
+//! Prepared constants, remembered by launch, so that other sizes do not request them again.
 //!
-//! Launch plans hold the same memories. The entries here are dropped when the plans are forgotten.
+//! Launch plans hold the same memories. The entries here are dropped when the plans are cleared.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::compile::CompiledKernel;
 
-/// More forms of one launch's constants than this are not remembered.
+/// The maximum number of remembered forms of one launch's constants.
 const FORMS: usize = 4;
 
 /// The constants of a segment's launches.

@@ -20,7 +20,7 @@ use crate::recorder::Recorder;
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) program: Program,
-    /// Times and counts what is done for the program.
+    /// Times and counts work for the program.
     pub(crate) recorder: Recorder,
     /// The events of steps, by block and segment; registered once they are timed.
     steps: ForkCell<StepEvents>,
@@ -40,13 +40,13 @@ struct PreparedBlock {
     memos: Vec<Memo<SegmentPlan>>,
     /// By segment.
     placed: Vec<PlacedConstants>,
-    /// Of the buffers in the arena of each segment; found out when it is first planned.
+    /// Lifetimes of the buffers in the arena of each segment; computed when it is first planned.
     lifetimes: Vec<ForkCell<Vec<Lifetime>>>,
 }
 
 impl Prepared {
     pub(crate) fn new(program: Program, launch_plans: NonZeroUsize, recorder: Recorder) -> Self {
-        // What is one kernel keeps the name that its user gave it.
+        // A graph that is one kernel keeps the user's name.
         let is_one = program.kernels().len() == 1;
         let kernels = program.kernels().values().map(|kernel| {
             let identity = KernelIdentity::of(&kernel.kernel, &kernel.name);
@@ -106,12 +106,12 @@ impl Prepared {
         &self.blocks[block.index()].memos[segment]
     }
 
-    /// Constants of a segment's launches, in the form in which code wants them.
+    /// Constants of a segment's launches, prepared for their code.
     pub(crate) fn placed(&self, block: BlockId, segment: usize) -> &PlacedConstants {
         &self.blocks[block.index()].placed[segment]
     }
 
-    /// When the buffers in the arena of a segment are needed.
+    /// The lifetimes of the buffers in the arena of a segment.
     pub(crate) fn lifetimes(&self, block: BlockId, segment: usize) -> &[Lifetime] {
         let lifetimes = &self.blocks[block.index()].lifetimes[segment];
         lifetimes.get_or_init(|| lifetimes_of(&self.program, self.program.block(block), segment))
@@ -130,7 +130,7 @@ impl Prepared {
         self.kernel(kernel).identity()
     }
 
-    /// Times a step, where steps are timed.
+    /// Times a step, if steps are timed.
     pub(crate) fn time_step(&self, block: BlockId, segment: usize, step: usize) -> Span<'_> {
         let timing = &self.recorder.timing;
         let events = self.steps.get_or_init(|| {
@@ -149,7 +149,7 @@ impl Prepared {
         timing.begin_at(Verbosity::Verbose, events[block.index()][segment][step])
     }
 
-    /// Forgets every launch plan.
+    /// Clears every launch plan.
     pub(crate) fn clear_plans(&self) {
         self.memos().for_each(Memo::clear);
         let placed = self.blocks.iter().flat_map(|block| &block.placed);

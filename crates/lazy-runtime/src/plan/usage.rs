@@ -7,12 +7,11 @@ use kiln_timing::Sampler;
 
 use crate::per_thread::PerThread;
 
-/// Calls are all counted, each where its thread counts; of short ones only some are timed, and stand for those before
-/// them.
+/// Calls are all counted, each in its thread's slot; of short ones only some are timed, and represent those before them.
 #[derive(Debug, Default)]
 pub(crate) struct Use {
     of_threads: PerThread<OfThread>,
-    /// Of the plans whose place this one took: calls and nanoseconds.
+    /// Of the plans that this one replaced: calls and nanoseconds.
     before: [AtomicU64; 2],
 }
 
@@ -24,14 +23,14 @@ struct OfThread {
 }
 
 impl Use {
-    /// Counts a call of this thread: its number, if it is to be timed.
+    /// Counts a call of this thread; returns its number, if it is to be timed.
     pub(crate) fn count(&self) -> Option<u64> {
         let own = self.of_threads.own();
         let number = own.calls.fetch_add(1, Ordering::Relaxed);
         own.sampler.is_due(number).then_some(number)
     }
 
-    /// Adds the time of a call of this thread, and as much for each of those before it that were not timed.
+    /// Adds the time of a call of this thread, and the same for each untimed one before it.
     pub(crate) fn add(&self, number: u64, time: Duration) {
         let own = self.of_threads.own();
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -40,7 +39,7 @@ impl Use {
         own.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Adds what another plan for the same sizes was used, before this one took its place.
+    /// Adds the usage of another plan for the same sizes, which this one replaced.
     pub(crate) fn take_over(&self, before: &Self) {
         let (calls, nanoseconds) = before.read();
         for (number, more) in self.before.iter().zip([calls, nanoseconds]) {
@@ -66,7 +65,7 @@ mod tests {
     use crate::per_thread::tests::elsewhere;
 
     #[test]
-    fn calls_that_are_not_timed_count_like_those_that_are() {
+    fn untimed_calls_count_like_timed_ones() {
         let (plan, later) = (Use::default(), Use::default());
         for _ in 0..1000 {
             if let Some(number) = plan.count() {

@@ -3,9 +3,9 @@
 //! One job runs at a time: a caller that finds the pool busy (another thread's launch, or its own from within a task)
 //! runs its tasks alone, so every caller makes progress. Tasks are claimed in chunks from a counter.
 //!
-//! Why this is right: a worker touches a job only while it holds the read lock of the job's slot, and the caller does not
-//! return before it has held the write lock and emptied the slot. Then no worker is in the job, every claimed task is done,
-//! and the counter is free for the next job. A model checker runs this file in every interleaving.
+//! Correctness: a worker accesses a job only while it holds the read lock of the job's slot, and the caller does not return
+//! before it has held the write lock and emptied the slot. Then no worker is in the job, every claimed task is done, and
+//! the counter is free for the next job. A model checker runs this file in every interleaving.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, TryLockError};
@@ -22,7 +22,7 @@ use super::sync::{
 /// How often a worker looks for a job before it parks: some tens of microseconds.
 const SPINS: u32 = spins(3000);
 
-/// How often the caller looks whether the workers are done before it lets others run between two looks.
+/// How often the caller checks whether the workers are done before it yields between two checks.
 const CALLER_SPINS: u32 = spins(10_000);
 
 /// Chunks per thread: small enough that threads end together, large enough that claiming is rare.
@@ -30,8 +30,8 @@ const CHUNKS: u64 = 8;
 
 /// A pool of threads that lives until it is dropped.
 ///
-/// In a process forked off from the one that made it there are no workers; the caller then runs every task. A launch does not
-/// ask which process it is in: that is a system call, which takes as long as all else that a launch does.
+/// In a process forked off from the one that made it there are no workers; the caller then runs every task. A launch does
+/// not check which process it is in: that is a system call, which takes as long as the rest of a launch.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -63,13 +63,13 @@ pub struct SpinPool {
 struct Shared {
     watched: CachePadded<Watched>,
     offered: CachePadded<Offered>,
-    /// Whether a caller has the pool.
+    /// Whether a caller holds the pool.
     busy: AtomicBool,
     parking: Mutex<()>,
     wake: Condvar,
 }
 
-/// What waiting workers look at: nothing that changes during a job.
+/// The data that waiting workers poll: nothing that changes during a job.
 #[derive(Debug, Default)]
 struct Watched {
     /// Counts published jobs.
@@ -78,7 +78,7 @@ struct Watched {
     stopped: AtomicBool,
 }
 
-/// What a worker needs that joins a job, in one line.
+/// The data of a worker that joins a job, in one cache line.
 #[derive(Debug, Default)]
 struct Offered {
     slot: RwLock<Slot>,
@@ -105,8 +105,8 @@ impl std::fmt::Debug for Slot {
 }
 
 impl SpinPool {
-    /// A pool of this many threads, the caller of [`run`](TaskPool::run) counted: at least 1. Threads that the system
-    /// refuses are left out.
+    /// A pool of this many threads, including the caller of [`run`](TaskPool::run): at least 1. Threads that the system
+    /// refuses are omitted.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let spawn = |worker: usize| {
@@ -122,7 +122,7 @@ impl SpinPool {
         }
     }
 
-    /// A pool of as many threads as the machine runs at once.
+    /// A pool of as many threads as the machine runs in parallel.
     pub fn of_machine() -> Self {
         Self::new(std::thread::available_parallelism().map_or(1, usize::from))
     }
@@ -135,7 +135,7 @@ impl SpinPool {
 }
 
 impl TaskPool for SpinPool {
-    /// The same in a child, which would have to be told from its parent by a system call at each launch.
+    /// The same in a child, which could be distinguished from its parent only by a system call at each launch.
     fn threads(&self) -> usize {
         self.workers.len() + 1
     }
@@ -162,7 +162,7 @@ impl TaskPool for SpinPool {
             tasks,
             chunk,
         };
-        // A worker that came too late for the job before is about to leave; in a child it never does.
+        // A worker that came too late for the previous job is about to leave; in a child it never does.
         if !shared.offer(slot, SPINS) {
             shared.busy.store(false, Ordering::Release);
             job.run(0, 0, tasks);
@@ -196,13 +196,13 @@ impl Drop for SpinPool {
             .drain(..)
             .filter(|worker| worker.thread().id() != this)
         {
-            // Panics of tasks were caught; there is nothing to learn from the result.
+            // Panics of tasks were caught; the result carries no information.
             let _ended = worker.join();
         }
     }
 }
 
-/// Takes the job back when the caller is done, also when a task panicked on its thread.
+/// Withdraws the job when the caller is done, even when a task panicked on its thread.
 struct Closing<'a>(&'a Shared);
 
 impl Drop for Closing<'_> {
@@ -223,7 +223,7 @@ impl Drop for Closing<'_> {
 }
 
 impl Shared {
-    /// What a worker does all its life.
+    /// The main loop of a worker.
     fn work(&self, worker: usize) {
         let mut seen = 0;
         loop {
@@ -242,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// Puts something else into the slot, if no worker is in what is there at one of so many looks.
+    /// Replaces the slot's content, if in one of this many checks no worker is using it.
     fn offer(&self, offered: Slot, looks: u32) -> bool {
         for _ in 0..looks {
             let mut slot = match self.offered.slot.try_write() {
@@ -260,10 +260,10 @@ impl Shared {
         false
     }
 
-    /// Wakes the workers that are parked.
+    /// Wakes the parked workers.
     ///
-    /// One that is about to park holds the lock but a moment; in a child it may be held forever by a thread that is not
-    /// there. A worker that is not woken is at the next launch.
+    /// A worker that is about to park holds the lock only briefly; in a child it may be held forever by a thread that does
+    /// not exist. A worker that is not woken joins at the next launch.
     fn wake(&self) {
         for _ in 0..SPINS {
             match self.parking.try_lock() {
@@ -276,7 +276,7 @@ impl Shared {
         }
     }
 
-    /// Waits until something is published that was not seen.
+    /// Waits until a job is published that was not seen.
     fn wait(&self, seen: u64) -> u64 {
         for _ in 0..SPINS {
             let published = self.watched.published.load(Ordering::Acquire);
@@ -313,7 +313,7 @@ impl Shared {
     }
 }
 
-/// A lock whose owner may have panicked: what it guards is whole between any two statements.
+/// A lock whose owner may have panicked: the data is consistent between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

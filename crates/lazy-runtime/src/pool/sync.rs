@@ -1,4 +1,4 @@
-//! The locks, atomics and threads of the pool. The model checker's test replaces this module by its own.
+//! The locks, atomics and threads of the pool. The model checker's test replaces this module.
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

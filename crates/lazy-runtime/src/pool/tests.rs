@@ -9,7 +9,7 @@ use kiln_backend::{CallerOnly, Job, TaskPool};
 
 use super::SpinPool;
 
-/// Counts how often each task ran, and refuses a worker that runs twice at one time.
+/// Counts how often each task ran, and rejects a worker that runs twice at one time.
 struct Counting {
     counts: Vec<AtomicU32>,
     inside: Vec<AtomicUsize>,
@@ -194,7 +194,7 @@ fn the_machine_has_at_least_the_caller() {
     job.expect(1);
 }
 
-/// A measurement to look at; what it asserts is only that launches end.
+/// A measurement for inspection; it asserts only that launches end.
 #[test]
 #[ignore = "prints a time"]
 fn launch_latency() {

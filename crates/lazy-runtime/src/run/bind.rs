@@ -6,7 +6,7 @@ use kiln_interpreter::{InterpretError, OpSite};
 use kiln_ir::{Graph, OpId, TensorType};
 use kiln_symbolic_shape::{Binding, EvaluateError, SymbolId};
 
-/// An op for messages: by its origin, or else by its first result.
+/// An op for messages: by its origin, or otherwise by its first result.
 pub(crate) fn site_of(graph: &Graph, id: OpId) -> OpSite {
     let op = graph.op(id);
     let origin = match (&op.origin, op.results.first()) {
@@ -20,7 +20,7 @@ pub(crate) fn site_of(graph: &Graph, id: OpId) -> OpSite {
     }
 }
 
-/// Gives a symbol a value, and checks its bounds and every fact that it completes.
+/// Binds a symbol, and checks its bounds and every fact that it completes.
 pub(super) fn bind(
     graph: &Graph,
     binding: &mut Binding,
@@ -69,7 +69,7 @@ pub(super) fn bind(
     Ok(())
 }
 
-/// Gives values to those of `symbols` that stand bare in a type.
+/// Binds those of `symbols` that occur bare in a type.
 pub(super) fn bind_sizes(
     graph: &Graph,
     binding: &mut Binding,

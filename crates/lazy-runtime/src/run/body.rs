@@ -23,13 +23,13 @@ pub(crate) struct Call<'a> {
     pub(crate) inputs: Inputs<'a>,
     /// The number of the call, counted from 1, as far as the policy distinguishes calls.
     pub(crate) number: u64,
-    /// Who may end it.
+    /// Its cancellation.
     pub(crate) control: Option<&'a Arc<CallControl>>,
     /// Whether its outputs stay in the memory of the device.
     pub(crate) outputs_stay: bool,
 }
 
-/// Runs a program's body: into the tensors that are given, or else into new ones, put into `made`.
+/// Runs a program's body: into the given tensors, or otherwise into new ones, put into `made`.
 pub(crate) fn run_program(
     runtime: &Runtime,
     prepared: &Prepared,
@@ -81,7 +81,7 @@ impl Run<'_> {
         let mut frame = self.state.take_frame(body, self.prepared.memories(body));
         let ran = self.run_body(plan, &mut frame);
         if ran.is_err() {
-            // What still runs may write to what is taken back next, and its faults are not those of the next run.
+            // Running work may write to memory that is taken back next, and its faults do not belong to the next run.
             let _forgotten = self.state.execution.finish();
         }
         let reclaimed = self.reclaim(plan, &mut frame);
@@ -95,8 +95,8 @@ impl Run<'_> {
 
     /// The plan of the body's first segment.
     fn plan_of_inputs(&mut self) -> Result<Box<Planned>, Stop> {
-        // Most calls have the sizes of the one before, and need no look-up that other threads wait for; nor a count of who
-        // has the plan, which all threads would write to.
+        // Most calls have the sizes of the previous one, and need no lookup that other threads wait for; nor a reference
+        // count of the plan, which all threads would write to.
         if let Some(planned) = self.state.last_plan.take()
             && planned.inputs.is_of(&self.inputs)
             && self.is_current(&planned.plan)
@@ -134,7 +134,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Puts the inputs into their places in the frame, in what earlier calls left there.
+    /// Puts the inputs into their places in the frame, reusing what earlier calls left there.
     fn upload_inputs(
         &mut self,
         plan: &SegmentPlan,
@@ -151,7 +151,7 @@ impl Run<'_> {
             let Some(tensor) = self.inputs.get(position) else {
                 continue;
             };
-            // A copy that nothing ends is left to the device.
+            // A copy that cannot be cancelled is left to the device.
             let dense = match self.control {
                 Some(_) => Some(self.copied("an input", |goes_on| tensor.dense_while(goes_on))?),
                 None => None,
@@ -169,7 +169,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Lets go of the tensors that were uploaded.
+    /// Releases the tensors that were uploaded.
     fn release_inputs(&self, frame: &mut Frame) {
         let (executor, body) = (self.runtime.executor(), self.program.body());
         for &parameter in &self.program.block(body).parameters {

@@ -90,7 +90,7 @@ impl Run<'_> {
         self.plan(id, 0, inner, &[])
     }
 
-    /// Hands on what a control step gave.
+    /// Passes on the results of a control step.
     #[allow(
         clippy::too_many_arguments,
         reason = "all of it is the state of one step"
@@ -157,10 +157,10 @@ impl Run<'_> {
         Err(InterpretError::Iterations { at, limit }.into())
     }
 
-    /// How many iterations a loop runs, if nothing can end it early.
+    /// The number of iterations of a loop, if nothing can end it early.
     ///
     /// # Errors
-    /// When they are more than may still run.
+    /// When they exceed the remaining limit.
     pub(super) fn all_iterations(
         &self,
         step: &Step,

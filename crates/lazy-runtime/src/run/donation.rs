@@ -17,7 +17,7 @@ use crate::plan::{DonationPlan, Frame, MemoryIndex, SegmentPlan};
 pub(crate) enum Inputs<'a> {
     /// To be read.
     Read(&'a [Tensor]),
-    /// To be read, and some of them to be written over.
+    /// To be read, and some of them to be overwritten.
     Donated(&'a mut [Tensor], &'a mut Donations),
 }
 
@@ -43,8 +43,8 @@ impl Deref for Inputs<'_> {
 }
 
 impl Run<'_> {
-    /// Has a result computed in the memory of a parameter, if the caller gave that up and the plan may do so; says whether
-    /// the parameter now is where launches look for it.
+    /// Has a result computed in the memory of a parameter, if the caller donated that and the plan allows it; returns
+    /// whether the parameter is now in its place for launches.
     ///
     /// Not where the call may be ended early: its inputs are then to be as they were.
     pub(super) fn take_donation(
@@ -87,8 +87,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// The same where results stay on the device: if the input is there too, and neither the tensor nor its memory is anything
-    /// else's. What the host has is uploaded as any other input.
+    /// The same where results stay on the device: if the input is there too, and neither the tensor nor its memory is
+    /// shared. A tensor of the host is uploaded as any other input.
     fn take_resident(
         &mut self,
         donation: DonationPlan,
@@ -104,7 +104,7 @@ impl Run<'_> {
         let Some(place) = Resident::place_of(input).filter(|place| place.offset == 0) else {
             return Ok(false);
         };
-        // The device identifies memory of its own by sharing it.
+        // The device identifies its own memory by sharing it.
         let uploaded = self.runtime.executor().upload(input);
         let mut memory = uploaded.map_err(RuntimeError::execute("an input"))?;
         if Arc::ptr_eq(memory.handle(), place.memory.handle()) {
@@ -123,12 +123,12 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Whether what a call was given is replaced by results that stay on the device.
+    /// Whether donated inputs of a call are replaced by results that stay on the device.
     pub(super) fn keeps_states(&self) -> bool {
         self.outputs_stay && matches!(self.inputs, Inputs::Donated(..))
     }
 
-    /// Whether a result stays on the device, although the caller gave a tensor for it: it replaces a donated input.
+    /// Whether a result stays on the device, although the caller passed a tensor for it: it replaces a donated input.
     pub(super) fn stays(&self, result: usize) -> bool {
         match &self.inputs {
             Inputs::Read(_) => false,
@@ -142,7 +142,7 @@ impl Run<'_> {
         taken.any(|taken| taken.donation.own == own)
     }
 
-    /// Hands on the tensors whose memory was taken: as outputs of a call that succeeded, or else back as inputs.
+    /// Passes on the tensors whose memory was taken: as outputs of a call that succeeded, or otherwise back as inputs.
     pub(super) fn hand_on_donations(
         &mut self,
         plan: &SegmentPlan,
@@ -206,7 +206,7 @@ impl Run<'_> {
         handed_on
     }
 
-    /// What an input is of, in a call with these sizes.
+    /// The type and shape of an input, in a call with these sizes.
     fn type_of_input(
         &self,
         plan: &SegmentPlan,

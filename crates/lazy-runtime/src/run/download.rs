@@ -21,7 +21,7 @@ impl Run<'_> {
         })
     }
 
-    /// A tensor of a device into one of the host: in place where it has its dtype and shape.
+    /// Downloads a tensor of a device into one of the host: in place if it has its dtype and shape.
     pub(super) fn download_into(
         &self,
         placed: PlacedTensor<'_>,

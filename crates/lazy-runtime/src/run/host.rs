@@ -21,7 +21,7 @@ use crate::error::RuntimeError;
 use crate::plan::{Frame, TensorPlace};
 
 impl<'a> Run<'a> {
-    /// Performs a step that is neither launched nor given to the executor.
+    /// Performs a step that is neither launched nor passed to the executor.
     pub(super) fn host(
         &mut self,
         block: BlockId,
@@ -81,7 +81,7 @@ impl<'a> Run<'a> {
         self.prepared.recorder.count(Counter::InterpretedSteps);
     }
 
-    /// Has the interpreter compute a kernel step, and copies the results to where the kernel would have written.
+    /// Interprets a kernel step, and copies the results to where the kernel would have written.
     pub(super) fn interpret_kernel(
         &mut self,
         step: &Step,
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
             self.check_type(step, **value, tensor.dtype(), tensor.shape(), binding)?;
             outputs.push(self.own(tensor, step)?);
         }
-        // What was read may be in the memory that is written next, which must have no reader then.
+        // Operands may be in the memory that is written next, which must have no reader then.
         drop(results);
         for (tensor, place) in outputs.iter().zip(writes) {
             self.copy_to(step, tensor, place, frame)?;
@@ -228,8 +228,8 @@ impl<'a> Run<'a> {
         Ok(values)
     }
 
-    /// Zeros in the place of a value that a kernel does not read, as whatever it is changes nothing: indices without an
-    /// element, say.
+    /// Zeros in place of a value that a kernel does not read, since its content is irrelevant: indices without an element,
+    /// say.
     fn unread(&self, value: ValueId, binding: &Binding) -> Option<Tensor> {
         let graph = self.program.graph();
         let ty = graph.tensor_ty(value)?;
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
         Tensor::zeros(ty.dtype, &shape?).ok()
     }
 
-    /// Compares a value that the host computed with the type that the graph gives it.
+    /// Compares a value that the host computed with the graph's type.
     pub(super) fn check_type(
         &self,
         step: &Step,
@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The call's input that a buffer is, which the host has: no device is waited for to read it.
+    /// The call's input that a buffer is, if the host has it: reading it needs no wait for a device.
     fn input_of(&self, block: BlockId, buffer: BufferId) -> Option<&Tensor> {
         let data = self.program.block(block);
         match data.buffers.get(buffer)?.place {
@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The elements of an integer tensor become values of symbols.
+    /// Binds symbols to the elements of an integer tensor.
     fn bind_data(
         &self,
         step: &Step,
@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The tensor in memory of its own: one that the interpreter gives may be what it was given, seen otherwise.
+    /// The tensor in separate memory: a result of the interpreter may be a view of its operand.
     fn own(&self, tensor: &Tensor, step: &Step) -> Result<Tensor, RuntimeError> {
         self.copied(&step.name, |goes_on| tensor.copied_while(goes_on))
     }
@@ -399,7 +399,7 @@ fn constant(graph: &Graph, value: ValueId) -> Option<Tensor> {
     }
 }
 
-/// The elements of a tensor of integers; none where one does not fit an `i64`.
+/// The elements of a tensor of integers; `None` where one does not fit an `i64`.
 fn integers(tensor: &Tensor) -> Result<Vec<Option<i64>>, kiln_tensor::TensorError> {
     macro_rules! widened {
         ($ty:ty) => {

@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 
 use crate::plan::Key;
 
-/// What inputs were of that fit the graph: many a call's are as those of the one before.
+/// The types and shapes of inputs that fit the graph: most calls have those of the previous one.
 pub(crate) struct Known {
     /// Their dtypes and ranks.
     kinds: SmallVec<[(DType, usize); 4]>,
-    /// Their sizes in a row.
+    /// Their sizes as a row.
     sizes: Key,
 }
 
@@ -25,7 +25,7 @@ impl Known {
         }
     }
 
-    /// Whether other inputs are of the same dtypes and sizes.
+    /// Whether other inputs have the same dtypes and sizes.
     pub(super) fn is_of(&self, inputs: &[Tensor]) -> bool {
         if inputs.len() != self.kinds.len() {
             return false;
@@ -77,7 +77,7 @@ pub(super) fn check(graph: &Graph, inputs: &[Tensor]) -> Result<(), InterpretErr
     Ok(())
 }
 
-/// The sizes of inputs in a row, each of a known rank.
+/// The sizes of inputs as a row, each of a known rank.
 pub(super) fn sizes_of(inputs: &[Tensor]) -> Key {
     let sizes = inputs.iter().flat_map(|tensor| tensor.shape());
     sizes.map(|&size| as_key(size)).collect()

@@ -25,7 +25,7 @@ use crate::plan::{Frame, KernelPlan, Rival, SegmentPlan, StepPlan};
 type Slices<'a> = SmallVec<[MemorySlice<'a>; 8]>;
 
 impl SegmentPlan {
-    /// The kernel of a step that launches nothing else: no variant takes turns with it.
+    /// The kernel of a step that launches nothing else: no variant alternates with it.
     fn plain_kernel(&self, position: usize) -> Option<&KernelPlan> {
         match self.steps.get(position) {
             Some(StepPlan::Kernel(kernel)) if kernel.rival.is_none() => Some(kernel),
@@ -33,7 +33,7 @@ impl SegmentPlan {
         }
     }
 
-    /// Where the launches end that can go down together with the one at this step.
+    /// The end of the launches that can be submitted together with the one at this step.
     pub(super) fn batch_end(&self, first: usize) -> usize {
         let is_plain = |&position: &usize| self.plain_kernel(position).is_some();
         let count = (first..self.steps.len()).take_while(is_plain).count();
@@ -42,7 +42,7 @@ impl SegmentPlan {
 }
 
 impl Run<'_> {
-    /// Notes a launch that comes next, so that a fault can be traced back to its step.
+    /// Records the next launch, so that a fault can be traced back to its step.
     pub(super) fn note_launch(
         &mut self,
         block: BlockId,
@@ -50,7 +50,7 @@ impl Run<'_> {
         step: usize,
         compiled: &Arc<CompiledKernel>,
     ) {
-        // Only what may be asked for: all threads that run the kernel count who has its code.
+        // Only if the code may fault: all threads that run the kernel count its references.
         if !compiled.artifact.fault_sites.is_empty() {
             self.state.launched.push(Launched {
                 number: self.state.n_launches,
@@ -63,7 +63,7 @@ impl Run<'_> {
         self.state.n_launches += 1;
     }
 
-    /// Launches a step's kernel, or the variant whose turn it is.
+    /// Launches a step's kernel, or its variant in this round.
     pub(super) fn launch(
         &mut self,
         step: &Step,
@@ -140,7 +140,7 @@ impl Run<'_> {
     }
 }
 
-/// The parts of memory that a kernel's operands are.
+/// The operands of a kernel as parts of memory.
 fn slices<'a>(plan: &'a KernelPlan, frame: &'a Frame) -> Result<Slices<'a>, Box<RuntimeError>> {
     let mut slices = Slices::new();
     for operand in &plan.operands {

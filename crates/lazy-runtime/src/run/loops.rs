@@ -20,35 +20,35 @@ use super::{Entry, Stop, Value};
 use crate::error::RuntimeError;
 use crate::plan::{Frame, MemoryIndex, OwnMemory, SegmentPlan, TensorPlace};
 
-/// More launches than this of code that may fault are not remembered before the device is waited for.
+/// The maximum number of remembered launches of code that may fault before the device is waited for.
 const MOST_LAUNCHED: usize = 1 << 10;
 
-/// A loop under way.
+/// A loop in progress.
 struct Loop<'a> {
     step: &'a Step,
     body: BlockId,
     carried: Vec<Value>,
     captures: &'a [Value],
     stacks: Vec<Option<Stack>>,
-    /// How many layers the stacks will have, where that is known.
+    /// The number of layers of the stacks, if that is known.
     layers: Option<usize>,
-    /// Memories for what is carried.
+    /// Memories for carried values.
     spare: Vec<Spare>,
 }
 
-/// A memory for what is carried.
+/// A memory for a carried value.
 struct Spare {
     memory: Memory,
-    /// Whether the iteration under way writes it.
+    /// Whether the current iteration writes it.
     is_taken: bool,
 }
 
-/// How iterations run while sizes stay.
+/// How iterations run while sizes stay the same.
 struct Planned {
     plan: Arc<SegmentPlan>,
-    /// The stack that each of the plan's own memories is a layer of.
+    /// The stack that each of the plan's separate memories is a layer of.
     stack_of_own: SmallVec<[Option<usize>; 4]>,
-    /// Whether what was carried into the last iteration was laid out as what it gave.
+    /// Whether the operands and results of the last iteration had the same layout.
     is_settled: bool,
 }
 
@@ -68,7 +68,7 @@ impl Planned {
 }
 
 impl Run<'_> {
-    /// Runs a loop. `reads` are its trips, condition, carried values and captures; `trips` are known where they are a size.
+    /// Runs a loop. `reads` are its trip count, condition, carried values and captures; `trips` is known if it is a size.
     pub(super) fn run_loop(
         &mut self,
         block: BlockId,
@@ -148,7 +148,7 @@ impl Run<'_> {
         self.give(block, step, results, symbols, &given, frame, binding)
     }
 
-    /// A scalar that decides about a loop: an input of the call is read where the host has it.
+    /// A scalar that controls a loop: an input of the call is read where the host has it.
     fn scalar(
         &mut self,
         block: BlockId,
@@ -200,7 +200,7 @@ impl Run<'_> {
         for (index, value) in of_captures.iter().zip(running.captures) {
             set(frame, index, value);
         }
-        // What later segments give is known when they are planned, in the midst of an iteration.
+        // The results of later segments are known when they are planned, during an iteration.
         let is_planned = block.segments.len() == 1;
         let entry = Entry {
             has_results: is_planned,
@@ -266,7 +266,7 @@ impl Run<'_> {
                 running.carried = given;
                 now.is_settled = true;
                 if !keeps_sizes {
-                    // The device lets go of the memories that are too small now.
+                    // The device frees the memories that are too small now.
                     self.finish()?;
                 }
                 planned = keeps_sizes.then_some(now);
@@ -317,7 +317,7 @@ impl Run<'_> {
                     spare.memory.clone()
                 }
                 None => {
-                    // Of values that grow no more stays than is carried.
+                    // Once values no longer grow, only as many memories stay as are carried.
                     spare.retain(|spare| spare.is_taken || fits(spare));
                     let memory = self.runtime.alloc(own.bytes);
                     let memory = memory.map_err(RuntimeError::execute("a result"))?;
@@ -333,7 +333,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The number of an iteration in the device's memory, and where it begins there.
+    /// The iteration number in the device's memory, and its offset there.
     fn iteration_number(
         &mut self,
         iteration: i64,

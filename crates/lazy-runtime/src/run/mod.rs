@@ -45,7 +45,7 @@ pub(crate) struct Value {
     pub(crate) shape: SmallVec<[usize; 6]>,
     /// The order of its axes in memory, if not as they are listed.
     pub(crate) order: Option<AxisOrder>,
-    /// Elements from one index to the next, where they lie apart.
+    /// Elements from one index to the next, if it is not contiguous.
     pub(crate) apart: Option<SmallVec<[isize; 6]>>,
 }
 
@@ -67,7 +67,7 @@ impl Value {
 pub(crate) struct Entry {
     /// Whether the memories of its results are in the frame already.
     pub(crate) has_results: bool,
-    /// Whether what it launches may still run when it ends.
+    /// Whether its launches may still run when it ends.
     pub(crate) runs_behind: bool,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Stop(pub(crate) Box<Why>);
 
-/// What a run met.
+/// Why a run ended.
 #[derive(Debug)]
 pub(crate) enum Why {
     /// The plan's facts do not hold: another plan must run.

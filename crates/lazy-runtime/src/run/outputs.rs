@@ -30,7 +30,7 @@ impl Run<'_> {
     ) -> Result<Tensor, RuntimeError> {
         let block = self.program.block(self.program.body());
         match block.buffers[buffer].place {
-            // What was given is given back.
+            // A tensor passed by the caller is returned.
             Place::Parameter(index) if let Some(input) = self.inputs.get(index) => {
                 let what = "an output that is an input";
                 match input.is_contiguous() {
@@ -42,8 +42,8 @@ impl Run<'_> {
         }
     }
 
-    /// A device tensor as an output: resident, if it is to stay there and its elements are row-major, or else as one of the
-    /// host.
+    /// A device tensor as an output: resident, if it is to stay there and its elements are row-major, otherwise as one of
+    /// the host.
     fn output(&self, placed: PlacedTensor<'_>) -> Result<Tensor, RuntimeError> {
         let what = "an output";
         if !self.outputs_stay || placed.order.is_some() || placed.apart.is_some() {
@@ -61,9 +61,9 @@ impl Run<'_> {
         tensor.map_err(RuntimeError::tensor(what))
     }
 
-    /// Has launches write a result into the tensor that the caller gave for it, if that is possible.
+    /// Has launches write a result into the tensor that the caller passed for it, if that is possible.
     ///
-    /// Not where the call may be ended early: those tensors are then to be as they were.
+    /// Not if the call may be cancelled: those tensors must then be unchanged.
     pub(super) fn lend(
         &mut self,
         own: &OwnMemory,
@@ -101,7 +101,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Takes back what was lent.
+    /// Takes back lent tensors.
     pub(super) fn reclaim(
         &mut self,
         plan: &SegmentPlan,
@@ -138,7 +138,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Copies those outputs into the tensors that were given that are not there yet.
+    /// Copies the outputs that are not yet in the caller's tensors into them.
     pub(super) fn write_outputs(
         &mut self,
         plan: &SegmentPlan,

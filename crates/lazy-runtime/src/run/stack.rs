@@ -23,13 +23,13 @@ pub(super) struct Stack {
     shape: SmallVec<[usize; 6]>,
     /// Of a layer.
     bytes: usize,
-    /// How many layers the memory has room for.
+    /// The number of layers for which the memory has space.
     room: usize,
     layers: usize,
 }
 
 impl Stack {
-    /// Adds the layer that was written to where [`next_layer`](Run::next_layer) said; false if it is somewhere else.
+    /// Adds the layer that was written to the place from [`next_layer`](Run::next_layer); false if it is somewhere else.
     pub(super) fn push_written(&mut self, memory: &Memory, offset: usize) -> bool {
         let is_next = self.layers < self.room
             && is_same(memory, &self.memory)
@@ -53,8 +53,8 @@ impl Stack {
 }
 
 impl Run<'_> {
-    /// Where the next layer of a stack lies, for a launch to write it there; none if it does not fit the layers so far.
-    /// `expected` is how many there will be, if that is known.
+    /// The place of the next layer of a stack, for a launch to write it there; `None` if it does not fit the layers so far.
+    /// `expected` is their final number, if that is known.
     pub(super) fn next_layer(
         &mut self,
         step: &Step,
@@ -93,7 +93,7 @@ impl Run<'_> {
             return Err(mismatch(step, stack.as_ref(), value).into());
         };
         if is_same(&value.memory, &memory) && value.offset == offset {
-            // It is there.
+            // It is in place.
         } else if value.order.is_none() && value.apart.is_none() {
             let from = (&value.memory, value.offset);
             self.copy_bytes(step, from, (&memory, offset), stack.bytes)?;
@@ -175,7 +175,7 @@ fn mismatch(step: &Step, stack: Option<&Stack>, value: &Value) -> RuntimeError {
     RuntimeError::tensor(step.name.as_str())(error)
 }
 
-/// Whether two handles are of one memory.
+/// Whether two handles refer to the same memory.
 pub(super) fn is_same(one: &Memory, other: &Memory) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one.handle()), Arc::as_ptr(other.handle()))
 }

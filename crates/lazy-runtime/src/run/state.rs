@@ -13,10 +13,10 @@ use super::inputs::Known;
 use crate::compile::CompiledKernel;
 use crate::plan::{DonationPlan, Frame, MemoryIndex, SegmentPlan};
 
-/// A launch of code that may fault, for a fault to be traced back to its step.
+/// A launch of code that may fault, for tracing a fault back to its step.
 #[derive(Clone, Debug)]
 pub(crate) struct Launched {
-    /// Which launch, counted from the last time that the device was waited for.
+    /// The number of the launch since the device was last waited for.
     pub(crate) number: usize,
     pub(crate) block: BlockId,
     pub(crate) segment: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Launched {
     pub(crate) compiled: Arc<CompiledKernel>,
 }
 
-/// What inputs are of, and the plan of the body's first segment for them.
+/// The types and shapes of inputs, and the plan of the body's first segment for them.
 pub(crate) struct Planned {
     pub(crate) inputs: Known,
     pub(crate) plan: Arc<SegmentPlan>,
@@ -39,7 +39,7 @@ pub(crate) struct Taken {
     pub(crate) index: MemoryIndex,
 }
 
-/// Numbers of iterations in the device's memory, one after the other: a loop's block is given a part of them.
+/// Iteration numbers in the device's memory, one after the other: a loop's block is given a part of them.
 pub(crate) struct Counters {
     first: i64,
     memory: Memory,
@@ -49,7 +49,7 @@ impl Counters {
     /// How many are uploaded together.
     const TOGETHER: i64 = 1 << 10;
 
-    /// The numbers to upload for an iteration that none were uploaded for.
+    /// The numbers to upload for an iteration without an uploaded number.
     pub(crate) fn numbers_from(first: i64) -> Vec<i64> {
         (first..first.saturating_add(Self::TOGETHER)).collect()
     }
@@ -59,7 +59,7 @@ impl Counters {
         Self { first, memory }
     }
 
-    /// Where the number of an iteration is, in bytes from the memory's start.
+    /// The place of an iteration number, in bytes from the memory's start.
     pub(crate) fn place_of(&self, iteration: i64) -> Option<(Memory, usize)> {
         let number = iteration.checked_sub(self.first)?;
         if !(0..Self::TOGETHER).contains(&number) {
@@ -76,18 +76,18 @@ impl Counters {
 pub(crate) struct RunState {
     pub(crate) execution: Box<dyn Execution>,
     frames: SecondaryMap<BlockId, Frame>,
-    /// What the last run was planned by: the next one often has the same sizes.
+    /// The plan of the last run: the next one often has the same sizes.
     pub(crate) last_plan: Option<Box<Planned>>,
-    /// The results of the body whose memory is a given tensor's.
+    /// The results of the body whose memory is that of a passed tensor.
     pub(crate) lent: SmallVec<[usize; 8]>,
     /// The donated inputs whose memory results have.
     pub(crate) taken: SmallVec<[Taken; 4]>,
     /// Whether anything was launched that may have written into them.
     pub(crate) began: bool,
-    /// The placeholder of a tensor that is lent.
+    /// The placeholder of a lent tensor.
     pub(crate) nothing: Tensor,
     pub(crate) launched: Vec<Launched>,
-    /// How many launches there were since the device was waited for.
+    /// The number of launches since the device was waited for.
     pub(crate) n_launches: usize,
     pub(crate) iterations: u64,
     pub(crate) counters: Option<Counters>,
@@ -116,7 +116,7 @@ impl RunState {
         self.n_launches = 0;
     }
 
-    /// The frame of a block, with what stayed of its last run.
+    /// The frame of a block, with the memories that stayed from its last run.
     pub(crate) fn take_frame(&mut self, block: BlockId, memories: usize) -> Frame {
         let mut frame = std::mem::take(&mut self.frames[block]);
         frame.open(memories);
@@ -130,7 +130,7 @@ impl RunState {
     }
 }
 
-/// The placeholder of a tensor whose memory a call has: reading it is an error.
+/// The placeholder of a tensor whose memory a call has taken: reading it is an error.
 fn nothing() -> Tensor {
     let gone = || {
         let why = "its memory was given to a call, which put a result there";

@@ -1,6 +1,6 @@
 //! Idle run states, each kept where the thread that used it last looks first.
 //!
-//! Threads that call one program at once would otherwise pass their states to each other with every call, and their
+//! Otherwise, threads that call one program at once would pass their states to each other with every call, and their
 //! contents from the cache of one core to that of the next.
 
 use kiln_fork_lock::ForkLock;
@@ -8,7 +8,7 @@ use kiln_fork_lock::ForkLock;
 use super::state::RunState;
 use crate::per_thread::PerThread;
 
-/// States that no run has at the moment.
+/// States that no run is using.
 #[allow(
     clippy::vec_box,
     reason = "a state of some hundred bytes would be moved twice by every call"
@@ -22,7 +22,7 @@ impl<T: Send> Default for States<T> {
 }
 
 impl<T: Send> States<T> {
-    /// A state that was used before, by this thread where there is one, or by any other.
+    /// A previously used state, by this thread if there is one, or by any other.
     pub(crate) fn take(&self) -> Option<Box<T>> {
         self.0.all().find_map(|states| states.lock().pop())
     }
@@ -52,7 +52,7 @@ mod tests {
     use crate::per_thread::tests::elsewhere;
 
     #[test]
-    fn a_thread_takes_its_own_before_those_of_others() {
+    fn a_thread_takes_its_own_state_first() {
         let states = States::<u32>::default();
         states.give(Box::new(1));
         elsewhere(|| {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_gave_is_cleared_too() {
+    fn clear_drops_states_of_all_threads() {
         let states = States::<u32>::default();
         states.give(Box::new(1));
         elsewhere(|| states.give(Box::new(2)));

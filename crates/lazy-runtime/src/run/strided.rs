@@ -9,7 +9,7 @@ use crate::error::RuntimeError;
 use crate::plan::{Frame, PlacedTensor, TensorPlace};
 
 impl Run<'_> {
-    /// The elements of a tensor that lie `strides` apart, one after another.
+    /// Gathers the elements of a tensor that are `strides` apart.
     pub(super) fn gather(
         &self,
         placed: PlacedTensor<'_>,
@@ -30,7 +30,7 @@ impl Run<'_> {
         })
     }
 
-    /// Puts a tensor's elements where they lie `strides` apart.
+    /// Scatters a tensor's elements `strides` apart.
     pub(super) fn scatter(
         &mut self,
         tensor: &Tensor,
@@ -78,7 +78,7 @@ impl Run<'_> {
     }
 }
 
-/// Elements from the first to the last.
+/// The number of elements from the first to the last.
 fn span(shape: &[usize], strides: &[isize]) -> usize {
     if shape.contains(&0) {
         return 0;
@@ -88,10 +88,10 @@ fn span(shape: &[usize], strides: &[isize]) -> usize {
     reach.fold(1, usize::saturating_add)
 }
 
-/// Elements between two questions whether to go on.
+/// The number of elements between two cancellation checks.
 const PIECE: usize = 1 << 16;
 
-/// What elements are, and how they lie.
+/// The type and layout of elements.
 type Strided<'a> = (DType, &'a [usize], &'a [isize]);
 
 /// Gathers the elements from their memory.

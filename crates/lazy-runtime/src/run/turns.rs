@@ -11,14 +11,14 @@ use crate::plan::{Frame, KernelPlan, Rival, SegmentPlan, StepPlan};
 use crate::variants::{Asked, Begun, Heat, Hot, Turn, VariantReason};
 
 impl Rival {
-    /// Whose turn it is.
+    /// The side of this round.
     pub(super) fn turn(&self) -> Turn {
         self.trial.turn()
     }
 }
 
 impl KernelPlan {
-    /// The code of whose turn it is.
+    /// The code of this round's side.
     pub(super) fn code(&self, turn: Option<Turn>) -> &Arc<CompiledKernel> {
         match (turn, &self.rival) {
             (Some(Turn::Variant), Some(rival)) => &rival.trial.code,
@@ -28,7 +28,7 @@ impl KernelPlan {
 }
 
 impl Run<'_> {
-    /// Launches whichever's turn it is, and notes how long it took.
+    /// Launches this round's side, and records its duration.
     pub(super) fn take_turn(
         &mut self,
         step: &Step,
@@ -57,7 +57,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks for variants of the kernels of a plan that have become worth one.
+    /// Requests variants of the kernels of a plan that have become worth one.
     pub(super) fn ask_for_variants(&self, steps: &[Step], plan: &SegmentPlan, heat: &Heat) {
         let variants = self.runtime.variants();
         let Some(options) = variants.options() else {
@@ -98,7 +98,7 @@ impl Run<'_> {
                     variant
                 }
             };
-            // This plan has not seen the variant at all; at any stage but this one it is worth remaking.
+            // This plan does not know the variant at all; at any stage but this one it is worth rebuilding.
             variant.watch_queued(heat.stale());
         });
     }

@@ -31,17 +31,17 @@ pub(crate) struct Run<'a> {
     pub(crate) program: &'a Program,
     pub(crate) state: Box<RunState>,
     pub(crate) profile: Option<&'a mut Vec<StepProfile>>,
-    /// Which call of the program this is, counted from 1.
+    /// The number of this call of the program, counted from 1.
     pub(super) call: u64,
-    /// What this call may still wait for code; known once it is needed.
+    /// How long this call may still wait for code; computed when it is needed.
     pub(super) patience: Option<Patience<'a>>,
-    /// Who may end the call.
+    /// The call's cancellation.
     pub(super) control: Option<&'a CallControl>,
     /// The inputs of the call.
     pub(super) inputs: Inputs<'a>,
-    /// The tensors that the results are to be in, where the caller gave some.
+    /// The tensors for the results, if the caller passed some.
     pub(super) into: Option<&'a mut [Tensor]>,
-    /// The results, where the caller gave none.
+    /// The results, if the caller passed no tensors.
     pub(super) made: &'a mut Vec<Tensor>,
     /// Whether they stay in the memory of the device.
     pub(super) outputs_stay: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Run<'a> {
 /// The operands of a builtin.
 type Operands<'a> = SmallVec<[(MemorySlice<'a>, BuiltinOperand<'a>); 2]>;
 
-/// Whether operands are in the same memory, one by one.
+/// Whether operands are in the same memory, pairwise.
 fn are_same(left: &Operands<'_>, right: &Operands<'_>) -> bool {
     let mut pairs = left.iter().zip(right);
     pairs.all(|((left, _), (right, _))| {
@@ -59,7 +59,7 @@ fn are_same(left: &Operands<'_>, right: &Operands<'_>) -> bool {
 }
 
 impl Run<'_> {
-    /// A plan that was made before and is still the one to use.
+    /// An existing plan that is still current.
     pub(super) fn known(
         &self,
         block: BlockId,
@@ -155,8 +155,8 @@ impl Run<'_> {
         results
     }
 
-    /// Runs the segments of a block whose first one is planned. Returns the plan of the last one, where that is not the
-    /// first: it says where the results are.
+    /// Runs the segments of a block whose first one is planned. Returns the plan of the last one, if it is not the first:
+    /// it has the places of the results.
     pub(super) fn segments(
         &mut self,
         id: BlockId,
@@ -290,7 +290,7 @@ impl Run<'_> {
         }
     }
 
-    /// Has the arena of a segment: the one that stayed, where sizes did not grow.
+    /// Gets the arena of a segment: the one that stayed, if sizes did not grow.
     fn have_arena(
         &mut self,
         block: BlockId,
@@ -309,7 +309,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Has the memories of a segment that are neither parts of an arena nor given.
+    /// Gets the memories of a segment that are neither parts of an arena nor passed by the caller.
     fn have_own_memories(
         &mut self,
         block: BlockId,
@@ -318,7 +318,7 @@ impl Run<'_> {
     ) -> Result<(), Box<RuntimeError>> {
         let runtime = self.runtime;
         let is_given = self.into.is_some() && block == self.program.body();
-        // What a result has that stays on the device is no other call's.
+        // The memory of a result that stays on the device is not reused by another call.
         let stays = is_given && !self.keeps_states();
         for own in &plan.own {
             if is_given && self.is_taken(own.index) {
@@ -347,7 +347,7 @@ impl Run<'_> {
         }
     }
 
-    /// What a copy gives, unless the call is to end.
+    /// The result of a copy, unless the call is to end.
     pub(super) fn copied(
         &self,
         what: &str,
@@ -393,7 +393,7 @@ impl Run<'_> {
         error.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Attributes a fault to an op: the step's first that can have caused it.
+    /// Attributes a fault to an op: the first of the step that can have caused it.
     fn fault(&self, fault: Fault) -> RuntimeError {
         let mut launched = self.state.launched.iter();
         let Some(launched) = launched.find(|launched| launched.number == fault.launch) else {

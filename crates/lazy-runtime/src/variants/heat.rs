@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use crate::per_thread::PerThread;
 
-/// Of this many runs of a plan by one thread one is timed, step by step.
+/// One of this many runs of a plan by one thread is timed, step by step.
 const ONE_IN: u32 = 16;
 
-/// Where sizes are likely, this many runs are timed, after a thread's first, before variants are requested.
+/// For likely sizes, this many runs are timed, after a thread's first, before variants are requested.
 const EAGER_RUNS: u32 = 3;
 
-/// Where sizes are likely, kernels that take less than this share of the plan's time, in hundredths, are left alone.
+/// For likely sizes, kernels that take less than this share of the plan's time, in hundredths, get no variant.
 const EAGER_SHARE: u64 = 2;
 
 /// No group.
 const NONE: u32 = u32::MAX;
 
-/// Raised once a plan is worth remaking: a variant of one of its kernels is on trial, kept or dropped.
+/// Raised once a plan is worth rebuilding: a variant of one of its kernels is on trial, kept or dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stale(Arc<AtomicBool>);
 
@@ -49,7 +49,7 @@ pub(crate) struct Heat {
 struct Group {
     /// One of them.
     step: usize,
-    /// In the runs that were timed.
+    /// In the timed runs.
     nanoseconds: AtomicU64,
     is_asked_for: AtomicBool,
 }
@@ -67,14 +67,14 @@ pub(crate) struct Hot {
 /// Puts the steps of a plan into groups.
 #[derive(Debug, Default)]
 pub(crate) struct HeatGroups {
-    /// By the number that the plan's maker has for it.
+    /// By the group's number in the plan's maker.
     known: Vec<u32>,
     groups: Vec<Group>,
     of_step: Vec<u32>,
 }
 
 impl HeatGroups {
-    /// The next step, which has no kernel, or one that is not to get a variant.
+    /// The next step, which has no kernel, or one that must not get a variant.
     pub(crate) fn skip(&mut self) {
         self.of_step.push(NONE);
     }
@@ -100,7 +100,7 @@ impl HeatGroups {
         self.of_step.push(*group);
     }
 
-    /// The heat of a plan of these steps; none where no step is watched.
+    /// The heat of a plan of these steps; `None` if no step is watched.
     pub(crate) fn finish(self, is_eager: bool, stale: Stale) -> Option<Heat> {
         (!self.groups.is_empty()).then(|| Heat {
             runs: PerThread::default(),
@@ -124,17 +124,17 @@ impl Heat {
         self.is_eager.load(Ordering::Relaxed)
     }
 
-    /// These sizes are known to take much time.
+    /// Marks these sizes as known to take much time.
     pub(crate) fn hasten(&self) {
         self.is_eager.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a step's time is of interest.
+    /// Whether a step's time is needed.
     pub(crate) fn watches(&self, step: usize) -> bool {
         self.of_step.get(step).is_some_and(|&group| group != NONE)
     }
 
-    /// Notes how long a step took in a run that is timed.
+    /// Records the duration of a step in a timed run.
     pub(crate) fn add(&self, step: usize, time: Duration) {
         let group = self.of_step.get(step).copied().unwrap_or(NONE);
         if let Some(group) = self.groups.get(group as usize) {
@@ -172,7 +172,7 @@ impl Heat {
         }
     }
 
-    /// Raised when the plan is worth remaking.
+    /// Raised when the plan is worth rebuilding.
     pub(crate) fn stale(&self) -> &Stale {
         &self.stale
     }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_one_kernel_and_sizes_are_counted_together_and_told_once() {
+    fn steps_with_equal_kernel_and_sizes_are_counted_together_and_reported_once() {
         let heat = heat(false);
         assert!(heat.watches(0) && !heat.watches(1) && !heat.watches(9));
         let ms = Duration::from_millis;
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn likely_sizes_do_not_wait_to_get_hot() {
+    fn likely_sizes_are_hot_at_once() {
         let heat = heat(true);
         let timed: Vec<usize> = (0..16).filter(|_| heat.begin()).collect();
         assert_eq!(timed, [1, 2, 3, 15]);

@@ -11,25 +11,25 @@ use super::trial::Trial;
 use crate::compile::{Asked, CompiledKernel, KernelFailure, KernelIdentity, Kernels};
 use crate::recorder::Recorder;
 
-/// What a variant is made from.
+/// The inputs of building a variant.
 #[derive(Clone)]
 pub(crate) struct Making {
     pub(crate) kernels: Arc<Kernels>,
     pub(crate) variant: Arc<Variant>,
     /// The kernel for all sizes.
     pub(crate) identity: Arc<KernelIdentity>,
-    /// Its code, which the variant is to beat.
+    /// Its code, which the variant must beat.
     pub(crate) generic: Arc<CompiledKernel>,
-    /// Whether it may be compiled, and not only looked for.
+    /// Whether it may be compiled, and not only looked up.
     pub(crate) is_allowed: bool,
     pub(crate) recorder: Recorder,
     pub(crate) margin: u32,
-    /// How long another thread's compile of the same may take.
+    /// How long to wait for another thread's compile of the same variant.
     pub(crate) trusted: Duration,
 }
 
 impl Making {
-    /// Does it. What cannot be had is noted with the variant.
+    /// Runs the job. A failure is recorded with the variant.
     pub(crate) fn run(self) {
         let Some(known) = self.identity.at(&self.variant.symbols) else {
             let reason = "no size of it can be put in place of a symbol".to_owned();
@@ -50,7 +50,7 @@ impl Making {
         let mut reason = "it has no schedule".to_owned();
         while let Some(schedule) = self.variant.next_try() {
             match self.compile(&known, &schedule) {
-                // Another form of the constants would take as much memory again.
+                // Another form of the constants would take the same amount of memory again.
                 Ok(code) if code.artifact.packs != self.generic.artifact.packs => {
                     reason = "it wants constants in another form".to_owned();
                 }

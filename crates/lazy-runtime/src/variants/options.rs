@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// When kernels get variants for sizes that come often.
+/// When kernels get variants for frequent sizes.
 ///
 /// ```
 /// use kiln_lazy_runtime::VariantOptions;
@@ -16,11 +16,11 @@ use std::time::Duration;
 pub struct VariantOptions {
     /// How long a kernel has run at the same sizes before it gets a variant for them.
     pub after: Duration,
-    /// How many variants a kernel may have, those that lost included.
+    /// The maximum number of variants of a kernel, including those that lost.
     pub per_kernel: usize,
     /// The same for all kernels of a process together.
     pub in_process: usize,
-    /// By how many hundredths of the generic kernel's time a variant must be quicker to be kept.
+    /// By how many hundredths of the generic kernel's time a variant must be faster to be kept.
     pub margin: u32,
 }
 
@@ -41,25 +41,25 @@ impl VariantOptions {
         Self::default()
     }
 
-    /// After another time.
+    /// With another time.
     #[must_use]
     pub fn with_after(self, after: Duration) -> Self {
         Self { after, ..self }
     }
 
-    /// Another number of variants of a kernel.
+    /// With another maximum number of variants of a kernel.
     #[must_use]
     pub fn with_per_kernel(self, per_kernel: usize) -> Self {
         Self { per_kernel, ..self }
     }
 
-    /// Another number of variants of a process.
+    /// With another maximum number of variants of a process.
     #[must_use]
     pub fn with_in_process(self, in_process: usize) -> Self {
         Self { in_process, ..self }
     }
 
-    /// Another margin, in hundredths.
+    /// With another margin, in hundredths.
     #[must_use]
     pub fn with_margin(self, margin: u32) -> Self {
         Self { margin, ..self }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kiln_backend::Schedule;
 
-/// Why a variant was asked for.
+/// Why a variant was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VariantReason {
@@ -15,31 +15,31 @@ pub enum VariantReason {
     Likely,
 }
 
-/// What became of a variant.
+/// The state of a variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VariantFate {
     /// It waits for a compiler.
     Queued,
-    /// Calls take turns with it and the generic kernel.
+    /// On trial: calls alternate between it and the generic kernel.
     OnTrial,
     /// It won: the median times of a launch.
     Kept {
         /// Of the generic kernel.
         generic: Duration,
-        /// Its own.
+        /// Of the variant.
         variant: Duration,
     },
     /// It did not win by the margin: the median times of a launch.
     Lost {
         /// Of the generic kernel.
         generic: Duration,
-        /// Its own.
+        /// Of the variant.
         variant: Duration,
     },
-    /// There is no such code, and why.
+    /// There is no such code, for this reason.
     Impossible(String),
-    /// The kernel, or the process, has as many as it may have.
+    /// The kernel, or the process, has reached its limit.
     Refused {
         /// The limit.
         limit: usize,
@@ -54,18 +54,18 @@ pub enum VariantFate {
 pub struct VariantRecord {
     /// The kernel's name.
     pub kernel: String,
-    /// What it takes for granted: `s0 == 128, s1 == 384`.
+    /// Its assumptions: `s0 == 128, s1 == 384`.
     pub facts: String,
-    /// How it was compiled.
+    /// Its schedule.
     pub schedule: Schedule,
-    /// Why it was asked for.
+    /// Why it was requested.
     pub reason: VariantReason,
-    /// What became of it.
+    /// Its state.
     pub fate: VariantFate,
 }
 
 impl VariantRecord {
-    /// By how much a launch of it is quicker than one of the generic kernel, as a share of the latter; where it is kept.
+    /// By how much a launch of it is faster than one of the generic kernel, as a share of the latter; if it is kept.
     pub fn gain(&self) -> Option<f64> {
         match &self.fate {
             VariantFate::Kept { generic, variant } => Some(gain(*generic, *variant)),
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_says_what_was_gained() {
+    fn a_variant_record_reports_its_gain() {
         let us = Duration::from_micros;
         let kept = VariantFate::Kept {
             generic: us(200),

@@ -20,9 +20,9 @@ const REFUSALS: usize = 64;
 /// Every variant, by kernel.
 #[derive(Debug)]
 pub(crate) struct Variants {
-    /// None where there are to be none.
+    /// `None` if variants are disabled.
     options: Option<VariantOptions>,
-    /// How many there are: 0 spares plans a look.
+    /// The number of variants: 0 spares plans a lookup.
     count: AtomicUsize,
     refused: AtomicU64,
     state: ForkLock<State>,
@@ -31,7 +31,7 @@ pub(crate) struct Variants {
 #[derive(Debug, Default)]
 struct State {
     of_kernel: HashMap<Digest, Vec<Arc<Variant>>>,
-    /// In the order in which they were asked for.
+    /// In the order in which they were requested.
     all: Vec<Arc<Variant>>,
     refusals: Vec<VariantRecord>,
 }
@@ -57,12 +57,12 @@ struct Progress {
     watchers: Vec<Stale>,
 }
 
-/// How far a variant is.
+/// The stage of a variant.
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
-    /// It is to be compiled.
+    /// To be compiled.
     Queued,
-    /// Calls take turns with it.
+    /// Calls alternate.
     OnTrial(Arc<Trial>),
     /// It won.
     Kept(Arc<Trial>, Verdict),
@@ -72,18 +72,18 @@ pub(crate) enum Stage {
     Impossible(String),
 }
 
-/// What asking for a variant gives.
+/// The result of requesting a variant.
 #[derive(Clone, Debug)]
 pub(crate) enum Begun {
     /// The caller requests it.
     New(Arc<Variant>),
     /// It was requested before.
     Known(Arc<Variant>),
-    /// There may be no more.
+    /// The limit is reached.
     Refused,
 }
 
-/// What a variant is of.
+/// The kernel and sizes of a variant.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) digest: Digest,
@@ -104,7 +104,7 @@ impl Variants {
         }
     }
 
-    /// When and how many; none where there are to be none.
+    /// When and how many; `None` if variants are disabled.
     pub(crate) fn options(&self) -> Option<&VariantOptions> {
         self.options.as_ref()
     }
@@ -118,7 +118,7 @@ impl Variants {
         find_in(&state, kernel, symbols)
     }
 
-    /// Notes that a variant is asked for, where there may be another.
+    /// Records a request for a variant, if another is allowed.
     pub(crate) fn begin(&self, asked: Asked<'_>) -> Begun {
         let Some(options) = &self.options else {
             return Begun::Refused;
@@ -169,7 +169,7 @@ impl Variants {
         Begun::New(variant)
     }
 
-    /// What became of each, in the order in which they were asked for; refusals last.
+    /// The record of each, in the order in which they were requested; refusals last.
     pub(crate) fn records(&self) -> Vec<VariantRecord> {
         let state = self.state.lock();
         let (all, refusals) = (state.all.clone(), state.refusals.clone());
@@ -180,7 +180,7 @@ impl Variants {
             .collect()
     }
 
-    /// How many were asked for, how many of them won, how many did not, and how many were refused.
+    /// The numbers of requested, winning, losing and refused variants.
     pub(crate) fn counts(&self) -> [u64; 4] {
         let all = self.state.lock().all.clone();
         let of = |is: fn(&Stage) -> bool| {
@@ -194,7 +194,7 @@ impl Variants {
         ]
     }
 
-    /// Forgets all of them. Plans that use one keep it until they are remade.
+    /// Clears all of them. Plans that use one keep it until they are rebuilt.
     pub(crate) fn clear(&self) {
         let state = std::mem::take(&mut *self.state.lock());
         self.count.store(0, Ordering::Release);
@@ -211,12 +211,12 @@ fn find_in(state: &State, kernel: Digest, symbols: &[i64]) -> Option<Arc<Variant
 }
 
 impl Variant {
-    /// How far it is.
+    /// Its stage.
     pub(crate) fn stage(&self) -> Stage {
         self.progress.lock().stage.clone()
     }
 
-    /// Raises a plan's flag at the next stage, or now where that is past being waited for.
+    /// Raises a plan's flag at the next stage, or now if the current stage is not waited for.
     pub(crate) fn watch(&self, seen: &Stage, stale: &Stale) {
         let mut progress = self.progress.lock();
         match (&progress.stage, seen) {
@@ -231,22 +231,22 @@ impl Variant {
         }
     }
 
-    /// Raises the flag of a plan that does not know of the variant yet, once there is something to know.
+    /// Raises the flag of a plan that does not know the variant yet, once there is news.
     pub(crate) fn watch_queued(&self, stale: &Stale) {
         self.watch(&Stage::Queued, stale);
     }
 
-    /// Whether the schedules to be tried are still unset.
+    /// Whether the schedules to try are still unset.
     pub(crate) fn is_new(&self) -> bool {
         self.progress.lock().tries.is_none()
     }
 
-    /// The schedules to be tried, best first.
+    /// The schedules to try, best first.
     pub(crate) fn offer(&self, schedules: impl IntoIterator<Item = Schedule>) {
         self.progress.lock().tries = Some(schedules.into_iter().collect());
     }
 
-    /// The next schedule to be tried.
+    /// The next schedule to try.
     pub(crate) fn next_try(&self) -> Option<Schedule> {
         let mut progress = self.progress.lock();
         let schedule = progress.tries.as_mut()?.pop_front()?;
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_has_few_variants_and_a_process_some_more() {
+    fn variants_are_limited_per_kernel_and_per_process() {
         let schedule = Schedule::new("s");
         let variants = variants(2, 3);
         let begin = |kernel, symbols: &[i64]| variants.begin(ask(kernel, symbols, &schedule));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_is_told_of_the_next_stage() {
+    fn watchers_are_notified_of_the_next_stage() {
         let schedule = Schedule::new("s");
         let variants = variants(1, 1);
         let Begun::New(variant) = variants.begin(ask("a", &[1], &schedule)) else {
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_there_are_none() {
+    fn without_options_no_variant_begins() {
         let schedule = Schedule::new("s");
         for variants in [Variants::new(None), variants(0, 9)] {
             assert!(variants.options().is_none());

@@ -13,13 +13,13 @@ use kiln_fork_lock::ForkLock;
 
 use crate::compile::CompiledKernel;
 
-/// How many times of each side are compared.
+/// The number of compared times of each side.
 const SAMPLES: usize = 16;
 
-/// How many first ones of each side are not counted: code and what it reads are cold then.
+/// The number of initial runs of each side that are not counted: code and data are cold then.
 const COLD: usize = 2;
 
-/// Who runs.
+/// The side of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// The generic kernel.
@@ -28,7 +28,7 @@ pub(crate) enum Turn {
     Variant,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) is_kept: bool,
@@ -67,7 +67,7 @@ impl Trial {
         }
     }
 
-    /// Whose turn it is.
+    /// The side of this round.
     pub(crate) fn turn(&self) -> Turn {
         match self.turns.fetch_add(1, Ordering::Relaxed) % 4 {
             0 | 3 => Turn::Generic,
@@ -86,7 +86,7 @@ impl Trial {
             Turn::Generic => &mut samples.generic,
             Turn::Variant => &mut samples.variant,
         };
-        // Room for more is not needed: what is beyond the number is not looked at.
+        // More space is not needed: times beyond the number are ignored.
         if side.len() < COLD + SAMPLES {
             side.push(nanoseconds);
         }
@@ -104,7 +104,7 @@ impl Trial {
     }
 }
 
-/// Decides, from times in the order of turns.
+/// Decides, from times in the order of rounds.
 fn verdict(mut generic: Vec<u64>, mut variant: Vec<u64>, margin: u32) -> Verdict {
     let pairs = generic.iter().zip(&variant);
     let quicker = pairs.filter(|(generic, variant)| variant < generic).count();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_stays_where_it_wins_by_the_margin() {
+    fn a_variant_is_kept_only_if_it_wins_by_the_margin() {
         assert!(sides(1000, 900).is_kept);
         assert!(sides(1000, 950).is_kept);
         assert!(!sides(1000, 951).is_kept);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn single_slow_turns_say_nothing() {
+    fn single_slow_samples_do_not_decide_a_trial() {
         let mut generic = vec![1000; SAMPLES];
         generic[..4].fill(50_000);
         assert!(!verdict(generic.clone(), vec![990; SAMPLES], 5).is_kept);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lucky_half_is_not_enough() {
+    fn a_variant_must_also_win_at_the_lower_quartile() {
         // The median wins, the lower quartile does not.
         let generic: Vec<u64> = [vec![700; 6], vec![1000; 10]].concat();
         let variant = vec![800; SAMPLES];
@@ -174,7 +174,7 @@ mod tests {
         for _ in 0..TRIALS {
             let (mut is_busy, mut sides) = (false, [Vec::new(), Vec::new()]);
             for turn in [0, 1, 1, 0].into_iter().cycle().take(2 * SAMPLES) {
-                // Others come and go, a turn is up to a tenth longer for no reason, and one in five is cut in two.
+                // Other processes come and go, a round is up to a tenth longer for no reason, and one in five is preempted.
                 if random(10) == 0 {
                     is_busy = random(2) == 0;
                 }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_busy_machine_what_is_no_quicker_is_dropped() {
+    fn in_noise_a_variant_that_is_not_faster_is_dropped() {
         assert_eq!(kept_in_noise(110), 0);
         assert!(kept_in_noise(100) <= 1, "{}", kept_in_noise(100));
         assert!(kept_in_noise(70) >= 40, "{}", kept_in_noise(70));

@@ -1,9 +1,9 @@
-//! An execution that runs late, and in another order where that may make no difference.
+//! An execution that runs late, and in another order where that must not matter.
 //!
-//! Launches wait in a queue. At each launch a few of them run, at random; the rest runs when the execution is waited for. Two
-//! may change places unless one writes what the other touches. A memory is kept as long as a launch in the queue has it, and
-//! reading it before the launches that write it were waited for is refused. So what works on this device keeps to the rules
-//! of `kiln_backend::execute`; and with a rule [`Broken`], programs are seen to go wrong.
+//! Launches wait in a queue. At each launch a few of them run, at random; the rest runs when the execution is waited for.
+//! Two may be swapped unless one writes what the other accesses. A memory is kept as long as a launch in the queue has it,
+//! and reading it before the launches that write it were waited for is refused. So a runtime that works on this device
+//! follows the rules of `kiln_backend::execute`; and with a rule [`Broken`], programs are seen to fail.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -19,20 +19,20 @@ use kiln_tensor::DType;
 use super::evaluate::{Slice, run_builtin, run_kernel};
 use super::fake_device::{Held, Loaded, State, refused};
 
-/// A rule that the device does not keep.
+/// A rule that the device breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Memory is given up as soon as the caller drops it.
+    /// Memory is freed as soon as the caller drops it.
     Lifetime,
     /// Launches run in any order.
     Order,
     /// Waiting returns before everything has run.
     Waiting,
-    /// Memory is handed out again while a handle to it is left.
+    /// Memory is reused while a handle to it is left.
     Reuse,
-    /// An input is written over the one before, whatever else has that memory.
+    /// An input is written over the previous one, even if its memory is shared.
     Sharing,
-    /// Memory of another device is taken for its own.
+    /// Memory of another device is mistaken for its own.
     Ownership,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Deferred {
     device: Arc<State>,
     fault: Option<Fault>,
     error: Option<ExecuteError>,
-    /// The kernels of each batch, and what they were launched with.
+    /// The kernels of each batch, and their arguments.
     batches: HashMap<BatchKey, Vec<(usize, Vec<i64>)>>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Deferred {
 struct Work {
     number: usize,
     task: Task,
-    operands: Vec<Operand>,
+    operands: Vec<LaunchOperand>,
 }
 
 enum Task {
@@ -60,10 +60,10 @@ enum Task {
     Builtin(Builtin, Vec<(DType, Vec<usize>)>),
 }
 
-/// A part of a memory that a launch has.
-struct Operand {
+/// A part of a memory used by a launch.
+struct LaunchOperand {
     memory: Kept,
-    /// What the memory is told from others by.
+    /// The identity of the memory.
     identity: usize,
     offset: usize,
     bytes: usize,
@@ -77,7 +77,7 @@ enum Kept {
     Dropped(Weak<Handle>),
 }
 
-/// Each execution has random numbers of its own, the same ones in each run of a test that has one thread.
+/// Each execution has separate random numbers, the same ones in each run of a single-threaded test.
 static SEED: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
 
 impl Deferred {
@@ -101,7 +101,11 @@ impl Deferred {
         (self.random % n.max(1) as u64) as usize
     }
 
-    fn operand(&self, slice: &MemorySlice<'_>, is_written: bool) -> Result<Operand, ExecuteError> {
+    fn operand(
+        &self,
+        slice: &MemorySlice<'_>,
+        is_written: bool,
+    ) -> Result<LaunchOperand, ExecuteError> {
         self.device.check()?;
         let handle = slice.memory.handle();
         let held = slice.memory.downcast::<Held>();
@@ -110,7 +114,7 @@ impl Deferred {
         if is_written {
             held.pending.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(Operand {
+        Ok(LaunchOperand {
             memory: match self.device.broken {
                 Some(Broken::Lifetime) => Kept::Dropped(Arc::downgrade(handle)),
                 _ => Kept::Held(Arc::clone(handle)),
@@ -122,9 +126,9 @@ impl Deferred {
         })
     }
 
-    fn add(&mut self, task: Task, operands: Vec<Operand>) {
+    fn add(&mut self, task: Task, operands: Vec<LaunchOperand>) {
         let number = self.n_launches;
-        // Builtins are no launches.
+        // Builtins are not launches.
         self.n_launches += usize::from(matches!(task, Task::Kernel(..)));
         self.queue.push(Work {
             number,
@@ -138,7 +142,7 @@ impl Deferred {
         self.run_some(n_now);
     }
 
-    /// Runs so many of those that wait, each after all before it that it must not change places with.
+    /// Runs this many of the waiting ones, each after all earlier ones that it must not be swapped with.
     fn run_some(&mut self, count: usize) {
         for _ in 0..count.min(self.queue.len()) {
             let ready: Vec<usize> = (0..self.queue.len())
@@ -161,9 +165,9 @@ impl Deferred {
 }
 
 impl Work {
-    /// Whether one writes what the other touches.
+    /// Whether one writes what the other accesses.
     fn conflicts_with(&self, other: &Self) -> bool {
-        let overlap = |a: &Operand, b: &Operand| {
+        let overlap = |a: &LaunchOperand, b: &LaunchOperand| {
             a.identity == b.identity
                 && (a.is_written || b.is_written)
                 && a.offset < b.offset + b.bytes
@@ -174,8 +178,9 @@ impl Work {
     }
 
     fn run(self) -> Result<Option<Fault>, ExecuteError> {
-        let handles: Vec<Option<Arc<Handle>>> = self.operands.iter().map(Operand::handle).collect();
-        // What was given up has been overwritten since.
+        let handles: Vec<Option<Arc<Handle>>> =
+            self.operands.iter().map(LaunchOperand::handle).collect();
+        // Freed memory has been overwritten since.
         let freed: Vec<Held> = self
             .operands
             .iter()
@@ -219,7 +224,7 @@ impl Work {
     }
 }
 
-impl Operand {
+impl LaunchOperand {
     fn handle(&self) -> Option<Arc<Handle>> {
         match &self.memory {
             Kept::Held(handle) => Some(Arc::clone(handle)),
@@ -228,7 +233,7 @@ impl Operand {
     }
 }
 
-impl Drop for Operand {
+impl Drop for LaunchOperand {
     fn drop(&mut self) {
         let handle = self.handle().filter(|_| self.is_written);
         if let Some(held) = handle

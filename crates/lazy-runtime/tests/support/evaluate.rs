@@ -29,7 +29,7 @@ impl Slice<'_> {
     }
 }
 
-/// A row-major tensor of the elements that lie as the strides say.
+/// A row-major tensor of the elements at these strides.
 fn gather(
     slice: &Slice<'_>,
     dtype: DType,
@@ -50,7 +50,7 @@ fn gather(
     Tensor::from_bytes(dtype, shape, &elements).map_err(refused)
 }
 
-/// Puts the elements where the strides say.
+/// Writes the elements at these strides.
 fn scatter(
     slice: &Slice<'_>,
     tensor: &Tensor,
@@ -73,7 +73,7 @@ fn scatter(
     Ok(())
 }
 
-/// Evaluates a kernel on its buffers; gives the fault, if there is one, and writes nothing then.
+/// Evaluates a kernel on its buffers; returns the fault, if there is one, and writes nothing then.
 pub(super) fn run_kernel(
     loaded: &Loaded,
     numbers: &LaunchNumbers,
@@ -129,7 +129,7 @@ pub(super) fn run_kernel(
     Ok(None)
 }
 
-/// Evaluates a builtin: of its operands, so many are read and the others written.
+/// Evaluates a builtin: this many of its operands are read and the others written.
 pub(super) fn run_builtin(
     builtin: &Builtin,
     types: &[(DType, Vec<usize>)],

@@ -12,7 +12,7 @@ use kiln_backend::{
 use kiln_kernel::{Role, VerifiedKernel};
 use kiln_symbolic_shape::Predicate;
 
-/// What the compiler offers beside the fallback.
+/// The schedules that the compiler offers beside the fallback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offer {
     /// Nothing.
@@ -33,15 +33,15 @@ pub struct FakeCompiler {
     pub offer: Offer,
     /// Compiles so far.
     pub compiles: Arc<AtomicUsize>,
-    /// What compiles wait for, if for anything.
+    /// The gate that compiles wait for, if any.
     pub gate: Option<Arc<Gate>>,
-    /// Whether it gives up, while it waits there, what is not wanted any more.
+    /// Whether a waiting compile gives up when it is no longer needed.
     pub stops: bool,
-    /// Which kernels wait there: those whose text has one of these in it; none is all.
+    /// Which kernels wait there: those whose text contains one of these; empty is all.
     pub held_up: &'static [&'static str],
-    /// How many compiles fail before one does not.
+    /// How many compiles fail before one succeeds.
     pub failures: Arc<AtomicUsize>,
-    /// How many compiles panic before one does not.
+    /// How many compiles panic before one succeeds.
     pub panics: Arc<AtomicUsize>,
     /// Part of keys.
     pub version: &'static str,
@@ -70,14 +70,14 @@ impl Gate {
         self.state.lock().unwrap().is_open = false;
     }
 
-    /// Waits until so many compiles wait here.
+    /// Waits until this many compiles wait here.
     pub fn wait_for(&self, compiles: usize) {
         let state = self.state.lock().unwrap();
         let waits = |state: &mut GateState| state.waiting < compiles;
         drop(self.changed.wait_while(state, waits).unwrap());
     }
 
-    /// Waits until it is open, or until that is not wanted any more; says which.
+    /// Waits until it is open, or until the compile is no longer needed; returns which.
     pub fn pass(&self, is_wanted: impl Fn() -> bool) -> bool {
         let mut state = self.state.lock().unwrap();
         state.waiting += 1;
@@ -203,7 +203,7 @@ impl KernelCompiler for FakeCompiler {
                         .fold(one(), |reach, (&n, &s)| {
                             reach + (Quantity::of(dims, n) - one()) * Quantity::of(dims, s)
                         });
-                    // Of an empty buffer nothing is touched; a bound from above would do as well.
+                    // An empty buffer is not accessed; an upper bound would do as well.
                     let zero = Quantity::constant(0);
                     let any = buffer
                         .shape

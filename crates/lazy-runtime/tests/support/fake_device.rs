@@ -18,7 +18,7 @@ use super::deferred::{Broken, Deferred};
 #[derive(Clone, Default)]
 pub struct FakeDevice(Arc<State>);
 
-/// What crossed between the host and a device, and what its memory is.
+/// The transfers between the host and a device, and the state of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
     pub uploads: usize,
@@ -32,11 +32,11 @@ pub struct Traffic {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) broken: Option<Broken>,
-    /// How many more things it does until it is lost.
+    /// How many more operations succeed until it is lost.
     until_lost: Mutex<Option<usize>>,
-    /// Memory that was given back.
+    /// Freed memory.
     free: Mutex<Vec<Vec<u8>>>,
-    /// What is in use, for a device that hands it out all the same.
+    /// Memory in use, for a device that hands it out all the same.
     used: Mutex<Vec<Bytes>>,
     uploads: Crossings,
     downloads: Crossings,
@@ -59,13 +59,13 @@ impl Crossings {
     }
 }
 
-/// What the device keeps of a memory.
+/// The device's representation of a memory.
 pub(super) struct Held {
     pub(super) bytes: Bytes,
-    /// How many launches that write to it have not run.
+    /// The number of launches that write to it and have not run.
     pub(super) pending: AtomicUsize,
     pub(super) device: Arc<State>,
-    /// The tensor's memory that gets the bytes in the end.
+    /// The tensor's memory that finally receives the bytes.
     lent: Mutex<Option<Exclusive>>,
 }
 
@@ -106,7 +106,7 @@ impl State {
         }
     }
 
-    /// Memory of so many bytes: some that was given back, or new one.
+    /// Memory of this many bytes: freed memory, or new memory.
     fn take(self: &Arc<Self>, n_bytes: usize) -> Memory {
         let fits = |bytes: &Vec<u8>| bytes.len() == n_bytes;
         let mut free = self.free.lock().unwrap();
@@ -139,7 +139,7 @@ impl State {
 }
 
 impl Held {
-    /// What a caller has of memory that the device gave up.
+    /// A caller's handle to memory that the device freed.
     pub(super) fn poisoned(n_bytes: usize) -> Self {
         Arc::<State>::default().held(Arc::new(Mutex::new(vec![0xdd; n_bytes])))
     }
@@ -163,7 +163,7 @@ fn memory_of(held: Held) -> Memory {
     Memory::new(Arc::new(held), len)
 }
 
-/// A kernel's text, read again.
+/// A kernel parsed from its text.
 pub(super) struct Loaded {
     pub(super) kernel: Kernel,
     pub(super) packs: Vec<PackSpec>,
@@ -178,7 +178,7 @@ impl FakeDevice {
         }))
     }
 
-    /// What crossed so far.
+    /// The transfers so far.
     pub fn traffic(&self) -> Traffic {
         Traffic {
             uploads: self.0.uploads.count.load(Ordering::SeqCst),
@@ -189,7 +189,7 @@ impl FakeDevice {
         }
     }
 
-    /// Has all that the device is asked fail, but for so many things first.
+    /// Makes every operation of the device fail, after this many more.
     pub fn lose_after(&self, things: usize) {
         *self.0.until_lost.lock().unwrap() = Some(things);
     }
@@ -204,7 +204,7 @@ impl FakeDevice {
         Arc::ptr_eq(&held.device, &self.0)
     }
 
-    /// A tensor that is on the device: its memory, or, where it is a part of that, a copy within the device.
+    /// A tensor that is on the device: its memory, or, if it is a part of that, a copy within the device.
     fn resident(&self, tensor: &Tensor) -> Option<Memory> {
         let place = Resident::place_of(tensor)?;
         let held: &Held = place.memory.downcast()?;

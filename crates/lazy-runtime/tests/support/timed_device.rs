@@ -11,7 +11,7 @@ use kiln_timing::ManualClock;
 
 use super::FakeDevice;
 
-/// How long a launch of code takes: of a kernel's text.
+/// The duration of a launch of code: of a kernel's text.
 pub type Cost = fn(&str) -> Duration;
 
 #[derive(Clone)]

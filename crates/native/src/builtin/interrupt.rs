@@ -1,14 +1,14 @@
-//! Asking inside a builtin, now and then, whether the run is to end.
+//! Periodic cancellation checks inside builtins.
 //!
-//! A builtin that is stopped returns at once; what it wrote is undefined, as for a stopped launch.
+//! A builtin that is stopped returns immediately; its output is undefined, as for a stopped launch.
 
 use kiln_backend::StopSignal;
 use std::cmp::Ordering;
 
-/// Elements between two questions: a few milliseconds of the slowest builtin.
+/// Elements between two checks: a few milliseconds of the slowest builtin.
 pub(super) const PIECE: usize = 1 << 16;
 
-/// Who is asked.
+/// The stop signal.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Interrupt<'a>(pub(crate) Option<&'a dyn StopSignal>);
 
@@ -17,7 +17,7 @@ pub(crate) struct Interrupt<'a>(pub(crate) Option<&'a dyn StopSignal>);
 pub(super) struct Stopped;
 
 impl Interrupt<'_> {
-    /// To be asked before each [`PIECE`] of elements.
+    /// To be called before each [`PIECE`] of elements.
     pub(super) fn check(self) -> Result<(), Stopped> {
         match self.0 {
             Some(signal) if signal.is_stopped() => Err(Stopped),
@@ -25,7 +25,7 @@ impl Interrupt<'_> {
         }
     }
 
-    /// Copies elements, of which there are as many on both sides.
+    /// Copies elements; both sides have the same number.
     pub(super) fn copy<T: Copy>(self, to: &mut [T], from: &[T]) -> Result<(), Stopped> {
         const COPIED: usize = 16 * PIECE;
         for (to, from) in to.chunks_mut(COPIED).zip(from.chunks(COPIED)) {

@@ -1,7 +1,7 @@
-//! What is no kernel, on the host's memory: sorting, searching for what is not zero, copies.
+//! Operations that are not kernels, on the host's memory: sorting, finding nonzero elements, copies.
 //!
-//! Operands are checked here once: each slice lies in its memory, is as large as its shape says and
-//! aligned, and what is written overlaps nothing else. The operations then work on plain slices.
+//! Operands are checked here once: each slice is within its memory, has the size of its shape and is aligned, and written
+//! slices overlap nothing else. The operations then work on plain slices.
 #![allow(unsafe_code, reason = "slices over device memory are vouched for here")]
 
 mod interrupt;
@@ -17,7 +17,7 @@ use kiln_tensor::{DType, element_count, match_dtype};
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Binds the type of a dtype's elements. Bools are bytes here: whatever is in memory is a byte.
+/// Binds the type of a dtype's elements. Bools are bytes here: memory may hold any byte.
 macro_rules! for_each_element {
     ($dtype:expr, $ty:ident => $body:expr) => {
         match $dtype {
@@ -30,10 +30,10 @@ macro_rules! for_each_element {
     };
 }
 
-/// An operand or a result: where it is, and what.
+/// An operand or a result: its place, dtype and shape.
 type Given<'a> = (MemorySlice<'a>, BuiltinOperand<'a>);
 
-/// Runs a builtin. Once the signal says so it returns before its work is done.
+/// Runs a builtin. Once the signal is set it returns before its work is done.
 pub(crate) fn run(
     builtin: &Builtin,
     inputs: &[Given<'_>],
@@ -90,7 +90,7 @@ pub(crate) fn run(
             for_each_element!(x.1.dtype, T => {
                 // SAFETY: the slices do not overlap, as was just checked, and both have this dtype.
                 let (from, to) = unsafe { (from.as_slice::<T>(), to.as_mut_slice::<T>()) };
-                // What ended the run is reported at the next question to the signal.
+                // The cause of the stop is reported at the next check of the signal.
                 let _stopped = interrupt.copy(to, from);
             });
             Ok(())
@@ -136,7 +136,7 @@ fn expect(
     Ok(())
 }
 
-/// The elements of an operand, one after another in memory.
+/// The elements of an operand, contiguous in memory.
 struct Elements {
     start: NonNull<u8>,
     count: usize,
@@ -144,7 +144,7 @@ struct Elements {
 }
 
 impl Elements {
-    /// Of an operand that is read.
+    /// Of an operand.
     fn of(what: &str, given: &Given<'_>) -> Result<Self, NativeError> {
         Self::checked(what, given, false)
     }
@@ -167,7 +167,7 @@ impl Elements {
             let expected = format_args!("at least {bytes} bytes").to_string();
             return Err(NativeError::mismatch(name(), expected, slice.bytes));
         }
-        // An empty slice needs an aligned address too, if no true one.
+        // An empty slice needs an aligned address too, if not an actual one.
         let start = if bytes == 0 {
             NonNull::<u64>::dangling().cast()
         } else {
@@ -180,7 +180,7 @@ impl Elements {
         })
     }
 
-    /// The addresses it takes.
+    /// Its address range.
     fn range(&self) -> Range<usize> {
         let start = self.start.addr().get();
         start..start + self.count * self.dtype.size_in_bytes()

@@ -1,4 +1,4 @@
-//! Where elements are not zero, in row-major order. NaN is not zero; -0 is.
+//! The indices of nonzero elements, in row-major order. NaN is nonzero; -0 is zero.
 
 use super::expect;
 use super::interrupt::{Interrupt, PIECE};
@@ -7,7 +7,7 @@ use crate::error::NativeError;
 use kiln_backend::BuiltinOperand;
 use kiln_tensor::{DType, row_major_strides};
 
-/// Checks the operands: `indices` has a row per axis of `x` and as many columns as it likes.
+/// Checks the operands: `indices` has a row per axis of `x` and any number of columns.
 pub(crate) fn check(
     x: BuiltinOperand<'_>,
     indices: BuiltinOperand<'_>,
@@ -19,7 +19,7 @@ pub(crate) fn check(
     expect("the count of non-zero", count, DType::I64, &[])
 }
 
-/// Writes an index per axis for each element found, and 0 behind them; how many were found.
+/// Writes an index per axis for each element found, followed by zeros; returns the number found.
 pub(crate) fn run<T: Ranked>(
     x: &[T],
     shape: &[usize],

@@ -1,20 +1,19 @@
-//! How elements compare when they are ranked: NaN before every number, whichever end comes first;
-//! zeros are equal.
+//! The order of elements when they are ranked: NaN before every number, in both directions; zeros are equal.
 
 use kiln_tensor::{bf16, f16};
 use std::cmp::Ordering;
 
 /// An element that can be ranked.
 pub(crate) trait Ranked: Copy {
-    /// Whether it is no number.
+    /// Whether it is NaN.
     fn is_nan(self) -> bool;
     /// Whether it is zero of either sign.
     fn is_zero(self) -> bool;
-    /// From small to large, for numbers.
+    /// Ascending, for numbers.
     fn ascending(self, other: Self) -> Ordering;
 }
 
-/// Less when `left` comes before `right`.
+/// `Less` when `left` comes before `right`.
 pub(crate) fn rank<T: Ranked>(left: T, right: T, largest: bool) -> Ordering {
     match (left.is_nan(), right.is_nan()) {
         (true, true) => Ordering::Equal,

@@ -9,7 +9,7 @@ use kiln_symbolic_shape::{Binding, DimTable};
 use kiln_tensor::{DType, Tensor, bf16, f16};
 use proptest::prelude::*;
 
-/// Runs a builtin on tensors; results of these types.
+/// Runs a builtin on tensors; returns results of these types.
 fn run(
     builtin: &Builtin,
     inputs: &[Tensor],
@@ -24,7 +24,7 @@ fn run(
         .iter()
         .map(|ty| cpu.alloc(bytes(ty)).unwrap())
         .collect();
-    // What was in the memory before is no part of a result.
+    // Previous contents of the memory are not part of a result.
     for memory in &results {
         poison(memory);
     }
@@ -48,7 +48,7 @@ fn run(
     Ok(downloaded.collect())
 }
 
-/// Fills memory with bytes that are no result.
+/// Fills memory with bytes that are not a result.
 fn poison(memory: &Memory) {
     let shape = [memory.bytes()];
     let junk = Tensor::from_vec(&shape, vec![0xa5_u8; memory.bytes()]).unwrap();
@@ -155,7 +155,7 @@ const NUMBERS: [f32; 11] = [
 ];
 
 #[test]
-fn top_k_is_the_interpreters_for_every_dtype() {
+fn top_k_matches_the_interpreter_for_every_dtype() {
     for x in tensors(&[3, 4, 2], &NUMBERS) {
         for (axis, k) in [(0, 0), (0, 3), (1, 1), (1, 3), (1, 4), (2, 2), (2, 1)] {
             assert_top_k(&x, axis, k, true);
@@ -167,7 +167,7 @@ fn top_k_is_the_interpreters_for_every_dtype() {
 }
 
 #[test]
-fn non_zero_is_the_interpreters_for_every_dtype() {
+fn non_zero_matches_the_interpreter_for_every_dtype() {
     for shape in [&[3, 4, 2][..], &[7], &[], &[2, 0, 3]] {
         for x in tensors(shape, &NUMBERS) {
             assert_non_zero(&x);
@@ -188,7 +188,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn lanes_of_any_length_are_ranked_as_the_interpreter_does(
+    fn top_k_of_any_length_matches_the_interpreter(
         numbers in prop::collection::vec(prop::sample::select(NUMBERS.to_vec()), 1..80),
         k in any::<prop::sample::Index>(),
         largest in any::<bool>(),
@@ -200,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn operands_that_do_not_fit() {
+fn builtins_refuse_mismatched_operands() {
     let x = || Tensor::from_slice(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
     let top_k = |axis| Builtin::TopK {
         axis,
@@ -285,7 +285,7 @@ fn operands_that_do_not_fit() {
 }
 
 #[test]
-fn memory_that_does_not_fit() {
+fn builtins_refuse_memory_out_of_bounds() {
     let cpu = NativeExecutor::new();
     let memory = cpu.alloc(64).unwrap();
     let slice = |offset, bytes| MemorySlice {

@@ -65,7 +65,7 @@ impl TopK {
             return Ok(());
         }
         let mut order = reserved(size.min(if k > PIECE { size } else { 2 * PIECE }))?;
-        // Long lists are sorted by merging, if more than a piece of them is wanted.
+        // Long lists are sorted by merging, if more than a piece of them is requested.
         let mut room = reserved(if k > PIECE { size } else { 0 })?;
         let mut done = 0;
         let blocks = x.chunks_exact(size * stride);
@@ -106,7 +106,7 @@ impl TopK {
     }
 }
 
-/// Puts the first `k` of the indices below `size` in front, in order; `k` is at most a piece.
+/// Moves the first `k` of the indices below `size` to the front, in order; `k` is at most a piece.
 fn first_of(
     interrupt: Interrupt<'_>,
     size: usize,
@@ -116,7 +116,7 @@ fn first_of(
 ) -> Result<(), Stopped> {
     order.clear();
     let mut next = 0;
-    // The best so far, with a piece or as many as they are of those that follow.
+    // The best so far, with up to a piece of the following ones.
     while next < size {
         if next > 0 {
             interrupt.check()?;

@@ -1,9 +1,9 @@
-//! The sizes of this machine's caches, from the processor itself.
+//! The sizes of this machine's caches, from the processor.
 
-/// Sizes of a machine that does not tell: small ones, so that blocks fit.
+/// Sizes for a machine that does not report any: small ones, so that blocks fit.
 const UNKNOWN: [usize; 3] = [32 << 10, 256 << 10, 1 << 20];
 
-/// Bytes of the caches of level 1 to 3 that one core can count on.
+/// Bytes of the caches of level 1 to 3 available to one core.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn of_this_machine() -> [usize; 3] {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -25,16 +25,16 @@ pub(crate) fn of_this_machine() -> [usize; 3] {
         .unwrap_or(UNKNOWN)
 }
 
-/// Bytes of the caches of level 1 to 3 that one core can count on.
+/// Bytes of the caches of level 1 to 3 available to one core.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn of_this_machine() -> [usize; 3] {
     UNKNOWN
 }
 
-/// Reads descriptions of caches, EAX to ECX, until one says that there are no more.
+/// Reads cache descriptions, EAX to ECX, until one marks the end.
 ///
-/// The third level is shared: a core counts on its part of it.
-/// Source: Intel's manual, CPUID leaf 4, "Deterministic Cache Parameters".
+/// The third level is shared: a core gets its share of it. Source: Intel's manual, CPUID leaf 4, "Deterministic Cache
+/// Parameters".
 #[cfg(target_arch = "x86_64")]
 fn from_leaves(leaf: impl Fn(u32) -> [u32; 3]) -> [usize; 3] {
     const MOST: u32 = 16;
@@ -72,14 +72,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_has_caches() {
+    fn cache_sizes_of_this_machine_are_found() {
         let [first, second, third] = of_this_machine();
         assert!(first >= 8 << 10 && second >= first && third > 0);
     }
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn descriptions_are_read() {
+    fn cache_descriptions_are_decoded() {
         let description = |kind: u32, level: u32, threads: u32, ways: u32, sets: u32| {
             [
                 kind | (level << 5) | ((threads - 1) << 14),
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(caches, [48 << 10, 2 << 20, 4 << 20]);
         assert_eq!(from_leaves(|_| [0; 3]), UNKNOWN);
         assert_eq!(from_leaves(|_| [3 | (7 << 5), 0, 0]), UNKNOWN);
-        // More bytes than can be counted.
+        // More bytes than can be represented.
         assert_eq!(from_leaves(|_| [1 | (1 << 5), u32::MAX, u32::MAX]), UNKNOWN);
     }
 }

@@ -1,6 +1,6 @@
-//! Launches in order on the CPU: each is checked, shared out, and done when it returns.
+//! Launches in order on the CPU: each is checked, distributed, and done when it returns.
 //!
-//! A launch whose kernel was launched before with as much scratch allocates nothing.
+//! A launch whose kernel was launched before with the same scratch size allocates nothing.
 #![allow(unsafe_code, reason = "what a launch gives is vouched for here")]
 
 use super::host_memory::{of_another_executor, place_of};
@@ -18,18 +18,18 @@ use kiln_backend::{
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// The stop word of runs that nothing ends.
+/// The stop word of runs that cannot be stopped.
 static NEVER: AtomicU32 = AtomicU32::new(0);
 
 /// The state of one run at a time.
 pub(crate) struct NativeExecution {
     pool: Arc<dyn TaskPool>,
     job: Arc<PhaseJob>,
-    /// The same job, as the pool takes it.
+    /// The same job, in the pool's type.
     shared_job: Arc<dyn Job>,
     buffers: Addresses,
     shared_scratch: RentedBytes,
-    /// Of phases that no other thread has a part in.
+    /// For phases that run on no other thread.
     own_scratch: RentedBytes,
     stop: Option<Arc<dyn StopSignal>>,
     /// Launches since the execution began.
@@ -37,7 +37,7 @@ pub(crate) struct NativeExecution {
     fault: Option<Fault>,
 }
 
-/// The addresses of a launch's buffers, as the code reads them.
+/// The addresses of a launch's buffers, in the code's layout.
 struct Addresses(Vec<*mut u8>);
 
 // SAFETY: the addresses are only used during a launch, on threads that the launch waits for.
@@ -87,7 +87,7 @@ impl NativeExecution {
             if phase.tasks == 0 {
                 continue;
             }
-            // One task, or one thread, needs no worker to be woken.
+            // A single task, or a single thread, needs no worker to be woken.
             if phase.tasks == 1 || threads == 1 {
                 self.own_scratch.grow(phase.scratch)?;
                 let scratch = self.own_scratch.pointer().as_ptr();
@@ -106,10 +106,10 @@ impl NativeExecution {
             };
             let share_out = || self.pool.run(&self.shared_job, phase.tasks);
             // SAFETY: `check` found that the numbers are those of the kernel's artifact, every buffer as large as they
-            // say and aligned, and those written writable; the code lives in `kernel`; the fault word, the stop word and all
-            // arguments live in `self` and `launch` until this returns, and phases run one after another. That elements of
-            // buffers overlap only where the kernel allows it, and that nothing else touches them meanwhile, is what the
-            // caller of `launch` promised: buffers may be interleaved, so their ranges do not tell.
+            // require and aligned, and written ones writable; the code lives in `kernel`; the fault word, the stop word and
+            // all arguments live in `self` and `launch` until this returns, and phases run one after another. The caller of
+            // `launch` promised that elements of buffers overlap only where the kernel allows it, and that nothing else
+            // accesses them meanwhile: buffers may be interleaved, so their ranges do not show it.
             unsafe {
                 let reserved = (threads, phase.scratch);
                 self.job.run_phase(running, reserved, share_out)?;
@@ -118,7 +118,7 @@ impl NativeExecution {
         Ok(())
     }
 
-    /// Checks a launch against its kernel and notes the addresses of its buffers.
+    /// Checks a launch against its kernel and records the addresses of its buffers.
     fn check(&mut self, kernel: &NativeKernel, launch: &Launch<'_>) -> Result<(), NativeError> {
         if !launch.numbers.artifact().is_same(&kernel.artifact) {
             return Err(NativeError::mismatch(
@@ -223,7 +223,7 @@ mod tests {
     use kiln_backend::{CallerOnly, MemoryLimits};
 
     #[test]
-    fn fault_words_are_read_once_and_the_first_is_kept() {
+    fn the_first_fault_word_is_kept() {
         let memory = HostMemoryPool::new(MemoryLimits::DEFAULT);
         let mut execution = NativeExecution::new(Arc::new(CallerOnly), &memory);
         let mut report = |launch, word| {

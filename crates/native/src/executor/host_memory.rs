@@ -1,4 +1,4 @@
-//! Device memory, where the device is the host: our own, a tensor's that is only read, or that of a tensor that was lent.
+//! Device memory, where the device is the host: owned, a tensor's that is only read, or that of a lent tensor.
 //!
 //! Invariant: while a tensor over the memory lives, nothing writes to it; [`place_of`] refuses.
 //! Bytes are always initialised.
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) struct HostMemory {
     start: NonNull<u8>,
     bytes: usize,
-    /// How many tensors read it.
+    /// The number of tensors that read it.
     readers: AtomicUsize,
     owner: Owner,
 }
 
 #[derive(Debug)]
 enum Owner {
-    /// Ours, to be read and written.
+    /// Owned, to be read and written.
     Own(AlignedBytes, Option<HostMemoryPool>),
-    /// A tensor's alone, to be read and written.
+    /// Exclusively a tensor's, to be read and written.
     Lent(Exclusive),
     /// A tensor's, to be read.
     Tensor(#[allow(dead_code, reason = "held for its drop")] Share),
@@ -42,7 +42,7 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Memory of its own, aligned, its content not defined; given back to the pool in the end.
+    /// Owned memory, aligned, with undefined content; returned to the pool at the end.
     pub(crate) fn rented(pool: &HostMemoryPool, bytes: usize) -> Result<Self, NativeError> {
         let memory = pool.take(bytes)?;
         Ok(Self {
@@ -53,7 +53,7 @@ impl HostMemory {
         })
     }
 
-    /// These bytes.
+    /// A copy of these bytes.
     pub(crate) fn own(memory: AlignedBytes) -> Self {
         Self {
             start: memory.pointer(),
@@ -73,15 +73,15 @@ impl HostMemory {
         }
     }
 
-    /// A tensor's elements in row-major order: shared when they lie so already and are aligned for
-    /// their type, else copied.
+    /// A tensor's elements in row-major order: shared if they are already in that order and aligned for their type,
+    /// otherwise copied.
     pub(crate) fn of_tensor(tensor: &Tensor) -> Result<Self, NativeError> {
         let mut memory = Self::nothing();
         memory.become_tensor(tensor)?;
         Ok(memory)
     }
 
-    /// Becomes what [`of_tensor`](Self::of_tensor) says, in its place: every call does this with each of its inputs.
+    /// Becomes the result of [`of_tensor`](Self::of_tensor), in place: every call does this with each of its inputs.
     pub(crate) fn become_tensor(&mut self, tensor: &Tensor) -> Result<(), NativeError> {
         if let Ok(bytes) = tensor.as_bytes()
             && !bytes.is_empty()
@@ -101,7 +101,7 @@ impl HostMemory {
         Ok(())
     }
 
-    /// Lets go of what it was.
+    /// Releases the previous content.
     pub(crate) fn become_nothing(&mut self) {
         match self.owner {
             Owner::Tensor(_) => {
@@ -114,8 +114,8 @@ impl HostMemory {
         }
     }
 
-    /// The memory of a tensor, to be written; the tensor where that is not its own alone, is not aligned for its type, or is
-    /// none.
+    /// The memory of a tensor, to be written; returns the tensor if its memory is shared, is not aligned for its type, or
+    /// is empty.
     #[allow(
         clippy::result_large_err,
         reason = "a box would be an allocation per call"
@@ -138,7 +138,7 @@ impl HostMemory {
         })
     }
 
-    /// What was lent; no memory is left.
+    /// The lent tensor; leaves no memory.
     pub(crate) fn take_lent(&mut self) -> Option<Exclusive> {
         if !matches!(self.owner, Owner::Lent(_)) {
             return None;
@@ -150,12 +150,12 @@ impl HostMemory {
         }
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The address of `bytes` bytes from `offset` on, if they lie inside.
+    /// The address of `bytes` bytes from `offset` on, if they are inside.
     fn place(&self, offset: usize, bytes: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(bytes)?;
         // SAFETY: `offset` is at most the memory's size.
@@ -177,15 +177,15 @@ impl Drop for HostMemory {
     }
 }
 
-/// Whether an address is a multiple of an alignment, a power of two as the sizes of elements are: calls of a few numbers
-/// notice the division that others would take.
+/// Whether an address is a multiple of an alignment, a power of two as element sizes are: a general division would be
+/// noticeable in calls on a few numbers.
 fn is_aligned(address: usize, alignment: usize) -> bool {
     debug_assert!(alignment.is_power_of_two());
     address & alignment.wrapping_sub(1) == 0
 }
 
-/// The address of a slice, checked to lie inside its memory, to be aligned to `alignment` unless it
-/// is empty, and to be writable if it is `written`. `what` names it in errors.
+/// The address of a slice, checked to be inside its memory, to be aligned to `alignment` unless it is empty, and to be
+/// writable if it is `written`. `what` names it in errors.
 pub(crate) fn place_of(
     slice: &MemorySlice<'_>,
     alignment: usize,
@@ -242,12 +242,12 @@ pub(crate) fn tensor_over(
     };
     let strides = row_major_strides(shape);
     let foreign = Foreign::new(place, bytes, release);
-    // SAFETY: the range lies inside memory that the hook holds, which is initialised and at most
-    // `isize::MAX` bytes; until the hook has run the count of readers keeps writers away.
+    // SAFETY: the range is inside memory that the hook holds, which is initialised and at most `isize::MAX` bytes; until
+    // the hook has run, the reader count keeps writers away.
     Ok(unsafe { Tensor::foreign(dtype, shape, &strides, 0, foreign) }?)
 }
 
-/// Overwrites a tensor by the contents of memory.
+/// Overwrites a tensor with the contents of memory.
 pub(crate) fn copy_into(
     memory: &HostMemory,
     offset: usize,
@@ -261,8 +261,8 @@ pub(crate) fn copy_into(
             format_args!("{bytes} bytes at offset {offset}"),
         ));
     };
-    // SAFETY: the range was just checked, is initialised, and nothing writes to memory that is downloaded; a tensor that
-    // is written in place is no reader of it, since its storage is then its own.
+    // SAFETY: the range was just checked, is initialised, and nothing writes to memory that is downloaded; a tensor that is
+    // written in place is not a reader of it, since its storage is then its own.
     let elements = unsafe { std::slice::from_raw_parts(place.as_ptr(), bytes) };
     Ok(tensor.write_bytes(elements)?)
 }

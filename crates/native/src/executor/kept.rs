@@ -1,17 +1,17 @@
-//! What a pool of memory has: the pieces that were given back, and the accounts of all that is rented.
+//! The contents of a memory pool: the returned pieces, and the accounts of everything that is rented.
 //!
-//! Two promises. What is rented never exceeds the limit. And when no thread is in here, what is rented and what is kept
-//! together do not: a thread that rents more makes room afterwards, under the lock under which pieces are given back. A
-//! model checker runs this file in every interleaving.
+//! Two guarantees. Rented memory never exceeds the limit. And when no thread is in here, rented and kept memory together do
+//! not either: a thread that rents more makes space afterwards, under the lock under which pieces are returned. A model
+//! checker runs this file in every interleaving.
 
 use kiln_backend::{MemoryLimits, MemoryStats};
 
 use super::sync::{AtomicU64, AtomicUsize, ForkLock, MutexGuard, Ordering};
 
-/// How many pieces are kept at most.
+/// The maximum number of kept pieces.
 pub(crate) const KEPT_PIECES: usize = 64;
 
-/// Pieces of less are left to the system's allocator, which is quick with them.
+/// Smaller pieces are left to the system's allocator, which is fast with them.
 pub(crate) const WORTH_KEEPING: usize = 16 << 10;
 
 /// A piece of memory.
@@ -23,22 +23,22 @@ pub(crate) trait Piece {
 /// Why there is no piece.
 #[derive(Debug)]
 pub(crate) enum NoPiece<E> {
-    /// More would be rented than may be.
+    /// The rented total would exceed the limit.
     Limit {
-        /// What would be.
+        /// The total.
         given: usize,
-        /// What may be.
+        /// The limit.
         limit: usize,
     },
-    /// It could not be made.
+    /// It could not be allocated.
     Unmade(E),
 }
 
-/// Pieces that were given back, and accounts.
+/// Returned pieces, and accounts.
 #[derive(Debug)]
 pub(crate) struct Kept<P> {
     limits: MemoryLimits,
-    /// Given back last, found first. No code runs while it is locked that could leave it half changed.
+    /// Returned last, found first. No code runs while it is locked that could leave it inconsistent.
     pieces: ForkLock<Vec<P>>,
     kept_bytes: AtomicUsize,
     rented_bytes: AtomicUsize,
@@ -63,7 +63,7 @@ impl<P: Piece + 'static> Kept<P> {
         }
     }
 
-    /// At least `bytes` bytes: kept ones, if some are not much too long, or what `make` gives.
+    /// At least `bytes` bytes: kept ones, if some are not much too long, or the result of `make`.
     pub(crate) fn take<E>(
         &self,
         bytes: usize,
@@ -78,7 +78,7 @@ impl<P: Piece + 'static> Kept<P> {
         }
         self.count_in(bytes)?;
         let piece = make(bytes).or_else(|_| {
-            // What is kept may be what is lacking.
+            // Kept memory may be what is missing.
             self.trim(0);
             make(bytes)
         });
@@ -88,7 +88,7 @@ impl<P: Piece + 'static> Kept<P> {
         piece.map_err(NoPiece::Unmade)
     }
 
-    /// Takes memory back; what was kept longest is freed for it.
+    /// Takes memory back; the oldest kept memory is freed for it.
     pub(crate) fn put(&self, piece: P) {
         let bytes = piece.bytes();
         let limit = self.limits.kept_bytes.min(self.limits.total_bytes);
@@ -99,7 +99,7 @@ impl<P: Piece + 'static> Kept<P> {
         let mut pieces = self.lock();
         let freed = self.free(&mut pieces, limit - bytes, KEPT_PIECES - 1);
         self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // In this order, so that a thread that makes room finds it in one account or the other, or in both.
+        // In this order, so that a thread that makes space finds it in one account or the other, or in both.
         self.rented_bytes.fetch_sub(bytes, Ordering::Release);
         pieces.push(piece);
         drop(pieces);
@@ -107,7 +107,7 @@ impl<P: Piece + 'static> Kept<P> {
         drop(freed);
     }
 
-    /// Frees what is kept, the oldest first, until at most this many bytes are left; returns how many were freed.
+    /// Frees kept memory, the oldest first, until at most this many bytes are left; returns the number of freed bytes.
     pub(crate) fn trim(&self, keep: usize) -> usize {
         let freed = self.free(&mut self.lock(), keep, KEPT_PIECES);
         freed.iter().map(Piece::bytes).sum()
@@ -124,7 +124,7 @@ impl<P: Piece + 'static> Kept<P> {
         stats
     }
 
-    /// The lengths of what is kept.
+    /// The lengths of kept pieces.
     #[cfg(test)]
     pub(crate) fn lengths(&self) -> Vec<usize> {
         self.lock().iter().map(Piece::bytes).collect()
@@ -139,7 +139,7 @@ impl<P: Piece + 'static> Kept<P> {
         let fits = |piece: &P| (bytes..=bytes.saturating_mul(2)).contains(&piece.bytes());
         let position = pieces.iter().rposition(fits)?;
         let bytes = pieces.get(position)?.bytes();
-        // Others may have rented what was free when it was put here.
+        // Other threads may have rented memory that was free when it was put here.
         let sum = self.add_rented(bytes).ok()?;
         let piece = pieces.remove(position);
         self.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -166,11 +166,11 @@ impl<P: Piece + 'static> Kept<P> {
             NoPiece::Limit { given, limit }
         })?;
         self.note_peak(sum);
-        // Mostly there is room, and a look takes no lock.
+        // Usually there is space, and the check takes no lock.
         let rented = self.rented_bytes.load(Ordering::Acquire);
         let kept = self.kept_bytes.load(Ordering::Acquire);
         if rented.saturating_add(kept) > limit {
-            // What is kept makes room for what is needed.
+            // Kept memory makes space for requests.
             let mut pieces = self.lock();
             let rented = self.rented_bytes.load(Ordering::Relaxed);
             let freed = self.free(&mut pieces, limit.saturating_sub(rented), KEPT_PIECES);
@@ -181,7 +181,7 @@ impl<P: Piece + 'static> Kept<P> {
     }
 
     fn note_peak(&self, rented: usize) {
-        // Mostly there is nothing to note, and a look does not take the line from other threads.
+        // Usually there is nothing to record, and a read does not take the cache line from other threads.
         if self.peak_bytes.load(Ordering::Relaxed) < rented {
             self.peak_bytes.fetch_max(rented, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! A kernel as the CPU keeps it: its code, and what a launch of it is checked against.
+//! The CPU's representation of a kernel: its code, and the data against which a launch is checked.
 
 use crate::code::LoadedCode;
 use crate::error::NativeError;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// A loaded kernel.
 #[derive(Debug)]
 pub(crate) struct NativeKernel {
-    /// What it was loaded from: a launch's numbers are this one's.
+    /// The artifact that it was loaded from: a launch's numbers must be of this one.
     pub(crate) artifact: Artifact,
     /// Its code; entry `i` is phase `i`.
     pub(crate) code: Arc<LoadedCode>,
@@ -16,12 +16,12 @@ pub(crate) struct NativeKernel {
     pub(crate) buffers: Vec<BufferInfo>,
 }
 
-/// What a launch must give for a buffer.
+/// What a launch must provide for a buffer.
 #[derive(Debug)]
 pub(crate) struct BufferInfo {
     /// Its name.
     pub(crate) name: String,
-    /// What its address is a multiple of.
+    /// The alignment of its address.
     pub(crate) alignment: usize,
     /// Whether the code writes to it.
     pub(crate) written: bool,
@@ -65,12 +65,12 @@ impl NativeKernel {
         &self.artifact.kernel
     }
 
-    /// A buffer as messages name it.
+    /// A buffer in messages.
     pub(crate) fn buffer_name(&self, buffer: &BufferInfo) -> String {
         format!("buffer {} of kernel {}", buffer.name, self.name())
     }
 
-    /// Bytes of memory that the code takes.
+    /// Bytes of memory of the code.
     pub(crate) fn bytes(&self) -> usize {
         self.code.bytes()
     }

@@ -1,9 +1,8 @@
-//! The pool of memory that was given back: [`HostMemoryPool`].
+//! The pool of returned memory: [`HostMemoryPool`].
 //!
 //! Fresh memory is cleared, or mapped page by page as it is touched; for large results that takes longer than computing
-//! them. So what an executor's memory leaves behind is kept, up to a limit, and handed out again as it is: its content is
-//! not defined, and its bytes are initialised. All that is had is counted, the small pieces too, which are not worth
-//! keeping.
+//! them. So returned memory of an executor is kept, up to a limit, and reused as it is: its content is undefined, and its
+//! bytes are initialised. All rented memory is counted, including small pieces, which are not worth keeping.
 
 use std::sync::Arc;
 
@@ -40,7 +39,7 @@ impl HostMemoryPool {
             })
     }
 
-    /// Takes memory back; what was kept longest is freed for it.
+    /// Takes memory back; the oldest kept memory is freed for it.
     pub(crate) fn put(&self, piece: AlignedBytes) {
         self.0.put(piece);
     }
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_handed_out_again() {
+    fn a_freed_block_that_fits_is_reused() {
         let pool = pool();
         let piece = pool.take(100_000).unwrap();
         let first = address(&piece);
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn small_and_huge_pieces_are_counted_and_not_kept() {
+    fn small_and_huge_blocks_are_counted_and_not_kept() {
         let pool = pool();
         for n in [100, 0, KEPT_BYTES + 1] {
             let piece = pool.take(n).unwrap();
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_room() {
+    fn the_oldest_kept_blocks_are_evicted() {
         let pool = pool();
         let pieces: Vec<_> = (0..KEPT_PIECES + 3)
             .map(|_| pool.take(WORTH_KEEPING).unwrap())
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_trimmed_the_oldest_first() {
+    fn kept_blocks_are_trimmed_oldest_first() {
         let pool = pool();
         let pieces: Vec<_> = [20_000, 30_000, 40_000]
             .map(|n| pool.take(n).unwrap())
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit_is_refused_and_what_is_kept_gives_way() {
+    fn rents_over_the_limit_are_refused_after_trimming() {
         let limits = MemoryLimits::new().with_total_bytes(100_000);
         let pool = HostMemoryPool::new(limits);
         let first = pool.take(60_000).unwrap();
@@ -169,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_the_system_does_not_have_is_not_counted() {
+    fn failed_allocations_are_not_counted() {
         let pool = pool();
         assert!(pool.take(isize::MAX as usize - 4096).is_err());
         assert_eq!(bytes(&pool), (0, 0));
     }
 
     #[test]
-    fn what_is_rented_goes_back_with_its_last_handle() {
+    fn rented_memory_returns_with_its_last_handle() {
         let pool = pool();
         let memory = pool.rent(20_000).unwrap();
         let other = memory.clone();

@@ -27,15 +27,15 @@ pub(crate) use host_memory::{HostMemory, place_of};
 #[cfg(all(test, feature = "guard-pages"))]
 pub(crate) use scratch::AlignedBytes;
 
-/// A round number: lending was seen to make a tiny call 0.2 us longer, and to make calls with outputs of megabytes shorter.
+/// A round number: lending was measured to make a tiny call 0.2 us longer, and to make calls with outputs of megabytes
+/// shorter.
 const LENDS_FROM: usize = 16 << 10;
 
 /// The CPU's executor.
 ///
-/// Memory is the host's: uploading a row-major tensor copies nothing, and neither does downloading.
-/// Memory that is given up is kept for later calls, up to a limit, by default half a GiB.
-/// While a tensor made by [`download`](KernelExecutor::download) lives, launches that would write
-/// to its memory are refused.
+/// Memory is the host's: uploading a row-major tensor copies nothing, and neither does downloading. Released memory is kept
+/// for later calls, up to a limit, by default half a GiB. While a tensor made by [`download`](KernelExecutor::download)
+/// lives, launches that would write to its memory are refused.
 #[derive(Clone)]
 pub struct NativeExecutor {
     caches: [usize; 3],
@@ -44,7 +44,7 @@ pub struct NativeExecutor {
 }
 
 impl NativeExecutor {
-    /// The executor for this machine, which runs all on the calling thread.
+    /// The executor for this machine, which runs everything on the calling thread.
     pub fn new() -> Self {
         Self {
             caches: caches::of_this_machine(),
@@ -53,14 +53,14 @@ impl NativeExecutor {
         }
     }
 
-    /// With memory of its own within these limits.
+    /// With these memory limits.
     #[must_use]
     pub fn with_memory_limits(self, limits: MemoryLimits) -> Self {
         let memory = HostMemoryPool::new(limits);
         Self { memory, ..self }
     }
 
-    /// With threads that share out the tasks of launches.
+    /// With threads that share the tasks of launches.
     #[must_use]
     pub fn with_pool(self, pool: Arc<dyn TaskPool>) -> Self {
         Self { pool, ..self }
@@ -128,7 +128,7 @@ impl KernelExecutor for NativeExecutor {
                 host.become_nothing();
                 *bytes = 0;
             }
-            // Others have it too.
+            // There are other handles.
             (Some(tensor), None) => *memory = self.upload(tensor)?,
             (None, None) => *memory = self::memory(HostMemory::nothing()),
         }

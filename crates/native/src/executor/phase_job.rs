@@ -1,7 +1,7 @@
 //! One phase of a launch as a job of the pool.
 //!
 //! The job is made once per execution and reused, so that a launch allocates nothing. Whatever a pool does, a phase's code
-//! runs only while the launch waits for it, on tasks of the phase, and with scratch that no other call has: the locks
+//! runs only while the launch waits for it, on tasks of the phase, and with scratch that no other call uses: the locks
 //! guarantee it, and are cheap without contention.
 #![allow(unsafe_code, reason = "the phase's code is called here")]
 
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// A phase that may be stopped is run in at least this many parts, if it has as many tasks.
+/// A phase that may be stopped is run in at least this many parts, if it has that many tasks.
 const PARTS: u64 = 64;
 
 /// The job of an execution.
@@ -25,33 +25,34 @@ pub(crate) struct PhaseJob {
 }
 
 struct State {
-    /// What to run: nothing between phases.
+    /// The phase to run: `None` between phases.
     phase: Option<RunningPhase>,
-    /// Says when the rest of a phase is to be left out.
+    /// Signals that the rest of a phase is to be skipped.
     stop: Option<Arc<dyn StopSignal>>,
-    /// Of each worker; at least one.
+    /// Per worker; at least one.
     scratch: Vec<Mutex<RentedBytes>>,
-    /// Every worker's scratch is at least so long.
+    /// The minimum length of every worker's scratch.
     scratch_bytes: usize,
-    /// Where it comes from.
+    /// The pool it comes from.
     memory: HostMemoryPool,
 }
 
 /// A phase that runs.
 #[derive(Debug)]
 pub(crate) struct RunningPhase {
-    /// The kernel's code, which outlives the phase. Not counted: all threads that launch the kernel would count there.
+    /// The kernel's code, which outlives the phase. Not reference-counted: all threads that launch the kernel would contend
+    /// for the count.
     pub(crate) code: *const LoadedCode,
-    /// Which entry of it.
+    /// The entry.
     pub(crate) entry: usize,
-    /// How many tasks it has.
+    /// The number of tasks.
     pub(crate) tasks: u64,
-    /// What the code is given.
+    /// The code's arguments.
     pub(crate) args: LaunchArguments,
 }
 
-// SAFETY: the pointers among the arguments are used by `Job::run` alone, while `PhaseJob::run_phase`'s
-// caller vouches for what they point to, from any thread.
+// SAFETY: the pointers among the arguments are used only by `Job::run`, while `PhaseJob::run_phase`'s caller vouches for
+// their targets, from any thread.
 unsafe impl Send for RunningPhase {}
 // SAFETY: as above.
 unsafe impl Sync for RunningPhase {}
@@ -75,7 +76,7 @@ impl PhaseJob {
     /// returns when it does.
     ///
     /// # Safety
-    /// Until then the code lives, and the arguments fit it as [`LoadedCode::call`] asks, with that scratch.
+    /// Until then the code lives, and the arguments satisfy the contract of [`LoadedCode::call`], with that scratch.
     pub(crate) unsafe fn run_phase(
         &self,
         phase: RunningPhase,
@@ -83,7 +84,7 @@ impl PhaseJob {
         share_out: impl FnOnce(),
     ) -> Result<(), NativeError> {
         {
-            // Waits until no call is under way.
+            // Waits until no call is running.
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             state.reserve(workers, scratch)?;
             state.phase = Some(phase);
@@ -106,13 +107,13 @@ impl PhaseJob {
         }
     }
 
-    /// Lets phases end before all their tasks are done once this says so.
+    /// Lets phases end before all their tasks are done once this is set.
     pub(crate) fn stop_when(&self, signal: Option<Arc<dyn StopSignal>>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.stop = signal;
     }
 
-    /// Waits until no call is under way; further ones run nothing.
+    /// Waits until no call is running; later ones run nothing.
     fn clear(&self) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.phase = None;
@@ -138,8 +139,7 @@ impl State {
     }
 }
 
-/// Calls with all these tasks at once, or, where the phase may be stopped, with one part of them after the other until it
-/// is.
+/// Calls with all these tasks at once, or, if the phase may be stopped, with one part of them after the other until it is.
 pub(crate) fn each_part(
     tasks: Range<u64>,
     of: u64,
@@ -158,7 +158,7 @@ pub(crate) fn each_part(
     }
 }
 
-/// Ends the phase, also when sharing it out panics.
+/// Ends the phase, even when distributing it panics.
 struct Over<'a>(&'a PhaseJob);
 
 impl Drop for Over<'_> {

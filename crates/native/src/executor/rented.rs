@@ -6,7 +6,7 @@ use crate::error::NativeError;
 use std::mem;
 use std::ptr::NonNull;
 
-/// Memory of a pool, given back when this is dropped. Its content is not defined, and its bytes are initialised.
+/// Memory of a pool, returned when this is dropped. Its content is undefined, and its bytes are initialised.
 #[derive(Debug)]
 pub(crate) struct RentedBytes {
     piece: AlignedBytes,
@@ -22,8 +22,8 @@ impl RentedBytes {
         }
     }
 
-    /// Makes it at least `bytes` long, and leaves it as it is where that cannot be; what it held is lost when it grows. It
-    /// grows to twice its length, so that calls that need a little more each do not all bring fresh memory.
+    /// Makes it at least `bytes` long, and leaves it unchanged on failure; its content is lost when it grows. It doubles,
+    /// so that calls that need a little more each do not all touch fresh memory.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), NativeError> {
         if self.piece.len() >= bytes {
             return Ok(());
@@ -41,7 +41,7 @@ impl RentedBytes {
         Ok(())
     }
 
-    /// Where it starts: aligned also when there are no bytes.
+    /// Its start: aligned even when there are no bytes.
     pub(crate) fn pointer(&self) -> NonNull<u8> {
         self.piece.pointer()
     }
@@ -67,7 +67,7 @@ mod tests {
     use kiln_backend::{MemoryLimits, MemoryPool as _};
 
     #[test]
-    fn what_scratch_takes_is_rented_until_it_is_dropped() {
+    fn scratch_memory_is_rented_until_dropped() {
         let pool = HostMemoryPool::new(MemoryLimits::new().with_total_bytes(250_000));
         let mut scratch = RentedBytes::empty(&pool);
         assert_eq!(pool.stats().rented_bytes, 0);

@@ -1,18 +1,18 @@
-//! Aligned memory of this process, with an owner: what a pool of memory is made of.
+//! Aligned, owned memory of this process: the pieces of a memory pool.
 #![allow(unsafe_code, reason = "the standard collections do not align")]
 
 use kiln_tensor::{Pages, TensorError, alignment_of};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-/// What the system's allocator aligns to by itself.
+/// The default alignment of the system's allocator.
 const SYSTEM_ALIGNMENT: usize = 16;
 
-/// Something as aligned as a few bytes are, for an address where there is nothing.
+/// A small aligned value, for the address of empty memory.
 #[repr(align(64))]
 struct Aligned;
 
-/// Bytes that start where [`alignment_of`] says: zeros at first, so reading them is always fine.
+/// Bytes that start at the alignment of [`alignment_of`]: initially zeros, so reading them is always valid.
 #[derive(Debug)]
 pub(crate) struct AlignedBytes {
     allocated: Allocated,
@@ -20,7 +20,7 @@ pub(crate) struct AlignedBytes {
     bytes: usize,
 }
 
-/// What was allocated.
+/// The allocation.
 #[derive(Debug)]
 enum Allocated {
     /// No bytes.
@@ -29,7 +29,7 @@ enum Allocated {
     Block(NonNull<u8>, Layout),
     /// By the system.
     Mapped(#[allow(dead_code, reason = "held for its drop")] Pages),
-    /// By the system, beside pages that nothing may touch.
+    /// By the system, beside guard pages.
     #[cfg(feature = "guard-pages")]
     Guarded(#[allow(dead_code, reason = "held for its drop")] crate::guard::GuardedPages),
 }
@@ -67,8 +67,7 @@ impl AlignedBytes {
             });
         }
         let short = || TensorError::Allocation { bytes };
-        // With its own alignment the allocator takes zeros from the system as they are; with a
-        // larger one it would write them.
+        // With its own alignment the allocator takes zeros from the system directly; with a larger one it would write them.
         let alignment = alignment_of(bytes);
         let padded = bytes
             .checked_add(alignment - SYSTEM_ALIGNMENT)
@@ -77,8 +76,8 @@ impl AlignedBytes {
         // SAFETY: the layout's size is not zero.
         let allocated = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(short)?;
         let skipped = allocated.as_ptr().align_offset(alignment);
-        // SAFETY: the allocation is aligned to 16, so at most `alignment - 16` bytes come before a
-        // multiple of `alignment`, and as many were asked for beyond `bytes`.
+        // SAFETY: the allocation is aligned to 16, so at most `alignment - 16` bytes come before a multiple of `alignment`,
+        // and that many were requested beyond `bytes`.
         let start = unsafe { allocated.add(skipped) };
         Ok(Self {
             allocated: Allocated::Block(allocated, layout),
@@ -87,12 +86,12 @@ impl AlignedBytes {
         })
     }
 
-    /// Where it starts: aligned also when there are no bytes.
+    /// Its start: aligned even when there are no bytes.
     pub(crate) fn pointer(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes
     }
@@ -106,7 +105,7 @@ impl AlignedBytes {
 
 // SAFETY: the memory belongs to this value, whichever thread holds it.
 unsafe impl Send for AlignedBytes {}
-// SAFETY: a shared reference gives an address and a length.
+// SAFETY: a shared reference gives only an address and a length.
 unsafe impl Sync for AlignedBytes {}
 
 impl Drop for AlignedBytes {
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_had_is_an_error() {
+    fn a_failed_allocation_is_an_error() {
         for bytes in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 4096] {
             let error = AlignedBytes::zeroed(bytes).unwrap_err();
             assert!(matches!(error, TensorError::Allocation { bytes: given } if given == bytes));

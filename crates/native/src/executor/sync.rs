@@ -1,4 +1,4 @@
-//! The locks and atomics of what a pool of memory keeps. The model checker's test replaces this module by its own.
+//! The locks and atomics of the memory pool. The model checker's test replaces this module.
 
 pub(super) use std::sync::MutexGuard;
 pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

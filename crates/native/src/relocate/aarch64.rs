@@ -1,13 +1,13 @@
 //! 64-bit Arm: the kinds of "ELF for the Arm 64-bit Architecture" that compilers emit for static
 //! and position-independent code.
 //!
-//! A value goes into a field of an instruction: the bits outside the field stay, and a place that
-//! is no multiple of an instruction's size is refused.
+//! A value goes into a field of an instruction: the bits outside the field are unchanged, and a place that is not a
+//! multiple of an instruction's size is refused.
 
 use super::{Reference, RelocationFault, write};
 use object::elf;
 
-/// What a relocation of this kind refers to.
+/// The target of a relocation of this kind.
 pub(crate) fn reference(kind: u32) -> Option<Reference> {
     Some(match kind {
         elf::R_AARCH64_NONE => Reference::Nothing,
@@ -87,7 +87,7 @@ pub(crate) fn apply(
         elf::R_AARCH64_ADD_ABS_LO12_NC | elf::R_AARCH64_LDST8_ABS_LO12_NC => {
             insert(bytes, place, 12, 10, low12 as u32)
         }
-        // What is left of the kinds above is a load or store with a scaled offset.
+        // The remaining kinds are a load or store with a scaled offset.
         _ => {
             let size = match kind {
                 elf::R_AARCH64_LDST16_ABS_LO12_NC => 2,
@@ -114,7 +114,7 @@ fn multiple_of(size: i64, value: i64) -> Result<i64, RelocationFault> {
     Ok(value / size)
 }
 
-/// The bits of a value that must fit `bits` bits with its sign; `whole` is what an error shows.
+/// The bits of a value that must fit in `bits` bits with its sign; `whole` is the value shown in an error.
 fn signed(value: i64, bits: u32, whole: i64) -> Result<u32, RelocationFault> {
     let limit = 1i64 << (bits - 1);
     if (-limit..limit).contains(&value) {
@@ -124,7 +124,7 @@ fn signed(value: i64, bits: u32, whole: i64) -> Result<u32, RelocationFault> {
     }
 }
 
-/// Puts the low `bits` bits of `value` at bit `at` of the instruction.
+/// Writes the low `bits` bits of `value` at bit `at` of the instruction.
 fn insert(
     bytes: &mut [u8],
     place: u64,
@@ -136,7 +136,7 @@ fn insert(
     replace(bytes, place, mask, value << at)
 }
 
-/// Puts 21 bits where `adr` and `adrp` hold them: the low two at bit 29, the others at bit 5.
+/// Writes 21 bits in the fields of `adr` and `adrp`: the low two at bit 29, the others at bit 5.
 fn insert_adr(bytes: &mut [u8], place: u64, value: u32) -> Result<(), RelocationFault> {
     let mask = 0x60ff_ffe0;
     replace(
@@ -172,7 +172,7 @@ mod tests {
 
     /// Instructions as an assembler encodes them with the value in place.
     #[test]
-    fn values_go_where_the_instruction_holds_them() {
+    fn values_are_written_into_the_instruction_field() {
         let at = 0x40_0000;
         for (kind, before, target, after) in [
             // bl #0x1000, b #-4
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn data() {
+    fn data_relocations_are_applied() {
         let mut bytes = [0; 8];
         apply(elf::R_AARCH64_ABS64, &mut bytes, 0, 1 << 40).unwrap();
         assert_eq!(u64::from_le_bytes(bytes), 1 << 40);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_no_instruction() {
+    fn relocations_outside_an_instruction_are_refused() {
         let place = RelocationFault::Place;
         assert_eq!(applied(elf::R_AARCH64_CALL26, 0, 2, 6), Err(place));
         assert_eq!(apply(elf::R_AARCH64_CALL26, &mut [0; 3], 0, 0), Err(place));

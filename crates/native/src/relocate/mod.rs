@@ -1,7 +1,7 @@
-//! Relocations by machine: what each kind refers to, and how its value is written into the bytes.
+//! Relocations by machine: the target of each kind, and how its value is written into the bytes.
 //!
-//! A kind that is not in a machine's table is refused, never skipped. Values are computed modulo
-//! 2^64, as the ABIs say, and then range checked; nothing is ever cut off.
+//! A kind that is not in a machine's table is refused, never skipped. Values are computed modulo 2^64, as the ABIs define,
+//! and then range checked; nothing is ever truncated.
 
 pub(crate) mod aarch64;
 pub(crate) mod x86_64;
@@ -43,7 +43,7 @@ impl Machine {
         }
     }
 
-    /// What a relocation of this kind refers to; `None` for a kind that is not supported.
+    /// The target of a relocation of this kind; `None` for a kind that is not supported.
     pub(crate) fn reference(self, kind: u32) -> Option<Reference> {
         match self {
             Self::X86_64 => x86_64::reference(kind),
@@ -51,7 +51,7 @@ impl Machine {
         }
     }
 
-    /// Writes a relocation's value at the start of `bytes`, which lie at the address `place`.
+    /// Writes a relocation's value at the start of `bytes`, which are at the address `place`.
     ///
     /// `target` is the address referred to, the addend included.
     pub(crate) fn apply(
@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// A stub that jumps to a host function wherever it lies.
+    /// A stub that jumps to a host function at any address.
     pub(crate) fn stub(self, function: u64) -> [u8; STUB_SIZE] {
         let code: [u8; 8] = match self {
             // jmp qword ptr [rip + 2]; ud2
@@ -85,10 +85,10 @@ impl Machine {
 /// Bytes of one stub: two instructions and the address they jump to.
 pub(crate) const STUB_SIZE: usize = 16;
 
-/// What a relocation refers to.
+/// The target of a relocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reference {
-    /// Nothing: there is nothing to write.
+    /// None: there is nothing to write.
     Nothing,
     /// An address that must be near, or fit few bits; a host function is reached through its stub.
     Near,
@@ -101,9 +101,9 @@ pub(crate) enum Reference {
 /// Why a value could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RelocationFault {
-    /// The bytes end before the place does, or the place is no instruction's.
+    /// The bytes end before the place does, or the place is not that of an instruction.
     Place,
-    /// The value does not fit; here it is.
+    /// The value does not fit.
     Range(i64),
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines() {
+    fn elf_machine_numbers_are_recognized() {
         assert_eq!(Machine::from_elf(62), Some(Machine::X86_64));
         assert_eq!(Machine::from_elf(183), Some(Machine::Aarch64));
         assert_eq!(Machine::from_elf(243), None);

@@ -1,11 +1,11 @@
 //! x86-64: the kinds of the psABI that compilers emit for position-independent and small code.
 //!
-//! Slots are not relaxed into direct addresses: a load more, and one case less.
+//! Slots are not relaxed into direct addresses: one load more, and one case less.
 
 use super::{Reference, RelocationFault, write};
 use object::elf;
 
-/// What a relocation of this kind refers to.
+/// The target of a relocation of this kind.
 pub(crate) fn reference(kind: u32) -> Option<Reference> {
     Some(match kind {
         elf::R_X86_64_NONE => Reference::Nothing,
@@ -42,7 +42,7 @@ pub(crate) fn apply(
             let value = i32::try_from(target as i64).map_err(|_| out_of_range(target as i64))?;
             write(bytes, value.to_le_bytes())
         }
-        // What is left of the kinds above is relative, in 32 bits.
+        // The remaining kinds are relative, in 32 bits.
         _ => {
             let value = i32::try_from(distance).map_err(|_| out_of_range(distance))?;
             write(bytes, value.to_le_bytes())
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_values() {
+    fn relative_relocations_are_applied() {
         for kind in [
             elf::R_X86_64_PC32,
             elf::R_X86_64_PLT32,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_values() {
+    fn absolute_relocations_are_applied() {
         let bytes = applied(elf::R_X86_64_64, 0, 0x7fff_1234_5678_9abc).unwrap();
         assert_eq!(u64::from_le_bytes(bytes), 0x7fff_1234_5678_9abc);
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_end_early() {
+    fn relocations_past_the_end_are_refused() {
         for (kind, size) in [(elf::R_X86_64_64, 8), (elf::R_X86_64_PC32, 4)] {
             let mut bytes = vec![0; size - 1];
             assert_eq!(apply(kind, &mut bytes, 0, 0), Err(RelocationFault::Place));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_unknown() {
+    fn other_relocation_kinds_are_unknown() {
         for kind in [elf::R_X86_64_TPOFF32, elf::R_X86_64_COPY, 200, u32::MAX] {
             assert_eq!(reference(kind), None);
         }

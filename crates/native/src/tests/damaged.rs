@@ -5,7 +5,7 @@ use crate::check_object;
 use crate::error::NativeError;
 use proptest::prelude::*;
 
-/// Everything that loading does before memory is asked for.
+/// Every step of loading before memory is allocated.
 fn linked(bytes: &[u8]) -> Result<(), NativeError> {
     check_object(bytes, 0x7f12_3456_7000).map(drop)
 }

@@ -1,4 +1,4 @@
-//! The objects that the tests load: a compiler's, and ones made piece by piece.
+//! The objects that the tests load: a compiler's, and ones built piece by piece.
 
 use object::write::{Object, Relocation, Symbol, SymbolId, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind};
@@ -19,7 +19,7 @@ pub(crate) fn host() -> &'static [u8] {
     }
 }
 
-/// An object made piece by piece: one section of code, `entry` at its start.
+/// An object built piece by piece: one section of code, `entry` at its start.
 pub(crate) struct Made {
     pub(crate) object: Object<'static>,
     pub(crate) text: object::write::SectionId,
@@ -41,7 +41,7 @@ impl Made {
         made
     }
 
-    /// Adds a section with its flags as they are; its symbol.
+    /// Adds a section with these flags; returns its symbol.
     pub(crate) fn section(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Images linked for an address that is only a number, compared byte by byte.
+//! Images linked for an arbitrary address, compared byte by byte.
 
 use super::fixtures::{AARCH64, Made};
 use crate::error::NativeError;
@@ -86,7 +86,7 @@ fn an_arm_object_links_at_any_page_size_and_address() {
 }
 
 #[test]
-fn slots_hold_addresses_and_are_shared() {
+fn address_slots_are_shared() {
     let mut made = Made::x86_64(&[0x90; 32]);
     let constant = made.section(
         ".rodata",

@@ -1,4 +1,4 @@
-//! Objects that are whole and hold what no kernel has.
+//! Objects that are intact but have contents that no kernel has.
 
 use super::fixtures::{AARCH64, Made, X86_64, host};
 use crate::error::NativeError;
@@ -19,7 +19,7 @@ fn section(name: &str, kind: SectionKind, flags: u32) -> NativeError {
 }
 
 #[test]
-fn sections() {
+fn unsupported_sections_are_refused() {
     let array = |sh_type| SectionKind::Elf(sh_type);
     for (error, expected) in [
         (
@@ -68,7 +68,7 @@ fn sections() {
 }
 
 #[test]
-fn sections_that_do_not_matter_are_left_out() {
+fn irrelevant_sections_are_ignored() {
     let mut made = Made::x86_64(&[0xc3]);
     made.section(
         ".data",
@@ -100,7 +100,7 @@ fn sections_that_do_not_matter_are_left_out() {
 }
 
 #[test]
-fn symbols() {
+fn unsupported_symbols_are_refused() {
     let with = |name, kind, section: fn(&Made) -> SymbolSection, value| {
         let mut made = Made::x86_64(&[0xc3; 4]);
         let section = section(&made);
@@ -163,7 +163,7 @@ fn long_and_strange_names_are_shown_short_and_escaped() {
 }
 
 #[test]
-fn relocations() {
+fn unsupported_relocations_are_refused() {
     let mut made = Made::x86_64(&[0x90; 8]);
     let set = made.undefined("memset");
     made.relocation(elf::R_X86_64_TPOFF32, 0, set, 0);
@@ -187,9 +187,9 @@ fn relocations() {
     );
 }
 
-/// Addends that stand in the code, as other machines' objects have them.
+/// Addends stored in the code, as in other machines' objects.
 #[test]
-fn relocations_without_addends() {
+fn relocations_without_addends_are_refused() {
     let mut bytes = X86_64.to_vec();
     let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
     let header = (table..bytes.len())
@@ -202,7 +202,7 @@ fn relocations_without_addends() {
 }
 
 #[test]
-fn other_kinds_of_files_and_machines() {
+fn other_file_kinds_and_machines_are_refused() {
     let patched = |at: usize, byte: u8| {
         let mut bytes = X86_64.to_vec();
         bytes[at] = byte;
@@ -229,7 +229,7 @@ fn other_kinds_of_files_and_machines() {
 }
 
 #[test]
-fn too_many_sections() {
+fn too_many_sections_are_refused() {
     let mut made = Made::new(Architecture::Aarch64, &[0; 4]);
     for _ in 0..5000 {
         made.section(".debug_x", SectionKind::Debug, 0, &[1]);

@@ -4,7 +4,7 @@
 use super::fixtures::host;
 use crate::{LaunchArguments, LoadedCode};
 
-/// Runs one entry on buffers that the entry's contract fits; the fault word.
+/// Runs one entry on buffers that satisfy its contract; returns the fault word.
 fn run(entry: &str, buffers: &mut [*mut u8], sizes: &[i64], tasks: u64) -> u32 {
     let code = LoadedCode::load(host(), &[entry]).unwrap();
     let mut scratch = vec![0u128; 64];
@@ -17,8 +17,8 @@ fn run(entry: &str, buffers: &mut [*mut u8], sizes: &[i64], tasks: u64) -> u32 {
         fault: &mut fault,
         stop: &0,
     };
-    // SAFETY: the callers give the buffers that the fixture's source names, large enough for the
-    // sizes and tasks; everything else lives until the call returns.
+    // SAFETY: the callers pass the buffers that the fixture's source names, large enough for the sizes and tasks;
+    // everything else lives until the call returns.
     unsafe { code.call(0, &args, scratch.as_mut_ptr().cast(), 0, tasks) };
     fault
 }
@@ -60,7 +60,7 @@ fn the_first_fault_is_reported() {
 }
 
 #[test]
-fn entries_are_called_by_their_place() {
+fn entries_are_called_by_position() {
     let code = LoadedCode::load(host(), &["sum_total", "sum_blocks"]).unwrap();
     assert_eq!(code.n_entries(), 2);
     assert!(code.bytes() >= 2 * crate::memory::page_size());
@@ -86,7 +86,7 @@ fn entries_are_called_by_their_place() {
 }
 
 #[test]
-fn entries_that_are_not_there() {
+fn missing_entries_are_errors() {
     for (entry, error) in [
         (
             "soft\u{7}max",

@@ -41,7 +41,7 @@ impl Folder {
     /// Opens the folder at `path`. The path is the caller's own and may go through links.
     ///
     /// # Errors
-    /// Whatever opening a folder gives.
+    /// Any error of opening the folder.
     pub fn open(path: &Path) -> io::Result<Self> {
         let descriptor = rustix::fs::open(path, OPEN_FOLDER, Mode::empty())?;
         Ok(Self {
@@ -51,7 +51,7 @@ impl Folder {
     }
 
     /// Accepts files that have several hard links, as in stores that deduplicate files. Off by default: another name of the
-    /// same file may be in a folder that the model's author should not reach.
+    /// same file may be in a folder that the model's author must not reach.
     #[must_use]
     pub fn allow_hard_links(mut self, allow: bool) -> Self {
         self.hard_links = allow;
@@ -65,7 +65,7 @@ impl Folder {
             use rustix::fs::ResolveFlags;
             let confined =
                 ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            // EAGAIN means that the kernel saw a rename on the way and is not sure; the walk is.
+            // EAGAIN means that the kernel saw a rename on the way and could not decide; the walk can.
             match rustix::fs::openat2(
                 &self.descriptor,
                 location.as_str(),
@@ -104,7 +104,7 @@ impl Fs for Folder {
 }
 
 impl Folder {
-    /// Checks what opening `location` gave.
+    /// Checks the opened `location`.
     fn admit(
         &self,
         location: &Location,
@@ -115,7 +115,7 @@ impl Folder {
             Errno::XDEV => Refusal::Escape.into(),
             // A socket, or a device without a driver, does not open.
             Errno::NXIO | Errno::NODEV => Refusal::NotRegular.into(),
-            // `O_DIRECTORY | O_NOFOLLOW` on a link says "not a folder", as it does on a file.
+            // `O_DIRECTORY | O_NOFOLLOW` on a link reports "not a folder", as it does on a file.
             Errno::NOTDIR => self.not_a_folder(location),
             other => FileError::Io(other.into()),
         })?;

@@ -13,16 +13,16 @@ use crate::Name;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location(Name);
 
-/// The longest name that is accepted, in bytes; as long as Linux allows for a path.
+/// The maximum length of a name, in bytes; that of a path on Linux.
 const LONGEST: usize = 4095;
-/// The most parts that a name may have.
+/// The maximum number of parts of a name.
 const MOST_PARTS: usize = 16;
 
 impl Location {
-    /// Checks a name that a model gives.
+    /// Checks a name from a model.
     ///
     /// # Errors
-    /// The [`Refusal`] that the name deserves.
+    /// The [`Refusal`] for the name.
     pub fn parse(raw: &str) -> Result<Self, Refusal> {
         if raw.len() > LONGEST {
             return Err(Refusal::TooLong);
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_names_are_accepted() {
+    fn relative_file_names_are_accepted() {
         for raw in ["weights.bin", "data/w.0", "..data", "a..b", "x y"] {
             assert_eq!(
                 Location::parse(raw).map(|location| location.as_str().to_owned()),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn unsafe_file_locations_are_refused() {
         let long = "x".repeat(5000);
         let deep = ["x"; 17].join("/");
         for (raw, refusal) in [

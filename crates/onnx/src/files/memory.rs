@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{DataFile, FileError, Fs, Location, Refusal};
 
-/// Data files held in memory, for models that come over a network or out of an archive.
+/// Data files held in memory, for models from a network or an archive.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFiles(BTreeMap<String, Arc<[u8]>>);
 
@@ -20,7 +20,7 @@ impl MemoryFiles {
         Self::default()
     }
 
-    /// Adds a file, in place of one with the same name.
+    /// Adds a file, replacing one with the same name.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) -> Self {
         self.0.insert(name.into(), bytes.into());

@@ -1,9 +1,8 @@
-//! Where the data beside a model come from.
+//! The sources of data beside a model.
 //!
-//! A model may keep tensors in other files and name those files itself, so the names are untrusted.
-//! [`Location`] is a name that was checked; [`Fs`] opens it. Three file systems come with the
-//! crate: [`Folder`] (the real one, confined to a directory), [`MemoryFiles`] and [`NoFiles`].
-//! Nothing else in this crate does I/O.
+//! A model may keep tensors in other files and name those files itself, so the names are untrusted. [`Location`] is a
+//! checked name; [`Fs`] opens it. Three file systems come with the crate: [`Folder`] (the real one, confined to a
+//! directory), [`MemoryFiles`] and [`NoFiles`]. Nothing else in this crate does I/O.
 
 mod folder;
 mod location;
@@ -21,7 +20,7 @@ pub trait Fs {
     /// Opens the file at `location`, beneath whatever this file system is confined to.
     ///
     /// # Errors
-    /// [`FileError::Refused`] where the file may not be read, [`FileError::Io`] where it cannot.
+    /// [`FileError::Refused`] if the file may not be read, [`FileError::Io`] if it cannot.
     fn open(&self, location: &Location) -> Result<Box<dyn DataFile>, FileError>;
 }
 
@@ -30,7 +29,7 @@ pub trait DataFile: Send + Sync {
     /// The size in bytes when the file was opened.
     fn size(&self) -> u64;
 
-    /// What tells the file, as it is now, from others and from itself after a change; none where nothing does.
+    /// The identity of the file in its current state, which changes with it; `None` if unknown.
     fn identity(&self) -> Option<FileIdentity> {
         None
     }
@@ -38,13 +37,12 @@ pub trait DataFile: Send + Sync {
     /// Fills `target` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the file has become shorter, and whatever reading
-    /// gives.
+    /// [`io::ErrorKind::UnexpectedEof`] when the file has become shorter, and any error of reading.
     fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()>;
 }
 
-/// A file as the system tells it from others: another content of a file means another time of its last change, unless
-/// both changes fall into one tick of the file system's clock.
+/// The identity of a file: changed content means another time of its last change, unless both changes fall into one tick of
+/// the file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileIdentity {
     /// The device it is on.
@@ -53,9 +51,9 @@ pub struct FileIdentity {
     pub number: u64,
     /// Its size in bytes.
     pub bytes: u64,
-    /// When its content was last changed, as programs may set it: nanoseconds since 1970.
+    /// The time of the last change of its content, as programs may set it: nanoseconds since 1970.
     pub modified: i128,
-    /// When its content or its attributes were last changed, as the system sets it: nanoseconds since 1970.
+    /// The time of the last change of its content or its attributes, as the system sets it: nanoseconds since 1970.
     pub changed: i128,
 }
 
@@ -124,7 +122,7 @@ pub enum Refusal {
         "the name has a backslash, a colon or a control character; expected parts separated by `/`"
     )]
     Character,
-    /// The name is longer, or has more parts, than a name needs to be.
+    /// The name is longer, or has more parts, than allowed.
     #[error("the name is too long")]
     TooLong,
     /// The file or one of its folders is a symbolic link.
@@ -135,10 +133,10 @@ pub enum Refusal {
     /// The name leads out of the model's folder.
     #[error("the name leads out of the model's folder")]
     Escape,
-    /// What is there is a folder, pipe, socket or device.
+    /// It is a folder, pipe, socket or device.
     #[error("expected a regular file, found something else")]
     NotRegular,
-    /// The file has other names, which may lie elsewhere.
+    /// The file has other hard links, which may be elsewhere.
     #[error(
         "the file has other hard links; copy it, or open the folder with `Folder::allow_hard_links`"
     )]

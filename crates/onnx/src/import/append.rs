@@ -1,16 +1,16 @@
 //! Loops that append to sequences, one entry per iteration, with a trip count that is data: the entries are stacked.
 //!
-//! What torch writes for a list that a loop fills and `torch.stack` or `torch.cat` takes apart again. Where anything else is
-//! done with such a sequence, the loop is written out (see [`unroll`](super::unroll)).
+//! This is torch's export of a list that a loop fills and `torch.stack` or `torch.cat` consumes. If such a sequence is used
+//! in any other way, the loop is unrolled (see [`unroll`](super::unroll)).
 
 use super::captures::captures_of;
 use super::context::NodeContext;
 use super::item::Item;
-use crate::{AttributeValue, ModelGraph, Node};
+use crate::{AttributeValue, ModelGraph, ModelNode};
 
 impl NodeContext<'_> {
-    /// Whether every sequence that a loop carries begins empty, and its body appends one entry to it and does nothing else
-    /// with it.
+    /// Whether every sequence that a loop carries is initially empty, and its body appends one entry to it and does nothing
+    /// else with it.
     pub(super) fn only_appends(&self, body: &ModelGraph, carried: &[Item]) -> bool {
         let mut carried = carried.iter().enumerate();
         carried.all(|(index, item)| match item {
@@ -21,8 +21,8 @@ impl NodeContext<'_> {
     }
 }
 
-/// The node by which a body appends to the sequence that is its carried input `index`, if that is all that becomes of it.
-fn appends_to(body: &ModelGraph, index: usize) -> Option<&Node> {
+/// The node by which a body appends to the sequence that is its carried input `index`, if that is its only use.
+fn appends_to(body: &ModelGraph, index: usize) -> Option<&ModelNode> {
     let before = body.inputs().get(index + 2)?.name.as_str();
     let after = body.outputs().get(index + 1)?.name.as_str();
     let mut readers = body.nodes().iter().filter(|node| reads(node, before));
@@ -43,7 +43,7 @@ fn appends_to(body: &ModelGraph, index: usize) -> Option<&Node> {
 }
 
 /// Whether a node, or a body of it, reads a name.
-fn reads(node: &Node, name: &str) -> bool {
+fn reads(node: &ModelNode, name: &str) -> bool {
     let captures = |body: &ModelGraph| captures_of(body).contains(&name);
     node.inputs().iter().any(|input| input == name)
         || node

@@ -1,4 +1,4 @@
-//! What a nested graph reads from the graphs around it.
+//! The values that a nested graph reads from the surrounding graphs.
 //!
 //! Regions of the graph are isolated, so these become operands of the control operation.
 
@@ -19,11 +19,11 @@ struct Found<'m> {
     seen: HashSet<&'m str>,
 }
 
-/// Recurses as deep as graphs nest, which reading the model has bounded.
+/// Recursion is bounded by the nesting of graphs, which was bounded when the model was read.
 fn visit<'m>(graph: &'m ModelGraph, around: &mut Vec<HashSet<&'m str>>, found: &mut Found<'m>) {
     let inputs = graph.inputs().iter().map(|input| input.name.as_str());
     let initializers = graph.initializers().keys().map(String::as_str);
-    // Nodes may be out of order, so what they give is known before what they read is looked at.
+    // Nodes may be out of order, so their results are collected before their operands are checked.
     let results = graph.nodes().iter().flat_map(|node| node.outputs());
     let results = results.map(String::as_str);
     around.push(inputs.chain(initializers).chain(results).collect());

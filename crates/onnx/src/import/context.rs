@@ -1,5 +1,4 @@
-//! A node as its operator's importer sees it: operands by position, attributes, and what it needs
-//! to build with.
+//! A node as its operator's importer sees it: operands by position, attributes, and the builder.
 //!
 //! Errors of shape inference pass through here, so that each names the node it happened in.
 
@@ -13,9 +12,9 @@ use super::graph::Frame;
 use super::item::Item;
 use super::names::Names;
 use crate::name::printable;
-use crate::{Attributes, Error, LimitKind, Name, NarrowType, Node};
+use crate::{Attributes, Error, LimitKind, ModelNode, Name, NarrowType};
 
-/// The results of an operator, in its order; trailing ones may be left out.
+/// The results of an operator, in its order; trailing ones may be omitted.
 pub(crate) type Outputs = SmallVec<[Item; 2]>;
 
 /// A node being imported.
@@ -23,19 +22,19 @@ pub struct NodeContext<'a> {
     pub(super) frame: &'a Frame<'a>,
     pub(super) builder: &'a mut GraphBuilder,
     pub(super) names: &'a Names,
-    pub(super) node: &'a Node,
+    pub(super) node: &'a ModelNode,
     pub(super) inputs: SmallVec<[Option<Item>; 4]>,
     pub(super) version: i64,
 }
 
-/// # What the node says
+/// # The node
 impl<'a> NodeContext<'a> {
     /// The node.
-    pub fn node(&self) -> &'a Node {
+    pub fn node(&self) -> &'a ModelNode {
         self.node
     }
 
-    /// The version of the node's operator set; of the operator itself for the standard ones.
+    /// The version of the node's operator set; for standard operators, of the operator itself.
     pub fn version(&self) -> i64 {
         self.version
     }
@@ -45,7 +44,7 @@ impl<'a> NodeContext<'a> {
         self.node.attributes()
     }
 
-    /// The number of operands, those left out at the end not counted.
+    /// The number of operands, not counting omitted trailing ones.
     pub fn n_inputs(&self) -> usize {
         self.inputs.len()
     }
@@ -53,23 +52,23 @@ impl<'a> NodeContext<'a> {
     /// The operand at `index`.
     ///
     /// # Errors
-    /// When the node leaves it out.
+    /// When the node omits it.
     pub fn input(&self, index: usize) -> Result<ValueId, Error> {
         self.optional(index)
             .ok_or_else(|| self.operand_error(index, "a value", "none"))
     }
 
-    /// The operand at `index`, unless the node leaves it out.
+    /// The operand at `index`, unless the node omits it.
     pub fn optional(&self, index: usize) -> Option<ValueId> {
         self.item(index)?.value()
     }
 
-    /// What the operand at `index` is, unless the node leaves it out.
+    /// The item of the operand at `index`, unless the node omits it.
     pub(crate) fn item(&self, index: usize) -> Option<&Item> {
         self.inputs.get(index)?.as_ref()
     }
 
-    /// The narrow type whose values the elements of the operand at `index` have.
+    /// The narrow type of the elements of the operand at `index`.
     pub(crate) fn narrow_type(&self, index: usize) -> Option<NarrowType> {
         match self.item(index)? {
             Item::Narrow(_, narrow) => Some(*narrow),
@@ -82,7 +81,7 @@ impl<'a> NodeContext<'a> {
         self.frame.is_nested
     }
 
-    /// Compares what the node asks for with the limit of that kind.
+    /// Checks a request of the node against the limit of that kind.
     pub(crate) fn check_limit(&self, kind: LimitKind, given: u64) -> Result<(), Error> {
         self.frame.limits.check(kind, given)
     }
@@ -158,12 +157,12 @@ impl NodeContext<'_> {
 
 /// # Building
 impl NodeContext<'_> {
-    /// The builder, to look at.
+    /// The builder, for queries.
     pub fn builder(&self) -> &GraphBuilder {
         self.builder
     }
 
-    /// The builder, for what the methods here do not offer.
+    /// The builder, for operations without a method here.
     pub fn builder_mut(&mut self) -> &mut GraphBuilder {
         self.builder
     }
@@ -171,7 +170,7 @@ impl NodeContext<'_> {
     /// Builds with the builder; its errors are placed at this node.
     ///
     /// # Errors
-    /// What `build` answers.
+    /// The errors of `build`.
     pub fn build<T>(
         &mut self,
         build: impl FnOnce(&mut GraphBuilder) -> Result<T, InferError>,
@@ -212,7 +211,7 @@ impl NodeContext<'_> {
     /// Adds a constant.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// When memory is short.
     pub fn add_constant(&mut self, tensor: Tensor) -> Result<ValueId, Error> {
         self.build(|builder| builder.constant(tensor))
     }
@@ -255,7 +254,7 @@ impl NodeContext<'_> {
         })
     }
 
-    /// The node asks for something that cannot be imported.
+    /// An unsupported use of the node's operator.
     pub fn unsupported(&self, what: impl Into<String>) -> Error {
         Error::Unsupported {
             node: self.node.path(),
@@ -263,7 +262,7 @@ impl NodeContext<'_> {
         }
     }
 
-    /// An operand is not what the operator takes.
+    /// An operand that the operator does not accept.
     pub fn operand_error(
         &self,
         index: usize,
@@ -278,7 +277,7 @@ impl NodeContext<'_> {
         }
     }
 
-    /// An attribute's value makes no sense for the operator.
+    /// An attribute with an invalid value.
     pub fn attribute_error(
         &self,
         attribute: &str,

@@ -1,10 +1,10 @@
-//! Control flow: `If` and `Loop`, whose bodies become regions, and what `Scan` shares with them.
+//! Control flow: `If` and `Loop`, whose bodies become regions, and code shared with `Scan`.
 //!
-//! Branches that differ in rank, dtype or kind have no region: the caller says which is taken (see
+//! Branches that differ in rank, dtype or kind have no region: the caller determines which is taken (see
 //! [`questions`](super::questions)), and that one is imported in place.
 //!
-//! Regions are isolated: what a body reads from around it is passed in, except constants, which are
-//! repeated inside, where what they say is known.
+//! Regions are isolated: outside values that a body reads are passed in, except constants, which are repeated inside, where
+//! they are known.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ use super::item::{Item, Stacked};
 use super::names::{Binding, Names};
 use super::questions::Place;
 use super::unroll::{Trips, unrolled_loop};
-use crate::{Error, ModelGraph, Node};
+use crate::{Error, ModelGraph, ModelNode};
 
 /// An error inside a region's closure: of the builder, or of the import.
 pub(super) enum RegionError {
@@ -40,7 +40,7 @@ impl From<Error> for RegionError {
     }
 }
 
-/// What bodies read from around them.
+/// The outside values that bodies read.
 pub(super) struct Captures {
     passed: Vec<(String, Item)>,
     constants: Vec<(String, Tensor)>,
@@ -70,7 +70,7 @@ impl Captures {
                 Some(Binding::Missing(giver)) => {
                     captures.missing.push((name.to_owned(), giver.clone()));
                 }
-                // The node that reads it reports it.
+                // The node that reads it reports the error.
                 None => {}
             }
         }
@@ -82,7 +82,7 @@ impl Captures {
         items.flat_map(|(_, item)| item.values()).collect()
     }
 
-    /// The names inside a region that got `parameters` for the captures.
+    /// The names inside a region whose captures are `parameters`.
     pub(super) fn names(
         &self,
         builder: &mut GraphBuilder,
@@ -117,7 +117,7 @@ pub(super) fn import_region(
     Ok(results)
 }
 
-/// Binds a body's input, whatever else its name means outside.
+/// Binds a body's input, shadowing any outside meaning of its name.
 pub(super) fn bind_input(names: &mut Names, body: &ModelGraph, index: usize, value: ValueId) {
     if let Some(input) = body.inputs().get(index) {
         names.bind(&input.name, Binding::Value(Item::Tensor(value)));
@@ -152,7 +152,7 @@ impl NodeContext<'_> {
     }
 }
 
-/// `If`: a condition that is known, or that the caller answered for, takes its branch at once.
+/// `If`: a known condition, or one that the caller answered, takes its branch directly.
 pub(crate) fn import_if(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let condition = ctx.input(0)?;
     let condition = ctx.build(|builder| builder.reshape(condition, &[]))?;
@@ -168,7 +168,7 @@ pub(crate) fn import_if(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     }
 }
 
-/// The branch that is taken, in place.
+/// The taken branch, in place.
 fn import_taken(ctx: &mut NodeContext<'_>, body: &ModelGraph) -> Result<Outputs, Error> {
     let captures = Captures::of(ctx, &[body]);
     let origin = origin_of(ctx.frame, ctx.node);
@@ -188,7 +188,7 @@ fn import_both(
     let captures = Captures::of(ctx, &[then, otherwise]);
     let origin = origin_of(ctx.frame, ctx.node);
     let frame = ctx.frame.within_region(true);
-    // What each branch gives, as far as that is more than tensors.
+    // The results of each branch, if they are more than tensors.
     let forms: RefCell<Vec<Vec<Item>>> = RefCell::default();
     let import = |body| {
         let (frame, captures, origin, forms) = (&frame, &captures, &origin, &forms);
@@ -216,7 +216,7 @@ fn import_both(
             "branches that give values of different kinds, where only the data say which is taken";
         return Err(ctx.left_open(place, ctx.unsupported(what)));
     }
-    // Branches that differ, here or in an `If` inside.
+    // Branches that differ, here or in a nested `If`.
     let is_open = match &results {
         Err(RegionError::Infer(error)) => matches!(*error.kind, InferErrorKind::Region { .. }),
         Err(RegionError::Import(_)) => ctx.is_unanswered_inside(),
@@ -254,8 +254,8 @@ pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     }
 }
 
-/// A loop whose body is a region. Sequences, to which it appends one entry per iteration, come out stacked; `place` is where
-/// their length may be asked for.
+/// A loop whose body is a region. Sequences, to which it appends one entry per iteration, are returned stacked; `place` is
+/// where their length may be asked.
 fn loop_of_regions(
     ctx: &mut NodeContext<'_>,
     body: &ModelGraph,
@@ -295,7 +295,7 @@ fn loop_of_regions(
             bind_input(&mut names, body, 1, always);
             let mut carried = carried.iter();
             for (index, &is_sequence) in is_sequence.iter().enumerate() {
-                // What a body appends to nothing is what it appends.
+                // A body that appends to an empty sequence yields the appended entry.
                 let item = match carried.as_slice().first() {
                     Some(&value) if !is_sequence => {
                         carried.next();
@@ -349,7 +349,7 @@ fn loop_of_regions(
     Ok(outputs)
 }
 
-/// What was appended to an empty sequence.
+/// The entries appended to an empty sequence.
 fn appended(item: Item) -> Item {
     match &item {
         Item::Sequence(entries) => match &**entries {
@@ -360,8 +360,8 @@ fn appended(item: Item) -> Item {
     }
 }
 
-/// What a body gives, if it is nothing but tensors.
-pub(super) fn tensors(node: &Node, items: Vec<Item>) -> Result<Vec<ValueId>, RegionError> {
+/// The results of a body, if they are only tensors.
+pub(super) fn tensors(node: &ModelNode, items: Vec<Item>) -> Result<Vec<ValueId>, RegionError> {
     let tensor = |item: Item| match item {
         Item::Tensor(value) => Ok(value),
         other => Err(RegionError::Import(Error::Unsupported {

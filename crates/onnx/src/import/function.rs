@@ -1,8 +1,7 @@
-//! Calls of the model's own functions: their nodes are imported in the caller's place.
+//! Calls of the model's own functions are inlined.
 //!
-//! A body's attributes may refer to the call's; they are filled in on a copy of the nodes. Depth and
-//! total size are bounded, because functions that call each other can describe far more nodes than
-//! a file holds.
+//! A body's attributes may refer to the call's; they are filled in on a copy of the nodes. Depth and total size are
+//! bounded, because functions that call each other can describe far more nodes than a file contains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,13 +12,13 @@ use super::context::Outputs;
 use super::graph::{Frame, import_nodes, output_value};
 use super::item::Item;
 use super::names::{Binding, Names};
-use crate::{Attribute, AttributeValue, Error, Function, LimitKind, ModelGraph, Name, Node};
+use crate::{Attribute, AttributeValue, Error, Function, LimitKind, ModelGraph, ModelNode, Name};
 
 /// Imports a call.
 pub(crate) fn inline(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
-    call: &Node,
+    call: &ModelNode,
     function: &Function,
     inputs: &[Option<Item>],
 ) -> Result<Outputs, Error> {
@@ -49,9 +48,12 @@ pub(crate) fn inline(
     wanted.map(|name| output_value(&names, name)).collect()
 }
 
-/// The function's nodes as this call means them: attributes filled in, operands left out where the
-/// call leaves them out.
-fn with_arguments(frame: &Frame<'_>, call: &Node, function: &Function) -> Result<Vec<Node>, Error> {
+/// The function's nodes for this call: attributes filled in, operands omitted where the call omits them.
+fn with_arguments(
+    frame: &Frame<'_>,
+    call: &ModelNode,
+    function: &Function,
+) -> Result<Vec<ModelNode>, Error> {
     let mut arguments: BTreeMap<&str, &AttributeValue> = BTreeMap::new();
     for attribute in function.optional_attributes() {
         arguments.insert(&attribute.name, &attribute.value);
@@ -94,7 +96,7 @@ struct Substitution<'a> {
 
 impl Substitution<'_> {
     /// A copy of a node; counts it.
-    fn node(&self, node: &Node) -> Result<Node, Error> {
+    fn node(&self, node: &ModelNode) -> Result<ModelNode, Error> {
         self.frame.count(LimitKind::InlinedNodes, 1)?;
         let attributes = node.attributes.iter();
         let attributes = attributes.filter_map(|attribute| self.attribute(attribute).transpose());
@@ -102,7 +104,7 @@ impl Substitution<'_> {
             let absent = self.absent.contains(name.as_str());
             if absent { String::new() } else { name.clone() }
         });
-        Ok(Node {
+        Ok(ModelNode {
             scope: Arc::clone(&node.scope),
             index: node.index,
             name: node.name.clone(),
@@ -115,7 +117,7 @@ impl Substitution<'_> {
         })
     }
 
-    /// The attribute with references resolved; `None` when the call leaves the referenced one out.
+    /// The attribute with references resolved; `None` when the call omits the referenced one.
     fn attribute(&self, attribute: &Attribute) -> Result<Option<Attribute>, Error> {
         let value = match &attribute.value {
             AttributeValue::Reference(name) => match self.arguments.get(name.as_str()) {

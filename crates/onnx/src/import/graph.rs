@@ -1,7 +1,7 @@
-//! Imports the nodes of a graph, a body or a function, one after the other, in an order in which they can run.
+//! Imports the nodes of a graph, a body or a function, in an order in which they can run.
 //!
-//! Depth: a body inside a body, and a function called by a function, recurse; both are bounded, by
-//! the nesting of the file's messages and by `Limits::call_depth`.
+//! Nested bodies and nested function calls recurse; both are bounded, by the nesting of the file's messages and by
+//! `Limits::call_depth`.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,25 +18,27 @@ use super::names::{Binding, Names};
 use super::order::runnable_order;
 use super::questions::Questions;
 use super::registry::{Importer, Registry, Takes};
-use crate::{ElementType, Error, LimitKind, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
+use crate::{
+    ElementType, Error, LimitKind, Limits, ModelGraph, ModelNode, ModelTensor, Name, Opsets,
+};
 
-/// What the nodes of one graph or function body have in common.
+/// The shared state of the nodes of one graph or function body.
 pub(crate) struct Frame<'m> {
     pub(crate) registry: &'m Registry<'m>,
     pub(crate) limits: &'m Limits,
     /// The operator sets that the nodes use.
     pub(crate) opsets: &'m Opsets,
-    /// The calls around the nodes, each followed by `/`.
+    /// The surrounding calls, each followed by `/`.
     pub(crate) path: Arc<str>,
-    /// How many calls are around the nodes.
+    /// The number of surrounding calls.
     pub(crate) depth: u64,
-    /// What the import has made so far that the file does not hold.
+    /// The nodes created so far that are not in the file.
     pub(crate) made: &'m Made,
-    /// Whether the nodes stand in a region, which may never run.
+    /// Whether the nodes are in a region, which may never run.
     pub(crate) is_nested: bool,
 }
 
-/// What an import makes and the file does not hold, counted against the limits; and what it asks.
+/// Created nodes and entries that are not in the file, counted against the limits; and the questions.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     nodes: Cell<u64>,
@@ -55,10 +57,10 @@ impl Made {
 }
 
 impl<'m> Frame<'m> {
-    /// Counts what is about to be made: inlined nodes or entries of sequences.
+    /// Counts items about to be created: inlined nodes or entries of sequences.
     ///
     /// # Errors
-    /// When all together exceed the limit of that kind; none of it is counted then.
+    /// When the total exceeds the limit of that kind; nothing is counted then.
     pub(crate) fn count(&self, kind: LimitKind, count: usize) -> Result<(), Error> {
         let made = match kind {
             LimitKind::SequenceEntries => &self.made.entries,
@@ -71,7 +73,7 @@ impl<'m> Frame<'m> {
         Ok(())
     }
 
-    /// The same for a body, which becomes a region or (if not) is imported in place.
+    /// The same for a body, which becomes a region or (otherwise) is imported in place.
     pub(crate) fn within_region(&self, becomes_region: bool) -> Frame<'m> {
         Frame {
             path: Arc::clone(&self.path),
@@ -94,7 +96,7 @@ pub(crate) fn import_graph(
     import_nodes(frame, builder, graph.nodes(), &results, names)
 }
 
-/// Imports a body and answers what it gives, in order.
+/// Imports a body and returns its results, in order.
 pub(crate) fn import_body(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
@@ -122,7 +124,7 @@ pub(crate) fn output_value(names: &Names, name: &str) -> Result<Item, Error> {
     }
 }
 
-/// Makes values of the initializers. One that Kiln has no dtype for is an error where it is used.
+/// Creates values for the initializers. One without a supported dtype is an error where it is used.
 fn bind_initializers(
     builder: &mut GraphBuilder,
     graph: &ModelGraph,
@@ -145,11 +147,11 @@ fn is_output(graph: &ModelGraph, name: &str) -> bool {
 }
 
 fn is_read(graph: &ModelGraph, name: &str) -> bool {
-    let mut inputs = graph.nodes().iter().flat_map(Node::inputs);
+    let mut inputs = graph.nodes().iter().flat_map(ModelNode::inputs);
     inputs.any(|input| input == name)
 }
 
-/// A tensor of elements of this type.
+/// A tensor type with elements of this type.
 pub(crate) fn typed(value: ValueId, element: ElementType) -> Item {
     match element {
         ElementType::Narrow(narrow) => Item::Narrow(value, narrow),
@@ -169,11 +171,11 @@ pub(crate) fn import_tensor(
     })
 }
 
-/// Imports the nodes that give `results`, each after those whose results it reads, and then all others.
+/// Imports the nodes that produce `results`, each after those whose results it reads, and then all others.
 pub(crate) fn import_nodes(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
-    nodes: &[Node],
+    nodes: &[ModelNode],
     results: &[&str],
     names: &mut Names,
 ) -> Result<(), Error> {
@@ -209,7 +211,7 @@ pub(crate) fn import_nodes(
 fn import_node(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
-    node: &Node,
+    node: &ModelNode,
     names: &Names,
 ) -> Result<Outputs, Error> {
     builder.origin(&origin_of(frame, node));
@@ -255,7 +257,7 @@ fn import_node(
             let outputs = importer.import(&mut ctx)?;
             Ok(outputs.into_iter().map(Item::Tensor).collect())
         }
-        // The search for unsupported operators went before.
+        // The search for unsupported operators was done earlier.
         None => Err(Error::Unsupported {
             node: node.path(),
             what: format!("operator {}", node.operator()),
@@ -263,7 +265,7 @@ fn import_node(
     }
 }
 
-/// Checks that the operator takes operands of such kinds.
+/// Checks that the operator accepts operands of such kinds.
 fn expect_operands(ctx: &NodeContext<'_>, takes: Takes) -> Result<(), Error> {
     for index in 0..ctx.n_inputs() {
         let expected = match ctx.item(index) {
@@ -283,7 +285,7 @@ fn expect_operands(ctx: &NodeContext<'_>, takes: Takes) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>, Error> {
+fn read_inputs(node: &ModelNode, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>, Error> {
     let mut inputs: SmallVec<[Option<Item>; 4]> = SmallVec::new();
     for name in node.inputs() {
         inputs.push(match names.get(name) {
@@ -314,7 +316,7 @@ fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>
 }
 
 /// The version of the node's operator set. A domain that a model uses without importing it counts as its first.
-fn opset_of(frame: &Frame<'_>, node: &Node) -> Result<i64, Error> {
+fn opset_of(frame: &Frame<'_>, node: &ModelNode) -> Result<i64, Error> {
     if !node.domain().is_empty() {
         return Ok(frame.opsets.version(node.domain()).unwrap_or(1));
     }
@@ -326,8 +328,8 @@ fn opset_of(frame: &Frame<'_>, node: &Node) -> Result<i64, Error> {
     })
 }
 
-/// What messages and profiles call the operations that a node becomes.
-pub(super) fn origin_of(frame: &Frame<'_>, node: &Node) -> String {
+/// The origin of a node's operations in messages and profiles.
+pub(super) fn origin_of(frame: &Frame<'_>, node: &ModelNode) -> String {
     match (node.name(), node.output(0)) {
         ("", Some(output)) => format!("{}{}:{output}", frame.path, node.op_type()),
         ("", None) => format!("{}{}", frame.path, node.op_type()),

@@ -1,7 +1,7 @@
-//! The graph's edge: sizes by name, and inputs.
+//! The graph's inputs, and its sizes by name.
 //!
-//! Names of sizes are kept where they are identifiers; equal names are one symbol. An unnamed size
-//! is a symbol of its own, called after its input and axis.
+//! Names of sizes are kept where they are identifiers; equal names are one symbol. An unnamed size is a separate symbol,
+//! named after its input and axis.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use super::item::Item;
 use super::names::{Binding, Names};
 use crate::{Dim, ElementType, Error, LimitKind, Model, Name, ValueInfo, ValueType};
 
-/// Sizes by the names that the model gives them.
-pub(super) struct Sizes(BTreeMap<String, DimId>);
+/// The model's named sizes.
+pub(super) struct ModelSizes(BTreeMap<String, DimId>);
 
-impl Sizes {
-    /// Declares a symbol for each name in an input's type, narrowed as the caller asks; the sizes of inputs that the caller
-    /// fixes are constants.
+impl ModelSizes {
+    /// Declares a symbol for each name in an input's type, narrowed by the caller's constraints; the sizes of inputs that
+    /// the caller fixes are constants.
     pub(super) fn declare(
         builder: &mut GraphBuilder,
         model: &Model,
@@ -130,7 +130,7 @@ pub(super) fn add_inputs(
     builder: &mut GraphBuilder,
     model: &Model,
     options: &ImportOptions,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
     names: &mut Names,
 ) -> Result<(), Error> {
     check_names(model, options)?;
@@ -148,9 +148,9 @@ pub(super) fn add_inputs(
     Ok(())
 }
 
-/// What an input becomes.
+/// The import of an input.
 enum Parts {
-    /// Nothing: an optional that calls leave out.
+    /// Nothing: an optional that calls omit.
     Nothing,
     Tensor(ValueInfo),
     /// The entries of a sequence.
@@ -178,7 +178,7 @@ impl Parts {
             });
         };
         options.limits.check(LimitKind::Messages, length as u64)?;
-        // The type is that of every entry, but what it calls a size may differ between them.
+        // The type is that of every entry, but a named size may differ between them.
         let mut entry = (**entry).clone();
         if let ValueType::Tensor {
             shape: Some(shape), ..
@@ -198,11 +198,11 @@ impl Parts {
     }
 }
 
-/// The tensors that calls of an imported model bring, in order: what [`ImportOptions`] make constant or leave out is not
-/// among them, and a sequence is its entries. Types are those that the model states.
+/// The tensors passed in calls of an imported model, in order: without those that [`ImportOptions`] make constant or omit,
+/// and with a sequence as its entries. Types are the model's stated ones.
 ///
 /// # Errors
-/// When the options speak of inputs that are not there, or do not say how many entries a sequence has.
+/// When the options name inputs that do not exist, or do not state how many entries a sequence has.
 ///
 /// ```
 /// use kiln_onnx::{ImportOptions, Model, NoFiles, graph_inputs};
@@ -233,7 +233,7 @@ fn add_input(
     builder: &mut GraphBuilder,
     input: &ValueInfo,
     options: &ImportOptions,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
 ) -> Result<Item, Error> {
     match Parts::of(input, options)? {
         Parts::Nothing => Ok(Item::Nothing),
@@ -250,7 +250,7 @@ fn add_tensor(
     builder: &mut GraphBuilder,
     input: &ValueInfo,
     options: &ImportOptions,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
 ) -> Result<Item, Error> {
     let element = match &input.ty {
         Some(ValueType::Tensor { element, .. }) => *element,
@@ -305,7 +305,12 @@ fn check_names(model: &Model, options: &ImportOptions) -> Result<(), Error> {
     }
 }
 
-fn input_dims(builder: &mut GraphBuilder, input: &ValueInfo, shape: &[Dim], sizes: &Sizes) -> Dims {
+fn input_dims(
+    builder: &mut GraphBuilder,
+    input: &ValueInfo,
+    shape: &[Dim],
+    sizes: &ModelSizes,
+) -> Dims {
     let dims = shape.iter().enumerate().map(|(axis, dim)| match dim {
         // A size of the address space fits, and reading has checked that.
         Dim::Known(size) => builder.size(i64::try_from(*size).unwrap_or(i64::MAX)),

@@ -1,8 +1,8 @@
 //! The meaning of a name of the model during import.
 //!
-//! The graph has tensors alone. A sequence is here the list of its entries, and an optional is its content or nothing:
-//! both are resolved when the model is imported, so how many entries there are must be known then. The one exception is what a
-//! loop appended, as often as data say: entries of one size, which are a tensor together.
+//! The graph has only tensors. A sequence is represented by the list of its entries, and an optional by its content or
+//! nothing: both are resolved when the model is imported, so the number of entries must be known then. The one exception
+//! are entries that a loop appended, with a trip count from data: entries of one size, which form one tensor.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use smallvec::SmallVec;
 use super::questions::Place;
 use crate::NarrowType;
 
-/// A tensor, or a value that is none.
+/// A tensor, or another value.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     /// A tensor.
     Tensor(ValueId),
-    /// A tensor whose elements have the values of a narrow type, kept as a wider one.
+    /// A tensor whose elements have the values of a narrow type, stored as a wider one.
     Narrow(ValueId, NarrowType),
     /// The entries of a sequence: each a tensor, narrow or not.
     Sequence(Arc<[Item]>),
-    /// A sequence as long as data say: a tensor whose outermost axis counts the entries.
+    /// A sequence whose length comes from data: a tensor whose outermost axis counts the entries.
     Stacked(Stacked),
     /// An optional without content.
     Nothing,
 }
 
-/// A sequence as long as data say.
+/// A sequence whose length comes from data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stacked {
     pub(crate) value: ValueId,
-    /// Where its length may be asked for, by what needs the entries one by one.
+    /// Where its length may be asked, by operators that need the entries one by one.
     pub(super) place: Place,
 }
 
 impl Item {
-    /// The tensor, whatever type its elements stand for.
+    /// The tensor, whatever its narrow type.
     pub(crate) fn value(&self) -> Option<ValueId> {
         match self {
             Self::Tensor(value) | Self::Narrow(value, _) => Some(*value),
@@ -44,7 +44,7 @@ impl Item {
         }
     }
 
-    /// What it is, for messages.
+    /// Its kind, for messages.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::Tensor(_) => "a tensor".to_owned(),
@@ -55,7 +55,7 @@ impl Item {
         }
     }
 
-    /// The tensors in it, in order.
+    /// Its tensors, in order.
     pub(crate) fn values(&self) -> SmallVec<[ValueId; 1]> {
         match self {
             Self::Sequence(entries) => entries.iter().filter_map(Item::value).collect(),
@@ -64,7 +64,7 @@ impl Item {
         }
     }
 
-    /// The same with other tensors, taken in order from `values`, in their places.
+    /// The same with other tensors, taken in order from `values`.
     pub(crate) fn with_values(&self, values: &mut impl Iterator<Item = ValueId>) -> Self {
         match self {
             Self::Tensor(old) => Self::Tensor(values.next().unwrap_or(*old)),
@@ -88,7 +88,7 @@ impl Item {
         }
     }
 
-    /// Whether both have the same form: the same kind, and as many entries.
+    /// Whether both have the same form: the same kind and number of entries.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Tensor(_), Self::Tensor(_))

@@ -1,11 +1,11 @@
 //! From a model to a graph of core operations.
 //!
-//! [`import`] declares sizes and inputs, imports node after node through the importers of
-//! `ops`, and names the outputs. Nothing of the model survives but names, types and constants:
-//! every operator decomposes into core operations, whose types are inferred as they are added.
+//! [`import`] declares sizes and inputs, imports the nodes through the importers of `ops`, and names the outputs. Only
+//! names, types and constants of the model remain: every operator decomposes into core operations, whose types are inferred
+//! as they are added.
 //!
-//! An operator that nothing imports is found before anything else, and one error lists all of
-//! them. Whatever else is wrong names the node it was met in.
+//! Operators without an importer are found before anything else, and one error lists all of them. Any other error names the
+//! node where it occurred.
 
 mod append;
 mod captures;
@@ -47,7 +47,7 @@ pub use unsupported::UnsupportedOperator;
 pub(crate) use unsupported::list as list_operators;
 
 use self::graph::{Frame, Made, import_graph, output_value};
-use self::inputs::Sizes;
+use self::inputs::ModelSizes;
 use self::names::Names;
 use self::questions::Questions;
 use self::registry::Registry;
@@ -55,10 +55,10 @@ use crate::{Error, Model, Name};
 
 /// Imports a model.
 ///
-/// The graph has tensors alone. Of a sequence that goes in or out, each entry is an input or output
-/// called after it, `name.0` and so on ([`ImportOptions::length`] says how many go in); an optional
-/// is its content or, if it has none, not there ([`ImportOptions::absent`]). Elements of types that
-/// Kiln does not compute with are kept in wider ones ([`NarrowType`](crate::NarrowType)).
+/// The graph has only tensors. Each entry of a sequence that is an input or output becomes a separate one named after it,
+/// `name.0` and so on ([`ImportOptions::length`] gives the number of input entries); an optional is its content or, if it
+/// has none, absent ([`ImportOptions::absent`]). Elements of unsupported types are stored in wider ones
+/// ([`NarrowType`](crate::NarrowType)).
 ///
 /// ```
 /// use kiln_onnx::{ImportOptions, Model, NoFiles, import};
@@ -74,32 +74,31 @@ use crate::{Error, Model, Name};
 /// ```
 ///
 /// # Errors
-/// [`Error::UnsupportedOperators`] before all else; else the first thing that is wrong, with the
-/// node's path.
+/// [`Error::UnsupportedOperators`] first; otherwise the first error, with the node's path.
 pub fn import(model: &Model, options: &ImportOptions) -> Result<Graph, Error> {
     Ok(import_reporting(model, options)?.graph)
 }
 
-/// What [`import_reporting`] gives.
+/// The result of [`import_reporting`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Imported {
     /// The graph.
     pub graph: Graph,
-    /// The types that the model states and that count for nothing, in the order of its statements; none in strict mode,
-    /// which refuses the model instead.
+    /// The ignored types that the model states, in the order of its statements; none in strict mode, which rejects the
+    /// model instead.
     pub wrong_types: Vec<WrongType>,
 }
 
-/// A type that a model states of a value, and that its operators contradict or do not confirm.
+/// A type that a model states for a value, and that its operators contradict or do not confirm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WrongType {
     /// The value.
     pub value: Name,
-    /// What follows from the operators.
+    /// The type that follows from the operators.
     pub inferred: String,
-    /// What the model says; `?` where it says nothing.
+    /// The model's type; `?` where none is stated.
     pub stated: String,
 }
 
@@ -117,7 +116,7 @@ impl fmt::Display for WrongType {
     }
 }
 
-/// Imports a model, and says what it states wrongly.
+/// Imports a model, and reports wrongly stated types.
 ///
 /// # Errors
 /// As [`import`].
@@ -128,16 +127,16 @@ pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Import
     }
 }
 
-/// What becomes of a model.
+/// The result of importing a model.
 #[derive(Debug)]
 pub enum Import {
     /// A graph.
     Graph(Imported),
-    /// One graph or another, as a call says.
+    /// The graph depends on the call.
     Question(Question),
 }
 
-/// Imports a model whose graph may depend on what a call brings, as far as the options' answers go.
+/// Imports a model whose graph may depend on the call, as far as the options' answers determine it.
 ///
 /// # Errors
 /// As [`import`].
@@ -150,7 +149,7 @@ pub fn import_or_ask(model: &Model, options: &ImportOptions) -> Result<Import, E
         Ok(imported) => return Ok(Import::Graph(imported)),
         Err(refused) => refused,
     };
-    // What was answered is not asked again.
+    // Answered questions are not asked again.
     let is_new = |number: &usize| !options.answers.contains_key(number);
     let Some(number) = refused.open.filter(is_new) else {
         return Err(refused.error);
@@ -173,7 +172,7 @@ struct Refused {
     error: Error,
     /// The question whose answer might have helped.
     open: Option<usize>,
-    /// The graph of the question that the import was to end with.
+    /// The graph of the question at which the import was to end.
     question: Option<Box<Graph>>,
 }
 
@@ -187,7 +186,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// Imports a model as far as the question that is wanted, or to its end.
+/// Imports a model up to the requested question, or to its end.
 fn import_until(
     model: &Model,
     options: &ImportOptions,
@@ -208,7 +207,7 @@ fn import_until(
         builder.metadata_mut().insert(key.clone(), value.clone());
     }
     let mut names = Names::default();
-    let sizes = Sizes::declare(&mut builder, model, options)?;
+    let sizes = ModelSizes::declare(&mut builder, model, options)?;
     inputs::add_inputs(&mut builder, model, options, &sizes, &mut names)?;
     let made = Made::new(Questions::new(&options.answers, wanted));
     let frame = Frame {
@@ -266,7 +265,7 @@ fn import_until(
     Ok(Imported { graph, wrong_types })
 }
 
-/// The name of an entry of a sequence that goes into or out of the model.
+/// The name of an entry of a sequence that is an input or output of the model.
 fn entry_name(sequence: &str, index: usize) -> String {
     format!("{sequence}.{index}")
 }

@@ -1,12 +1,12 @@
 //! Attributes that became operands in a later version of their operator.
 //!
-//! An importer does not look for what its version does not have, so that `Clip` of version 13 with an attribute `max`
-//! would clip nothing: such a node is refused instead.
+//! An importer does not check for attributes that its version does not have, so that `Clip` of version 13 with an attribute
+//! `max` would clip nothing: such a node is rejected instead.
 
 use super::NodeContext;
 use crate::Error;
 
-/// Operator, attribute, and the version from which on it is an operand.
+/// Operator, attribute, and the first version in which it is an operand.
 const MOVED: &[(&str, &str, i64)] = &[
     ("Clip", "max", 11),
     ("Clip", "min", 11),
@@ -35,7 +35,7 @@ const MOVED: &[(&str, &str, i64)] = &[
     ("Upsample", "scales", 9),
 ];
 
-/// Refuses a standard operator's node with an attribute that this version of the operators has as an operand.
+/// Rejects a standard operator's node with an attribute that is an operand in this version.
 pub(super) fn check(ctx: &NodeContext<'_>, opset: i64) -> Result<(), Error> {
     let node = ctx.node();
     if !node.domain().is_empty() {

@@ -1,6 +1,6 @@
-//! The values that names stand for, region by region.
+//! The values of names, region by region.
 //!
-//! A region gets what it captures as entries of its own, because the graph's regions are isolated.
+//! A region has entries for its captures, because the graph's regions are isolated.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use kiln_ir::ValueId;
 pub(crate) enum Binding {
     /// A value.
     Value(Item),
-    /// A result that its operator's importer does not give; the node's path.
+    /// A result that its operator's importer does not produce; the node's path.
     Missing(String),
 }
 

@@ -1,4 +1,4 @@
-//! What a caller may say about an import: sizes, strictness, ranks, operators of their own.
+//! Options of an import: sizes, strictness, ranks, custom operators.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,67 +28,66 @@ pub struct ImportOptions {
 }
 
 impl ImportOptions {
-    /// No constraints, disagreements between the model's own types and the inferred ones checked
-    /// when the model runs, no operators beyond the standard ones, default limits.
+    /// No constraints, disagreements between the model's stated types and the inferred ones checked when the model runs,
+    /// only standard operators, default limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Constrains the sizes that the model calls `name`; one of a single value becomes a constant.
+    /// Constrains the sizes named `name` in the model; one with a single value becomes a constant.
     #[must_use]
     pub fn dim(mut self, name: &str, dimension: SymbolicDimension) -> Self {
         self.dims.insert(name.to_owned(), dimension);
         self
     }
 
-    /// What becomes of types that the model states and inference does not confirm: refused
-    /// (strict), or checked when the model runs and dropped where they are wrong (lenient, the
-    /// default).
+    /// How to handle stated types that inference does not confirm: rejected (strict), or checked when the model runs and
+    /// ignored where they are wrong (lenient, the default).
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.strict = mode == Mode::Strict;
         self
     }
 
-    /// The rank of an input that the model gives none.
+    /// The rank of an input for which the model states none.
     #[must_use]
     pub fn rank(mut self, input: &str, rank: usize) -> Self {
         self.ranks.insert(input.to_owned(), rank);
         self
     }
 
-    /// Makes an input a constant: for those that decide about shapes or axes in ways that must be
-    /// known when the model is imported.
+    /// Makes an input a constant: for inputs that determine shapes or axes in ways that must be known when the model is
+    /// imported.
     #[must_use]
     pub fn fix(mut self, input: &str, value: Tensor) -> Self {
         self.fixed.insert(input.to_owned(), value);
         self
     }
 
-    /// How many entries a sequence has that goes into the model. Each becomes an input, called
-    /// `input.0` and so on; ranks and constants may be given for these, too.
+    /// The number of entries of an input sequence. Each becomes an input, named `input.0` and so on; ranks and constants
+    /// may be given for these, too.
     #[must_use]
     pub fn length(mut self, input: &str, entries: usize) -> Self {
         self.lengths.insert(input.to_owned(), entries);
         self
     }
 
-    /// Imports the model for calls that leave an optional input out; without it, it is there.
+    /// Imports the model for calls that omit an optional input; otherwise, it is present.
     #[must_use]
     pub fn absent(mut self, input: &str) -> Self {
         self.absent.insert(input.to_owned());
         self
     }
 
-    /// Answers a [`Question`](super::Question) that the model asks: a `bool` as 0 or 1.
+    /// Answers a [`Question`](super::Question) of the model: a `bool` as 0 or 1.
     #[must_use]
     pub fn answer(mut self, question: usize, answer: i64) -> Self {
         self.answers.insert(question, answer);
         self
     }
 
-    /// Imports the operator `op_type` of `domain` with `importer`, whatever else it would have
-    /// been. The standard domain is the empty one.
+    /// Imports the operator `op_type` of `domain` with `importer`, overriding any other importer. The standard domain is
+    /// the empty one.
     #[must_use]
     pub fn operator(
         mut self,
@@ -102,7 +101,7 @@ impl ImportOptions {
         self
     }
 
-    /// Bounds what inlining the model's functions may cost.
+    /// Limits on inlining the model's functions.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -152,8 +151,7 @@ impl fmt::Debug for ImportOptions {
 /// # let _ = options;
 /// ```
 pub trait OpImporter: Send + Sync {
-    /// Imports the node of `ctx`; the results in the operator's order, trailing ones left out at
-    /// will.
+    /// Imports the node of `ctx`; returns the results in the operator's order, possibly without trailing ones.
     ///
     /// # Errors
     /// When the node cannot be imported.

@@ -1,22 +1,22 @@
 //! The order in which the nodes of a graph or body are imported.
 //!
-//! ONNX asks for nodes in an order in which they can run; graph optimisers do not always keep it. Of all such orders one is
-//! taken that does not depend on how the nodes are listed: that in which a depth-first walk from the results leaves them.
-//! What nothing needs comes after it. A cycle has no order.
+//! ONNX requires nodes in an order in which they can run; graph optimisers do not always preserve it. The chosen order does
+//! not depend on how the nodes are listed: the post-order of a depth-first walk from the results. Unneeded nodes come after
+//! it. A cycle has no order.
 
 use std::collections::HashMap;
 
 use super::captures::captures_of;
 use super::names::Names;
-use crate::{AttributeValue, Error, Node};
+use crate::{AttributeValue, Error, ModelNode};
 
 /// Positions of `nodes` in the order of a walk from `results`; `names` are those that have values already. A name that
-/// nothing gives is left to the node that reads it.
+/// nothing produces is left to the node that reads it.
 ///
 /// # Errors
-/// [`Error::Cycle`] when nodes wait for each other's results.
+/// [`Error::Cycle`] when nodes depend on each other's results.
 pub(super) fn runnable_order(
-    nodes: &[Node],
+    nodes: &[ModelNode],
     results: &[&str],
     names: &Names,
 ) -> Result<Vec<usize>, Error> {
@@ -45,36 +45,36 @@ pub(super) fn runnable_order(
         if let Err(cycle) = walk.visit(root) {
             let nodes = cycle.into_iter().filter_map(|node| nodes.get(node));
             return Err(Error::Cycle {
-                nodes: nodes.map(Node::path).collect(),
+                nodes: nodes.map(ModelNode::path).collect(),
             });
         }
     }
     Ok(walk.order)
 }
 
-/// How far the walk is with a node.
+/// The state of the walk for a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     New,
-    /// What it reads is being visited.
+    /// Its operands are being visited.
     Open,
     Done,
 }
 
 struct Walk<'a> {
-    /// Per node, the nodes that give what it reads.
+    /// Per node, the nodes that produce its operands.
     read: &'a [Vec<usize>],
     states: Vec<State>,
     order: Vec<usize>,
 }
 
 impl Walk<'_> {
-    /// Puts a node into the order after all that it needs.
+    /// Appends a node after all its dependencies.
     ///
     /// # Errors
-    /// The nodes of a cycle from that which is listed first, each giving a name that the one before it reads.
+    /// The nodes of a cycle, starting with the one listed first, each producing a name that the previous one reads.
     fn visit(&mut self, root: usize) -> Result<(), Vec<usize>> {
-        // Open nodes, with how many of those they read were visited.
+        // Open nodes, with the number of visited operands.
         let mut open: Vec<(usize, usize)> = Vec::new();
         self.enter(root, &mut open)?;
         while let Some((node, next)) = open.last_mut() {
@@ -115,8 +115,8 @@ impl Walk<'_> {
     }
 }
 
-/// The names that a node reads, those of its bodies among them; one that is read twice may come twice.
-fn reads(node: &Node) -> impl Iterator<Item = &str> {
+/// The names that a node reads, including those of its bodies; possibly with duplicates.
+fn reads(node: &ModelNode) -> impl Iterator<Item = &str> {
     let bodies = node.attributes().iter().flat_map(|attribute| {
         let graphs = match &attribute.value {
             AttributeValue::Graph(graph) => std::slice::from_ref(graph),

@@ -1,9 +1,9 @@
-//! What the graph itself depends on and only a call can say: which branch of an `If` is taken whose branches differ in more
-//! than sizes, how often a loop runs that carries a sequence.
+//! Properties on which the graph depends and which only a call can determine: which branch of an `If` is taken whose
+//! branches differ in more than sizes, and the trip count of a loop that carries a sequence.
 //!
-//! The caller answers by number ([`ImportOptions::answer`](super::ImportOptions::answer)). A question without an answer ends
-//! the import with a [`Question`]: a graph of what it takes to answer it. Numbers follow from the model and from the answers
-//! to earlier questions, so the questions of a model are the inner nodes of a tree, whose leaves are its graphs.
+//! The caller answers by number ([`ImportOptions::answer`](super::ImportOptions::answer)). An unanswered question ends the
+//! import with a [`Question`]: a graph that computes the answer. Numbers follow from the model and from the answers to
+//! earlier questions, so the questions of a model are the inner nodes of a tree, whose leaves are its graphs.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use kiln_shape_inference::{GraphBuilder, InferError};
 use super::context::NodeContext;
 use crate::Error;
 
-/// What a call has to say before the rest of a model can become a graph.
+/// A question that a call has to answer before the rest of a model can become a graph.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Question {
@@ -22,7 +22,7 @@ pub struct Question {
     pub number: usize,
     /// A graph with the model's inputs and one output, a `bool` or an `i64` without axes.
     pub graph: Graph,
-    /// What is wrong with the model where no call can be asked.
+    /// The error if no call can be asked.
     pub error: Error,
 }
 
@@ -30,10 +30,10 @@ pub struct Question {
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     answers: BTreeMap<usize, i64>,
-    /// The one that is known to be open: the import ends there.
+    /// The question known to be open: the import ends there.
     wanted: Option<usize>,
     met: Cell<usize>,
-    /// Whether something failed for want of an answer, in a region, where nothing can be asked.
+    /// Whether something failed because of a missing answer, in a region, where nothing can be asked.
     unanswered: Cell<bool>,
     /// The question that would have helped.
     open: Cell<Option<usize>>,
@@ -64,7 +64,7 @@ impl Questions {
 /// A place in a model where a question may be asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    /// None in a region.
+    /// `None` in a region.
     pub(super) number: Option<usize>,
     value: ValueId,
 }
@@ -74,7 +74,7 @@ impl NodeContext<'_> {
         &self.frame.made.questions
     }
 
-    /// Where `value`, a scalar that is not known, may be asked for.
+    /// Where `value`, an unknown scalar, may be asked.
     pub(super) fn place(&self, value: ValueId) -> Place {
         let questions = self.questions();
         let number = (!self.is_nested()).then(|| questions.met.replace(questions.met.get() + 1));
@@ -84,7 +84,7 @@ impl NodeContext<'_> {
     /// The answer, if there is one.
     ///
     /// # Errors
-    /// Where this is the question to be asked: the import ends.
+    /// If this is the question to be asked: the import ends.
     pub(super) fn answer(&self, place: Place) -> Result<Option<i64>, Error> {
         let Some(number) = place.number else {
             return Ok(None);
@@ -97,7 +97,7 @@ impl NodeContext<'_> {
         Ok(questions.answers.get(&number).copied())
     }
 
-    /// Notes that an answer would have prevented `error`; returns the error.
+    /// Records that an answer would have prevented `error`; returns the error.
     pub(crate) fn left_open(&self, place: Place, error: Error) -> Error {
         let questions = self.questions();
         match place.number {
@@ -107,7 +107,7 @@ impl NodeContext<'_> {
         error
     }
 
-    /// Whether something inside failed for want of an answer.
+    /// Whether something inside failed because of a missing answer.
     pub(super) fn is_unanswered_inside(&self) -> bool {
         self.questions().unanswered.get()
     }

@@ -1,4 +1,4 @@
-//! Which importer an operator has: the caller's, the model's own function, or a standard one.
+//! The importer of an operator: the caller's, the model's own function, or a standard one.
 
 use kiln_fork_lock::ForkLazy;
 use std::collections::BTreeMap;
@@ -7,21 +7,21 @@ use std::sync::Arc;
 use super::ImportOptions;
 use super::context::{NodeContext, Outputs};
 use super::options::OpImporter;
-use crate::{Error, Function, Model, Node, Opsets, ops};
+use crate::{Error, Function, Model, ModelNode, Opsets, ops};
 
 /// A standard operator.
 pub(crate) struct Operator {
     pub(crate) name: &'static str,
-    /// The versions whose meanings the importer tells apart, ascending; the first is the oldest.
+    /// The versions that the importer distinguishes, ascending; the first is the oldest.
     pub(crate) since: &'static [i64],
     pub(crate) import: fn(&mut NodeContext<'_>) -> Result<Outputs, Error>,
     pub(crate) takes: Takes,
 }
 
-/// What the operands of an operator may be.
+/// The allowed kinds of operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// Tensors whose elements are of a dtype of Kiln's.
+    /// Tensors whose elements have a supported dtype.
     Tensors,
     /// Also tensors of narrow types.
     Narrow,
@@ -38,15 +38,14 @@ impl Operator {
         self
     }
 
-    /// The newest of the versions that an operator set of version `opset` has; `None` before the
-    /// first.
+    /// The newest of the versions in an operator set of version `opset`; `None` before the first.
     pub(crate) fn version(&self, opset: i64) -> Option<i64> {
         let known = self.since.iter().copied();
         known.take_while(|&since| since <= opset).last()
     }
 }
 
-/// What imports a node.
+/// The importer of a node.
 pub(crate) enum Importer<'r> {
     Custom(&'r dyn OpImporter),
     Function(&'r Function),
@@ -72,11 +71,11 @@ impl<'m> Registry<'m> {
         }
     }
 
-    /// What imports a node of a graph with these operator sets.
+    /// The importer of a node of a graph with these operator sets.
     ///
-    /// onnxruntime's optimiser writes some of its own operators into the standard domain. Where the model's version of that
+    /// onnxruntime's optimiser writes some of its own operators into the standard domain. If the model's version of that
     /// domain does not have them, they are those of `com.microsoft`.
-    pub(crate) fn find(&self, node: &Node, opsets: &Opsets) -> Option<Importer<'m>> {
+    pub(crate) fn find(&self, node: &ModelNode, opsets: &Opsets) -> Option<Importer<'m>> {
         if !self.custom.is_empty() {
             let key = (node.domain().to_owned(), node.op_type().to_owned());
             if let Some(importer) = self.custom.get(&key) {
@@ -106,7 +105,7 @@ impl<'m> Registry<'m> {
 /// The domain of onnxruntime's own operators.
 const OPTIMIZER_DOMAIN: &str = "com.microsoft";
 
-/// Those of them that it registers for, and writes into, the standard domain.
+/// The operators that it registers for, and writes into, the standard domain.
 const LEFT_IN_STANDARD: &[&str] = &["LayerNormalization", "SimplifiedLayerNormalization"];
 
 /// By domain and name.

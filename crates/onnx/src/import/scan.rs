@@ -1,6 +1,6 @@
 //! `Scan`: a loop over the entries of sequences.
 //!
-//! Until version 8 every operand has an axis of batches before all others: there the loop is inside one over batches.
+//! Until version 8 every operand has a leading batch axis: the loop is then nested in one over batches.
 
 use kiln_ir::ValueId;
 use kiln_shape_inference::GraphBuilder;
@@ -11,7 +11,7 @@ use super::context::{NodeContext, Outputs};
 use super::control::{Captures, RegionError, bind_input, import_region, tensors};
 use super::graph::{Frame, origin_of};
 use super::item::Item;
-use crate::{Error, ModelGraph, Node};
+use crate::{Error, ModelGraph, ModelNode};
 
 /// Along which axis, and from which end, `Scan` reads or writes a sequence.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ struct Sequence {
     backwards: bool,
 }
 
-/// The entries of `Scan`'s attributes for one side; both are 0 where they are left out.
+/// The entries of `Scan`'s attributes for one side; both are 0 where they are omitted.
 fn sequences(
     ctx: &NodeContext<'_>,
     (axes, directions): (&str, &str),
@@ -50,18 +50,18 @@ fn sequences(
         .collect()
 }
 
-/// What of a node the loop is made of.
+/// The parts of a node from which the loop is built.
 struct Scan<'a> {
     body: &'a ModelGraph,
     read: Vec<Sequence>,
     n_carried: usize,
     captures: Captures,
     frame: Frame<'a>,
-    node: &'a Node,
+    node: &'a ModelNode,
     origin: String,
 }
 
-/// How many entries there are, and the index of the last of them, as scalars.
+/// The number of entries, and the index of the last of them, as scalars.
 #[derive(Clone, Copy)]
 struct Length {
     trips: ValueId,
@@ -92,7 +92,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Adds the loop; what the body reads from around it is in `captured`.
+    /// Adds the loop; the outside values that the body reads are in `captured`.
     fn add(
         &self,
         builder: &mut GraphBuilder,
@@ -166,7 +166,7 @@ pub(crate) fn import_scan(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     Ok(results.into_iter().map(Item::Tensor).collect())
 }
 
-/// Version 8: operand 0 are the lengths, and every other has the axis of batches, then that of the sequence.
+/// Version 8: operand 0 is the lengths, and every other has the batch axis, then that of the sequence.
 fn import_batches(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     if ctx.optional(0).is_some() {
         return Err(ctx.unsupported("a scan over sequences of different lengths"));
@@ -212,7 +212,7 @@ fn import_batches(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     Ok(results.into_iter().map(Item::Tensor).collect())
 }
 
-/// Moves the axis of stacked entries, which is the outermost, to where the node asks for it.
+/// Moves the axis of stacked entries, which is the outermost, to the node's position.
 fn arrange_stacked(ctx: &mut NodeContext<'_>, stacked: &mut [ValueId]) -> Result<(), Error> {
     let ranks = stacked.iter().map(|&value| ctx.rank(value));
     let ranks = ranks.collect::<Result<Vec<_>, _>>()?;

@@ -1,8 +1,7 @@
-//! The types that a model states for the values inside it and for its results, against the inferred ones.
+//! The model's stated types of inner values and results, against the inferred ones.
 //!
-//! In strict mode each must be confirmed. In lenient mode those that the operators do not confirm count for nothing: exporters
-//! leave stale sizes behind, and what follows from the operators needs no statement. Names of sizes that inputs do not have
-//! say nothing.
+//! In strict mode each must be confirmed. In lenient mode unconfirmed types are ignored: exporters leave stale sizes
+//! behind, and inferred types need no statement. Names of sizes that inputs do not have are ignored.
 
 use kiln_ir::ValueId;
 use kiln_shape_inference::GraphBuilder;
@@ -10,11 +9,11 @@ use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
 use super::WrongType;
-use super::inputs::Sizes;
+use super::inputs::ModelSizes;
 use super::names::Names;
 use crate::{Dim, Error, Model, Name, ValueType};
 
-/// What the model states of one value.
+/// The model's statement about one value.
 struct Stated<'a> {
     name: &'a str,
     value: ValueId,
@@ -22,11 +21,11 @@ struct Stated<'a> {
     dims: Vec<Option<DimId>>,
 }
 
-/// Compares what the model states of outputs and other values with what was inferred; returns what counts for nothing.
+/// Compares stated with inferred types of outputs and other values; returns the ignored ones.
 pub(super) fn annotate(
     builder: &mut GraphBuilder,
     model: &Model,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
     names: &Names,
 ) -> Result<Vec<WrongType>, Error> {
     let mut wrong_types = Vec::new();
@@ -50,7 +49,7 @@ pub(super) fn annotate(
 fn statements<'a>(
     builder: &mut GraphBuilder,
     model: &'a Model,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
     names: &Names,
 ) -> Vec<Stated<'a>> {
     let graph = model.graph();

@@ -1,9 +1,9 @@
-//! Loops that are written out: over sequences, whose entries are known when the model is imported. How often such a loop runs
-//! may be for a call to say (see [`questions`](super::questions)).
+//! Unrolled loops: over sequences, whose entries are known when the model is imported. The trip count of such a loop may be
+//! determined by a call (see [`questions`](super::questions)).
 //!
-//! Each round imports the body again. The nodes that this brings in count towards
-//! [`Limits::inlined_nodes`](crate::Limits::inlined_nodes), the rounds of one loop are at most
-//! [`Limits::operator_parts`](crate::Limits::operator_parts).
+//! Each iteration imports the body again. The created nodes count towards
+//! [`Limits::inlined_nodes`](crate::Limits::inlined_nodes), and one loop has at most
+//! [`Limits::operator_parts`](crate::Limits::operator_parts) iterations.
 
 use kiln_ir::{Definition, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -18,7 +18,7 @@ use super::questions::Place;
 use crate::{Error, LimitKind, ModelGraph};
 
 impl NodeContext<'_> {
-    /// Imports a body in place: its inputs are `items`, and what it reads from around it is there.
+    /// Imports a body in place: its inputs are `items`, and outside values are visible.
     pub(crate) fn import_round(
         &mut self,
         body: &ModelGraph,
@@ -40,7 +40,7 @@ impl NodeContext<'_> {
         Ok(results)
     }
 
-    /// The operand is no sequence whose entries are known.
+    /// The operand is not a sequence with known entries.
     pub(crate) fn no_entries(&self, index: usize) -> Error {
         let item = self.item(index);
         let found = item.map_or_else(|| "nothing".to_owned(), Item::kind);
@@ -51,17 +51,17 @@ impl NodeContext<'_> {
         }
     }
 
-    /// Counts nodes that the import makes and the file does not hold.
+    /// Counts created nodes that are not in the file.
     fn count_inlined(&self, count: usize) -> Result<(), Error> {
         self.frame.count(LimitKind::InlinedNodes, count)
     }
 
-    /// Counts entries of sequences that the import makes.
+    /// Counts created entries of sequences.
     pub(crate) fn count_entries(&self, count: usize) -> Result<(), Error> {
         self.frame.count(LimitKind::SequenceEntries, count)
     }
 
-    /// A scalar that is known, or that the caller answered for.
+    /// A scalar that is known, or that the caller answered.
     ///
     /// # Errors
     /// `unknown` where it is neither.
@@ -76,16 +76,16 @@ impl NodeContext<'_> {
     }
 }
 
-/// What becomes of a loop that carries sequences.
+/// How a loop that carries sequences is imported.
 pub(super) enum Trips {
     /// It is unrolled at most this many times.
     Known(i64),
-    /// Its body is a region, and what it appends to the sequences is stacked.
+    /// Its body is a region, and the entries it appends to the sequences are stacked.
     Stacked(Place),
 }
 
 impl NodeContext<'_> {
-    /// How often a loop that carries sequences is written out, if it has to be.
+    /// The trip count of a loop that carries sequences, if it has to be unrolled.
     ///
     /// # Errors
     /// Where that is not known.
@@ -119,7 +119,7 @@ impl NodeContext<'_> {
         Err(self.left_open(place, unknown))
     }
 
-    /// Refuses stacks whose entries may differ in size; they are asked for one by one then.
+    /// Rejects stacks whose entries may differ in size; the trip count is then asked for and the loop unrolled.
     pub(super) fn check_entries(&self, place: Place, outputs: &[Item]) -> Result<(), Error> {
         for output in outputs {
             let Item::Stacked(Stacked { value, .. }) = output else {
@@ -144,7 +144,7 @@ impl NodeContext<'_> {
     }
 }
 
-/// A `Loop` that carries sequences, written out.
+/// A `Loop` that carries sequences, unrolled.
 pub(super) fn unrolled_loop(
     ctx: &mut NodeContext<'_>,
     body: &ModelGraph,
@@ -194,7 +194,7 @@ pub(super) fn unrolled_loop(
     Ok(outputs)
 }
 
-/// `SequenceMap`: a body for each entry of the first operand, and of the others that are sequences.
+/// `SequenceMap`: a body for each entry of the first operand, and of other operands that are sequences.
 pub(crate) fn import_sequence_map(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let body = ctx.attributes().require::<&ModelGraph>("body")?;
     let operands: Vec<Item> = (0..ctx.n_inputs())

@@ -1,25 +1,25 @@
-//! Looks for operators that nothing imports, before anything is imported: one error names them all.
+//! Finds operators without an importer before anything is imported: one error lists them all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::registry::{Importer, Registry};
-use crate::{AttributeValue, Error, Function, Model, Node, Opsets};
+use crate::{AttributeValue, Error, Function, Model, ModelNode, Opsets};
 
-/// An operator that nothing imports, and where the model uses it.
+/// An operator without an importer, and where the model uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedOperator {
-    /// Domain and name, safe to print; with the version where an older one is not known.
+    /// Domain and name, safe to print; with the version if an older one is unknown.
     pub operator: String,
-    /// How many nodes use it.
+    /// The number of nodes that use it.
     pub count: usize,
     /// The paths of the first few of them.
     pub nodes: Vec<String>,
 }
 
-/// How many nodes are named per operator.
+/// The number of listed nodes per operator.
 const NAMED_NODES: usize = 3;
 
-/// Checks that every node's operator has an importer, those of called functions included.
+/// Checks that every node's operator has an importer, including those of called functions.
 ///
 /// # Errors
 /// [`Error::UnsupportedOperators`] with all that have none.
@@ -49,8 +49,8 @@ struct Search<'r, 'm> {
 }
 
 impl Search<'_, '_> {
-    /// Recurses as deep as graphs nest, which reading the model has bounded.
-    fn nodes(&mut self, nodes: &[Node], opsets: &Opsets) {
+    /// Recursion is bounded by the nesting of graphs, which was bounded when the model was read.
+    fn nodes(&mut self, nodes: &[ModelNode], opsets: &Opsets) {
         for node in nodes {
             match self.registry.find(node, opsets) {
                 Some(Importer::Custom(_)) => {}
@@ -82,7 +82,7 @@ impl Search<'_, '_> {
         }
     }
 
-    fn add(&mut self, node: &Node, operator: String) {
+    fn add(&mut self, node: &ModelNode, operator: String) {
         let entry = self
             .found
             .entry(operator)

@@ -1,11 +1,11 @@
 //! Attributes, read by name and type.
 //!
-//! An operator asks for what it expects, `attributes.get_or("axis", -1_i64)?`, and whatever else the model holds there is
-//! an error that names node, attribute, and both types. Attributes that are not asked for are ignored.
+//! An operator requests what it expects, `attributes.get_or("axis", -1_i64)?`; content of another type is an error that
+//! names node, attribute, and both types. Attributes that are not requested are ignored.
 
 use kiln_tensor::Tensor;
 
-use super::{ModelGraph, ModelTensor, Node, ValueType};
+use super::{ModelGraph, ModelNode, ModelTensor, ValueType};
 use crate::{Error, Name};
 
 /// A named attribute of a node.
@@ -13,17 +13,17 @@ use crate::{Error, Name};
 pub struct Attribute {
     /// The attribute's name.
     pub name: String,
-    /// What it holds.
+    /// Its content.
     pub value: AttributeValue,
 }
 
-/// What an attribute holds.
+/// The content of an attribute.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AttributeValue {
     /// A number.
     Float(f32),
-    /// An integer; also how ONNX writes truth values.
+    /// An integer; also ONNX's representation of truth values.
     Int(i64),
     /// Text, or any bytes.
     String(Vec<u8>),
@@ -45,12 +45,12 @@ pub enum AttributeValue {
     Graphs(Vec<ModelGraph>),
     /// Types.
     Types(Vec<ValueType>),
-    /// Inside a function: whatever the caller passes as the function's attribute of this name.
+    /// Inside a function: the caller's value of the function's attribute of this name.
     Reference(String),
 }
 
 impl AttributeValue {
-    /// The name of the variant as ONNX writes it, in lower case.
+    /// The name of the variant in ONNX's spelling, in lower case.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Float(_) => "float",
@@ -73,11 +73,11 @@ impl AttributeValue {
 /// The attributes of one node.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    node: &'a Node,
+    node: &'a ModelNode,
 }
 
 impl<'a> Attributes<'a> {
-    pub(crate) fn new(node: &'a Node) -> Self {
+    pub(crate) fn new(node: &'a ModelNode) -> Self {
         Self { node }
     }
 
@@ -96,7 +96,7 @@ impl<'a> Attributes<'a> {
     /// The attribute as a `T`, if the node has it.
     ///
     /// # Errors
-    /// [`Error::AttributeType`] when it holds something else, and what reading a tensor gives.
+    /// [`Error::AttributeType`] when it has another type, and errors of reading a tensor.
     pub fn get<T: FromAttribute<'a>>(self, name: &str) -> Result<Option<T>, Error> {
         let Some(value) = self.value(name) else {
             return Ok(None);
@@ -123,7 +123,7 @@ impl<'a> Attributes<'a> {
     /// The attribute as a `T`.
     ///
     /// # Errors
-    /// [`Error::MissingAttribute`] when the node does not have it, else as [`Attributes::get`].
+    /// [`Error::MissingAttribute`] when the node does not have it, otherwise as [`Attributes::get`].
     pub fn require<T: FromAttribute<'a>>(self, name: &str) -> Result<T, Error> {
         self.get(name)?.ok_or_else(|| Error::MissingAttribute {
             node: self.node.path(),
@@ -135,7 +135,7 @@ impl<'a> Attributes<'a> {
 
 /// A Rust type that an attribute can be read as.
 pub trait FromAttribute<'a>: Sized {
-    /// What the attribute should hold, for messages.
+    /// The expected content, for messages.
     const EXPECTED: &'static str;
 
     /// The content, or `None` when it is of another type.

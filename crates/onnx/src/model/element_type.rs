@@ -1,7 +1,6 @@
-//! The element types that ONNX knows, supported or not.
+//! The element types of ONNX, supported or not.
 //!
-//! A value of an unsupported type is described, not refused: the refusal comes when something needs
-//! its elements.
+//! A value of an unsupported type is described, not rejected: the error occurs when something needs its elements.
 
 use std::fmt;
 
@@ -13,11 +12,11 @@ use super::NarrowType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ElementType {
-    /// A type that Kiln computes with.
+    /// A supported type.
     Supported(DType),
-    /// A type that Kiln keeps as a wider one.
+    /// A type that is stored as a wider one.
     Narrow(NarrowType),
-    /// A type that Kiln does not compute with, by its ONNX number.
+    /// An unsupported type, by its ONNX number.
     Unsupported(i32),
 }
 
@@ -45,7 +44,7 @@ impl ElementType {
         })
     }
 
-    /// The dtype that elements of this type are kept in, where there is one.
+    /// The dtype in which elements of this type are stored, if there is one.
     pub fn dtype(self) -> Option<DType> {
         match self {
             Self::Supported(dtype) => Some(dtype),

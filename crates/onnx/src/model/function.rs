@@ -1,6 +1,6 @@
 //! An operator that a model defines by other operators.
 
-use super::{Attribute, Node, Opsets};
+use super::{Attribute, ModelNode, Opsets};
 
 /// A function of the model.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct Function {
     pub(crate) outputs: Vec<String>,
     pub(crate) required_attributes: Vec<String>,
     pub(crate) optional_attributes: Vec<Attribute>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<ModelNode>,
 }
 
 impl Function {
@@ -47,18 +47,18 @@ impl Function {
         &self.outputs
     }
 
-    /// The attributes that a caller must give.
+    /// The attributes that a caller must pass.
     pub fn required_attributes(&self) -> &[String] {
         &self.required_attributes
     }
 
-    /// The attributes that a caller may give, with their defaults.
+    /// The attributes that a caller may pass, with their defaults.
     pub fn optional_attributes(&self) -> &[Attribute] {
         &self.optional_attributes
     }
 
     /// Its nodes, in order. Their attributes may refer to the function's own.
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[ModelNode] {
         &self.nodes
     }
 }

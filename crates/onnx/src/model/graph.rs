@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{ModelTensor, Node, ValueInfo};
+use super::{ModelNode, ModelTensor, ValueInfo};
 
-/// Nodes in order, constants, and what goes in and out.
+/// Nodes in order, constants, inputs and outputs.
 ///
-/// Names are as the file has them; that every name is defined once and before its use is for the
-/// importer to check.
+/// Names are those of the file; that every name is defined once and before its use is checked by the importer.
 #[derive(Clone, Debug)]
 pub struct ModelGraph {
     pub(crate) name: String,
@@ -15,7 +14,7 @@ pub struct ModelGraph {
     pub(crate) outputs: Vec<ValueInfo>,
     pub(crate) annotations: Vec<ValueInfo>,
     pub(crate) initializers: BTreeMap<String, ModelTensor>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<ModelNode>,
 }
 
 impl ModelGraph {
@@ -24,13 +23,12 @@ impl ModelGraph {
         &self.name
     }
 
-    /// The declared inputs, those with an initializer among them: old models list their weights
-    /// here.
+    /// The declared inputs, including those with an initializer: old models list their weights here.
     pub fn inputs(&self) -> &[ValueInfo] {
         &self.inputs
     }
 
-    /// The inputs that a caller must give: those without an initializer.
+    /// The inputs that a caller must pass: those without an initializer.
     pub fn required_inputs(&self) -> impl Iterator<Item = &ValueInfo> {
         self.inputs
             .iter()
@@ -53,7 +51,7 @@ impl ModelGraph {
     }
 
     /// The nodes, in the model's order.
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[ModelNode] {
         &self.nodes
     }
 }

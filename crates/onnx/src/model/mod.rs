@@ -1,7 +1,7 @@
-//! A model as its file has it, read and checked, before it becomes a graph of Kiln's.
+//! A model as read from its file and checked, before it becomes a graph of Kiln's.
 //!
-//! Nothing here knows what an operator means. Tensors are loaded, names are kept, types are
-//! described; whether the operators are supported and the names fit together is for the importer.
+//! Nothing here knows the meaning of operators. Tensors are loaded, names are kept, types are described; whether the
+//! operators are supported and the names fit together is checked by the importer.
 
 mod attributes;
 mod element_type;
@@ -26,7 +26,7 @@ pub use function::Function;
 pub use graph::ModelGraph;
 pub(crate) use narrow::FloatFormat;
 pub use narrow::NarrowType;
-pub use node::Node;
+pub use node::ModelNode;
 pub(crate) use opsets::canonical_domain;
 pub use opsets::{Opsets, SUPPORTED_OPSETS};
 pub(crate) use scope::Scope;
@@ -50,11 +50,10 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads a model file; tensors that it keeps elsewhere are read from beneath its folder.
+    /// Loads a model file; external tensors are read from beneath its folder.
     ///
     /// # Errors
-    /// When the file cannot be read, is no model, exceeds the default [`Limits`], or names files it
-    /// may not.
+    /// When the file cannot be read, is not a model, exceeds the default [`Limits`], or names files it may not.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::load_with(path, &Limits::default())
     }
@@ -68,11 +67,10 @@ impl Model {
         read_model(Bytes::from(bytes), &folder, limits)
     }
 
-    /// Reads a model from memory; tensors that it keeps elsewhere come from `files`.
+    /// Reads a model from memory; external tensors come from `files`.
     ///
     /// # Errors
-    /// When the bytes are no model, exceed the default [`Limits`], or name files that `files`
-    /// refuses.
+    /// When the bytes are not a model, exceed the default [`Limits`], or name files that `files` refuses.
     pub fn from_bytes(bytes: &[u8], files: &dyn Fs) -> Result<Self, Error> {
         Self::from_bytes_with(bytes, files, &Limits::default())
     }
@@ -119,7 +117,7 @@ impl Model {
         &self.opsets
     }
 
-    /// What the model says about itself: labels, a dictionary, an author.
+    /// The model's metadata: labels, a dictionary, an author.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }

@@ -1,13 +1,13 @@
-//! Element types below a byte, and floats of a byte: what their codes stand for.
+//! Sub-byte element types, and 8-bit floats: the values of their codes.
 //!
-//! Kiln computes with none of them. A tensor of such a type is kept as a wider one that holds each of
-//! its values exactly, converted when it is read; a cast rounds to the values that the type has.
+//! Kiln computes with none of them. A tensor of such a type is stored as a wider one that represents each of its values
+//! exactly, converted when it is read; a cast rounds to the type's values.
 
 use std::fmt;
 
 use kiln_tensor::DType;
 
-/// An ONNX element type that is kept as a wider one.
+/// An ONNX element type that is stored as a wider one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum NarrowType {
@@ -15,11 +15,11 @@ pub enum NarrowType {
     F8E4M3FN,
     /// As the former, with one zero; its NaN is where minus zero would be.
     F8E4M3FNUZ,
-    /// 5 bits of exponent, 2 of fraction, as IEEE 754 would have it.
+    /// 5 bits of exponent, 2 of fraction, as in IEEE 754.
     F8E5M2,
     /// As the former, with one zero and no infinities.
     F8E5M2FNUZ,
-    /// 8 bits of exponent and nothing else: powers of two.
+    /// 8 bits of exponent only: powers of two.
     F8E8M0,
     /// 2 bits of exponent, 1 of fraction; neither infinities nor NaN.
     F4E2M1,
@@ -40,9 +40,9 @@ pub(crate) struct FloatFormat {
     pub(crate) fraction: i32,
     /// The exponent of the smallest normal number.
     pub(crate) least_exponent: i32,
-    /// The largest finite number.
+    /// The maximum finite number.
     pub(crate) largest: f64,
-    /// Whether more than that is an infinity.
+    /// Whether larger numbers are infinite.
     pub(crate) has_infinities: bool,
     /// Whether there is a minus zero.
     pub(crate) has_minus_zero: bool,
@@ -87,7 +87,7 @@ impl NarrowType {
         }
     }
 
-    /// The dtype that its values are kept in.
+    /// The dtype in which its values are stored.
     pub fn kept_in(self) -> DType {
         match self {
             Self::F8E4M3FN | Self::F8E4M3FNUZ | Self::F8E5M2 | Self::F8E5M2FNUZ | Self::F4E2M1 => {
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_of_a_byte_have_the_values_of_their_formats() {
+    fn one_byte_floats_have_the_values_of_their_formats() {
         let value = NarrowType::decode;
         assert_eq!(value(NarrowType::F8E4M3FN, 0x38), 1.0);
         assert_eq!(value(NarrowType::F8E4M3FN, 0x7e), 448.0);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn four_and_two_bits_are_numbers() {
+    fn four_and_two_bit_elements_become_numbers() {
         let floats: Vec<f32> = (0..16)
             .map(|code| NarrowType::F4E2M1.decode(code))
             .collect();

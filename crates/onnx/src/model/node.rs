@@ -7,9 +7,9 @@ use super::scope::Scope;
 use super::{Attribute, Attributes};
 use crate::Name;
 
-/// A node: which operator, of what, giving what.
+/// A node: an operator, its operands and its results.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct ModelNode {
     pub(crate) scope: Arc<Scope>,
     pub(crate) index: usize,
     pub(crate) name: String,
@@ -21,7 +21,7 @@ pub struct Node {
     pub(crate) attributes: Vec<Attribute>,
 }
 
-impl Node {
+impl ModelNode {
     /// The node's own name; often empty.
     pub fn name(&self) -> &str {
         &self.name
@@ -37,17 +37,17 @@ impl Node {
         &self.domain
     }
 
-    /// Which of a function's overloads is meant; mostly empty.
+    /// Which of a function's overloads is called; mostly empty.
     pub fn overload(&self) -> &str {
         &self.overload
     }
 
-    /// The names of the operands. An empty name is an optional operand left out.
+    /// The names of the operands. An empty name is an omitted optional operand.
     pub fn inputs(&self) -> &[String] {
         &self.inputs
     }
 
-    /// The name of the operand at `index`, unless it is left out.
+    /// The name of the operand at `index`, unless it is omitted.
     pub fn input(&self, index: usize) -> Option<&str> {
         self.inputs
             .get(index)
@@ -73,8 +73,7 @@ impl Node {
         Attributes::new(self)
     }
 
-    /// The node's place in the model, safe to print: `node 3 "conv_0" (Conv)`, inside whatever
-    /// graphs surround it.
+    /// The node's place in the model, safe to print: `node 3 "conv_0" (Conv)`, with all surrounding graphs.
     pub fn path(&self) -> String {
         format!("{}{}", self.scope, self.label())
     }

@@ -1,4 +1,4 @@
-//! Which version of which operators a model uses.
+//! The operator set versions of a model.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

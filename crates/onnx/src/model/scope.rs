@@ -1,4 +1,4 @@
-//! Where in a model a graph stands, so that an error can say it.
+//! The place of a graph in a model, for errors.
 //!
 //! Scopes form a chain from the inside out, shared by all nodes of a graph: a path costs memory
 //! once per graph, however deep.
@@ -14,7 +14,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// A place of its own: a model's main graph (no label) or a function.
+    /// A root place: a model's main graph (no label) or a function.
     pub(crate) fn top(label: impl Into<Box<str>>) -> Arc<Self> {
         Arc::new(Self {
             outer: None,

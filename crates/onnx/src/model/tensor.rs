@@ -14,10 +14,10 @@ pub struct ModelTensor {
     place: Option<TensorPlace>,
 }
 
-/// Where the elements of a tensor lie, one after another, little-endian, each valid for its type.
+/// The place of a tensor's elements, contiguous, little-endian, each valid for its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorPlace {
-    /// The file; none is the model's own.
+    /// The file; `None` is the model's own.
     pub file: Option<Location>,
     /// The first byte.
     pub offset: u64,
@@ -37,25 +37,25 @@ impl ModelTensor {
         Self { place, ..self }
     }
 
-    /// Where its elements lie as they are; none where they have to be converted.
+    /// The place of its raw elements; `None` where they have to be converted.
     pub fn place(&self) -> Option<&TensorPlace> {
         self.place.as_ref()
     }
 
-    /// The name that the model gives, or the place where the tensor stands.
+    /// The model's name, or the tensor's place.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The type of its elements as the model says it.
+    /// The element type stated by the model.
     pub fn element(&self) -> ElementType {
         self.element
     }
 
-    /// The elements; those of a narrow type in the dtype that keeps them.
+    /// The elements; those of a narrow type in its storage dtype.
     ///
     /// # Errors
-    /// [`Error::UnsupportedElement`] when Kiln has no dtype for them.
+    /// [`Error::UnsupportedElement`] when there is no dtype for them.
     pub fn tensor(&self) -> Result<&Tensor, Error> {
         match &self.content {
             Some(tensor) => Ok(tensor),

@@ -10,7 +10,7 @@ use crate::Name;
 pub struct ValueInfo {
     /// The value's name, as the graph's nodes use it.
     pub name: String,
-    /// Its type; `None` where the model does not say, as bodies of control flow may.
+    /// Its type; `None` where the model does not state it, as is allowed in bodies of control flow.
     pub ty: Option<ValueType>,
 }
 
@@ -22,15 +22,14 @@ pub enum ValueType {
     Tensor {
         /// The type of its elements.
         element: ElementType,
-        /// Its sizes; `None` where even their number is unknown.
+        /// Its sizes; `None` where even the rank is unknown.
         shape: Option<Vec<Dim>>,
     },
     /// A sequence of values of one type.
     Sequence(Box<ValueType>),
     /// A value or nothing.
     Optional(Box<ValueType>),
-    /// Something that Kiln has no values for: `map`, `sparse_tensor`, `opaque`, or a type without
-    /// content.
+    /// An unsupported type: `map`, `sparse_tensor`, `opaque`, or a type without content.
     Unsupported(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Grids of points, moved by affine maps.
+//! Grids of points, transformed by affine maps.
 
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
@@ -27,7 +27,7 @@ fn affine_grid(ctx: &mut NodeContext<'_>) -> Imported {
     let unit = ctx.size(1);
     let count = ctx.product(spatial)?;
     let mut coordinates = Vec::with_capacity(spatial.len() + 1);
-    // Innermost axis first, then the ones that the last column of the map is for.
+    // Innermost axis first, then the constants for the last column of the map.
     for (axis, &size) in spatial.iter().enumerate().rev() {
         let mut along: Vec<DimId> = vec![unit; spatial.len()];
         along[axis] = size;

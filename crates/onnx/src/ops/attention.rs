@@ -1,7 +1,7 @@
 //! Attention over heads.
 //!
-//! Without a mask that could leave a query without any key, attention is the plain pattern matmul,
-//! softmax, matmul; with one, such queries give zeros, as the operator's description asks.
+//! Without a mask that could exclude every key of a query, attention is the plain pattern matmul, softmax, matmul; with
+//! one, such queries give zeros, as the operator's specification requires.
 
 use kiln_ir::{Dims, PadMode, ReduceFunction, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -126,7 +126,7 @@ fn attention(ctx: &mut NodeContext<'_>) -> Imported {
     several([y, present_key, present_value, shown])
 }
 
-/// What was there before, if the node has it, followed by what is new, along the sequence.
+/// The past, if the node has it, followed by the new values, along the sequence.
 fn with_past(ctx: &mut NodeContext<'_>, index: usize, new: ValueId) -> Result<ValueId, Error> {
     match ctx.optional(index) {
         Some(past) => ctx.build(|builder| builder.concat(&[past, new], 2)),
@@ -134,7 +134,7 @@ fn with_past(ctx: &mut NodeContext<'_>, index: usize, new: ValueId) -> Result<Va
     }
 }
 
-/// Each head repeated so that there are as many as the query has.
+/// Each head repeated to match the number of query heads.
 pub(super) fn repeat_heads(
     ctx: &mut NodeContext<'_>,
     value: ValueId,
@@ -185,10 +185,10 @@ pub(super) fn scores(
     ctx.matmul(query, key)
 }
 
-/// What is added to the scores.
+/// The term added to the scores.
 struct Bias {
     value: Option<ValueId>,
-    /// Whether a query may be left without any key.
+    /// Whether a query may have no key left.
     may_mask_a_row: bool,
 }
 
@@ -272,7 +272,7 @@ impl Bias {
     }
 }
 
-/// 0 where true, else minus infinity.
+/// 0 where true, otherwise minus infinity.
 fn where_allowed(
     ctx: &mut NodeContext<'_>,
     allowed: ValueId,
@@ -330,7 +330,7 @@ fn padded_mask(ctx: &mut NodeContext<'_>, mask: ValueId, keys: DimId) -> Result<
     ctx.build(|builder| builder.pad(mask, never, &low, &high, PadMode::Constant))
 }
 
-/// Softmax over the last axis that gives zeros where nothing is attended.
+/// Softmax over the last axis, with zeros where nothing is attended.
 fn guarded_softmax(
     ctx: &mut NodeContext<'_>,
     x: ValueId,

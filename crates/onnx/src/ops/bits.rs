@@ -1,7 +1,7 @@
-//! The bits of numbers as other numbers.
+//! Bit casts between numbers.
 //!
 //! Between integers a cast keeps the bits. Between floats and integers they are computed: exactly for every number and
-//! infinity; a NaN becomes the quiet one without further bits, whatever its bits were.
+//! infinity; any NaN becomes the quiet NaN without further bits.
 
 use kiln_ir::ValueId;
 use kiln_tensor::DType;
@@ -21,7 +21,7 @@ struct Layout {
     integer: DType,
     /// Bits of the fraction.
     fraction: i32,
-    /// What is added to the exponent.
+    /// The bias of the exponent.
     bias: i32,
 }
 
@@ -42,7 +42,7 @@ impl Layout {
         })
     }
 
-    /// Where nothing is rounded on the way.
+    /// Where nothing is rounded in between.
     fn wide(self) -> DType {
         if self.float == DType::F64 {
             DType::F64
@@ -82,7 +82,7 @@ fn bit_cast(ctx: &mut NodeContext<'_>) -> Imported {
     }
 }
 
-/// `2` to an integral power between the least and the largest normal one; exact.
+/// `2` to an integral power between the minimum and the maximum normal one; exact.
 fn power(ctx: &mut NodeContext<'_>, exponent: ValueId) -> Result<ValueId, Error> {
     ctx.map("exp2", &[exponent])
 }
@@ -105,7 +105,7 @@ fn float_to_bits(ctx: &mut NodeContext<'_>, x: ValueId, layout: Layout) -> Resul
     let too_low = ctx.map("le", &[next, size])?;
     let exponent = ctx.select(too_low, above, exponent)?;
     let exponent = ctx.map("clip", &[exponent, least, most])?;
-    // Subnormal numbers have the least exponent and no leading 1, which then counts as one of the exponent.
+    // Subnormal numbers have the minimum exponent and no leading 1, which then counts as one of the exponent.
     let unit = power(ctx, exponent)?;
     let fraction = ctx.div(size, unit)?;
     let fraction = ctx.scaled(fraction, 2_f64.powi(layout.fraction))?;
@@ -123,7 +123,7 @@ fn float_to_bits(ctx: &mut NodeContext<'_>, x: ValueId, layout: Layout) -> Resul
     let (is_infinite, is_nan) = (ctx.map("is_inf", &[x])?, ctx.map("is_nan", &[x])?);
     let bits = ctx.select(is_infinite, infinity, bits)?;
     let bits = ctx.select(is_nan, quiet, bits)?;
-    // The sign of zeros shows in what they divide.
+    // The sign of a zero shows in quotients by it.
     let (zero, one) = (ctx.scalar(wide, 0.0)?, ctx.scalar(wide, 1.0)?);
     let inverse = ctx.div(one, x)?;
     let negative = ctx.map("lt", &[x, zero])?;

@@ -30,7 +30,7 @@ fn cast_like(ctx: &mut NodeContext<'_>) -> Imported {
     Ok(smallvec![converted(ctx, x, to)?])
 }
 
-/// A cast to an element type, with the node's attributes about rounding.
+/// A cast to an element type, with the node's rounding attributes.
 fn converted(ctx: &mut NodeContext<'_>, x: ValueId, to: ElementType) -> Result<Item, Error> {
     match to {
         ElementType::Supported(dtype) => Ok(Item::Tensor(ctx.cast(x, dtype)?)),

@@ -1,6 +1,7 @@
 //! Operators of the domain `ai.onnx.ml` that are arithmetic on tensors of numbers.
 //!
-//! Text, maps and support vectors with votes are left out; what gives them says what to do instead.
+//! Text, maps and support vectors with votes are unsupported; the errors of operators that produce them name an
+//! alternative.
 
 mod columns;
 mod forest;
@@ -31,7 +32,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("ZipMap", &[1], zip_map),
 ];
 
-/// Rows as maps from names of classes: what exporters add by default.
+/// Rows as maps from class names: what exporters add by default.
 fn zip_map(ctx: &mut NodeContext<'_>) -> Imported {
     Err(ctx.unsupported(
         "maps; export without it (`options={id(model): {\"zipmap\": False}}` of skl2onnx), and the result is the \

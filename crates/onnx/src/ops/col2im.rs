@@ -1,4 +1,4 @@
-//! Blocks put back to where they lay in a picture, added where they overlap.
+//! Blocks moved back to their places in a picture, added where they overlap.
 
 use kiln_ir::{Integers, Op, PadMode, Window};
 use kiln_symbolic_shape::DimId;
@@ -26,7 +26,7 @@ fn col2im(ctx: &mut NodeContext<'_>) -> Imported {
     let elements = ctx.product(&block)?;
     let channels = ctx.sizes(|table| table.floor_div(depth, elements))?;
     let window = Moves::read(ctx, image.len())?.window(ctx, &image, &block)?;
-    // How many blocks lie along each axis, and what of the image no block reaches.
+    // The number of blocks along each axis, and the part of the image that no block reaches.
     let (mut counts, mut unreached) = (Vec::new(), Vec::new());
     for (axis, (&size, &length)) in image.iter().zip(&block).enumerate() {
         let (stride, dilation) = (window.strides[axis], window.dilations[axis]);
@@ -80,7 +80,7 @@ fn col2im(ctx: &mut NodeContext<'_>) -> Imported {
         groups,
     };
     let full = ctx.op(op, &[blocks, weights])?;
-    // The padding goes, and what no block reaches comes.
+    // The padding is removed, and the part that no block reaches is added.
     let value = ctx.scalar(dtype, 0.0)?;
     let (mut low, mut high) = (vec![zero; 2], vec![zero; 2]);
     low.extend(image.iter().map(|_| zero));

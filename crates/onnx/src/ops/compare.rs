@@ -1,4 +1,4 @@
-//! Comparisons, tests of floats, and choice.
+//! Comparisons, float tests, and selection.
 
 use kiln_tensor::DType;
 

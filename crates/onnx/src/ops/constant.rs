@@ -12,7 +12,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("ConstantOfShape", &[9], constant_of_shape),
 ];
 
-/// The node has one attribute that says the value, under one of several names.
+/// The node has one attribute with the value, under one of several names.
 fn constant(ctx: &mut NodeContext<'_>) -> Imported {
     let mut values = ctx.attributes().iter().filter(|attribute| {
         attribute.name.starts_with("value") || attribute.name == "sparse_value"

@@ -1,4 +1,4 @@
-//! Operators of the domain `com.microsoft`, as optimised exports have them: fused forms of standard operators.
+//! Operators of the domain `com.microsoft`, from optimised exports: fused forms of standard operators.
 
 mod attention;
 mod fused;

@@ -1,4 +1,4 @@
-//! Control flow. The importers, which import bodies, are beside the one for graphs.
+//! Control flow. The importers, which import bodies, are in `import`.
 
 use super::support::operator;
 use crate::import::{Operator, Takes, import_if, import_loop, import_scan, import_sequence_map};

@@ -23,7 +23,7 @@ fn conv(ctx: &mut NodeContext<'_>) -> Imported {
     one(add_bias(ctx, y)?)
 }
 
-/// `x` with `weights`, as the node's attributes say.
+/// `x` with `weights`, by the node's attributes.
 pub(super) fn convolve(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -62,7 +62,7 @@ fn add_bias(ctx: &mut NodeContext<'_>, y: ValueId) -> Result<ValueId, Error> {
     }
 }
 
-/// Integers, less their zero points, in i32.
+/// Integers minus their zero points, in i32.
 fn conv_integer(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, weights) = (ctx.input(0)?, ctx.input(1)?);
     let x = centred(ctx, x, ctx.optional(2), 0)?;
@@ -86,7 +86,7 @@ pub(super) fn centred(
     ctx.sub(wide, zero_point)
 }
 
-/// A scalar, or a vector laid along `axis` of `like`.
+/// A scalar, or a vector along `axis` of `like`.
 pub(super) fn along_axis(
     ctx: &mut NodeContext<'_>,
     vector: ValueId,
@@ -177,16 +177,16 @@ fn conv_transpose(ctx: &mut NodeContext<'_>) -> Imported {
     one(add_bias(ctx, y)?)
 }
 
-/// A transposed convolution's window on the way to the output sizes that the node asks for.
+/// A transposed convolution's window and the requested output sizes.
 struct Transposed {
     window: Window,
     extra: Integers,
-    /// Zeros to add after the result, where the full result may be smaller than asked for.
+    /// Zeros to add after the result, where the full result may be smaller than requested.
     missing: Vec<Option<DimId>>,
 }
 
 impl Transposed {
-    /// Cuts the full result to `target`, half at each end; the odd element after, if `upper`.
+    /// Crops the full result to `target`, half at each end; the odd element after, if `upper`.
     fn aim(
         &mut self,
         ctx: &mut NodeContext<'_>,
@@ -197,7 +197,7 @@ impl Transposed {
     ) -> Result<(), Error> {
         let (stride, dilation) = (self.window.strides[axis], self.window.dilations[axis]);
         let extra = self.extra[axis];
-        // What is too much: stride * (size - 1) + extra + dilation * (kernel - 1) + 1 - target.
+        // The excess: stride * (size - 1) + extra + dilation * (kernel - 1) + 1 - target.
         let surplus = ctx.sizes(|table| {
             let (stride, dilation) = (table.constant(stride), table.constant(dilation));
             let (one, extra) = (table.constant(1), table.constant(extra));

@@ -1,4 +1,4 @@
-//! Resampling a region of a tensor, whose ends the data say.
+//! Resampling of a region of a tensor, whose bounds are data.
 
 use kiln_ir::{Indices, NearestRounding, ResizeMode, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -7,8 +7,8 @@ use kiln_tensor::DType;
 use super::sample::{Interpolation, Outside, taps};
 use crate::{Error, NodeContext};
 
-/// `x` with `axes` resampled to `sizes`: from the starts to the ends that operand 1 says, as parts of each axis. What
-/// lies outside of `x` is the attribute `extrapolation_value`.
+/// `x` with `axes` resampled to `sizes`: between the starts and ends in operand 1, as fractions of each axis. Elements
+/// outside `x` are the attribute `extrapolation_value`.
 pub(super) fn cropped(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -77,7 +77,7 @@ pub(super) fn cropped(
     }
 }
 
-/// As many points as `size`, evenly spaced between two parts of an axis; a single one is in the middle.
+/// `size` points, evenly spaced between two fractions of an axis; a single one is in the middle.
 fn points(
     ctx: &mut NodeContext<'_>,
     (start, end): (ValueId, ValueId),

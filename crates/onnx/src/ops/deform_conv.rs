@@ -1,4 +1,4 @@
-//! Convolutions whose windows are bent: each element of a window is read at a point of its own.
+//! Deformable convolutions: each element of a window is read at a separate point.
 
 use kiln_ir::ValueId;
 use kiln_symbolic_shape::DimId;
@@ -12,8 +12,8 @@ use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[operator("DeformConv", &[19], deform_conv)];
 
-/// `x: [N, C, H, W], w: [O, C / groups, h, w], offset: [N, G * h * w * 2, H', W'], bias: [O],
-/// mask: [N, G * h * w, H', W'] -> [N, O, H', W']`, with `G` groups of channels that bend alike.
+/// `x: [N, C, H, W], w: [O, C / groups, h, w], offset: [N, G * h * w * 2, H', W'], bias: [O], mask: [N, G * h * w, H', W'] -> [N, O, H', W']`,
+/// with `G` groups of channels that share offsets.
 fn deform_conv(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, weights, offset) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     let [batch, channels, height, width] = ctx.dims_of_rank::<4>(0, x)?;
@@ -30,7 +30,7 @@ fn deform_conv(ctx: &mut NodeContext<'_>) -> Imported {
     let window = Moves::read(ctx, 2)?.window(ctx, &[height, width], &[rows, columns])?;
     let dtype = ctx.dtype(x)?;
 
-    // One picture per sample and group of channels that bend alike.
+    // One picture per sample and offset group.
     let (pictures, alike) =
         ctx.sizes(|table| Ok((table.mul(batch, bends)?, table.floor_div(channels, bends)?)))?;
     let split = ctx.reshape(x, &[pictures, alike, height, width])?;

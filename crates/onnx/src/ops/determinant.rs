@@ -35,7 +35,7 @@ fn determinant(ctx: &mut NodeContext<'_>) -> Imported {
                 };
                 let row_number = builder.iota(DType::I64, &[one_entry, size], 1)?;
                 let column = builder.gather(matrices, step, 2)?;
-                // Rows above are done with.
+                // Rows above are finished.
                 let done = builder.less(row_number, step)?;
                 let sizes = builder.abs(column)?;
                 let never = builder.scalar(dtype, -1.0)?;
@@ -53,7 +53,7 @@ fn determinant(ctx: &mut NodeContext<'_>) -> Imported {
                 let is_current = builder.equal(row_number, step)?;
                 let zero = builder.scalar(dtype, 0.0)?;
                 let one = builder.scalar(dtype, 1.0)?;
-                // The two rows change places.
+                // Swaps the two rows.
                 let current = builder.gather(matrices, step, 1)?;
                 let chosen = builder.cast(is_largest, dtype)?;
                 let chosen = builder.unsqueeze(chosen, &[1])?;

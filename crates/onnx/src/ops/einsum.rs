@@ -1,8 +1,8 @@
 //! `Einsum`: products of tensors summed over labels.
 //!
-//! Operands are joined from left to right, each pair by one batched matrix product: shared labels
-//! that are needed later are batch, shared ones that are not are summed, the others are rows and
-//! columns. Labels that only one operand has and nothing needs are summed before.
+//! Operands are joined from left to right, each pair by one batched matrix product: shared labels that are needed later are
+//! batch, shared ones that are not are summed, the others are rows and columns. Unneeded labels of a single operand are
+//! summed before.
 
 use kiln_ir::{Dims, ReduceFunction, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -21,7 +21,7 @@ enum Label {
     Letter(char),
 }
 
-/// A tensor whose axes have labels, each once.
+/// A tensor with labelled axes, without duplicates.
 struct Labelled {
     value: ValueId,
     labels: Vec<Label>,
@@ -87,7 +87,7 @@ fn position(labels: &[Label], label: Label) -> Option<usize> {
     labels.iter().position(|&other| other == label)
 }
 
-/// The labels of a term; with a rank, an ellipsis is replaced by the axes that the letters leave.
+/// The labels of a term; with a rank, an ellipsis is replaced by the remaining axes.
 fn parse_term(ctx: &NodeContext<'_>, term: &str, rank: Option<usize>) -> Result<Vec<Label>, Error> {
     let bad = |found: &str| {
         let expected = "letters, and at most one ellipsis per term, as many as axes";
@@ -133,7 +133,7 @@ fn expand_output(ctx: &NodeContext<'_>, term: &str, ellipsis: usize) -> Result<V
     parse_term(ctx, term, Some(rank))
 }
 
-/// Without a result term: the ellipsis, then the letters that come once, in order.
+/// Without a result term: the ellipsis, then the letters that occur once, in order.
 fn implicit_output(all: &[Label]) -> Vec<Label> {
     let count = |label: &Label| all.iter().filter(|&other| other == label).count();
     let mut output: Vec<Label> = all
@@ -149,7 +149,7 @@ fn implicit_output(all: &[Label]) -> Vec<Label> {
     output
 }
 
-/// A label that comes twice keeps the diagonal of its axes.
+/// A repeated label takes the diagonal of its axes.
 fn diagonal(
     ctx: &mut NodeContext<'_>,
     mut value: ValueId,
@@ -182,7 +182,7 @@ fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
     })
 }
 
-/// Sums over the labels that are not needed.
+/// Sums over the unneeded labels.
 fn sum_unless(
     ctx: &mut NodeContext<'_>,
     operand: Labelled,
@@ -205,7 +205,7 @@ fn sum_unless(
     Ok(Labelled { value, labels })
 }
 
-/// The product of two operands, summed over the labels that are not needed.
+/// The product of two operands, summed over the unneeded labels.
 fn join(
     ctx: &mut NodeContext<'_>,
     left: Labelled,
@@ -241,7 +241,7 @@ fn join(
     let a = matrix(ctx, &left, &batch, &rows, &summed)?;
     let b = matrix(ctx, &right, &batch, &summed, &columns)?;
     let product = ctx.matmul(a, b)?;
-    // Batch sizes may have been broadcast; rows and columns come apart again.
+    // Batch sizes may have been broadcast; rows and columns are split again.
     let mut dims: Dims = ctx
         .shape(product)?
         .iter()
@@ -255,7 +255,7 @@ fn join(
     Ok(Labelled { value, labels })
 }
 
-/// Whether no summed label is broadcast: a size of 1 on one side alone.
+/// Whether no summed label is broadcast: a size of 1 on one side only.
 fn is_alike(
     ctx: &NodeContext<'_>,
     left: &Labelled,
@@ -298,7 +298,7 @@ fn matrix(
     ctx.reshape(value, &dims)
 }
 
-/// The product element by element, then sums: for operands that share nothing to sum over.
+/// The product element by element, then sums: for operands that share no summed label.
 fn multiply(
     ctx: &mut NodeContext<'_>,
     left: Labelled,

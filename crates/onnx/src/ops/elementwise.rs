@@ -52,7 +52,7 @@ pub(super) fn binary(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
     one(ctx.map(function, &[left, right])?)
 }
 
-/// Operand 1. Before version 7 an attribute says at which axis of operand 0 its axes begin.
+/// Operand 1. Before version 7 an attribute gives the axis of operand 0 at which its axes begin.
 fn right_operand(ctx: &mut NodeContext<'_>) -> Result<ValueId, crate::Error> {
     let right = ctx.input(1)?;
     let Some(axis) = ctx
@@ -93,7 +93,7 @@ fn mean(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.div(sum, count)?)
 }
 
-/// `fmod = 0` takes the sign of the divisor, as Python does; `fmod = 1` that of the dividend, as C.
+/// `fmod = 0` takes the sign of the divisor, as in Python; `fmod = 1` that of the dividend, as in C.
 fn modulo(ctx: &mut NodeContext<'_>) -> Imported {
     let truncated = ctx.flag("fmod", false)?;
     binary(ctx, if truncated { "rem" } else { "floor_mod" })

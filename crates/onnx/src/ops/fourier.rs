@@ -16,14 +16,14 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("STFT", &[17], stft),
 ];
 
-/// Real and imaginary part; one that is zero throughout is not there.
+/// Real and imaginary part; a part that is zero throughout is `None`.
 #[derive(Clone, Copy)]
 struct Complex {
     real: ValueId,
     imaginary: Option<ValueId>,
 }
 
-/// The parts of numbers along the last axis, which goes.
+/// The parts of numbers along the last axis, which is removed.
 fn parts(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<Complex, Error> {
     let dims = ctx.shape(x)?;
     let last = dims.len().saturating_sub(1);
@@ -121,7 +121,7 @@ fn dft(ctx: &mut NodeContext<'_>) -> Imported {
         let half = table.floor_div(length, two)?;
         table.add(half, one)
     })?;
-    // The axis goes to the end, before what holds the parts.
+    // The axis is moved to the end, before the one with the parts.
     let mut order: Vec<usize> = (0..rank - 1).filter(|&other| other != axis).collect();
     order.extend([axis, rank - 1]);
     let moved = ctx.transpose(x, &order)?;
@@ -152,8 +152,8 @@ fn dft(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.transpose(y, &back)?)
 }
 
-/// The real signal of which `x` is the first half of the transform: what the other half would add is the same again,
-/// but for the first entry and, where the length is even, the last.
+/// The real signal of which `x` is the first half of the transform: the other half contributes the same again, except for
+/// the first entry and, for an even length, the last.
 fn real_inverse(
     ctx: &mut NodeContext<'_>,
     x: Complex,
@@ -182,7 +182,7 @@ fn real_inverse(
     ctx.sub(real, crossed)
 }
 
-/// Cut off or followed by zeros, so that an axis of size `own` has size `wanted`.
+/// Truncated or zero-padded, so that an axis of size `own` has size `wanted`.
 fn fitted(
     ctx: &mut NodeContext<'_>,
     x: ValueId,

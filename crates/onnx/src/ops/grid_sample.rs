@@ -11,8 +11,8 @@ use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[operator("GridSample", &[16, 20], grid_sample)];
 
-/// `x: [N, C, spatial..], grid: [N, points.., k] -> [N, C, points..]`; the last axis of the grid says where, innermost
-/// axis first, from -1 to 1.
+/// `x: [N, C, spatial..], grid: [N, points.., k] -> [N, C, points..]`; the last axis of the grid holds the coordinates,
+/// innermost axis first, from -1 to 1.
 fn grid_sample(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, grid) = (ctx.input(0)?, ctx.input(1)?);
     let (interpolation, outside, corners) = attributes(ctx)?;
@@ -77,7 +77,7 @@ fn attributes(ctx: &NodeContext<'_>) -> Result<(Interpolation, Outside, bool), E
     Ok((interpolation, outside, corners))
 }
 
-/// From -1 to 1, to elements: between the centres of the corner elements, or between their outer edges.
+/// Maps -1 to 1 to elements: between the centres of the corner elements, or between their outer edges.
 fn place(
     ctx: &mut NodeContext<'_>,
     at: ValueId,
@@ -97,7 +97,7 @@ fn place(
     ctx.scaled(shifted, 0.5)
 }
 
-/// Points outside, moved before their neighbours are looked for; points inside stay.
+/// Points outside, moved before their neighbours are determined; points inside are unchanged.
 fn brought_inside(
     ctx: &mut NodeContext<'_>,
     at: ValueId,

@@ -1,4 +1,4 @@
-//! Attention in linear time: a state that every step updates and reads. And the convolution that models use with it.
+//! Linear attention: a state that every step updates and reads. And the convolution used with it.
 
 use kiln_ir::{Op, ValueId};
 use kiln_shape_inference::InferError;
@@ -80,8 +80,8 @@ fn heads(ctx: &mut NodeContext<'_>, name: &str) -> Result<(i64, DimId), Error> {
     Ok((count, ctx.size(count)))
 }
 
-/// In every step the state `[N, heads, d, e]` decays, takes in the outer product of key and value, and is read with the
-/// query. With `delta`, a value is first made the difference to what the state holds for its key.
+/// In every step the state `[N, heads, d, e]` decays, adds the outer product of key and value, and is read with the query.
+/// With `delta`, the value is first replaced by its difference from the state's value for its key.
 fn linear_attention(ctx: &mut NodeContext<'_>) -> Imported {
     let (query, key, value) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     let dtype = ctx.dtype(query)?;

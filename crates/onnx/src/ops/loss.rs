@@ -1,4 +1,4 @@
-//! Losses: how far scores are from the classes they should point to.
+//! Losses between scores and target classes.
 
 use kiln_ir::{Dims, Op, ReduceFunction, ValueId};
 use kiln_tensor::DType;
@@ -17,7 +17,7 @@ fn negative_log_likelihood(ctx: &mut NodeContext<'_>) -> Imported {
     one(loss(ctx, x)?)
 }
 
-/// The same for scores that are no logarithms of probabilities yet; these are the second result.
+/// The same for scores that are not yet log-probabilities; these are the second result.
 fn softmax_cross_entropy(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let logarithms = ctx.build(|builder| builder.log_softmax(x, 1))?;
@@ -36,7 +36,7 @@ fn loss(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
         }
         None => None,
     };
-    // An ignored target need not be a class: it reads class 0, and counts for nothing.
+    // An ignored target need not be a class: it reads class 0, with weight 0.
     let class = match ignored {
         Some(ignored) => {
             let zero = ctx.integer(0)?;

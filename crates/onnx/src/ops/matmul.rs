@@ -20,7 +20,7 @@ fn matmul(ctx: &mut NodeContext<'_>) -> Imported {
     one(product(ctx, left, right, out)?)
 }
 
-/// As numpy's `matmul`: a vector on the left is a row, one on the right a column, and its axis goes.
+/// As numpy's `matmul`: a vector on the left is a row, one on the right a column, and its axis is removed.
 pub(super) fn product(
     ctx: &mut NodeContext<'_>,
     left: ValueId,
@@ -51,7 +51,7 @@ pub(super) fn product(
     ctx.build(|builder| builder.squeeze(product, &gone))
 }
 
-/// Integers, less their zero points (rows of the left, columns of the right), in i32.
+/// Integers minus their zero points (rows of the left, columns of the right), in i32.
 fn matmul_integer(ctx: &mut NodeContext<'_>) -> Imported {
     let (left, right) = (ctx.input(0)?, ctx.input(1)?);
     let rows = ctx.rank(left)?.saturating_sub(2);
@@ -61,7 +61,7 @@ fn matmul_integer(ctx: &mut NodeContext<'_>) -> Imported {
     one(product(ctx, left, right, DType::I32)?)
 }
 
-/// `alpha * a * b + beta * c`, `a` and `b` transposed at will.
+/// `alpha * a * b + beta * c`, with `a` and `b` optionally transposed.
 pub(super) fn gemm(ctx: &mut NodeContext<'_>) -> Imported {
     let (mut a, mut b) = (ctx.input(0)?, ctx.input(1)?);
     let alpha = f64::from(ctx.attributes().get_or("alpha", 1.0_f32)?);

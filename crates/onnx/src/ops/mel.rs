@@ -1,4 +1,4 @@
-//! The weights with which frequencies make up the bands of the mel scale.
+//! The weights of frequencies in the bands of the mel scale.
 
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
@@ -11,7 +11,7 @@ use kiln_ir::ValueId;
 
 pub(super) const OPERATORS: &[Operator] = &[operator("MelWeightMatrix", &[17], weights)];
 
-/// Hertz at which the mel scale turns from straight to bent.
+/// The frequency in hertz at which the mel scale changes from linear to logarithmic.
 const CORNER: f64 = 700.0;
 /// Mel per decade.
 const PER_DECADE: f64 = 2595.0;

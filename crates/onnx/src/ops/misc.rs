@@ -1,4 +1,4 @@
-//! What belongs to no family: running sums, the largest k, what is not zero, reversed sequences.
+//! Operators without a family: running sums, the largest k, nonzero elements, reversed sequences.
 
 use kiln_ir::{CumulateFunction, Extremum, Op};
 use kiln_tensor::DType;
@@ -42,7 +42,7 @@ fn non_zero(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.build(|builder| builder.non_zero(x))?)
 }
 
-/// How many is an attribute before version 10 and an operand from then on.
+/// The number is an attribute before version 10 and an operand from then on.
 fn top_k(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let rank = ctx.rank(x)?;
@@ -66,7 +66,7 @@ fn top_k(ctx: &mut NodeContext<'_>) -> Imported {
     several([values, indices])
 }
 
-/// The first `lens[b]` entries of each sequence backwards, the rest as they are.
+/// The first `lens[b]` entries of each sequence reversed, the rest unchanged.
 fn reverse_sequence(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, lengths) = (ctx.input(0)?, ctx.input(1)?);
     let dims = ctx.shape(x)?;

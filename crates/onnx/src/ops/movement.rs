@@ -60,7 +60,7 @@ fn split(ctx: &mut NodeContext<'_>) -> Imported {
     Ok(parts.into_iter().map(Item::Tensor).collect())
 }
 
-/// As many parts as there are results, of one size; the last may be smaller.
+/// One part per result, of one size; the last may be smaller.
 fn equal_parts(ctx: &mut NodeContext<'_>, size: DimId) -> Result<Vec<DimId>, crate::Error> {
     let count = match ctx.attributes().get::<i64>("num_outputs")? {
         Some(count) => count,
@@ -137,7 +137,7 @@ fn space_to_depth(ctx: &mut NodeContext<'_>) -> Imported {
     })?)
 }
 
-/// The other way: `[N, C, H, W] -> [N, C / (b * b), H * b, W * b]`.
+/// The inverse: `[N, C, H, W] -> [N, C / (b * b), H * b, W * b]`.
 fn depth_to_space(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let block = ctx.attributes().require::<i64>("blocksize")?;

@@ -1,6 +1,6 @@
 //! Rounding to the values of narrow types.
 //!
-//! Results are kept in the dtype that [`NarrowType::kept_in`] says.
+//! Results are stored in the dtype of [`NarrowType::kept_in`].
 
 use kiln_ir::ValueId;
 use kiln_tensor::DType;
@@ -8,7 +8,7 @@ use kiln_tensor::DType;
 use crate::model::FloatFormat;
 use crate::{Error, NarrowType, NodeContext};
 
-/// How a number between two values of a type without fractions is rounded.
+/// The rounding of a number between two values of a type without fractions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RoundMode {
     Up,
@@ -31,8 +31,8 @@ impl RoundMode {
     }
 }
 
-/// `x` rounded to the values of `narrow`. What is too large becomes the largest value if it saturates,
-/// else an infinity or NaN, as the type has; integers keep their low bits. `mode` is for powers of two.
+/// `x` rounded to the values of `narrow`. Too large numbers become the maximum value if it saturates, otherwise an infinity
+/// or NaN, depending on the type; integers keep their low bits. `mode` is for powers of two.
 pub(super) fn rounded(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -85,7 +85,7 @@ pub(super) fn rounded(
     ctx.cast(y, narrow.kept_in())
 }
 
-/// The nearest value of a format without a largest one, to sizes that are no less than 0.
+/// The nearest value of a format without a maximum, for magnitudes.
 fn nearest(
     ctx: &mut NodeContext<'_>,
     size: ValueId,

@@ -1,7 +1,7 @@
 //! Norms, decomposed into means and element-wise operations.
 //!
-//! Where a model's operands have different dtypes, the work is done in the widest and the result cast back; on floats of 16
-//! bits in f32.
+//! If a model's operands have different dtypes, the computation is done in the widest and the result cast back; for 16-bit
+//! floats in f32.
 
 use kiln_ir::{Dims, PoolFunction, ReduceFunction, ValueId, Window};
 use kiln_tensor::DType;
@@ -45,8 +45,7 @@ fn widest(ctx: &NodeContext<'_>, operands: usize) -> Result<DType, Error> {
     Ok(widest)
 }
 
-/// Statistics per channel: given, or in training those of the operand, from which running ones
-/// follow.
+/// Statistics per channel: given, or in training those of the operand, from which running ones follow.
 fn batch_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let epsilon = epsilon(ctx)?;
@@ -97,7 +96,7 @@ fn batch_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     Ok(outputs.into_iter().map(Item::Tensor).collect())
 }
 
-/// Mean and variance over axes, which stay.
+/// Mean and variance over axes, which are kept.
 fn statistics(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -167,7 +166,7 @@ fn per_channel_of_group(
     })
 }
 
-/// The dtype that a norm computes in: at least the one the node names.
+/// The dtype in which a norm computes: at least the one the node names.
 fn stash_type(ctx: &NodeContext<'_>, dtype: DType) -> Result<DType, Error> {
     let stash = ctx.attributes().get_or("stash_type", 1_i64)?;
     let stash = dtype_of(ctx, stash)?;
@@ -256,7 +255,7 @@ fn local_response_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     })?)
 }
 
-/// `(x - mean) / (standard deviation + 1e-9)`, as the operator's definition has it.
+/// `(x - mean) / (standard deviation + 1e-9)`, as in the operator's definition.
 fn mean_variance_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let rank = ctx.rank(x)?;
@@ -274,7 +273,7 @@ fn mean_variance_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     })?)
 }
 
-/// `x` over its norm along an axis; 0 where that is 0.
+/// `x` divided by its norm along an axis; 0 where that is 0.
 fn lp_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let rank = ctx.rank(x)?;

@@ -1,4 +1,4 @@
-//! Optionals: a value or nothing, which of them is known when the model is imported.
+//! Optionals: a value or nothing; which of them is known when the model is imported.
 
 use kiln_tensor::Tensor;
 use smallvec::smallvec;

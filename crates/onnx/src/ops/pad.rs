@@ -1,4 +1,4 @@
-//! Borders around tensors; negative ones cut off.
+//! Borders around tensors; negative ones crop.
 
 use kiln_ir::{Dims, Integers, Op, PadMode, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -54,7 +54,7 @@ fn pad(ctx: &mut NodeContext<'_>) -> Imported {
     one(pad_or_cut(ctx, x, value, &low, &high, mode)?)
 }
 
-/// What a constant border is filled with.
+/// The value of a constant border.
 fn fill_value(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     if ctx.version() < 11 {
         let value = ctx.attributes().get_or("value", 0.0_f32)?;
@@ -66,7 +66,7 @@ fn fill_value(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     }
 }
 
-/// A border of any number of elements: a negative one crops.
+/// A border of any size: a negative one crops.
 pub(super) fn pad_or_cut(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -114,8 +114,7 @@ pub(super) fn pad_or_cut(
     ctx.build(|builder| builder.pad(kept, value, &low, &high, mode))
 }
 
-/// Axes cut or padded with zeros to given sizes, alike at both ends; the odd element goes to the
-/// end.
+/// Axes cropped or zero-padded to given sizes, equally at both ends; the odd element goes to the end.
 fn center_crop_pad(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let own = ctx.shape(x)?;
@@ -138,7 +137,7 @@ fn center_crop_pad(ctx: &mut NodeContext<'_>) -> Imported {
     );
     for (&axis, &size) in axes.iter().zip(&target) {
         (low[axis], high[axis]) = ctx.sizes(|table| {
-            // Growing: floor(n / 2) before. Cutting m: floor(m / 2) before, so -floor(m / 2).
+            // Padding by n: floor(n / 2) before. Cropping m: floor(m / 2) before, so -floor(m / 2).
             let (zero, two) = (table.constant(0), table.constant(2));
             let growth = table.sub(size, own[axis])?;
             let loss = table.neg(growth)?;

@@ -1,4 +1,4 @@
-//! Pools: the largest, the mean or a norm of what a window sees.
+//! Pools: the maximum, the mean or a norm of a window.
 
 use kiln_ir::{Integers, Op, PoolFunction, ReduceFunction, ValueId, Window};
 use kiln_symbolic_shape::DimId;
@@ -74,8 +74,8 @@ impl Pooling {
     }
 }
 
-/// Extends the padding after an axis so that its last window, cut off or not, counts; one that would
-/// start in the padding after the axis does not.
+/// Extends the padding after an axis so that its last window, partial or not, counts; one that would start in the padding
+/// after the axis does not.
 fn round_up(
     ctx: &mut NodeContext<'_>,
     window: &mut Window,
@@ -110,7 +110,7 @@ fn round_up(
         let count = table.add(steps, one)?;
         let starting_before_end = table.ceil_div(before_end, stride)?;
         let count = table.min(count, starting_before_end)?;
-        // The least padding that gives this many windows.
+        // The minimum padding that gives this many windows.
         let last = table.sub(count, one)?;
         let last = table.mul(last, stride)?;
         let end = table.add(last, reach)?;
@@ -141,7 +141,7 @@ fn average_pool(ctx: &mut NodeContext<'_>) -> Imported {
     if !pooling.reaches_beyond {
         return one(pooling.apply(ctx, PoolFunction::MeanWithPadding, x)?);
     }
-    // Padding counts, what `ceil_mode` adds does not: so the padding becomes part of the operand.
+    // Padding counts, the part added by `ceil_mode` does not: so the padding becomes part of the operand.
     let sizes = spatial_sizes(ctx, 0)?;
     let kernel: Vec<DimId> = pooling.size.iter().map(|&size| ctx.size(size)).collect();
     let stated = Moves::read(ctx, sizes.len())?.window(ctx, &sizes, &kernel)?;

@@ -1,4 +1,4 @@
-//! Where in the operand each result of a pool comes from.
+//! The position in the operand of each result of a pool.
 
 use kiln_ir::{Extremum, Integers, Op, PadMode, ValueId, Window};
 use kiln_symbolic_shape::DimId;
@@ -6,11 +6,11 @@ use kiln_tensor::DType;
 
 use crate::{Error, NodeContext};
 
-/// Most elements of a window.
+/// The maximum number of elements of a window.
 const WINDOW_LIMIT: i64 = 4096;
 
-/// The index of the largest element of each window, counted over the whole operand: with the innermost axis first, or
-/// the outermost if `column_major`.
+/// The index of the maximum element of each window, counted over the whole operand: with the innermost axis first, or the
+/// outermost if `column_major`.
 pub(super) fn largest_indices(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -29,7 +29,7 @@ pub(super) fn largest_indices(
     let dims = ctx.shape(x)?;
     let results = ctx.shape(y)?;
     let padded = padded(ctx, x, window)?;
-    // Every element of a window in turn, the outermost axis slowest.
+    // Every element of a window, the outermost axis slowest.
     let offsets = |element: i64| {
         let mut rest = element;
         let mut offsets = Integers::from_elem(0, size.len());
@@ -96,7 +96,7 @@ pub(super) fn largest_indices(
     Ok(index)
 }
 
-/// The operand within a border that is never the largest.
+/// The operand within a border that is never the maximum.
 fn padded(ctx: &mut NodeContext<'_>, x: ValueId, window: &Window) -> Result<ValueId, Error> {
     let dtype = ctx.dtype(x)?;
     let least = match dtype {

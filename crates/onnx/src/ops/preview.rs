@@ -1,4 +1,4 @@
-//! Operators of the preview domains: attention with modifications of its own, and optimisers.
+//! Operators of the preview domains: attention with modifications, and optimisers.
 
 use kiln_ir::ValueId;
 use kiln_tensor::DType;
@@ -43,7 +43,7 @@ fn flex_attention(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.cast(y, value_dtype)?)
 }
 
-/// What the graph of an attribute makes of a value, if there is one.
+/// The graph of an attribute applied to a value, if there is one.
 fn modified(
     ctx: &mut NodeContext<'_>,
     attribute: &str,
@@ -60,7 +60,7 @@ fn modified(
     }
 }
 
-/// One tensor to optimise: learning rate, step, and then the tensor, its gradient and what is kept of former steps.
+/// One tensor to optimise: learning rate, step, and then the tensor, its gradient and the state of earlier steps.
 type Step = fn(&mut NodeContext<'_>, ValueId, ValueId, &[ValueId]) -> Result<Vec<ValueId>, Error>;
 
 /// Operands are all tensors, then all gradients, and so on, `each` per tensor; results likewise, without gradients.
@@ -142,7 +142,7 @@ fn adam(
     let squares = mixed(ctx, squares, square, beta)?;
     let root = ctx.map("sqrt", &[squares])?;
     let root = ctx.plus(root, epsilon)?;
-    // What both means lack at the start, but not in step 0.
+    // The initial bias of both means, except in step 0.
     let dtype = ctx.dtype(rate)?;
     let steps = ctx.cast(time, dtype)?;
     let (one, zero) = (ctx.scalar(dtype, 1.0)?, ctx.scalar(dtype, 0.0)?);

@@ -1,7 +1,7 @@
-//! Integers that stand for numbers: with a scale and a zero point, quantising is arithmetic.
+//! Quantised integers: with a scale and a zero point, quantising is arithmetic.
 //!
-//! Scale and zero point are one for the tensor, one per entry of an axis, or (from version 21) one
-//! per block of an axis.
+//! There is one scale and zero point for the tensor, one per entry of an axis, or (from version 21) one per block of an
+//! axis.
 
 use kiln_ir::{Dims, ReduceFunction, ValueId};
 use kiln_tensor::DType;
@@ -75,7 +75,7 @@ pub(super) fn dequantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, scale) = (ctx.input(0)?, ctx.input(1)?);
     let own = ctx.dtype(scale)?;
     let out = dtype_attribute(ctx, "output_dtype", own)?;
-    // Floats of a byte have no use for an integer in between.
+    // 8-bit floats need no intermediate integer.
     let between = if ctx.dtype(x)?.is_float() {
         own
     } else {
@@ -93,7 +93,7 @@ pub(super) fn dequantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.cast(y, out)?)
 }
 
-/// A parameter laid out to broadcast against `x`: as it is, along an axis, or repeated in blocks.
+/// A parameter shaped to broadcast against `x`: unchanged, along an axis, or repeated in blocks.
 fn laid_out(ctx: &mut NodeContext<'_>, value: ValueId, x: ValueId) -> Result<ValueId, Error> {
     let rank = ctx.rank(x)?;
     let parameter_rank = ctx.rank(value)?;
@@ -102,7 +102,7 @@ fn laid_out(ctx: &mut NodeContext<'_>, value: ValueId, x: ValueId) -> Result<Val
     }
     let block = ctx.attributes().get_or("block_size", 0_i64)?;
     if block == 0 && parameter_rank == 1 {
-        // One element for the whole tensor needs no axis, which may not even be there.
+        // One element for the whole tensor needs no axis, which may not even exist.
         let length = ctx.shape(value)?[0];
         if ctx.known(length) == Some(1) {
             return ctx.as_scalar(value);
@@ -134,7 +134,7 @@ fn laid_out(ctx: &mut NodeContext<'_>, value: ValueId, x: ValueId) -> Result<Val
         let split = builder.reshape(value, &split)?;
         let repeated = builder.broadcast_to(split, &repeated)?;
         let merged = builder.reshape(repeated, &merged)?;
-        // The last block may be cut off.
+        // The last block may be partial.
         builder.slice_axis(merged, axis, zero, dims[axis])
     })
 }
@@ -151,7 +151,7 @@ pub(super) fn quantized(
     rounded_to_steps(ctx, quotient, zero_point, to)
 }
 
-/// Numbers of steps, rounded and moved by the zero point, to `bits` bits of a dtype.
+/// Numbers of steps, rounded and shifted by the zero point, to `bits` bits of a dtype.
 pub(super) fn rounded_to_steps(
     ctx: &mut NodeContext<'_>,
     steps: ValueId,
@@ -163,7 +163,7 @@ pub(super) fn rounded_to_steps(
     }
     let (low, high) = bounds(to, bits);
     let rounded = ctx.map("round_even", &[steps])?;
-    // f32 holds every sum of such a number and a zero point that does not saturate anyway.
+    // f32 represents every sum of such a number and a zero point that does not saturate anyway.
     let mut rounded = ctx.cast(rounded, DType::F32)?;
     if let Some(zero_point) = zero_point {
         let zero_point = ctx.cast(zero_point, DType::F32)?;
@@ -173,7 +173,7 @@ pub(super) fn rounded_to_steps(
         ctx.scalar_like(rounded, low)?,
         ctx.scalar_like(rounded, high)?,
     );
-    // NaN is above nothing and becomes the lowest value, as everywhere; ONNX does not say.
+    // NaN becomes the minimum value, as everywhere; ONNX does not define it.
     let is_above = ctx.map("gt", &[rounded, low])?;
     let capped = ctx.map("min", &[rounded, high])?;
     let clipped = ctx.map("select", &[is_above, capped, low])?;
@@ -189,7 +189,7 @@ fn bounds(dtype: DType, bits: u32) -> (f64, f64) {
     }
 }
 
-/// To u8, with scale and zero point from the operand's range, which is made to hold 0.
+/// To u8, with scale and zero point from the operand's range, extended to contain 0.
 fn dynamic_quantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let (y, scale, zero_point) = dynamically_quantized(ctx, x)?;
@@ -250,8 +250,8 @@ fn qlinear_conv(ctx: &mut NodeContext<'_>) -> Imported {
     requantized(ctx, sum, x_scale, w_scale, (6, 7))
 }
 
-/// Sums of products quantised with the scale and zero point at two operands. The scales become one factor first, as in the
-/// reference evaluator: a sum is rounded once before it is rounded to a step.
+/// Sums of products quantised with the scale and zero point at two operands. The scales are combined into one factor first,
+/// as in the reference evaluator: a sum is rounded once before it is rounded to a step.
 fn requantized(
     ctx: &mut NodeContext<'_>,
     sum: ValueId,

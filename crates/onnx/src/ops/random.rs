@@ -1,7 +1,7 @@
 //! Random numbers, from a counter-based generator.
 //!
-//! The graph is a function: a node gives the same numbers in every call. What they are depends on the node's `seed` or,
-//! where it has none, on its name, so that nodes differ; they are not the numbers that other implementations give.
+//! The graph is a function: a node returns the same numbers in every call. They depend on the node's `seed` or, without
+//! one, on its name, so that nodes differ; they differ from those of other implementations.
 
 use kiln_ir::{Op, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -43,7 +43,7 @@ fn like(ctx: &mut NodeContext<'_>, distribution: Distribution) -> Imported {
     one(ctx.cast(numbers, dtype)?)
 }
 
-/// The generator's key: from the seed, or from the node's path, and which of the node's streams it is for.
+/// The generator's key: from the seed, or from the node's path, and the number of the stream.
 fn key(ctx: &mut NodeContext<'_>, stream: u64) -> Result<ValueId, Error> {
     let seed = match ctx.attributes().value("seed") {
         // Some operators have a float, others an integer.
@@ -56,7 +56,7 @@ fn key(ctx: &mut NodeContext<'_>, stream: u64) -> Result<ValueId, Error> {
     };
     let seed = match seed {
         Some(seed) => seed,
-        // FNV-1a, which says the same in every process.
+        // FNV-1a, which is the same in every process.
         None => ctx
             .node()
             .path()
@@ -69,7 +69,7 @@ fn key(ctx: &mut NodeContext<'_>, stream: u64) -> Result<ValueId, Error> {
     ctx.add_constant(key)
 }
 
-/// Numbers of f32 from 0 on and below 1, in steps of 2^-24.
+/// f32 numbers in [0, 1), in steps of 2^-24.
 pub(super) fn unit_numbers(
     ctx: &mut NodeContext<'_>,
     dims: &[DimId],
@@ -91,7 +91,7 @@ fn uniform(ctx: &mut NodeContext<'_>, dims: &[DimId]) -> Result<ValueId, Error> 
     ctx.plus(scaled, low)
 }
 
-/// Box and Muller's way from two uniform numbers to a normal one.
+/// The Box-Muller transform from two uniform numbers to a normal one.
 fn normal(ctx: &mut NodeContext<'_>, dims: &[DimId]) -> Result<ValueId, Error> {
     let mean = f64::from(ctx.attributes().get_or("mean", 0.0_f32)?);
     let scale = f64::from(ctx.attributes().get_or("scale", 1.0_f32)?);
@@ -109,7 +109,7 @@ fn normal(ctx: &mut NodeContext<'_>, dims: &[DimId]) -> Result<ValueId, Error> {
     ctx.plus(scaled, mean)
 }
 
-/// 1 with the probability that the operand says, else 0.
+/// 1 with the operand's probability, otherwise 0.
 fn bernoulli(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let dims = ctx.shape(x)?;
@@ -143,7 +143,7 @@ fn multinomial(ctx: &mut NodeContext<'_>) -> Imported {
     let sums = ctx.reshape(sums, &[rows, unit, classes])?;
     let numbers = unit_numbers(ctx, &[rows, samples], 0)?;
     let numbers = ctx.reshape(numbers, &[rows, samples, unit])?;
-    // As many classes lie wholly below the number; the last takes what rounding leaves.
+    // The number of classes entirely below the number; the last absorbs rounding.
     let below = ctx.map("le", &[sums, numbers])?;
     let below = ctx.cast(below, DType::I64)?;
     let class = ctx.reduce(kiln_ir::ReduceFunction::Sum, below, &[2], false)?;

@@ -1,4 +1,4 @@
-//! Tensors made from positions: ranges, diagonals, triangles, one-hot codes.
+//! Tensors built from positions: ranges, diagonals, triangles, one-hot codes.
 
 use kiln_ir::{Dims, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -16,7 +16,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Trilu", &[14], trilu),
 ];
 
-/// `start, start + delta, …` up to `limit`, which is left out.
+/// `start, start + delta, …` up to `limit`, exclusive.
 fn range(ctx: &mut NodeContext<'_>) -> Imported {
     let (start, limit, delta) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     if ctx.constant_number(delta) == Some(0.0) {
@@ -94,7 +94,7 @@ fn counted_by_data(
         let steps = builder.cast(steps, DType::I64)?;
         let zero = builder.scalar(DType::I64, 0.0)?;
         let steps = builder.max(steps, zero)?;
-        // A step of 0 gives no range: the size is negative, which the binding refuses.
+        // A step of 0 gives no range: the size is negative, which the binding rejects.
         let refused = builder.scalar(DType::I64, -1.0)?;
         let steps = builder.select(is_still, refused, steps)?;
         builder.bind_sizes(steps)
@@ -144,7 +144,7 @@ fn eye_like(ctx: &mut NodeContext<'_>) -> Imported {
     })?)
 }
 
-/// What is above (or below) diagonal `k` stays, zeros elsewhere.
+/// Elements above (or below) diagonal `k` are kept, zeros elsewhere.
 fn trilu(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let dims = ctx.shape(x)?;

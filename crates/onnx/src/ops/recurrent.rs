@@ -1,9 +1,8 @@
 //! `RNN`, `GRU` and `LSTM`: loops over time of core operations.
 //!
-//! The operand's product with the input weights is taken for all times at once before the loop. Two
-//! directions are one loop, an axis of everything in it, with the operand read backwards for the one
-//! that runs from the last time to the first. A sequence shorter than the others keeps its state from
-//! its end on; backwards it keeps its initial state until its own end comes.
+//! The operand's product with the input weights is computed for all time steps at once before the loop. Two directions are
+//! one loop, with an axis for the direction, and the operand reversed for the backward one. A sequence shorter than the
+//! others keeps its state from its end on; backwards it keeps its initial state until its own end is reached.
 
 mod activation;
 mod cell;
@@ -26,7 +25,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("RNN", &[7], |ctx| recurrent(ctx, CellKind::Rnn)),
 ];
 
-/// What all directions share.
+/// The shared settings of all directions.
 struct Layer {
     kind: CellKind,
     /// `[time, batch, features]`.
@@ -42,15 +41,15 @@ struct Layer {
 
 /// Directions that have the same activations, so that one loop runs them together.
 struct Directions<'a> {
-    /// The first of them, as weights count them.
+    /// The first of them, in the order of the weights.
     first: i64,
-    /// Which of them go from the last time to the first.
+    /// Which of them run backwards.
     backwards: &'a [bool],
     activations: Vec<Activation>,
 }
 
-/// What a loop gives: all hidden states `[time, directions, batch, hidden]`, and the last states `[directions, batch,
-/// hidden]`.
+/// The results of a loop: all hidden states `[time, directions, batch, hidden]`, and the last states
+/// `[directions, batch, hidden]`.
 struct Run {
     all: ValueId,
     last: Vec<ValueId>,
@@ -131,7 +130,7 @@ impl Layer {
         })
     }
 
-    /// The initial states that operand `index` gives, or zeros: `[directions, batch, hidden]`.
+    /// The initial states of operand `index`, or zeros: `[directions, batch, hidden]`.
     fn initial_state(
         &self,
         ctx: &mut NodeContext<'_>,
@@ -256,7 +255,7 @@ impl Layer {
     }
 }
 
-/// The time that each direction is at: `i64[directions, 1, 1]`.
+/// The current time of each direction: `i64[directions, 1, 1]`.
 fn times(
     builder: &mut GraphBuilder,
     iteration: ValueId,
@@ -280,7 +279,7 @@ fn times(
     builder.concat(&of_direction, 0)
 }
 
-/// What each direction gave in its own order, `[time, directions, ..]`, in the order of time.
+/// The results of each direction in its own order, `[time, directions, ..]`, in the order of time.
 fn in_time(
     builder: &mut GraphBuilder,
     all: ValueId,

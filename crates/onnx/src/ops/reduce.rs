@@ -28,7 +28,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("ReduceSumSquare", &[1, 18], sum_square),
 ];
 
-/// What is reduced, along which axes, and whether they stay.
+/// The operand, the reduced axes, and whether they are kept.
 struct Reduction {
     x: ValueId,
     axes: Indices,
@@ -39,7 +39,7 @@ impl Reduction {
     fn read(ctx: &mut NodeContext<'_>) -> Result<Self, Error> {
         let x = ctx.input(0)?;
         let rank = ctx.rank(x)?;
-        // The table says for each operator since when axes are an operand.
+        // The table gives for each operator the first version in which axes are an operand.
         let given = if ctx.version() == 1 {
             ctx.attributes().get::<&[i64]>("axes")?.map(<[i64]>::to_vec)
         } else {
@@ -69,7 +69,7 @@ fn plain(ctx: &mut NodeContext<'_>, function: ReduceFunction) -> Imported {
     one(reduction.apply(ctx, function, reduction.x)?)
 }
 
-/// On bools, the largest is whether any is true, and the smallest whether all are.
+/// For bools, the maximum is whether any is true, and the minimum whether all are.
 fn extremum(
     ctx: &mut NodeContext<'_>,
     function: ReduceFunction,
@@ -80,7 +80,7 @@ fn extremum(
     plain(ctx, if is_bool { of_bools } else { function })
 }
 
-/// The mean of integers is their sum over their number, truncated.
+/// The mean of integers is their sum divided by their number, truncated.
 fn mean(ctx: &mut NodeContext<'_>) -> Imported {
     let reduction = Reduction::read(ctx)?;
     let dtype = ctx.dtype(reduction.x)?;
@@ -119,12 +119,12 @@ fn log_sum(ctx: &mut NodeContext<'_>) -> Imported {
     })
 }
 
-/// `log(sum(exp(x)))`, the largest taken out first so that nothing overflows.
+/// `log(sum(exp(x)))`, with the maximum subtracted first so that nothing overflows.
 fn log_sum_exp(ctx: &mut NodeContext<'_>) -> Imported {
     let reduction = Reduction::read(ctx)?;
     in_floats(ctx, reduction.x, |ctx, x| {
         let largest = ctx.reduce(ReduceFunction::Max, x, &reduction.axes, true)?;
-        // An infinity would cancel to NaN; where the largest is one, 0 does as well.
+        // An infinity would cancel to NaN; if the maximum is one, 0 is used instead.
         let zero = ctx.scalar_like(x, 0.0)?;
         let infinite = ctx.map("is_inf", &[largest])?;
         let shift = ctx.map("select", &[infinite, zero, largest])?;

@@ -15,7 +15,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Unsqueeze", &[1, 13], unsqueeze).taking(Takes::Moved),
 ];
 
-/// 0 copies the operand's size (unless `allowzero`), -1 is what is left.
+/// 0 copies the operand's size (unless `allowzero`), -1 is inferred.
 fn reshape(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, shape) = (ctx.input(0)?, ctx.input(1)?);
     let own = ctx.shape(x)?;
@@ -45,12 +45,12 @@ fn reshape(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.build(|builder| builder.reshape_inferring(x, &dims))?)
 }
 
-/// Whether a size that is no constant may be -1; one that may be 0 is taken as a size.
+/// Whether a non-constant size may be -1; one that may be 0 is used as a size.
 fn may_be_special(ctx: &NodeContext<'_>, dim: DimId) -> bool {
     ctx.known(dim).is_none() && ctx.range(dim).min.is_none_or(|min| min < 0)
 }
 
-/// A shape that only the data say: what 0 and -1 mean is computed as data, too.
+/// A shape from data: the meaning of 0 and -1 is computed as data, too.
 fn reshape_by_data(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -116,8 +116,8 @@ fn squeeze(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.build(|builder| builder.squeeze(x, &axes))?)
 }
 
-/// The axes of size 1. A result's rank must be known, so a size that could be 1 or more is
-/// required not to be 1: a call with that size fails and is not answered wrongly.
+/// The axes of size 1. A result's rank must be known, so a size that could be 1 or more is required not to be 1: a call
+/// with that size fails instead of returning a wrong result.
 fn unit_axes(ctx: &mut NodeContext<'_>, dims: &[DimId]) -> Result<Vec<usize>, Error> {
     let mut axes = Vec::new();
     let unit = ctx.size(1);

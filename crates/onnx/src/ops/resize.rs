@@ -1,8 +1,8 @@
 //! Resampling: `Resize`, and `Upsample` before it.
 //!
-//! Output sizes are given, or input sizes times scales, rounded down. Scales known at import that
-//! are simple fractions become exact expressions over symbolic sizes; others are data, and `resize_by_data` has those.
-//! Integers are resampled as floats that hold them, and cut off towards zero.
+//! Output sizes are given, or are input sizes times scales, rounded down. Scales known at import that are simple fractions
+//! become exact expressions over symbolic sizes; others are data, handled in `resize_by_data`. Integers are resampled as
+//! floats that represent them, and truncated.
 
 use kiln_ir::{Coordinates, Dims, Indices, NearestRounding, Op, Resize, ResizeMode, ValueId};
 use kiln_shape_inference::Element;
@@ -21,14 +21,14 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Upsample", &[7, 9], |ctx| as_floats(ctx, upsample)),
 ];
 
-/// The resized axes with their new sizes and, where the model states them, scales (else 0).
+/// The resized axes with their new sizes and, where the model states them, scales (otherwise 0).
 struct Target {
     axes: Indices,
     sizes: Dims,
     scales: SmallVec<[f64; 4]>,
 }
 
-/// Resamples operand 0 in floats that hold its elements.
+/// Resamples operand 0 in floats that represent its elements.
 fn as_floats(
     ctx: &mut NodeContext<'_>,
     resample: fn(&mut NodeContext<'_>, ValueId) -> Result<ValueId, Error>,
@@ -134,7 +134,7 @@ fn resize(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     })
 }
 
-/// Whether the operand is there and not the empty tensor that old exporters write for "none".
+/// Whether the operand exists and is not the empty tensor that old exporters write for "none".
 fn is_given(ctx: &NodeContext<'_>, index: usize) -> Result<bool, Error> {
     let Some(value) = ctx.optional(index) else {
         return Ok(false);
@@ -155,7 +155,7 @@ fn mode(ctx: &NodeContext<'_>) -> Result<ResizeMode, Error> {
     }
 }
 
-/// How coordinates follow from positions; none where a region is cropped.
+/// The mapping from positions to coordinates; `None` where a region is cropped.
 fn coordinates(ctx: &NodeContext<'_>) -> Result<(Option<Coordinates>, NearestRounding), Error> {
     let attributes = ctx.attributes();
     let rounding = match attributes.get_or("nearest_mode", "round_prefer_floor")? {
@@ -185,7 +185,7 @@ fn coordinates(ctx: &NodeContext<'_>) -> Result<(Option<Coordinates>, NearestRou
     Ok((Some(coordinates), rounding))
 }
 
-/// Output sizes that operand 3 gives, perhaps with the operand's aspect ratio kept.
+/// Output sizes from operand 3, optionally with the operand's aspect ratio kept.
 fn by_sizes(ctx: &mut NodeContext<'_>, x: ValueId, axes: Indices) -> Result<Target, Error> {
     let sizes = ctx.sizes_of(3)?;
     expect_length(ctx, 3, sizes.len(), axes.len())?;
@@ -233,7 +233,7 @@ fn by_sizes(ctx: &mut NodeContext<'_>, x: ValueId, axes: Indices) -> Result<Targ
     })
 }
 
-/// Input sizes times the scales of operand `index`; none where the scales are data.
+/// Input sizes times the scales of operand `index`; `None` where the scales are data.
 fn by_scales(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -342,7 +342,7 @@ fn scaled(
             return Err(ctx.operand_error(1, "positive scales", scale.to_string()));
         }
         sizes.push(match ctx.known(own[axis]) {
-            // In f32, as the operator's definition computes it.
+            // In f32, as in the operator's definition.
             Some(size) => ctx.size((size as f32 * scale as f32).floor() as i64),
             None => {
                 let Some((numerator, denominator)) = as_fraction(scale) else {
@@ -368,7 +368,7 @@ fn scaled(
     })
 }
 
-/// The fraction with the least denominator that rounds to the scale as an f32.
+/// The fraction with the smallest denominator that rounds to the scale as an f32.
 fn as_fraction(scale: f64) -> Option<(i64, i64)> {
     const LARGEST_DENOMINATOR: i64 = 4096;
     (1..=LARGEST_DENOMINATOR).find_map(|denominator| {

@@ -1,6 +1,6 @@
-//! `Resize` by scales that are data: sizes and coordinates are computed when the model runs.
+//! `Resize` with scales that are data: sizes and coordinates are computed when the model runs.
 //!
-//! Each axis is resampled on its own, as weighted sums of the entries next to every point.
+//! Each axis is resampled separately, as weighted sums of the entries next to every point.
 
 use kiln_ir::{Coordinates, NearestRounding, ResizeMode, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -18,7 +18,7 @@ pub(super) struct Sampling {
 }
 
 impl Sampling {
-    /// As the versions before 11 have it.
+    /// The behaviour of versions before 11.
     pub(super) fn floored(mode: ResizeMode) -> Self {
         Self {
             mode,
@@ -44,7 +44,7 @@ pub(super) fn rescaled(
     let lengths: Vec<DimId> = axes.iter().map(|&axis| own[axis]).collect();
     let sizes = ctx.build(|builder| {
         let lengths = builder.dims_tensor(&lengths)?;
-        // In f32, as the operator's definition computes it.
+        // In f32, as in the operator's definition.
         let lengths = builder.cast(lengths, DType::F32)?;
         let sizes = builder.mul(lengths, scales)?;
         let sizes = builder.map("floor", &[sizes])?;
@@ -82,7 +82,7 @@ pub(super) fn rescaled(
     Ok(y)
 }
 
-/// Where along an axis of size `own` the points of the result lie, `f32[size]`.
+/// The positions of the result's points along an axis of size `own`, `f32[size]`.
 fn points(
     ctx: &mut NodeContext<'_>,
     (own, size): (DimId, DimId),
@@ -114,7 +114,7 @@ fn points(
             ctx.select(is_many, at, zero)
         }
         Coordinates::HalfPixelSymmetric => {
-            // The centre stays where it is, whatever rounding the size has cut off.
+            // The centre is preserved, whatever rounding of the size has removed.
             let own = ctx.dim_as(own, DType::F32)?;
             let wanted = ctx.mul(own, scale)?;
             let kept = ctx.div(length, wanted)?;

@@ -1,4 +1,4 @@
-//! Regions of pictures, pooled to one size without rounding where they lie.
+//! Regions of pictures, pooled to one size without rounding their positions.
 
 use kiln_ir::{ReduceFunction, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -17,13 +17,13 @@ struct Side {
     taps: Vec<Tap>,
     /// Whether a point counts, as 0 or 1.
     counts: ValueId,
-    /// How many points each bin has, `[regions]`.
+    /// The number of points of each bin, `[regions]`.
     number: ValueId,
-    /// How many points every bin has room for.
+    /// The number of points allocated for every bin.
     room: DimId,
 }
 
-/// What the attributes say of every side.
+/// The attributes that apply to every axis.
 struct Setting {
     scale: f64,
     half_pixel: bool,
@@ -128,7 +128,7 @@ fn bins(ctx: &mut NodeContext<'_>, name: &str) -> Result<DimId, Error> {
     Ok(ctx.size(count))
 }
 
-/// The largest weighted neighbour of any point that counts, as the operator's description has it; 0 where none does.
+/// The maximum weighted neighbour of any point that counts, as in the operator's specification; 0 where there is none.
 fn largest_term(
     ctx: &mut NodeContext<'_>,
     terms: &[ValueId],
@@ -183,7 +183,7 @@ fn side(
         let number = ctx.filled(dtype, setting.ratio as f64, &[regions])?;
         (number, ctx.size(setting.ratio))
     } else {
-        // As many points as elements, region by region; every one has room for the most.
+        // One point per element, region by region; every region is allocated the maximum.
         let number = ctx.map("ceil", &[bin])?;
         let zero = ctx.scalar(dtype, 0.0)?;
         let number = ctx.map("max", &[number, zero])?;

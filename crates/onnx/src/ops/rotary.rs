@@ -8,7 +8,7 @@ use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[operator("RotaryEmbedding", &[23], rotary_embedding)];
 
-/// Pairs of features turned by an angle that grows with the position.
+/// Pairs of features rotated by an angle that grows with the position.
 fn rotary_embedding(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let own = ctx.shape(x)?;

@@ -1,6 +1,6 @@
 //! Reading a picture between its elements: neighbours, their weights, and the weighted sum.
 //!
-//! Pictures have any number of spatial axes. Where a neighbour lies outside, it is what the padding says.
+//! Pictures have any number of spatial axes. A neighbour outside is determined by the padding.
 
 use kiln_ir::ValueId;
 use kiln_symbolic_shape::DimId;
@@ -8,13 +8,13 @@ use kiln_tensor::DType;
 
 use crate::{Error, NodeContext};
 
-/// What lies outside of a picture.
+/// The padding outside a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outside {
     Zeros,
     /// The element at the edge.
     Edge,
-    /// What lies inside, mirrored: at the centres of the corner elements if `corners`, else at their outer edges.
+    /// The inside, mirrored: at the centres of the corner elements if `corners`, otherwise at their outer edges.
     Mirror {
         corners: bool,
     },
@@ -37,10 +37,10 @@ pub(super) struct Tap {
     pub(super) weight: Option<ValueId>,
 }
 
-/// Most neighbours of a point: those of a cubic interpolation in four axes.
+/// The maximum number of neighbours of a point: those of a cubic interpolation in four axes.
 const COMBINATION_LIMIT: usize = 256;
 
-/// The coefficient of cubic interpolation that ONNX takes.
+/// ONNX's coefficient of cubic interpolation.
 const CUBIC: f64 = -0.75;
 
 /// The neighbours of float coordinates along an axis of size `length`.
@@ -75,7 +75,7 @@ pub(super) fn taps(
     Ok(taps)
 }
 
-/// The cubic weight of a neighbour `x` away, at most 1.
+/// The cubic weight of a neighbour at distance `x`, at most 1.
 fn inner_weight(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     // ((a + 2) x - (a + 3)) x x + 1
     let line = ctx.scaled(x, CUBIC + 2.0)?;
@@ -85,7 +85,7 @@ fn inner_weight(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error>
     ctx.plus(bent, 1.0)
 }
 
-/// The cubic weight of a neighbour `x + 1` away.
+/// The cubic weight of a neighbour at distance `x + 1`.
 fn outer_weight(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     // ((a y - 5 a) y + 8 a) y - 4 a, where y = x + 1
     let y = ctx.plus(x, 1.0)?;
@@ -153,7 +153,7 @@ pub(super) fn mirrored(
 }
 
 /// The sums over all combinations of neighbours: of `x: [N, C, spatial..]`, with the number of the picture in
-/// `picture: i64` and neighbours per spatial axis that broadcast to `points`; gives `[C, points..]`.
+/// `picture: i64` and neighbours per spatial axis that broadcast to `points`; returns `[C, points..]`.
 pub(super) fn weighted_sum(
     ctx: &mut NodeContext<'_>,
     x: ValueId,

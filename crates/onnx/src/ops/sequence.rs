@@ -1,5 +1,5 @@
-//! Sequences of tensors. How many entries there are is known when the model is imported, so what an operator does with
-//! them is done then, and leaves nothing but the entries. Those that a loop stacked are joined and counted as they are.
+//! Sequences of tensors. The number of entries is known when the model is imported, so operators on sequences are evaluated
+//! then, and leave only the entries. Entries stacked by a loop are joined and counted directly.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("SplitToSequence", &[11], split).taking(Takes::Narrow),
 ];
 
-/// A sequence of these entries. Operators that change one make another, which counts towards what an import may cost.
+/// A sequence of these entries. Operators that change one create another, which counts towards the limits of an import.
 fn sequence(ctx: &NodeContext<'_>, entries: Vec<Item>) -> Imported {
     ctx.count_entries(entries.len())?;
     Ok(smallvec![Item::Sequence(entries.into())])
@@ -48,7 +48,7 @@ fn entry(ctx: &NodeContext<'_>, index: usize) -> Result<Item, Error> {
     }
 }
 
-/// The position that an operand says, at most `last`; negative ones count from the end of `length` entries.
+/// The position in an operand, at most `last`; negative ones count from the end of `length` entries.
 fn position(
     ctx: &NodeContext<'_>,
     index: usize,
@@ -117,7 +117,7 @@ fn insert(ctx: &mut NodeContext<'_>) -> Imported {
     sequence(ctx, entries)
 }
 
-/// The entry at a position, or the last, goes.
+/// Removes the entry at a position, or the last.
 fn erase(ctx: &mut NodeContext<'_>) -> Imported {
     let mut entries = entries(ctx)?.to_vec();
     let Some(last) = entries.len().checked_sub(1) else {
@@ -151,7 +151,7 @@ fn concat(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.build(|builder| builder.concat(&values, axis))?)
 }
 
-/// The same of entries that are a tensor together: their axis goes to its place, or becomes one with the axis there.
+/// The same for entries that form one tensor: their axis is moved to its place, or merged with the axis there.
 fn concat_stacked(ctx: &mut NodeContext<'_>, stacked: ValueId) -> Imported {
     let dims = ctx.shape(stacked)?;
     let axis = ctx.attributes().require::<i64>("axis")?;
@@ -171,7 +171,7 @@ fn concat_stacked(ctx: &mut NodeContext<'_>, stacked: ValueId) -> Imported {
     one(ctx.build(|builder| builder.reshape(moved, &sizes))?)
 }
 
-/// Into parts of one size, of the sizes that are given, or of single entries, whose axis may go.
+/// Splits into parts of one size, of given sizes, or into single entries, optionally without their axis.
 fn split(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let dims = ctx.shape(x)?;

@@ -1,4 +1,4 @@
-//! Sizes as data, and values that stay what they are.
+//! Sizes as data, and identities.
 
 use kiln_ir::ValueId;
 use kiln_tensor::DType;
@@ -23,7 +23,7 @@ fn identity(ctx: &mut NodeContext<'_>) -> Imported {
     }
 }
 
-/// The sizes of axes `start..end`; positions outside are cut off.
+/// The sizes of axes `start..end`; positions outside are clamped.
 fn shape(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let dims = ctx.shape(x)?;
@@ -45,7 +45,7 @@ fn size(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.dim_as_data(count)?)
 }
 
-/// Nothing is dropped unless the model asks for training. The mask says what was kept.
+/// Nothing is dropped unless the model requests training. The mask shows what was kept.
 fn dropout(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     if ctx.version() >= 12 && is_training(ctx)? {
@@ -62,8 +62,8 @@ fn dropout(ctx: &mut NodeContext<'_>) -> Imported {
     several([x, mask])
 }
 
-/// Each element is dropped with the probability that operand 1 says, and what stays makes up for it; all stays where
-/// the mode operand is false.
+/// Each element is dropped with the probability in operand 1, and the others are scaled up; nothing is dropped where the
+/// mode operand is false.
 fn dropped(ctx: &mut NodeContext<'_>, x: ValueId) -> Imported {
     let dims = ctx.shape(x)?;
     let ratio = match ctx.optional(1) {

@@ -1,4 +1,4 @@
-//! Windows for signals: weights that fall off towards both ends.
+//! Signal windows: weights that fall off towards both ends.
 
 use kiln_ir::ValueId;
 use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! Softmax and its kin. Before version 13 they work on a matrix: all axes from `axis` on are one.
+//! Softmax and related functions. Before version 13 they work on a matrix: all axes from `axis` on are merged.
 
 use kiln_ir::{Dims, Extremum, Op, ValueId};
 use kiln_tensor::DType;
@@ -39,7 +39,7 @@ fn along_axis(ctx: &mut NodeContext<'_>, compute: AlongAxis) -> Imported {
     one(ctx.reshape(result, &dims)?)
 }
 
-/// 1 at the first of the largest elements, 0 elsewhere.
+/// 1 at the first of the maximum elements, 0 elsewhere.
 fn hardmax(ctx: &mut NodeContext<'_>, x: ValueId, axis: usize) -> Result<ValueId, Error> {
     let dims = ctx.shape(x)?;
     let dtype = ctx.dtype(x)?;

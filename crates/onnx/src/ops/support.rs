@@ -1,4 +1,4 @@
-//! What many importers need: scalars, casts, operands that say sizes, simple movements.
+//! Shared helpers of importers: scalars, casts, operands that hold sizes, simple movements.
 
 use kiln_ir::{Indices, Op, ReduceFunction, ValueId};
 use kiln_symbolic_shape::{DimId, DimRange};
@@ -34,8 +34,8 @@ pub(super) fn several<const N: usize>(values: [ValueId; N]) -> Imported {
     Ok(values.into_iter().map(Item::Tensor).collect())
 }
 
-/// Computes in f32 what is of a float of 16 bits, and rounds the result: values inside an operator are of no declared dtype,
-/// and must not overflow where its result does not.
+/// Computes 16-bit floats in f32, and rounds the result: values inside an operator have no declared dtype, and must not
+/// overflow where its result does not.
 pub(super) fn in_f32(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -97,9 +97,9 @@ fn to_f64<T: Into<f64>>(elements: Vec<T>) -> Vec<f64> {
     elements.into_iter().map(Into::into).collect()
 }
 
-/// # Operands that say something
+/// # Constant operands
 impl NodeContext<'_> {
-    /// The integers that operand `index` holds, if it is there; they must be constant.
+    /// The integers in operand `index`, if it exists; they must be constant.
     pub(super) fn optional_integers(&self, index: usize) -> Result<Option<Vec<i64>>, Error> {
         let Some(value) = self.optional(index) else {
             return Ok(None);
@@ -114,14 +114,13 @@ impl NodeContext<'_> {
         }
     }
 
-    /// The integers that operand `index` holds; they must be constant.
+    /// The integers in operand `index`; they must be constant.
     pub(super) fn integers(&self, index: usize) -> Result<Vec<i64>, Error> {
         self.input(index)?;
         Ok(self.optional_integers(index)?.unwrap_or_default())
     }
 
-    /// The elements of operand `index`, a small integer tensor, as sizes; data become sizes where
-    /// they are not known before.
+    /// The elements of operand `index`, a small integer tensor, as sizes; data become sizes where they are unknown.
     pub(super) fn sizes_of(&mut self, index: usize) -> Result<Vec<DimId>, Error> {
         let value = self.input(index)?;
         self.sizes_in(value)
@@ -144,13 +143,13 @@ impl NodeContext<'_> {
         self.build(|builder| builder.bind(flat))
     }
 
-    /// Compares how many elements an operand that says sizes declares with the limit, before they are taken apart.
+    /// Checks the declared number of elements of an operand that holds sizes against the limit, before they are split.
     pub(super) fn check_shape_elements(&self, length: usize) -> Result<(), Error> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         self.check_limit(LimitKind::ShapeElements, length)
     }
 
-    /// Axes that an attribute (before `input_since`) or operand 1 (from then on) says.
+    /// Axes from an attribute (before `input_since`) or operand 1 (from then on).
     pub(super) fn axes(&self, input_since: i64) -> Result<Option<Vec<i64>>, Error> {
         if self.version() < input_since {
             Ok(self
@@ -232,7 +231,7 @@ impl NodeContext<'_> {
         self.reshape(value, &[])
     }
 
-    /// As the builder's, the value itself where nothing moves.
+    /// As the builder's; the value itself where nothing moves.
     pub(super) fn transpose(&mut self, value: ValueId, axes: &[usize]) -> Result<ValueId, Error> {
         if axes.iter().copied().eq(0..axes.len()) && axes.len() == self.rank(value)? {
             return Ok(value);
@@ -252,7 +251,7 @@ impl NodeContext<'_> {
         self.build(|builder| builder.slice_axis(value, axis, start, size))
     }
 
-    /// The entry of one axis at a constant index; the axis goes.
+    /// The entry of one axis at a constant index; the axis is removed.
     pub(super) fn entry(
         &mut self,
         value: ValueId,
@@ -302,7 +301,7 @@ impl NodeContext<'_> {
         self.map("div", &[left, right])
     }
 
-    /// The second where the condition holds, else the third.
+    /// The second where the condition holds, otherwise the third.
     pub(super) fn select(
         &mut self,
         condition: ValueId,
@@ -361,7 +360,7 @@ impl NodeContext<'_> {
         self.op(Op::Matmul { out }, &[left, right])
     }
 
-    /// Times a number of the value's dtype; 1 changes nothing.
+    /// Times a number of the value's dtype; a factor of 1 changes nothing.
     pub(super) fn scaled(&mut self, value: ValueId, factor: f64) -> Result<ValueId, Error> {
         if factor == 1.0 {
             return Ok(value);

@@ -1,4 +1,4 @@
-//! Boxes that overlap a better one too much are dropped.
+//! Non-maximum suppression: drops boxes that overlap a better one too much.
 
 use kiln_ir::{CumulateFunction, Extremum, Op, ValueId};
 use kiln_shape_inference::{GraphBuilder, InferError};
@@ -81,7 +81,7 @@ fn suppress(ctx: &mut NodeContext<'_>) -> Imported {
         )?;
         Ok(kept[0])
     })?;
-    // At most this many of each class.
+    // At most this many per class.
     let number_kept = ctx.cast(kept, DType::I64)?;
     let rank = ctx.op(
         Op::Cumulate {
@@ -104,7 +104,7 @@ fn suppress(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.build(|builder| builder.concat(&[place, number], 1))?)
 }
 
-/// A scalar operand, 0 where it is left out.
+/// A scalar operand, 0 where it is omitted.
 fn number(ctx: &mut NodeContext<'_>, index: usize, dtype: DType) -> Result<ValueId, Error> {
     match ctx.optional(index) {
         Some(value) => {
@@ -149,7 +149,7 @@ fn extents(
     Ok((down, extent(b, d)?))
 }
 
-/// Whether the box in place `step` and each other share more than `threshold` of what both cover.
+/// Whether the intersection of the box at position `step` with each other is more than `threshold` of their union.
 fn overlaps(
     builder: &mut GraphBuilder,
     step: ValueId,

@@ -1,4 +1,4 @@
-//! Each different element once.
+//! Each distinct element once.
 
 use kiln_ir::{Combine, Extremum, Op, PadMode, ReduceFunction, ValueId};
 use kiln_shape_inference::InferError;
@@ -11,8 +11,8 @@ use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[operator("Unique", &[11], unique)];
 
-/// Elements, or the slices along an axis, compared one after the other. They are sorted (a stable sort by the last
-/// element first, if they have several), and what differs from the one before starts a group.
+/// Elements, or the slices along an axis, compared one after the other. They are sorted (by stable sorts from the last
+/// element to the first, if they have several), and an entry that differs from the previous one starts a group.
 fn unique(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let dims = ctx.shape(x)?;
@@ -42,7 +42,7 @@ fn unique(ctx: &mut NodeContext<'_>) -> Imported {
         builder.squeeze(places, &[0])
     })?;
     let groups = ctx.shape(firsts)?[0];
-    // The first of each group, as the sort is stable, is the first in the operand.
+    // Since the sort is stable, the first of each group is the first in the operand.
     let first_index = ctx.build(|builder| builder.gather(order, firsts, 0))?;
     let unit = ctx.size(1);
     let end = ctx.build(|builder| builder.dims_tensor(&[count]))?;
@@ -131,7 +131,7 @@ fn sorted_order(
     Ok(order[0])
 }
 
-/// Whether each row differs from the one before; the first does.
+/// Whether each row differs from the previous one; the first does.
 fn group_starts(
     ctx: &mut NodeContext<'_>,
     sorted: ValueId,

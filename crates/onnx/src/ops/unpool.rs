@@ -1,4 +1,4 @@
-//! What a pool kept, put back to where it came from.
+//! Pooled values moved back to their positions.
 
 use kiln_ir::{Combine, Op, PadMode};
 use kiln_symbolic_shape::DimId;
@@ -10,7 +10,7 @@ use crate::import::Operator;
 
 pub(super) const OPERATORS: &[Operator] = &[operator("MaxUnpool", &[9, 11], max_unpool)];
 
-/// Indices count the elements of the whole result that the window implies; an `output_shape` adds zeros after it.
+/// Indices count the elements of the whole result implied by the window; an `output_shape` adds zeros after it.
 fn max_unpool(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, indices) = (ctx.input(0)?, ctx.input(1)?);
     let dims = ctx.shape(x)?;

@@ -9,7 +9,7 @@ use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[operator("TfIdfVectorizer", &[9], vectorize)];
 
-/// The n-grams of one size: their elements, and where their counts go.
+/// The n-grams of one size: their elements, and the columns of their counts.
 struct Grams {
     size: usize,
     elements: Vec<i64>,
@@ -47,7 +47,7 @@ fn vectorize(ctx: &mut NodeContext<'_>) -> Imported {
     result_dims.push(ctx.size(width));
     let mut counts = ctx.filled(DType::I64, 0.0, &result_dims)?;
     for grams in &grams {
-        // Skips make no difference to single elements.
+        // Skips do not affect single elements.
         let skips = if grams.size == 1 { 0 } else { skips };
         for skip in 0..=skips {
             if let Some(found) = occurrences(ctx, x, grams, skip + 1)? {
@@ -59,7 +59,7 @@ fn vectorize(ctx: &mut NodeContext<'_>) -> Imported {
     one(weighted(ctx, counts)?)
 }
 
-/// Reads the attributes that list the n-grams, those of the asked sizes.
+/// Reads the attributes that list the n-grams, for the requested sizes.
 fn read_grams(ctx: &NodeContext<'_>) -> Result<Vec<Grams>, Error> {
     let attributes = ctx.attributes();
     let Some(pool) = attributes.get::<&[i64]>("pool_int64s")? else {
@@ -101,7 +101,7 @@ fn read_grams(ctx: &NodeContext<'_>) -> Result<Vec<Grams>, Error> {
     Ok(grams)
 }
 
-/// How often each n-gram occurs with its elements `distance` apart: `[.., n-grams]`. None where a row is too short.
+/// How often each n-gram occurs with its elements `distance` apart: `[.., n-grams]`. `None` where a row is too short.
 fn occurrences(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -163,7 +163,7 @@ fn occurrences(
     )?))
 }
 
-/// Counts put into the columns of their n-grams.
+/// Counts written to the columns of their n-grams.
 fn added(
     ctx: &mut NodeContext<'_>,
     counts: ValueId,

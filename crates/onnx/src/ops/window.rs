@@ -1,4 +1,4 @@
-//! What convolutions and pools share: how a window moves, from a node's attributes.
+//! Shared by convolutions and pools: a window from a node's attributes.
 //!
 //! `auto_pad` and `ceil_mode` become explicit padding, as expressions where sizes are symbolic.
 
@@ -14,11 +14,11 @@ pub(super) struct Moves {
     pub(super) padding: Padding,
 }
 
-/// How the border is given.
+/// How the padding is specified.
 pub(super) enum Padding {
     /// Elements before and after each axis.
     Explicit(Integers, Integers),
-    /// As many results as `size / stride`, rounded up; the odd element goes after (or before).
+    /// `size / stride` results, rounded up; the odd element goes after (or before).
     Same {
         /// Whether the odd element goes after.
         upper: bool,
@@ -100,7 +100,7 @@ impl Padding {
     }
 }
 
-/// A list attribute of positive numbers, 1 for each spatial axis if it is left out.
+/// A list attribute of positive numbers, 1 for each spatial axis if it is omitted.
 fn per_axis(ctx: &NodeContext<'_>, name: &str, spatial: usize) -> Result<Integers, Error> {
     let Some(given) = ctx.attributes().get::<&[i64]>(name)? else {
         return Ok(Integers::from_elem(1, spatial));

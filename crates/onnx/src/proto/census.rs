@@ -1,10 +1,9 @@
-//! Counts what is in a protobuf file before anything is built from it.
+//! Counts the contents of a protobuf file before anything is built from it.
 //!
-//! A message of two bytes becomes a struct of hundreds, so a small file could ask the decoder for a
-//! lot of memory, and nesting costs the decoder stack. This walk reads only keys and lengths, keeps
-//! its own bounded stack, allocates nothing of the input's size, and stops at the first limit.
-//! After it, decoding takes at most the structure bytes counted here plus a small multiple of the
-//! file, and never reaches `prost`'s own recursion limit.
+//! A message of two bytes becomes a struct of hundreds, so a small file could make the decoder allocate a lot of memory,
+//! and nesting costs the decoder stack. This walk reads only keys and lengths, keeps its own bounded stack, allocates
+//! nothing proportional to the input, and stops at the first limit. After it, decoding takes at most the structure bytes
+//! counted here plus a small multiple of the file, and never reaches `prost`'s own recursion limit.
 
 use std::mem::size_of;
 
@@ -100,12 +99,12 @@ pub(crate) enum Kind {
     Dimension,
 }
 
-/// What a length-delimited field holds.
+/// The content of a length-delimited field.
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    /// Numbers, bytes that are not copied, or a field that the decoder does not know.
+    /// Numbers, bytes that are not copied, or a field unknown to the decoder.
     Skipped,
-    /// A string or byte string, with the size of what the decoder keeps beside the text.
+    /// A string or byte string, with the decoder's overhead besides the text.
     Text(usize),
     Message(Kind),
 }

@@ -27,7 +27,7 @@ pub(crate) struct ModelProto {
     pub(crate) functions: Vec<FunctionProto>,
 }
 
-/// Nodes, constants and the names of what goes in and out.
+/// Nodes, constants, and the names of inputs and outputs.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct GraphProto {
     #[prost(message, repeated, tag = "1")]
@@ -65,7 +65,7 @@ pub(crate) struct NodeProto {
     pub(crate) attribute: Vec<AttributeProto>,
 }
 
-/// A named attribute; `kind` (the field `type`) says which content field counts.
+/// A named attribute; `kind` (the field `type`) selects the content field.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AttributeProto {
     #[prost(string, tag = "1")]

@@ -33,8 +33,7 @@ pub(crate) struct TensorProto {
     pub(crate) data_location: i32,
 }
 
-/// Which part of a larger tensor this one holds. Never seen in practice; a tensor that has one is
-/// refused.
+/// The segment of a larger tensor. Never seen in practice; a tensor with one is rejected.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Segment {
     #[prost(int64, tag = "1")]
@@ -43,7 +42,7 @@ pub(crate) struct Segment {
     pub(crate) end: i64,
 }
 
-/// The elements of a tensor that are not zero, and where they are.
+/// The nonzero elements of a tensor, and their positions.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SparseTensorProto {
     #[prost(message, optional, tag = "1")]

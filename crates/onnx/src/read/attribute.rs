@@ -37,7 +37,7 @@ pub(crate) fn read_attributes(
     Ok(attributes)
 }
 
-/// Whose attributes are read.
+/// The owner of the attributes.
 struct Place<'a> {
     owner: &'a str,
     scope: &'a Arc<Scope>,

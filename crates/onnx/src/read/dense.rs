@@ -6,7 +6,7 @@ use super::tensor::Expected;
 use crate::Error;
 use crate::proto::TensorProto;
 
-/// Elements from little-endian bytes. Of a bool, every byte but 0 is true.
+/// Elements from little-endian bytes. For a bool, every byte but 0 is true.
 pub(crate) fn raw_elements(expected: &Expected<'_>, bytes: &[u8]) -> Result<Tensor, Error> {
     expected.check_length(expected.bytes(), bytes.len(), "bytes")?;
     Tensor::from_bytes(expected.dtype, &expected.shape, bytes).map_err(|error| expected.at(error))
@@ -36,7 +36,7 @@ pub(crate) fn typed_elements(expected: &Expected<'_>, proto: TensorProto) -> Res
             u8::try_from(value).ok()
         }),
         DType::Bool => converted(expected, &proto.int32_data, |value| Some(value != 0)),
-        // The bits of a half stand in the low half of an int32; some writers extend the sign.
+        // The bits of a half are in the low half of an int32; some writers extend the sign.
         DType::F16 => converted(expected, &proto.int32_data, |value| {
             low_half(value).map(f16::from_bits)
         }),

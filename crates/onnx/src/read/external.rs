@@ -1,8 +1,7 @@
-//! Elements that are in other files, read straight into a tensor's storage.
+//! Elements in other files, read directly into a tensor's storage.
 //!
-//! The range is checked against the size of the open file before memory is taken. Tensors that name
-//! the same range share storage; ranges that overlap otherwise are refused, so that a small file
-//! cannot be made to fill the memory.
+//! The range is checked against the size of the open file before memory is taken. Tensors that name the same range share
+//! storage; ranges that overlap otherwise are rejected, so that a small file cannot fill the memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +19,7 @@ pub(crate) struct ExternalFiles<'a> {
     files: &'a dyn Fs,
     /// The file opened last: models keep their tensors in one file, or each in its own.
     open: Option<(Location, Box<dyn DataFile>)>,
-    /// What was read so far, by file and first byte.
+    /// The ranges read so far, by file and first byte.
     read: BTreeMap<Location, BTreeMap<u64, ReadRange>>,
 }
 
@@ -30,7 +29,7 @@ struct ReadRange {
     tensor: Tensor,
 }
 
-/// What a tensor's entries say.
+/// A tensor's entries.
 struct Entries<'p> {
     location: &'p str,
     offset: u64,
@@ -47,7 +46,7 @@ impl<'a> ExternalFiles<'a> {
         }
     }
 
-    /// What valid entries point to.
+    /// The location given by valid entries.
     pub(crate) fn place(entries: &[StringStringEntryProto]) -> Option<TensorPlace> {
         let value = |key: &str| entries.iter().find(|entry| entry.key == key);
         let file = Location::parse(&value("location")?.value).ok()?;
@@ -133,11 +132,10 @@ impl<'a> ExternalFiles<'a> {
         Ok(tensor)
     }
 
-    /// The tensor read before from the same range, if there is one.
+    /// The tensor already read from the same range, if there is one.
     ///
     /// # Errors
-    /// [`Error::ExternalOverlap`] when a range read before has bytes in common without being the
-    /// same.
+    /// [`Error::ExternalOverlap`] when an earlier range overlaps without being the same.
     fn find_shared(
         &self,
         expected: &Expected<'_>,
@@ -151,8 +149,7 @@ impl<'a> ExternalFiles<'a> {
         let Some(ranges) = self.read.get(location) else {
             return Ok(None);
         };
-        // Ranges read before do not overlap, so only the last one that begins before our end can
-        // reach into ours.
+        // Earlier ranges do not overlap, so only the last one that begins before our end can reach into ours.
         let Some((&start, range)) = ranges
             .range(..end)
             .next_back()
@@ -188,7 +185,7 @@ fn parse_entries<'p>(
     };
     let (mut location, mut offset, mut length) = (None, None, None);
     for entry in entries {
-        // Other entries, such as `checksum`, do not say where the data are.
+        // Other entries, such as `checksum`, do not locate the data.
         let (key, slot) = match entry.key.as_str() {
             "location" => ("location", &mut location),
             "offset" => ("offset", &mut offset),
@@ -219,7 +216,7 @@ enum Failure {
     Storage(kiln_tensor::TensorError),
 }
 
-/// Takes storage for the tensor and reads the file into it.
+/// Allocates storage for the tensor and reads the file into it.
 fn fill(expected: &Expected<'_>, file: &dyn DataFile, offset: u64) -> Result<Tensor, Failure> {
     match expected.dtype {
         DType::F64 => fill_as::<f64>(expected, file, offset),
@@ -234,7 +231,7 @@ fn fill(expected: &Expected<'_>, file: &dyn DataFile, offset: u64) -> Result<Ten
         DType::U32 => fill_as::<u32>(expected, file, offset),
         DType::U16 => fill_as::<u16>(expected, file, offset),
         DType::U8 => fill_as::<u8>(expected, file, offset),
-        // Not every byte is a bool, so these are read aside and converted.
+        // Not every byte is a bool, so these are read separately and converted.
         _ => {
             let size = expected
                 .elements

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::attribute::read_attributes;
 use super::tensor::TensorReader;
 use super::types::read_type;
-use crate::model::{ModelGraph, ModelTensor, Node, Scope, ValueInfo, canonical_domain};
+use crate::model::{ModelGraph, ModelNode, ModelTensor, Scope, ValueInfo, canonical_domain};
 use crate::proto::{GraphProto, NodeProto, ValueInfoProto};
 use crate::{Error, Name};
 
-/// Reads a graph that stands at `scope`, and the graphs inside it.
+/// Reads the graph at `scope`, and nested graphs.
 pub(crate) fn read_graph(
     proto: GraphProto,
     scope: &Arc<Scope>,
@@ -46,10 +46,10 @@ pub(crate) fn read_nodes(
     protos: Vec<NodeProto>,
     scope: &Arc<Scope>,
     tensors: &mut TensorReader<'_>,
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<ModelNode>, Error> {
     let mut nodes = Vec::new();
     for (index, proto) in protos.into_iter().enumerate() {
-        let mut node = Node {
+        let mut node = ModelNode {
             scope: Arc::clone(scope),
             index,
             name: proto.name,

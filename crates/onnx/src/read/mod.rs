@@ -27,7 +27,7 @@ use crate::{Error, Fs, Limits, Name, NoFiles};
 /// Reads a model file's bytes, and the files it names.
 ///
 /// # Errors
-/// Every way in which a model file can be wrong; see [`Error`].
+/// Every error of a model file; see [`Error`].
 pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Result<Model, Error> {
     let span = tracing::info_span!("onnx.read", bytes = bytes.len());
     let _entered = span.enter();
@@ -70,7 +70,7 @@ pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Resul
     Ok(model)
 }
 
-/// What is often given in place of a model.
+/// Common files given in place of a model.
 fn something_else(bytes: &[u8]) -> Option<&'static str> {
     let first_line = bytes.get(..bytes.len().min(64)).unwrap_or_default();
     let begins = |with: &str| {
@@ -88,11 +88,10 @@ fn something_else(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Reads a single tensor, as ONNX's test data hold them: a file of one `TensorProto`.
+/// Reads a single tensor in the format of ONNX's test data: a file of one `TensorProto`.
 ///
 /// # Errors
-/// As for the tensors of a [`Model`], with the default [`Limits`]; one that is in another file is
-/// refused.
+/// As for the tensors of a [`Model`], with the default [`Limits`]; an external one is rejected.
 pub fn read_tensor(bytes: &[u8]) -> Result<ModelTensor, Error> {
     let limits = Limits::default();
     take_census(bytes, Kind::Tensor, &limits)?;

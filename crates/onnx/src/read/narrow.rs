@@ -1,4 +1,4 @@
-//! Elements of narrow types: codes from wherever they are, as numbers of the dtype that keeps them.
+//! Elements of narrow types: codes from any source, as numbers of the storage dtype.
 
 use kiln_tensor::{DType, Element, Tensor, f16};
 
@@ -8,7 +8,7 @@ use crate::Error;
 use crate::model::NarrowType;
 use crate::proto::TensorProto;
 
-/// Reads the elements of a tensor of a narrow type; `expected` is of the dtype that keeps them.
+/// Reads the elements of a tensor of a narrow type; `expected` has the storage dtype.
 pub(crate) fn narrow_elements(
     expected: &Expected<'_>,
     narrow: NarrowType,
@@ -25,7 +25,7 @@ pub(crate) fn narrow_elements(
     };
     let outside;
     let codes: Codes<'_> = match proto.data_location {
-        // A list holds a byte of several elements per entry, as the raw bytes do.
+        // A list holds a byte of several elements per entry, like the raw bytes.
         0 if proto.raw_data.is_empty() => {
             packed.check_length(length as u64, proto.int32_data.len(), "bytes")?;
             Codes::Listed(&proto.int32_data)
@@ -55,7 +55,7 @@ enum Codes<'a> {
 }
 
 impl Codes<'_> {
-    /// The byte at an index that is in range; of a list entry the low byte.
+    /// The byte at an index in range; for a list entry the low byte.
     fn byte(&self, index: usize) -> u8 {
         match self {
             Self::Raw(bytes) => bytes.get(index).copied().unwrap_or(0),

@@ -1,13 +1,12 @@
-//! Sparse tensors made dense.
+//! Conversion of sparse tensors to dense ones.
 
 use kiln_tensor::Tensor;
 
 use super::tensor::Expected;
 use crate::Error;
 
-/// Puts `values[k]` where `indices[k]` says, and zero elsewhere. Indices are i64: linear, of shape
-/// `[n]`, or one row of coordinates per value, of shape `[n, rank]`; in either form they must
-/// ascend.
+/// Puts `values[k]` at `indices[k]`, and zero elsewhere. Indices are i64: linear, of shape `[n]`, or one row of coordinates
+/// per value, of shape `[n, rank]`; in either form they must ascend.
 pub(crate) fn densify(
     expected: &Expected<'_>,
     values: &Tensor,

@@ -1,5 +1,4 @@
-//! Reads tensors: where their elements are, how many there should be, and the budget for all of
-//! them.
+//! Reads tensors: the source of their elements, their expected number, and the budget for all of them.
 
 use kiln_tensor::{DType, Tensor, element_count};
 
@@ -22,7 +21,7 @@ pub(crate) struct TensorReader<'a> {
     dense_bytes: u64,
 }
 
-/// What a tensor must hold; checked against the address space and the limits.
+/// The expected contents of a tensor; checked against the address space and the limits.
 pub(crate) struct Expected<'a> {
     pub(crate) name: &'a Name,
     pub(crate) dtype: DType,
@@ -42,7 +41,7 @@ impl<'a> TensorReader<'a> {
         }
     }
 
-    /// The same, of tensors that are slices of these bytes.
+    /// The same, for tensors that are slices of these bytes.
     pub(crate) fn within(self, model: &[u8]) -> Self {
         Self {
             model: Some(model.as_ptr().addr()),
@@ -50,9 +49,9 @@ impl<'a> TensorReader<'a> {
         }
     }
 
-    /// Where the elements lie, if they lie there as they are.
+    /// The place of the elements, if they are stored verbatim.
     fn place_of(&self, proto: &TensorProto, dtype: DType) -> Option<TensorPlace> {
-        // Of a bool, any byte may stand for true.
+        // For a bool, any nonzero byte may mean true.
         if dtype == DType::Bool || proto.segment.is_some() {
             return None;
         }
@@ -69,7 +68,7 @@ impl<'a> TensorReader<'a> {
         }
     }
 
-    /// The limits that reading keeps to.
+    /// The reader's limits.
     pub(crate) fn limits(&self) -> &'a Limits {
         self.limits
     }
@@ -199,7 +198,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Puts this tensor's name to an error of storage.
+    /// Attaches this tensor's name to an error of storage.
     pub(crate) fn at(&self, source: kiln_tensor::TensorError) -> Error {
         Error::Tensor {
             tensor: self.name.clone(),
@@ -207,7 +206,7 @@ impl Expected<'_> {
         }
     }
 
-    /// An error about the number of elements or bytes found, unless they are as many as expected.
+    /// An error about the number of elements or bytes found, unless it is the expected one.
     pub(crate) fn check_length(
         &self,
         expected: u64,

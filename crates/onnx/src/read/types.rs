@@ -7,7 +7,7 @@ use crate::{Error, LimitKind, Limits};
 /// Reads a type.
 ///
 /// # Errors
-/// [`Error::Limit`] for too many axes, [`Error::Structure`] for a size that no address space holds.
+/// [`Error::Limit`] for too many axes, [`Error::Structure`] for a size beyond any address space.
 pub(crate) fn read_type(proto: TypeProto, limits: &Limits) -> Result<ValueType, Error> {
     let wrapped = |wrapper: Box<WrapperType>| match wrapper.elem_type {
         Some(element) => read_type(*element, limits).map(Box::new),

@@ -1,4 +1,4 @@
-//! Attributes: every type there is, and what happens when another was expected.
+//! Attributes: every type, and errors when another was expected.
 
 use kiln_tensor::Tensor;
 
@@ -134,7 +134,7 @@ fn absent_attributes_have_their_defaults() {
 }
 
 #[test]
-fn another_type_than_expected_is_an_error() {
+fn an_attribute_of_another_type_is_an_error() {
     let model = every_attribute();
     let attributes = model.graph().nodes()[0].attributes();
     let error = attributes.get::<i64>("ints").unwrap_err();

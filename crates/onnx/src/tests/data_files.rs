@@ -172,7 +172,7 @@ fn external_data_entries_are_checked() {
 }
 
 #[test]
-fn external_data_that_overlap_are_refused_and_equal_ranges_are_shared() {
+fn overlapping_external_data_is_refused_and_equal_ranges_are_shared() {
     let pair = |first: (i64, u64), second: (i64, u64)| {
         let tensor =
             |name, (size, offset): (i64, u64)| external(name, 2, &[size], &at("w", offset, size));
@@ -224,7 +224,7 @@ fn external_data_that_overlap_are_refused_and_equal_ranges_are_shared() {
     );
 }
 
-/// Cuts a file off between opening and reading it.
+/// Truncates a file between opening and reading it.
 struct Truncating {
     folder: Folder,
     path: PathBuf,

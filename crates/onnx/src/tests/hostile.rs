@@ -1,4 +1,4 @@
-//! Files made to break the reader: depth, counts, lengths, random bytes.
+//! Files designed to break the reader: depth, counts, lengths, random bytes.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use crate::proto::{GraphProto, NodeProto};
 use crate::tests::build::*;
 use crate::{Error, LimitKind, Limits, Model, NoFiles};
 
-/// Messages inside one another: field numbers from the outermost in. Built without recursion.
+/// Nested messages: field numbers from the outermost in. Built without recursion.
 fn nested(fields: &[u32], innermost: &[u8]) -> Vec<u8> {
     let mut lengths = vec![innermost.len() as u64];
     for field in fields.iter().rev() {
@@ -54,7 +54,7 @@ fn nested_messages_hit_the_limit_on_a_small_stack() {
                 other => panic!("{depth}: {other}"),
             }
         }
-        // Sequences of sequences, in the type of an input.
+        // Nested sequence types, in the type of an input.
         for depth in [10, 1_000_000] {
             let mut fields = vec![7, 11, 2];
             fields.extend([4, 1].into_iter().cycle().take(2 * depth));
@@ -72,7 +72,7 @@ fn nested_messages_hit_the_limit_on_a_small_stack() {
 }
 
 #[test]
-fn a_limit_above_what_the_decoder_bears_does_not_count() {
+fn nesting_limits_above_the_decoder_limit_are_clamped() {
     let limits = Limits {
         nesting: u64::MAX,
         ..Limits::default()
@@ -128,7 +128,7 @@ fn malformed_keys_and_numbers_are_refused() {
 }
 
 #[test]
-fn small_messages_in_great_numbers_hit_a_limit_before_memory_is_taken() {
+fn many_small_messages_hit_a_limit_before_allocation() {
     let refused =
         |limits: &Limits, bytes: &[u8]| match Model::from_bytes_with(bytes, &NoFiles, limits) {
             Err(Error::Limit { kind, .. }) => kind,
@@ -163,7 +163,7 @@ fn a_long_chain_of_nodes_is_read() {
     assert_eq!(read(&model(graph)).unwrap().graph().nodes().len(), 50_000);
 }
 
-/// A model that has a bit of everything.
+/// A model with a bit of everything.
 fn rich_model() -> Vec<u8> {
     let mut body = attribute("body", 5);
     let inner = GraphProto {

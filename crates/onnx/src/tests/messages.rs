@@ -1,4 +1,4 @@
-//! What errors say about hostile names, and what they leave out.
+//! Hostile names in errors, and what errors omit.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::proto::GraphProto;
 use crate::tests::build::*;
 use crate::{Error, Folder, Model, NoFiles};
 
-/// What a download or a checkout leaves in the place of a model.
+/// Common downloads or checkouts in place of a model.
 #[test]
 fn common_files_mistaken_for_models_are_named() {
     let said = |bytes: &[u8]| {

@@ -83,7 +83,7 @@ fn names_sizes_and_metadata_are_kept() {
 }
 
 #[test]
-fn nodes_and_bodies_know_their_place() {
+fn nodes_and_bodies_have_their_location() {
     let body = GraphProto {
         node: vec![NodeProto {
             domain: "com.example".to_owned(),
@@ -169,7 +169,7 @@ fn functions_are_kept() {
 }
 
 #[test]
-fn versions_outside_the_supported_ones_are_refused() {
+fn unsupported_versions_are_refused() {
     let with = |imports| {
         read(&ModelProto {
             opset_import: imports,

@@ -132,7 +132,7 @@ fn elements_out_of_their_type_are_refused() {
 }
 
 #[test]
-fn counts_that_do_not_match_are_refused_before_memory_is_taken() {
+fn mismatched_element_counts_are_refused_before_allocation() {
     for dims in [vec![3], vec![1 << 34], vec![], vec![1, 0]] {
         let error = load(TensorProto {
             float_data: vec![1.0, 2.0],
@@ -146,7 +146,7 @@ fn counts_that_do_not_match_are_refused_before_memory_is_taken() {
         error.to_string(),
         r#"tensor "w": expected 4294967296 bytes of f32, found 4"#
     );
-    // Elements in the list of another type do not count.
+    // Elements in the list of another type are ignored.
     assert_eq!(
         load(TensorProto {
             int32_data: vec![1],
@@ -247,7 +247,7 @@ fn narrow_elements_become_numbers_of_a_wider_type() {
 }
 
 #[test]
-fn odd_places_for_data_are_refused() {
+fn segmented_or_unknown_data_locations_are_refused() {
     let segmented = TensorProto {
         segment: Some(Segment { begin: 0, end: 1 }),
         ..raw("w", 2, &[1], &[1])

@@ -4,7 +4,7 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::Op;
 use kiln_symbolic_shape::DimId;
 
-/// To the sizes it has: nothing to do.
+/// To the same sizes: nothing to do.
 pub(super) fn drop_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Broadcast { .. }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -12,7 +12,7 @@ pub(super) fn drop_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     site.like_result(operand).map(Rewrite::Value)
 }
 
-/// Of a broadcast: of what that one read, if the sizes are proved to fit.
+/// Of a broadcast: reads the inner one's operand directly, if the sizes are proved to fit.
 pub(super) fn join_broadcasts(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Broadcast { dims }, Some(operand)) = (site.op(), site.operand()) else {
         return None;

@@ -1,15 +1,15 @@
-//! Concatenations of many operands: as concatenations of concatenations.
+//! Concatenations of many operands become concatenations of concatenations.
 //!
-//! A kernel finds out for each element which operand it is of, one comparison after the other. So a concatenation of many
-//! would be as much code as it has operands, and as much work for each element. In two steps each element is moved twice
-//! and compared with few, and the first step's kernels are mostly the same one.
+//! A kernel determines for each element which operand it belongs to, one comparison after the other. So the code of a
+//! concatenation grows with its number of operands, and so does the work for each element. In two steps each element is
+//! moved twice and compared with few, and most of the first step's kernels are the same.
 
 use kiln_ir::{Op, TensorType};
 use kiln_symbolic_shape::{DimId, DimTable};
 
 use crate::peephole::{Rewrite, Site};
 
-/// Of more operands than a size sums up at once: of parts with so many each.
+/// More operands than a size sums at once: in parts of that many.
 pub(super) fn split_concat(site: &mut Site<'_>) -> Option<Rewrite> {
     const WIDTH: usize = DimTable::SUMMED_AT_ONCE;
     let Op::Concat { axis } = *site.op() else {

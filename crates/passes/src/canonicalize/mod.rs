@@ -1,9 +1,9 @@
-//! `canonicalize`: one spelling for each thing, so that later passes have fewer forms to know.
+//! `canonicalize`: one form for each computation, so that later passes have fewer forms to handle.
 //!
-//! Operands of commutative functions in one order, constants last and without idle axes; data movement that moves nothing
-//! removed; movement of movement joined; concatenations of many in steps; a transpose that moves only axes of size 1 is a reshape.
-//! Every rule keeps every element bit for bit. A slice of a slice is joined only where both are
-//! proved in bounds, so no fault is lost.
+//! Operands of commutative functions in one order, constants last and without leading unit axes; no-op data movement
+//! removed; consecutive movements merged; concatenations of many operands in steps; a transpose that moves only axes of
+//! size 1 becomes a reshape. Every rule preserves every element bit for bit. A slice of a slice is merged only where both
+//! are proved in bounds, so no fault is lost.
 
 mod broadcast;
 mod concat;
@@ -105,7 +105,7 @@ const RULES: &[Rule] = &[
 /// Brings a graph into canonical form.
 ///
 /// # Errors
-/// None today: where a size or a constant cannot be made, the op stays.
+/// None today: where a size or a constant cannot be built, the op is kept.
 pub fn canonicalize(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
     Ok(rewrite_ops("canonicalize", graph, ctx, RULES))
 }

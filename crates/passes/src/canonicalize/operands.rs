@@ -1,10 +1,10 @@
-//! Operands of element-wise functions: their order, and constants without idle axes.
+//! Operands of element-wise functions: their order, and constants without leading unit axes.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Dims, Op, ValueId};
 use smallvec::SmallVec;
 
-/// Constants last, otherwise the value defined first comes first.
+/// Constants last; otherwise the value defined first comes first.
 pub(super) fn order_operands(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Map { function, .. }, &[left, right]) = (site.op(), site.operands()) else {
         return None;
@@ -16,7 +16,7 @@ pub(super) fn order_operands(site: &mut Site<'_>) -> Option<Rewrite> {
     (rank(left) > rank(right)).then(|| Rewrite::op(site.op().clone(), [right, left]))
 }
 
-/// A constant without the axes of size 1 in front, which broadcasting puts there anyway.
+/// A constant without leading axes of size 1, which broadcasting adds anyway.
 pub(super) fn trim_constant(site: &mut Site<'_>) -> Option<Rewrite> {
     let operands = site.operands();
     if !matches!(site.op(), Op::Map { .. }) || operands.len() < 2 {

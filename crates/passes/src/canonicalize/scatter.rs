@@ -1,11 +1,11 @@
-//! Scatters that combine: in a dtype in which joining updates one by one is the same as joining them all and rounding
-//! once, as scatters do. So a kernel may join them in memory.
+//! Combining scatters use a dtype in which combining updates one by one equals combining all of them and rounding once, as
+//! scatters do. So a kernel may combine them in memory.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Combine, Op};
 use kiln_tensor::DType;
 
-/// A combining scatter of narrow floats or truth values, as one of wide floats or of bytes.
+/// A combining scatter of narrow floats or bools, as one of wide floats or of bytes.
 pub(super) fn widen_scatter(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::ScatterElements { combine, .. } | Op::ScatterNd { combine }) = site.op() else {
         return None;
@@ -13,7 +13,7 @@ pub(super) fn widen_scatter(site: &mut Site<'_>) -> Option<Rewrite> {
     let ty = site.ty().clone();
     let (wide, combine) = match (ty.dtype, *combine) {
         (_, Combine::Set) => return None,
-        // Smallest and largest are exact in every dtype.
+        // Minimum and maximum are exact in every dtype.
         (DType::F16 | DType::BF16, combine @ (Combine::Add | Combine::Mul)) => {
             (DType::F64, combine)
         }

@@ -1,10 +1,10 @@
-//! Slices that take everything, slices of slices, and slices of sizes.
+//! Full slices, slices of slices, and slices of sizes.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Dims, Integers, Op};
 use kiln_symbolic_shape::{DimId, Predicate};
 
-/// Everything, forwards: nothing to do.
+/// The whole operand, forwards: nothing to do.
 pub(super) fn drop_slice(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Slice { starts, steps, .. }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -66,7 +66,7 @@ pub(super) fn join_slices(site: &mut Site<'_>) -> Option<Rewrite> {
     Some(Rewrite::op(op, [source]))
 }
 
-/// Of sizes as data: the sizes it takes.
+/// Of sizes as data: the selected sizes.
 pub(super) fn slice_dims(site: &mut Site<'_>) -> Option<Rewrite> {
     let (
         Op::Slice {
@@ -108,7 +108,7 @@ fn in_bounds(
     let steps = dims.sub(count, one).ok()?;
     let way = dims.mul(steps, stride).ok()?;
     let last = dims.add(start, way).ok()?;
-    // Of a slice of nothing `last` lies one step before `start`: the proofs then ask for more than is needed.
+    // For an empty slice `last` is one step before `start`: the proofs then require more than is needed.
     let inside = |index| {
         [
             Predicate::LessEqual(zero, index),
@@ -116,7 +116,7 @@ fn in_bounds(
         ]
     };
     if step == 1 {
-        // From `start` 0 that would never be proved for a size that may be 0.
+        // With `start` 0 that would never be proved for a size that may be 0.
         let end = dims.add(start, count).ok()?;
         return Some(
             site.proved(&Predicate::LessEqual(zero, start))

@@ -11,7 +11,7 @@ fn canonical(source: &str) -> String {
 }
 
 #[test]
-fn constants_come_last_and_operands_in_order() {
+fn constants_are_ordered_after_other_operands() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B]) {
   %c: f32[] = constant [2.0]
@@ -29,7 +29,7 @@ graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B]) {
 }
 
 #[test]
-fn constants_lose_idle_axes() {
+fn constants_drop_leading_axes_of_size_one() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[N, 2, H], %y: f32[]) -> (f32[N, 2, H], f32[1, 1]) {
   %b: f32[1, 2, 1] = constant [1.0, 2.0]
@@ -52,7 +52,7 @@ graph @main(%x: f32[N, 2, H], %y: f32[]) -> (f32[N, 2, H], f32[1, 1]) {
 }
 
 #[test]
-fn functions_that_do_not_commute_keep_their_order() {
+fn non_commutative_operands_keep_their_order() {
     assert!(is_unchanged(
         canonicalize,
         "
@@ -66,7 +66,7 @@ graph @main(%x: f32[B]) -> f32[B] {
 }
 
 #[test]
-fn movement_that_moves_nothing_goes() {
+fn no_op_movement_is_removed() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[B, 4, 6], %zero: f32[]) -> f32[B, 4, 6] {
   %1: f32[B, 4, 6] = reshape %x {dims = [B, 4, 6]}
@@ -87,7 +87,7 @@ graph @main(%x: f32[B, 4, 6], %zero: f32[]) -> f32[B, 4, 6] {
 }
 
 #[test]
-fn a_window_of_one_element_goes() {
+fn a_pool_with_a_window_of_one_is_removed() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[N, 4, H, W]) -> f32[N, 4, H, W] {
   %1: f32[N, 4, H, W] = pool %x {function = max, size = [1, 1], strides = [1, 1], dilations = [1, 1], low = [0, 0], high = [0, 0]}
@@ -101,7 +101,7 @@ graph @main(%x: f32[N, 4, H, W]) -> f32[N, 4, H, W] {
     "#);
 }
 
-/// A resize multiplies neighbours by 0, which makes NaN of infinities, and adds, which makes 0.0 of -0.0.
+/// A resize multiplies neighbours by 0, which turns infinities into NaN, and adds, which turns -0.0 into 0.0.
 #[test]
 fn a_resize_to_the_same_size_stays() {
     assert!(is_unchanged(
@@ -115,7 +115,7 @@ graph @main(%x: f32[N, 4, H, W]) -> f32[N, 4, H, W] {
 }
 
 #[test]
-fn movement_of_movement_is_one_movement() {
+fn consecutive_movement_ops_merge() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[B, 4, 6], %s: f32[6]) -> (f32[24, B], f32[6, B, 4], f32[B, 4, 6]) {
   %1: f32[4*B, 6] = reshape %x {dims = [4*B, 6]}
@@ -136,7 +136,7 @@ graph @main(%x: f32[B, 4, 6], %s: f32[6]) -> (f32[24, B], f32[6, B, 4], f32[B, 4
 }
 
 #[test]
-fn two_transposes_that_undo_each_other_vanish() {
+fn inverse_transposes_cancel() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[A, B, C]) -> f32[A, B, C] {
   %1: f32[B, C, A] = transpose %x {permutation = [1, 2, 0]}
@@ -168,7 +168,7 @@ graph @main(%x: f32[B, 1, S, 1]) -> (f32[1, B, 1, S], f32[S, B, 1, 1]) {
 }
 
 #[test]
-fn a_broadcast_in_front_is_a_reshape() {
+fn a_broadcast_that_adds_leading_ones_becomes_a_reshape() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[S, 4]) -> f32[1, 1, S, 4] {
   %1: f32[1, 1, S, 4] = broadcast %x {dims = [1, 1, S, 4]}
@@ -210,7 +210,7 @@ graph @main(%x: f32[N]) -> f32[2] {
 }
 
 #[test]
-fn a_slice_of_sizes_is_those_sizes() {
+fn a_slice_of_sizes_becomes_those_sizes() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[B, S]) -> i64[2] {
   %1: i64[4] = dims {sizes = [B, S, B + S, 7]}
@@ -225,7 +225,7 @@ graph @main(%x: f32[B, S]) -> i64[2] {
 }
 
 #[test]
-fn sizes_that_are_known_are_a_constant() {
+fn known_sizes_become_a_constant() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[N]) -> (i64[2], i64[2]) {
   %1: i64[2] = dims {sizes = [3, 4]}
@@ -241,7 +241,7 @@ graph @main(%x: f32[N]) -> (i64[2], i64[2]) {
 }
 
 #[test]
-fn operands_of_a_concat_without_elements_go() {
+fn empty_concat_operands_are_removed() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[N, 2], %e: f32[0, 2], %y: f32[M, 2]) -> (f32[M + N, 2], f32[N, 2]) {
   %1: f32[M + N, 2] = concat %x, %e, %y {axis = 0}
@@ -256,7 +256,7 @@ graph @main(%x: f32[N, 2], %e: f32[0, 2], %y: f32[M, 2]) -> (f32[M + N, 2], f32[
 }
 
 #[test]
-fn sizes_equal_by_a_fact_count_as_equal() {
+fn sizes_equal_by_a_fact_are_treated_as_equal() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[N, 4], %y: f32[M, 4]) -> f32[M, 4] where N == M {
   %1: f32[M, 4] = reshape %x {dims = [M, 4]}
@@ -354,7 +354,7 @@ fn widened_scatters_keep_every_bit() {
         Tensor::from_slice(&[elements.len()], &elements).unwrap()
     };
     let indices = Tensor::from_slice(&[5], &[0_i64, 2, 0, -1, 0]).unwrap();
-    // Sums that halves lose one by one, overflow that a later update takes back, zeros and what is not finite.
+    // Sums that lose halves one by one, overflow that a later update reverses, zeros and non-finite values.
     let x = [2048.0, -0.0, 60000.0];
     let updates = [1.0, 60000.0, 1.0, -60000.0, 1.0];
     let special = [f32::NAN, f32::INFINITY, -1.0, f32::NEG_INFINITY, -0.0];
@@ -394,7 +394,7 @@ graph @main(%x: bf16[N, 2], %i: i64[K, 1], %u: bf16[K, 2]) -> bf16[N, 2] {
 }
 
 #[test]
-fn concatenations_of_many_are_made_in_steps() {
+fn concats_with_many_operands_are_built_in_steps() {
     for n in [33, 80, 400] {
         let list = |make: &dyn Fn(usize) -> String| -> String {
             (0..n).map(make).collect::<Vec<_>>().join(", ")

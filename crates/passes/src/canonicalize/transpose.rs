@@ -3,7 +3,7 @@
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Indices, Op};
 
-/// Every axis where it was: nothing to do.
+/// The identity permutation: nothing to do.
 pub(super) fn drop_transpose(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Transpose { permutation }, Some(operand)) = (site.op(), site.operand()) else {
         return None;

@@ -1,11 +1,11 @@
-//! Other ops that do nothing, or nothing to some of their operands.
+//! Other no-op ops, and operands without effect.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, PoolFunction};
 use kiln_tensor::Tensor;
 use smallvec::SmallVec;
 
-/// A cast to the dtype there is.
+/// A cast to the operand's dtype.
 pub(super) fn drop_cast(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Cast { .. }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -13,7 +13,7 @@ pub(super) fn drop_cast(site: &mut Site<'_>) -> Option<Rewrite> {
     site.like_result(operand).map(Rewrite::Value)
 }
 
-/// A border of nothing.
+/// An empty border.
 pub(super) fn drop_pad(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Pad { low, high, .. }, &[operand, _]) = (site.op(), site.operands()) else {
         return None;
@@ -47,7 +47,7 @@ pub(super) fn drop_concat_operands(site: &mut Site<'_>) -> Option<Rewrite> {
     dropped.then(|| Rewrite::op(site.op().clone(), kept))
 }
 
-/// The largest of a window of one element.
+/// The maximum of a window of one element.
 pub(super) fn drop_pool(site: &mut Site<'_>) -> Option<Rewrite> {
     let (
         Op::Pool {

@@ -5,7 +5,7 @@ use crate::testing::{after, is_unchanged};
 use insta::assert_snapshot;
 
 #[test]
-fn what_is_computed_twice_is_computed_once() {
+fn repeated_computations_are_merged() {
     assert_snapshot!(after(&[eliminate_common_subexpressions], "
 graph @main(%x: f32[B, 4], %k: u64[2]) -> (f32[B, 4], f32[4, B], f32[4, B], u32[B], u32[B]) {
   %1: f32[] = constant [2.0]
@@ -31,7 +31,7 @@ graph @main(%x: f32[B, 4], %k: u64[2]) -> (f32[B, 4], f32[4, B], f32[4, B], u32[
 }
 
 #[test]
-fn zeros_of_both_signs_other_attributes_and_foreign_ops_stay() {
+fn signed_zeros_different_attributes_and_custom_ops_are_not_merged() {
     assert!(is_unchanged(
         eliminate_common_subexpressions,
         r#"
@@ -49,9 +49,9 @@ graph @main(%x: f32[B]) -> (f32[B], f32[B], f32[B], f32[B], f32[1], f32[1]) {
     ));
 }
 
-/// A region sees nothing of what is outside, so its constants stay its own.
+/// A region sees nothing from outside, so its constants stay its own.
 #[test]
-fn regions_are_scopes() {
+fn merging_respects_region_scopes() {
     assert_snapshot!(after(&[eliminate_common_subexpressions], "
 graph @main(%c: bool[], %x: f32[B]) -> (f32[B], f32[B]) {
   %1: f32[] = constant [2.0]

@@ -1,30 +1,30 @@
-//! What is needed: values, ops and symbols from which some output, or some effect, follows.
+//! Liveness: values, ops and symbols on which some output, or some effect, depends.
 //!
 //! One worklist over the whole graph, so that the cost is linear however regions nest and loops carry values. A symbol is
-//! needed when it is in a size of anything needed; then what gives it its value is needed too: a `bind`, the results of a
-//! control op, the parameters of a region.
+//! live when it is in a size of anything live; then the op that binds it is live too: a `bind`, the results of a control
+//! op, the parameters of a region.
 //!
-//! Not dropped, although they have no reader: custom ops, whose effects are unknown; a `bind` whose symbols a contract fact
-//! relates to others, because proofs may rest on that fact; and what decides whether sizes are refused: control flow whose
-//! regions have requirements, what gives the symbols in requirements their values, and stacks whose layers may differ in
+//! Kept although they have no reader: custom ops, whose effects are unknown; a `bind` whose symbols a contract fact relates
+//! to others, because proofs may depend on that fact; and everything that determines whether sizes are rejected: control
+//! flow whose regions have requirements, bindings of the symbols in requirements, and stacks whose layers may differ in
 //! size.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_ir::{Definition, Graph, Op, OpData, OpId, RegionId, ValueId};
 use kiln_symbolic_shape::{DimId, SymbolId};
 
-/// What of a graph is needed.
+/// The live parts of a graph.
 pub(super) struct Liveness {
-    /// Needed values.
+    /// Live values.
     pub(super) values: SecondaryMap<ValueId, bool>,
-    /// Needed ops.
+    /// Live ops.
     pub(super) ops: SecondaryMap<OpId, bool>,
-    /// Symbols in the sizes of anything needed.
+    /// Symbols in the sizes of anything live.
     pub(super) symbols: SecondaryMap<SymbolId, bool>,
 }
 
 impl Liveness {
-    /// Finds out what a graph needs.
+    /// Computes the live parts of a graph.
     pub(super) fn of(graph: &Graph) -> Self {
         let mut walk = Walk::new(graph);
         walk.roots();
@@ -37,14 +37,14 @@ impl Liveness {
     }
 }
 
-/// Something whose needs were not looked at yet.
+/// An unprocessed worklist item.
 enum Item {
     Value(ValueId),
     Op(OpId),
     Symbol(SymbolId),
 }
 
-/// Who gives a symbol its value.
+/// Where a symbol is bound.
 #[derive(Clone, Copy)]
 enum Giver {
     Op(OpId),
@@ -202,8 +202,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What result `index` of a control op comes from, beyond what the op always needs. A value
-    /// carried out of a loop was carried in.
+    /// The operands of result `index` of a control op, beyond those that the op always needs. A value carried out of a loop
+    /// was carried in.
     fn result(&mut self, data: &OpData, index: usize) {
         let offset = usize::from(matches!(data.op, Op::Loop { .. }));
         for &region in &data.regions {
@@ -226,8 +226,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What parameter `index` of a control op's regions comes from. A value carried into a loop's
-    /// region comes out of it again; the regions of an `if` have one list of parameters.
+    /// The origin of parameter `index` of a control op's regions. A value carried into a loop's region comes out of it
+    /// again; the regions of an `if` share one list of parameters.
     fn parameter(&mut self, data: &OpData, index: usize) {
         let operand = match data.op {
             Op::Loop { carried } => {
@@ -238,7 +238,7 @@ impl<'a> Walk<'a> {
                         .into_iter()
                         .for_each(|&value| self.need_value(value));
                 }
-                // The iteration's number comes from nowhere.
+                // The iteration number has no operand.
                 if index == 0 {
                     None
                 } else {
@@ -263,7 +263,7 @@ impl<'a> Walk<'a> {
     fn op(&mut self, op: OpId) {
         let graph = self.graph;
         let data = graph.op(op);
-        // What happens in a region happens only if the op around it runs.
+        // Ops in a region run only if the surrounding op runs.
         if let Some(outer) = self.around[op] {
             self.need_op(outer);
         }
@@ -318,7 +318,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether the layers of what a loop stacks may differ in size: whether only the run tells their sizes.
+/// Whether the stacked layers of a loop may differ in size, that is, whether their sizes are known only at run time.
 fn may_be_ragged(graph: &Graph, of_loop: &OpData, stacked: ValueId) -> bool {
     let mut sizes = graph.ty(stacked).innermost().dims.iter().skip(1);
     sizes.any(|&dim| {

@@ -1,11 +1,11 @@
-//! `eliminate_dead_ops`: what no output needs is dropped.
+//! `eliminate_dead_ops`: drops everything that no output needs.
 //!
 //! Inside control flow too: ops of regions, captures and results without readers, carried values that only feed themselves.
-//! Inputs of the graph stay. An op that would have faulted on its data is dropped like any other; what a dropped op
-//! requires of sizes is checked all the same, of regions entered (see `kiln_ir::Region::requirements`).
+//! Inputs of the graph are kept. An op that would have faulted on its data is dropped like any other; a dropped op's
+//! requirements on sizes are still checked for entered regions (see `kiln_ir::Region::requirements`).
 //!
-//! All that is dead goes at once, because it may be read by what is dead; it counts as one rewrite
-//! for each op and each part of an op.
+//! All dead parts are removed at once, because dead ops may read them; each op and each part of an op counts as one
+//! rewrite.
 
 mod liveness;
 
@@ -17,7 +17,7 @@ use kiln_ir::{Graph, NewOp, Op, OpData, OpId, Rebuild, RegionId, ValueId, Visit}
 
 const PASS: &str = "eliminate_dead_ops";
 
-/// Drops what is not needed.
+/// Drops dead parts.
 ///
 /// # Errors
 /// None today.
@@ -43,11 +43,11 @@ pub fn eliminate_dead_ops(
     })
 }
 
-/// Which parts of a control op stay.
+/// Which parts of a control op are kept.
 struct Kept {
     /// Per result.
     results: Vec<bool>,
-    /// Per parameter of its regions. Operand `i + 1` is what parameter `i` starts from; operand 0 has none.
+    /// Per parameter of its regions. Operand `i + 1` is the initial value of parameter `i`; operand 0 has none.
     parameters: Vec<bool>,
 }
 
@@ -68,7 +68,7 @@ impl Kept {
         let parameters = (1..data.operands.len())
             .map(|operand| operand - 1)
             .map(|index| match data.op {
-                // The iteration's number stays; a carried value goes in exactly when it comes out.
+                // The iteration number is kept; a carried value is removed together with its result.
                 Op::Loop { .. } if index == 0 => true,
                 Op::Loop { carried } if index <= carried => results[index - 1],
                 _ => is_live(index),
@@ -89,7 +89,7 @@ impl Kept {
     }
 }
 
-/// How many things of an op go: itself, or parts of a control op.
+/// How many parts of an op are removed: itself, or parts of a control op.
 fn n_dead(graph: &Graph, id: OpId, data: &OpData, live: &Liveness) -> usize {
     match live.ops[id] {
         false => 1,
@@ -98,7 +98,7 @@ fn n_dead(graph: &Graph, id: OpId, data: &OpData, live: &Liveness) -> usize {
     }
 }
 
-/// Copies what is needed of an op. Recursion is bounded by the verifier's limit on nested regions.
+/// Copies the live parts of an op. Recursion is bounded by the verifier's limit on nested regions.
 fn trim_op(rebuild: &mut Rebuild<'_>, into: RegionId, id: OpId, live: &Liveness) {
     let old = rebuild.old();
     let data = old.op(id);
@@ -138,7 +138,7 @@ fn trim_op(rebuild: &mut Rebuild<'_>, into: RegionId, id: OpId, live: &Liveness)
         .filter(|&symbol| live.symbols[symbol])
         .collect();
     new.origin.clone_from(&data.origin);
-    // A loop's region yields first whether to go on.
+    // A loop's region first yields whether to continue.
     let going_on = matches!(data.op, Op::Loop { .. }).then_some(true);
     let yields: Vec<bool> = going_on
         .into_iter()

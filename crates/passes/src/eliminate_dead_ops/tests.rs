@@ -1,4 +1,4 @@
-//! What is dropped, and what must stay.
+//! What is dropped, and what must be kept.
 
 use super::eliminate_dead_ops;
 use crate::PassContext;
@@ -27,7 +27,7 @@ graph @main(%x: f32[B], %unread: f32[C]) -> f32[B] {
 }
 
 #[test]
-fn parts_of_an_if_go() {
+fn unused_if_operands_and_results_are_removed() {
     assert_snapshot!(trimmed("
 graph @main(%c: bool[], %x: f32[B], %y: f32[B], %z: f32[B]) -> f32[B] {
   %1: f32[B], %2: f32[B] = if %c, %x, %y, %z
@@ -55,9 +55,9 @@ graph @main(%c: bool[], %x: f32[B], %y: f32[B], %z: f32[B]) -> f32[B] {
     "#);
 }
 
-/// `%q` only feeds itself; `%r` is not a result of the graph, but decides `%p`.
+/// `%q` only feeds itself; `%r` is not a result of the graph, but determines `%p`.
 #[test]
-fn carried_values_that_only_feed_themselves_go() {
+fn carried_values_that_only_feed_themselves_are_removed() {
     assert_snapshot!(trimmed("
 graph @main(%n: i64[], %x: f32[B], %y: f32[C]) -> f32[B] {
   %go: bool[] = constant [true]
@@ -90,7 +90,7 @@ graph @main(%n: i64[], %x: f32[B], %y: f32[C]) -> f32[B] {
 }
 
 #[test]
-fn sizes_keep_what_they_come_from() {
+fn values_that_define_sizes_are_kept() {
     assert!(is_unchanged(
         eliminate_dead_ops,
         "
@@ -114,7 +114,7 @@ graph @main(%n: i64[1], %x: f32[B]) -> f32[B] {
     "#);
 }
 
-/// A proof may rest on `m == B`, which the `bind` checks.
+/// A proof may depend on `m == B`, which the `bind` checks.
 #[test]
 fn a_bind_that_a_fact_relates_to_other_sizes_stays() {
     assert!(is_unchanged(
@@ -131,7 +131,7 @@ graph @main(%n: i64[1], %x: f32[B]) -> f32[B]
 }
 
 #[test]
-fn foreign_ops_stay_even_in_regions() {
+fn custom_ops_in_regions_are_kept() {
     let source = r#"
 graph @main(%c: bool[], %x: f32[B]) -> f32[B] {
   %1: f32[B] = if %c, %x
@@ -155,7 +155,7 @@ graph @main(%c: bool[], %x: f32[B]) -> f32[B] {
 }
 
 #[test]
-fn all_goes_or_nothing() {
+fn dead_op_removal_is_all_or_nothing_under_the_rewrite_limit() {
     let source = "
 graph @main(%x: f32[B]) -> f32[B] {
   %1: f32[B] = neg %x

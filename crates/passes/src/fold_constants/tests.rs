@@ -1,4 +1,4 @@
-//! What is folded, and what the budget keeps.
+//! What is folded, and what exceeds the budget.
 
 use super::{EXPANSION_LIMIT, fold_constants};
 use crate::testing::{after, graph, is_unchanged, optimized};
@@ -21,7 +21,7 @@ fn constant_bytes(graph: &Graph) -> usize {
 }
 
 #[test]
-fn what_depends_on_constants_is_a_constant() {
+fn ops_on_constants_fold() {
     assert_snapshot!(folded("
 graph @main(%x: f32[B, 2]) -> f32[B, 2] {
   %1: f32[2] = constant [4.0, 9.0]
@@ -60,7 +60,7 @@ graph @main() -> (f32[2], i64[2]) {
 }
 
 #[test]
-fn what_faults_or_is_random_or_foreign_stays() {
+fn faulting_random_and_custom_ops_do_not_fold() {
     assert!(is_unchanged(
         fold_constants,
         "
@@ -78,7 +78,7 @@ graph @main() -> (i32[], f32[], u32[4]) {
     ));
 }
 
-/// A few bytes of text that ask for 4 TiB, by each op that makes much of little.
+/// A few bytes of text that describe 4 TiB, with each op that expands.
 #[test]
 fn a_constant_bomb_is_not_folded() {
     let source = "
@@ -101,7 +101,7 @@ graph @main(%x: f32[N]) -> (f32[1048576, 1048576], i64[1048576, 1048576], f32[10
     assert!(constant_bytes(&graph) < 1024, "{}", text::print(&graph));
 }
 
-/// Doubling a constant again and again stops at the budget.
+/// Repeatedly doubling a constant stops at the budget.
 #[test]
 fn the_budget_holds_over_many_ops() {
     let mut source =
@@ -135,7 +135,7 @@ graph @main() -> f32[1, 1, 1] {
 }
 
 #[test]
-fn small_expansions_fold() {
+fn small_expanding_ops_fold() {
     let source = |n: usize| {
         format!(
             "graph @main() -> i64[{n}] {{\n  %1: i64[{n}] = iota {{dims = [{n}], axis = 0, dtype = i64}}\n  return %1\n}}"
@@ -146,7 +146,7 @@ fn small_expansions_fold() {
 }
 
 #[test]
-fn a_budget_of_nothing_folds_nothing() {
+fn a_zero_budget_folds_nothing() {
     let source = "
 graph @main() -> f32[2] {
   %1: f32[2] = constant [4.0, 9.0]

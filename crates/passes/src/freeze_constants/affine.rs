@@ -1,9 +1,9 @@
 //! Chains of `* c`, `/ c`, `+ c`, `- c` with one `c` per output channel, after a convolution or matmul
 //! with constant weights.
 //!
-//! Such a chain is `y * scale + shift`; it becomes the op with weights times `scale`, plus `shift`.
-//! Found on the graph as it was, where it is known who reads what: each value of the chain but the
-//! last is read once. Only chains that get shorter are rewritten, so the rewrite does not repeat.
+//! Such a chain is `y * scale + shift`; it becomes the op with weights times `scale`, plus `shift`. Chains are found on the
+//! original graph, where readers are known: each value of the chain but the last is read once. Only chains that get shorter
+//! are rewritten, so the rewrite does not repeat.
 
 use super::PASS;
 use super::weights::{Linear, channel_values, scaled, shift_tensor};
@@ -15,7 +15,7 @@ use kiln_scalar::Function;
 use kiln_symbolic_shape::Proof;
 use std::rc::Rc;
 
-/// What is computed at the end of a chain.
+/// The computation at the end of a chain.
 #[derive(Clone)]
 struct Affine {
     linear: OpId,
@@ -26,7 +26,7 @@ struct Affine {
 }
 
 impl Affine {
-    /// The ops that the chain takes when it is rewritten.
+    /// The number of ops of the rewritten chain.
     fn n_ops(&self) -> usize {
         usize::from(self.shifts())
     }
@@ -43,7 +43,7 @@ impl Affine {
     }
 }
 
-/// The chains of a graph, by the op that ends each.
+/// The chains of a graph, by the last op of each.
 pub(super) struct Plan {
     ends: SecondaryMap<OpId, Option<Box<Affine>>>,
 }
@@ -54,7 +54,7 @@ impl Plan {
         let uses = graph.use_counts();
         let mut chains: SecondaryMap<ValueId, Option<Box<Affine>>> = SecondaryMap::new();
         let mut ends = SecondaryMap::new();
-        // Ops follow what they read in the order of ids only inside a region; a chain is in one.
+        // Ops follow their operands in the order of ids only inside a region; a chain is in one.
         for region in (0..graph.n_regions()).map(RegionId::new) {
             for &id in &graph.region(region).ops {
                 let data = graph.op(id);
@@ -72,7 +72,7 @@ impl Plan {
                     };
                     chains[result] = Some(Box::new(start));
                 } else if let Some((from, affine)) = extend(graph, data, &uses, &chains) {
-                    // The chain continues, so it does not end where it came from.
+                    // The chain continues, so it does not end at the previous op.
                     if let Definition::Result { op, .. } = graph.value(from).definition {
                         ends[op] = None;
                     }
@@ -205,7 +205,7 @@ pub(super) fn freeze(
     true
 }
 
-/// Appends an op that comes from the same node as `like`; its only result.
+/// Appends an op with the origin of `like`; returns its only result.
 fn append(
     rebuild: &mut Rebuild<'_>,
     into: RegionId,

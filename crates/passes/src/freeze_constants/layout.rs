@@ -1,11 +1,11 @@
-//! Weights in the form in which they are read: moved, cast, or changed element by element.
+//! Weights in the form in which they are read: moved, cast, or mapped element by element.
 
 use super::PASS;
 use crate::context::PassContext;
 use crate::fold::Foldable;
 use kiln_ir::{Op, OpId, Rebuild, RegionId};
 
-/// Computes the op if it gives no more elements than it reads, all of them constants.
+/// Computes the op if its result has no more elements than its operands, all of them constants.
 pub(super) fn freeze(
     rebuild: &mut Rebuild<'_>,
     into: RegionId,

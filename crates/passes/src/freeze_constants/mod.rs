@@ -1,11 +1,11 @@
 //! `freeze_constants`: work on constant parameters that is done once, at load.
 //!
-//! Two things, both off when gradients of the parameters are wanted:
-//! - [`layout`]: reshapes, transposes, casts and element-wise functions of weights, whatever their
-//!   size. What is made is bounded by the constants' own size (see [`GROWTH_LIMIT`]).
-//! - [`affine`]: scaling and shifting per channel after a convolution or matmul, as a batch norm does,
-//!   goes into the weights and one addition. The weights are computed in f64 and rounded once, so
-//!   results may differ from the unfrozen graph's in their last bits.
+//! Two kinds of work, both off when gradients of the parameters are needed:
+//! - [`layout`]: reshapes, transposes, casts and element-wise functions of weights, whatever their size. The results are
+//!   bounded by the constants' own size (see [`GROWTH_LIMIT`]).
+//! - [`affine`]: scaling and shifting per channel after a convolution or matmul, such as a batch norm, is folded into the
+//!   weights and one addition. The weights are computed in f64 and rounded once, so results may differ from the unfrozen
+//!   graph's in their last bits.
 
 mod affine;
 mod layout;
@@ -16,7 +16,7 @@ use crate::error::PassError;
 use crate::rebuild::rebuild_with;
 use kiln_ir::{Graph, Op, Visit};
 
-/// Freezing makes at most this many times the bytes of the graph's constants.
+/// Freezing creates at most this many times the bytes of the graph's constants.
 pub const GROWTH_LIMIT: usize = 4;
 
 pub(crate) const PASS: &str = "freeze_constants";

@@ -1,4 +1,4 @@
-//! What moves into weights, and what it costs.
+//! What is folded into weights, and its cost.
 
 use super::freeze_constants;
 use crate::testing::{after, graph, is_unchanged, ramp};
@@ -21,7 +21,7 @@ fn frozen(source: &str) -> String {
 
 /// `sub mean, div deviation, mul gain, add bias`, and the convolution's own bias before them.
 #[test]
-fn a_batch_norm_goes_into_the_convolution() {
+fn a_batch_norm_is_folded_into_the_convolution() {
     assert_snapshot!(frozen("
 graph @main(%x: f32[N, 1, H, W]) -> f32[N, 2, H, W] {
   %w: f32[2, 1, 1, 1] = constant [1.0, 2.0]
@@ -51,7 +51,7 @@ graph @main(%x: f32[N, 1, H, W]) -> f32[N, 2, H, W] {
 }
 
 #[test]
-fn scales_go_into_a_matmul() {
+fn scales_are_folded_into_a_matmul() {
     assert_snapshot!(frozen("
 graph @main(%x: f32[B, 2]) -> (f32[B, 3], f32[B, 3]) {
   %w: f32[2, 3] = constant [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
@@ -78,7 +78,7 @@ graph @main(%x: f32[B, 2]) -> (f32[B, 3], f32[B, 3]) {
 }
 
 #[test]
-fn chains_that_others_read_or_that_are_not_per_channel_stay() {
+fn shared_or_not_per_channel_chains_are_not_folded() {
     assert!(is_unchanged(
         freeze_constants,
         "
@@ -114,7 +114,7 @@ graph @main(%x: f32[N, 4, L]) -> f32[N, 6, L] {
   %3: f32[N, 6, L] = mul %2, %c
   return %3
 }";
-    // Every number is exact here, so the results are the same bit for bit.
+    // Every number is exact here, so the results are bit-identical.
     let before = graph(source);
     let changed = freeze_constants(before.clone(), &mut PassContext::new()).unwrap();
     assert_eq!(changed.rewrites, 1);
@@ -124,7 +124,7 @@ graph @main(%x: f32[N, 4, L]) -> f32[N, 6, L] {
 }
 
 #[test]
-fn rounding_once_stays_close() {
+fn frozen_results_stay_within_rounding() {
     let source = "
 graph @main(%x: f32[N, 2, H, 2]) -> f32[N, 3, H, 1] {
   %w: f32[3, 2, 1, 2] = constant [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3]
@@ -179,9 +179,9 @@ graph @main(%x: f32[B, 8]) -> f32[B, 8] {{
     );
 }
 
-/// A long chain of moves of one constant would make a copy for each.
+/// A long chain of movements of one constant would make a copy for each.
 #[test]
-fn what_is_made_is_bounded_by_the_constants() {
+fn frozen_constants_do_not_grow_beyond_their_operands() {
     let mut source = String::from(
         "graph @main() -> f32[4, 2] {\n  %0: f32[2, 4] = constant [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\n",
     );

@@ -65,7 +65,7 @@ impl Linear {
         shape
     }
 
-    /// For each channel, a weight's place along the axes that say it: the shape in which a scale broadcasts.
+    /// The position of each channel's weight along the channel axes: the shape in which a scale broadcasts.
     fn scale(&self, weights: &Tensor, scale: &[f64]) -> Option<Tensor> {
         let rank = weights.rank();
         let mut shape = vec![1; rank];
@@ -111,8 +111,8 @@ pub(super) fn channel_values(
     })
 }
 
-/// The weights times one factor per output channel, computed in f64 and rounded once; none if a
-/// product overflows or memory is short.
+/// The weights times one factor per output channel, computed in f64 and rounded once; `None` if a product overflows or
+/// memory is short.
 pub(super) fn scaled(
     graph: &Graph,
     weights: &Constant,

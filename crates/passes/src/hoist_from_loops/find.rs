@@ -1,4 +1,4 @@
-//! Which values of a loop's region can be had from outside.
+//! Which values of a loop's region can be computed outside.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,37 +9,37 @@ use super::movable::{is_at_most, is_worth_keeping, may_move};
 use crate::constants::{Splat, splat};
 use crate::peephole::constant_of;
 
-/// By how much the results of all iterations may be larger than what they are computed from.
+/// The maximum ratio of the size of all iterations' results to the size of their operands.
 const GROWTH: i64 = 8;
 
-/// What a value of the region depends on.
+/// The dependencies of a value of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Captures and constants alone.
+    /// Only captures and constants.
     Same,
-    /// Those and the number of the iteration.
+    /// Those and the iteration number.
     Counted,
     /// Those and slices of captures along an axis of `length`, at the position `index`.
     Sliced {
-        /// The scalar of the region that says which slice.
+        /// The scalar of the region that selects the slice.
         index: ValueId,
-        /// How many slices there are: as many as iterations.
+        /// The number of slices, equal to the number of iterations.
         length: DimId,
-        /// Whether a product is among what it takes.
+        /// Whether its computation contains a product.
         is_product: bool,
     },
 }
 
-/// What leaves a loop.
+/// The values that leave a loop.
 #[derive(Debug)]
 pub(super) struct Found {
     /// The values of the region that become captures, or slices of one.
     pub(super) roots: BTreeSet<ValueId>,
-    /// What the values of the region depend on; others depend on what is carried.
+    /// The dependencies of the values of the region; others depend on carried values.
     pub(super) standing: HashMap<ValueId, Standing>,
 }
 
-/// Finds what can leave a loop; nothing if there is nothing, or the op is no loop.
+/// Finds what can leave a loop; `None` if there is nothing, or the op is not a loop.
 pub(super) fn find(graph: &Graph, scratch: &mut Graph, id: OpId) -> Option<Found> {
     let data = graph.op(id);
     let (&Op::Loop { carried }, &[body]) = (&data.op, data.regions.as_slice()) else {
@@ -69,7 +69,7 @@ pub(super) fn find(graph: &Graph, scratch: &mut Graph, id: OpId) -> Option<Found
     (!roots.is_empty()).then_some(Found { roots, standing })
 }
 
-/// The trips of a loop that runs all of them, where they are a size.
+/// The trip count of a loop that runs all iterations, if it is a size.
 fn all_trips(graph: &Graph, id: OpId, body: RegionId) -> Option<DimId> {
     let goes_on = graph.region(body).results.first();
     let goes_on = goes_on.and_then(|&value| constant_of(graph, value))?;
@@ -96,12 +96,12 @@ struct Finder<'g> {
     body: RegionId,
     trips: Option<DimId>,
     standing: HashMap<ValueId, Standing>,
-    /// The slices that a value takes part of, the largest.
+    /// The slices that a value is computed from, the largest.
     sources: HashMap<ValueId, TensorType>,
 }
 
 impl Finder<'_> {
-    /// Finds what an op's results depend on.
+    /// Finds the dependencies of an op's results.
     fn stand(&mut self, id: OpId) {
         let data = self.graph.op(id);
         let &[result] = data.results.as_slice() else {
@@ -145,7 +145,7 @@ impl Finder<'_> {
         }
     }
 
-    /// A slice of a captured value at the number of the iteration.
+    /// A slice of a captured value at the iteration number.
     fn slice_of(&mut self, id: OpId, operands: &[Standing]) -> Option<Standing> {
         let data = self.graph.op(id);
         let (&Op::Gather { axis }, &[x, index], &[result]) =
@@ -173,7 +173,7 @@ impl Finder<'_> {
         })
     }
 
-    /// What is computed from slices at one position, and what is the same in each iteration.
+    /// Values computed from slices at one position, and values that are the same in each iteration.
     fn sliced(&mut self, id: OpId, operands: &[Standing]) -> Option<Standing> {
         let data = self.graph.op(id);
         let can_do_all = matches!(
@@ -221,7 +221,7 @@ impl Finder<'_> {
         })
     }
 
-    /// The values to have from outside: where what stays in the region reads what can leave it.
+    /// The values to compute outside: where an op that stays in the region reads one that can leave it.
     fn roots(&mut self) -> BTreeSet<ValueId> {
         let region = self.graph.region(self.body);
         let mut roots = BTreeSet::new();
@@ -250,7 +250,7 @@ impl Finder<'_> {
         roots
     }
 
-    /// Whether the results of all iterations take no more memory than a few times what they are computed from.
+    /// Whether the results of all iterations take no more memory than a few times their operands.
     fn is_small(&mut self, value: ValueId) -> bool {
         let (Some(source), Some(ty)) = (self.sources.get(&value), self.graph.tensor_ty(value))
         else {

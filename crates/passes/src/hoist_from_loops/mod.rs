@@ -1,15 +1,14 @@
-//! `hoist_from_loops`: what every iteration of a loop would compute alike is computed once, before it.
+//! `hoist_from_loops`: loop-invariant ops are computed once, before the loop.
 //!
 //! Two kinds of ops leave a loop's region:
 //!
-//! - those that read only what the loop captures, if they compute (a movement of elements is left to the kernel that reads
-//!   it);
-//! - products over a slice of a captured value at the number of the iteration, `x[i] * w`, with what element-wise ops do to
-//!   them, in a loop that visits the whole axis: they are done for all slices at once, and the region gathers its slice of
-//!   the result. So the product of an LSTM's inputs with its weights is one product of matrices.
+//! - those that read only captures, if they compute (a movement of elements is left to the kernel that reads it);
+//! - products over a slice of a captured value at the iteration number, `x[i] * w`, with the element-wise ops on them, in a
+//!   loop that visits the whole axis: they are computed for all slices at once, and the region gathers its slice of the
+//!   result. So the product of an LSTM's inputs with its weights is one matrix product.
 //!
-//! An op moves only if it cannot fault and asks nothing of sizes, since the loop may run no iteration. A product for all
-//! slices at once may round otherwise than one by one, where products are not computed exactly.
+//! An op moves only if it cannot fault and has no requirements on sizes, since the loop may run no iteration. A product for
+//! all slices at once may round differently, where products are not computed exactly.
 
 mod find;
 mod movable;
@@ -31,7 +30,7 @@ pub fn hoist_from_loops(graph: Graph, ctx: &mut PassContext) -> Result<Changed<G
     if !graph.ops().any(|(_, data)| is_loop(&data.op)) {
         return Ok(Changed::unchanged(graph));
     }
-    // Asking what ops ask of sizes makes sizes.
+    // Querying the requirements of ops creates sizes.
     let mut scratch = graph.clone();
     let before = ctx.rewrites();
     let hoisted = rebuild_with(&graph, &mut |rebuild, into, op| {

@@ -1,11 +1,11 @@
-//! Which ops may run where the program did not say so, and which are worth it.
+//! Which ops may run speculatively, and which are worth it.
 
 use kiln_ir::{Graph, Op, OpId, TensorType, ValueId};
 use kiln_shape_inference::requirements_of;
 use kiln_symbolic_shape::{DimId, Predicate, SymbolId};
 
-/// Whether an op may run although the region around it does not: it cannot fault, asks nothing of sizes, and names no size
-/// that is known in the region alone. `scratch` has the ops of `graph`.
+/// Whether an op may run although the surrounding region does not: it cannot fault, has no requirements on sizes, and uses
+/// no size that is known only in the region. `scratch` has the ops of `graph`.
 pub(super) fn may_move(graph: &Graph, scratch: &mut Graph, id: OpId, inside: &[SymbolId]) -> bool {
     let data = graph.op(id);
     let is_total = match &data.op {
@@ -46,8 +46,8 @@ pub(super) fn may_move(graph: &Graph, scratch: &mut Graph, id: OpId, inside: &[S
         && requirements_of(scratch, &[id]).is_empty()
 }
 
-/// Whether doing an op once is worth a memory for its result: it computes more than a scalar, and its result is no larger than
-/// what it reads.
+/// Whether computing an op once is worth the memory of its result: it computes more than a scalar, and its result is no
+/// larger than its operands.
 pub(super) fn is_worth_keeping(graph: &Graph, id: OpId) -> bool {
     let data = graph.op(id);
     match &data.op {

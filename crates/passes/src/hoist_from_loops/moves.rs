@@ -1,4 +1,4 @@
-//! The loop without what leaves it, and what left it in front of it.
+//! Rebuilds the loop, with the hoisted ops before it.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -171,7 +171,7 @@ fn do_all(
         let value = value_in(outside, operand);
         let is_sliced = matches!(found.standing.get(&operand), Some(Standing::Sliced { .. }));
         let dims = dims_of(operand);
-        // Axes are aligned at the innermost one, so the slices' axis needs to be as far out as in the result.
+        // Axes are aligned at the innermost one, so the slices' axis must be at the same depth as in the result.
         let missing = result.rank().saturating_sub(dims.len());
         if !is_sliced || !aligns || missing == 0 {
             operands.push(value);

@@ -7,13 +7,13 @@ use insta::assert_snapshot;
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_tensor::Tensor;
 
-/// The graph without its leftovers.
+/// The graph without dead ops.
 fn hoisted(source: &str) -> String {
     after(&[hoist_from_loops, eliminate_dead_ops], source)
 }
 
 #[test]
-fn what_depends_on_captures_alone_is_computed_once() {
+fn loop_invariant_ops_are_hoisted() {
     assert_snapshot!(hoisted(
         "
 graph @main(%n: i64[], %x: f32[B, 4], %w: f32[4, 4], %s: f32[4, 1]) -> f32[B, 4] {
@@ -32,7 +32,7 @@ graph @main(%n: i64[], %x: f32[B, 4], %w: f32[4, 4], %s: f32[4, 1]) -> f32[B, 4]
 }
 
 #[test]
-fn products_over_slices_are_one_product() {
+fn products_over_slices_become_one_product() {
     assert_snapshot!(hoisted("
 graph @main(%x: f32[T, B, 4], %w: f32[4, 6], %b: f32[6], %h: f32[B, 6]) -> (f32[B, 6], f32[T, B, 6]) {
   %sizes: i64[1] = dims {sizes = [T]}
@@ -56,7 +56,7 @@ graph @main(%x: f32[T, B, 4], %w: f32[4, 6], %b: f32[6], %h: f32[B, 6]) -> (f32[
 }
 
 #[test]
-fn slices_along_an_inner_axis_with_fewer_axes_than_the_product() {
+fn products_over_inner_axis_slices_become_one_product() {
     let source = "
 graph @main(%x: f32[4, T, 2], %w: f32[3, 5, 4], %h: f32[3, 5, 2]) -> f32[3, 5, 2] {
   %sizes: i64[1] = dims {sizes = [T]}
@@ -79,7 +79,7 @@ graph @main(%x: f32[4, T, 2], %w: f32[3, 5, 4], %h: f32[3, 5, 2]) -> f32[3, 5, 2
 }
 
 #[test]
-fn what_may_fault_asks_something_or_is_carried_stays() {
+fn ops_that_may_fault_bind_or_read_carried_values_are_not_hoisted() {
     let in_loop = |ops: &str, result: &str| {
         format!(
             "graph @main(%n: i64[], %x: f32[B], %k: i64[B], %t: f32[A], %u: f32[C]) -> f32[B] {{
@@ -104,14 +104,14 @@ fn what_may_fault_asks_something_or_is_carried_stays() {
     for ops in [division, within, lookup, carried] {
         assert!(is_unchanged(hoist_from_loops, &in_loop(ops, "%3")), "{ops}");
     }
-    // The same place, and nothing against it.
+    // The same place, with nothing against it.
     let root = "%2: f32[B] = cast %l {to = f32}
                 %3: f32[B] = sqrt %2";
     assert!(!is_unchanged(hoist_from_loops, &in_loop(root, "%3")));
 }
 
 #[test]
-fn slices_of_loops_that_may_end_early_stay() {
+fn products_in_loops_that_may_end_early_are_not_hoisted() {
     let source = |goes_on: &str| {
         format!(
             "graph @main(%x: f32[T, 2, 4], %w: f32[4, 4], %h: f32[2, 4], %c: bool[]) -> f32[2, 4] {{
@@ -135,7 +135,7 @@ fn slices_of_loops_that_may_end_early_stay() {
 }
 
 #[test]
-fn sizes_that_a_loop_changes_stay_inside() {
+fn ops_with_sizes_that_a_loop_changes_are_not_hoisted() {
     assert!(is_unchanged(
         hoist_from_loops,
         "graph @main(%n: i64[], %x: f32[N]) -> f32[m] {
@@ -162,7 +162,7 @@ fn ramp(shape: &[usize]) -> Tensor {
     Tensor::from_vec(shape, elements).unwrap()
 }
 
-/// Products may be rounded otherwise, so close numbers are the same. Also where a loop runs no iteration, or one.
+/// Products may round differently, so close numbers are accepted. Also where a loop runs no iteration, or one.
 fn same_numbers(source: &str, inputs: &dyn Fn(usize) -> Vec<Tensor>) {
     let before = graph(source);
     let (optimized, _) = optimized(before.clone());
@@ -205,7 +205,7 @@ fn loops_give_the_same_numbers_as_before() {
 }
 
 #[test]
-fn constants_go_along() {
+fn constants_are_hoisted_with_their_readers() {
     let source = "
 graph @main(%x: f32[T, 1, 4], %h: f32[1, 4]) -> f32[1, 4] {
   %sizes: i64[1] = dims {sizes = [T]}

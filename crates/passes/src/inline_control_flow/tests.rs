@@ -1,4 +1,4 @@
-//! Branches and loops whose course is known.
+//! Branches and loops with a known course.
 
 use super::inline_control_flow;
 use crate::eliminate_dead_ops;
@@ -10,7 +10,7 @@ fn inlined(source: &str) -> String {
 }
 
 #[test]
-fn the_branch_that_is_taken_stays() {
+fn a_known_condition_inlines_its_branch() {
     assert_snapshot!(inlined("
 graph @main(%x: f32[B], %y: f32[B]) -> f32[B] {
   %no: bool[] = constant [false]
@@ -60,7 +60,7 @@ graph @main(%x: f32[B]) -> f32[n + 1] {
 }
 
 #[test]
-fn loops_of_none_and_of_one_iteration_go() {
+fn loops_of_zero_and_one_iteration_are_inlined() {
     assert_snapshot!(inlined("
 graph @main(%x: f32[B], %m: i64[]) -> (f32[B], f32[B], f32[B]) {
   %zero: i64[] = constant [0]
@@ -98,7 +98,7 @@ graph @main(%x: f32[B], %m: i64[]) -> (f32[B], f32[B], f32[B]) {
 }
 
 #[test]
-fn control_flow_that_is_not_known_stays() {
+fn unknown_control_flow_is_kept() {
     assert!(is_unchanged(
         inline_control_flow,
         "

@@ -1,13 +1,13 @@
-//! The engine of local rewriting: one walk over the graph, a list of rules tried on each op.
+//! Peephole rewriting: one walk over the graph, with a list of rules tried on each op.
 //!
-//! A rule looks at one op about to be copied and, through it, at the ops that made its operands, which are already
-//! rewritten. It returns a value that holds the same elements, or another op that computes them; the rules are then tried
-//! again on that op. Every value a rule can see is of the op's own region, because regions see nothing else.
+//! A rule examines one op about to be copied and, through it, the ops of its operands, which are already rewritten. It
+//! returns a value with the same elements, or another op that computes them; the rules are then tried again on that op.
+//! Every value that a rule can see is in the op's own region, because regions see nothing else.
 //!
-//! Not here: ops with regions, several results or symbols; passes treat them one by one. What a
-//! rewrite leaves unread stays for `eliminate_dead_ops`.
+//! Not here: ops with regions, several results or symbols; passes treat them one by one. Values that a rewrite leaves
+//! unread are left to `eliminate_dead_ops`.
 //!
-//! Invariant: the result keeps its type, so a rule answers only what is proved to have it.
+//! Invariant: the result keeps its type, so a rule returns only what is proved to have it.
 
 mod site;
 
@@ -18,13 +18,13 @@ use crate::rebuild::rebuild_with;
 use kiln_ir::{Graph, NewOp, Op, OpId, Rebuild, RegionId, ValueId, Visit};
 use smallvec::SmallVec;
 
-/// How often the rules are tried again on what they made of one op.
+/// How often the rules are tried again on their own output for one op.
 const REWRITES_PER_OP_LIMIT: usize = 64;
 
-/// What a rule makes of an op.
+/// The result of a rule.
 #[derive(Debug)]
 pub(crate) enum Rewrite {
-    /// Nothing needs computing: this value holds the result.
+    /// Nothing needs computing: this value is the result.
     Value(ValueId),
     /// This op computes it, of the same type.
     Op(Box<Op>, SmallVec<[ValueId; 4]>),
@@ -41,7 +41,7 @@ impl Rewrite {
 pub(crate) struct Rule {
     /// Its name, for traces.
     pub(crate) name: &'static str,
-    /// The rewrite, if the op is of the form, everything needed is proved, and sizes and constants can be made.
+    /// The rewrite, if the op has the form, everything required is proved, and sizes and constants can be built.
     pub(crate) apply: fn(&mut Site<'_>) -> Option<Rewrite>,
 }
 
@@ -133,8 +133,8 @@ fn first_match(rules: &[Rule], site: &mut Site<'_>) -> Option<(&'static str, Rew
     })
 }
 
-/// Whether inference would give a new element-wise op the sizes that the result has. Where two sizes
-/// meet unproved, which of them inference takes depends on the order of the operands.
+/// Whether inference would give a new element-wise op the result's sizes. Where two sizes meet unproved, the order of the
+/// operands decides which of them inference takes.
 fn keeps_type(site: &mut Site<'_>, rewrite: &Rewrite) -> bool {
     match rewrite {
         Rewrite::Op(op, operands) if matches!(**op, Op::Map { .. }) => {

@@ -1,6 +1,6 @@
-//! What a rule sees and may do: the op, the ops behind its operands, proofs, and new ops.
+//! A rule's view: the op, the ops of its operands, proofs, and new ops.
 //!
-//! Invariant: ops a rule emits come before the op it looks at; a rule that then returns `None` has only made dead ops.
+//! Invariant: ops a rule emits come before the current op; a rule that then returns `None` has only created dead ops.
 
 use super::Rewrite;
 use crate::constants::{Splat, splat};
@@ -46,7 +46,7 @@ impl<'a> Site<'a> {
         self.op
     }
 
-    /// What it reads, in the new graph.
+    /// Its operands, in the new graph.
     pub(crate) fn operands(&self) -> &'a [ValueId] {
         self.operands
     }
@@ -64,12 +64,12 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The sizes of the graph being made.
+    /// The sizes of the new graph.
     pub(crate) fn dims(&self) -> &DimTable {
         self.graph.dims()
     }
 
-    /// The sizes of the graph being made, to compute in.
+    /// The sizes of the new graph, mutable.
     pub(crate) fn dims_mut(&mut self) -> &mut DimTable {
         self.graph.dims_mut()
     }
@@ -87,7 +87,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The operand of the one-operand op behind a value, with that op.
+    /// The operand of the unary op behind a value, with that op.
     pub(crate) fn through(&self, value: ValueId) -> Option<(&Op, ValueId)> {
         let data = self.definition(value)?;
         match data.operands.as_slice() {
@@ -96,7 +96,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The name of the scalar function behind a value, with what it reads.
+    /// The name of the scalar function behind a value, with its operands.
     pub(crate) fn map_behind(&self, value: ValueId) -> Option<(&'static str, &[ValueId])> {
         let data = self.definition(value)?;
         match &data.op {
@@ -110,7 +110,7 @@ impl<'a> Site<'a> {
         constant_of(self.graph, value)
     }
 
-    /// The element that fills a value, if it is a constant, or a constant broadcast, of one element.
+    /// The element that fills a value, if it is a constant, or a broadcast constant, of one element.
     pub(crate) fn splat(&self, value: ValueId) -> Option<Splat> {
         let source = match self.through(value) {
             Some((Op::Broadcast { .. } | Op::Reshape { .. }, source)) => source,
@@ -143,7 +143,7 @@ impl<'a> Site<'a> {
         self.dims().prove(predicate) == Proof::Proved
     }
 
-    /// The value, if it is proved to have the type of the result.
+    /// The value, if it is proved to have the result's type.
     pub(crate) fn like_result(&self, value: ValueId) -> Option<ValueId> {
         let ty = self.tensor(value)?;
         (ty.dtype == self.ty.dtype && self.equal_dims(&ty.dims, &self.ty.dims)).then_some(value)
@@ -166,7 +166,7 @@ impl<'a> Site<'a> {
         fits.then(|| Rewrite::op(Op::Broadcast { dims: to.clone() }, [value]))
     }
 
-    /// The elements of a value, where they are sizes or integer constants.
+    /// The elements of a value, if they are sizes or integer constants.
     pub(crate) fn elements(&mut self, value: ValueId) -> Option<Vec<DimId>> {
         elements(self.graph, value)
     }
@@ -177,7 +177,7 @@ impl<'a> Site<'a> {
         all.is_some_and(|all| self.dims_broadcast_to_result(&all))
     }
 
-    /// As [`Self::broadcasts_to_result`], of operands of these sizes.
+    /// As [`Self::broadcasts_to_result`], for operands of these sizes.
     pub(crate) fn dims_broadcast_to_result(&mut self, all: &[Dims]) -> bool {
         let rank = all.iter().map(|dims| dims.len()).max().unwrap_or(0);
         let result = self.ty.dims.clone();
@@ -190,8 +190,8 @@ impl<'a> Site<'a> {
             })
     }
 
-    /// Each size is 1 or the result's, and one is the result's; or the result is what the sizes
-    /// broadcast to, none of them taking it for itself because it cannot be 1.
+    /// Each size is 1 or the result's, and one is the result's; or the result is what the sizes broadcast to, and none of
+    /// them is taken as the result because it cannot be 1.
     fn axis_broadcasts_to(&mut self, sizes: &[DimId], result: DimId) -> bool {
         let is_result: Vec<bool> = sizes.iter().map(|&size| self.equal(size, result)).collect();
         let each = sizes
@@ -221,14 +221,14 @@ impl<'a> Site<'a> {
         self.graph.op(id).results[0]
     }
 
-    /// Appends a constant before this op; none for want of memory.
+    /// Appends a constant before this op; `None` if memory is short.
     pub(crate) fn emit_constant(&mut self, tensor: Tensor) -> Option<ValueId> {
         let ty = constant_type(self.graph.dims_mut(), &tensor);
         let constant = Constant::new(tensor).ok()?;
         Some(self.emit(Op::Constant(constant), [], ty))
     }
 
-    /// A tensor as an op; none for want of memory.
+    /// A tensor as an op; `None` if memory is short.
     pub(crate) fn constant_op(&self, tensor: Tensor) -> Option<Op> {
         Some(Op::Constant(Constant::new(tensor).ok()?))
     }

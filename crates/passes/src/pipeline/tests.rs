@@ -28,7 +28,7 @@ graph @block(%x: f32[B, S, 4], %g: f32[4]) -> f32[B, S, 4] {
 }";
 
 #[test]
-fn a_layer_norm_as_exported_gets_simple() {
+fn an_exported_layer_norm_is_simplified() {
     let (graph, report) = optimized(graph(BLOCK));
     assert_snapshot!(text::print(&graph), @r#"
     graph @block(%x: f32[B, S, 4], %g: f32[4]) -> f32[B, S, 4] {
@@ -97,7 +97,7 @@ fn results_are_the_same_bit_for_bit() {
     }
 }
 
-/// Each prefix of the rewrites is a graph that computes the same, so a search by halves finds a wrong rewrite.
+/// Each prefix of the rewrites is a graph that computes the same, so bisection finds a wrong rewrite.
 #[test]
 fn stopping_after_n_rewrites_gives_a_valid_graph() {
     let before = graph(BLOCK);
@@ -121,7 +121,7 @@ fn stopping_after_n_rewrites_gives_a_valid_graph() {
 }
 
 #[test]
-fn every_pass_is_shown_to_who_watches() {
+fn every_pass_is_reported_to_the_observer() {
     let mut seen = Vec::new();
     let mut dump = |name: &str, graph: &Graph| seen.push((name.to_owned(), graph.n_ops()));
     let mut options = PassOptions {
@@ -146,7 +146,7 @@ fn freezing_is_off_when_gradients_are_wanted() {
 }
 
 #[test]
-fn a_broken_graph_is_refused_by_name() {
+fn an_invalid_graph_is_refused_by_name() {
     let mut broken = Graph::new("broken");
     let n = broken.dims_mut().symbol("N").unwrap();
     let x = broken.add_input("x", Type::tensor(DType::F32, [n]));
@@ -213,7 +213,7 @@ fn cost_is_linear_in_the_graph() {
     assert!(eight < one * 24, "{one:?} {eight:?}");
 }
 
-/// One frame for each op would not fit.
+/// One stack frame per op would not fit.
 #[test]
 fn a_long_chain_needs_little_stack() {
     let run = || {

@@ -1,4 +1,4 @@
-//! Bindings of what is known already.
+//! Bindings of known sizes.
 
 use super::resolve_bindings;
 use crate::eliminate_dead_ops;
@@ -6,7 +6,7 @@ use crate::testing::{after, is_unchanged};
 use insta::assert_snapshot;
 
 #[test]
-fn symbols_bound_to_sizes_are_those_sizes() {
+fn symbols_bound_to_sizes_become_those_sizes() {
     assert_snapshot!(after(&[resolve_bindings, eliminate_dead_ops], r#"
 graph @main(%x: f32[B, S]) -> (i64[n], i64[k, m]) where m >= 2
   requires n + m >= 5 by "somebody"
@@ -35,7 +35,7 @@ graph @main(%x: f32[B, S]) -> (i64[n], i64[k, m]) where m >= 2
 }
 
 #[test]
-fn a_bind_that_may_fail_stays() {
+fn a_bind_that_may_fail_is_kept() {
     assert!(is_unchanged(
         resolve_bindings,
         "
@@ -53,9 +53,9 @@ graph @main(%x: f32[B], %n: i64[1]) -> (i64[n], i64[m], i64[k]) where n >= 1, m 
     ));
 }
 
-/// With `k` known to be 2, the result's size is -1 on every call: that is for the run time to say.
+/// With `k` known to be 2, the result's size is -1 on every call: that is reported at run time.
 #[test]
-fn sizes_that_no_op_could_have_are_not_put_in() {
+fn impossible_sizes_are_not_substituted() {
     assert!(is_unchanged(
         resolve_bindings,
         "

@@ -1,11 +1,11 @@
-//! Broadcasts that an element-wise op makes unnecessary, or moves behind itself.
+//! Broadcasts that an element-wise op makes unnecessary, or that move after it.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, TensorType, ValueId};
 use smallvec::SmallVec;
 
-/// `f(broadcast y, z)` is `f(y, z)` where the sizes of `y` and `z` are proved to give the result's;
-/// so for a reshape of `y` that only puts axes of size 1 in front.
+/// `f(broadcast y, z)` is `f(y, z)` where the sizes of `y` and `z` are proved to give the result's; likewise for a reshape
+/// of `y` that only adds leading axes of size 1.
 pub(super) fn drop_operand_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     let operands = site.operands();
     if !matches!(site.op(), Op::Map { .. }) || operands.len() < 2 {
@@ -24,7 +24,7 @@ pub(super) fn drop_operand_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     None
 }
 
-/// What a broadcast repeats, or a reshape puts axes of size 1 in front of.
+/// The operand of a broadcast, or of a reshape that adds leading axes of size 1.
 fn unexpanded(site: &Site<'_>, value: ValueId) -> Option<ValueId> {
     match site.through(value)? {
         (Op::Broadcast { .. }, source) => Some(source),

@@ -4,7 +4,7 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::Op;
 use kiln_tensor::DType;
 
-/// Through a dtype that holds every value of the first: straight to the last.
+/// Through a dtype that represents every value of the first: directly to the last.
 pub(super) fn join_casts(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Cast { to }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -20,8 +20,7 @@ pub(super) fn join_casts(site: &mut Site<'_>) -> Option<Rewrite> {
     is_joined.then(|| Rewrite::op(site.op().clone(), [source]))
 }
 
-/// Whether the cast of an integer to the last dtype would wrap around where that of the float between them stops at the
-/// least or the largest value.
+/// Whether the cast of an integer to the last dtype would wrap around where that of the intermediate float saturates.
 fn wraps_instead(first: DType, middle: DType, last: DType) -> bool {
     let is_integer = |dtype: DType| !dtype.is_float() && dtype != DType::Bool;
     middle.is_float() && is_integer(first) && is_integer(last) && !holds(last, first)
@@ -50,7 +49,7 @@ fn holds(wide: DType, narrow: DType) -> bool {
         return false;
     }
     let (wide, narrow) = (reach(wide), reach(narrow));
-    // An integer of n digits reaches below 2^n, so an exponent of n is more than enough.
+    // An integer of n digits is below 2^n, so an exponent of n is more than enough.
     wide.0 >= narrow.0 && wide.1 >= narrow.1
 }
 

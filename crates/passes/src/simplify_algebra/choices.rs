@@ -6,7 +6,7 @@ use kiln_ir::Op;
 
 /// `select(c, x, x)`, and a selection by a constant.
 ///
-/// A select faults on nothing itself, and the branch not taken was computed by ops of its own.
+/// A select itself never faults, and the untaken branch is computed by separate ops.
 pub(super) fn choose_branch(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Map { function, .. }, &[condition, yes, no]) = (site.op(), site.operands()) else {
         return None;

@@ -6,10 +6,10 @@ use kiln_ir::{Op, ValueId};
 use kiln_symbolic_shape::{DimId, Predicate, Proof};
 use kiln_tensor::{DType, Tensor};
 
-/// How many ops that only move elements are looked through.
+/// How many data-movement ops are looked through.
 const DEPTH_LIMIT: usize = 8;
 
-/// The functions that compare, as what to prove of two sizes.
+/// The comparison functions, as predicates to prove of two sizes.
 fn predicate(name: &str) -> Option<fn(DimId, DimId) -> Predicate> {
     Some(match name {
         "eq" => Predicate::Equal,
@@ -29,7 +29,7 @@ pub(super) fn decide_comparison(site: &mut Site<'_>) -> Option<Rewrite> {
     };
     let predicate = predicate(function.name())?;
     let (lefts, rights) = (site.elements(left)?, site.elements(right)?);
-    // Both are of rank 0 or 1, so one element meets all of the other.
+    // Both are of rank 0 or 1, so one element meets all elements of the other.
     let count = if lefts.len() == 1 {
         rights.len()
     } else {
@@ -55,8 +55,7 @@ pub(super) fn decide_comparison(site: &mut Site<'_>) -> Option<Rewrite> {
     Some(Rewrite::op(site.constant_op(tensor)?, []))
 }
 
-/// A comparison of everything in one range of integers with everything in another: of positions
-/// with a constant or a size, as masks are made.
+/// A comparison of two ranges of integers, such as positions with a constant or a size, as in masks.
 pub(super) fn decide_comparison_of_ranges(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Map { function, .. }, &[left, right]) = (site.op(), site.operands()) else {
         return None;
@@ -85,7 +84,7 @@ pub(super) fn decide_comparison_of_ranges(site: &mut Site<'_>) -> Option<Rewrite
 }
 
 fn decided(always: bool, never: bool) -> Option<bool> {
-    // Of no elements both are true, and either will do.
+    // For no elements both are true, and either is right.
     if always {
         Some(true)
     } else {
@@ -93,7 +92,7 @@ fn decided(always: bool, never: bool) -> Option<bool> {
     }
 }
 
-/// The least and the greatest element of an i64 value, if it counts along an axis or is one number.
+/// The minimum and the maximum element of an i64 value, if it counts along an axis or is a single number.
 fn bounds(site: &mut Site<'_>, value: ValueId) -> Option<(DimId, DimId)> {
     if site.dtype(value)? != DType::I64 {
         return None;

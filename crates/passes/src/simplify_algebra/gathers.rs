@@ -1,4 +1,4 @@
-//! Gathers whose indices are constants in even steps: slices.
+//! Gathers whose indices are constants with an even stride: slices.
 
 use crate::constants::integers;
 use crate::peephole::{Rewrite, Site};
@@ -7,8 +7,8 @@ use kiln_symbolic_shape::{Predicate, Proof};
 
 /// `gather x, [3]` is `slice x` from 3, reshaped to the gather's sizes.
 ///
-/// Both fault where an index is out of bounds. A negative index counts from the end. A gather that
-/// is out of bounds on every call stays one: as a slice it would have no type.
+/// Both fault where an index is out of bounds. A negative index counts from the end. A gather that is out of bounds on
+/// every call is kept: as a slice it would have no type.
 pub(super) fn gather_to_slice(site: &mut Site<'_>) -> Option<Rewrite> {
     let (&Op::Gather { axis }, &[x, indices]) = (site.op(), site.operands()) else {
         return None;
@@ -64,7 +64,7 @@ pub(super) fn gather_to_slice(site: &mut Site<'_>) -> Option<Rewrite> {
     ))
 }
 
-/// The first of the numbers and the step between them, if they go in even steps on one side of zero.
+/// The first of the numbers and the stride, if it is even and all have the same sign.
 fn arithmetic(numbers: &[i64]) -> Option<(i64, i64)> {
     let &start = numbers.first()?;
     let step = match numbers.get(1) {
@@ -83,7 +83,7 @@ mod tests {
     use super::arithmetic;
 
     #[test]
-    fn even_steps_on_one_side_of_zero() {
+    fn index_sequences_with_constant_steps_are_recognized() {
         assert_eq!(arithmetic(&[3]), Some((3, 1)));
         assert_eq!(arithmetic(&[4, 2, 0]), Some((4, -2)));
         assert_eq!(arithmetic(&[-2, -1]), Some((-2, 1)));

@@ -122,7 +122,7 @@ pub(super) fn apply_once(site: &mut Site<'_>) -> Option<Rewrite> {
     if idempotent || (integral(name) && integral(inner)) {
         return site.like_result(operand).map(Rewrite::Value);
     }
-    // An unsigned negative goes around and has no sign to lose.
+    // An unsigned negation wraps around and has no sign to lose.
     let dtype = site.ty().dtype;
     let has_sign = dtype.is_float() || dtype.is_signed();
     if (name, inner) == ("abs", "neg") && has_sign {

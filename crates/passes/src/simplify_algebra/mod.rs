@@ -1,10 +1,10 @@
-//! `simplify_algebra`: laws of arithmetic that hold for every bit, under the proofs they need.
+//! `simplify_algebra`: algebraic laws that hold for every bit, under the proofs they need.
 //!
-//! Floats are not real numbers. What is *not* here, because some input tells the difference:
-//! - `x + 0.0` is not `x` (it makes +0.0 of -0.0; `x + -0.0` and `x - 0.0` are `x`);
+//! Floats are not real numbers. *Not* applied, because they are wrong for some input:
+//! - `x + 0.0` is not `x` (it turns -0.0 into +0.0; `x + -0.0` and `x - 0.0` are `x`);
 //! - `x * 0.0` is not 0, `x - x` is not 0, `x / x` is not 1 (NaN, infinities);
 //! - `pow(x, 0.5)` is `sqrt(x)` only where `x` is proved to be neither below zero nor -0.0;
-//! - a float sum over an axis of size 1 is not a reshape (it makes +0.0 of -0.0);
+//! - a float sum over an axis of size 1 is not a reshape (it turns -0.0 into +0.0);
 //! - sums and products of floats are not reassociated.
 //!
 //! Two rules may differ in the last bit, towards the correctly rounded value: `pow(x, 2)` is
@@ -113,7 +113,7 @@ const RULES: &[Rule] = &[
 /// Simplifies arithmetic.
 ///
 /// # Errors
-/// None today: where a size or a constant cannot be made, the op stays.
+/// None today: where a size or a constant cannot be built, the op is kept.
 pub fn simplify_algebra(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
     Ok(rewrite_ops("simplify_algebra", graph, ctx, RULES))
 }

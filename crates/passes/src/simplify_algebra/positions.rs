@@ -1,7 +1,7 @@
-//! Integer tensors that count: elements that are sums of positions times sizes.
+//! Integer tensors of positions: elements that are sums of positions times sizes.
 //!
-//! `iota * S + iota` is the position in row-major order of each element of `[B, S]`; a gather by it
-//! takes everything in order. Exporters write attention masks so.
+//! `iota * S + iota` is the position in row-major order of each element of `[B, S]`; a gather with it takes everything in
+//! order. Exporters write attention masks like this.
 
 use crate::constants::{Splat, splat};
 use crate::peephole::{Rewrite, Site};
@@ -46,7 +46,7 @@ pub(super) fn gather_to_reshape(site: &mut Site<'_>) -> Option<Rewrite> {
     })
 }
 
-/// The elements of an i64 value as a sum over its axes. Recursion ends with `depth`.
+/// The elements of an i64 value as a sum over its axes. Recursion is bounded by `depth`.
 fn affine(site: &mut Site<'_>, value: ValueId, depth: usize) -> Option<Affine> {
     let depth = depth.checked_sub(1)?;
     let ty = site.tensor(value)?.clone();
@@ -94,7 +94,7 @@ fn affine(site: &mut Site<'_>, value: ValueId, depth: usize) -> Option<Affine> {
     }
 }
 
-/// Axes of size 1 come and go; the others keep their order.
+/// Axes of size 1 are added and removed; the others keep their order.
 fn reshaped(site: &mut Site<'_>, source: ValueId, to: &[DimId], depth: usize) -> Option<Affine> {
     let from = site.dims_of(source)?;
     let affine = affine(site, source, depth)?;

@@ -1,4 +1,4 @@
-//! Sizes as data, taken apart and put together: sizes as data again.
+//! Sizes as data, sliced and concatenated: sizes as data again.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::Op;

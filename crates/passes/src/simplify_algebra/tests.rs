@@ -14,7 +14,7 @@ fn simplified(source: &str) -> String {
 }
 
 #[test]
-fn neutral_operands_go() {
+fn neutral_operands_are_removed() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B, 4], %i: i64[B], %b: bool[B]) -> (f32[B, 4], i64[B], bool[B]) {
   %1: f32[] = constant [-0.0]
@@ -45,7 +45,7 @@ graph @main(%x: f32[B, 4], %i: i64[B], %b: bool[B]) -> (f32[B, 4], i64[B], bool[
 
 /// -0.0 + 0.0 is 0.0, and 0 * NaN is NaN.
 #[test]
-fn operands_that_only_look_neutral_stay() {
+fn operands_that_only_look_neutral_are_kept() {
     assert!(is_unchanged(
         simplify_algebra,
         "
@@ -62,7 +62,7 @@ graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B], f32[B], f32[B]) {
 }
 
 #[test]
-fn integers_vanish_where_floats_do_not() {
+fn integer_identities_do_not_apply_to_floats() {
     assert_snapshot!(simplified("
 graph @main(%i: i32[B, 2], %b: bool[B]) -> (i32[B, 2], i32[B, 2], bool[B], bool[B]) {
   %1: i32[] = constant [0]
@@ -88,7 +88,7 @@ graph @main(%i: i32[B, 2], %b: bool[B]) -> (i32[B, 2], i32[B, 2], bool[B], bool[
 }
 
 #[test]
-fn functions_applied_twice() {
+fn repeated_functions_collapse() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B], %b: bool[B]) -> (f32[B], bool[B], f32[B], f32[B], f32[B]) {
   %1: f32[B] = neg %x
@@ -115,7 +115,7 @@ graph @main(%x: f32[B], %b: bool[B]) -> (f32[B], bool[B], f32[B], f32[B], f32[B]
 }
 
 #[test]
-fn an_unsigned_negative_has_no_sign_to_lose() {
+fn abs_of_a_negated_unsigned_is_kept() {
     assert_snapshot!(simplified("
 graph @main(%x: u32[B], %y: i32[B]) -> (u32[B], i32[B]) {
   %1: u32[B] = neg %x
@@ -134,7 +134,7 @@ graph @main(%x: u32[B], %y: i32[B]) -> (u32[B], i32[B]) {
 }
 
 #[test]
-fn equal_operands() {
+fn functions_of_equal_operands_simplify() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B], %b: bool[B]) -> (f32[B], f32[B], bool[B]) {
   %1: f32[B] = max %x, %x
@@ -155,7 +155,7 @@ graph @main(%x: f32[B], %b: bool[B]) -> (f32[B], f32[B], bool[B]) {
 }
 
 #[test]
-fn negations_join_sums() {
+fn negations_are_merged_into_sums() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B], f32[B]) {
   %1: f32[B] = neg %y
@@ -175,7 +175,7 @@ graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B], f32[B]) {
 }
 
 #[test]
-fn scalar_integer_constants_join() {
+fn scalar_integer_constants_combine() {
     assert_snapshot!(after(&[simplify_algebra, crate::fold_constants, eliminate_dead_ops], "
 graph @main(%i: i64[B]) -> i64[B] {
   %1: i64[] = constant [9223372036854775807]
@@ -220,7 +220,7 @@ graph @main(%x: f32[B], %h: f16[B]) -> (f32[B], f32[B], f16[B]) {
 }
 
 #[test]
-fn powers() {
+fn powers_become_cheaper_functions() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B]) -> (f32[B], f32[B], f32[B], f32[B], f32[B]) {
   %1: f32[] = constant [2.0]
@@ -251,7 +251,7 @@ graph @main(%x: f32[B]) -> (f32[B], f32[B], f32[B], f32[B], f32[B]) {
 }
 
 #[test]
-fn choices_that_are_made() {
+fn selects_with_known_conditions_are_removed() {
     assert_snapshot!(simplified("
 graph @main(%c: bool[B], %x: f32[B], %s: f32[]) -> (f32[B], f32[B], f32[B]) {
   %1: bool[] = constant [false]
@@ -271,7 +271,7 @@ graph @main(%c: bool[B], %x: f32[B], %s: f32[]) -> (f32[B], f32[B], f32[B]) {
 }
 
 #[test]
-fn comparisons_of_sizes_that_are_proved() {
+fn proved_comparisons_of_sizes_become_constants() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B, S]) -> (bool[2], bool[], bool[], bool[2]) where B >= 1 {
   %1: i64[2] = dims {sizes = [B, S]}
@@ -298,9 +298,9 @@ graph @main(%x: f32[B, S]) -> (bool[2], bool[], bool[], bool[2]) where B >= 1 {
     "#);
 }
 
-/// As attention masks are made: positions are at least 0 and below their count.
+/// As in attention masks: positions are at least 0 and below their count.
 #[test]
-fn comparisons_of_positions_that_are_proved() {
+fn proved_comparisons_of_positions_become_constants() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B, S]) -> (bool[S, 1], bool[S], bool[S], bool[S], bool[S], bool[]) {
   %1: i64[S] = iota {dims = [S], axis = 0, dtype = i64}
@@ -335,7 +335,7 @@ graph @main(%x: f32[B, S]) -> (bool[S, 1], bool[S], bool[S], bool[S], bool[S], b
 }
 
 #[test]
-fn sizes_taken_apart_and_put_together() {
+fn split_and_joined_sizes_are_simplified() {
     let passes: [crate::testing::Pass; 5] = [
         simplify_algebra,
         canonicalize,
@@ -364,7 +364,7 @@ graph @main(%x: f32[B, S, 4]) -> (i64[4], i64[]) {
 }
 
 #[test]
-fn neutral_operands_that_repeat_leave_a_broadcast() {
+fn removed_neutral_operands_leave_a_broadcast() {
     assert_snapshot!(simplified("
 graph @main(%m: bool[B, 1, S], %x: f32[B, S, S]) -> f32[B, S, S] {
   %t: bool[] = constant [true]
@@ -387,7 +387,7 @@ graph @main(%m: bool[B, 1, S], %x: f32[B, S, S]) -> f32[B, S, S] {
 }
 
 #[test]
-fn casts_through_wider_dtypes() {
+fn casts_through_wider_dtypes_are_removed() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B], %i: i64[B], %b: bool[B]) -> (f32[B], i64[B], f32[B]) {
   %1: f64[B] = cast %x {to = f64}
@@ -411,7 +411,7 @@ graph @main(%x: f32[B], %i: i64[B], %b: bool[B]) -> (f32[B], i64[B], f32[B]) {
 }
 
 #[test]
-fn broadcasts_that_elementwise_ops_do_anyway() {
+fn broadcasts_implied_by_elementwise_ops_are_removed() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B, S, 4], %m: f32[B, 1, 1], %g: f32[4]) -> (f32[B, S, 4], f32[B, S, 4], f32[B, S, 4]) {
   %1: f32[B, S, 4] = broadcast %g {dims = [B, S, 4]}
@@ -435,7 +435,7 @@ graph @main(%x: f32[B, S, 4], %m: f32[B, 1, 1], %g: f32[4]) -> (f32[B, S, 4], f3
 }
 
 #[test]
-fn gathers_of_constant_indices_are_slices() {
+fn gathers_of_constant_indices_become_slices() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B, S, 4]) -> (f32[B, 4], f32[B, 4], f32[B, S, 2], f32[B, S, 2], f32[B, S, 1, 1]) {
   %1: i64[] = constant [0]
@@ -465,9 +465,9 @@ graph @main(%x: f32[B, S, 4]) -> (f32[B, 4], f32[B, 4], f32[B, S, 2], f32[B, S, 
     "#);
 }
 
-/// As an exported attention mask: every element of `[B, S]`, by its number.
+/// As in an exported attention mask: every element of `[B, S]`, by its number.
 #[test]
-fn a_gather_of_everything_in_order_is_a_reshape() {
+fn a_gather_of_the_whole_axis_becomes_a_reshape() {
     assert_snapshot!(simplified("
 graph @main(%mask: i64[B, S], %x: f32[S, 4]) -> (i64[B, 1, 1, S, 1], f32[S, 4], f32[S, 4]) {
   %1: i64[B] = iota {dims = [B], axis = 0, dtype = i64}
@@ -499,10 +499,10 @@ graph @main(%mask: i64[B, S], %x: f32[S, 4]) -> (i64[B, 1, 1, S, 1], f32[S, 4], 
     "#);
 }
 
-/// The mask's last size is one of two that broadcast to the result's; dropping the broadcast of
-/// another axis changes nothing about that.
+/// The mask's last size is one of two that broadcast to the result's; dropping the broadcast of another axis does not
+/// affect that.
 #[test]
-fn sizes_that_meet_unproved_still_meet() {
+fn unproved_size_checks_are_kept() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B, S, T], %m: f32[B, 1, S]) -> f32[B, S, bcast(S, T)] {
   %1: f32[B, S, S] = broadcast %m {dims = [B, S, S]}
@@ -579,7 +579,7 @@ graph @main(%x: f32[N]) -> (f32[N], f32[N], f32[N], f32[N], f32[N], f32[N], f32[
 }
 
 #[test]
-fn a_gather_out_of_bounds_faults_still() {
+fn an_out_of_bounds_gather_still_faults() {
     let source = "
 graph @main(%x: f32[N, 2]) -> (f32[2], f32[2]) {
   %1: i64[] = constant [2]
@@ -601,7 +601,7 @@ graph @main(%x: f32[N, 2]) -> (f32[2], f32[2]) {
 }
 
 #[test]
-fn a_gather_out_of_bounds_on_every_call_stays() {
+fn an_always_out_of_bounds_gather_is_kept() {
     let source = "
 graph @main(%x: f32[0, 3]) -> (f32[3], f32[0]) {
   %1: i64[] = constant [-1]
@@ -614,7 +614,7 @@ graph @main(%x: f32[0, 3]) -> (f32[3], f32[0]) {
 }
 
 #[test]
-fn a_size_beyond_any_number_leaves_the_op() {
+fn a_size_too_large_for_the_dtype_is_not_rewritten() {
     let source = "
 graph @main(%x: f32[N]) -> f32[] {
   %1: i64[] = constant [-9223372036854775808]

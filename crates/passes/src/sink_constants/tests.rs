@@ -1,4 +1,4 @@
-//! Constants that move to where they are read.
+//! Constants that move to their readers.
 
 use super::sink_constants;
 use crate::testing::{after, is_unchanged};
@@ -35,7 +35,7 @@ graph @main(%n: i64[], %x: f32[B]) -> f32[B] {
 }
 
 #[test]
-fn carried_constants_and_other_captures_stay() {
+fn carried_constants_and_other_captures_are_kept() {
     assert!(is_unchanged(
         sink_constants,
         "

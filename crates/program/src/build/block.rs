@@ -10,7 +10,7 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_symbolic_shape::{DimId, PlanFact, Predicate};
 use smallvec::{SmallVec, smallvec};
 
-use super::node::{KernelNode, Node, NodeKind};
+use super::node::{KernelNode, NodeKind, StepNode};
 use super::{Builder, course, layout};
 use crate::buffer::{Buffer, Place};
 use crate::error::ProgramError;
@@ -19,7 +19,7 @@ use crate::plan_operation::RuntimeShapeInjector;
 use crate::program::{Block, Requirement, Segment};
 use crate::step::{Action, KernelLaunch, Step};
 
-/// A block being built.
+/// A block under construction.
 pub(super) struct BlockBuilder<'b, 'a> {
     pub(super) program: &'b mut Builder<'a>,
     region: RegionId,
@@ -28,10 +28,10 @@ pub(super) struct BlockBuilder<'b, 'a> {
     pub(super) shapes: HashMap<BufferId, SmallVec<[DimId; 4]>>,
     of_value: HashMap<ValueId, BufferId>,
     segments: Vec<Segment>,
-    /// The kernels of the steps so far, which name them by position.
+    /// The kernels of the steps so far, which refer to them by position.
     kernels: Vec<KernelNode>,
     pub(super) current: Segment,
-    /// What the steps of the current segment rest on.
+    /// The facts that the steps of the current segment depend on.
     facts: Vec<PlanFact>,
 }
 
@@ -61,7 +61,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         }
         let results = region.results.iter().map(|&value| self.buffer(value));
         let results = results.collect::<Result<Vec<_>, _>>()?;
-        // Also when there is nothing in it: the sizes of results are known here at the latest.
+        // Even if it is empty: the sizes of results are known here at the latest.
         self.end_segment();
         let mut block = Block {
             region: self.region,
@@ -82,7 +82,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(block)
     }
 
-    fn node(&mut self, node: &Node) -> Result<(), ProgramError> {
+    fn node(&mut self, node: &StepNode) -> Result<(), ProgramError> {
         for fact in &node.facts {
             if !self.facts.contains(fact) && !is_on(Fault::ForgottenFact) {
                 self.facts.push(fact.clone());
@@ -158,7 +158,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(buffer)
     }
 
-    /// A buffer of the arena; its slot is chosen when all steps are there.
+    /// A buffer of the arena; its slot is chosen when all steps are known.
     fn written(&mut self, value: ValueId) -> Result<BufferId, ProgramError> {
         let segment = self.segments.len();
         self.add_buffer(
@@ -178,7 +178,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         values.iter().map(|&value| self.packed(value)).collect()
     }
 
-    /// The buffer of a value, row-major: for a consumer that takes no strides.
+    /// The buffer of a value, row-major: for a consumer that does not accept strides.
     fn packed(&mut self, value: ValueId) -> Result<BufferId, ProgramError> {
         let buffer = self.buffer(value)?;
         debug_assert!(
@@ -222,7 +222,11 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
 
     // Steps
 
-    pub(super) fn kernel(&mut self, node: &Node, kernel: &KernelNode) -> Result<(), ProgramError> {
+    pub(super) fn kernel(
+        &mut self,
+        node: &StepNode,
+        kernel: &KernelNode,
+    ) -> Result<(), ProgramError> {
         for (predicate, message) in &kernel.requirements {
             self.require(predicate.clone(), message.clone());
         }
@@ -278,10 +282,10 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(())
     }
 
-    /// Makes the result of a lone slice or broadcast a view of its operand, where it is proved to lie there in one piece.
+    /// Makes the result of a lone slice or broadcast a view of its operand, where it is proved to be contiguous there.
     ///
-    /// Not a result of the block: a caller that gets a small part would keep the whole alive.
-    fn is_part(&mut self, node: &Node) -> Result<bool, ProgramError> {
+    /// Not a result of the block: a caller that keeps a small part would keep the whole alive.
+    fn is_part(&mut self, node: &StepNode) -> Result<bool, ProgramError> {
         let &[id] = node.ops.as_slice() else {
             return Ok(false);
         };
@@ -293,7 +297,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(is_part && self.alias(id)?)
     }
 
-    fn view(&mut self, node: &Node) -> Result<(), ProgramError> {
+    fn view(&mut self, node: &StepNode) -> Result<(), ProgramError> {
         for &op in &node.ops {
             if self.alias(op)? {
                 continue;
@@ -316,7 +320,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(())
     }
 
-    fn builtin(&mut self, node: &Node) -> Result<(), ProgramError> {
+    fn builtin(&mut self, node: &StepNode) -> Result<(), ProgramError> {
         for &id in &node.ops {
             let op = self.program.graph.op(id).clone();
             let builtin = match &op.op {
@@ -353,7 +357,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(())
     }
 
-    fn host(&mut self, node: &Node, id: OpId) -> Result<(), ProgramError> {
+    fn host(&mut self, node: &StepNode, id: OpId) -> Result<(), ProgramError> {
         let op = self.program.graph.op(id).clone();
         match (&op.op, op.operands.as_slice(), op.results.as_slice()) {
             (Op::Constant(_), ..) => Ok(()),
@@ -373,7 +377,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         }
     }
 
-    fn interpret(&mut self, node: &Node, id: OpId, reason: &str) -> Result<(), ProgramError> {
+    fn interpret(&mut self, node: &StepNode, id: OpId, reason: &str) -> Result<(), ProgramError> {
         let op = self.program.graph.op(id).clone();
         if matches!(op.op, Op::Constant(_)) {
             return Ok(());
@@ -400,7 +404,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(())
     }
 
-    fn control(&mut self, node: &Node) -> Result<(), ProgramError> {
+    fn control(&mut self, node: &StepNode) -> Result<(), ProgramError> {
         for &id in &node.ops {
             let op = self.program.graph.op(id).clone();
             let operands = self.all(&op.operands)?;

@@ -12,7 +12,7 @@ use kiln_symbolic_shape::{DimTable, SizeRequirement, SymbolId};
 use crate::program::{Block, Segment};
 use crate::step::Action;
 
-/// Lists what each segment of a block asks for.
+/// Lists the requirements of each segment of a block.
 pub(super) fn assign_contract(graph: &mut Graph, block: &mut Block) {
     let known_from = known_from(&block.segments);
     let mut asked = graph.region(block.region).requirements.clone();
@@ -29,14 +29,14 @@ pub(super) fn assign_contract(graph: &mut Graph, block: &mut Block) {
         let symbols = symbols_of(graph.dims(), &requirement);
         let segments = symbols.iter().filter_map(|symbol| known_from.get(symbol));
         let first = segments.max().copied().unwrap_or(0);
-        // Every block has a segment, and what a last step binds is known to no other.
+        // Every block has a segment, and no segment knows what a last step binds.
         if let Some(segment) = block.segments.get_mut(first) {
             segment.contract.push(requirement);
         }
     }
 }
 
-/// The first segment that knows each symbol which steps of a block bind.
+/// The first segment that knows each symbol bound by a step of the block.
 fn known_from(segments: &[Segment]) -> BTreeMap<SymbolId, usize> {
     let mut known = BTreeMap::new();
     for (index, segment) in segments.iter().enumerate() {

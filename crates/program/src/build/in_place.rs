@@ -21,8 +21,9 @@ use crate::step::Action;
 
 type Shapes = HashMap<BufferId, SmallVec<[DimId; 4]>>;
 
-/// Puts results into the memory of operands that end with the step, and notes which parameters' memory a result could take.
-/// Copies of a buffer into itself go. Results of the block and what control steps are given have memory of their own already.
+/// Puts results into the memory of operands whose lifetime ends with the step, and records which parameters' memory a
+/// result could reuse. Copies of a buffer into itself are removed. Results of the block and operands of control steps have
+/// separate memory already.
 pub(super) fn share_in_place(program: &mut Builder<'_>, block: &mut Block, shapes: &Shapes) {
     if !program.options.share_memory {
         return;
@@ -35,7 +36,7 @@ pub(super) fn share_in_place(program: &mut Builder<'_>, block: &mut Block, shape
             steps.remove(at.step);
         }
     }
-    // Now that it is known which buffers are one memory.
+    // After it is known which buffers share memory.
     each_step(program, block, shapes, &mut |shares, pair| {
         shares.donate(pair)
     });
@@ -48,8 +49,8 @@ struct Pair {
     written: BufferId,
 }
 
-/// Calls back with each pair of a step whose operand is needed no more and whose result was not written before, and lists
-/// the steps where the answer was yes: one pair for each operand and result.
+/// Calls back with each pair of a step whose operand is dead afterwards and whose result was not written before, and lists
+/// the steps with accepted pairs: one pair for each operand and result.
 fn each_step(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -170,7 +171,7 @@ impl Shares<'_, '_, '_> {
             && counts[0] == counts[1]
     }
 
-    /// Makes an operand in the arena and a result one memory: the result's, where that outlives the arena's use of it.
+    /// Merges an operand in the arena with a result into one memory: the result's, if it outlives the arena's use of it.
     fn merge(&mut self, pair: Pair) -> bool {
         let (operand, result) = (self.block.root(pair.read), pair.written);
         let Place::Slot { segment, .. } = self.block.buffers[operand].place else {

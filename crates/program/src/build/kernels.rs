@@ -16,14 +16,14 @@ use crate::ids::KernelId;
 use crate::program::{Block, ProgramKernel};
 use crate::step::Action;
 
-/// Kernels known so far, by their text before it was made canonical, and after.
+/// Kernels known so far, by their text before canonicalisation, and after.
 #[derive(Default)]
 pub(super) struct KnownKernels {
     raw: HashMap<String, (KernelId, Arc<CanonicalKernel>)>,
     canonical: HashMap<String, KernelId>,
 }
 
-/// Gives every kernel step of a block its kernel. Until now the step's kernel is a position in `nodes`.
+/// Gives every kernel step of a block its kernel. Until then the step's kernel is a position in `nodes`.
 pub(super) fn finish_kernels(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -56,7 +56,7 @@ pub(super) fn finish_kernels(
                 .map(|&size| program.sizes.dim(size))
                 .collect();
             if let Some(order) = orders.get(&buffer) {
-                // Its axes in the order in which they lie: row-major again, as far as the kernel goes.
+                // Its axes in memory order: row-major again, as far as the kernel is concerned.
                 if let Some(id) = before.buffers().keys().nth(position) {
                     before = before.with_axis_order(id, order);
                 }
@@ -94,7 +94,7 @@ pub(super) fn finish_kernels(
     Ok(())
 }
 
-/// A kernel with one buffer laid out otherwise; strides that are no constants are symbols of their own.
+/// A kernel with another layout of one buffer; strides that are not constants become new symbols.
 fn lay_out(
     program: &Builder<'_>,
     kernel: Kernel,
@@ -129,7 +129,7 @@ pub(super) fn verify(kernel: Kernel) -> Result<VerifiedKernel, ProgramError> {
 }
 
 impl Builder<'_> {
-    /// The canonical form of a kernel, and the kernel of the program that has it.
+    /// The canonical form of a kernel, and the kernel of the program with that form.
     fn canonical_kernel(&mut self, kernel: &VerifiedKernel) -> (KernelId, Arc<CanonicalKernel>) {
         let text = kiln_kernel::text::print(kernel.kernel());
         let kernels = &mut self.kernels;

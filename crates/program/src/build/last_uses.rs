@@ -13,7 +13,7 @@ pub(super) struct Moment {
     pub(super) step: usize,
 }
 
-/// By root: a buffer and its views count as one. What the block gives is used after all steps.
+/// By root: a buffer and its views count as one. The block's results are used after all steps.
 pub(super) struct LastUses(SecondaryMap<BufferId, Option<Moment>>);
 
 impl LastUses {
@@ -40,12 +40,12 @@ impl LastUses {
         Self(last)
     }
 
-    /// When a root is used last; none if never.
+    /// The last use of a root; `None` if it is never used.
     pub(super) fn of_root(&self, root: BufferId) -> Option<Moment> {
         self.0[root]
     }
 
-    /// Counts the uses of what has become a view of a root as the root's.
+    /// Counts the uses of a new view of a root as the root's.
     pub(super) fn join(&mut self, root: BufferId, view: BufferId) {
         self.0[root] = self.0[root].max(self.0[view]);
     }

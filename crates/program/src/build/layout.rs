@@ -19,7 +19,7 @@ use crate::program::Block;
 use crate::sizes::SizeList;
 use crate::step::{Action, KernelLaunch};
 
-/// Who knows how kernels would rather have their buffers: a backend's schedules.
+/// Queries which layouts kernels prefer for their buffers: a backend's schedules.
 pub trait LayoutPreferences {
     /// Buffers, by position, and the order of their axes in memory, outermost first.
     fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)>;
@@ -38,12 +38,12 @@ impl LayoutPreferences for RowMajor {
 /// The sizes of buffers, as expressions.
 pub(super) type Shapes = HashMap<BufferId, SmallVec<[DimId; 4]>>;
 
-/// Buffers of the arena that one kernel step writes, each element once, and kernel steps alone read.
+/// Buffers of the arena that one kernel step writes, each element once, and only kernel steps read.
 fn free_buffers(block: &Block, nodes: &[KernelNode], watched: usize) -> HashSet<BufferId> {
     let mut writers: HashMap<BufferId, usize> = HashMap::new();
     let mut bound: HashSet<BufferId> = block.results.iter().skip(watched).copied().collect();
     let seen: HashSet<BufferId> = block.results.iter().take(watched).copied().collect();
-    // Views of a buffer take it to be row-major.
+    // Views of a buffer assume it to be row-major.
     for buffer in block.buffers.values() {
         if let Place::View { of, .. } = buffer.place {
             bound.insert(of);
@@ -82,7 +82,7 @@ fn free_buffers(block: &Block, nodes: &[KernelNode], watched: usize) -> HashSet<
         .collect()
 }
 
-/// How many results of a block may lie as kernels prefer.
+/// The number of results of a block that may have the layout that kernels prefer.
 fn watched(program: &Builder<'_>, block: &Block) -> usize {
     if block.region == program.graph.body() {
         program.options.watched
@@ -166,8 +166,8 @@ fn launches<'a>(
     })
 }
 
-/// Buffers of a kernel that go with one which has an order: of the same rank, and wherever the kernel reads or writes them
-/// the index at what is innermost in that order is the same axis.
+/// Buffers of a kernel that correspond to one with an axis order: of the same rank, and wherever the kernel reads or writes
+/// them, the index at the innermost axis in that order is the same axis.
 fn followers(
     launch: &KernelLaunch,
     node: &KernelNode,
@@ -222,7 +222,7 @@ fn strides_in_order(
     Ok(program.sizes.intern_all(&strides))
 }
 
-/// Has the operands of a concatenation computed where they will lie: the step that joins them goes.
+/// Has the operands of a concatenation computed directly in its result: the step that joins them is removed.
 pub(super) fn concat_in_place(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -236,7 +236,7 @@ pub(super) fn concat_in_place(
     for segment in 0..block.segments.len() {
         let mut position = 0;
         while position < block.segments[segment].steps.len() {
-            // A result is read as a whole, be it watched or not: it stays in one piece.
+            // A result is read as a whole, whether watched or not: it stays contiguous.
             let free = || free_buffers(block, nodes, 0);
             let at = (segment, position);
             if let Some(parts) = parts_of(program, block, nodes, (shapes, orders), at, free) {
@@ -252,7 +252,7 @@ pub(super) fn concat_in_place(
     }
 }
 
-/// Where each operand of a step that only concatenates would be in the result, if all of them can be there.
+/// Where each operand of a pure concatenation step would be in the result, if all of them can be there.
 fn parts_of(
     program: &mut Builder<'_>,
     block: &Block,

@@ -17,19 +17,19 @@ use crate::ids::BufferId;
 use crate::program::Block;
 use crate::step::Action;
 
-/// How many free slots are compared with a buffer.
+/// The number of free slots that are compared with a buffer.
 const CANDIDATES: usize = 12;
 
 /// Steps that a comparison of two sizes may take.
 const FUEL: u64 = 400;
 
-/// Gives every buffer of the arena a slot, and memory of its own to what outlives the arena's use of it.
+/// Gives every buffer of the arena a slot, and separate memory to those that outlive the arena's use of them.
 pub(super) fn assign_places(
     program: &mut Builder<'_>,
     block: &mut Block,
     shapes: &HashMap<BufferId, SmallVec<[DimId; 4]>>,
 ) {
-    // What a control step is given it may hand on as a result, so that its memory must not be used again.
+    // A control step may pass on its operands as results, so their memory must not be reused.
     let steps = block.segments.iter().flat_map(|segment| &segment.steps);
     let control =
         steps.filter(|step| matches!(step.action, Action::If { .. } | Action::Loop { .. }));

@@ -25,7 +25,7 @@ use kiln_symbolic_shape::{DimError, DimId};
 use crate::error::ProgramError;
 use crate::ids::{BlockId, BufferId, ConstantId, KernelId};
 use crate::program::{Block, Program, ProgramKernel, is_written};
-use crate::sizes::Sizes;
+use crate::sizes::SizeTable;
 use crate::step::Action;
 use kernels::KnownKernels;
 use node::NodeSource;
@@ -35,12 +35,12 @@ pub use layout::{LayoutPreferences, RowMajor};
 /// How to build a program.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// Whether what is concatenated is computed where it will lie.
+    /// Whether operands of a concatenation are computed directly in its result.
     pub concat_in_place: bool,
     /// Whether buffers share memory.
     pub share_memory: bool,
-    /// How many results of the graph, the first ones, may lie as kernels prefer: those that are looked at and are none of
-    /// the graph without. A value that is also another result stays row-major.
+    /// The number of the graph's first results that may have the layout that kernels prefer: those added for watching,
+    /// which the graph itself does not return. A value that is also another result stays row-major.
     pub watched: usize,
 }
 
@@ -54,11 +54,10 @@ impl Default for BuildOptions {
     }
 }
 
-/// Builds the program of a graph along a fusion plan.
+/// Builds the program of a graph according to a fusion plan.
 ///
 /// # Errors
-/// A value that is no tensor, a plan of another graph, a kernel that is not valid, a size that is too large to write
-/// down.
+/// A value that is not a tensor, a plan of another graph, an invalid kernel, a size that is too large to express.
 pub fn build(
     mut graph: Graph,
     plan: &FusionPlan,
@@ -81,7 +80,7 @@ fn build_from(
         source,
         layouts,
         options,
-        sizes: Sizes::default(),
+        sizes: SizeTable::default(),
         kernels: PrimaryMap::new(),
         known: KnownKernels::default(),
         constants: PrimaryMap::new(),
@@ -99,13 +98,13 @@ fn build_from(
     })
 }
 
-/// A program being built.
+/// A program under construction.
 pub(crate) struct Builder<'a> {
     pub(crate) graph: Graph,
     source: &'a dyn NodeSource,
     layouts: &'a dyn LayoutPreferences,
     options: &'a BuildOptions,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: SizeTable,
     kernels: PrimaryMap<KernelId, ProgramKernel>,
     known: KnownKernels,
     constants: PrimaryMap<ConstantId, Constant>,
@@ -153,7 +152,7 @@ impl Builder<'_> {
     }
 }
 
-/// A size that could not be made, with what it was for.
+/// A size that could not be expressed, with its purpose.
 fn size_error(what: impl Into<String>) -> impl FnOnce(DimError) -> ProgramError {
     let what = what.into();
     move |source| ProgramError::Size { what, source }

@@ -6,7 +6,7 @@ use kiln_symbolic_shape::{DimId, PlanFact, Predicate};
 
 /// A node of a plan: ops that become one step.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct StepNode {
     pub(crate) name: String,
     pub(crate) ops: Vec<OpId>,
     pub(crate) kind: NodeKind,
@@ -14,27 +14,27 @@ pub(crate) struct Node {
     pub(crate) facts: Vec<PlanFact>,
 }
 
-/// What becomes of a node.
+/// How a node is executed.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeKind {
     /// A kernel.
     Kernel(Box<KernelNode>),
-    /// Ops that need no copy if their operand is contiguous.
+    /// A view: ops that need no copy if their operand is contiguous.
     View,
-    /// One op that an executor runs itself.
+    /// One op that an executor implements itself.
     Builtin,
     /// An `if` or a `loop`.
     Control,
     /// `dims`, `bind` or a constant.
     Host,
-    /// Ops that are computed one by one.
+    /// Ops that are interpreted one by one.
     Interpret {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A kernel with what it is given.
+/// A kernel with its operands.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelNode {
     pub(crate) kernel: VerifiedKernel,
@@ -44,11 +44,11 @@ pub(crate) struct KernelNode {
     pub(crate) symbols: Vec<DimId>,
     /// A buffer that starts as a copy of a value, by position.
     pub(crate) initialise: Option<(usize, ValueId)>,
-    /// What must hold of the sizes.
+    /// The requirements on sizes.
     pub(crate) requirements: Vec<(Predicate, String)>,
 }
 
 /// The nodes of a region.
 pub(crate) trait NodeSource {
-    fn nodes(&self, region: RegionId) -> Vec<Node>;
+    fn nodes(&self, region: RegionId) -> Vec<StepNode>;
 }

@@ -6,15 +6,15 @@ use kiln_fusion::{FusionNode, FusionNodeId, FusionPlan, LoweredKernel, NodeKind 
 use kiln_ir::{Graph, RegionId};
 use kiln_symbolic_shape::DimImport;
 
-use super::node::{KernelNode, Node, NodeKind, NodeSource};
+use super::node::{KernelNode, NodeKind, NodeSource, StepNode};
 use super::size_error;
 use crate::error::ProgramError;
 
 /// A plan's nodes by region.
-pub(super) struct Planned(HashMap<RegionId, Vec<Node>>);
+pub(super) struct Planned(HashMap<RegionId, Vec<StepNode>>);
 
 impl Planned {
-    /// Takes what a plan has for each region. Requirements may bring new expressions into the graph's table.
+    /// Takes the plan's nodes for each region. Requirements may add expressions to the graph's table.
     pub(super) fn new(graph: &mut Graph, plan: &FusionPlan) -> Result<Self, ProgramError> {
         let mut regions = HashMap::new();
         for node in plan.nodes() {
@@ -30,12 +30,16 @@ impl Planned {
 }
 
 impl NodeSource for Planned {
-    fn nodes(&self, region: RegionId) -> Vec<Node> {
+    fn nodes(&self, region: RegionId) -> Vec<StepNode> {
         self.0.get(&region).cloned().unwrap_or_default()
     }
 }
 
-fn take_node(graph: &mut Graph, plan: &FusionPlan, id: FusionNodeId) -> Result<Node, ProgramError> {
+fn take_node(
+    graph: &mut Graph,
+    plan: &FusionPlan,
+    id: FusionNodeId,
+) -> Result<StepNode, ProgramError> {
     let node = plan.node(id);
     if let Some(op) = node.ops.iter().find(|&&op| !graph.contains_op(op)) {
         return Err(ProgramError::plan(format!("{op}, which the graph lacks")));
@@ -55,7 +59,7 @@ fn take_node(graph: &mut Graph, plan: &FusionPlan, id: FusionNodeId) -> Result<N
             reason: reason(node),
         },
     };
-    Ok(Node {
+    Ok(StepNode {
         name: node.name.clone(),
         ops: node.all_ops(),
         kind,
@@ -70,7 +74,7 @@ fn reason(node: &FusionNode) -> String {
         .unwrap_or_else(|| "the plan says so".to_owned())
 }
 
-/// A lowered kernel, verified, with what it requires said in the graph's sizes.
+/// A lowered kernel, verified, with its requirements expressed in the graph's sizes.
 pub(super) fn take_kernel(
     graph: &mut Graph,
     lowered: &LoweredKernel,

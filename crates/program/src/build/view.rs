@@ -87,7 +87,7 @@ fn moves_nothing(dims: &DimTable, from: &[DimId], permutation: &[usize]) -> bool
     permutation.iter().filter(is_long).is_sorted()
 }
 
-/// Whether a part is proved to lie within the whole: of a slice that may be empty the start may be anywhere.
+/// Whether a part is proved to be within the whole: a slice that may be empty may start anywhere.
 fn lies_within(dims: &mut DimTable, from: &[DimId], starts: &[DimId], shape: &[DimId]) -> bool {
     let zero = dims.constant(0);
     let parts = from.iter().zip(starts).zip(shape);
@@ -101,7 +101,7 @@ fn lies_within(dims: &mut DimTable, from: &[DimId], starts: &[DimId], shape: &[D
     })
 }
 
-/// Where a part of a row-major array begins, if it is one piece: outermost axes of size 1, then one axis cut, then
+/// Where a part of a row-major array begins, if it is contiguous: outermost axes of size 1, then one partial axis, then
 /// whole axes.
 fn offset_of_part(
     dims: &mut DimTable,

@@ -7,7 +7,7 @@ use crate::ids::{BlockId, BufferId, SizeId};
 use crate::program::{Block, Donation, Program};
 use crate::step::{Action, Step};
 
-/// Checks a program; the problem if there is one.
+/// Checks a program; returns the problem if there is one.
 pub(super) fn check(program: &Program) -> Result<(), String> {
     if !program.blocks.is_valid(program.body) {
         return Err("a body that is not there".to_owned());
@@ -124,7 +124,7 @@ impl Checker<'_> {
         self.buffers(&self.program.writes(&step.action))
     }
 
-    /// Blocks come after those inside them, so that none is inside itself.
+    /// Blocks come after those inside them, so that none contains itself.
     fn inner(&self, block: BlockId) -> Result<(), String> {
         if block.index() < self.id.index() {
             Ok(())

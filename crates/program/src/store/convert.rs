@@ -16,7 +16,7 @@ use super::{
 use crate::error::ProgramError;
 use crate::plan_operation::{PlanOperation, RuntimeShapeInjector};
 use crate::program::{Block, Program, ProgramKernel, Requirement, Segment};
-use crate::sizes::Sizes;
+use crate::sizes::SizeTable;
 use crate::step::{Action, Step};
 
 fn damaged(problem: impl Into<String>) -> ProgramError {
@@ -26,10 +26,10 @@ fn damaged(problem: impl Into<String>) -> ProgramError {
 }
 
 impl Program {
-    /// The program as data. The constants that the graph's text leaves out go into `blobs`.
+    /// The program as data. The constants that the graph's text omits go into `blobs`.
     ///
     /// # Errors
-    /// A program that names what its graph lacks.
+    /// A program that refers to something its graph lacks.
     pub fn store(&self, blobs: &mut BlobMap) -> Result<StoredProgram, ProgramError> {
         let dims = self.graph.dims();
         let numbers = Walk::over(&self.graph).numbers();
@@ -121,12 +121,12 @@ impl Program {
     /// The program that was stored; large constants come from `blobs`.
     ///
     /// # Errors
-    /// Another format, a constant that is not there, or anything that is damaged.
+    /// Another format, a missing constant, or any damage.
     pub fn load(stored: &StoredProgram, blobs: &BlobMap) -> Result<Self, ProgramError> {
         Self::load_within(stored, blobs, &ReadLimits::default())
     }
 
-    /// As [`Program::load`], its texts read under other limits than the defaults.
+    /// As [`Program::load`], with other limits for its texts.
     ///
     /// # Errors
     /// As [`Program::load`].
@@ -156,7 +156,7 @@ impl Program {
             .map_err(|errors| damaged(errors.to_string()))?;
         let n_symbols = graph.dims().symbols().count();
         let walk = Walk::over(&graph);
-        let mut sizes = Sizes::default();
+        let mut sizes = SizeTable::default();
         for text in &stored.sizes {
             sizes.push(parsed(text, graph.dims_mut(), parse_dim)?);
         }
@@ -178,11 +178,11 @@ impl Program {
         for block in &stored.blocks {
             blocks.push(load_block(block, &mut graph, &walk)?);
         }
-        // A name that the graph does not have would have become a symbol of its own.
+        // A name that the graph does not have would have become a new symbol.
         if graph.dims().symbols().count() != n_symbols {
             return Err(damaged("a size of symbols that the graph lacks"));
         }
-        // Another plan of this graph asks for the same.
+        // Another plan of this graph has the same requirements.
         for block in blocks.values() {
             let block: &Block = block;
             let asked = block.segments.iter().flat_map(|segment| &segment.contract);
@@ -321,7 +321,7 @@ fn load_requirement(
     })
 }
 
-/// An expression read whole.
+/// An expression that spans the whole text.
 fn parsed<T>(
     text: &str,
     dims: &mut DimTable,
@@ -336,7 +336,7 @@ fn parsed<T>(
     }
 }
 
-/// The symbols that an action gives values to.
+/// The symbols that an action binds.
 fn symbols_of(action: &mut Action) -> Option<&mut Vec<SymbolId>> {
     match action {
         Action::Bind { symbols, .. }
@@ -347,7 +347,7 @@ fn symbols_of(action: &mut Action) -> Option<&mut Vec<SymbolId>> {
     }
 }
 
-/// Replaces the ops and values that a step names.
+/// Remaps the ops and values that a step refers to.
 fn renumber(
     step: &mut Step,
     op: &dyn Fn(OpId) -> Option<OpId>,

@@ -1,4 +1,4 @@
-//! The stored form of programs: the graph and the kernels as text, sizes as expressions, all else by number. Large
+//! The stored form of programs: the graph and the kernels as text, sizes as expressions, everything else by number. Large
 //! constants are stored beside it, by digest.
 //!
 //! Values, ops and regions of a graph get new ids when its text is read again, so they are numbered here in the order
@@ -19,14 +19,14 @@ use crate::step::Step;
 /// The format that this version writes and reads.
 const FORMAT: u32 = 3;
 
-/// A program in a form that any serde format keeps. Made by [`Program::store`](crate::Program::store).
+/// A program in a form that any serde format can represent. Made by [`Program::store`](crate::Program::store).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredProgram {
     format: u32,
     graph: String,
     sizes: Vec<String>,
     kernels: Vec<StoredKernel>,
-    /// Digests, and whether the graph's text has the elements.
+    /// Digests, and whether the graph's text contains the elements.
     constants: Vec<(String, bool)>,
     blocks: Vec<StoredBlock>,
     body: BlockId,
@@ -63,7 +63,7 @@ struct StoredSegment {
     requirements: Vec<(String, String)>,
 }
 
-/// What an op asks of sizes: the kind as a word and a number, sizes as expressions.
+/// A requirement of an op on sizes: the kind as a word and a number, sizes as expressions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct StoredRequirement {
     kind: String,
@@ -74,7 +74,7 @@ struct StoredRequirement {
     right: Vec<String>,
 }
 
-/// A step whose ops and values are numbers of the walk; its symbols are named beside it.
+/// A step whose ops and values are numbers of the walk; its symbols are listed beside it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct StoredStep {
     step: Step,

@@ -12,7 +12,7 @@ fn value(expr: &Expr, inputs: &[f64]) -> f64 {
 }
 
 #[test]
-fn slopes_that_are_plain_take_no_steps() {
+fn trivial_derivatives_add_no_steps() {
     let mut b = ExprBuilder::new(2);
     let (x, y) = (b.input(0), b.input(1));
     let square = b.mul(y, y);
@@ -27,7 +27,7 @@ fn slopes_that_are_plain_take_no_steps() {
 }
 
 #[test]
-fn what_does_not_depend_on_the_input_has_slope_zero() {
+fn derivatives_of_independent_expressions_are_zero() {
     let mut b = ExprBuilder::new(2);
     let x = b.input(0);
     let whole = b.floor(x);
@@ -39,7 +39,7 @@ fn what_does_not_depend_on_the_input_has_slope_zero() {
 }
 
 #[test]
-fn conversions_between_floats_carry_the_slope() {
+fn casts_between_floats_propagate_derivatives() {
     let mut b = ExprBuilder::new(1);
     let x = b.input(0);
     let wide = b.cast(DType::F64, x);
@@ -73,7 +73,7 @@ fn a_long_chain_is_differentiated_without_recursion() {
 proptest! {
     /// The chain rule on random smooth expressions of one input.
     #[test]
-    fn slopes_of_random_expressions_agree_with_differences(
+    fn derivatives_of_random_expressions_agree_with_differences(
         choices in prop::collection::vec((0usize..8, any::<[u8; 2]>()), 1..8),
         x in -1.0f64..1.0,
     ) {

@@ -11,7 +11,7 @@ use kiln_tensor::DType;
 use smallvec::SmallVec;
 
 use super::{Mode, stored_types};
-use crate::expr::{Expr, Node, NodeId, literal};
+use crate::expr::{Expr, ExprNode, NodeId, literal};
 use crate::{ScalarError, ScalarOp, ScalarValue};
 
 /// An expression prepared for many elements: see [`BlockEvaluator::run`].
@@ -34,7 +34,7 @@ pub struct BlockEvaluator {
     /// Dtype of the block that `run` writes.
     pub(super) result: DType,
     pub(super) steps: Vec<Step>,
-    /// What each buffer holds at first; constants stay.
+    /// The initial contents of each buffer; constants stay.
     pub(super) buffers: Vec<ScalarValue>,
 }
 
@@ -78,12 +78,12 @@ impl BlockEvaluator {
                 continue;
             };
             let place = match node {
-                Node::Input(input) => Source::Input(*input),
-                Node::Constant(value) => compiler.constant(mode.stored_value(*value)),
-                Node::Literal { number, .. } => compiler.constant(literal(*number, dtype)?),
-                Node::Apply { op, operands } => {
+                ExprNode::Input(input) => Source::Input(*input),
+                ExprNode::Constant(value) => compiler.constant(mode.stored_value(*value)),
+                ExprNode::Literal { number, .. } => compiler.constant(literal(*number, dtype)?),
+                ExprNode::Apply { op, operands } => {
                     let sources = operands.iter().map(|&id| compiler.place(id)).collect();
-                    // The target is taken before operands are given up: no step writes what it reads.
+                    // The target is allocated before operands are released: no step writes a buffer that it reads.
                     let is_result = position == expr.result().index();
                     let target = if is_result {
                         Target::Result
@@ -98,7 +98,7 @@ impl BlockEvaluator {
                     compiler.give_up(position, operands);
                     match target {
                         Target::Buffer(buffer) => Source::Buffer(buffer),
-                        // Nothing reads the result again, so nothing needs it to have a place.
+                        // Nothing reads the result again, so it needs no place.
                         Target::Result => continue,
                     }
                 }
@@ -113,7 +113,7 @@ impl BlockEvaluator {
             .unwrap_or(DType::F64);
         if !matches!(
             expr.nodes().get(expr.result().index()),
-            Some(Node::Apply { .. })
+            Some(ExprNode::Apply { .. })
         ) {
             let sources = SmallVec::from_slice(&[compiler.place(expr.result())]);
             steps.push(Step {
@@ -146,12 +146,12 @@ impl BlockEvaluator {
 struct Compiler {
     /// For each node, the last one that reads it.
     last_use: Vec<usize>,
-    /// Where each node's values are.
+    /// The place of each node's values.
     places: Vec<Option<Source>>,
     buffers: Vec<ScalarValue>,
     /// The buffer of each constant.
     constants: HashMap<ScalarValue, usize>,
-    /// Buffers that are no longer needed, by dtype.
+    /// Free buffers, by dtype.
     free: BTreeMap<DType, Vec<usize>>,
 }
 
@@ -199,10 +199,11 @@ impl Compiler {
 fn last_uses(expr: &Expr) -> Vec<usize> {
     let mut last = vec![usize::MAX; expr.nodes().len()];
     for (position, (node, needed)) in expr.nodes().iter().zip(expr.needed()).enumerate() {
-        if let (Node::Apply { operands, .. }, true) = (node, needed) {
+        if let (ExprNode::Apply { operands, .. }, true) = (node, needed) {
             for id in operands {
                 let read = expr.nodes().get(id.index());
-                if let (Some(Node::Apply { .. }), Some(last)) = (read, last.get_mut(id.index())) {
+                if let (Some(ExprNode::Apply { .. }), Some(last)) = (read, last.get_mut(id.index()))
+                {
                     *last = position;
                 }
             }

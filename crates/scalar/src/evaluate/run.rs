@@ -9,20 +9,20 @@ use crate::block::{Block, BlockMut, Buffer};
 use crate::primitive::apply;
 use crate::{ScalarError, ScalarValue};
 
-/// Elements per pass over the steps: a buffer of f64 is 8 KiB, so several fit the first cache.
+/// Elements per pass over the steps: a buffer of f64 is 8 KiB, so several fit the first-level cache.
 const CHUNK: usize = 1024;
 
 impl BlockEvaluator {
     /// Computes the expression for each element of `out`.
     ///
-    /// Each input has as many elements as `out`, or one, which is used for all. After a fault
-    /// `out` holds the results up to some element before it and is otherwise unspecified.
+    /// Each input has as many elements as `out`, or one, which is broadcast. After a fault `out` holds the results up to
+    /// some element before it and is otherwise unspecified.
     pub fn run(&self, inputs: &[Block<'_>], out: BlockMut<'_>) -> Result<(), ScalarError> {
         self.run_while(inputs, out, &mut |_| true)
     }
 
-    /// As [`run`](Self::run), but asks before each few thousand elements, giving their number, whether to go on. Where the
-    /// answer is no, what was not computed yet is left as it is.
+    /// As [`run`](Self::run), but calls the callback before each few thousand elements, with their number: whether to
+    /// continue. If it returns false, the elements not yet computed are left unchanged.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -123,7 +123,7 @@ fn run_step(
     out: &mut BlockMut<'_>,
 ) -> Result<(), ScalarError> {
     let len = inputs.range.len();
-    // A step never writes a buffer that it reads, so its target may be away meanwhile.
+    // A step never writes a buffer that it reads, so its target may be taken out meanwhile.
     let mut target = match step.target {
         Target::Result => None,
         Target::Buffer(index) => {

@@ -20,7 +20,7 @@ fn random_expr(inputs: &[DType], choices: &[(usize, [u8; 3], usize)]) -> Expr {
             Some(&op) => op,
             None => ScalarOp::Cast(DType::ALL[cast % DType::ALL.len()]),
         };
-        // The later operands are of the dtype that the first one asks for, where there is any.
+        // The later operands have the dtype that the first one requires, if any.
         let mut operands = vec![first];
         for &pick in picks.iter().take(op.arity()).skip(1) {
             let wanted = if op == ScalarOp::Select && operands.len() == 2 {
@@ -51,7 +51,7 @@ fn random_expr(inputs: &[DType], choices: &[(usize, [u8; 3], usize)]) -> Expr {
     b.finish(result).unwrap()
 }
 
-/// Elements of a dtype with all kinds of edges among them.
+/// Elements of a dtype, including all kinds of edge cases.
 fn elements(dtype: DType, len: usize, seed: u64) -> Tensor {
     let mut state = seed | 1;
     let values: Vec<f64> = (0..len)
@@ -177,7 +177,7 @@ fn sixteen_bit_floats_round_after_every_operation() {
 }
 
 #[test]
-fn blocks_that_do_not_fit_are_errors() {
+fn mismatched_blocks_are_errors() {
     let add = Function::by_name("add").unwrap().expression(&[]).unwrap();
     let evaluator = BlockEvaluator::new(&add, &[DType::F32, DType::F32], Mode::Declared).unwrap();
     let (three, two, wide) = ([1.0f32; 3], [1.0f32; 2], [1.0f64; 3]);
@@ -215,7 +215,7 @@ fn blocks_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn inputs_and_constants_alone_are_expressions_too() {
+fn inputs_and_constants_are_expressions() {
     let mut b = ExprBuilder::new(2);
     let inputs = b.inputs();
     let second = b.finish(inputs[1]).unwrap();
@@ -252,7 +252,7 @@ fn buffers_are_reused_along_a_chain() {
 }
 
 #[test]
-fn one_operation_is_the_expression_of_it() {
+fn evaluate_op_equals_a_one_operation_expression() {
     let value = evaluate_op(
         ScalarOp::Mul,
         &[0.1f32.into(), 3.0f32.into()],

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::{Expr, Node, NodeId, dangling};
+use super::{Expr, ExprNode, NodeId, dangling};
 use crate::{Function, ScalarError, ScalarOp, ScalarValue};
 
-/// Builds an [`Expr`]; equal nodes become one.
+/// Builds an [`Expr`]; equal nodes are shared.
 ///
 /// Mistakes (a wrong number of operands, an id of another builder) do not interrupt: the first one
 /// is kept and [`ExprBuilder::finish`] reports it. Dtypes are checked later, by
@@ -27,13 +27,13 @@ use crate::{Function, ScalarError, ScalarOp, ScalarValue};
 #[derive(Debug)]
 pub struct ExprBuilder {
     n_inputs: usize,
-    nodes: Vec<Node>,
-    known: HashMap<Node, NodeId>,
+    nodes: Vec<ExprNode>,
+    known: HashMap<ExprNode, NodeId>,
     error: Option<ScalarError>,
 }
 
 impl ExprBuilder {
-    /// Starts an expression of this many inputs.
+    /// Starts an expression with this number of inputs.
     pub fn new(n_inputs: usize) -> ExprBuilder {
         ExprBuilder {
             n_inputs,
@@ -49,7 +49,7 @@ impl ExprBuilder {
             let n_inputs = self.n_inputs;
             return self.fail(ScalarError::InputOutOfRange { input, n_inputs });
         }
-        self.push(Node::Input(input))
+        self.push(ExprNode::Input(input))
     }
 
     /// All inputs, in order.
@@ -59,17 +59,17 @@ impl ExprBuilder {
 
     /// A value with a dtype of its own.
     pub fn constant(&mut self, value: impl Into<ScalarValue>) -> NodeId {
-        self.push(Node::Constant(value.into()))
+        self.push(ExprNode::Constant(value.into()))
     }
 
     /// A number in the dtype of `like`.
     pub fn literal(&mut self, number: f64, like: NodeId) -> NodeId {
-        // A literal is no model itself: its own model is.
+        // A literal is not a model itself: its own model is.
         let like = match self.nodes.get(like.index()) {
-            Some(Node::Literal { like, .. }) => *like,
+            Some(ExprNode::Literal { like, .. }) => *like,
             _ => like,
         };
-        self.push(Node::Literal { number, like })
+        self.push(ExprNode::Literal { number, like })
     }
 
     /// A primitive operation; there is a method for each, too.
@@ -82,7 +82,7 @@ impl ExprBuilder {
                 found,
             });
         }
-        self.push(Node::Apply {
+        self.push(ExprNode::Apply {
             op,
             operands: SmallVec::from_slice(operands),
         })
@@ -101,7 +101,7 @@ impl ExprBuilder {
         }
     }
 
-    /// A copy of another expression, with nodes of this one for its inputs.
+    /// A copy of another expression, with nodes of this one as its inputs.
     pub fn inline(&mut self, expr: &Expr, inputs: &[NodeId]) -> NodeId {
         let copied = self.inline_nodes(expr, inputs);
         match copied.get(expr.result().index()) {
@@ -122,13 +122,13 @@ impl ExprBuilder {
             // References of a finished expression lead backwards, so the copy is there.
             let copy_of = |id: &NodeId| copies.get(id.index()).copied().unwrap_or(*id);
             let copy = match node {
-                Node::Input(input) => match inputs.get(*input) {
+                ExprNode::Input(input) => match inputs.get(*input) {
                     Some(&given) => given,
                     None => self.input(*input),
                 },
-                Node::Constant(value) => self.constant(*value),
-                Node::Literal { number, like } => self.literal(*number, copy_of(like)),
-                Node::Apply { op, operands } => {
+                ExprNode::Constant(value) => self.constant(*value),
+                ExprNode::Literal { number, like } => self.literal(*number, copy_of(like)),
+                ExprNode::Apply { op, operands } => {
                     let operands: SmallVec<[NodeId; 3]> = operands.iter().map(copy_of).collect();
                     self.apply(*op, &operands)
                 }
@@ -151,7 +151,7 @@ impl ExprBuilder {
         }
     }
 
-    fn push(&mut self, node: Node) -> NodeId {
+    fn push(&mut self, node: ExprNode) -> NodeId {
         let position = self.nodes.len();
         if let Some(&unknown) = node.references().iter().find(|id| id.index() >= position) {
             return self.fail(dangling(position, unknown));
@@ -169,14 +169,14 @@ impl ExprBuilder {
         NodeId(number)
     }
 
-    /// Keeps the first mistake; the id returned only lets the caller go on.
+    /// Keeps the first mistake; the returned id only lets the caller continue.
     fn fail(&mut self, error: ScalarError) -> NodeId {
         self.error.get_or_insert(error);
         NodeId(0)
     }
 }
 
-/// One method for each primitive, with as many operands as it takes.
+/// One method for each primitive, with its number of operands.
 macro_rules! builder_methods {
     ($($variant:ident $name:ident $signature:ident $meaning:literal;)*) => {
         /// # Primitive operations

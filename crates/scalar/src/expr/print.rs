@@ -1,12 +1,12 @@
 //! The text form of an expression.
 //!
-//! Linear in the expression's size, however often steps are shared, and without recursion. A
-//! literal prints as its number where its dtype is plain from its neighbours, and as
-//! `1.0 like x0` where it is not, so that the text determines the expression's meaning.
+//! Linear in the expression's size, however often steps are shared, and without recursion. A literal prints as its number
+//! where its dtype is clear from its neighbours, and as `1.0 like x0` where it is not, so that the text determines the
+//! expression's meaning.
 
 use std::fmt::{self, Write};
 
-use super::{Expr, Node, NodeId};
+use super::{Expr, ExprNode, NodeId};
 use crate::{ScalarOp, ScalarValue};
 
 impl fmt::Display for Expr {
@@ -44,23 +44,23 @@ fn names(expr: &Expr) -> Vec<Option<usize>> {
         .iter()
         .zip(uses)
         .map(|(node, uses)| match node {
-            Node::Apply { .. } if uses > 1 => next.next(),
+            ExprNode::Apply { .. } if uses > 1 => next.next(),
             _ => None,
         })
         .collect()
 }
 
-/// The nodes whose text is part of this node's text, those of its literals' models included.
-fn printed_references(expr: &Expr, node: &Node) -> Vec<NodeId> {
-    let Node::Apply { op, operands } = node else {
+/// The nodes whose text is part of this node's text, including those of its literals' models.
+fn printed_references(expr: &Expr, node: &ExprNode) -> Vec<NodeId> {
+    let ExprNode::Apply { op, operands } = node else {
         return Vec::new();
     };
     let mut references = Vec::new();
     for (position, &id) in operands.iter().enumerate() {
         match expr.nodes.get(id.index()) {
-            Some(Node::Literal { like, .. }) if !is_plain(expr, *op, operands, position) => {
+            Some(ExprNode::Literal { like, .. }) if !is_plain(expr, *op, operands, position) => {
                 let mut model = *like;
-                while let Some(Node::Literal { like, .. }) = expr.nodes.get(model.index()) {
+                while let Some(ExprNode::Literal { like, .. }) = expr.nodes.get(model.index()) {
                     model = *like;
                 }
                 references.push(model);
@@ -71,22 +71,22 @@ fn printed_references(expr: &Expr, node: &Node) -> Vec<NodeId> {
     references
 }
 
-/// Whether an operand's dtype is plain because another one must have the same and is no literal.
+/// Whether an operand's dtype is clear because another one must have the same and is not a literal.
 fn is_plain(expr: &Expr, op: ScalarOp, operands: &[NodeId], position: usize) -> bool {
     let first = op.signature().first_shared_operand();
     position >= first
         && operands
             .iter()
             .skip(first)
-            .any(|id| !matches!(expr.nodes.get(id.index()), Some(Node::Literal { .. })))
+            .any(|id| !matches!(expr.nodes.get(id.index()), Some(ExprNode::Literal { .. })))
 }
 
-/// What is still to be printed.
+/// The pieces still to be printed.
 enum Piece<'a> {
     Text(&'static str),
     /// A node in full.
-    Node(&'a Node),
-    /// A node by its name if it has one, else in full.
+    Node(&'a ExprNode),
+    /// A node by its name if it has one, otherwise in full.
     Reference(NodeId),
     /// A literal with its model.
     Modelled(NodeId),
@@ -104,7 +104,7 @@ fn print_reference(
 fn print(
     expr: &Expr,
     names: &[Option<usize>],
-    node: &Node,
+    node: &ExprNode,
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     print_pieces(expr, names, vec![Piece::Node(node)], f)
@@ -126,7 +126,7 @@ fn print_pieces<'a>(
                 (_, None) => {}
             },
             Piece::Modelled(id) => match expr.nodes.get(id.index()) {
-                Some(node @ Node::Literal { like, .. }) => {
+                Some(node @ ExprNode::Literal { like, .. }) => {
                     stack.extend([
                         Piece::Modelled(*like),
                         Piece::Text(" like "),
@@ -135,12 +135,12 @@ fn print_pieces<'a>(
                 }
                 _ => stack.push(Piece::Reference(id)),
             },
-            Piece::Node(Node::Input(input)) => write!(f, "x{input}")?,
-            Piece::Node(Node::Constant(value)) => write!(f, "{}({value})", value.dtype())?,
-            Piece::Node(Node::Literal { number, .. }) => {
+            Piece::Node(ExprNode::Input(input)) => write!(f, "x{input}")?,
+            Piece::Node(ExprNode::Constant(value)) => write!(f, "{}({value})", value.dtype())?,
+            Piece::Node(ExprNode::Literal { number, .. }) => {
                 write!(f, "{}", ScalarValue::F64(*number))?;
             }
-            Piece::Node(Node::Apply { op, operands }) => {
+            Piece::Node(ExprNode::Apply { op, operands }) => {
                 f.write_str(op.name())?;
                 if let ScalarOp::Cast(to) = op {
                     write!(f, "_{to}")?;

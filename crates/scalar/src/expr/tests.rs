@@ -10,7 +10,7 @@ fn code<T>(result: Result<T, ScalarError>) -> &'static str {
 }
 
 #[test]
-fn equal_nodes_are_one_and_shared_steps_print_once() {
+fn equal_nodes_are_merged_and_shared_steps_print_once() {
     let mut b = ExprBuilder::new(1);
     let x = b.input(0);
     let e = b.exp(x);
@@ -57,7 +57,7 @@ fn a_long_chain_is_printed_typed_and_copied_without_recursion() {
 }
 
 #[test]
-fn nothing_is_promoted() {
+fn operand_dtypes_are_not_promoted() {
     let mut b = ExprBuilder::new(2);
     let (x, y) = (b.input(0), b.input(1));
     let sum = b.add(x, y);
@@ -106,7 +106,7 @@ fn the_first_mistake_is_reported_at_the_end() {
 }
 
 #[test]
-fn expressions_from_outside_are_checked() {
+fn deserialized_expressions_are_checked() {
     for name in ["gelu", "clip", "mish"] {
         let expr = Function::by_name(name).unwrap().expression(&[]).unwrap();
         let text = serde_json::to_string(&expr).unwrap();

@@ -1,8 +1,8 @@
 //! The composite functions: the one table to extend.
 //!
-//! Conventions: a kink's derivative is said in the row's text. `min` and `max` give their whole
-//! derivative at a tie to their first operand, so a constant bound comes first where the slope at
-//! the bound is to be 0. Parameters have ONNX's names and defaults.
+//! Conventions: the derivative at a kink is stated in the row's text. `min` and `max` pass their whole derivative at a tie
+//! to their first operand, so a constant bound comes first where the slope at the bound is to be 0. Parameters have ONNX's
+//! names and defaults.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
@@ -200,7 +200,7 @@ pub(super) fn table() -> Vec<NamedFunction> {
     ]
 }
 
-/// A function of one operand, differentiated by the rules.
+/// A unary function, differentiated by the rules.
 fn row(name: &'static str, doc: &'static str, define: DefineUnary) -> NamedFunction {
     NamedFunction {
         name,
@@ -239,7 +239,7 @@ impl NamedFunction {
         NamedFunction { aliases, ..self }
     }
 
-    /// Not to be differentiated.
+    /// Not differentiable.
     pub(super) fn without_slope(self) -> NamedFunction {
         NamedFunction {
             derivative: Derivative::None,
@@ -259,7 +259,7 @@ const fn parameter(name: &'static str, default: f64) -> Parameter {
     Parameter { name, default }
 }
 
-/// `x` above 0, else `slope * x`.
+/// `x` above 0, otherwise `slope * x`.
 fn leaky(b: &mut ExprBuilder, x: NodeId, slope: NodeId) -> NodeId {
     let zero = b.literal(0.0, x);
     let above = b.gt(x, zero);
@@ -267,7 +267,7 @@ fn leaky(b: &mut ExprBuilder, x: NodeId, slope: NodeId) -> NodeId {
     b.select(above, x, scaled)
 }
 
-/// `slope * x` above 0, else `scale * curve`.
+/// `slope * x` above 0, otherwise `scale * curve`.
 fn bent_at_zero(b: &mut ExprBuilder, x: NodeId, slope: f64, curve: NodeId, scale: f64) -> NodeId {
     let zero = b.literal(0.0, x);
     let above = b.gt(x, zero);

@@ -3,12 +3,12 @@
 //! Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). A block of four words
 //! is a function of a counter of four words and a key of two, so any element is computed without the others.
 //!
-//! Which word is which element: blocks stand in groups of eight, a group's first words before its second ones and so on. So
-//! the lanes of a vector are words of different blocks, and four vectors of eight lanes (or two of sixteen) that begin at a
-//! group are made of the same eight blocks, which compilers see.
+//! The order of elements: blocks are in groups of eight, a group's first words before its second ones and so on. So the
+//! lanes of a vector are words of different blocks, and four vectors of eight lanes (or two of sixteen) that begin at a
+//! group are computed from the same eight blocks, which compilers recognise.
 //!
-//! Words are the low halves of u64 nodes; what is above them is arbitrary. A product of words is then one widening
-//! multiplication, whose halves are the two words wanted, and vectors need no shuffles between rounds.
+//! Words are the low halves of u64 nodes; the upper halves are arbitrary. A product of words is then one widening
+//! multiplication, whose halves are the two needed words, and vectors need no shuffles between rounds.
 
 use super::NamedFunction;
 use super::activations::row_of;
@@ -22,7 +22,7 @@ pub(super) const NAME: &str = "philox_4x32_10";
 const GROUP: u32 = 8;
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What the key grows by from round to round: the golden ratio and the square root of 3, less 1.
+/// The key's increment per round: the golden ratio and the square root of 3, less 1.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// The functions of the generator.
@@ -36,7 +36,7 @@ pub(super) fn table() -> Vec<NamedFunction> {
     vec![bits.without_slope()]
 }
 
-/// Element `index` of a stream of random words under a key; all are u64, the result is u32.
+/// Element `index` of a stream of random words with a key; all are u64, the result is u32.
 fn element(b: &mut ExprBuilder, index: NodeId, key: NodeId, stream: NodeId) -> NodeId {
     let number = block_of(b, index);
     let counter = [number, upper_word(b, number), stream, upper_word(b, stream)];
@@ -141,9 +141,9 @@ mod tests {
         }
     }
 
-    /// The known-answer vectors that the authors publish with their library, Random123 (`kat_vectors`).
+    /// The known-answer vectors published by the authors with their library, Random123 (`kat_vectors`).
     #[test]
-    fn blocks_are_the_published_answers() {
+    fn philox_matches_the_published_vectors() {
         let all = u32::MAX;
         let pi = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];
         for (counter, key, expected) in [
@@ -168,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_words_of_blocks_in_groups_of_eight() {
+    fn random_elements_are_block_words_in_groups_of_eight() {
         let (key, stream) = (0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210);
-        // The last two blocks differ in the counter's second word alone.
+        // The last two blocks differ only in the counter's second word.
         for number in [0, 1, 77, (1 << 32) - 1, 5, (1 << 32) + 5, (1 << 62) - 1_u64] {
             let halves = |word: u64| [word as u32, (word >> 32) as u32];
             let ([a, b], [c, d]) = (halves(number), halves(stream));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_slope() {
+    fn random_bits_have_no_derivative() {
         let function = Function::random_bits();
         for operand in 0..3 {
             assert_eq!(function.derivative(&[], operand).unwrap(), None);

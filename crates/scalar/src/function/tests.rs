@@ -1,4 +1,4 @@
-//! The table as its readers see it, values, and slopes checked against differences.
+//! The table as seen by its users, values, and slopes checked against differences.
 
 use super::*;
 use crate::{Mode, ScalarValue, evaluate};
@@ -24,9 +24,9 @@ fn slope_at(name: &str, x: f64) -> f64 {
 }
 
 #[test]
-fn the_composite_functions_are_defined_as_they_say() {
+fn composite_functions_match_their_definitions() {
     let mut text = String::new();
-    // Philox is ten rounds long, and tested against what its authors published.
+    // Philox has ten rounds, and is tested against its authors' published vectors.
     let is_short = |function: &Function| function.name() != "philox_4x32_10";
     let composite = Function::all().filter(|function| function.primitive().is_none());
     for function in composite.filter(is_short) {
@@ -123,7 +123,7 @@ fn result_types_follow_the_definition() {
 }
 
 #[test]
-fn values_are_those_of_other_implementations() {
+fn function_values_match_other_implementations() {
     // From the definitions, computed to 16 digits elsewhere.
     let table: &[(&str, f64, f64)] = &[
         ("gelu", 1.0, 0.841_344_746_068_542_9),
@@ -170,7 +170,7 @@ fn values_are_those_of_other_implementations() {
 }
 
 #[test]
-fn nan_goes_through_every_function_of_floats() {
+fn every_float_function_propagates_nan() {
     for f in Function::all() {
         let expr = f.expression(&[]).unwrap();
         if expr.result_type(&vec![DType::F64; f.arity()]) != Ok(DType::F64) || f.name() == "pow" {
@@ -179,7 +179,7 @@ fn nan_goes_through_every_function_of_floats() {
         for operand in 0..f.arity() {
             let mut x = vec![0.5; f.arity()];
             x[operand] = f64::NAN;
-            // A slope that is not used does not spoil the positive side of `prelu`.
+            // An unused slope does not affect the positive side of `prelu`.
             let used = !(f.name() == "prelu" && operand == 1);
             assert_eq!(value(&expr, &x).is_nan(), used, "{f}{x:?}");
         }
@@ -187,7 +187,7 @@ fn nan_goes_through_every_function_of_floats() {
 }
 
 #[test]
-fn slopes_at_kinks_are_those_documented() {
+fn derivatives_at_kinks_are_as_documented() {
     let table: &[(&str, f64, f64)] = &[
         ("relu", 0.0, 0.0),
         ("relu", -0.0, 0.0),
@@ -228,7 +228,7 @@ fn slopes_at_kinks_are_those_documented() {
 }
 
 #[test]
-fn slopes_far_out_are_finite_and_right() {
+fn derivatives_at_extreme_inputs_are_finite_and_right() {
     for name in [
         "sigmoid",
         "silu",
@@ -260,7 +260,7 @@ fn slopes_far_out_are_finite_and_right() {
     assert!((tail / (-40f64).exp() - 1.0).abs() < 1e-15);
 }
 
-/// Points to differentiate at: inside the domain of some function each, and off every kink.
+/// Points of differentiation: inside the domain of some function each, and off every kink.
 const POINTS: [f64; 9] = [-2.7, -1.3, -0.6, -0.2, 0.3, 0.8, 1.7, 2.4, 3.6];
 
 #[test]

@@ -38,8 +38,8 @@ macro_rules! convert_integers {
                     Wide::Integer(i128::from(self))
                 }
 
-                /// Rust's `as` is what is wanted: floats truncate and saturate, NaN is 0, integers
-                /// keep their low bits.
+                /// Rust's `as` has the required semantics: floats truncate and saturate, NaN is 0, integers keep their low
+                /// bits.
                 #[inline]
                 fn narrow(wide: Wide) -> $ty {
                     match wide {

@@ -1,4 +1,4 @@
-//! Floats: f32 and f64 as the processor does, 16-bit ones through f32, functions through f64.
+//! Floats: f32 and f64 natively, 16-bit ones through f32, functions through f64.
 
 use kiln_tensor::{bf16, f16};
 
@@ -6,14 +6,14 @@ use super::number::Number;
 use crate::op::ScalarOp;
 use crate::rounding::{bf16_from_f64, f16_from_f64};
 
-/// A float, by way of f64.
+/// A float, converted through f64.
 pub(super) trait Float: Number {
     fn to_f64(self) -> f64;
     /// Rounds once, to nearest even.
     fn from_f64(value: f64) -> Self;
 }
 
-/// The function that an operation of one float is, on f64.
+/// The function of a unary float operation, on f64.
 pub(super) fn function(op: ScalarOp) -> fn(f64) -> f64 {
     match op {
         ScalarOp::Floor => f64::floor,
@@ -46,7 +46,7 @@ pub(super) fn function(op: ScalarOp) -> fn(f64) -> f64 {
     }
 }
 
-/// The exponential is only ever of a number that is not above zero, so it cannot overflow.
+/// The exponential's argument is never above zero, so it cannot overflow.
 fn sigmoid(x: f64) -> f64 {
     let small = libm::exp(-x.abs());
     if x < 0.0 {
@@ -56,7 +56,7 @@ fn sigmoid(x: f64) -> f64 {
     }
 }
 
-/// The library gives numbers for some arguments below -1.
+/// The library returns numbers for some arguments below -1.
 fn acosh(x: f64) -> f64 {
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }

@@ -1,4 +1,4 @@
-//! An example of every edge of every primitive, in every dtype it has (faults table, row 11).
+//! An example of every edge case of every primitive, in every dtype it has (faults table, row 11).
 
 use std::collections::BTreeSet;
 use std::f64::consts::FRAC_PI_2;
@@ -27,7 +27,7 @@ fn number(number: f64, dtype: DType) -> ScalarValue {
     ScalarValue::from_number(number, dtype).unwrap()
 }
 
-/// The least and the greatest value of an integer dtype.
+/// The minimum and the maximum value of an integer dtype.
 fn limits(dtype: DType) -> (ScalarValue, ScalarValue) {
     let wide = |x: f64| {
         value(
@@ -39,7 +39,7 @@ fn limits(dtype: DType) -> (ScalarValue, ScalarValue) {
     (wide(-1e30).unwrap(), wide(1e30).unwrap())
 }
 
-/// Equal by bits, except that any NaN is as good as another.
+/// Equal by bits, except that all NaNs are equal.
 #[track_caller]
 fn expect(what: &str, found: ScalarValue, expected: ScalarValue) {
     let both_nan = found.to_f64().is_nan() && expected.to_f64().is_nan();
@@ -119,7 +119,7 @@ fn edge_behaviour_of_every_primitive_is_defined() {
 }
 
 fn float_functions(seen: &mut Seen) {
-    // Each with its values at NaN (always NaN), -inf, +inf, -0, +0 and some points of its own.
+    // Each with its values at NaN (always NaN), -inf, +inf, -0, +0 and some further points.
     let table: &[(ScalarOp, [f64; 4], Points)] = &[
         (
             ScalarOp::Floor,
@@ -239,7 +239,7 @@ fn float_functions(seen: &mut Seen) {
         &[ScalarValue::F16(f16::from_bits(1))],
         ScalarValue::F16(f16::from_f32(2f32.powi(-12))),
     );
-    // Accurate where the plain form is not.
+    // Accurate where the naive form is not.
     seen.check(
         ScalarOp::Expm1,
         &[ScalarValue::F64(1e-20)],
@@ -479,7 +479,7 @@ fn comparisons_and_logic(seen: &mut Seen) {
         seen.check(Select, &[true.into(), one, zero], one);
         seen.check(Select, &[false.into(), one, zero], zero);
     }
-    // The NaN that was not chosen is not seen.
+    // A NaN that was not selected has no effect.
     let (one, nan) = (ScalarValue::F32(1.0), ScalarValue::F32(f32::NAN));
     seen.check(Select, &[true.into(), one, nan], one);
 }

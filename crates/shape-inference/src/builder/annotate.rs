@@ -13,19 +13,19 @@ use std::collections::BTreeSet;
 pub struct Disagreement {
     /// The value.
     pub value: ValueId,
-    /// The inferred type, in the text form.
+    /// The stated type, in the text form; `?` where none was stated.
     pub inferred: String,
     /// What was stated, in the text form; `?` where nothing was.
     pub stated: String,
 }
 
 impl GraphBuilder {
-    /// States what a value's type is; `None` where nothing is known. Where it is proved, the stated
-    /// size is taken as it reads better; sizes with symbols that have no value here are passed over.
+    /// States a value's type; `None` where it is unknown. Where it is proved, the stated size is adopted because it reads
+    /// better; sizes with symbols that have no value here are skipped.
     ///
     /// # Errors
-    /// In strict mode, when the statement is not proved to be what was inferred. In lenient mode, it
-    /// becomes a [`Disagreement`]; of one that is wrong nothing is kept, else the sizes that are proved.
+    /// In strict mode, when the statement is not proved to equal the inferred type. In lenient mode, it becomes a
+    /// [`Disagreement`]; a wrong statement is discarded, otherwise the proved sizes are kept.
     pub fn annotate(
         &mut self,
         value: ValueId,

@@ -10,13 +10,13 @@ impl GraphBuilder {
     /// `[batch.., M, K], [batch.., K, N] -> [batch.., M, N]`; integers of 16 bits or less give i32.
     ///
     /// # Errors
-    /// When the inner sizes never are equal, or batch axes never broadcast.
+    /// When the inner sizes are never equal, or batch axes never broadcast.
     pub fn matmul(&mut self, a: ValueId, b: ValueId) -> Result<ValueId, InferError> {
         let out = accumulator(self.dtype(a)?);
         self.op1(Op::Matmul { out }, &[a, b])
     }
 
-    /// A window that moves: one entry per spatial axis; padding in elements.
+    /// A sliding window: one entry per spatial axis; padding in elements.
     pub fn window(
         &mut self,
         strides: &[i64],
@@ -32,8 +32,8 @@ impl GraphBuilder {
         }
     }
 
-    /// The padding for which the number of windows is `ceil(size / stride)`: before and after. The odd
-    /// element goes after if `upper`, else before.
+    /// The padding for which the number of windows is `ceil(size / stride)`: before and after. The odd element goes after
+    /// if `upper`, otherwise before.
     ///
     /// # Errors
     /// When a size overflows.
@@ -53,7 +53,7 @@ impl GraphBuilder {
     /// `x: [N, C, spatial..], w: [O, C / groups, kernel..] -> [N, O, spatial..]`; integers of 16 bits or less give i32.
     ///
     /// # Errors
-    /// When channels or groups never fit, or the result is always negative in size.
+    /// When channels or groups never match, or the result's size is always negative.
     pub fn conv(
         &mut self,
         x: ValueId,
@@ -98,7 +98,7 @@ impl GraphBuilder {
     /// `[N, C, spatial..] -> [N, C, spatial..]`.
     ///
     /// # Errors
-    /// When the window does not fit the operand's rank, or the result is always negative in size.
+    /// When the window does not match the operand's rank, or the result's size is always negative.
     pub fn pool(
         &mut self,
         x: ValueId,
@@ -117,19 +117,19 @@ impl GraphBuilder {
         )
     }
 
-    /// The mean over all spatial axes, which stay with size 1.
+    /// The mean over all spatial axes, which are kept with size 1.
     ///
     /// # Errors
-    /// When the operand is no tensor of floats.
+    /// When the operand is not a tensor of floats.
     pub fn global_mean_pool(&mut self, x: ValueId) -> Result<ValueId, InferError> {
         let axes: Vec<usize> = (2..self.rank(x)?).collect();
         self.reduce(x, ReduceFunction::Mean, &axes, true)
     }
 
-    /// Some axes resampled.
+    /// Resamples some axes.
     ///
     /// # Errors
-    /// When the lists differ in length, or an axis is not there.
+    /// When the lists differ in length, or an axis does not exist.
     pub fn resize(&mut self, x: ValueId, resize: Resize) -> Result<ValueId, InferError> {
         self.op1(Op::Resize(resize), &[x])
     }
@@ -137,7 +137,7 @@ impl GraphBuilder {
     /// The `k` largest or smallest along an axis, and their indices.
     ///
     /// # Errors
-    /// When the axis is not there, or `k` is always larger than it.
+    /// When the axis does not exist, or `k` is always larger than it.
     pub fn top_k(
         &mut self,
         x: ValueId,
@@ -152,10 +152,10 @@ impl GraphBuilder {
         }
     }
 
-    /// The indices of the elements that are not zero: `i64[rank, n]`, `n` a symbol that the data decide.
+    /// The indices of the nonzero elements: `i64[rank, n]`, `n` a symbol that depends on the data.
     ///
     /// # Errors
-    /// When the operand is no tensor.
+    /// When the operand is not a tensor.
     pub fn non_zero(&mut self, x: ValueId) -> Result<ValueId, InferError> {
         let results = self.op(Op::NonZero, &[x])?;
         let &[indices, count] = results.as_slice() else {
@@ -169,13 +169,13 @@ impl GraphBuilder {
         }
     }
 
-    /// The window of a plain reduction over everything: no padding, steps of 1.
+    /// The window of a plain reduction over everything: no padding, strides of 1.
     pub fn plain_window(&mut self, spatial_rank: usize) -> Window {
         let (ones, zeros) = (vec![1; spatial_rank], vec![0; spatial_rank]);
         self.window(&ones, &ones, &zeros, &zeros)
     }
 
-    /// Vectors along axis 1, such as biases and norms' scales, made to broadcast against rank `rank`.
+    /// Vectors along axis 1, such as biases and norms' scales, reshaped to broadcast against rank `rank`.
     pub(super) fn along_channels(
         &mut self,
         vector: ValueId,

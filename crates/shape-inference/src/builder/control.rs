@@ -1,14 +1,13 @@
 //! Control flow: regions filled by closures.
 //!
-//! A closure gets the builder with the region open, and the parameters that stand for the captures;
-//! other values from outside are out of reach. A loop's body is built with the sizes its carried
-//! values start with; where an iteration changes one, the body is built again with a symbol of its
-//! own per iteration for that size.
+//! A closure gets the builder with the region open, and the parameters that stand for the captures; other outside values
+//! are inaccessible. A loop's body is built with the sizes its carried values start with; where an iteration changes one,
+//! the body is rebuilt with a per-iteration symbol for that size.
 
 use super::GraphBuilder;
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rules::{if_results, loop_results};
 use cranelift_entity::EntityRef;
 use kiln_ir::{Op, REGION_DEPTH_LIMIT, RegionId, Type, ValueId};
@@ -16,14 +15,13 @@ use kiln_symbolic_shape::{Proof, SymbolId};
 use kiln_tensor::DType;
 use std::collections::BTreeSet;
 
-/// How many loop bodies one builder may build again; beyond it, every size of a carried value is
-/// taken to change at once.
+/// How many loop bodies one builder may rebuild; beyond it, every size of a carried value is assumed to change.
 pub(super) const REBUILD_LIMIT: u32 = 1024;
 
-/// What one iteration of a loop gives.
+/// The results of one iteration of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopBody {
-    /// Whether to go on: `bool[]`.
+    /// Whether to continue: `bool[]`.
     pub condition: ValueId,
     /// The carried values for the next iteration.
     pub carried: Vec<ValueId>,
@@ -31,7 +29,7 @@ pub struct LoopBody {
     pub stacked: Vec<ValueId>,
 }
 
-/// What the builder goes back to when a region is closed.
+/// The builder's state to restore when a region is closed.
 struct Outside {
     region: RegionId,
     defined: BTreeSet<SymbolId>,
@@ -41,10 +39,11 @@ struct Outside {
 type Changing = BTreeSet<(usize, usize)>;
 
 impl GraphBuilder {
-    /// The results of `then` or `otherwise`, as the condition says at run time; a condition that is known takes its branch at once.
+    /// The results of `then` or `otherwise`, selected by the condition at run time; a known condition builds its branch
+    /// directly.
     ///
     /// # Errors
-    /// Those of the closures, and when the branches' results are not alike but for sizes.
+    /// Those of the closures, and when the branches' results differ in more than sizes.
     pub fn if_else<E: From<InferError>>(
         &mut self,
         condition: ValueId,
@@ -117,7 +116,7 @@ impl GraphBuilder {
                         rebuilds_left: self.rebuilds_left.saturating_sub(1),
                         ..before
                     };
-                    // A second surprise: stop guessing.
+                    // A second size that changes: stop guessing.
                     changing = if first_time && self.rebuilds_left > 0 {
                         found
                     } else {
@@ -236,7 +235,7 @@ impl GraphBuilder {
         })
     }
 
-    /// Sizes that an iteration is not proved to keep, those known to change left out.
+    /// Sizes that an iteration is not proved to keep, except those known to change.
     fn changed_sizes(&self, region: RegionId, carried: usize, changing: &Changing) -> Changing {
         let region = self.graph.region(region);
         let edges = region
@@ -269,7 +268,7 @@ impl GraphBuilder {
         regions: &[RegionId],
     ) -> Result<Vec<ValueId>, InferError> {
         let origin = self.origin.clone();
-        let node = Node {
+        let node = OpView {
             op: &op,
             operands,
             regions,

@@ -36,9 +36,9 @@ functions! {
     div(a, b) = "div";
     /// `a` to the power of `b`.
     pow(a, b) = "pow";
-    /// The smaller, element by element.
+    /// The minimum, element by element.
     min(a, b) = "min";
-    /// The larger, element by element.
+    /// The maximum, element by element.
     max(a, b) = "max";
     /// `-x`.
     neg(x) = "neg";
@@ -62,9 +62,9 @@ functions! {
     relu(x) = "relu";
     /// The error function.
     erf(x) = "erf";
-    /// The largest integer not above.
+    /// Rounds down.
     floor(x) = "floor";
-    /// The smallest integer not below.
+    /// Rounds up.
     ceil(x) = "ceil";
     /// Whether equal.
     equal(a, b) = "eq";
@@ -113,10 +113,10 @@ impl GraphBuilder {
         )
     }
 
-    /// Every element in another dtype; the operand itself if it has it.
+    /// Casts every element to a dtype; the operand itself if it has it.
     ///
     /// # Errors
-    /// When the operand is no tensor.
+    /// When the operand is not a tensor.
     pub fn cast(&mut self, x: ValueId, to: DType) -> Result<ValueId, InferError> {
         if self.dtype(x)? == to {
             return Ok(x);
@@ -124,8 +124,8 @@ impl GraphBuilder {
         self.op1(Op::Cast { to }, &[x])
     }
 
-    /// A scalar constant of `dtype`, of a number that it holds: integers without a fraction and in range, a bool 0 or 1,
-    /// floats after rounding.
+    /// A scalar constant of `dtype` from a number that it can represent: integers without a fraction and in range, a bool 0
+    /// or 1, floats after rounding.
     ///
     /// # Errors
     /// E0804 for any other number.
@@ -137,8 +137,8 @@ impl GraphBuilder {
         self.constant(tensor)
     }
 
-    /// A scalar constant of `dtype`, of what is nearest to a number: integers truncate it and saturate, a bool is whether it
-    /// is not 0, floats overflow to infinity. For importers of formats that say so.
+    /// A scalar constant of `dtype` nearest to a number: integers truncate it and saturate, a bool is whether it is
+    /// nonzero, floats overflow to infinity. For importers of formats that define it so.
     ///
     /// # Errors
     /// When the dtype has no scalars.

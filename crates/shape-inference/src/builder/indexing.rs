@@ -8,7 +8,7 @@ impl GraphBuilder {
     /// Slices of `x` along `axis` at `indices`.
     ///
     /// # Errors
-    /// When `axis` is not there, or the indices are no integers.
+    /// When `axis` does not exist, or the indices are not integers.
     pub fn gather(
         &mut self,
         x: ValueId,
@@ -21,7 +21,7 @@ impl GraphBuilder {
     /// Elements of `x` whose position along `axis` is given.
     ///
     /// # Errors
-    /// When ranks differ, or the indices are no integers.
+    /// When ranks differ, or the indices are not integers.
     pub fn gather_elements(
         &mut self,
         x: ValueId,
@@ -65,7 +65,7 @@ impl GraphBuilder {
     /// `x` with `updates` placed as [`gather_nd`](Self::gather_nd) reads.
     ///
     /// # Errors
-    /// When the updates never have the size of what is addressed, or dtypes differ.
+    /// When the updates never have the size of the addressed part, or dtypes differ.
     pub fn scatter_nd(
         &mut self,
         x: ValueId,
@@ -76,8 +76,8 @@ impl GraphBuilder {
         self.op1(Op::ScatterNd { combine }, &[x, indices, updates])
     }
 
-    /// `x` with `update` in place of the part that begins at `at` along `axes`: `at` has one integer per axis, and sizes
-    /// beside `axes` are equal. A part that is not within `x` is a fault of the call.
+    /// `x` with `update` in place of the part that begins at `at` along `axes`: `at` has one integer per axis, and the
+    /// sizes of other axes are equal. A part outside `x` is a fault of the call.
     ///
     /// # Errors
     /// When ranks, dtypes or sizes differ, `axes` are not ascending axes of `x`, or the update is never within it.

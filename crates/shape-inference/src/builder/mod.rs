@@ -1,8 +1,8 @@
 //! The builder: adds ops to a graph and infers their types on the way.
 //!
-//! An op that does not fit is an error at once and adds nothing; facts that were recorded on the way
-//! to the error stay. After an error in a composite or inside a region's closure, drop the builder.
-//! The files add methods by family; composites such as softmax decompose into core ops.
+//! An invalid op is an error immediately and adds nothing; facts that were recorded on the way to the error stay. After an
+//! error in a composite or inside a region's closure, drop the builder. The files add methods by family; composites such as
+//! softmax decompose into core ops.
 //!
 //! Invariant: every value of the graph has the type that inference gave it, and every operand is
 //! defined in the region in which it is read.
@@ -26,7 +26,7 @@ use crate::context::{InferenceContext, Mode};
 use crate::engine::ShapeInferenceEngine;
 use crate::error::{InferError, InferErrorKind};
 use crate::known::KnownValue;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
 use cranelift_entity::packed_option::PackedOption;
@@ -55,7 +55,7 @@ pub struct GraphBuilder {
     /// Symbols that have a value at this point.
     defined: BTreeSet<SymbolId>,
     disagreements: Vec<Disagreement>,
-    /// How many more loop bodies may be built again.
+    /// How many more loop bodies may be rebuilt.
     rebuilds_left: u32,
     /// The number of symbols made by `bind`, for their names.
     n_bound: u64,
@@ -91,17 +91,17 @@ impl GraphBuilder {
         }
     }
 
-    /// Says what [`annotate`](Self::annotate) does where a stated type is not proved.
+    /// Sets how [`annotate`](Self::annotate) handles a stated type that is not proved.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
     }
 
-    /// Says which node of the source program the following ops come from.
+    /// Sets the source node of the following ops.
     pub fn origin(&mut self, path: &str) {
         self.origin = Some(path.into());
     }
 
-    /// Says that the following ops come from no node.
+    /// The following ops have no source node.
     pub fn clear_origin(&mut self) {
         self.origin = None;
     }
@@ -129,7 +129,7 @@ impl GraphBuilder {
     /// The symbol `name` as a size, declared if it is new: any size of 0 or more.
     ///
     /// # Errors
-    /// When the name is no identifier.
+    /// When the name is not an identifier.
     pub fn symbol(&mut self, name: &str) -> Result<DimId, InferError> {
         let symbol = self.dims_mut().symbol(name);
         self.place(symbol)
@@ -150,7 +150,7 @@ impl GraphBuilder {
         self.graph.set_value_name(value, Some(name));
     }
 
-    /// Adds an input. Symbols that stand bare among its sizes get their value from it.
+    /// Adds an input. Symbols that are sizes by themselves get their value from it.
     pub fn input(&mut self, name: &str, dtype: DType, dims: &[DimId]) -> ValueId {
         self.input_of_type(name, Type::tensor(dtype, dims.iter().copied()))
     }
@@ -172,14 +172,14 @@ impl GraphBuilder {
     /// Adds a constant.
     ///
     /// # Errors
-    /// When a strided tensor cannot be made contiguous for want of memory.
+    /// When a strided tensor cannot be made contiguous for lack of memory.
     pub fn constant(&mut self, tensor: Tensor) -> Result<ValueId, InferError> {
         let constant =
             Constant::new(tensor).map_err(|cause| self.mistake(InferErrorKind::Tensor(cause)))?;
         self.op1(Op::Constant(constant), &[])
     }
 
-    /// Adds an op; answers its results.
+    /// Adds an op; returns its results.
     ///
     /// # Errors
     /// When the operands do not fit the op; nothing is added then.
@@ -191,7 +191,7 @@ impl GraphBuilder {
         self.append(op, operands, &[], &[])
     }
 
-    /// Adds an op; answers its first result.
+    /// Adds an op; returns its first result.
     ///
     /// # Errors
     /// As [`op`](Self::op), and when the op has no result.
@@ -216,10 +216,10 @@ impl GraphBuilder {
         self.known(value)?.as_dims()
     }
 
-    /// Says what the graph gives and checks it.
+    /// Sets the graph's outputs and verifies it.
     ///
     /// # Errors
-    /// When an output is not defined in the body, or the graph breaks a rule of structure.
+    /// When an output is not defined in the body, or the graph violates a structural rule.
     pub fn finish<N: AsRef<str>>(mut self, outputs: &[(N, ValueId)]) -> Result<Graph, InferError> {
         self.clear_origin();
         let values: Vec<ValueId> = outputs.iter().map(|&(_, value)| value).collect();
@@ -240,7 +240,7 @@ impl GraphBuilder {
         symbols: &[SymbolId],
     ) -> Result<SmallVec<[ValueId; 1]>, InferError> {
         let origin = self.origin.clone();
-        let node = Node {
+        let node = OpView {
             op: &op,
             operands,
             regions,
@@ -311,7 +311,7 @@ impl GraphBuilder {
         }
     }
 
-    /// An error that is not about one core op: about the source node, or the call.
+    /// An error that does not concern one core op: about the source node, or the call.
     fn mistake(&self, kind: InferErrorKind) -> InferError {
         match &self.origin {
             Some(origin) => InferError::new(origin.escape_debug().to_string(), kind),
@@ -319,7 +319,7 @@ impl GraphBuilder {
         }
     }
 
-    /// Places an error of computing sizes.
+    /// Attaches a place to an error of computing sizes.
     fn place<T>(&self, result: Result<T, DimError>) -> Result<T, InferError> {
         result.map_err(|cause| self.mistake(InferErrorKind::Size(cause)))
     }

@@ -7,7 +7,7 @@ use kiln_ir::{Dims, Op, PadMode, ValueId};
 use kiln_symbolic_shape::{DimError, DimId, Predicate};
 
 impl GraphBuilder {
-    /// The same elements under other sizes; the operand itself if it has them.
+    /// The same elements with other sizes; the operand itself if it has them.
     ///
     /// # Errors
     /// When the number of elements never fits.
@@ -18,10 +18,10 @@ impl GraphBuilder {
         self.op1(Op::Reshape { dims: dims.into() }, &[x])
     }
 
-    /// A reshape of which one size may be left out: it follows from the number of elements.
+    /// A reshape in which one size may be omitted: it follows from the number of elements.
     ///
     /// # Errors
-    /// When more than one size is left out, or the number of elements never fits.
+    /// When more than one size is omitted, or the number of elements never matches.
     pub fn reshape_inferring(
         &mut self,
         x: ValueId,
@@ -46,7 +46,7 @@ impl GraphBuilder {
         self.reshape(x, &dims)
     }
 
-    /// `product(from) / product(by)`, equal factors cancelled first, so that it stays right where they are 0.
+    /// `product(from) / product(by)`, with equal factors cancelled first, so that it is right where they are 0.
     fn quotient_of_products(&mut self, from: &[DimId], by: &[DimId]) -> Result<DimId, InferError> {
         let mut above = from.to_vec();
         let mut below = Vec::new();
@@ -131,7 +131,7 @@ impl GraphBuilder {
     /// The operand repeated `repeats` times along each axis.
     ///
     /// # Errors
-    /// When there is not one count per axis.
+    /// When the number of counts differs from the number of axes.
     pub fn tile(&mut self, x: ValueId, repeats: &[DimId]) -> Result<ValueId, InferError> {
         let own = self.shape(x)?;
         self.expect_length("repeats", repeats.len(), own.len())?;
@@ -154,10 +154,10 @@ impl GraphBuilder {
         self.reshape(repeated, &merged)
     }
 
-    /// Axes of size 1 removed.
+    /// Removes axes of size 1.
     ///
     /// # Errors
-    /// When an axis is not there, or never of size 1.
+    /// When an axis does not exist, or is never of size 1.
     pub fn squeeze(&mut self, x: ValueId, axes: &[usize]) -> Result<ValueId, InferError> {
         let own = self.shape(x)?;
         let one = self.size(1);
@@ -180,7 +180,7 @@ impl GraphBuilder {
         self.reshape(x, &dims)
     }
 
-    /// Axes of size 1 added, so that they stand at `axes` of the result.
+    /// Adds axes of size 1, so that they are at `axes` of the result.
     ///
     /// # Errors
     /// When an axis is not below the result's rank, or named twice.
@@ -205,7 +205,7 @@ impl GraphBuilder {
         }
     }
 
-    /// Two axes: what stands before `axis` merged, and the rest merged.
+    /// Two axes: the axes before `axis` merged, and the others merged.
     ///
     /// # Errors
     /// When `axis` is above the rank.
@@ -237,7 +237,7 @@ impl GraphBuilder {
     /// Operands one after another along `axis`; a lone operand itself.
     ///
     /// # Errors
-    /// When another size never is equal.
+    /// When another size is never equal.
     pub fn concat(&mut self, operands: &[ValueId], axis: usize) -> Result<ValueId, InferError> {
         if let [only] = operands {
             self.expect_axis(axis, self.rank(*only)?)?;
@@ -249,7 +249,7 @@ impl GraphBuilder {
     /// Operands of one shape under a new axis.
     ///
     /// # Errors
-    /// When their sizes never are equal, or `axis` is above their rank.
+    /// When their sizes are never equal, or `axis` is above their rank.
     pub fn stack(&mut self, operands: &[ValueId], axis: usize) -> Result<ValueId, InferError> {
         let operands = operands
             .iter()
@@ -261,7 +261,7 @@ impl GraphBuilder {
     /// A border of `low` elements before and `high` after, per axis; `value` is a scalar of the operand's dtype.
     ///
     /// # Errors
-    /// When there is not one count per axis and side, or a count is negative.
+    /// When the counts do not match the axes, or a count is negative.
     pub fn pad(
         &mut self,
         x: ValueId,

@@ -8,7 +8,7 @@ impl GraphBuilder {
     /// `exp(x - max) / sum(exp(x - max))` along `axis`.
     ///
     /// # Errors
-    /// When the axis is not there, or the operand is no tensor of floats.
+    /// When the axis does not exist, or the operand is not a tensor of floats.
     pub fn softmax(&mut self, x: ValueId, axis: usize) -> Result<ValueId, InferError> {
         let shifted = self.minus_max(x, axis)?;
         let powers = self.exp(shifted)?;
@@ -31,7 +31,7 @@ impl GraphBuilder {
     /// `(x - mean) / sqrt(variance + epsilon)` over `axis` and all inner axes, then scaled and shifted.
     ///
     /// # Errors
-    /// When the axis is not there, the operand is no tensor of floats, or sizes never broadcast.
+    /// When the axis does not exist, the operand is not a tensor of floats, or sizes never broadcast.
     pub fn layer_norm(
         &mut self,
         x: ValueId,
@@ -68,7 +68,7 @@ impl GraphBuilder {
     /// Each channel of each sample of `x: [N, C, spatial..]` standardised, then scaled and shifted per channel.
     ///
     /// # Errors
-    /// When the operand has no spatial axes or is no tensor of floats, or sizes never broadcast.
+    /// When the operand has no spatial axes or is not a tensor of floats, or sizes never broadcast.
     pub fn instance_norm(
         &mut self,
         x: ValueId,
@@ -120,7 +120,8 @@ impl GraphBuilder {
         self.scale_and_shift(normal, Some(scale), Some(bias))
     }
 
-    /// `(x - mean) * (scale / sqrt(variance + epsilon)) + bias` per channel of `x: [N, C, ..]`, statistics given: `f32[C]` each.
+    /// `(x - mean) * (scale / sqrt(variance + epsilon)) + bias` per channel of `x: [N, C, ..]`, with given statistics:
+    /// `f32[C]` each.
     ///
     /// # Errors
     /// When sizes never broadcast, or dtypes differ.
@@ -148,7 +149,7 @@ impl GraphBuilder {
     /// `x / max(sqrt(sum(x * x)), epsilon)` over `axes`.
     ///
     /// # Errors
-    /// When an axis is not there, or the operand is no tensor of floats.
+    /// When an axis does not exist, or the operand is not a tensor of floats.
     pub fn l2_normalize(
         &mut self,
         x: ValueId,

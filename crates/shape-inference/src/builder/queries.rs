@@ -1,4 +1,4 @@
-//! What a caller may ask of values: types, sizes, axes, and how messages show them.
+//! Queries about values: types, sizes, axes, and how messages show them.
 
 use super::GraphBuilder;
 use crate::error::{InferError, InferErrorKind};

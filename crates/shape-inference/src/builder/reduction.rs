@@ -5,10 +5,10 @@ use crate::error::InferError;
 use kiln_ir::{CumulateFunction, Extremum, Indices, Op, ReduceFunction, ValueId};
 
 impl GraphBuilder {
-    /// A reduction over `axes`, in any order; none reduces nothing.
+    /// A reduction over `axes`, in any order; an empty list reduces nothing.
     ///
     /// # Errors
-    /// When an axis is not there, or named twice.
+    /// When an axis does not exist, or is named twice.
     pub fn reduce(
         &mut self,
         x: ValueId,
@@ -54,7 +54,7 @@ impl GraphBuilder {
         self.reduce(x, ReduceFunction::Mean, axes, keep_dims)
     }
 
-    /// The largest over `axes`.
+    /// The maximum over `axes`.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
@@ -67,10 +67,10 @@ impl GraphBuilder {
         self.reduce(x, ReduceFunction::Max, axes, keep_dims)
     }
 
-    /// The index of the largest or smallest element along `axis`; of equal ones the first.
+    /// The index of the maximum or minimum along `axis`; the first of equal ones.
     ///
     /// # Errors
-    /// When the axis is not there.
+    /// When the axis does not exist.
     pub fn arg_reduce(
         &mut self,
         x: ValueId,
@@ -92,7 +92,7 @@ impl GraphBuilder {
     /// The running sum along `axis`.
     ///
     /// # Errors
-    /// When the axis is not there.
+    /// When the axis does not exist.
     pub fn cumulative_sum(&mut self, x: ValueId, axis: usize) -> Result<ValueId, InferError> {
         let function = CumulateFunction::Sum;
         self.op1(

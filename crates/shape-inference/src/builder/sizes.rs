@@ -23,7 +23,7 @@ impl GraphBuilder {
     /// The sizes of a tensor as data: `i64[rank]`.
     ///
     /// # Errors
-    /// When the value is no tensor.
+    /// When the value is not a tensor.
     pub fn dims_of(&mut self, x: ValueId) -> Result<ValueId, InferError> {
         let sizes = self.shape(x)?;
         self.dims_tensor(&sizes)
@@ -32,7 +32,7 @@ impl GraphBuilder {
     /// The index along `axis` of a tensor of sizes `dims`.
     ///
     /// # Errors
-    /// When the axis is not there.
+    /// When the axis does not exist.
     pub fn iota(
         &mut self,
         dtype: DType,
@@ -49,11 +49,11 @@ impl GraphBuilder {
         )
     }
 
-    /// The elements of an integer scalar or vector as sizes: as they are known, or else as symbols that
-    /// the run time binds to any integer.
+    /// The elements of an integer scalar or vector as sizes: as they are known, or otherwise as symbols that the run time
+    /// binds to any integer.
     ///
     /// # Errors
-    /// When the value is no integer scalar or vector of known length.
+    /// When the value is not an integer scalar or vector of known length.
     pub fn bind(&mut self, x: ValueId) -> Result<Vec<DimId>, InferError> {
         self.bind_with(x, SymbolicDimension::integer)
     }
@@ -103,7 +103,7 @@ impl GraphBuilder {
             };
             let declared = self.place(declared)?;
             symbols.push(declared);
-            // What is known of an element says more than a symbol.
+            // What is known of an element carries more information than a symbol.
             let known = self
                 .known(x)
                 .and_then(|known| known.element(index).as_dim());

@@ -1,18 +1,18 @@
-//! Slices: whole ranges of axes, with the clamping that Python and ONNX have.
+//! Slices: whole ranges of axes, with the clamping of Python and ONNX.
 
 use super::GraphBuilder;
 use crate::error::{InferError, InferErrorKind};
 use kiln_ir::{Dims, Integers, Op, ValueId};
 use kiln_symbolic_shape::{DimError, DimId, DimTable, Predicate, Proof};
 
-/// Ends at or beyond this mean the end of the axis, whatever its size: how exporters write it.
+/// Ends at or beyond this mean the end of the axis, whatever its size: the idiom of exporters.
 const END: i64 = i32::MAX as i64;
 
 impl GraphBuilder {
     /// `result[i..] = x[starts + steps * i]`, per axis; in bounds, or a fault at run time.
     ///
     /// # Errors
-    /// When there is not one entry per axis, a step is 0, or an index is always out of bounds.
+    /// When the entries do not match the axes, a step is 0, or an index is always out of bounds.
     pub fn slice(
         &mut self,
         x: ValueId,
@@ -34,7 +34,7 @@ impl GraphBuilder {
     /// `size` elements of one axis from `start` on.
     ///
     /// # Errors
-    /// When the axis is not there, or an index is always out of bounds.
+    /// When the axis does not exist, or an index is always out of bounds.
     pub fn slice_axis(
         &mut self,
         x: ValueId,
@@ -45,11 +45,11 @@ impl GraphBuilder {
         self.slice_one(x, axis, start, size, 1)
     }
 
-    /// Elements of one axis from `start` to before `end`, `step` apart, as Python and ONNX read them:
-    /// negative positions count from the end, and what lies outside is cut off.
+    /// Elements of one axis from `start` to before `end`, `step` apart, as in Python and ONNX: negative positions count
+    /// from the end, and positions outside are clamped.
     ///
     /// # Errors
-    /// When the axis is not there, or `step` is 0.
+    /// When the axis does not exist, or `step` is 0.
     pub fn slice_range(
         &mut self,
         x: ValueId,
@@ -73,10 +73,10 @@ impl GraphBuilder {
         self.slice_one(x, axis, start, size, step)
     }
 
-    /// One axis run backwards.
+    /// Reverses one axis.
     ///
     /// # Errors
-    /// When the axis is not there.
+    /// When the axis does not exist.
     pub fn reverse(&mut self, x: ValueId, axis: usize) -> Result<ValueId, InferError> {
         let own = self.shape(x)?;
         self.expect_axis(axis, own.len())?;
@@ -86,10 +86,10 @@ impl GraphBuilder {
         self.slice_one(x, axis, last, own[axis], -1)
     }
 
-    /// Consecutive parts of one axis, which together are all of it.
+    /// Splits one axis into consecutive parts that cover it.
     ///
     /// # Errors
-    /// When the axis is not there, or the sizes never add up to its size.
+    /// When the axis does not exist, or the sizes never add up to its size.
     pub fn split(
         &mut self,
         x: ValueId,
@@ -142,8 +142,8 @@ impl GraphBuilder {
     }
 }
 
-/// First index and number of elements of a range over an axis of `size`. The first index is in bounds
-/// where there is an element at all.
+/// First index and number of elements of a range over an axis of `size`. The first index is in bounds if there is any
+/// element.
 fn range(
     dims: &mut DimTable,
     size: DimId,
@@ -152,7 +152,7 @@ fn range(
     step: i64,
 ) -> Result<(DimId, DimId), DimError> {
     let (zero, one) = (dims.constant(0), dims.constant(1));
-    // Cutting off one end of each position is enough: the other cut only matters where nothing is left.
+    // Clamping one end of each position is enough: the other clamp only matters where the range is empty.
     let (start, distance) = if step > 0 {
         let start = position(dims, size, start, (zero, size))?;
         let start = at_least(dims, start, zero)?;
@@ -160,7 +160,7 @@ fn range(
         let end = at_most(dims, end, size)?;
         (start, dims.sub(end, start)?)
     } else {
-        // Backwards the positions are -1, before the first, to size - 1.
+        // Backwards, positions range from -1, before the first, to size - 1.
         let (first, last) = (dims.constant(-1), dims.sub(size, one)?);
         let start = position(dims, size, start, (first, last))?;
         let start = at_most(dims, start, last)?;
@@ -192,7 +192,7 @@ fn position(
     if range.max.is_some_and(|max| max < 0) {
         return dims.add(position, size);
     }
-    // -1 for negative positions, 0 for others; so the size is added to negative ones alone.
+    // -1 for negative positions, 0 for others, so that the size is added to negative ones alone.
     let (zero, minus_one) = (dims.constant(0), dims.constant(-1));
     let sign = dims.min(position, zero)?;
     let sign = dims.max(sign, minus_one)?;

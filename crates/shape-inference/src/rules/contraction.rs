@@ -3,7 +3,7 @@
 use super::window::{check_window, extent};
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use kiln_ir::{Dims, Op, TensorType, Type, Window};
 use kiln_symbolic_shape::{DimId, Predicate};
@@ -27,7 +27,7 @@ impl ShapeInferenceRule for ContractionRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         node.expect_operands(2)?;
         let (left, right) = (ctx.tensor(node, 0)?, ctx.tensor(node, 1)?);
@@ -62,7 +62,11 @@ impl ShapeInferenceRule for ContractionRule {
 }
 
 /// Operands are of the result's dtype, or narrower integers accumulated in i32 or i64.
-fn check_dtypes(ctx: &InferenceContext<'_>, node: &Node<'_>, out: DType) -> Result<(), InferError> {
+fn check_dtypes(
+    ctx: &InferenceContext<'_>,
+    node: &OpView<'_>,
+    out: DType,
+) -> Result<(), InferError> {
     let dtypes = [ctx.tensor(node, 0)?.dtype, ctx.tensor(node, 1)?.dtype];
     let narrow = |dtype: DType| dtype.is_integer() && dtype.bits() <= 16;
     if matches!(out, DType::I32 | DType::I64) && dtypes.into_iter().all(narrow) {
@@ -80,7 +84,7 @@ fn check_dtypes(ctx: &InferenceContext<'_>, node: &Node<'_>, out: DType) -> Resu
 
 fn matmul(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     left: &TensorType,
     right: &TensorType,
 ) -> Result<Dims, InferError> {
@@ -98,7 +102,7 @@ fn matmul(
 
 fn conv(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     input: &TensorType,
     weights: &TensorType,
     window: &Window,
@@ -106,7 +110,7 @@ fn conv(
 ) -> Result<Dims, InferError> {
     let (input_spatial, kernel) = check_convolution(ctx, node, input, weights, window)?;
     let group_count = group_count(ctx, node, groups)?;
-    // `check_convolution` saw two axes before the spatial ones.
+    // `check_convolution` ensured two axes before the spatial ones.
     let (batch, channels, filters, group_channels) = (
         input.dims[0],
         input.dims[1],
@@ -125,7 +129,7 @@ fn conv(
 
 fn conv_transpose(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     (input, weights): (&TensorType, &TensorType),
     window: &Window,
     output_padding: &[i64],
@@ -162,10 +166,10 @@ fn conv_transpose(
     Ok(dims)
 }
 
-/// Checks ranks and the window; answers the spatial sizes of both operands.
+/// Checks ranks and the window; returns the spatial sizes of both operands.
 fn check_convolution<'t>(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     input: &'t TensorType,
     weights: &'t TensorType,
     window: &Window,
@@ -184,7 +188,7 @@ fn check_convolution<'t>(
 
 fn group_count(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     groups: usize,
 ) -> Result<DimId, InferError> {
     match i64::try_from(groups) {
@@ -195,7 +199,7 @@ fn group_count(
 
 fn require_divides(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     groups: usize,
     dim: DimId,
 ) -> Result<(), InferError> {
@@ -208,7 +212,7 @@ fn require_divides(
 
 fn expected_rank(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     index: usize,
     rank: &str,
 ) -> InferError {

@@ -1,10 +1,10 @@
 //! Custom ops: the one rule that users write, as a function.
 //!
-//! Without a registered rule a custom op has no types: the engine answers `E0337`.
+//! Without a registered rule a custom op has no types: the engine returns `E0337`.
 
 use crate::context::InferenceContext;
 use crate::error::InferError;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use kiln_ir::Op;
 
@@ -25,7 +25,7 @@ impl<F> CustomRule<F> {
 
 impl<F> ShapeInferenceRule for CustomRule<F>
 where
-    F: Fn(&mut InferenceContext<'_>, &Node<'_>) -> Result<Inferred, InferError> + Send + Sync,
+    F: Fn(&mut InferenceContext<'_>, &OpView<'_>) -> Result<Inferred, InferError> + Send + Sync,
 {
     fn name(&self) -> &str {
         &self.name
@@ -38,7 +38,7 @@ where
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         (self.infer)(ctx, node)
     }

@@ -2,7 +2,7 @@
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use kiln_ir::{Op, Type};
 use kiln_symbolic_shape::{Predicate, Proof};
@@ -23,7 +23,7 @@ impl ShapeInferenceRule for DataDependentRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         node.expect_operands(1)?;
         let operand = ctx.tensor(node, 0)?;

@@ -1,8 +1,8 @@
-//! Element-wise ops: operands broadcast as numpy does; the scalar function says the dtype.
+//! Element-wise ops: operands broadcast as in numpy; the scalar function determines the dtype.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use crate::values;
 use kiln_ir::{Op, TensorType, Type};
@@ -24,7 +24,7 @@ impl ShapeInferenceRule for ElementwiseRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         match node.op {
             Op::Map {
@@ -50,7 +50,7 @@ impl ShapeInferenceRule for ElementwiseRule {
 
 fn map_type(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     function: Function,
 ) -> Result<TensorType, InferError> {
     let operands = (0..node.operands.len())
@@ -74,7 +74,7 @@ fn map_type(
         return Ok(TensorType::new(dtype, []));
     };
     for (index, operand) in operands {
-        // Messages name two operands: the one at hand, and the first of the largest rank before it.
+        // Messages name two operands: the current one, and the first of the maximum rank before it.
         let joined = ctx.broadcast(node, (widest, &dims), (index, &operand.dims))?;
         if operand.dims.len() > dims.len() {
             widest = index;

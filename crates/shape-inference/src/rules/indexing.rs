@@ -1,8 +1,8 @@
-//! Gathers and scatters. Indices are data: whether they are in bounds is for the run time.
+//! Gathers and scatters. Indices are data: their bounds are checked at run time.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use crate::values;
 use kiln_ir::{Dims, Op, TensorType, Type};
@@ -31,7 +31,7 @@ impl ShapeInferenceRule for IndexingRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         let operand = ctx.tensor(node, 0)?;
         let indices = ctx.tensor(node, 1)?;
@@ -81,7 +81,7 @@ impl ShapeInferenceRule for IndexingRule {
 }
 
 fn gather(
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     indices: &TensorType,
     axis: usize,
@@ -100,7 +100,7 @@ fn gather(
 /// `indices` replaces `operand` on every axis: at most as large on all but `axis`.
 fn check_elements(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     indices: &TensorType,
     axis: usize,
@@ -122,7 +122,7 @@ fn check_elements(
 
 fn gather_nd(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     indices: &TensorType,
     batch_axes: usize,
@@ -147,7 +147,7 @@ fn gather_nd(
 
 fn scatter_elements(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     indices: &TensorType,
     axis: usize,
@@ -161,7 +161,7 @@ fn scatter_elements(
 
 fn scatter_nd(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     indices: &TensorType,
 ) -> Result<(), InferError> {
@@ -176,7 +176,7 @@ fn scatter_nd(
 
 fn update_slice(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     at: &TensorType,
     axes: &[usize],
@@ -221,7 +221,7 @@ fn update_slice(
 /// The updates have these sizes.
 fn expect_sizes(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     updates: &TensorType,
     expected: &[DimId],
 ) -> Result<(), InferError> {
@@ -240,7 +240,7 @@ fn expect_sizes(
 /// The outer axes of indices whose last axis addresses several axes, and how many it addresses.
 fn addressed_axes<'i>(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     indices: &'i TensorType,
 ) -> Result<(&'i [DimId], usize), InferError> {
     let known = indices.dims.split_last().and_then(|(&last, outer)| {
@@ -260,7 +260,7 @@ fn addressed_axes<'i>(
 /// The operand's axes that are not addressed.
 fn rest_of<'o>(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &'o TensorType,
     addressed: usize,
 ) -> Result<&'o [DimId], InferError> {
@@ -276,7 +276,7 @@ fn rest_of<'o>(
 
 fn expect_rank(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     index: usize,
     operand: &TensorType,
     rank: usize,

@@ -2,7 +2,7 @@
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use crate::values;
 use kiln_ir::{Dims, Op, PadMode, TensorType, Type};
@@ -31,7 +31,7 @@ impl ShapeInferenceRule for MovementRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         let operand = ctx.tensor(node, 0)?;
         let dims = match node.op {
@@ -58,7 +58,7 @@ impl ShapeInferenceRule for MovementRule {
 
 fn reshape(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     dims: &[DimId],
 ) -> Result<Dims, InferError> {
@@ -89,7 +89,7 @@ fn reshape(
 
 fn broadcast(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     dims: &[DimId],
 ) -> Result<Dims, InferError> {
@@ -124,7 +124,7 @@ fn broadcast(
 }
 
 fn transpose(
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     permutation: &[usize],
 ) -> Result<Dims, InferError> {
@@ -143,7 +143,7 @@ fn transpose(
 
 fn slice(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     starts: &[DimId],
     sizes: &[DimId],
@@ -171,7 +171,7 @@ fn slice(
         if whole || ctx.dims().range(size).min.is_none_or(|min| min < 1) {
             continue;
         }
-        // Something is read for certain; first and last index decide whether it is there.
+        // At least one element is read; the first and last index decide whether it is in bounds.
         let step = ctx.dims_mut().constant(step);
         let reach = ctx
             .dims_mut()
@@ -195,7 +195,7 @@ fn slice(
 
 fn pad(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &TensorType,
     (low, high): (&[DimId], &[DimId]),
     mode: PadMode,
@@ -225,7 +225,7 @@ fn pad(
 
 fn concat(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     first: &TensorType,
     axis: usize,
 ) -> Result<Dims, InferError> {
@@ -253,7 +253,7 @@ fn concat(
                 (0, *dim),
                 (index, found),
             )?;
-            // Equal from here on; a constant says more than a symbol.
+            // Equal from here on; a constant carries more information than a symbol.
             if ctx.dims().as_constant(found).is_some() {
                 *dim = found;
             }

@@ -2,7 +2,7 @@
 
 use crate::context::InferenceContext;
 use crate::error::InferError;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use crate::values;
 use kiln_ir::{Dims, Op, TensorType, Type};
@@ -26,7 +26,7 @@ impl ShapeInferenceRule for ReductionRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         node.expect_operands(1)?;
         let operand = ctx.tensor(node, 0)?;
@@ -61,7 +61,7 @@ impl ShapeInferenceRule for ReductionRule {
 
 fn reduced(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     name: &'static str,
     operand: &TensorType,
     axes: &[usize],

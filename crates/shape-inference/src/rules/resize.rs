@@ -1,8 +1,8 @@
-//! Resize: the attributes say the new sizes.
+//! Resize: the attributes give the new sizes.
 
 use crate::context::InferenceContext;
 use crate::error::InferError;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use kiln_ir::{Op, Type};
 
@@ -21,7 +21,7 @@ impl ShapeInferenceRule for ResizeRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         let Op::Resize(resize) = node.op else {
             unreachable!("`can_infer` lists the ops")

@@ -1,8 +1,8 @@
-//! Ops without tensor operands whose attributes say everything: constants, iota, sizes as data, random bits.
+//! Ops without tensor operands that are defined by their attributes: constants, iota, sizes as data, random bits.
 
 use crate::context::InferenceContext;
 use crate::error::InferError;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use crate::values;
 use kiln_ir::{Op, Type};
@@ -27,7 +27,7 @@ impl ShapeInferenceRule for SourceRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         match node.op {
             Op::Constant(constant) => {
@@ -71,7 +71,7 @@ impl ShapeInferenceRule for SourceRule {
 
 fn check_sizes(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dims: &[DimId],
 ) -> Result<(), InferError> {
     dims.iter().enumerate().try_for_each(|(axis, &dim)| {

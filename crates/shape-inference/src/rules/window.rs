@@ -1,8 +1,8 @@
-//! Windows that move over spatial axes: pooling, and the size formula that convolution shares.
+//! Sliding windows over spatial axes: pooling, and the size formula shared with convolution.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use kiln_ir::{Dims, Op, TensorType, Type, Window};
 use kiln_symbolic_shape::DimId;
@@ -22,7 +22,7 @@ impl ShapeInferenceRule for WindowRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         let Op::Pool { size, window, .. } = node.op else {
             unreachable!("`can_infer` lists the ops")
@@ -43,10 +43,10 @@ impl ShapeInferenceRule for WindowRule {
     }
 }
 
-/// Checks a window against its operand; answers the operand's spatial sizes, as many as the window has axes.
+/// Checks a window against its operand; returns the operand's spatial sizes, one per axis of the window.
 pub(super) fn check_window<'t>(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operand: &'t TensorType,
     window: &Window,
 ) -> Result<&'t [DimId], InferError> {
@@ -81,7 +81,7 @@ pub(super) fn check_window<'t>(
 /// A negative number of windows is a fault at run time, unless it is negative on every call.
 pub(super) fn extent(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     window: &Window,
     axis: usize,
     size: DimId,

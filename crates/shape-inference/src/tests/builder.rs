@@ -42,7 +42,7 @@ fn summary(graph: &Graph) -> String {
 }
 
 #[test]
-fn a_mistake_leaves_the_graph_as_it_was() -> Built {
+fn a_failed_builder_call_leaves_the_graph_unchanged() -> Built {
     let mut builder = GraphBuilder::new("t");
     let x = input(&mut builder, "x", &["B", "3"]);
     let y = input(&mut builder, "y", &["B", "4"]);
@@ -198,7 +198,7 @@ fn layer_norm_scales_and_shifts() -> Built {
 }
 
 #[test]
-fn movement_keeps_what_needs_no_op() -> Built {
+fn no_op_movement_returns_the_operand() -> Built {
     let mut builder = GraphBuilder::new("t");
     let x = input(&mut builder, "x", &["A", "B"]);
     let dims = builder.shape(x)?;
@@ -277,7 +277,7 @@ fn movement_gives_the_requested_sizes() -> Built {
 }
 
 #[test]
-fn slices_read_positions_as_python_does() -> Built {
+fn slice_positions_follow_python() -> Built {
     let mut builder = GraphBuilder::new("t");
     let n = builder.symbol("N")?;
     let x = builder.input("x", DType::F32, &[n]);
@@ -312,7 +312,7 @@ fn slices_read_positions_as_python_does() -> Built {
 }
 
 #[test]
-fn windows_pools_and_convolutions() -> Built {
+fn windows_pools_and_convolutions_infer_their_sizes() -> Built {
     let mut builder = GraphBuilder::new("t");
     let x = input(&mut builder, "x", &["N", "8", "H", "W"]);
     let w = input(&mut builder, "w", &["16", "8", "3", "3"]);
@@ -341,7 +341,7 @@ fn windows_pools_and_convolutions() -> Built {
 }
 
 #[test]
-fn indexing_and_data_dependent_sizes() -> Built {
+fn indexing_and_data_dependent_ops_infer_their_sizes() -> Built {
     let mut builder = GraphBuilder::new("t");
     let x = input(&mut builder, "x", &["B", "C"]);
     let (b, two) = (builder.symbol("B")?, builder.size(2));
@@ -492,7 +492,7 @@ fn scalars_are_numbers_that_their_dtype_holds() {
             text.contains(&format!("a number that {dtype} holds, found {number:?}")),
             "{text}"
         );
-        // Importers of formats that say so take what is nearest.
+        // Importers of formats with this rule get the nearest value.
         assert!(builder.scalar_nearest(dtype, number).is_ok());
     }
     for (dtype, number) in [

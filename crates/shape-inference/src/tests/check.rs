@@ -7,7 +7,7 @@ use kiln_ir::text::read;
 use kiln_ir::{BlobMap, Graph};
 use kiln_symbolic_shape::{ContractFact, FactOrigin, Predicate};
 
-/// Reads without inference: types are taken on trust.
+/// Reads without inference: types are trusted.
 fn trusted(text: &str) -> Graph {
     read(text, &BlobMap::new()).unwrap()
 }
@@ -86,7 +86,7 @@ fn types_follow_new_facts() {
 }
 
 #[test]
-fn former_types_stay_as_checks() {
+fn earlier_types_remain_as_checks() {
     let graph =
         trusted("graph @t(%x: f32[A], %y: f32[B]) -> () {\n  %z: f32[B] = relu %x\n  return\n}");
     assert_snapshot!(describe(&infer_types(graph).unwrap()), @"

@@ -121,7 +121,7 @@ fn resizes_take_the_stated_sizes() {
 }
 
 #[test]
-fn windows_move_forward() {
+fn windows_need_positive_strides_and_dilations() {
     for steps in [
         "strides = [0], dilations = [1]",
         "strides = [1], dilations = [-1]",

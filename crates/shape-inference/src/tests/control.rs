@@ -74,7 +74,7 @@ fn branches_that_agree_give_their_sizes_and_others_symbols() -> Built {
 }
 
 #[test]
-fn sizes_from_inside_a_branch_stay_there() -> Built {
+fn branch_local_sizes_do_not_escape() -> Built {
     let mut builder = GraphBuilder::new("t");
     let a = builder.symbol("A")?;
     let x = builder.input("x", DType::F32, &[a]);
@@ -234,7 +234,7 @@ fn carried_values_that_grow_get_a_symbol_per_iteration() -> Built {
 }
 
 #[test]
-fn a_condition_that_varies_leaves_the_number_of_iterations_open() -> Built {
+fn a_varying_condition_leaves_the_trip_count_unknown() -> Built {
     let mut builder = GraphBuilder::new("t");
     let b = builder.symbol("B")?;
     let x = builder.input("x", DType::F32, &[b]);
@@ -267,14 +267,14 @@ fn a_condition_that_varies_leaves_the_number_of_iterations_open() -> Built {
 }
 
 #[test]
-fn sizes_that_change_only_once_others_do_are_found() -> Built {
+fn carried_sizes_that_depend_on_other_carried_sizes_are_found() -> Built {
     let mut builder = GraphBuilder::new("t");
     let (a, b) = (builder.symbol("A")?, builder.symbol("B")?);
     let x = builder.input("x", DType::F32, &[a]);
     let y = builder.input("y", DType::F32, &[a]);
     let z = builder.input("z", DType::F32, &[b]);
     let trips = builder.input("trips", DType::I64, &[]);
-    // y takes x's size, which grows; that shows only in the second round.
+    // y takes x's size, which grows; that shows only in the second iteration.
     let mut built = 0;
     let results = builder.repeat(
         trips,
@@ -297,7 +297,7 @@ fn sizes_that_change_only_once_others_do_are_found() -> Built {
 }
 
 #[test]
-fn facts_inside_regions_are_left_to_the_ops() -> Built {
+fn facts_inside_regions_are_checked_by_their_ops() -> Built {
     let mut builder = GraphBuilder::new("t");
     let (a, b) = (builder.symbol("A")?, builder.symbol("B")?);
     let eight = builder.size(8);
@@ -380,7 +380,7 @@ fn regions_nest_to_a_limit() {
 }
 
 #[test]
-fn loops_that_grow_inside_loops_that_grow_stay_affordable() -> Built {
+fn nested_growing_loops_are_inferred_in_reasonable_time() -> Built {
     fn nest(
         builder: &mut GraphBuilder,
         trips: ValueId,
@@ -422,10 +422,10 @@ const LOOP: &str = "  %y: f32[n] = loop %t, %c, %x {carried = 1} -> (n)
     }";
 
 #[test]
-fn symbols_of_control_ops_are_read_in_order() -> Result<(), Box<dyn std::error::Error>> {
+fn symbols_of_control_ops_are_parsed_in_order() -> Result<(), Box<dyn std::error::Error>> {
     let inputs = "%t: i64[], %c: bool[], %x: f32[A]";
     assert_snapshot!(types(inputs, LOOP), @"y: f32[n]");
-    // With the type left out, the symbol is the size that is open.
+    // With the type omitted, the symbol is the open size.
     assert_snapshot!(types(inputs, &LOOP.replace("%y: f32[n]", "%y")), @"y: f32[n]");
     assert_snapshot!(types(inputs, &LOOP.replace("%y: f32[n]", "%y").replace("{carried = 1} -> (n)", "{carried = 1}")), @"[E0112] loop (%7): attribute symbols: expected a symbol for each of 1 sizes that are known only afterwards, found 0 [E0333]");
     assert_snapshot!(types(inputs, &LOOP.replace("%y: f32[n]", "%y: f32[A]")), @"[E0112] loop (%7): attribute symbols: expected a symbol of this op as size 0 of result 0, found A [E0333]");

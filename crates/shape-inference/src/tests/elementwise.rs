@@ -20,7 +20,7 @@ fn operands_broadcast_from_the_innermost_axis() {
 }
 
 #[test]
-fn sizes_that_meet_unproved_are_expected_to_be_equal() {
+fn sizes_not_proved_equal_become_expected_facts() {
     assert_snapshot!(types("%x: f32[a, 8], %y: f32[b, n]", "%z = add %x, %y\n%w = mul %z, %y"), @"
     z: f32[bcast(a, b), 8]
     w: f32[bcast(a, b), 8]

@@ -24,7 +24,7 @@ fn gathers_of_elements_have_the_sizes_of_the_indices() {
 }
 
 #[test]
-fn gathers_by_address_read_the_last_axis() {
+fn gather_nd_reads_addresses_from_the_last_axis() {
     assert_snapshot!(
         types(
             "%x: f32[B, C, H, W], %i: i64[N, 2], %j: i64[B, M, 1]",

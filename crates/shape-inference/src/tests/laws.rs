@@ -1,4 +1,4 @@
-//! Laws, by enumeration and at random: symbolic answers evaluate to what concrete ones are.
+//! Laws, by enumeration and at random: symbolic results evaluate to the concrete ones.
 
 use crate::GraphBuilder;
 use kiln_ir::ValueId;
@@ -38,7 +38,7 @@ impl Fixture {
     }
 }
 
-/// What Python's `list(range(size))[start:end:step]` has.
+/// The elements of Python's `list(range(size))[start:end:step]`.
 fn python_slice(size: i64, start: i64, end: i64, step: i64) -> Vec<i64> {
     let clamp =
         |at: i64, low: i64, high: i64| (if at < 0 { at + size } else { at }).clamp(low, high);
@@ -59,7 +59,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn slices_are_those_of_python(
+    fn slices_match_python(
         start in -9_i64..9,
         end in -9_i64..9,
         step in prop_oneof![-3_i64..0, 1_i64..4],
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn windows_are_counted(
+    fn window_counts_match_enumeration(
         kernel in 1_i64..5,
         stride in 1_i64..4,
         dilation in 1_i64..3,
@@ -137,9 +137,9 @@ proptest! {
         }
     }
 
-    /// Sizes that pass through f32 are what f32 computes.
+    /// Sizes that pass through f32 equal the f32 results.
     #[test]
-    fn ratios_are_what_floats_compute(
+    fn sizes_scaled_through_f32_match_float_arithmetic(
         factor in prop_oneof![Just(0.5_f32), Just(2.0), Just(1.5), Just(3.0), Just(7.0), Just(0.375), Just(12.0)],
         shift in prop_oneof![Just(0.0_f32), Just(1.0), Just(0.5), Just(-0.25)],
         divide in any::<bool>(),

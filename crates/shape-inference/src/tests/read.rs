@@ -1,4 +1,4 @@
-//! Reading text with types left out.
+//! Reading text with omitted types.
 
 use crate::read_graph;
 use insta::assert_snapshot;

@@ -38,7 +38,7 @@ fn arg_reductions_give_i64_and_running_ones_keep_the_type() {
 }
 
 #[test]
-fn sources_say_their_sizes() {
+fn source_ops_state_their_sizes() {
     assert_snapshot!(
         types(
             "%k: u64[2], %x: f32[B, 2]",

@@ -123,7 +123,7 @@ fn comparisons_are_decided_where_they_are_proved() -> Built {
 
 /// `Cast(f32) -> Mul -> Floor -> Cast(i64)`: scales in floating point.
 #[test]
-fn sizes_survive_a_round_trip_through_floats() -> Built {
+fn sizes_round_trip_through_floats() -> Built {
     let (mut builder, _, shape) = image();
     let float = builder.cast(shape, DType::F32)?;
     let scales = builder.constant(Tensor::from_slice(&[4], &[1.0_f32, 1.0, 2.0, 0.5]).unwrap())?;
@@ -164,7 +164,7 @@ fn quotients_that_round_are_known_once_floored() -> Built {
 }
 
 #[test]
-fn narrow_integers_are_known_where_they_fit() -> Built {
+fn narrow_integers_are_known_if_they_fit() -> Built {
     let (mut builder, _, shape) = image();
     let narrow = builder.cast(shape, DType::I32)?;
     assert_snapshot!(show(&builder, narrow), @"B, S, H, 48");
@@ -286,7 +286,7 @@ fn bools_and_reductions_are_known() -> Built {
 }
 
 #[test]
-fn moves_keep_elements_in_place() -> Built {
+fn movement_ops_keep_known_elements() -> Built {
     let (mut builder, _, shape) = image();
     let (two, three) = (builder.size(2), builder.size(3));
     let square = builder.reshape(shape, &[two, two])?;
@@ -448,7 +448,7 @@ fn sizes_of_narrow_dtypes_are_known_within_their_bounds() -> Built {
     u32: n | 2*n | unknown
     u64: n | 2*n | unknown
     ");
-    // The bound itself is all that is stated.
+    // Only the bound itself is stated.
     assert_eq!(facts(&builder), "n <= 100");
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::grid::{Grid, small_sizes, tabulate};
 use super::{integers, ratios};
 use crate::context::InferenceContext;
 use crate::known::{Element, KnownValue};
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::TensorType;
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
@@ -12,7 +12,7 @@ use kiln_tensor::DType;
 /// The elements of a scalar function.
 pub(crate) fn of_map(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     name: &str,
     result: &TensorType,
 ) -> Option<KnownValue> {
@@ -27,7 +27,7 @@ pub(crate) fn of_map(
     let operands: Vec<Grid> = (0..node.operands.len())
         .map(|index| Grid::of_operand(ctx, node, index))
         .collect::<Option<_>>()?;
-    // A selection by a known condition needs one side alone; everything else needs all.
+    // A selection by a known condition needs only one side; everything else needs all operands.
     if name != "select" && !operands.iter().all(Grid::is_known) {
         return None;
     }
@@ -44,7 +44,7 @@ pub(crate) fn of_map(
 /// The elements of a cast.
 pub(crate) fn of_cast(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     from: DType,
     to: DType,
 ) -> Option<KnownValue> {
@@ -59,7 +59,7 @@ pub(crate) fn of_cast(
 
 fn element(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dtype: DType,
     name: &str,
     arguments: &[Element],
@@ -104,7 +104,7 @@ fn select(ctx: &InferenceContext<'_>, arguments: &[Element]) -> Element {
 
 fn cast(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     element: Element,
     from: DType,
     to: DType,

@@ -2,17 +2,17 @@
 
 use crate::context::InferenceContext;
 use crate::known::{Element, KNOWN_LIMIT, KnownValue};
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{TensorType, ValueId};
 use smallvec::SmallVec;
 
 /// Sizes of a small tensor.
-pub(super) type Sizes = SmallVec<[usize; 4]>;
+pub(super) type GridShape = SmallVec<[usize; 4]>;
 
 /// A tensor of known sizes and at most [`KNOWN_LIMIT`] elements, each known or not.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
-    pub(super) sizes: Sizes,
+    pub(super) sizes: GridShape,
     elements: Option<KnownValue>,
 }
 
@@ -20,7 +20,7 @@ impl Grid {
     /// Operand `index`, if its sizes are known and small.
     pub(super) fn of_operand(
         ctx: &InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         index: usize,
     ) -> Option<Self> {
         let value: ValueId = *node.operands.get(index)?;
@@ -46,20 +46,20 @@ impl Grid {
             .map_or(Element::Unknown, |elements| elements.element(flat))
     }
 
-    /// The element that meets `position` of a larger shape when this one is broadcast to it.
+    /// The element at `position` of a larger shape when this one is broadcast to it.
     pub(super) fn broadcast_at(&self, position: &[usize]) -> Element {
         let skipped = position.len().saturating_sub(self.sizes.len());
         let own = position.iter().skip(skipped).zip(&self.sizes);
-        let own: Sizes = own
+        let own: GridShape = own
             .map(|(&index, &size)| if size == 1 { 0 } else { index })
             .collect();
         self.at(&own)
     }
 }
 
-/// The sizes of a type, if they are constants and give at most [`KNOWN_LIMIT`] elements.
-pub(super) fn small_sizes(ctx: &InferenceContext<'_>, ty: &TensorType) -> Option<Sizes> {
-    let mut sizes = Sizes::with_capacity(ty.rank());
+/// The sizes of a type, if they are constants with at most [`KNOWN_LIMIT`] elements.
+pub(super) fn small_sizes(ctx: &InferenceContext<'_>, ty: &TensorType) -> Option<GridShape> {
+    let mut sizes = GridShape::with_capacity(ty.rank());
     let mut elements = 1_usize;
     for &dim in &ty.dims {
         let size = usize::try_from(ctx.dims().as_constant(dim)?).ok()?;
@@ -69,14 +69,14 @@ pub(super) fn small_sizes(ctx: &InferenceContext<'_>, ty: &TensorType) -> Option
     (elements <= KNOWN_LIMIT).then_some(sizes)
 }
 
-/// The elements that `element` gives for every position of `sizes`, in row-major order.
+/// The elements computed by `element` for every position of `sizes`, in row-major order.
 pub(super) fn tabulate(
     sizes: &[usize],
     mut element: impl FnMut(&[usize]) -> Element,
 ) -> Option<KnownValue> {
     let count: usize = sizes.iter().product();
     let mut elements = Vec::with_capacity(count);
-    let mut position: Sizes = sizes.iter().map(|_| 0).collect();
+    let mut position: GridShape = sizes.iter().map(|_| 0).collect();
     for _ in 0..count {
         elements.push(element(&position));
         for (index, &size) in position.iter_mut().zip(sizes).rev() {

@@ -1,18 +1,17 @@
 //! Arithmetic on one known integer or bool, as `scalar` defines it.
 //!
-//! Integers of a dtype wrap, sizes do not: a result counts as known only if it is shown to fit the
-//! dtype. For dtypes of 32 bits or more, which no real size leaves, the upper bound may become a
-//! contract fact instead.
+//! Integers of a dtype wrap, sizes do not: a result counts as known only if it is shown to fit the dtype. For dtypes of 32
+//! bits or more, which no real size exceeds, the upper bound may become a contract fact instead.
 
 use crate::context::InferenceContext;
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_symbolic_shape::{DimId, Predicate, Proof};
 use kiln_tensor::DType;
 
 /// The result of the function `name` on operands of `dtype`; `None` where it is not known.
 pub(super) fn apply(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dtype: DType,
     name: &str,
     arguments: &[DimId],
@@ -36,7 +35,7 @@ pub(super) fn apply(
 /// The integer in `dtype`: itself, if it fits.
 pub(super) fn fitted(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dtype: DType,
     dim: DimId,
 ) -> Option<DimId> {
@@ -60,10 +59,10 @@ pub(super) fn fitted(
     at_most(ctx, node, dim, high, dtype.bits() >= 32).then_some(dim)
 }
 
-/// Whether `dim <= high` is proved, or may be and was made a contract fact.
+/// Whether `dim <= high` is proved, or could be and was made a contract fact.
 pub(super) fn at_most(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dim: DimId,
     high: DimId,
     may_require: bool,
@@ -109,7 +108,7 @@ fn unary(ctx: &mut InferenceContext<'_>, name: &str, a: DimId) -> Option<DimId> 
 
 fn binary(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dtype: DType,
     name: &str,
     a: DimId,
@@ -133,7 +132,7 @@ fn binary(
         "mul" => ctx.dims_mut().mul(a, b),
         "min" => ctx.dims_mut().min(a, b),
         "max" => ctx.dims_mut().max(a, b),
-        // Bools are 0 or 1, so these are the smaller and the larger.
+        // Bools are 0 or 1, so these are minimum and maximum.
         "and" => return ctx.dims_mut().min(a, b).ok(),
         "or" => return ctx.dims_mut().max(a, b).ok(),
         "floor_div" if is_positive(ctx, b) => ctx.dims_mut().floor_div(a, b),

@@ -1,8 +1,8 @@
 //! How known elements pass through ops.
 //!
-//! Sizes never follow from known elements by themselves (they are attributes); builders ask for them
-//! to turn data into sizes without a `bind`. The files: [`grid`] small tensors of elements,
-//! [`moves`] ops that rearrange them, [`integers`] and [`ratios`] arithmetic on one element.
+//! Sizes are never derived from known elements implicitly (they are attributes); builders query them to turn data into
+//! sizes without a `bind`. The files: [`grid`] small tensors of elements, [`moves`] ops that rearrange them, [`integers`]
+//! and [`ratios`] arithmetic on one element.
 
 mod elementwise;
 mod grid;

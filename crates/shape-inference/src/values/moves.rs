@@ -3,14 +3,14 @@
 use super::grid::{Grid, small_sizes, tabulate};
 use crate::context::InferenceContext;
 use crate::known::{Element, KnownValue};
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{Op, TensorType};
 use kiln_symbolic_shape::DimId;
 
-/// The elements of a reshape, broadcast, transpose, slice or concat; of a pad nothing is known.
+/// The elements of a reshape, broadcast, transpose, slice or concat; those of a pad are unknown.
 pub(crate) fn of_movement(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     result: &TensorType,
 ) -> Option<KnownValue> {
     if let Op::Concat { axis } = node.op {
@@ -56,7 +56,7 @@ pub(crate) fn of_movement(
 
 fn of_concat(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     axis: usize,
     result: &TensorType,
 ) -> Option<KnownValue> {
@@ -86,7 +86,7 @@ fn of_concat(
 /// The elements of a gather by constant indices.
 pub(crate) fn of_gather(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     axis: usize,
     result: &TensorType,
 ) -> Option<KnownValue> {

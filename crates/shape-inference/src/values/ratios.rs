@@ -1,15 +1,14 @@
 //! Arithmetic on one known float: sizes that exporters scale and round in floating point.
 //!
-//! A ratio stands for a float as long as every number met on the way is exact in its dtype. Sums and
-//! products stay exact while the denominator is a power of two; a quotient by another number is
-//! rounded once, which floor and ceil do not see while numerator and denominator are below half of
-//! the dtype's exact range. What has to be exact is collected in [`Ratio::exact`] and discharged where the float
-//! becomes an integer again.
+//! A ratio stands for a float as long as every number met on the way is exact in its dtype. Sums and products stay exact
+//! while the denominator is a power of two; a quotient by another number is rounded once, which does not affect floor and
+//! ceil while numerator and denominator are below half of the dtype's exact range. What has to be exact is collected in
+//! [`Ratio::exact`] and discharged where the float becomes an integer again.
 
 use super::integers::at_most;
 use crate::context::InferenceContext;
 use crate::known::{Element, Ratio};
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_symbolic_shape::{DimId, DimTable, Predicate, Proof};
 use kiln_tensor::DType;
 use smallvec::{SmallVec, smallvec};
@@ -112,7 +111,7 @@ pub(super) fn apply(
 /// The float in another dtype.
 pub(super) fn cast(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     ratio: Ratio,
     from: DType,
     to: DType,
@@ -134,7 +133,7 @@ pub(super) fn cast(
 /// The float rounded towards zero, of floats that are not negative.
 pub(super) fn truncated(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     ratio: Ratio,
     from: DType,
 ) -> Option<DimId> {
@@ -166,7 +165,7 @@ fn quotient(
         .checked_mul(divisor)
         .filter(|&denominator| denominator <= DENOMINATOR_LIMIT)?;
     if !(divisor as u64).is_power_of_two() {
-        // Rounded: twice numerator and denominator have to be exact.
+        // Rounded: twice the numerator and denominator have to be exact.
         let two = dims.constant(2);
         exact.push(dims.mul(numerator, two).ok()?);
         exact.push(dims.constant(denominator.checked_mul(2)?));
@@ -180,12 +179,12 @@ fn quotient(
 }
 
 impl Ratio {
-    /// A ratio that has not been rounded: sums and products of such are exact.
+    /// A ratio that has not been rounded: sums and products of such ratios are exact.
     fn is_dyadic(&self) -> bool {
         (self.denominator as u64).is_power_of_two()
     }
 
-    /// In lowest terms where that shows, its numerator among what must be exact.
+    /// Reduced where possible, with its numerator added to `exact`.
     fn reduced(
         dims: &mut DimTable,
         numerator: DimId,
@@ -220,10 +219,10 @@ fn scaled(dims: &mut DimTable, ratio: &Ratio, denominator: i64) -> Option<DimId>
     dims.mul(ratio.numerator, factor).ok()
 }
 
-/// Sees to it that everything that must be exact is: proved, or made a contract fact.
+/// Ensures that everything in `exact` is exact: proved, or made a contract fact.
 fn discharge(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     ratio: &Ratio,
     dtype: DType,
 ) -> Option<()> {
@@ -243,7 +242,7 @@ fn discharge(
     Some(())
 }
 
-/// Integers up to two to this are exact.
+/// Integers up to two to this power are exact.
 fn exact_bits(dtype: DType) -> u32 {
     match dtype {
         DType::F64 => 53,

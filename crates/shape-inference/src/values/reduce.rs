@@ -4,13 +4,13 @@ use super::grid::{Grid, small_sizes, tabulate};
 use super::integers;
 use crate::context::InferenceContext;
 use crate::known::{Element, KnownValue};
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{ReduceFunction, TensorType};
 
 /// The elements of a reduction over `axes`.
 pub(crate) fn of_reduce(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     function: ReduceFunction,
     axes: &[usize],
     result: &TensorType,
@@ -32,7 +32,7 @@ pub(crate) fn of_reduce(
     let sizes = small_sizes(ctx, result)?;
     let operand = Grid::of_operand(ctx, node, 0)?;
     let keep_dims = sizes.len() == operand.sizes.len();
-    // How many elements meet in one, and where they stand along the reduced axes.
+    // How many elements are combined into one, and their positions along the reduced axes.
     let reduced: Vec<usize> = axes.iter().map(|&axis| operand.sizes[axis]).collect();
     let count: usize = reduced.iter().product();
     tabulate(&sizes, |position| {

@@ -45,7 +45,7 @@ pub(crate) fn of_iota(
 ) -> Option<KnownValue> {
     let ty = ty.as_tensor().filter(|ty| ty.dtype.is_integer())?;
     let sizes = small_sizes(ctx, ty)?;
-    // Narrow dtypes wrap; what is known does not.
+    // Narrow dtypes wrap; known elements do not.
     if ty.dtype.bits() < 16 {
         return None;
     }

@@ -1,16 +1,16 @@
-//! Polynomials that are known to be zero or more: contract facts, and what divisions and extrema mean.
+//! Polynomials that are known to be non-negative: contract facts, and consequences of divisions and extrema.
 
 use super::Fuel;
 use crate::ids::DimId;
 use crate::polynomial::Polynomial;
 use crate::table::{Atom, DimTable};
 
-/// How many known inequalities are looked through for one step.
+/// How many known inequalities are examined for one step.
 pub(super) const SCANNED: u64 = 16;
 
-/// The inequalities that share a factor with `polynomial`; none when the fuel ends.
+/// The inequalities that share a factor with `polynomial`; `None` when the fuel runs out.
 ///
-/// Finding them is paid for like using them: the meaning of a broadcast of many sizes alone is as many polynomials.
+/// Finding them takes fuel like using them: a broadcast of many sizes alone implies as many polynomials.
 pub(super) fn relevant(
     table: &DimTable,
     polynomial: &Polynomial,
@@ -39,7 +39,7 @@ pub(super) fn relevant(
     Some(facts)
 }
 
-/// What an atom's meaning says about it and its operands, as polynomials that are zero or more.
+/// The non-negative polynomials that follow from an atom's definition.
 fn of_atom(table: &DimTable, id: crate::ids::AtomId, facts: &mut Vec<Polynomial>) {
     let own = Polynomial::atom(id);
     let of = |dim: DimId| table.polynomial(table.canonical(dim));

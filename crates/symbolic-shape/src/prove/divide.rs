@@ -40,7 +40,7 @@ fn by_congruence(
     })
 }
 
-/// Subtracts a known multiple of `divisor` that removes a term: the same residue, one term less.
+/// Subtracts a known multiple of `divisor` that removes a term: the same residue with one term less.
 fn subtract_multiple(
     table: &DimTable,
     polynomial: &Polynomial,

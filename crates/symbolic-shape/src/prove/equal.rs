@@ -17,7 +17,7 @@ pub(super) fn is_zero(table: &DimTable, polynomial: Polynomial, fuel: &mut Fuel)
     }
     for fact in &table.knowledge().non_zero {
         fuel.take(fact)?;
-        // A value whose multiple is not zero is not zero either; and a multiple other than by 0 keeps it so.
+        // A value with a nonzero multiple is nonzero; and a multiple by a nonzero factor preserves this.
         if fact.divide_exactly(&reduced).is_some() || is_constant_multiple(&reduced, fact) {
             return Some(Proof::Disproved);
         }
@@ -39,7 +39,7 @@ pub(super) fn is_zero(table: &DimTable, polynomial: Polynomial, fuel: &mut Fuel)
     Some(Proof::Unknown)
 }
 
-/// Whether two products are equal, after what both have in common is cancelled.
+/// Whether two products are equal, after common factors are cancelled.
 pub(super) fn products_equal(
     table: &DimTable,
     a: &[DimId],

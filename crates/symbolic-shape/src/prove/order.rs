@@ -1,4 +1,4 @@
-//! Is a polynomial zero or more everywhere, or nowhere?
+//! Is a polynomial non-negative everywhere, or nowhere?
 //!
 //! Tries, in this order: the range of its terms; factoring out a common factor that is never negative; replacing every
 //! atom by its minimum plus a non-negative rest; subtracting a positive multiple of a known inequality to cancel a
@@ -31,7 +31,7 @@ pub(super) fn is_non_negative(
     })
 }
 
-/// Whether `polynomial >= 0` was shown for all allowed sizes. None when the fuel ended.
+/// Whether `polynomial >= 0` was shown for all allowed sizes. `None` when the fuel ran out.
 pub(super) fn holds(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) -> Option<bool> {
     if is_known(table, polynomial, fuel)? {
         return Some(true);
@@ -40,7 +40,7 @@ pub(super) fn holds(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) 
     search(table, &reduced, MAX_ELIMINATIONS, fuel)
 }
 
-/// Whether a fact says so itself, or more. The search would find it too, after whatever it tries before.
+/// Whether a fact states it, or something stronger. The search would find it too, after everything it tries before.
 fn is_known(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) -> Option<bool> {
     let known = &table.knowledge().non_negative;
     fuel.spend(known.len() as u64 / bounds::SCANNED)?;
@@ -97,7 +97,7 @@ fn search(
     Some(false)
 }
 
-/// By the range of the terms, or with every atom counted from its least value.
+/// By the range of the terms, or with every atom measured from its minimum.
 fn directly(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) -> Option<bool> {
     fuel.take(polynomial)?;
     if table
@@ -112,7 +112,7 @@ fn directly(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) -> Optio
     Some(shifted.constant >= 0 && shifted.terms.iter().all(|term| term.coefficient >= 0))
 }
 
-/// `polynomial` with `least + x` in place of each atom `x`, read with `x >= 0`; every atom must have a least value.
+/// `polynomial` with `least + x` in place of each atom `x`, where `x >= 0`; every atom must have a minimum.
 fn shift(
     table: &DimTable,
     polynomial: &Polynomial,
@@ -155,7 +155,7 @@ fn harmful_terms(table: &DimTable, polynomial: &Polynomial) -> Vec<Term> {
 
 /// `k * polynomial - m * fact` without the term `target`, for positive `k` and `m`, where `fact >= 0`.
 ///
-/// `m` may have factors that are never negative. If the result is zero or more, so is `polynomial`.
+/// `m` may have factors that are never negative. If the result is non-negative, so is `polynomial`.
 fn eliminate(
     table: &DimTable,
     polynomial: &Polynomial,

@@ -6,7 +6,7 @@ use crate::ids::DimId;
 use crate::table::DimTable;
 
 impl DimTable {
-    /// The description of expressions; one that is no symbol is named by its text.
+    /// The description of expressions; one that is not a symbol is named by its text.
     pub fn describe(&self, dims: &[DimId]) -> SymbolicShape {
         dims.iter().map(|&dim| self.describe_dim(dim)).collect()
     }
@@ -44,7 +44,7 @@ mod tests {
         let shape = table.describe(&dims);
         assert_eq!(shape.to_string(), "[B, S, 384]");
         assert_eq!(shape.dimensions()[0], batch);
-        // What is no symbol goes by its text, and has its range.
+        // An expression that is not a symbol is named by its text, and has its range.
         let doubled = table.add(dims[0], dims[0]).unwrap();
         let doubled = table.describe(&[doubled]);
         assert_eq!(doubled.to_string(), "[2*B]");

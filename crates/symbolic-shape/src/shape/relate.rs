@@ -1,4 +1,4 @@
-//! Whether two shapes can be one.
+//! Compatibility and unification of two shapes.
 
 use super::SymbolicShape;
 use crate::dimension::SymbolicDimension;
@@ -10,10 +10,10 @@ impl SymbolicShape {
         self.unify(other).is_ok()
     }
 
-    /// The shape that both are: each axis narrowed to the sizes that both allow. Sizes of different names may be equal.
+    /// The unified shape: each axis narrowed to the sizes that both allow. Sizes of different names may be equal.
     ///
     /// # Errors
-    /// An axis of which no size is allowed by both.
+    /// An axis for which no size is allowed by both.
     pub fn unify(&self, other: &SymbolicShape) -> Result<SymbolicShape, DimError> {
         let mismatch = |reason: String| DimError::ShapeMismatch {
             left: self.to_string(),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_allow_is_unified_axis_by_axis() {
+    fn shapes_unify_axis_by_axis() {
         let both = shape(&["B", "S", "8"]).unify(&shape(&["B", "4", "N"]));
         assert_eq!(both.unwrap().to_string(), "[B, 4, 8]");
         let error = shape(&["B", "3"]).unify(&shape(&["B", "4"])).unwrap_err();

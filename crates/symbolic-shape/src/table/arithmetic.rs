@@ -1,7 +1,7 @@
 //! Sums and products, and the detour through derived symbols when an expression would grow too large.
 //!
 //! Normalising keeps values: where an expression has a value, its normal form has the same one. It may lose an error: an
-//! operand that cancels (`x - x`, `0 * x`) takes its division by zero or its failed broadcast with it.
+//! operand that cancels (`x - x`, `0 * x`) removes its division by zero or its failed broadcast.
 
 use super::intern::BuildError;
 use super::{Atom, DimTable};
@@ -54,8 +54,8 @@ impl DimTable {
 
     /// The sum of all of `dims`; 0 for none.
     ///
-    /// More than [`DimTable::SUMMED_AT_ONCE`] are summed in parts of so many, in order, and then their sums: a sum that is
-    /// too large for one expression is the same whether it is taken of all or of the sums of such parts.
+    /// Longer lists are summed in parts of [`DimTable::SUMMED_AT_ONCE`], in order, and then the partial sums: a sum that is
+    /// too large for one expression is the same whether it is taken of all or of the partial sums.
     pub fn sum(&mut self, dims: &[DimId]) -> Result<DimId, DimError> {
         let mut sums = dims.to_vec();
         while sums.len() > Self::SUMMED_AT_ONCE {

@@ -7,8 +7,7 @@ use crate::ids::DimId;
 use crate::prove::Proof;
 
 impl DimTable {
-    /// Takes `fact` to hold from now on. What is known already is not recorded again; a contradiction is an error and
-    /// changes nothing.
+    /// Assumes `fact` from now on. A known fact is not recorded again; a contradiction is an error and changes nothing.
     pub fn assume(&mut self, fact: ContractFact) -> Result<(), DimError> {
         if let Predicate::Divides { divisor, .. } = fact.predicate
             && divisor < 1
@@ -43,8 +42,8 @@ impl DimTable {
         &self.facts
     }
 
-    /// Records that two sizes are expected to be equal. Kept once, in either order; beyond the limit on facts it is dropped,
-    /// which costs a chance to fuse and nothing else.
+    /// Records that two sizes are expected to be equal. Recorded once, in either order; beyond the limit on facts it is
+    /// dropped, which costs only a chance to fuse.
     pub fn expect(&mut self, fact: PlanFact) {
         let key = (fact.left.min(fact.right), fact.left.max(fact.right));
         if self.plan_facts.len() < self.limits.max_facts && self.known_plan_facts.insert(key) {

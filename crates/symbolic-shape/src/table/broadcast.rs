@@ -1,7 +1,8 @@
 //! Broadcasting of sizes: `bcast(a, b)` is `a` when `b` is 1, `b` when `a` is 1, `a` when they are equal, else an error.
 //!
-//! The operation is associative and commutative, errors included: its operands are flattened and sorted. An operand goes
-//! only when that loses no error; [`DimTable::broadcast_dim`] is for operators that check their operands at run time.
+//! The operation is associative and commutative, errors included: its operands are flattened and sorted. An operand is
+//! dropped only when that loses no error; [`DimTable::broadcast_dim`] is for operators that check their operands at run
+//! time.
 
 use super::intern::BuildError;
 use super::{Atom, DimTable, Values};
@@ -10,17 +11,17 @@ use crate::fact::{PlanFact, Predicate};
 use crate::ids::{AtomId, DimId};
 use crate::prove::Proof;
 
-/// An operand, with what most pairs of operands are told apart by.
-struct Operand {
+/// An operand, with the data that distinguishes most pairs of operands.
+struct BroadcastOperand {
     dim: DimId,
-    /// The atom that it is, if it is one alone that may have several values.
+    /// The atom, if the operand is a single atom that may have several values.
     atom: Option<AtomId>,
     may_be_one: bool,
 }
 
-impl Operand {
+impl BroadcastOperand {
     /// Whether two operands are neither always equal nor never broadcast: two atoms of several values each are not always
-    /// equal, and of two sizes that differ one may be 1. Says so of most pairs, without arithmetic.
+    /// equal, and of two sizes that differ one may be 1. Decides most pairs, without arithmetic.
     fn is_independent_of(&self, other: &Self) -> bool {
         let are_atoms = self.atom.zip(other.atom).is_some_and(|(a, b)| a != b);
         are_atoms && (self.may_be_one || other.may_be_one)
@@ -40,8 +41,8 @@ impl DimTable {
 
     /// The size of an axis where an operator broadcasts `a` with `b` and checks them at run time.
     ///
-    /// When nothing says whether they are equal, records the plan fact that they are. When one side cannot be 1 it is the
-    /// result, otherwise `bcast(a, b)`. An error when they never broadcast.
+    /// When the prover does not know whether they are equal, records the plan fact that they are. When one side cannot be 1
+    /// it is the result, otherwise `bcast(a, b)`. An error when they never broadcast.
     pub fn broadcast_dim(&mut self, a: DimId, b: DimId, origin: &str) -> Result<DimId, DimError> {
         let joined = self.bcast(a, b)?;
         if joined == a || joined == b {
@@ -86,14 +87,14 @@ impl DimTable {
             }
         }
         args.retain(|&dim| self.range(dim).as_point() != Some(1));
-        // Constants first: they stay when a symbol is known to have the same value.
+        // Constants first: they are kept when a symbol is known to have the same value.
         args.sort_unstable_by_key(|&dim| (self.as_constant(dim).is_none(), dim));
         args.dedup();
         if args.len() > self.limits.max_terms {
             return Err(BuildError::TooLarge);
         }
         let args = args.iter().map(|&dim| self.broadcast_operand(dim));
-        let mut kept: Vec<Operand> = Vec::with_capacity(args.len());
+        let mut kept: Vec<BroadcastOperand> = Vec::with_capacity(args.len());
         'next: for operand in args {
             for other in &kept {
                 if operand.is_independent_of(other) {
@@ -122,17 +123,17 @@ impl DimTable {
         }
     }
 
-    fn broadcast_operand(&self, dim: DimId) -> Operand {
+    fn broadcast_operand(&self, dim: DimId) -> BroadcastOperand {
         let atom = self.polynomial(self.canonical(dim)).as_atom();
         let is_open = |&atom: &AtomId| self.atom(atom).values.range.as_point().is_none();
-        Operand {
+        BroadcastOperand {
             dim,
             atom: atom.filter(is_open),
             may_be_one: !self.cannot_be_one(dim),
         }
     }
 
-    /// Whether the size is known to differ from 1, so that it is what a broadcast gives.
+    /// Whether the size is known to differ from 1, so that it is the result of a broadcast.
     pub fn cannot_be_one(&self, dim: DimId) -> bool {
         let values = self.values(dim);
         !values.range.contains(1) || !values.congruence.contains(1)

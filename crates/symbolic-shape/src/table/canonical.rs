@@ -13,13 +13,13 @@ use crate::DimError;
 use crate::ids::{AtomId, DimId};
 use crate::polynomial::Polynomial;
 
-/// How often the table is walked at most until canonical forms stop changing.
+/// The maximum number of walks over the table until canonical forms stop changing.
 const MAX_PASSES: usize = 4;
-/// How many canonical forms may be built inside each other; equalities that chase each other end here.
+/// The maximum nesting of canonical forms under construction; equalities that rewrite each other end here.
 const MAX_NESTED: usize = 64;
 
 impl DimTable {
-    /// The same size in its simplest known form: rebuilt under all that is known now, equalities applied.
+    /// The same size in its simplest known form: rebuilt under everything known now, with equalities applied.
     pub fn simplify(&mut self, dim: DimId) -> Result<DimId, DimError> {
         let rebuilt = self.substitute(dim, &std::collections::BTreeMap::new())?;
         Ok(self.canonical(rebuilt))
@@ -27,7 +27,7 @@ impl DimTable {
 
     /// Sets the canonical form of an atom from those of its operands and from the rules.
     ///
-    /// `rebuild` says that values inside were narrowed, so that building it again may give something simpler.
+    /// `rebuild` means that values inside were narrowed, so that rebuilding may simplify it.
     pub(super) fn canonicalize_atom(&mut self, id: AtomId, rebuild: bool) {
         if self.canonicalizing >= MAX_NESTED {
             return;
@@ -43,7 +43,7 @@ impl DimTable {
     /// Takes one rebuild from the allowance of the operation at hand; false when none is left.
     ///
     /// This is what makes canonicalization terminate: an equality such as `n == max(f(n), 0)` makes each rewritten
-    /// expression contain another one that can be rewritten, so no order of terms falls, but the allowance does.
+    /// expression contain another one that can be rewritten, so no order on terms decreases, but the allowance does.
     fn take_rebuild(&mut self) -> bool {
         let left = self.rebuilt < self.limits.max_rebuilds;
         self.rebuilt = self.rebuilt.saturating_add(1);
@@ -107,7 +107,7 @@ impl DimTable {
         }
     }
 
-    /// Brings everything that contains all of `symbols` up to date after something about it was learned.
+    /// Updates everything that contains all of `symbols` after something about it was learned.
     pub(super) fn refresh(&mut self, symbols: u64) {
         let rules: Vec<DimId> = self.knowledge.rules.values().copied().collect();
         for _ in 0..MAX_PASSES {
@@ -171,7 +171,7 @@ impl DimTable {
 
     /// Like [`DimTable::assemble`], through derived symbols where the result would be too large.
     ///
-    /// `polynomial` may be of another table; `atoms` says what each of its atoms is here.
+    /// `polynomial` may be of another table; `atoms` maps each of its atoms to this one.
     pub(super) fn rebuild(
         &mut self,
         polynomial: &Polynomial,

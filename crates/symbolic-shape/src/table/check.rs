@@ -1,4 +1,4 @@
-//! Checking concrete sizes against what a table promises: bounds of symbols, and contract facts.
+//! Checking concrete sizes against a table's contract: bounds of symbols, and contract facts.
 
 use super::DimTable;
 use crate::binding::Binding;
@@ -7,7 +7,8 @@ use crate::fact::Predicate;
 use crate::ids::DimId;
 
 impl DimTable {
-    /// Whether every bound symbol keeps its bounds and every contract fact holds. The error names symbol, expected, given.
+    /// Whether every bound symbol is within its bounds and every contract fact holds. The error names symbol, expected,
+    /// given.
     pub fn check(&self, binding: &Binding) -> Result<(), EvaluateError> {
         for (symbol, value) in binding.iter() {
             let info = self.symbol_info(symbol);

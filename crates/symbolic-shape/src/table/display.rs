@@ -1,6 +1,6 @@
 //! Printing expressions and predicates in the text form that `text::parse_dim` reads back.
 //!
-//! Operands of commutative operations are sorted by their text (products of more factors first), so what is printed does not
+//! Operands of commutative operations are sorted by their text (products of more factors first), so the output does not
 //! depend on the order in which a table was filled. Recursion is bounded by the table's depth and size limits.
 
 use std::fmt;
@@ -143,7 +143,7 @@ fn enclosed(text: &str) -> String {
         match c {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
-            // Spaces stand around `+`, `-`, `/` and `%`; a comma's space is inside a call.
+            // There are spaces around `+`, `-`, `/` and `%`; a comma's space is inside a call.
             ' ' | '*' | '-' if depth == 0 => return format!("({text})"),
             _ => {}
         }

@@ -1,8 +1,9 @@
 //! Division rounded down and remainder.
 //!
 //! Constant divisors: multiples are pulled out, common factors cancelled, nested divisions merged, and constants reduced by
-//! what is known modulo the divisor, so that `(8*a + b) / 8` is `a + b / 8` and `(N + 7) / 8` is `N / 8` for `N % 8 == 0`. An exact division is by the greatest number known to divide.
-//! Other divisors stay unless the quotient is exact and the divisor is known to be positive.
+//! what is known modulo the divisor, so that `(8*a + b) / 8` is `a + b / 8` and `(N + 7) / 8` is `N / 8` for `N % 8 == 0`.
+//! An exact division uses the largest number known to divide. Other divisors stay unless the quotient is exact and the
+//! divisor is known to be positive.
 
 use super::intern::BuildError;
 use super::{Atom, DimTable};
@@ -98,7 +99,8 @@ impl DimTable {
                 None => break,
             }
         }
-        // An exact division is a multiple of the coarsest one: H / 16 is 2*(H / 32) for H % 32 == 0, as an upsampled size is.
+        // An exact division is a multiple of the coarsest one: H / 16 is 2*(H / 32) for H % 32 == 0, as in an upsampled
+        // size.
         let known = self
             .values_of(&rest.0)
             .map_or(Congruence::ANY, |values| values.congruence);
@@ -113,7 +115,7 @@ impl DimTable {
             let divisor = self.constant(divisor);
             self.intern_atom(Atom::FloorDiv(dividend, divisor))?
         } else {
-            // Known multiples of `coarse` stay multiples, so this goes no deeper than once more.
+            // Known multiples of `coarse` stay multiples, so this recurses at most once.
             self.floor_div_by_constant(dividend, coarse)?
         };
         let scaled = quotient.add_scaled(self.polynomial(division), coarse / divisor)?;
@@ -131,7 +133,7 @@ impl DimTable {
         if step == divisor {
             return Ok(self.constant(residue));
         }
-        // Lowering the constant within a block of the known step lowers the remainder by as much.
+        // Lowering the constant within a block of the known step lowers the remainder by the same amount.
         let lowered = self.align_constant(&rest, divisor)?;
         let offset = rest.constant - lowered.constant;
         (_, rest) = split(&lowered, divisor)?;
@@ -185,7 +187,7 @@ impl DimTable {
         self.intern_atom(Atom::Mod(a, b))
     }
 
-    /// Whether `0 <= a < b` by ranges.
+    /// Whether `0 <= a < b` follows from ranges.
     fn lies_below(&self, a: DimId, b: DimId) -> bool {
         let gap = self
             .polynomial(b)
@@ -197,7 +199,7 @@ impl DimTable {
 
     /// Rewrites `k * (e % d)` to `k*e - k*d * (e / d)` where `divisor` divides `k*d` and something cancels.
     ///
-    /// Returns the rest, and what moved out of it already divided by `divisor`.
+    /// Returns the remaining polynomial, and the part moved out of it already divided by `divisor`.
     fn reduce_remainders(
         &mut self,
         a: DimId,
@@ -291,8 +293,8 @@ impl DimTable {
 
     /// Moves the constant within the block in which the quotient is known not to change.
     ///
-    /// With the rest `t` known to be `r` modulo a step that divides `divisor`, values of `t + k` jump from block to block of
-    /// that length, so that `k` may become the multiple of the step that keeps `t + k` in its block.
+    /// With the remaining part `t` known to be `r` modulo a step that divides `divisor`, values of `t + k` jump from block
+    /// to block of that length, so that `k` may become the multiple of the step that keeps `t + k` in its block.
     fn align_constant(
         &self,
         polynomial: &Polynomial,
@@ -334,7 +336,7 @@ struct Remainder {
     whole: i64,
 }
 
-/// The whole multiples of `divisor` in `polynomial`, divided by it, and the rest, whose constant lies in `0..divisor`.
+/// The whole multiples of `divisor` in `polynomial`, divided by it, and the remainder, whose constant is in `0..divisor`.
 fn split(polynomial: &Polynomial, divisor: i64) -> Result<(Polynomial, Polynomial), BuildError> {
     let mut whole = Polynomial::constant(polynomial.constant.div_euclid(divisor));
     let mut rest = Polynomial::constant(polynomial.constant.rem_euclid(divisor));

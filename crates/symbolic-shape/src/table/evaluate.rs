@@ -46,7 +46,7 @@ impl DimTable {
         self.evaluate_into(dim, binding, &mut Values::default(), &mut Vec::new())
     }
 
-    /// The values of all of `dims`; what they share is evaluated once.
+    /// The values of all of `dims`; shared subexpressions are evaluated once.
     pub fn evaluate_all(
         &self,
         dims: &[DimId],

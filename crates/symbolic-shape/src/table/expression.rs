@@ -9,7 +9,7 @@ use crate::ids::{DimId, SymbolId};
 /// An expression: a constant and a sum of products.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DimExpression {
-    /// What is added to the terms.
+    /// The constant.
     pub constant: i64,
     /// The terms, in the table's order.
     pub terms: Vec<DimTerm>,
@@ -31,13 +31,13 @@ pub enum DimFactor {
     Symbol(SymbolId),
     /// The first divided by the second, which is positive, rounded down.
     FloorDiv(DimId, DimId),
-    /// What that division leaves.
+    /// The remainder of that division.
     Mod(DimId, DimId),
-    /// The smallest.
+    /// The minimum.
     Min(Vec<DimId>),
-    /// The largest.
+    /// The maximum.
     Max(Vec<DimId>),
-    /// The one that is not 1; all that are not are equal.
+    /// The operand that is not 1; all that are not 1 are equal.
     Bcast(Vec<DimId>),
 }
 
@@ -53,7 +53,7 @@ impl DimFactor {
 }
 
 impl DimTable {
-    /// What an expression is made of.
+    /// The structure of an expression.
     pub fn expression(&self, dim: DimId) -> DimExpression {
         let polynomial = self.polynomial(dim);
         let factor = |&atom: &crate::ids::AtomId| match &self.atom(atom).atom {

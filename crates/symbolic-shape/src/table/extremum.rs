@@ -1,6 +1,6 @@
 //! Minimum and maximum: flattened, with dominated operands dropped.
 //!
-//! An operand that is dropped takes its run-time errors with it.
+//! A dropped operand's run-time errors are dropped with it.
 
 use super::intern::BuildError;
 use super::{Atom, DimTable, Values};
@@ -9,7 +9,7 @@ use crate::congruence::Congruence;
 use crate::ids::DimId;
 use crate::range::DimRange;
 
-/// Up to this many operands are compared with each other, so that the cost stays linear beyond.
+/// Up to this many operands are compared with each other, so that the cost is linear beyond.
 const MAX_COMPARED: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,14 +29,14 @@ impl DimTable {
         self.max_of(&[a, b])
     }
 
-    /// The smallest of `dims`, which are not empty.
+    /// The minimum of `dims`, which are not empty.
     pub fn min_of(&mut self, dims: &[DimId]) -> Result<DimId, DimError> {
         self.build(dims, ", ", |table, dims| {
             table.extremum(dims, Extremum::Min)
         })
     }
 
-    /// The largest of `dims`, which are not empty.
+    /// The maximum of `dims`, which are not empty.
     pub fn max_of(&mut self, dims: &[DimId]) -> Result<DimId, DimError> {
         self.build(dims, ", ", |table, dims| {
             table.extremum(dims, Extremum::Max)
@@ -99,10 +99,10 @@ impl DimTable {
             .is_some_and(|values| values.range.at_least(0))
     }
 
-    /// What is known of `a - b`, under equalities too.
+    /// What is known of `a - b`, including by equalities.
     pub(super) fn difference_values(&self, a: DimId, b: DimId) -> Option<Values> {
         let (a, b) = (self.canonical(a), self.canonical(b));
-        // Two sizes that have no atom in common, the usual case, are not subtracted.
+        // Two sizes without a common atom, the usual case, are not subtracted.
         if let (Some(left), Some(right)) =
             (self.polynomial(a).as_atom(), self.polynomial(b).as_atom())
             && left != right
@@ -118,7 +118,7 @@ impl DimTable {
         self.values_of(&self.polynomial(a).sub(self.polynomial(b)).ok()?)
     }
 
-    /// The atom, when the expression is one atom alone.
+    /// The atom, when the expression is a single atom.
     pub(super) fn lone_atom(&self, dim: DimId) -> Option<&Atom> {
         self.polynomial(dim)
             .as_atom()

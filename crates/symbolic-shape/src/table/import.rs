@@ -10,7 +10,7 @@ use crate::DimError;
 use crate::fact::ContractFact;
 use crate::ids::{AtomId, DimId, SymbolId};
 
-/// What was copied from one particular table into another so far. Map symbols first with [`DimImport::map`].
+/// What has been copied from one particular table into another. Map symbols first with [`DimImport::map`].
 #[derive(Clone, Debug, Default)]
 pub struct DimImport {
     symbols: BTreeMap<SymbolId, DimId>,
@@ -29,7 +29,7 @@ impl DimImport {
         self.symbols.insert(symbol, dim);
     }
 
-    /// What a symbol of the source is in the target, if it was mapped or copied.
+    /// The symbol of the source in the target, if it was mapped or copied.
     pub fn get(&self, symbol: SymbolId) -> Option<DimId> {
         self.symbols.get(&symbol).copied()
     }

@@ -1,6 +1,6 @@
 //! Interning: from a polynomial or an atom to its id, with what is known about its values.
 //!
-//! Nothing here simplifies; callers hand in normal forms.
+//! Nothing here simplifies; callers pass normal forms.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::range::DimRange;
 /// Why an expression was not built.
 #[derive(Debug)]
 pub(super) enum BuildError {
-    /// It would pass a size limit; wrapping operands in derived symbols helps.
+    /// It would exceed a size limit; wrapping operands in derived symbols helps.
     TooLarge,
     /// A coefficient does not fit into an `i64`.
     Overflow,
-    /// It is wrong.
+    /// An error.
     Dim(DimError),
 }
 
@@ -40,7 +40,7 @@ impl From<ArithmeticFault> for BuildError {
 }
 
 impl DimTable {
-    /// The id of a polynomial in normal form, if it keeps the limits.
+    /// The id of a polynomial in normal form, if it is within the limits.
     pub(super) fn intern(&mut self, polynomial: Polynomial) -> Result<DimId, BuildError> {
         if let Some(&dim) = self.dim_ids.get(&polynomial) {
             return Ok(dim);
@@ -57,7 +57,7 @@ impl DimTable {
         Ok(self.intern_unchecked(polynomial, measure))
     }
 
-    /// The id of a constant or a lone symbol, which pass no limit.
+    /// The id of a constant or a single symbol, which exceed no limit.
     pub(super) fn intern_small(&mut self, polynomial: Polynomial) -> DimId {
         if let Some(&dim) = self.dim_ids.get(&polynomial) {
             return dim;
@@ -66,7 +66,7 @@ impl DimTable {
         self.intern_unchecked(polynomial, measure)
     }
 
-    /// The expression that is this atom alone. The atom is in normal form.
+    /// The expression that consists of this atom alone. The atom is in normal form.
     pub(super) fn intern_atom(&mut self, atom: Atom) -> Result<DimId, BuildError> {
         if let Some(&id) = self.atom_ids.get(&atom) {
             return Ok(self.atoms[id].dim);
@@ -80,7 +80,7 @@ impl DimTable {
         Ok(self.push_atom(atom, measure, values))
     }
 
-    /// Adds an atom that is not interned yet, and the expression that is this atom alone.
+    /// Adds an atom that is not interned yet, and the expression that consists of this atom alone.
     pub(super) fn push_atom(&mut self, atom: Atom, measure: Measure, values: Values) -> DimId {
         let unset = DimId::reserved_value();
         let info = AtomInfo {
@@ -162,7 +162,7 @@ impl DimTable {
         total
     }
 
-    /// What is known of a polynomial's values; none when what is known of its parts is contradictory.
+    /// What is known of a polynomial's values; `None` when what is known of its parts is contradictory.
     pub(crate) fn values_of(&self, polynomial: &Polynomial) -> Option<Values> {
         let mut range = DimRange::point(polynomial.constant);
         let mut congruence = Congruence::exactly(polynomial.constant);
@@ -227,7 +227,7 @@ impl DimTable {
         values.meet(&Values::ANY)
     }
 
-    /// The values of something that is always one of `args`.
+    /// The values of an expression that always equals one of `args`.
     pub(super) fn values_of_choice(
         &self,
         args: &[DimId],
@@ -241,7 +241,7 @@ impl DimTable {
         joined.unwrap_or(Values::ANY)
     }
 
-    /// Recomputes an atom's values after something inside was learned. Keeps the old ones on contradiction.
+    /// Recomputes an atom's values after something inside was learned. Keeps the old ones on a contradiction.
     pub(super) fn refresh_atom(&mut self, id: AtomId) {
         let info = &self.atoms[id];
         let fresh = self

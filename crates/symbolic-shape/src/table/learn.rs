@@ -113,7 +113,7 @@ impl DimTable {
         polynomial: Polynomial,
         predicate: &Predicate,
     ) -> Result<(), BuildError> {
-        // At an end of its range, a value that is excluded moves the end.
+        // An excluded value at an end of the range moves that end.
         if let Some((atom, coefficient)) = sole_atom(&polynomial) {
             let range = self.atoms[atom].values.range;
             let excluded = polynomial
@@ -245,7 +245,7 @@ impl DimTable {
         self.narrow_atom(atom, both, predicate)
     }
 
-    /// Keeps what is known of the values of an expression that is no single atom.
+    /// Keeps what is known of the values of an expression that is not a single atom.
     fn keep_values(&mut self, dim: DimId, values: &Values) {
         let polynomial = self.polynomial(dim).clone();
         let known = self.values(dim);
@@ -280,9 +280,9 @@ impl DimTable {
                     .contains(&needle.dim))
     }
 
-    /// An atom that stands alone in a term with coefficient 1 or -1, occurs nowhere else, and what it equals.
+    /// An atom that is a term of its own with coefficient 1 or -1 and occurs nowhere else, and the expression it equals.
     ///
-    /// Prefers the symbol that was made last: older names stay, newer ones go.
+    /// Prefers the most recent symbol: older names stay, newer ones are replaced.
     fn solve_for_atom(&mut self, zero: &Polynomial) -> Result<Option<(AtomId, DimId)>, BuildError> {
         let mut best: Option<(bool, AtomId, i64)> = None;
         for (place, term) in zero.terms.iter().enumerate() {
@@ -325,7 +325,7 @@ fn sole_atom(polynomial: &Polynomial) -> Option<(AtomId, i64)> {
 
 /// The residue `x` with `coefficient * x = value` modulo `modulus`; coefficient and modulus have no common factor.
 fn solve_linear(coefficient: i64, value: i64, modulus: i64) -> Option<i64> {
-    // Of all classes modulo `modulus` this is the only one whose multiple meets the value.
+    // Of all classes modulo `modulus` this is the only one whose multiple equals the value.
     let inverse = Congruence::inverse(coefficient, modulus)?;
     let product = i128::from(value.rem_euclid(modulus)) * i128::from(inverse);
     i64::try_from(product.rem_euclid(i128::from(modulus))).ok()

@@ -1,9 +1,9 @@
 //! Samples: sizes allowed by the facts, which the prover tries before it searches.
 //!
-//! What is false at allowed sizes cannot be proved, and most failing proofs are refuted at one of a few points. So each
-//! atom has a value at each of [`SAMPLES`] points, made when the atom is. A point that a new fact excludes is redrawn, a
-//! few times; where none is found it is dropped. Samples never prove anything: a table without them proves the same, and
-//! takes longer to fail.
+//! A predicate that is false at allowed sizes cannot be proved, and most failing proofs are refuted at one of a few points.
+//! So each atom has a value at each of [`SAMPLES`] points, computed when the atom is made. A point that a new fact excludes
+//! is redrawn, a few times; if no allowed point is found it is dropped. Samples never prove anything: a table without them
+//! proves the same, and takes longer to fail.
 
 use std::collections::BTreeSet;
 
@@ -16,31 +16,31 @@ use crate::ids::{AtomId, DimId, SymbolId};
 use crate::polynomial::Polynomial;
 use crate::range::DimRange;
 
-/// How many points there are.
+/// The number of points.
 const SAMPLES: usize = 16;
-/// How often a point is redrawn for one fact.
+/// The number of times a point is redrawn for one fact.
 const MAX_DRAWS: u64 = 3;
-/// How many values one table redraws for facts; afterwards a point that a fact excludes is dropped.
+/// The number of values that one table redraws for facts; afterwards a point that a fact excludes is dropped.
 const MAX_DRAWN: u64 = 1 << 20;
-/// With more facts than this no further point is looked for.
+/// With more facts than this no further point is drawn.
 const MAX_CHECKED: usize = 64;
-/// How many symbols are tried as the only large one.
+/// The number of symbols that are tried as the only large one.
 const MAX_ALONE: usize = 2;
-/// How large it is, in steps as below.
+/// The large value, in steps as below.
 const ALONE: i64 = 42;
-/// How much larger the larger of two values is at a point, in steps of what the symbol is a multiple of.
+/// How much larger the larger of two values is at a point, in steps of the symbol's divisor.
 const FAR: [i64; 6] = [6, 12, 30, 36, 63, 96];
 
 /// The values of the atoms of a table at each point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
     values: SecondaryMap<AtomId, Sampled>,
-    /// The points that no redrawing brought in line with the facts, by bit.
+    /// The points for which redrawing failed to satisfy the facts, by bit.
     dropped: u16,
     drawn: u64,
 }
 
-/// An atom's values; it has none where a divisor is not positive, sizes do not broadcast, or a value overflows.
+/// An atom's values; undefined where a divisor is not positive, sizes do not broadcast, or a value overflows.
 #[derive(Clone, Debug, Default)]
 struct Sampled {
     known: u16,
@@ -89,8 +89,8 @@ impl DimTable {
         })
     }
 
-    /// Whether two sizes differ where a symbol of the one, and not of the other, is the only large one: the points do not tell
-    /// broadcasts of many sizes apart, where one has a size more.
+    /// Whether two sizes differ where a symbol of one, and not of the other, is the only large one: the points do not
+    /// distinguish broadcasts of many sizes, where one has a size more.
     fn is_told_apart_by_a_symbol(&self, a: DimId, b: DimId) -> bool {
         if self.facts.len() > MAX_CHECKED {
             return false;
@@ -117,7 +117,7 @@ impl DimTable {
         })
     }
 
-    /// The symbols in sizes that have no definition, those of definitions among them.
+    /// The symbols without a definition in sizes, including those of definitions.
     pub fn free_symbols(&self, dims: &[DimId]) -> BTreeSet<SymbolId> {
         let parts = self.parts_of(dims, &|_| true).into_iter();
         let atoms = parts.flat_map(|part| self.polynomial(part).terms.iter());
@@ -131,7 +131,7 @@ impl DimTable {
             .collect()
     }
 
-    /// Gives a new atom, whose operands have values, its own.
+    /// Gives a new atom, whose operands have values, its values.
     pub(super) fn sample_atom(&mut self, id: AtomId) {
         for point in 0..SAMPLES {
             let value = self.value_at(id, point, 0);
@@ -152,7 +152,7 @@ impl DimTable {
         }
     }
 
-    /// Redraws all points, after ranges were narrowed by more than facts.
+    /// Redraws all points, after ranges were narrowed by other means than facts.
     pub(super) fn resample_all(&mut self) {
         for point in 0..SAMPLES {
             self.samples.dropped &= !(1 << point);
@@ -170,7 +170,7 @@ impl DimTable {
         if self.samples.drawn > MAX_DRAWN {
             return false;
         }
-        // Twice: an equality may give a symbol the value of something that was made after it.
+        // Twice: an equality may give a symbol the value of an atom that was made after it.
         for round in 0..2 {
             for id in (0..atoms).map(AtomId::new) {
                 let ruled = match (&self.atoms[id].atom, self.knowledge.rules.get(&id)) {
@@ -239,7 +239,7 @@ impl DimTable {
         }
     }
 
-    /// Whether a predicate has a value at a point, and is true there.
+    /// Whether a predicate is defined at a point, and true there.
     fn holds_at(&self, predicate: &Predicate, point: usize) -> bool {
         let value = |dim: &DimId| self.sampled(self.polynomial(*dim), point);
         let both = |a, b| value(a).zip(value(b));
@@ -267,11 +267,11 @@ fn of_all(mut values: impl Iterator<Item = Option<i64>>, pick: fn(i64, i64) -> i
     values.try_fold(first, |so_far, value| Some(pick(so_far, value?)))
 }
 
-/// A value for a symbol that may be anything in `values`.
+/// A value for a symbol that may have any value in `values`.
 ///
-/// At most points a symbol is one of two values: 1 (or the least) and one larger, the same for all, so that most broadcasts
-/// have a value. Which of both is a bit of its number, at some points the opposite, so that of two symbols each is the
-/// larger one somewhere. At two points the values are 0 and 1, at two they differ for all symbols.
+/// At most points a symbol is one of two values: 1 (or the minimum) and one larger, the same for all, so that most
+/// broadcasts are defined. A bit of the symbol's number selects which, at some points inverted, so that each of two symbols
+/// is the larger one somewhere. At two points the values are 0 and 1, at two they differ for all symbols.
 fn draw(values: &Values, symbol: usize, point: usize, attempt: u64) -> Option<i64> {
     let step = values.congruence.modulus.max(1);
     let number = symbol as u64;
@@ -295,7 +295,7 @@ fn draw(values: &Values, symbol: usize, point: usize, attempt: u64) -> Option<i6
     fit(values, wanted)
 }
 
-/// The minimum, or a value that is no less odd.
+/// The minimum, or a value at least as odd.
 fn least(values: &Values) -> i64 {
     let DimRange { min, max } = values.range;
     min.unwrap_or_else(|| max.map_or(0, |max| max.min(0)))
@@ -309,7 +309,7 @@ fn near(values: &Values, steps: i64) -> i64 {
         .saturating_add(steps.saturating_mul(step))
 }
 
-/// The allowed value next to one that is wanted.
+/// The allowed value closest to a wanted one.
 fn fit(values: &Values, wanted: i64) -> Option<i64> {
     if let Some(value) = values.range.as_point() {
         return Some(value);

@@ -65,7 +65,7 @@ impl DimTable {
         found.into_iter().collect()
     }
 
-    /// `roots` and every expression inside them, operands first. `follow` says whose definitions count as inside.
+    /// `roots` and every expression inside them, operands first. `follow` selects whose definitions count as inside.
     pub(super) fn parts_of(
         &self,
         roots: &[DimId],

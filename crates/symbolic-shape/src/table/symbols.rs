@@ -1,7 +1,7 @@
-//! Symbols: declared, fresh, and derived ones, and narrowing what they may be.
+//! Symbols: declared, fresh, and derived ones, and narrowing their values.
 //!
-//! Bounds and multiples given here are recorded as contract facts, so that the list of facts says everything that a graph's
-//! text must repeat. The exception is a negative lower bound: it widens, so it belongs to the declaration alone.
+//! Bounds and multiples given here are recorded as contract facts, so that the list of facts contains everything that a
+//! graph's text must repeat. The exception is a negative lower bound: it widens, so it belongs to the declaration alone.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl DimTable {
         self.intern_small(Polynomial::constant(value))
     }
 
-    /// Adds a symbol that is described by `dimension`. Its name must be an identifier and new.
+    /// Adds a symbol described by `dimension`. Its name must be an identifier and new.
     pub fn declare(&mut self, dimension: SymbolicDimension) -> Result<SymbolId, DimError> {
         let name = dimension.shared_name().clone();
         if !is_identifier(&name) {
@@ -40,7 +40,7 @@ impl DimTable {
         Ok(symbol)
     }
 
-    /// The symbol called `name` as an expression; declared as a size (0 or more) when there is none yet.
+    /// The symbol called `name` as an expression; declared as a size (0 or more) if it does not exist.
     pub fn symbol(&mut self, name: &str) -> Result<DimId, DimError> {
         let symbol = match self.symbol_named(name) {
             Some(symbol) => symbol,
@@ -107,7 +107,7 @@ impl DimTable {
         }
     }
 
-    /// The minimum that the declaration allowed, before any fact; 0 for a size.
+    /// The minimum of the declaration, before any fact; 0 for a size.
     pub fn declared_min(&self, symbol: SymbolId) -> i64 {
         self.symbols[symbol].declared_min
     }
@@ -154,7 +154,7 @@ impl DimTable {
         Ok(())
     }
 
-    /// Records a likely value; the last one for a symbol stays.
+    /// Records a likely value; the last one for a symbol wins.
     pub fn hint(&mut self, hint: Hint) {
         let info = &mut self.symbols[hint.symbol];
         info.dimension = info.dimension.clone().likely(hint.likely);
@@ -167,8 +167,8 @@ impl DimTable {
         &self.hints
     }
 
-    /// The symbol that stands for `dim` in expressions that would grow too large: the same one every time, and one that was
-    /// defined so where there is one.
+    /// The symbol that stands for `dim` in expressions that would grow too large: always the same one, an existing one with
+    /// that definition if there is one.
     pub(super) fn wrap(&mut self, dim: DimId) -> DimId {
         let symbol = match self.wrapped.get(&dim) {
             Some(&symbol) => symbol,

@@ -1,14 +1,14 @@
-//! What bounds the work of a table: proofs have a total, and canonical forms an allowance per fact.
+//! Work limits of a table: proofs have a total, and canonical forms an allowance per fact.
 
 use crate::{ContractFact, DimId, DimLimits, DimTable, FactOrigin, Predicate, Proof};
 
 #[test]
-fn equalities_that_rewrite_each_other_for_ever_end() {
+fn mutually_rewriting_equalities_terminate() {
     let mut table = DimTable::new();
     let symbols = ["past", "seq", "total"].map(|name| table.symbol(name).unwrap());
     let [past, seq, total] = symbols;
     let (zero, minus_one) = (table.constant(0), table.constant(-1));
-    // seq == max(total - max(max(-1, -seq) * total + seq, 0), 0), as a cache's mask has it.
+    // seq == max(total - max(max(-1, -seq) * total + seq, 0), 0), as in a cache's mask.
     let negated = table.mul(seq, minus_one).unwrap();
     let capped = table.max(minus_one, negated).unwrap();
     let scaled = table.mul(capped, total).unwrap();
@@ -26,14 +26,14 @@ fn equalities_that_rewrite_each_other_for_ever_end() {
             predicate: Predicate::Equal(a, b),
             origin: FactOrigin::Declared,
         };
-        // Whether it is learned or found to contradict the others, it ends.
+        // Whether it is learned or found to contradict the others, it terminates.
         let _ = table.assume(fact);
     }
     assert!(table.len() < 1 << 16, "{} expressions", table.len());
 }
 
 #[test]
-fn proofs_share_a_total_and_what_is_evident_is_proved_after_it() {
+fn evident_proofs_succeed_after_the_shared_fuel_is_spent() {
     let limits = DimLimits {
         prover_total: 1,
         ..DimLimits::default()
@@ -49,9 +49,9 @@ fn proofs_share_a_total_and_what_is_evident_is_proved_after_it() {
     assert!(table.is_prover_spent());
 }
 
-/// The size of a group norm's rows, as exporters have it inferred, with the fact that it is a size.
+/// The size of a group norm's rows, as inferred for exported models, with the fact that it is a size.
 #[test]
-fn what_a_fact_says_is_proved_without_a_search() {
+fn stated_facts_are_proved_without_search() {
     let limits = DimLimits {
         prover_fuel: 64,
         ..DimLimits::default()
@@ -83,9 +83,9 @@ fn what_a_fact_says_is_proved_without_a_search() {
     );
 }
 
-/// Most proofs that fail are seen to fail at some sizes, before anything is searched.
+/// Most failing proofs are refuted at some sizes, before any search.
 #[test]
-fn what_is_false_at_some_sizes_takes_few_steps() {
+fn refutable_claims_take_few_steps() {
     let mut table = DimTable::new();
     let sizes: Vec<DimId> = (0..40)
         .map(|n| table.symbol(&format!("N{n}")).unwrap())
@@ -103,9 +103,9 @@ fn what_is_false_at_some_sizes_takes_few_steps() {
     assert!(table.is_equal_somewhere(fewer, all));
 }
 
-/// What facts say holds at samples too, so that nothing is lost that can be proved.
+/// Facts hold at samples too, so that nothing provable is lost.
 #[test]
-fn facts_that_exclude_samples_leave_proofs_as_they_are() {
+fn facts_that_exclude_samples_do_not_change_proofs() {
     let mut table = DimTable::new();
     let [a, b, c] = ["A", "B", "C"].map(|name| table.symbol(name).unwrap());
     let (five, seven) = (table.constant(5), table.constant(7));

@@ -248,7 +248,7 @@ fn tiny_limits_still_give_right_values() {
     }
 }
 
-/// Values at the edges of what fits, and their neighbours.
+/// Values at the limits of the integer types, and their neighbours.
 const EXTREMES: [i64; 8] = [i64::MIN, -(1 << 32), -1, 0, 1, 3, 1 << 62, i64::MAX];
 
 #[test]

@@ -20,7 +20,7 @@ fn table_with(facts: &[&str]) -> DimTable {
     table
 }
 
-/// Whether `dim` has the value of `expr` for all sizes that the facts allow, and keeps its range.
+/// Whether `dim` has the value of `expr` for all sizes that the facts allow, and stays within its range.
 fn agrees(expr: &Expr, table: &mut DimTable) -> Result<(), TestCaseError> {
     let dim = match expr.build(table) {
         Ok(dim) => dim,
@@ -86,17 +86,17 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn without_facts(expr in expr()) {
+    fn normal_forms_agree_without_facts(expr in expr()) {
         agrees(&expr, &mut table_with(&[]))?;
     }
 
     #[test]
-    fn with_facts(expr in expr(), facts in facts()) {
+    fn normal_forms_agree_with_facts(expr in expr(), facts in facts()) {
         agrees(&expr, &mut table_with(&facts))?;
     }
 
     #[test]
-    fn facts_learned_later(expr in expr(), facts in facts()) {
+    fn normal_forms_agree_after_later_facts(expr in expr(), facts in facts()) {
         let mut table = table_with(&[]);
         if let Ok(dim) = expr.build(&mut table) {
             for fact in facts {

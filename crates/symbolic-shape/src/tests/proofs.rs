@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn products_with_a_zero_in_common_are_equal_and_teach_nothing() {
+fn products_with_a_common_zero_are_equal_and_imply_nothing() {
     let mut table = DimTable::new();
     let (zero, n) = (table.constant(0), table.symbol("n").unwrap());
     let predicate = Predicate::ProductEqual(vec![zero, n], vec![zero]);

@@ -3,7 +3,7 @@
 use crate::text::{Cursor, parse_predicate, parse_where};
 use crate::{DimTable, Proof};
 
-/// Asks for `predicate` in a table with the facts of a `where` clause.
+/// Proves `predicate` in a table with the facts of a `where` clause.
 #[track_caller]
 fn check(predicate: &str, facts: &str, expected: Proof) {
     let mut table = DimTable::new();
@@ -43,7 +43,7 @@ fn equality_through_facts() {
 }
 
 #[test]
-fn halved_and_doubled_sizes_meet() {
+fn halved_and_doubled_sizes_are_proved_equal() {
     check("2*ceil(H / 32) == ceil(H / 16)", "", Proof::Unknown);
     check(
         "2*ceil(H / 32) == ceil(H / 16)",

@@ -82,7 +82,7 @@ fn symbolic_divisors_need_proof() {
 }
 
 #[test]
-fn extrema_drop_what_is_beaten() {
+fn min_max_drop_dominated_operands() {
     check("max(A, A + 1)", "", "A + 1");
     check("min(A, min(B, A), 7)", "", "min(7, A, B)");
     check("max(A, 0)", "", "A");

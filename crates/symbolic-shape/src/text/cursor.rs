@@ -7,7 +7,7 @@ use super::diagnostic::Diagnostic;
 use super::lexer::Lexer;
 use super::token::{Span, Token, TokenKind};
 
-/// How deep parsers may nest.
+/// The maximum nesting of parsers.
 const MAX_DEPTH: usize = 128;
 
 /// The tokens of a text, from the current one on.
@@ -221,7 +221,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Runs `parse` one level deeper; a diagnostic when that is too deep.
+    /// Runs `parse` one level deeper; a diagnostic when that exceeds the limit.
     pub fn nested<T>(
         &mut self,
         parse: impl FnOnce(&mut Self) -> Result<T, Diagnostic>,
@@ -233,7 +233,7 @@ impl<'a> Cursor<'a> {
         result
     }
 
-    /// A diagnostic when `levels` more would be too deep.
+    /// A diagnostic when `levels` more would exceed the limit.
     pub(super) fn check_depth(&self, levels: usize) -> Result<(), Diagnostic> {
         if self.depth + levels <= MAX_DEPTH {
             return Ok(());
@@ -263,7 +263,7 @@ impl<'a> Cursor<'a> {
         Ok(items)
     }
 
-    /// Skips to the next of `stops` outside of brackets opened on the way, or to the end. For going on after an error.
+    /// Skips to the next of `stops` outside of brackets opened on the way, or to the end. For error recovery.
     pub fn recover_to(&mut self, stops: &[TokenKind<'_>]) {
         let mut open = 0_usize;
         while !self.at_end() {

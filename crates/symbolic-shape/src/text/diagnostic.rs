@@ -1,18 +1,18 @@
 //! Diagnostics: what is wrong with a text, where, and what to do.
 //!
-//! Rendering shows the line with a caret. Everything that came from the text is escaped, so a message never carries control
+//! Rendering shows the line with a caret. Everything from the text is escaped, so a message never carries control
 //! characters to a terminal.
 
 use std::fmt;
 
 use super::token::Span;
 
-/// How many diagnostics are kept; more are counted.
+/// The number of diagnostics that are kept; more are counted.
 const MAX_KEPT: usize = 64;
-/// How many characters of a source line are shown on either side of the place.
+/// The number of characters of a source line shown on either side of the place.
 const MAX_SHOWN: usize = 80;
 
-/// One thing that is wrong with a text or a graph.
+/// One problem of a text or a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The stable code, such as `E0101`.
@@ -26,7 +26,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// E0101: a token that does not fit.
+    /// E0101: an unexpected token.
     pub const UNEXPECTED_TOKEN: &'static str = "E0101";
     /// E0102: characters that form no token.
     pub const INVALID_TOKEN: &'static str = "E0102";
@@ -49,13 +49,13 @@ impl Diagnostic {
         }
     }
 
-    /// With one more note.
+    /// Adds a note.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
-    /// With `span`, unless it has one.
+    /// Sets `span`, unless it has one.
     pub fn at(mut self, span: Span) -> Self {
         self.span.get_or_insert(span);
         self
@@ -147,7 +147,7 @@ impl Diagnostics {
         self.count == 0
     }
 
-    /// How many there were, those not kept included.
+    /// How many there were, including those not kept.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -223,7 +223,7 @@ impl std::error::Error for Diagnostics {}
 
 /// `text` with control characters escaped. Other characters, quotes among them, stay as they are.
 fn escaped(text: &str) -> String {
-    // U+200E to U+2069 hold marks that turn the direction of writing.
+    // U+200E to U+2069 contain marks that change the direction of writing.
     let is_unsafe = |c: char| {
         c.is_control()
             || ('\u{200b}'..='\u{200f}').contains(&c)

@@ -80,7 +80,7 @@ pub fn parse_predicate(
 
 /// Reads the predicates of a `where` clause, separated by commas, and assumes them as declared.
 ///
-/// `name >= -5`, before the name was used, declares a symbol that may be negative; so a reader takes this clause first.
+/// `name >= -5`, before the name was used, declares a symbol that may be negative; so a reader parses this clause first.
 pub fn parse_where(cursor: &mut Cursor<'_>, table: &mut DimTable) -> Result<(), Diagnostic> {
     loop {
         let start = cursor.span();
@@ -135,7 +135,7 @@ fn declare_negative(cursor: &mut Cursor<'_>, table: &mut DimTable) -> Result<boo
     Ok(false)
 }
 
-/// Reads a name, which was checked before, and its arguments; at least one.
+/// Reads the arguments of a name, which was checked before; at least one.
 fn call(cursor: &mut Cursor<'_>, table: &mut DimTable) -> Result<Vec<DimId>, Diagnostic> {
     cursor.bump();
     cursor.expect(&TokenKind::OpenParen)?;

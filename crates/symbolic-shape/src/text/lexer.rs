@@ -1,4 +1,4 @@
-//! The lexer: yields one token at a time and keeps none, so memory does not grow with the source.
+//! The lexer: yields one token at a time and stores none, so memory does not grow with the source.
 //!
 //! A name starts with a letter or `_` and continues with letters, digits, `_` and `.`. `//` starts a comment to the end
 //! of the line. `%` right before a name or a number makes a value, otherwise it is the operator.
@@ -31,7 +31,7 @@ impl<'a> Lexer<'a> {
         Lexer { source, at }
     }
 
-    /// The next token; at the end, and ever after, [`TokenKind::End`].
+    /// The next token; at the end, and from then on, [`TokenKind::End`].
     pub fn next_token(&mut self) -> Token<'a> {
         self.skip_blanks();
         let start = self.at;
@@ -177,7 +177,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The character that an escape stands for. Always moves on.
+    /// The character that an escape stands for. Always advances.
     fn escape(&mut self) -> Option<char> {
         let selector = self.peek(1);
         self.at += 1;

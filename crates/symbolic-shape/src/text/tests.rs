@@ -92,7 +92,7 @@ fn malformed_tokens_are_reported() {
 }
 
 #[test]
-fn names() {
+fn identifiers_start_with_a_letter_or_underscore() {
     assert!(
         is_identifier("a")
             && is_identifier("_1.b")
@@ -281,7 +281,7 @@ fn nesting_is_limited() {
 }
 
 #[test]
-fn signs_are_no_nesting() {
+fn repeated_signs_do_not_count_as_nesting() {
     let mut table = DimTable::new();
     let n = table.symbol("N").unwrap();
     assert_eq!(
@@ -363,7 +363,7 @@ fn where_clauses_report_contradictions_in_place() {
     1 | B >= 1, B <= 0
       |         ^^^^^^
     ");
-    // A known name cannot become negative: the bound says nothing new.
+    // A known name cannot become negative: the bound adds nothing new.
     parse_where(&mut Cursor::new("B >= -5, C >= -5 + D"), &mut table).unwrap();
     assert_eq!(table.contract_facts().len(), 2);
 }

@@ -22,12 +22,12 @@ impl Span {
     }
 }
 
-/// A token and where it stands.
+/// A token and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: TokenKind<'a>,
-    /// Where it is.
+    /// Its place.
     pub span: Span,
 }
 
@@ -41,7 +41,7 @@ pub enum TokenKind<'a> {
     Value(&'a str),
     /// `@name`, without the sign.
     Global(&'a str),
-    /// Digits; a sign is a token of its own. See [`Cursor::integer`](super::Cursor::integer).
+    /// Digits; a sign is a separate token. See [`Cursor::integer`](super::Cursor::integer).
     Integer(u64),
     /// Digits with a fraction or an exponent; [`Cursor::slice`](super::Cursor::slice) has the text for exact conversion.
     Float(f64),
@@ -97,7 +97,7 @@ pub enum TokenKind<'a> {
     Question,
     /// `|`
     Pipe,
-    /// Something that is no token; the cursor has the diagnostic.
+    /// Not a token; the cursor has the diagnostic.
     Invalid(&'static str),
     /// The end of the source.
     End,

@@ -1,14 +1,14 @@
 //! The header of a `.npy` file: a Python dictionary with three known keys.
 //!
-//! Only what the format's definition allows is read: `descr` (a string), `fortran_order` (a bool)
-//! and `shape` (a tuple of integers), each once, in any order.
+//! Only the keys of the format's definition are accepted: `descr` (a string), `fortran_order` (a bool) and `shape` (a tuple
+//! of integers), each once, in any order.
 
 use crate::{DType, TensorError};
 
 /// More axes than any file in use has; NumPy's own limit is 64.
 const MAX_RANK: usize = 64;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) dtype: DType,
@@ -17,7 +17,7 @@ pub(crate) struct Header {
     pub(crate) shape: Vec<usize>,
 }
 
-/// Which byte of an element comes first.
+/// The byte order of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ByteOrder {
     Little,

@@ -1,5 +1,4 @@
-//! `.npy` files: what NumPy writes is read, what we write is what NumPy writes, and hostile
-//! headers are errors.
+//! `.npy` files: NumPy's output is read, ours equals NumPy's, and hostile headers are errors.
 
 use proptest::prelude::*;
 
@@ -26,7 +25,7 @@ fn written(tensor: &Tensor) -> Vec<u8> {
 }
 
 #[test]
-fn the_bytes_are_those_numpy_writes() {
+fn npy_bytes_equal_those_of_numpy() {
     // numpy.save of numpy.array([[1, 2, 3], [4, 5, 6]], dtype='<i2').
     let mut expected =
         b"\x93NUMPY\x01\x00\x76\x00{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }"
@@ -42,7 +41,7 @@ fn the_bytes_are_those_numpy_writes() {
 }
 
 #[test]
-fn every_dtype_goes_there_and_back() {
+fn every_dtype_round_trips() {
     for dtype in DType::ALL {
         for shape in [&[][..], &[0], &[3], &[2, 0, 3], &[2, 3, 4]] {
             let n = element_count(dtype, shape).unwrap() * dtype.size_in_bytes();

@@ -1,6 +1,6 @@
 //! Writes random graphs as ONNX models with inputs, as folders of test cases: `export_models FOLDER COUNT`.
 //!
-//! `cargo xtask cross-check` has another implementation compute what they give, and compares.
+//! `cargo xtask cross-check` runs them on another implementation, and compares.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use kiln_testkit::export::{tensor_file, to_onnx};
 use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
 use kiln_testkit::random::seeded_bytes;
 
-/// Seeds tried for each model that is wanted; not every graph has a form in ONNX.
+/// Seeds tried for each requested model; not every graph has a form in ONNX.
 const ATTEMPTS: u64 = 40;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,7 @@
 //! Graphs as ONNX models of known sizes, so that other implementations can run them.
 //!
-//! Most core ops have an operator of the same meaning; what has none makes the whole graph no model. Sizes are written
-//! as numbers: the ones that a call with given inputs has.
+//! Most core ops have an operator with the same meaning; a graph with any other op has no model. Sizes are written as
+//! numbers: those of a call with the given inputs.
 
 mod message;
 mod operators;
@@ -12,7 +12,7 @@ use kiln_tensor::{DType, Tensor};
 use message::Message;
 use operators::Exporter;
 
-/// The version of the standard operators that models are written for.
+/// The version of the standard operators in the models.
 pub(crate) const OPSET: i64 = 20;
 
 /// The model of a graph called with inputs of these shapes; `None` where an op, a dtype or a size has no form in ONNX.
@@ -34,7 +34,7 @@ pub fn to_onnx(graph: &Graph, shapes: &[Vec<usize>]) -> Option<Vec<u8>> {
     Some(write(graph, shapes, None)?.0)
 }
 
-/// The same with the elements of constants in a file of this name beside the model, which comes second.
+/// The same with the elements of constants in a file of this name beside the model, which is returned second.
 pub fn to_onnx_beside(
     graph: &Graph,
     shapes: &[Vec<usize>],
@@ -60,7 +60,7 @@ fn write(
         content.message(11, &value_info(&name(input), dtype, Some(shape)));
     }
     for (index, &output) in graph.outputs().iter().enumerate() {
-        // An input, or a value that goes out twice, needs a name of its own.
+        // An input, or a value that is an output twice, needs a separate name.
         let own = format!("y{index}");
         let mut node = Message::new();
         node.text(1, &name(output));
@@ -79,12 +79,12 @@ fn write(
     Some((model.into_bytes(), outside))
 }
 
-/// A tensor as a file of ONNX's test data.
+/// A tensor in the file format of ONNX's test data.
 pub fn tensor_file(name: &str, tensor: &Tensor) -> Option<Vec<u8>> {
     Some(tensor_message(name, tensor)?.into_bytes())
 }
 
-/// The values of the symbols that are an input's size by themselves.
+/// The values of the symbols that are by themselves an input's size.
 fn binding(graph: &Graph, shapes: &[Vec<usize>]) -> Option<Binding> {
     let mut binding = Binding::new();
     for (&input, shape) in graph.inputs().iter().zip(shapes) {

@@ -1,4 +1,4 @@
-//! The operators that core ops are written as.
+//! The operators as which core ops are written.
 
 use super::message::Message;
 use super::{name, number_of, tensor_message, typed_message};
@@ -27,7 +27,7 @@ pub(super) struct Exporter<'g> {
     n_names: usize,
 }
 
-/// The file that the elements of the graph's constants go to, and what is in it.
+/// The file for the elements of the graph's constants, and its content.
 struct Outside<'g> {
     location: &'g str,
     content: Vec<u8>,
@@ -49,7 +49,7 @@ impl<'g> Exporter<'g> {
         }
     }
 
-    /// The fields of the graph's message so far, which are its nodes and constants; and the file beside.
+    /// The fields of the graph's message so far, which are its nodes and constants; and the file.
     pub(super) fn into_contents(self) -> (Message, Vec<u8>) {
         let outside = self.outside.map(|outside| outside.content);
         (self.content, outside.unwrap_or_default())
@@ -351,7 +351,7 @@ impl<'g> Exporter<'g> {
                 let is_spread = window.dilations.iter().any(|&dilation| dilation != 1);
                 let op_type = match function {
                     PoolFunction::Max => "MaxPool",
-                    // The mean of nothing but padding is NaN here and 0 elsewhere.
+                    // The mean of a window entirely in the padding is NaN here and 0 elsewhere.
                     PoolFunction::Mean if is_spread => return None,
                     PoolFunction::Mean => "AveragePool",
                     PoolFunction::MeanWithPadding => {
@@ -377,7 +377,7 @@ impl<'g> Exporter<'g> {
         Some(())
     }
 
-    /// Only products whose dtype is that of their operands have an operator.
+    /// Only products with their operands' dtype have an operator.
     fn same_dtype(&self, data: &OpData, out: DType) -> Option<()> {
         let own = |value: &ValueId| self.graph.tensor_ty(*value).map(|ty| ty.dtype);
         let fits = data.operands.iter().all(|value| own(value) == Some(out));
@@ -394,7 +394,8 @@ impl<'g> Exporter<'g> {
         ])
     }
 
-    /// Windows that reach beyond the padded operand give nothing here; others round towards zero and give something.
+    /// Windows that reach beyond the padded operand give an empty result here; others round towards zero and give one
+    /// element.
     fn fits(&self, data: &OpData, window: &Window, kernel: &[i64]) -> Option<()> {
         let x = self.graph.tensor_ty(*data.operands.first()?)?;
         let sizes = self.sizes(x.dims.get(2..)?)?;
@@ -442,7 +443,7 @@ impl<'g> Exporter<'g> {
         let (mut from, mut ends, mut apart) = (Vec::new(), Vec::new(), Vec::new());
         for ((&start, &size), &step) in starts.iter().zip(sizes).zip(steps) {
             if size == 0 {
-                // A start outside would count from the end.
+                // A start out of bounds would count from the end.
                 from.push(0);
                 ends.push(0);
                 apart.push(1);

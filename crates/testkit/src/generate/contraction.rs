@@ -1,4 +1,4 @@
-//! Contractions and windows: operands made to fit, strides, groups, padding.
+//! Contractions and windows: matching operands, strides, groups, padding.
 
 use super::Stop;
 use super::scope::{Scope, Step};
@@ -144,7 +144,7 @@ fn image(
     Ok((x, dtype, channels))
 }
 
-/// A kernel's sizes, and a window whose padding mostly leaves room for the kernel.
+/// A kernel's sizes, and a window whose padding mostly leaves space for the kernel.
 fn window(scope: &mut Scope<'_, '_>, spatial: usize) -> Result<(Vec<i64>, Window), Stop> {
     let mut rows = [(); 5].map(|()| Vec::with_capacity(spatial));
     for _ in 0..spatial {
@@ -171,7 +171,7 @@ fn weights_of(scope: &mut Scope<'_, '_>, dtype: DType, dims: &[i64]) -> Result<V
     scope.fresh(dtype, &dims)
 }
 
-/// What follows a convolution in models, and what freezing folds into it: a scale or a shift per channel.
+/// The typical ops after a convolution in models, which freezing folds into it: a scale or a shift per channel.
 fn follow_up(scope: &mut Scope<'_, '_>, y: ValueId, filters: i64) -> Result<ValueId, Stop> {
     let (dtype, rank) = (scope.builder.dtype(y)?, scope.builder.rank(y)?);
     let mut sizes = vec![filters];

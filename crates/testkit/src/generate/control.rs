@@ -1,4 +1,4 @@
-//! Control flow: regions filled from choices of their own, so that a body can be built twice alike.
+//! Control flow: regions filled from separate choices, so that a body can be built twice identically.
 
 use super::scope::{Scope, Step};
 use super::{GraphOptions, Stop};
@@ -8,13 +8,13 @@ use kiln_shape_inference::{GraphBuilder, LoopBody};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-/// How deeply regions nest here.
+/// The maximum nesting of regions.
 const DEPTH_LIMIT: usize = 3;
 
-/// How many ops one region may try.
+/// The maximum number of ops that one region may try.
 const REGION_OPS: usize = 5;
 
-/// How many bytes of choices a region gets.
+/// The number of bytes of choices of a region.
 const REGION_BYTES: usize = 192;
 
 pub(super) fn if_else(scope: &mut Scope<'_, '_>) -> Step {
@@ -72,7 +72,7 @@ pub(super) fn repeat(scope: &mut Scope<'_, '_>) -> Step {
     finish(scope, before, results)
 }
 
-/// Keeps the results, or goes back to what there was before.
+/// Keeps the results, or restores the previous state.
 fn finish(
     scope: &mut Scope<'_, '_>,
     before: GraphBuilder,
@@ -104,7 +104,7 @@ fn expect_room(scope: &Scope<'_, '_>) -> Step {
     }
 }
 
-/// A bool that data decide.
+/// A bool from data.
 fn condition(scope: &mut Scope<'_, '_>) -> Result<ValueId, Stop> {
     if scope.one_in(3)? {
         return scope.of_type(DType::Bool, &[]);
@@ -128,7 +128,7 @@ fn region_bytes<'b>(scope: &mut Scope<'_, 'b>) -> Result<&'b [u8], Stop> {
     Ok(scope.choices.bytes(length)?)
 }
 
-/// What the regions of an op have in common.
+/// The shared state of the regions of an op.
 struct Around<'a> {
     options: &'a GraphOptions,
     sizes: Vec<DimId>,
@@ -144,7 +144,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// A branch: one or two results of the model's dtype and rank, of whatever sizes.
+    /// A branch: one or two results with the model's dtype and rank, and any sizes.
     fn branch(
         &self,
         builder: &mut GraphBuilder,
@@ -192,7 +192,7 @@ impl<'a> Around<'a> {
             let Type::Tensor(model) = scope.builder.ty(value).clone() else {
                 return Err(Stop::NoOperand);
             };
-            // Of the same sizes for the most part; else the loop changes a size.
+            // Mostly of the same sizes; otherwise the loop changes a size.
             let exactly = !scope.one_in(4)?;
             next.push(scope.find(|ty| {
                 ty.dtype == model.dtype

@@ -1,27 +1,27 @@
-//! Random tensors: small numbers for the most part, so that integers serve as indices and floats
-//! stay exact for a while, and now and then the values at the edges.
+//! Random tensors: mostly small numbers, so that integers can be indices and floats stay exact for a while, and
+//! occasionally edge values.
 
 use crate::random::SplitMix64;
 use kiln_tensor::{DType, Element, Tensor, TensorError, bf16, f16};
 
-/// What the elements of a random tensor are like.
+/// The distribution of a random tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
     /// Multiples of 1/64 in [-1, 1] for floats; integers from -3 to 8.
     Smooth,
     /// Multiples of 1/4 in [-4, 4] for floats; integers from -3 to 8.
     Small,
-    /// As `Small`, and one float in eight is a NaN, an infinity or a zero; nothing is so large or so small that the order of
+    /// As `Small`, with one float in eight a NaN, an infinity or a zero; no value is so large or so small that the order of
     /// operations decides what overflows.
     Special,
-    /// As `Small`, and one in eight at an edge: NaN, infinities, -0, denormals, the ends of the range.
+    /// As `Small`, with one in eight an edge value: NaN, infinities, -0, denormals, the ends of the range.
     Edges,
 }
 
 /// A tensor of random elements.
 ///
 /// # Errors
-/// When its size overflows or its memory cannot be had.
+/// When its size overflows or its memory cannot be allocated.
 pub fn random_tensor(
     random: &mut SplitMix64,
     dtype: DType,
@@ -80,7 +80,7 @@ fn float(random: &mut SplitMix64, flavor: Flavor) -> f64 {
         f64::NEG_INFINITY,
         -0.0,
         0.0,
-        // The smallest positive f32 and f64, and the largest f32.
+        // The minimum positive f32 and f64, and the maximum f32.
         1e-45,
         5e-324,
         3.402_823_466_385_288_6e38,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_dtype_is_filled_and_follows_from_the_seed() {
+    fn random_tensors_of_every_dtype_follow_from_the_seed() {
         for dtype in DType::ALL {
             for flavor in [
                 Flavor::Smooth,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_come_up() {
+    fn edge_tensors_contain_nan_and_infinity() {
         let mut random = SplitMix64::new(1);
         let tensor = random_tensor(&mut random, DType::F32, &[1000], Flavor::Edges).unwrap();
         let elements = tensor.to_vec::<f32>().unwrap();

@@ -1,7 +1,6 @@
-//! Element-wise ops: any scalar function that takes the operands' dtypes, broadcast every way.
+//! Element-wise ops: any scalar function that accepts the operands' dtypes, with all kinds of broadcasts.
 //!
-//! All but `pow` of floats: passes may round it otherwise than the function says, and everything
-//! else they keep bit for bit.
+//! All except `pow` of floats: passes may round it differently from the function, and preserve everything else bit for bit.
 
 use super::Stop;
 use super::scope::{Scope, Step};
@@ -9,7 +8,7 @@ use kiln_ir::{Dims, ValueId};
 use kiln_scalar::Function;
 use kiln_tensor::DType;
 
-/// Continuous, and no steeper than a few times their operands' range.
+/// Continuous, with a slope of at most a few times their operands' range.
 const SMOOTH: &[&str] = &[
     "add",
     "sub",
@@ -65,7 +64,7 @@ pub(super) fn binary(scope: &mut Scope<'_, '_>) -> Step {
     Ok(())
 }
 
-/// A constant that an algebraic rule may know: 0, 1, -0, 2, a half.
+/// A constant that an algebraic rule may match: 0, 1, -0, 2, a half.
 pub(super) fn with_special_constant(scope: &mut Scope<'_, '_>) -> Step {
     let x = scope.number()?;
     let dtype = scope.builder.dtype(x)?;
@@ -140,7 +139,7 @@ fn function(scope: &mut Scope<'_, '_>, dtypes: &[DType]) -> Result<Function, Sto
 fn partner(scope: &mut Scope<'_, '_>, x: ValueId) -> Result<ValueId, Stop> {
     let (dtype, dims) = (scope.builder.dtype(x)?, scope.builder.shape(x)?);
     if scope.one_in(12)? {
-        // Whether they broadcast is then for inference, or for the run time, to say.
+        // Whether they broadcast is then decided by inference, or at run time.
         return scope.find(|ty| ty.dtype == dtype);
     }
     if scope.one_in(8)? {

@@ -85,7 +85,7 @@ pub(super) fn update_slice(scope: &mut Scope<'_, '_>) -> Step {
         let length = table.min(dims[axis], length).map_err(|_| Stop::NoOperand)?;
         let last = table.sub(dims[axis], length).map_err(|_| Stop::NoOperand)?;
         part[axis] = length;
-        // Any integer, cut off at the bounds.
+        // Any integer, clamped to the bounds.
         let raw = scope.of_type(DType::I64, &[])?;
         let last = scope.builder.dims_tensor(&[last])?;
         let last = scope.builder.reshape(last, &[])?;
@@ -141,7 +141,7 @@ fn indices(scope: &mut Scope<'_, '_>, shape: &[DimId], bound: DimId) -> Result<V
         let constant = scope.builder.constant(tensor)?;
         return Ok(scope.builder.cast(constant, dtype)?);
     }
-    // Any integers, cut off at the bounds: the sizes go through data on the way.
+    // Any integers, clamped to the bounds: the sizes pass through data in between.
     let raw = scope.of_type(dtype, shape)?;
     let bound = scope.builder.dims_tensor(&[bound])?;
     let bound = scope.builder.cast(bound, dtype)?;

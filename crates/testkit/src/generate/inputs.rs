@@ -8,16 +8,16 @@ use kiln_symbolic_shape::{Binding, SymbolId};
 use kiln_tensor::Tensor;
 use std::collections::BTreeSet;
 
-/// Sizes to try: 0, 1 and 2 above all, then vector widths and their neighbours, and primes.
+/// Sizes to try: mainly 0, 1 and 2, then vector widths and their neighbours, and primes.
 const SIZES: [i64; 22] = [
     1, 2, 3, 0, 1, 2, 4, 5, 0, 1, 6, 7, 8, 9, 10, 12, 13, 15, 16, 17, 31, 33,
 ];
 
-/// How many values are tried for one symbol, and how often all of them.
+/// The number of values tried for one symbol, and of attempts for all of them.
 const ATTEMPTS: usize = 16;
 
-/// Shapes for a graph's inputs under random values of its symbols; `None` where the values that
-/// were tried break a fact, or where an input is no tensor.
+/// Shapes for a graph's inputs for random values of its symbols; `None` where the tried values violate a fact, or where an
+/// input is not a tensor.
 ///
 /// # Errors
 /// When the source of choices fails.
@@ -57,7 +57,7 @@ pub fn input_shapes(
     Ok(None)
 }
 
-/// The shapes of a graph's inputs under these values of its symbols; `None` where an input is no tensor, or a size has no
+/// The shapes of a graph's inputs for these values of its symbols; `None` where an input is not a tensor, or a size has no
 /// value.
 pub fn shapes_under(graph: &Graph, binding: &Binding) -> Option<Vec<Vec<usize>>> {
     let shape = |&input| {
@@ -68,9 +68,9 @@ pub fn shapes_under(graph: &Graph, binding: &Binding) -> Option<Vec<Vec<usize>>>
     graph.inputs().iter().map(shape).collect()
 }
 
-/// The same shapes with one to three changes that may break what the graph asks of sizes: a size off by one, 0, 1, 2, a
-/// prime, or another's. Mostly all axes that one expression sizes change together, so that what ops ask for is broken and
-/// not only that equal names have equal sizes.
+/// The same shapes with one to three changes that may violate the graph's requirements on sizes: a size off by one, 0, 1,
+/// 2, a prime, or another's. Usually all axes with the same expression change together, so that requirements of ops are
+/// violated and not only the equality of equal names.
 ///
 /// # Errors
 /// When the source of choices fails.
@@ -109,7 +109,7 @@ pub fn broken_shapes(
     Ok(broken)
 }
 
-/// Random tensors of these shapes for a graph's inputs; of equal types some may be one tensor twice.
+/// Random tensors of these shapes for a graph's inputs; some inputs of equal types may share one tensor.
 ///
 /// # Errors
 /// When the source of choices fails, or the tensors do not fit into memory.

@@ -1,12 +1,11 @@
-//! Random valid graphs, every core op among them, and inputs for them.
+//! Random valid graphs, with every core op, and inputs for them.
 //!
-//! A graph is grown op by op through `GraphBuilder`, so it is typed and verified by construction:
-//! each file adds a family of ops, picking operands that satisfy the ops' own constraints and
-//! making them where there are none. An op that inference refuses all the same is left out. Sizes
-//! share a few symbols; [`input_shapes`] picks values for them, 0, 1 and odd ones above all.
+//! A graph is grown op by op through `GraphBuilder`, so it is typed and verified by construction: each file adds a family
+//! of ops, picking operands that satisfy the ops' constraints and creating them where there are none. An op that inference
+//! rejects is omitted. Sizes share a few symbols; [`input_shapes`] picks values for them, mainly 0, 1 and odd ones.
 //!
 //! A generated graph may still fail at run time, as any graph may: two symbols that must be equal and are not, a window
-//! larger than its operand. Custom ops, which are not registered, are left out.
+//! larger than its operand. Custom ops, which are not registered, are omitted.
 
 mod contraction;
 mod control;
@@ -29,12 +28,12 @@ use kiln_symbolic_shape::{DimId, SymbolicDimension};
 use kiln_tensor::DType;
 use scope::{SYMBOLS, Scope, Step};
 
-/// What a random graph may be made of.
+/// The ingredients of a random graph.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphOptions {
-    /// The number of ops that are tried, those inside regions not counted.
+    /// The number of ops that are tried, excluding those inside regions.
     pub max_ops: usize,
-    /// Continuous functions of moderate slope on f32 alone, so that a rounding error stays one.
+    /// Only continuous functions of moderate slope on f32, so that a rounding error stays small.
     pub smooth: bool,
 }
 
@@ -47,7 +46,7 @@ impl Default for GraphOptions {
     }
 }
 
-/// Why a step was given up.
+/// Why a step was abandoned.
 #[derive(Debug, thiserror::Error)]
 enum Stop {
     /// The source of choices failed.
@@ -64,7 +63,7 @@ enum Stop {
 /// A random graph, with at least one input and one output.
 ///
 /// # Errors
-/// When the source of choices fails; running dry is no failure.
+/// When the source of choices fails; running dry is not a failure.
 pub fn random_graph(
     choices: &mut Unstructured<'_>,
     options: &GraphOptions,
@@ -82,7 +81,7 @@ pub fn random_graph(
     }
 }
 
-/// Grows a graph; answers its outputs.
+/// Grows a graph; returns its outputs.
 fn grow(
     choices: &mut Unstructured<'_>,
     builder: &mut GraphBuilder,
@@ -107,7 +106,7 @@ fn grow(
     Ok(outputs.into_iter().enumerate().map(name).collect())
 }
 
-/// One to three symbols, each with an input of its own that gives it a value.
+/// One to three symbols, each bound by a separate input.
 fn declare_symbols(scope: &mut Scope<'_, '_>) -> Step {
     let n_symbols = scope.between(1, 3)?;
     for name in SYMBOLS.into_iter().take(n_symbols) {
@@ -142,7 +141,7 @@ mod tests {
     use crate::random::seeded_bytes;
     use std::collections::BTreeSet;
 
-    /// Every core op that is no element-wise function.
+    /// Every core op that is not an element-wise function.
     const OPS: [&str; 36] = [
         "arg_reduce",
         "bind",
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_that_run_dry_give_a_graph() {
+    fn exhausted_choices_still_give_a_graph() {
         for length in [0, 1, 7, 40] {
             let bytes = vec![0xff; length];
             let graph = random_graph(&mut Unstructured::new(&bytes), &GraphOptions::default());

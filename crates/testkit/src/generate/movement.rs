@@ -11,14 +11,14 @@ pub(super) fn reshape(scope: &mut Scope<'_, '_>) -> Step {
     let one = scope.builder.size(1);
     let kind = scope.between(0, 4)?;
     match kind {
-        // Two axes become one.
+        // Merges two axes.
         0 | 1 if rank >= 2 => {
             let axis = scope.between(0, rank - 2)?;
             let merged = scope.builder.dims_mut().mul(dims[axis], dims[axis + 1]);
             dims[axis] = merged.map_err(|_| Stop::NoOperand)?;
             dims.remove(axis + 1);
         }
-        // One axis becomes two, where its size has a divisor.
+        // Splits one axis, if its size has a divisor.
         2 if rank >= 1 => {
             let axis = scope.between(0, rank - 1)?;
             let divisor = scope.pick(&[2_i64, 3, 4])?;
@@ -27,13 +27,13 @@ pub(super) fn reshape(scope: &mut Scope<'_, '_>) -> Step {
             dims[axis] = quotient.ok_or(Stop::NoOperand)?;
             dims.insert(axis + 1, divisor);
         }
-        // All but the first axis become one, found by inference.
+        // Merges all axes but the first; the size is inferred.
         3 if rank >= 2 => {
             let y = scope.builder.reshape_inferring(x, &[Some(dims[0]), None])?;
             scope.keep(y);
             return Ok(());
         }
-        // An axis of size 1 comes or goes.
+        // Adds or removes an axis of size 1.
         _ => match dims.iter().position(|&dim| dim == one) {
             Some(axis) if scope.one_in(2)? => {
                 dims.remove(axis);
@@ -95,7 +95,7 @@ pub(super) fn slice(scope: &mut Scope<'_, '_>) -> Step {
     let y = match kind {
         0 => scope.builder.reverse(x, axis)?,
         1 => {
-            // The first few, as many as there are.
+            // The first few, as many as exist.
             let wanted = scope.size()?;
             let count = scope.builder.dims_mut().min(size, wanted);
             let zero = scope.builder.size(0);
@@ -103,7 +103,7 @@ pub(super) fn slice(scope: &mut Scope<'_, '_>) -> Step {
             scope.builder.slice_axis(x, axis, zero, count)?
         }
         2 => {
-            // Two halves, put together the other way around.
+            // Two halves, concatenated in reverse order.
             let two = scope.builder.size(2);
             let dims = scope.builder.dims_mut();
             let half = dims.floor_div(size, two).map_err(|_| Stop::NoOperand)?;
@@ -129,7 +129,7 @@ pub(super) fn pad(scope: &mut Scope<'_, '_>) -> Step {
     let (dtype, rank) = (scope.builder.dtype(x)?, scope.builder.rank(x)?);
     let mode = scope.pick(PadMode::ALL)?;
     let value = scope.fresh(dtype, &[])?;
-    // Borders made of the operand need one that is large enough: 0 and 1 are the safe choices.
+    // Borders built from the operand need one that is large enough: 0 and 1 are safe.
     let most = if mode == PadMode::Constant { 3 } else { 1 };
     let mut border = || -> Result<Dims, Stop> {
         (0..rank)

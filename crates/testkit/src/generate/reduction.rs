@@ -1,4 +1,4 @@
-//! Reductions, running reductions, and the composites that are made of them.
+//! Reductions, running reductions, and composites of them.
 
 use super::Stop;
 use super::scope::{Scope, Step};

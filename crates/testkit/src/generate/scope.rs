@@ -1,4 +1,4 @@
-//! A region being filled: the values in reach, and the choices that are made about them.
+//! A region being filled: the values in scope, and the choices about them.
 
 use super::elements::{Flavor, random_tensor};
 use super::{
@@ -14,7 +14,7 @@ use kiln_tensor::{DType, Tensor};
 /// The outcome of trying to add something.
 pub(super) type Step = Result<(), Stop>;
 
-/// The values in reach while a region is filled.
+/// The values in scope while a region is filled.
 pub(super) struct Scope<'a, 'b> {
     pub(super) choices: &'a mut Unstructured<'b>,
     pub(super) builder: &'a mut GraphBuilder,
@@ -23,16 +23,16 @@ pub(super) struct Scope<'a, 'b> {
     pub(super) values: Vec<ValueId>,
     /// Sizes that have a value here, other than constants.
     pub(super) sizes: Vec<DimId>,
-    /// How many regions are around.
+    /// The number of surrounding regions.
     pub(super) depth: usize,
     /// The number of inputs so far, for their names.
     n_inputs: usize,
 }
 
-/// The symbols that inputs give a value to.
+/// The symbols bound by inputs.
 pub(super) const SYMBOLS: [&str; 3] = ["A", "B", "C"];
 
-/// A family of ops, and how often it is tried against the others.
+/// A family of ops, and its relative frequency.
 type Family = (usize, for<'a, 'b> fn(&mut Scope<'a, 'b>) -> Step);
 
 const FAMILIES: &[Family] = &[
@@ -112,7 +112,7 @@ impl<'a, 'b> Scope<'a, 'b> {
         }
     }
 
-    /// Tries to add `count` ops; those that do not fit are left out.
+    /// Tries to add `count` ops; those that do not fit are omitted.
     pub(super) fn take_steps(&mut self, count: usize) -> Step {
         let total: usize = FAMILIES.iter().map(|(weight, _)| weight).sum();
         for _ in 0..count {
@@ -131,7 +131,7 @@ impl<'a, 'b> Scope<'a, 'b> {
         Ok(())
     }
 
-    /// A number from `low` to `high`, both included; `low` once the choices have run dry.
+    /// A number from `low` to `high`, inclusive; `low` once the choices have run dry.
     pub(super) fn between(&mut self, low: usize, high: usize) -> Result<usize, Stop> {
         Ok(self.choices.int_in_range(low..=high.max(low))?)
     }
@@ -155,7 +155,7 @@ impl<'a, 'b> Scope<'a, 'b> {
         self.pick(&DType::ALL)
     }
 
-    /// A size: a symbol in reach, an expression over one, or a constant.
+    /// A size: a symbol in scope, an expression over one, or a constant.
     pub(super) fn size(&mut self) -> Result<DimId, Stop> {
         const CONSTANTS: [i64; 10] = [1, 2, 3, 4, 5, 7, 8, 9, 17, 0];
         let kind = self.between(0, 9)?;
@@ -190,7 +190,7 @@ impl<'a, 'b> Scope<'a, 'b> {
         self.between(0, rank - 1)
     }
 
-    /// Remembers a value as in reach.
+    /// Adds a value to the scope.
     pub(super) fn keep(&mut self, value: ValueId) {
         self.values.push(value);
     }
@@ -200,17 +200,17 @@ impl<'a, 'b> Scope<'a, 'b> {
         self.values.last().copied().ok_or(Stop::NoOperand)
     }
 
-    /// Any value in reach.
+    /// Any value in scope.
     pub(super) fn any(&mut self) -> Result<ValueId, Stop> {
         self.find(|_| true)
     }
 
-    /// A tensor of numbers in reach.
+    /// A numeric tensor in scope.
     pub(super) fn number(&mut self) -> Result<ValueId, Stop> {
         self.find(|ty| ty.dtype != DType::Bool)
     }
 
-    /// A value in reach that satisfies `fits`; one of the newest half of the time.
+    /// A value in scope that satisfies `fits`; half of the time one of the newest.
     pub(super) fn find(&mut self, fits: impl Fn(&TensorType) -> bool) -> Result<ValueId, Stop> {
         let fitting: Vec<ValueId> = self
             .values
@@ -227,7 +227,7 @@ impl<'a, 'b> Scope<'a, 'b> {
         self.pick(among)
     }
 
-    /// A tensor of exactly this type: one in reach, or a new one.
+    /// A tensor of exactly this type: one in scope, or a new one.
     pub(super) fn of_type(&mut self, dtype: DType, dims: &[DimId]) -> Result<ValueId, Stop> {
         if !self.one_in(3)?
             && let Ok(value) = self.find(|ty| ty.dtype == dtype && ty.dims.as_slice() == dims)
@@ -268,7 +268,7 @@ impl<'a, 'b> Scope<'a, 'b> {
         Ok(value)
     }
 
-    /// Whether the sizes are made of declared symbols alone: not of those that data decide.
+    /// Whether the sizes contain only declared symbols, not those from data.
     fn are_declared(&self, dims: &[DimId]) -> bool {
         let table = self.builder.dims();
         let mut symbols = dims.iter().flat_map(|&dim| table.symbols_in(dim));

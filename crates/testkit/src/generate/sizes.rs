@@ -13,7 +13,7 @@ pub(super) fn source(scope: &mut Scope<'_, '_>) -> Step {
     Ok(())
 }
 
-/// The sizes of a tensor as data, perhaps with some arithmetic, as models compute shapes.
+/// The sizes of a tensor as data, possibly with some arithmetic, as in models' shape computations.
 pub(super) fn dims(scope: &mut Scope<'_, '_>) -> Step {
     let x = scope.any()?;
     let rank = scope.builder.rank(x)?;
@@ -28,7 +28,7 @@ pub(super) fn dims(scope: &mut Scope<'_, '_>) -> Step {
         let one = scope.builder.size(1);
         sizes = scope.builder.reshape(result, &[one])?;
     }
-    // Back to sizes, by way of what is known of the elements.
+    // Back to sizes, through what is known of the elements.
     if scope.one_in(2)?
         && let bound = scope.builder.bind_sizes(sizes)?
         && let Some(&size) = bound.first()
@@ -40,7 +40,7 @@ pub(super) fn dims(scope: &mut Scope<'_, '_>) -> Step {
     Ok(())
 }
 
-/// A size that the data decide: from 0 to 5.
+/// A size from data: from 0 to 5.
 pub(super) fn bind(scope: &mut Scope<'_, '_>) -> Step {
     let dtype = scope.pick(&[DType::I64, DType::I32])?;
     let raw = scope.of_type(dtype, &[])?;

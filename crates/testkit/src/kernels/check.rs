@@ -1,7 +1,7 @@
-//! Whether compiled code does what a kernel means.
+//! Whether compiled code computes what its kernel means.
 //!
-//! The kernel's evaluator says what it means, in `f64` and in the declared types; [`explain`] judges by both. Results have
-//! the same bits whatever the threads.
+//! The kernel's evaluator is the reference, in `f64` and in the declared types; [`explain`] judges by both. Results have
+//! the same bits for any number of threads.
 
 use kiln_backend::{
     Artifact, CallerOnly, CompileError, ExecuteError, Fault, FaultCause, KernelCompiler,
@@ -23,68 +23,68 @@ use super::pool::BackwardPool;
 /// A kernel, compiled with one schedule for one target.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// What the compiler made.
+    /// The compiler's output.
     pub artifact: Artifact,
-    /// What the device made of it.
+    /// The device's representation.
     pub loaded: LoadedKernel,
 }
 
-/// What came of one comparison.
+/// The result of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// Every variant gave what the kernel means.
+    /// Every variant gave the kernel's results.
     Agreed,
     /// The kernel faults on these operands, and every variant did.
     Faulted,
 }
 
-/// How compiled code differs from what its kernel means.
+/// How compiled code differs from its kernel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Finding {
     /// It does not compile.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// The device does not take it.
+    /// The device rejects it.
     #[error("{variant}: {source}")]
     Load {
         /// Target and schedule.
         variant: String,
-        /// Why.
+        /// The reason.
         source: ExecuteError,
     },
-    /// The kernel has no meaning on these operands.
+    /// The kernel has no meaning for these operands.
     #[error("the evaluator: {0}")]
     Evaluate(EvaluateError),
-    /// It does not run, or runs where it may not.
+    /// It does not run, or accesses memory it must not.
     #[error("{variant}: {source}")]
     Launch {
         /// Target and schedule.
         variant: String,
-        /// Why.
+        /// The reason.
         source: LaunchError,
     },
-    /// It faults otherwise than the kernel.
+    /// Its fault differs from the kernel's.
     #[error("{variant}: expected {expected:?}, found {found:?}")]
     Fault {
         /// Target and schedule.
         variant: String,
         /// The kernel's fault.
         expected: Option<FaultCause>,
-        /// The code's.
+        /// The code's fault.
         found: Option<Fault>,
     },
-    /// It gives something else.
+    /// A wrong result.
     #[error("{variant}: %{buffer}{source}")]
     Result {
         /// Target and schedule.
         variant: String,
         /// The result.
         buffer: String,
-        /// What is wrong.
+        /// The difference.
         source: Unexplained,
     },
-    /// A result in the memory of an operand has other bits.
+    /// A result computed in the memory of an operand has other bits.
     #[error("{variant}: %{buffer} depends on whether it is computed in place of %{operand}")]
     InPlace {
         /// Target and schedule.
@@ -104,8 +104,8 @@ pub enum Finding {
     },
 }
 
-/// A kernel compiled with every schedule that is offered for each target, and for the last of them with those offered for
-/// `others` too: what a machine that is not here would run, as far as this one can.
+/// A kernel compiled with every schedule offered for each target, and for the last of them also with those offered for
+/// `others`: an approximation of machines that are not available.
 ///
 /// # Errors
 /// If a schedule does not compile or load.
@@ -140,10 +140,10 @@ pub fn variants(
     Ok(variants)
 }
 
-/// Runs every variant on these operands, on one thread with caches as they are, and as if on three and there were none, and
-/// compares. Where bits differ, the same caches must give the same on one thread. Then once with operands that end where a
-/// page begins that must not be touched, and once with operands that begin where one ends. Where a result may lie in the
-/// memory of an operand, it must have the same bits there.
+/// Runs every variant on these operands, on one thread with the actual caches, and as if on three threads with none, and
+/// compares. If bits differ, the same caches must give the same bits on one thread. Then once with operands that end at a
+/// guard page, and once with operands that begin after one. Where a result may share the memory of an operand, it must have
+/// the same bits there.
 ///
 /// # Errors
 /// The first difference.
@@ -188,7 +188,7 @@ pub fn check_kernel(
         let (found, on_three) = (run(&alone, caches)?, run(&three, no_caches)?);
         let same = same_bits(kernel, &name(artifact), &found, &on_three);
         if meaning.fault.is_none() && same.is_err() {
-            // Caches may decide in which order is summed, threads may not.
+            // Caches may affect the order of summation, threads may not.
             same_bits(kernel, &name(artifact), &run(&alone, no_caches)?, &on_three)?;
         }
         for pair in may_share(kernel.kernel()) {
@@ -214,7 +214,7 @@ fn name(artifact: &Artifact) -> String {
     format!("{} {}", artifact.target, artifact.schedule)
 }
 
-/// What a kernel means on some operands.
+/// The meaning of a kernel for some operands.
 #[derive(Debug)]
 pub struct Meaning {
     fault: Option<FaultCause>,
@@ -225,10 +225,10 @@ pub struct Meaning {
 }
 
 impl Meaning {
-    /// What the evaluator says, given a tensor per buffer.
+    /// The evaluator's results, given a tensor per buffer.
     ///
     /// # Errors
-    /// When the kernel has no meaning on these operands.
+    /// When the kernel has no meaning for these operands.
     pub fn of(
         kernel: &VerifiedKernel,
         symbols: &[i64],

@@ -1,13 +1,13 @@
-//! Random kernels as text: loads that shift, stride, reverse, guard and gather; stages, carry blocks, stores that write
-//! or join, over axes whose extents are a few symbols.
+//! Random kernels as text: loads that shift, stride, reverse, guard and gather; stages, carry blocks, plain and combining
+//! stores, over axes whose extents are a few symbols.
 //!
-//! Every kernel here reads back and is meant to be accepted by the verifier; buffers are made to fit the indices that are
-//! used on them. What the verifier cannot prove is an index that generated code tests.
+//! Every kernel here reads back and should be accepted by the verifier; buffers are made to fit the indices used on them.
+//! An index that the verifier cannot prove is tested by generated code.
 
 use crate::random::SplitMix64;
 use std::fmt::Write as _;
 
-/// Symbols and constants that axes run to. A kernel uses a few of them.
+/// Symbols and constants for extents of axes. A kernel uses a few of them.
 const EXTENTS: [&str; 8] = ["A", "B", "C", "D", "A", "B", "5", "16"];
 
 /// The text of a random kernel.
@@ -21,7 +21,7 @@ pub fn random_kernel(seed: u64) -> String {
     generator.finish()
 }
 
-/// The elements that values have; what is narrower is cast where it is loaded.
+/// The dtypes of values; narrower ones are cast when they are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     F32,
@@ -172,7 +172,7 @@ impl Generator {
                 let extent = if scope.is_empty() || is_arg || !self.one_in(8) {
                     axis.extent.clone()
                 } else {
-                    // A triangle, as causal attention has it.
+                    // A triangle, as in causal attention.
                     let around = self.pick(&scope);
                     format!("clamp({} + 1, {})", around.name, axis.extent)
                 };
@@ -185,19 +185,19 @@ impl Generator {
             } else {
                 self.pick(&["add", "add", "add", "add", "max", "min", "mul"])
             };
-            // Products are where contractions come from.
+            // Products lead to contractions.
             let value = if self.one_in(2) {
                 format!("{} * {}", self.load(ty, &scope), self.load(ty, &scope))
             } else {
                 self.value(ty, &scope, 2)
             };
-            // Products of many factors overflow integers alone, which wrap, and vanish otherwise.
+            // Products of many factors overflow for integers only, which wrap, and vanish otherwise.
             format!("reduce {reduction}[{}] {value}", reduced.join(", "))
         };
         let is_index = result != ty || body.contains("reduce arg");
         let _ = writeln!(self.items, "  {head} = {body}");
         if is_index {
-            // Indices are i64: another stage makes an i32 of them.
+            // Indices are i64: another stage converts an i32.
             let cast = self.fresh("s");
             let _ = writeln!(self.items, "  {cast} = i32({name})");
             self.locals.push(Local {
@@ -251,7 +251,7 @@ impl Generator {
         );
     }
 
-    /// A carry block: a running value, or two that look at each other's past.
+    /// A carry block: a running value, or two that read each other's previous values.
     fn scan(&mut self) {
         self.outer_axes(0, 2);
         if self.one_in(2) {
@@ -330,13 +330,13 @@ impl Generator {
         );
     }
 
-    /// A store that joins what is there, at an index that is data, or from one on.
+    /// A combining store, at an index that is data, or with an offset.
     fn scatter(&mut self) {
         self.outer_axes(1, 2);
         let ty = self.pick(&[Type::F32, Type::I32]);
         let inner = self.one_in(2).then(|| self.axis("k"));
         let scope: Vec<Axis> = self.outer.iter().cloned().chain(inner.clone()).collect();
-        // Sums in another order than the outer points' would round otherwise, so small multiples are summed.
+        // Sums in another order than that of the outer points would round differently, so small multiples are summed.
         let value = self.load(ty, &scope);
         let target = self.pick(&EXTENTS).to_owned();
         let first = self.outer[0].clone();
@@ -368,7 +368,7 @@ impl Generator {
     fn buffer(&mut self, prefix: &str, role: &str, dtype: &str, shape: &[String]) -> String {
         let name = self.fresh(prefix);
         let mut strides = String::new();
-        // Columns first, in a third of those with two axes; rows that are repeated, in some that are read.
+        // Column-major, in a third of those with two axes; repeated rows, in some that are read.
         if let [_, columns] = shape {
             if self.one_in(4) && columns.parse::<u32>().is_err() {
                 strides = format!(" strides [1, {}]", shape[0]);
@@ -491,7 +491,7 @@ impl Generator {
                     shape.push(extent.clone());
                 }
                 4 => {
-                    // Of another size altogether.
+                    // Of an unrelated size.
                     guarded = true;
                     indices.push(format!("{name} / 2"));
                     shape.push(self.pick(&EXTENTS).to_owned());
@@ -538,7 +538,7 @@ impl Generator {
     }
 }
 
-/// A number in a type, as the text form writes it.
+/// A number of a type in the text form.
 fn literal(ty: Type, number: &str) -> String {
     let number = if ty.is_float() && !number.contains('.') {
         format!("{number}.0")

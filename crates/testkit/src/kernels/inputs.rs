@@ -7,12 +7,12 @@ use kiln_tensor::{DType, Tensor, TensorError};
 
 use super::sizes::buffer_shapes;
 
-/// What the elements of a kernel's operands are like.
+/// The distribution of a kernel's operands.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements {
     /// Floats, and integers narrower than `i64`.
     pub flavor: Flavor,
-    /// From where to where `i64`s are, the end excluded: they serve as indices.
+    /// The range of `i64`s, end exclusive: they serve as indices.
     pub indices: (i64, i64),
 }
 
@@ -50,7 +50,7 @@ pub fn kernel_tensors(
             }
             (_, dtype) => random_tensor(random, dtype, &shape, elements.flavor)?,
         };
-        // Along an axis that repeats, elements are one and the same.
+        // Along a repeated axis, all elements are the same.
         for (axis, repeats) in repeated(kernel, buffer, symbols).into_iter().enumerate() {
             if repeats && tensor.shape()[axis] > 1 {
                 let shape = tensor.shape().to_vec();

@@ -14,22 +14,22 @@ use std::sync::Arc;
 
 use super::memory::{Image, Placement};
 
-/// Why a kernel could not be run, or wrote where it may not.
+/// Why a kernel could not be run, or which memory it wrote out of bounds.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// There are no numbers for the sizes.
+    /// The launch numbers have no value for the sizes.
     #[error(transparent)]
     Numbers(#[from] NumbersError),
     /// A number of the artifact is negative.
     #[error("expected {what} of the launch to be a count, found {value}")]
     Negative {
-        /// Which number.
+        /// Its name.
         what: String,
         /// The number.
         value: i64,
     },
-    /// The device refused.
+    /// The device rejected it.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
     /// A tensor that cannot be made.
@@ -43,10 +43,10 @@ pub enum LaunchError {
     },
 }
 
-/// Runs a kernel on tensors, one per buffer; gives what the written ones hold afterwards, and the fault.
+/// Runs a kernel on tensors, one per buffer; returns the contents of the written ones, and the fault.
 ///
 /// # Errors
-/// If the artifact's numbers have no value, the device refuses, or bytes outside of a result were written.
+/// If the artifact's numbers have no value, the device rejects the launch, or bytes outside of a result were written.
 pub fn run_kernel(
     executor: &NativeExecutor,
     kernel: &VerifiedKernel,
@@ -71,7 +71,7 @@ pub fn run_kernel(
     )
 }
 
-/// The same in a given context: with caches other than the device has, say.
+/// The same in a given context, for example with other caches than the device's.
 ///
 /// # Errors
 /// As [`run_kernel`].
@@ -118,8 +118,8 @@ pub fn run_in_place(
     )
 }
 
-/// The same, each operand flush with a page that ends the process when it is touched, on that side: reads outside are seen
-/// too. For the CPU's executor, on a pool that runs all tasks on this thread; other devices allocate as ever.
+/// The same, with each operand adjoining a guard page on that side: out-of-bounds reads are detected too. For the CPU's
+/// executor, on a pool that runs all tasks on this thread; other devices allocate as usual.
 ///
 /// # Errors
 /// As [`run_kernel`].
@@ -136,7 +136,7 @@ pub fn run_guarded(
         Side::After => Placement::Last(ALIGNMENT),
     };
     let pool: Arc<dyn TaskPool> = Arc::new(CallerOnly);
-    // What was kept has no guard, or one on the other side.
+    // Kept memory has no guard page, or one on the other side.
     if let Some(kept) = executor.memory_pool() {
         kept.trim(0);
     }
@@ -204,7 +204,7 @@ fn run_placed(
         buffers: &buffers,
         numbers: &numbers,
     };
-    // SAFETY: each buffer has a memory of its own, made above; but for a pair that may share.
+    // SAFETY: each buffer has separate memory, allocated above; except for a pair that may share.
     unsafe { execution.launch(loaded, &launch)? };
     let fault = execution.finish()?;
     drop(execution);
@@ -215,7 +215,7 @@ fn run_placed(
         };
         let after = executor.download(memory, 0, DType::U8, &[memory.bytes()])?;
         let (tensor, intact) = image.read(after.as_bytes()?)?;
-        // What lies around a result in place is what lay around the operand, which looks after it.
+        // The surroundings of an in-place result are those of the operand, which checks them.
         let is_in_place = shared.is_some_and(|pair| pair.written == id);
         if !intact && !is_in_place {
             return Err(LaunchError::Outside {
@@ -229,7 +229,7 @@ fn run_placed(
     Ok((written, fault))
 }
 
-/// Checks that what is counted is not negative: a launch takes that for 0, and it would hide a mistake.
+/// Checks that counts are not negative: a launch treats that as 0, which would hide a mistake.
 fn check_counts(artifact: &Artifact, context: &LaunchContext<'_>) -> Result<(), LaunchError> {
     let bytes = artifact.buffers.iter();
     let bytes = bytes.map(|buffer| (buffer.name.as_str(), &buffer.bytes));
@@ -247,7 +247,7 @@ fn check_counts(artifact: &Artifact, context: &LaunchContext<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Memory that may be written, with these bytes in it.
+/// Writable memory with these bytes.
 fn copy_in(
     executor: &dyn KernelExecutor,
     execution: &mut dyn kiln_backend::Execution,
@@ -257,7 +257,7 @@ fn copy_in(
     copied(executor, execution, &source)
 }
 
-/// The same bytes in memory that may be written.
+/// The same bytes in writable memory.
 fn copied(
     executor: &dyn KernelExecutor,
     execution: &mut dyn kiln_backend::Execution,
@@ -275,7 +275,7 @@ fn copied(
         bytes: source.bytes(),
     };
     let (from, to) = ((whole(source), operand), (whole(&memory), operand));
-    // SAFETY: the copy's memory was just made, and nothing writes to the other.
+    // SAFETY: the copy's memory was just allocated, and nothing writes to the other.
     unsafe { execution.run_builtin(&Builtin::Copy, &[from], &[to])? };
     execution.finish()?;
     Ok(memory)

@@ -7,20 +7,19 @@ use super::sizes::binding;
 
 /// Bytes before and after an operand that must not be written.
 const GUARD: usize = 128;
-/// What guards hold, and results before they are written: a NaN, an odd integer.
+/// The contents of guards, and of results before they are written: a NaN, an odd integer.
 const POISON: u8 = 0xff;
-/// What guards of operands of truth values hold: every byte of those is 0 or 1.
+/// The contents of guards of `bool` operands: every byte of those is 0 or 1.
 const POISON_BOOL: u8 = 1;
 
-/// The place of an operand in the memory that is allocated for it.
+/// The place of an operand in its allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
-    /// Between guard bytes, as badly aligned as it may be.
+    /// Between guard bytes, as misaligned as allowed.
     Amid,
-    /// From the first byte on: what comes before is the device's to guard.
+    /// From the first byte on: the bytes before are guarded by the device.
     First,
-    /// Up to the last byte, where memory is allocated in units of this many bytes: what comes after is the device's to
-    /// guard.
+    /// Up to the last byte, with allocation in units of this many bytes: the bytes after are guarded by the device.
     Last(usize),
 }
 
@@ -28,9 +27,9 @@ pub(super) enum Placement {
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     pub(super) bytes: Vec<u8>,
-    /// Where the operand begins.
+    /// The offset of the operand.
     pub(super) offset: usize,
-    /// How long it is.
+    /// Its length.
     pub(super) length: usize,
     strides: Vec<i64>,
     dtype: DType,
@@ -38,7 +37,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// An operand as a buffer wants it. Results are poisoned.
+    /// An operand in its buffer's layout. Results are poisoned.
     pub(super) fn of(
         kernel: &Kernel,
         buffer: &Buffer,
@@ -93,8 +92,8 @@ impl Image {
         Ok(image)
     }
 
-    /// The logical tensor in these bytes, which come back from the device; and whether the bytes around it are as they
-    /// were, those between its elements too.
+    /// The logical tensor in these bytes, read back from the device; and whether the surrounding bytes are unchanged,
+    /// including those between its elements.
     pub(super) fn read(&self, bytes: &[u8]) -> Result<(Tensor, bool), TensorError> {
         let size = self.dtype.size_in_bytes();
         let mut elements = vec![0; self.shape.iter().product::<usize>() * size];
@@ -104,7 +103,7 @@ impl Image {
         let mut invalid = false;
         image.for_each(|at, position, _| {
             let element = &bytes[at..at + size];
-            // A truth value that is neither is no element of a tensor.
+            // A `bool` that is neither 0 nor 1 is not an element of a tensor.
             invalid |= self.dtype == DType::Bool && element[0] > 1;
             elements[position * size..(position + 1) * size].copy_from_slice(element);
             untouched[at..at + size].fill(poison);

@@ -1,9 +1,9 @@
-//! Kernels under test: run on a device, compared with what the kernel form means, and generated.
+//! Kernels under test: run on a device, compared with the kernel form's meaning, and generated.
 //!
-//! A compiler and a device come in as the traits of `kiln_kernel`, so nothing here needs LLVM. Launches are unkind on
-//! purpose: operands lie as badly aligned as they may, between bytes that must stay as they are, results are poisoned
-//! before, and [`BackwardPool`] runs tasks one by one from the last to the first. [`run_guarded`] puts operands directly
-//! before or after a page that ends the process when it is touched, so that reads outside are seen as well as writes.
+//! A compiler and a device come in as the traits of `kiln_kernel`, so nothing here needs LLVM. Launches are deliberately
+//! hostile: operands are as misaligned as allowed, between bytes that must stay unchanged, results are poisoned, and
+//! [`BackwardPool`] runs tasks one by one from the last to the first. [`run_guarded`] puts operands directly before or
+//! after a guard page, so that out-of-bounds reads are detected as well as writes.
 
 mod check;
 mod generate;

@@ -1,16 +1,16 @@
-//! A pool without threads that does what threads may do: tasks apart, out of order, on several workers.
+//! A pool without threads that does what threads may do: separate tasks, out of order, on several workers.
 
 use kiln_backend::{Job, TaskPool};
 use std::sync::Arc;
 
-/// Runs every task by itself, the last one first, as if on `threads` workers by turns.
+/// Runs every task separately, the last one first, as if on `threads` alternating workers.
 #[derive(Clone, Copy, Debug)]
 pub struct BackwardPool {
     threads: usize,
 }
 
 impl BackwardPool {
-    /// A pool that says it has this many threads, at least 1.
+    /// A pool that reports this many threads, at least 1.
     pub fn new(threads: usize) -> Self {
         Self {
             threads: threads.max(1),

@@ -1,19 +1,19 @@
-//! Sizes to run a kernel at: edges of vectors and tiles, with the work kept small.
+//! Sizes to run a kernel at: edge cases of vectors and tiles, with little work.
 
 use crate::random::SplitMix64;
 use kiln_kernel::Kernel;
 use kiln_kernel::analysis::points;
 use kiln_symbolic_shape::{Binding, DimId};
 
-/// Nothing, one, and both sides of the vectors' and tiles' widths, with primes among them.
+/// 0, 1, and both sides of the widths of vectors and tiles, including primes.
 pub const EDGE_SIZES: [i64; 12] = [0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 61, 67];
 
-/// Edges as random choices: small ones more often.
+/// Edge sizes as random choices: small ones more often.
 const WEIGHTED: [i64; 20] = [
     0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 67,
 ];
 
-/// What a binding of a kernel's symbols is.
+/// The validity of a binding of a kernel's symbols.
 pub(super) fn binding(kernel: &Kernel, symbols: &[i64]) -> Binding {
     let dims = kernel.dims();
     let named = dims.symbols().zip(symbols.iter().copied());
@@ -32,7 +32,8 @@ pub fn buffer_shapes(kernel: &Kernel, symbols: &[i64]) -> Option<Vec<Vec<usize>>
     kernel.buffers().values().map(shape).collect()
 }
 
-/// Sizes such that every symbol takes every edge at least once where the work allows it, each time beside others.
+/// Sizes such that every symbol takes every edge size at least once where the work allows it, each time with different
+/// others.
 pub fn covering_sizes(kernel: &Kernel, most_work: f64) -> Vec<Vec<i64>> {
     let n_symbols = kernel.dims().symbols().count();
     let mut found: Vec<Vec<i64>> = Vec::new();
@@ -45,7 +46,7 @@ pub fn covering_sizes(kernel: &Kernel, most_work: f64) -> Vec<Vec<i64>> {
         let sizes: Vec<i64> = (0..n_symbols).map(pick).collect();
         push_reduced(kernel, sizes, most_work, &mut found);
     }
-    // Each symbol once at each edge while the others are small: what a cap on the work took away comes back.
+    // Each symbol once at each edge size while the others are small: this restores those that the cap on the work removed.
     for symbol in 0..n_symbols {
         for (round, &edge) in EDGE_SIZES.iter().enumerate() {
             if found.iter().any(|sizes| sizes[symbol] == edge) {
@@ -78,7 +79,7 @@ pub fn random_sizes(random: &mut SplitMix64, kernel: &Kernel, most_work: f64) ->
     None
 }
 
-/// Takes the largest sizes down until the work is small enough, and keeps what satisfies the facts.
+/// Reduces the largest sizes until the work is small enough, and keeps what satisfies the facts.
 fn push_reduced(kernel: &Kernel, mut sizes: Vec<i64>, most_work: f64, found: &mut Vec<Vec<i64>>) {
     while points(kernel, &sizes) > most_work {
         let Some(largest) = sizes.iter_mut().max() else {

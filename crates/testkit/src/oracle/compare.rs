@@ -2,10 +2,10 @@
 
 use kiln_tensor::{DType, Element, Tensor, TensorError, bf16, f16};
 
-/// How far apart elements may be.
+/// The allowed difference of elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
-    /// Equal bits, but for a NaN's.
+    /// Equal bits, except for NaNs.
     Exact,
     /// At most this many representable floats apart. Integers and bools are compared exactly.
     Ulps(u64),
@@ -14,11 +14,11 @@ pub enum Tolerance {
     Close {
         /// Relative to the expected element.
         relative: f64,
-        /// Whatever the element.
+        /// Regardless of the element.
         absolute: f64,
     },
-    /// `|found - expected| <= bound * (the largest |expected| of the tensor, at least 1)`: for sums
-    /// of many terms, where small results come from large terms.
+    /// `|found - expected| <= bound * (the maximum |expected| of the tensor, at least 1)`: for sums of many terms, where
+    /// small results come from large terms.
     OfLargest(f64),
 }
 
@@ -29,39 +29,39 @@ pub enum Mismatch {
     /// Another number of tensors.
     #[error("expected {expected} tensors, found {found}")]
     Count {
-        /// How many there should be.
+        /// The expected number.
         expected: usize,
-        /// How many there are.
+        /// The actual number.
         found: usize,
     },
-    /// Another element type or shape.
+    /// A wrong element type or shape.
     #[error("tensor {tensor}: expected {expected}, found {found}")]
     Type {
         /// Which tensor.
         tensor: usize,
         /// Its dtype and shape.
         expected: String,
-        /// The other's.
+        /// The actual ones.
         found: String,
     },
-    /// Elements too far apart.
+    /// Elements that differ too much.
     #[error(
         "tensor {tensor}{index:?}: expected {expected}, found {found} ({count} of {total} elements differ by more than {tolerance})"
     )]
     Element {
         /// Which tensor.
         tensor: usize,
-        /// Where the first such element stands.
+        /// The index of the first such element.
         index: Vec<usize>,
-        /// What it should be.
+        /// The expected element.
         expected: String,
-        /// What it is.
+        /// The actual element.
         found: String,
-        /// How many such elements there are.
+        /// The number of such elements.
         count: usize,
-        /// How many elements there are.
+        /// The number of elements.
         total: usize,
-        /// What was allowed.
+        /// The allowed difference.
         tolerance: String,
     },
     /// A tensor that cannot be read.
@@ -69,7 +69,7 @@ pub enum Mismatch {
     Tensor(#[from] TensorError),
 }
 
-/// Whether `found` is `expected`.
+/// Whether `found` equals `expected`.
 ///
 /// # Errors
 /// The first difference.
@@ -77,7 +77,7 @@ pub fn compare(expected: &Tensor, found: &Tensor, tolerance: Tolerance) -> Resul
     compare_nth(0, expected, found, tolerance)
 }
 
-/// Whether `found` are `expected`, one by one.
+/// Whether `found` equal `expected`, one by one.
 ///
 /// # Errors
 /// The first difference.
@@ -174,7 +174,7 @@ fn floats<T: Float>(
     })
 }
 
-/// Whether an element found is the one expected.
+/// Whether an element matches the expected one.
 type Same<T> = Box<dyn Fn(&T, &T) -> bool>;
 
 fn elements<T: Element + std::fmt::Debug>(
@@ -225,7 +225,7 @@ pub(super) fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
 trait Float: Element + std::fmt::Debug {
     /// Its value.
     fn wide(&self) -> f64;
-    /// Its place in the order of all floats of its width: neighbours differ by 1, -0 and 0 too.
+    /// Its position in the order of all floats of its width: neighbours differ by 1, including -0 and 0.
     fn order(&self) -> i64;
 }
 
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn infinities_are_close_to_nothing_else() {
+    fn infinities_are_close_only_to_themselves() {
         let (infinite, large) = (tensor(&[f32::INFINITY, 1.0]), tensor(&[f32::MAX, 1.0]));
         let close = Tolerance::Close {
             relative: 1.0,

@@ -1,27 +1,28 @@
-//! Which code a call that fails must fail with.
+//! The code with which a failing call must fail.
 //!
-//! What an optimised graph's regions ask of sizes is judged in one order by the interpreter and by compiled code, as soon as
-//! the sizes are known. The order of all else is the program's in one, that of fused kernels in the other.
+//! The requirements of an optimised graph's regions on sizes are checked in the same order by the interpreter and by
+//! compiled code, as soon as the sizes are known. Everything else is in program order in the interpreter, and in the order
+//! of fused kernels in compiled code.
 
 use kiln_ir::{Graph, Op};
 use kiln_scalar::ScalarFault;
 
-/// Codes of faults that data cause while ops compute: an index out of range, a division by zero.
+/// Codes of data faults of ops: an index out of range, a division by zero.
 const OF_DATA: [&str; 2] = [
     kiln_interpreter::OpFault::INDEX_OUT_OF_RANGE,
     ScalarFault::DIVISION_BY_ZERO,
 ];
 
-/// Whether data cause faults of this code while an op computes, rather than sizes before it does. Such a fault goes with its
-/// op where no output needs that.
+/// Whether a fault of this code is caused by data while an op computes, rather than by sizes before. Such a fault is
+/// removed with its op where no output needs it.
 pub fn is_of_data(code: &str) -> bool {
     OF_DATA.contains(&code)
 }
 
 /// Whether compiled code may fail with `found` where the interpreter fails with `expected`, both given this optimised graph.
 ///
-/// The codes are the same; but of two faults of data, either may come first, and where some sizes are known only after a
-/// part of the graph ran, so may a fault of data and one of sizes.
+/// The codes are the same; but of two data faults, either may come first, and where some sizes are known only after a part
+/// of the graph ran, so may a data fault and one of sizes.
 pub fn may_fail_with(graph: &Graph, expected: &str, found: &str) -> bool {
     let n_of_data = [expected, found]
         .iter()
@@ -38,8 +39,8 @@ pub fn may_fail_with(graph: &Graph, expected: &str, found: &str) -> bool {
     }
 }
 
-/// Whether compiled code may give outputs where the interpreter fails with `expected`, both given this optimised graph: a
-/// fused kernel computes the elements that are read, so it meets no fault of data in elements that no op reads.
+/// Whether compiled code may return outputs where the interpreter fails with `expected`, both given this optimised graph: a
+/// fused kernel computes only the elements that are read, so it meets no data fault in others.
 pub fn may_leave_out(graph: &Graph, expected: &str) -> bool {
     let reads_a_part = |op: &Op| {
         matches!(

@@ -1,7 +1,8 @@
-//! Whether two results are the same, as far as they have to be.
+//! Whether two results are equal, within the required tolerance.
 //!
-//! [`compare`] and [`compare_all`] look at tensors, [`run_both`] runs two graphs that must compute
-//! the same, [`explain`] judges rounding by two references, [`may_fail_with`] the codes of faults. NaN is equal to NaN whatever its bits; where one side has a NaN, the other must.
+//! [`compare`] and [`compare_all`] compare tensors, [`run_both`] runs two graphs that must compute the same, [`explain`]
+//! judges rounding by two references, [`may_fail_with`] the codes of faults. NaN is equal to NaN whatever its bits; where
+//! one side has a NaN, the other must.
 
 mod compare;
 mod fault;

@@ -1,13 +1,13 @@
-//! Comparing with two references at once: results in `f64`, and results in the declared types.
+//! Comparison with two references at once: results in `f64`, and results in the declared types.
 //!
-//! How far the second is from the first says what rounding does to this computation; another order of the same operations
-//! may be a few times as far off, and a little further where the second was lucky. Where it was too lucky, results in `f64`
-//! of inputs that are off by a rounding tell how far such a thing may take this computation.
+//! The distance of the second from the first shows the effect of rounding on this computation; another order of the same
+//! operations may be a few times as far off, and slightly further where the second was lucky. Where it was too lucky,
+//! results in `f64` for inputs perturbed by a rounding show how far the computation may deviate.
 
 use kiln_scalar::ScalarValue;
 use kiln_tensor::{DType, Tensor, match_dtype};
 
-/// How many times as far off as the declared types a result may be.
+/// The allowed multiple of the declared types' error.
 const TIMES: f64 = 8.0;
 
 /// A result that neither reference explains.
@@ -17,36 +17,36 @@ pub enum Unexplained {
     /// Another type or shape.
     #[error("expected {expected}, found {found}")]
     Type {
-        /// What it should be.
+        /// The expected type and shape.
         expected: String,
-        /// What it is.
+        /// The actual ones.
         found: String,
     },
-    /// Elements too far off.
+    /// Elements that differ too much.
     #[error(
         "{index:?}: expected {promoted} ({declared} in the declared type), found {found} ({count} of {total} elements are wrong)"
     )]
     Element {
-        /// Where the first such element is.
+        /// The index of the first such element.
         index: Vec<usize>,
         /// The element in `f64`.
         promoted: f64,
         /// The element in the declared type.
         declared: f64,
-        /// The element found.
+        /// The actual element.
         found: f64,
-        /// How many are wrong.
+        /// The number of wrong elements.
         count: usize,
-        /// How many there are.
+        /// The number of elements.
         total: usize,
     },
 }
 
-/// Whether a result is explained by what it is in `f64` and what it is in its declared type.
+/// Whether a result is explained by its value in `f64` and its value in the declared type.
 ///
-/// Floats may be as far from `promoted` as `declared` is anywhere in the tensor, eight times, plus a tolerance of their
-/// type relative to the largest element (1 at least). Integers and truth values are equal to either. Where a reference is
-/// not finite, so is one of them.
+/// Floats may be as far from `promoted` as eight times the maximum error of `declared` in the tensor, plus a tolerance of
+/// their type relative to the maximum element (at least 1). Integers and bools must equal either. Where a reference is not
+/// finite, the result must equal one of them.
 ///
 /// # Errors
 /// The first element that is not explained.
@@ -54,8 +54,8 @@ pub fn explain(promoted: &Tensor, declared: &Tensor, found: &Tensor) -> Result<(
     explain_near(promoted, declared, &[], found)
 }
 
-/// As [`explain`], where floats may also be as far off as a result in `nearby` is, eight times: what the computation gives
-/// in `f64` for inputs off by a rounding.
+/// As [`explain`], where floats may also be off by eight times the error of a result in `nearby`: the computation's results
+/// in `f64` for inputs perturbed by a rounding.
 ///
 /// # Errors
 /// The first element that is not explained.
@@ -91,7 +91,7 @@ pub fn explain_near(
         if promoted.is_finite() && declared.is_finite() {
             return (promoted - found).abs() <= allowed;
         }
-        // What overflows in one type and not in the other may do either.
+        // Where only one type overflows, either result is allowed.
         same(promoted)
             || same(declared)
             || (promoted.is_finite() && (promoted - found).abs() <= allowed)
@@ -110,7 +110,7 @@ pub fn explain_near(
     })
 }
 
-/// The largest finite difference of two elements.
+/// The maximum finite difference of two elements.
 fn farthest(a: &[f64], b: &[f64]) -> f64 {
     let off = a.iter().zip(b).map(|(a, b)| (a - b).abs());
     off.filter(|off| off.is_finite()).fold(0.0, f64::max)
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rounding_explains_is_explained() {
+    fn differences_within_rounding_are_explained() {
         let promoted = wide(&[1.0, 2.0]);
         assert_eq!(
             explain(&promoted, &narrow(&[1.0, 2.0]), &narrow(&[1.0, 2.000_01])),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rounding_of_the_inputs_explains_is_explained() {
+    fn differences_from_input_rounding_are_explained() {
         // A sum that cancels, and that the declared type happens to get right.
         let (promoted, declared, found) = (wide(&[0.0]), narrow(&[0.0]), narrow(&[1e-3]));
         assert!(explain(&promoted, &declared, &found).is_err());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_so_in_a_reference() {
+    fn non_finite_results_need_a_non_finite_reference() {
         let nan = f32::NAN;
         let promoted = wide(&[f64::NAN, 1e300]);
         let declared = narrow(&[nan, f32::INFINITY]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_one_or_the_other() {
+    fn integers_must_equal_one_of_the_references() {
         let integers = |elements: &[i64]| Tensor::from_slice(&[elements.len()], elements).unwrap();
         let (a, b) = (integers(&[1, 5]), integers(&[1, 6]));
         assert_eq!(explain(&a, &b, &b), Ok(()));

@@ -1,17 +1,17 @@
-//! Running a graph and what a transformation made of it.
+//! Running a graph and its transformation.
 
 use super::compare::{Mismatch, Tolerance, compare_all};
 use kiln_interpreter::{InterpretError, InterpretLimits, InterpretOptions, interpret};
 use kiln_ir::Graph;
 use kiln_tensor::Tensor;
 
-/// What two graphs that compute the same did.
+/// The outcome of two graphs that compute the same.
 #[derive(Debug)]
 pub enum Agreement {
-    /// Both gave these outputs, as far as the tolerance goes.
+    /// Both returned these outputs, within the tolerance.
     Outputs(Vec<Tensor>),
-    /// The first failed; what the second did is then its own affair, as it may have dropped the
-    /// op that failed. Or the second alone needed more memory than it may have.
+    /// The first failed; the second's outcome is then irrelevant, as it may have dropped the op that failed. Or only the
+    /// second exceeded its memory limit.
     Failed(InterpretError),
 }
 
@@ -19,7 +19,7 @@ pub enum Agreement {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Disagreement {
-    /// Another output.
+    /// A different output.
     #[error("outputs differ: {0}")]
     Outputs(#[from] Mismatch),
     /// The second fails where the first does not.
@@ -27,10 +27,10 @@ pub enum Disagreement {
     Fails(InterpretError),
 }
 
-/// Runs both graphs under the interpreter and compares what they give.
+/// Interprets both graphs and compares their outputs.
 ///
 /// # Errors
-/// When the original gives outputs and the other does not, or gives others.
+/// When the original has outputs and the other has none, or different ones.
 pub fn run_both(
     original: &Graph,
     transformed: &Graph,
@@ -44,7 +44,7 @@ pub fn run_both(
     };
     let found = match interpret(transformed, inputs, options) {
         Ok(found) => found,
-        // How much is alive at once is no part of what a graph means.
+        // The amount of memory alive at once is not part of a graph's meaning.
         Err(error @ InterpretError::LiveBytes { .. }) => return Ok(Agreement::Failed(error)),
         Err(error) => return Err(Disagreement::Fails(error)),
     };
@@ -52,7 +52,7 @@ pub fn run_both(
     Ok(Agreement::Outputs(expected))
 }
 
-/// Limits that keep a random graph from filling the machine: 64 MiB alive, 1000 iterations.
+/// Limits that keep a random graph from exhausting the machine: 64 MiB alive, 1000 iterations.
 pub fn small_limits() -> InterpretLimits {
     InterpretLimits {
         live_bytes: 64 << 20,

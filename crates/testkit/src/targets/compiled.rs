@@ -21,23 +21,24 @@ use crate::kernels::BackwardPool;
 use crate::programs::{Compared, ProgramFinding, smallest};
 use crate::random::SplitMix64;
 
-/// Ops of a graph that is compiled: a kernel takes milliseconds.
+/// The maximum number of ops of a compiled graph: a kernel takes milliseconds.
 const OPS_LIMIT: usize = 40;
 
-/// Elements that the inputs of one call may have together.
+/// The maximum number of elements of all inputs of one call.
 const ELEMENT_LIMIT: usize = 1 << 12;
 
-/// Calls with sizes that the graph declares, and calls with others.
+/// The number of calls with sizes that the graph declares, and of calls with others.
 const N_CALLS: usize = 3;
 
 /// Bytes as choices and the text of a graph, or as choices for a random one: compiled with the plainest schedules and with
-/// the best ones, it gives what the interpreter gives at several sizes, and fails where the interpreter fails, with the same
-/// code, at sizes that do not fit too.
+/// the best ones, it gives the interpreter's results at several sizes, and fails where the interpreter fails, with the same
+/// code, also at sizes that do not fit.
 pub fn run_compiled(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     let (head, tail) = bytes.split_at(bytes.len().min(CHOICE_BYTES));
     let is_text = tail.starts_with(b"graph");
     let mut choices = Unstructured::new(if is_text { head } else { bytes });
-    // Continuous functions on f32, whose results are compared; or any op, whose results are where nothing jumps.
+    // Continuous functions on f32, whose results are compared; or any op, whose results are compared where there are no
+    // jumps.
     let smooth = !is_text && choices.ratio(2, 3).unwrap_or(true);
     let graph = if is_text {
         graph_of_text(tail)
@@ -55,7 +56,7 @@ pub fn run_compiled(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     let runtimes = runtimes(compiler);
     let compared = match Compared::new(&graph, &runtimes, fuse) {
         Ok(compared) => compared,
-        // Values that are no tensors have neither kernels nor steps, and are refused.
+        // Values that are not tensors have neither kernels nor steps, and are rejected.
         Err(ProgramFinding::Plan(_)) => return,
         Err(finding) => fail_with(&format!("{finding}\n{}", text::print(&graph))),
     };
@@ -79,7 +80,7 @@ pub fn run_compiled(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     }
 }
 
-/// Inputs of sizes that the graph declares, or of such as it may not take: each axis anything.
+/// Inputs of sizes that the graph declares, or of arbitrary sizes: each axis anything.
 fn inputs(
     random: &mut SplitMix64,
     graph: &Graph,
@@ -92,7 +93,7 @@ fn inputs(
     let mut choices = Unstructured::new(&bytes);
     let mut shapes = input_shapes(&mut choices, graph).ok()??;
     if broken {
-        // One axis in three: what one call breaks should not hide another's.
+        // One axis in three, so that one violation does not hide another.
         for size in shapes.iter_mut().flatten() {
             if random.below(3) == 0 {
                 *size = [0, 1, 2, 3, 4, 5, 8, 17][random.below(8) as usize];
@@ -180,7 +181,7 @@ impl KernelCompiler for Plainest {
     }
 }
 
-/// Whether a rounding may take results anywhere: ops with jumps, products of many, constants of any size.
+/// Whether a rounding may change results arbitrarily: ops with jumps, products of many, constants of any size.
 fn has_jumps(graph: &Graph) -> bool {
     let continuous = [
         "add",

@@ -5,10 +5,10 @@ use kiln_tensor::{read_npy, write_npy};
 
 use super::{assert_plain, fail_with};
 
-/// The rank up to which a tensor that was read has room in the header that is written.
+/// The maximum rank for which the written header has space.
 const WRITABLE_RANK: usize = 64;
 
-/// Bytes as a `.npy` file: refused, or a tensor no larger than the file that is the same once it was written and read.
+/// Bytes as a `.npy` file: rejected, or a tensor no larger than the file that is unchanged after it is written and read.
 pub fn read_array(bytes: &[u8]) {
     let mut reader = bytes;
     let tensor = match read_npy(&mut reader) {
@@ -37,8 +37,8 @@ pub fn read_array(bytes: &[u8]) {
     }
 }
 
-/// Bytes as a relocatable object for any machine: refused, or laid out and linked, wherever it goes; what is for this machine
-/// is loaded. No code of it runs.
+/// Bytes as a relocatable object for any machine: rejected, or laid out and linked at any address; one for this machine is
+/// loaded. None of its code runs.
 pub fn load_object(bytes: &[u8]) {
     for base in [0x7f12_3456_7000, 0, u64::MAX - 0xfff] {
         match check_object(bytes, base) {

@@ -13,18 +13,18 @@ use kiln_passes::{PassOptions, optimize};
 use kiln_program::{BuildOptions, RowMajor};
 use kiln_shape_inference as infer;
 
-/// Most ops of an imported graph that is looked at further: what a small file can describe may take minutes.
+/// The maximum number of ops of an imported graph that is processed further: a small file may describe minutes of work.
 const OPS_LIMIT: usize = 400;
 
-/// Bytes as the text of a graph: refused with a message that can be shown, or a graph under every law.
+/// Bytes as the text of a graph: rejected with a printable message, or a graph that satisfies every law.
 pub fn read_graph(bytes: &[u8]) {
     if let Some(graph) = graph_of_text(bytes) {
         keep(check_graph(&graph), &graph);
     }
 }
 
-/// Bytes as an ONNX model with no files beside it: refused with a message that a terminal can show,
-/// or imported as a valid graph.
+/// Bytes as an ONNX model with no files beside it: rejected with a message that a terminal can show, or imported as a valid
+/// graph.
 pub fn import_onnx(bytes: &[u8]) {
     let imported = Model::from_bytes_with(bytes, &NoFiles, &Limits::default())
         .and_then(|model| import(&model, &ImportOptions::new()));
@@ -39,8 +39,8 @@ pub fn import_onnx(bytes: &[u8]) {
     }
 }
 
-/// Bytes as choices and an ONNX model: what is imported goes through inference again, the passes, fusion and the building
-/// of a program, each of which keeps its promises, and computes the same before and after the passes.
+/// Bytes as choices and an ONNX model: an imported graph goes through inference again, the passes, fusion and the building
+/// of a program, each of which keeps its guarantees, and computes the same before and after the passes.
 pub fn run_onnx(bytes: &[u8]) {
     let (head, tail) = bytes.split_at(bytes.len().min(CHOICE_BYTES));
     let imported = Model::from_bytes_with(tail, &NoFiles, &Limits::default())
@@ -56,7 +56,7 @@ pub fn run_onnx(bytes: &[u8]) {
     run(&mut Unstructured::new(head), &graph, 1 << 20);
 }
 
-/// Bytes as the text of a graph, or as choices for a random one: whatever passes the verifier becomes a program.
+/// Bytes as the text of a graph, or as choices for a random one: every graph that passes the verifier becomes a program.
 pub fn plan_graph(bytes: &[u8]) {
     let graph = if bytes.starts_with(b"graph") {
         graph_of_text(bytes)
@@ -68,7 +68,7 @@ pub fn plan_graph(bytes: &[u8]) {
     }
 }
 
-/// Optimises, fuses and builds a program, and says which stage broke its promise.
+/// Optimises, fuses and builds a program, and reports the stage that broke its guarantee.
 fn plan(graph: &Graph) {
     let mut options = PassOptions {
         verify: true,
@@ -76,7 +76,7 @@ fn plan(graph: &Graph) {
     };
     let optimized = keep(optimize(graph.clone(), &mut options), graph).0;
     keep(check_graph(&optimized), &optimized);
-    // What neither has kernels nor steps for, such as values that are no tensors, is refused with a message.
+    // Values with neither kernels nor steps, such as those that are not tensors, are rejected with a message.
     let built = kiln_fusion::plan(&optimized, &FusionOptions::new()).map(|planned| {
         kiln_program::build(optimized, &planned, &RowMajor, &BuildOptions::default())
             .map_err(|error| error.to_string())
@@ -92,7 +92,7 @@ pub fn interpret_graph(bytes: &[u8]) {
     let (head, tail) = bytes.split_at(bytes.len().min(CHOICE_BYTES));
     if tail.starts_with(b"graph") {
         if let Some(graph) = graph_of_text(tail) {
-            // Nothing but the bytes alive bounds the work of one op of any size.
+            // Only the limit on live bytes bounds the work of one op of any size.
             run(&mut Unstructured::new(head), &graph, 32 << 10);
         }
         return;
@@ -104,7 +104,7 @@ pub fn interpret_graph(bytes: &[u8]) {
     }
 }
 
-/// Runs a graph on a few random inputs, as it is and optimised.
+/// Runs a graph on a few random inputs, unchanged and optimised.
 fn run(choices: &mut Unstructured<'_>, graph: &Graph, live_bytes: u64) {
     let mut options = PassOptions {
         freeze: false,
@@ -145,7 +145,7 @@ fn run(choices: &mut Unstructured<'_>, graph: &Graph, live_bytes: u64) {
     }
 }
 
-/// The graph of a text, or a check that the diagnostics of what is refused can be shown.
+/// The graph of a text, or a check that the diagnostics of a rejected text can be shown.
 pub(super) fn graph_of_text(bytes: &[u8]) -> Option<Graph> {
     let source = std::str::from_utf8(bytes).ok()?;
     match infer::read_graph(source, &BlobMap::new()) {
@@ -157,7 +157,7 @@ pub(super) fn graph_of_text(bytes: &[u8]) -> Option<Graph> {
     }
 }
 
-/// Whether the passes may round an op of this graph otherwise than it says: a power of floats.
+/// Whether the passes may round an op of this graph differently: a power of floats.
 fn rounds_otherwise(graph: &Graph) -> bool {
     graph.ops().any(|(_, data)| match &data.op {
         Op::Map { function, .. } => {

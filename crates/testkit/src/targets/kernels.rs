@@ -1,4 +1,4 @@
-//! Kernels: their text, verifier, canonical form and evaluator, and what compilers make of them.
+//! Kernels: their text, verifier, canonical form and evaluator, and compiled code.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::kernels::{
 };
 use crate::random::SplitMix64;
 
-/// The most bytes of a text: several times those of any kernel that fusion makes of a few ops.
+/// The maximum length of a text: several times that of any kernel that fusion builds from a few ops.
 const TEXT_LIMIT: usize = 1 << 13;
 
-/// Elements of a kernel's buffers together.
+/// The maximum total number of elements of a kernel's buffers.
 const ELEMENT_LIMIT: usize = 1 << 14;
 
-/// Points that are computed, about.
+/// The approximate maximum number of computed points.
 const WORK_LIMIT: f64 = 400.0;
 
-/// How many sets of sizes a kernel is run at.
+/// The number of sets of sizes at which a kernel is run.
 const N_SIZES: u64 = 4;
 
-/// Operations with jumps, or whose results are far off where operands are off by a little.
+/// Operations with jumps, or whose results change a lot with a small change of the operands.
 const JUMPS: [&str; 24] = [
     "floor",
     "ceil",
@@ -57,8 +57,8 @@ const JUMPS: [&str; 24] = [
     "atan2",
 ];
 
-/// Bytes as the text of a kernel, or as the seed of a random one: read or refused; what is read prints and reads back; what
-/// the verifier accepts has a meaning at all sizes, and a canonical form that means the same.
+/// Bytes as the text of a kernel, or as the seed of a random one: accepted or rejected; an accepted kernel prints and reads
+/// back; one that the verifier accepts has a meaning at all sizes, and a canonical form with the same meaning.
 pub fn read_kernel(bytes: &[u8]) {
     let Some((kernel, mut random)) = kernel_of(bytes) else {
         return;
@@ -74,7 +74,7 @@ pub fn read_kernel(bytes: &[u8]) {
     };
     let canonical = canonicalize(&kernel);
     let once = canonical.text();
-    // What unused stages held fast is let go of only when they are gone.
+    // Sizes that only unused stages need are generalised only once these are gone.
     if canonical.kernel.stages().len() == kernel.stages().len() {
         let again = canonicalize(&canonical.kernel).text();
         assert_eq!(once, again, "canonical once more, of\n{printed}");
@@ -106,8 +106,8 @@ pub fn read_kernel(bytes: &[u8]) {
     }
 }
 
-/// The same bytes as for [`read_kernel`]: what the verifier accepts compiles with the plainest schedule and the best one,
-/// and does what it means, touching no memory beside its operands.
+/// The same bytes as for [`read_kernel`]: a kernel that the verifier accepts compiles with the plainest schedule and the
+/// best one, and computes its meaning, accessing no memory beside its operands.
 pub fn run_kernel(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     let Some((kernel, mut random)) = kernel_of(bytes) else {
         return;
@@ -145,9 +145,9 @@ pub fn run_kernel(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
         };
         match check_kernel(&executor, &kernel, &variants, &symbols, &tensors) {
             Ok(_) | Err(Finding::Evaluate(_)) => {}
-            // How far rounding takes a kernel with jumps is not known; generated ones have tame operands.
+            // The effect of rounding on a kernel with jumps is unknown; generated ones have tame operands.
             Err(Finding::Result { .. }) if is_text && !is_smooth(&kernel) => {}
-            // Which of two faults comes first is not defined.
+            // Which of two faults comes first is undefined.
             Err(Finding::Fault {
                 expected: Some(_),
                 found: Some(_),
@@ -158,7 +158,7 @@ pub fn run_kernel(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     }
 }
 
-/// The kernel that some bytes are the text or the seed of, and choices that follow from them.
+/// The kernel whose text or seed some bytes are, and choices derived from them.
 fn kernel_of(bytes: &[u8]) -> Option<(Kernel, SplitMix64)> {
     let (source, seed) = if bytes.starts_with(b"kernel") {
         let text = std::str::from_utf8(bytes).ok()?;
@@ -183,7 +183,7 @@ fn kernel_of(bytes: &[u8]) -> Option<(Kernel, SplitMix64)> {
     }
 }
 
-/// Values of a kernel's symbols, and operands of their sizes; none where none were found that are small enough.
+/// Values of a kernel's symbols, and operands of their sizes; `None` if no small enough ones were found.
 fn operands(random: &mut SplitMix64, kernel: &VerifiedKernel) -> Option<(Vec<i64>, Vec<Tensor>)> {
     let symbols = random_sizes(random, kernel, WORK_LIMIT)?;
     let elements = buffer_shapes(kernel, &symbols)?
@@ -202,7 +202,7 @@ fn operands(random: &mut SplitMix64, kernel: &VerifiedKernel) -> Option<(Vec<i64
     Some((symbols, tensors))
 }
 
-/// What a kernel writes; none where it faults, or a size of it has no value.
+/// A kernel's outputs; `None` where it faults, or a size of it has no value.
 fn meaning(kernel: &VerifiedKernel, symbols: &[i64], tensors: &[Tensor]) -> Option<Vec<Tensor>> {
     use kiln_kernel::EvaluateError as Error;
     let mut buffers = tensors.to_vec();
@@ -245,7 +245,7 @@ fn canonical_operands(
     Some((values, operands.collect::<Option<_>>()?))
 }
 
-/// Whether a small difference in an operand of a kernel is a small one in its results, for operands of about 1.
+/// Whether a small change of a kernel's operand changes its results only slightly, for operands of about 1.
 fn is_smooth(kernel: &Kernel) -> bool {
     let is_jump = |name: &str| JUMPS.contains(&name);
     kernel.nodes().values().all(|data| match &data.node {

@@ -1,7 +1,7 @@
-//! What the fuzz targets do with their bytes; a test replays kept inputs through the same functions.
+//! The functions of the fuzz targets; a test replays kept inputs through them.
 //!
-//! Each takes any bytes and panics only when Kiln broke a promise: a law of the text, a graph that
-//! passed the verifiers and made a later stage panic or disagree. Bad input is no finding.
+//! Each accepts any bytes and panics only when Kiln broke a guarantee: a law of the text, a graph that passed the verifiers
+//! and made a later stage panic or disagree. Bad input is not a finding.
 
 mod compiled;
 mod files;
@@ -23,7 +23,7 @@ pub use seeds::{Seed, seeds};
 pub use sizes::prove_sizes;
 pub use stored::{example_bundle, example_entry, read_bundle, read_entry, read_program};
 
-/// A target: its name, which is that of its folders under `fuzz/`, and what it does.
+/// A target: its name, which is that of its folders under `fuzz/`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// A target that goes through machine code, with a compiler for it.
@@ -49,7 +49,7 @@ pub const TARGETS: [Target; 12] = [
 pub const COMPILED_TARGETS: [CompiledTarget; 2] =
     [("run_kernel", run_kernel), ("run_compiled", run_compiled)];
 
-/// How many bytes before a text choose the inputs that its graph is run on.
+/// How many bytes before a text choose the inputs on which its graph is run.
 const CHOICE_BYTES: usize = 16;
 
 /// Checks that a terminal can show a message.

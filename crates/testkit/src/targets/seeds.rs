@@ -1,7 +1,7 @@
-//! What the fuzzers of binary formats start from, made by Kiln's own writers.
+//! Seeds for the fuzzers of binary formats, made by Kiln's own writers.
 //!
 //! `fuzz/seeds` holds them, so that a format that changes leaves the older ones there too: they are damaged input then. The
-//! ignored test `seeds_are_written_anew` of `tests/regressions.rs` writes them.
+//! ignored test `fuzz_seeds_are_regenerated` of `tests/regressions.rs` writes them.
 
 use kiln_tensor::{DType, Tensor, write_npy};
 
@@ -11,7 +11,7 @@ use crate::random::seeded_bytes;
 /// A seed: its target, its name and its bytes.
 pub type Seed = (&'static str, String, Vec<u8>);
 
-/// The seeds of the targets whose inputs are no text.
+/// The seeds of the targets whose inputs are not text.
 pub fn seeds() -> Vec<Seed> {
     let mut seeds = Vec::new();
     for number in 0..4_u64 {
@@ -23,7 +23,7 @@ pub fn seeds() -> Vec<Seed> {
         for target in ["read_kernel", "run_kernel"] {
             seeds.push((target, format!("seed-{number}"), bytes[..8].to_vec()));
         }
-        // The first byte says whether digests are fixed up.
+        // The first byte selects whether digests are recomputed.
         let chosen = |file: Vec<u8>| [vec![number as u8 % 2], file].concat();
         let content = seeded_bytes(number, 7 * number as usize);
         seeds.push(("read_entry", name.clone(), chosen(example_entry(&content))));

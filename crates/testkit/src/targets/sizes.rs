@@ -1,7 +1,7 @@
 //! The prover and the simplifier of sizes, against plain arithmetic and enumeration.
 //!
-//! Expressions come as postfix code, so nothing here recurses; its value is computed step by step as a reference for
-//! what the table makes of it.
+//! Expressions are generated as postfix code, so nothing here recurses; the value of the code is computed step by step as a
+//! reference for the table.
 
 use arbitrary::Unstructured;
 use kiln_symbolic_shape::text::{Cursor, parse_dim, parse_predicate, parse_where};
@@ -14,17 +14,17 @@ use super::fail_with;
 /// The symbols of generated expressions.
 const NAMES: [&str; 3] = ["A", "B", "C"];
 
-/// The values that symbols take: nothing, one, neighbours, multiples, others.
+/// The values of symbols: zero, one, neighbours, multiples, others.
 const VALUES: [i64; 8] = [0, 1, 2, 3, 4, 7, 8, 24];
 
-/// The most bytes of a text: what a file of sizes may say in a few lines.
+/// The maximum length of a text: a few lines about sizes.
 const TEXT_LIMIT: usize = 1 << 12;
 
-/// How many symbols of a text take every combination of values.
+/// The number of symbols of a text that take every combination of values.
 const ENUMERATED: usize = 3;
 
-/// Bytes as a `where` clause and predicates, one a line, or as choices of both: what is proved of sizes holds for all
-/// that the facts allow, what is disproved for none, with any fuel; expressions keep their values when they are simplified.
+/// Bytes as a `where` clause and predicates, one a line, or as choices of both: what is proved of sizes holds for all that
+/// the facts allow, what is disproved for none, with any fuel; simplified expressions keep their values.
 pub fn prove_sizes(bytes: &[u8]) {
     match bytes.strip_prefix(b"where ") {
         Some(text) if text.len() <= TEXT_LIMIT => {
@@ -58,7 +58,7 @@ fn prove_text(text: &str) {
 }
 
 fn prove_choices(choices: &mut Unstructured<'_>) -> arbitrary::Result<()> {
-    // Tables that wrap what grows too large into symbols of their own, and tables that do not.
+    // Tables that wrap large expressions in derived symbols, and tables that do not.
     let limits = if choices.arbitrary()? {
         DimLimits {
             max_terms: 4,
@@ -113,7 +113,7 @@ fn prove_choices(choices: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     Ok(())
 }
 
-/// What the table makes of some expressions; fewer where one is an error.
+/// The table's ids of some expressions; fewer where one is an error.
 fn built(codes: &[Code], table: &mut DimTable) -> Vec<DimId> {
     codes
         .iter()
@@ -154,7 +154,7 @@ fn assignments(table: &DimTable) -> impl Iterator<Item = Binding> {
     (0..combinations).map(move |combination| {
         let value = |place: usize| match place < ENUMERATED {
             true => combination / VALUES.len().pow(place as u32),
-            // No combination of its own, and still not always the same.
+            // Not every combination, but not always the same.
             false => combination.wrapping_mul(2 * place + 1),
         };
         let pairs = free.iter().enumerate();
@@ -215,7 +215,7 @@ fn check_values(codes: &[Code], dims: &[DimId], table: &mut DimTable) {
                 continue;
             };
             for dim in all.into_iter().flatten() {
-                // Sums that pass what 64 bits hold, in another order than here, have no value.
+                // Sums that exceed 64 bits, in another order than here, have no value.
                 let Ok(found) = table.evaluate(dim, &binding) else {
                     continue;
                 };
@@ -335,7 +335,7 @@ impl Code {
         }
     }
 
-    /// The value; none where a divisor is not positive, a broadcast fails or 64 bits do not hold a result.
+    /// The value; `None` where a divisor is not positive, a broadcast fails or 64 bits are not enough.
     fn value(&self, sizes: [i64; 3]) -> Option<i64> {
         let mut stack = Vec::new();
         for step in &self.0 {

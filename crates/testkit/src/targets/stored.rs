@@ -1,7 +1,7 @@
-//! What outlives a process: stored programs, cache entries and bundles, damaged in every way.
+//! Persistent data: stored programs, cache entries and bundles, damaged in every way.
 //!
-//! Code in them is never run: it is trusted once its digest was checked. Digests are fixed up where what lies behind them
-//! has promises of its own to keep.
+//! Code in them is never run: it is trusted once its digest was checked. Digests are recomputed where the data behind them
+//! has its own guarantees.
 #![allow(
     unsafe_code,
     reason = "a file system in memory is vouched for: nothing is run"
@@ -25,11 +25,11 @@ use crate::files::MemoryFs;
 use crate::generate::{GraphOptions, random_graph};
 use crate::reseal::{reseal_bundle, reseal_entry};
 
-/// Bytes that choose a program and what is changed in it.
+/// Bytes that choose a program and a change of it.
 const CHOICE_BYTES: usize = 256;
 
-/// Bytes as the JSON of a stored program, or as choices of a program and of what is changed in its data: read with every
-/// check or refused; what is read prints, and is stored and read as the same again.
+/// Bytes as the JSON of a stored program, or as choices of a program and of a change of its data: read with every check or
+/// rejected; an accepted program prints, and is stored and read back unchanged.
 pub fn read_program(bytes: &[u8]) {
     let blobs = BlobMap::new();
     if bytes.starts_with(b"{") {
@@ -76,7 +76,7 @@ fn load_program(stored: &StoredProgram, blobs: &BlobMap) {
     }
 }
 
-/// A random graph as a stored program; none where it cannot be planned.
+/// A random graph as a stored program; `None` where it cannot be planned.
 fn random_stored_program(choices: &mut Unstructured<'_>, blobs: &mut BlobMap) -> Option<Value> {
     let options = GraphOptions {
         max_ops: 8,
@@ -99,7 +99,7 @@ fn change(choices: &mut Unstructured<'_>, data: &mut Value) -> arbitrary::Result
             choices.int_in_range(0..=n_places - 1)?,
             choices.int_in_range(0..=n_places - 1)?,
         );
-        // Something of the same kind elsewhere fits its type more often than anything made up.
+        // A value of the same kind from elsewhere fits its type more often than a made-up one.
         let other = at(data, other).cloned();
         let kind = choices.int_in_range(0..=5_u8)?;
         let Some(target) = at(data, place) else {
@@ -146,7 +146,7 @@ fn change(choices: &mut Unstructured<'_>, data: &mut Value) -> arbitrary::Result
     Ok(())
 }
 
-/// How many places some data has.
+/// The number of places in some data.
 fn count(data: &Value) -> usize {
     let mut n_places = 0;
     let mut waiting = vec![data];
@@ -178,7 +178,7 @@ fn at(data: &mut Value, mut place: usize) -> Option<&mut Value> {
     None
 }
 
-/// The key that the entries of seeds are of.
+/// The key of the entries of seeds.
 fn key(name: &str, kind: EntryKind) -> CacheKey {
     CacheKey::of_fields(kind, [("kernel", name), ("target", "llvm:portable")])
 }
@@ -200,8 +200,8 @@ pub fn example_entry(content: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Bytes as choices and the file of a cache entry, its digests as they are or fixed up: a miss that says why, or the content
-/// of that very entry. Whatever it is, the folder can be listed, checked and cleared.
+/// Bytes as choices and the file of a cache entry, its digests unchanged or recomputed: a miss with a reason, or the
+/// content of that very entry. In any case, the folder can be listed, checked and cleared.
 pub fn read_entry(bytes: &[u8]) {
     let Some((&choice, file)) = bytes.split_first() else {
         return;
@@ -243,7 +243,7 @@ pub fn read_entry(bytes: &[u8]) {
     }
 }
 
-/// The bytes of a bundle with a program, constants and something in the place of code: a seed.
+/// The bytes of a bundle with a program, constants and data in the place of code: a seed.
 pub fn example_bundle(choices: &[u8]) -> Vec<u8> {
     let mut blobs = BlobMap::new();
     let program = random_stored_program(&mut Unstructured::new(choices), &mut blobs);
@@ -275,8 +275,8 @@ pub fn example_bundle(choices: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Bytes as choices and a bundle, its digests as they are or fixed up: refused with an error that says where, or opened; then
-/// every entry is whole or an error of its own, and its program is read with every check. No code of it is loaded.
+/// Bytes as choices and a bundle, its digests unchanged or recomputed: rejected with an error that names the place, or
+/// opened; then every entry is whole or an error, and its program is read with every check. None of its code is loaded.
 pub fn read_bundle(bytes: &[u8]) {
     let Some((&choice, file)) = bytes.split_first() else {
         return;
@@ -331,7 +331,7 @@ fn example_keys() -> Vec<Collected> {
         .into()
 }
 
-/// A path in a folder of its own, which goes with the first of the two.
+/// A path in a temporary folder, which is removed with the first of the two.
 fn scratch_file() -> (tempfile::TempDir, PathBuf) {
     match tempfile::tempdir() {
         Ok(folder) => {

@@ -1,4 +1,4 @@
-//! The account against one that divides every nanosecond by hand, for any number of threads.
+//! The account against one that divides every nanosecond explicitly, for any number of threads.
 
 use proptest::prelude::*;
 
@@ -64,7 +64,7 @@ impl ByHand {
 
 proptest! {
     #[test]
-    fn every_moment_is_somebodys_and_shares_are_equal(steps in steps()) {
+    fn every_moment_is_attributed_and_shares_are_equal(steps in steps()) {
         let mut account = Account::default();
         let mut by_hand = ByHand::default();
         let mut stacks: [Vec<Frame>; 3] = Default::default();
@@ -106,7 +106,7 @@ proptest! {
 }
 
 #[test]
-fn a_caller_that_waits_leaves_the_clock_to_those_who_work() {
+fn waiting_time_is_attributed_to_working_threads() {
     let mut account = Account::default();
     let mut run = account.begin(0, None, 0, Kind::Work);
     let wait = account.begin(10, Some(&mut run), 1, Kind::Wait);
@@ -130,7 +130,7 @@ fn a_caller_that_waits_leaves_the_clock_to_those_who_work() {
 }
 
 #[test]
-fn an_event_inside_itself_is_in_the_total_once() {
+fn a_recursive_event_counts_once_in_the_total() {
     let mut account = Account::default();
     let mut outer = account.begin(0, None, 0, Kind::Work);
     let inner = account.begin(10, Some(&mut outer), 0, Kind::Work);
@@ -144,7 +144,7 @@ fn an_event_inside_itself_is_in_the_total_once() {
 }
 
 #[test]
-fn a_clock_that_goes_back_takes_nothing_away() {
+fn a_clock_that_goes_back_subtracts_nothing() {
     let mut account = Account::default();
     let frame = account.begin(100, None, 0, Kind::Work);
     assert_eq!(account.balance(150).open, 50);

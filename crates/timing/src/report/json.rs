@@ -15,7 +15,7 @@ impl Report {
     /// The report as JSON on several lines.
     ///
     /// # Errors
-    /// When the JSON writer fails, which it does not for this data.
+    /// When the JSON writer fails, which does not happen for this data.
     pub fn to_json(&self) -> Result<String, TimingError> {
         serde_json::to_string_pretty(self).map_err(|source| TimingError::Json {
             doing: "write the report",
@@ -26,7 +26,7 @@ impl Report {
     /// A report from its JSON.
     ///
     /// # Errors
-    /// When it is no report, or one of another version.
+    /// When it is not a report, or one of another version.
     pub fn from_json(text: &str) -> Result<Self, TimingError> {
         let failed = |source| TimingError::Json {
             doing: "read the report",

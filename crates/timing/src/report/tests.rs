@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::clock::ManualClock;
 use crate::*;
 
-/// A first call: import, passes, two kernels on a thread of their own, a run.
+/// A first call: import, passes, two kernels on a separate thread, a run.
 fn first_call(verbosity: Verbosity, filter: &'static str) -> Timing {
     let named = std::thread::Builder::new().name("caller".to_owned());
     let calling = named.spawn(move || call(verbosity, filter));
@@ -74,7 +74,7 @@ fn call(verbosity: Verbosity, filter: &str) -> Timing {
 }
 
 #[test]
-fn by_default_a_table_of_categories() {
+fn default_reports_show_categories() {
     let text = first_call(Verbosity::Default, "").report().to_text();
     insta::assert_snapshot!(text, @"
     time: 107.94 ms
@@ -91,7 +91,7 @@ fn by_default_a_table_of_categories() {
 }
 
 #[test]
-fn verbose_a_table_of_events_too() {
+fn verbose_reports_also_show_events() {
     let text = first_call(Verbosity::Verbose, "").report().to_text();
     insta::assert_snapshot!(text, @"
     time: 107.94 ms
@@ -124,7 +124,7 @@ fn verbose_a_table_of_events_too() {
 }
 
 #[test]
-fn debug_every_span_too() {
+fn debug_reports_also_show_every_span() {
     let text = first_call(Verbosity::Debug, "compile,codegen")
         .report()
         .to_text();
@@ -177,7 +177,7 @@ fn json_is_versioned_and_read_back() {
 }
 
 #[test]
-fn units_suit_the_whole() {
+fn report_units_suit_the_total() {
     let clock = ManualClock::new();
     let timing = Timing::new(Arc::new(clock.clone()), TimingOptions::new());
     let mut first_lines = Vec::new();
@@ -204,7 +204,7 @@ fn units_suit_the_whole() {
 }
 
 #[test]
-fn what_is_still_open_is_said() {
+fn reports_list_open_spans() {
     let clock = ManualClock::new();
     let timing = Timing::new(Arc::new(clock.clone()), TimingOptions::new());
     let _span = timing.begin(timing.category_event(Category::Runtime));
@@ -218,7 +218,7 @@ fn what_is_still_open_is_said() {
 }
 
 #[test]
-fn a_trace_is_what_browsers_open() {
+fn traces_are_in_the_browser_trace_format() {
     let timing = first_call(Verbosity::Debug, "");
     let trace = timing.trace();
     assert_eq!((trace.n_spans(), trace.dropped()), (10, 0));

@@ -1,4 +1,4 @@
-//! Reports as people read them: one unit for all times, so that they can be compared by eye.
+//! Reports for people: one unit for all times, so that they can be compared by eye.
 
 use std::fmt::{self, Write};
 
@@ -8,10 +8,10 @@ use crate::verbosity::Verbosity;
 /// How many spans are listed.
 const LISTED: usize = 1000;
 
-/// How long the bar of the whole is.
+/// The length of the bar of the total.
 const BAR: f64 = 20.0;
 
-/// Columns of the longest name that others are aligned with.
+/// The maximum name length to which columns are aligned.
 const NAME: usize = 40;
 
 impl Report {
@@ -213,7 +213,7 @@ impl Report {
     }
 }
 
-/// How times are written.
+/// The format of times.
 #[derive(Clone, Copy)]
 struct Times {
     unit: &'static str,
@@ -222,7 +222,7 @@ struct Times {
 }
 
 impl Times {
-    /// The unit that suits a whole.
+    /// The unit that suits the total.
     fn of(whole_ns: u64) -> Self {
         let (unit, nanoseconds, decimals) = match whole_ns {
             10_000_000_000.. => ("s", 1e9, 3),

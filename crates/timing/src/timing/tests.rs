@@ -1,4 +1,4 @@
-//! Recorders: the law that a report adds up, on one thread and on several, and each rule by itself.
+//! Recorders: the law that a report adds up, on one thread and on several, and each rule separately.
 
 use std::sync::Barrier;
 use std::thread;
@@ -95,7 +95,7 @@ fn a_second_run_adds_no_compile() {
 }
 
 #[test]
-fn off_nothing_is_timed_and_everything_is_counted() {
+fn with_timing_off_everything_is_still_counted() {
     let timing = Timing::off();
     let event = timing.category_event(Category::Runtime);
     let spans = [timing.begin(event), timing.wait(event), timing.enter()];
@@ -113,7 +113,7 @@ fn off_nothing_is_timed_and_everything_is_counted() {
 }
 
 #[test]
-fn what_is_open_when_timing_is_turned_off_is_timed_to_its_end() {
+fn spans_open_when_timing_is_turned_off_are_timed_to_their_end() {
     let (timing, clock) = verbose();
     let event = timing.category_event(Category::Runtime);
     let span = timing.begin(event);
@@ -141,7 +141,7 @@ fn steps_are_timed_from_verbose_on() {
 }
 
 #[test]
-fn of_short_calls_some_are_timed_and_the_others_counted() {
+fn short_calls_are_sampled_and_all_are_counted() {
     let (timing, clock) = recorder(TimingOptions::new());
     let event = timing.category_event(Category::Runtime);
     let sampler = Sampler::new();
@@ -163,7 +163,7 @@ fn of_short_calls_some_are_timed_and_the_others_counted() {
     assert_eq!(timing.report().event("other_runtime").unwrap().count, 10);
     timing.set_verbosity(Verbosity::Off);
     assert!(!timing.begin_sampled(event, &sampler, 14).is_timed());
-    // Those that were timed otherwise, or not at all, are not told of with the next.
+    // Those that were timed differently, or not at all, are not reported with the next.
     (14..100).for_each(call);
     timing.set_verbosity(Verbosity::Default);
     (100..107).for_each(call);
@@ -208,7 +208,7 @@ fn recorders_do_not_see_each_other() {
 }
 
 #[test]
-fn a_device_ends_what_it_was_given_later() {
+fn device_spans_may_end_later() {
     let (timing, clock) = recorder(TimingOptions::new().verbosity(Verbosity::Debug));
     let event = timing.category_event(Category::Runtime);
     let pending = {
@@ -234,7 +234,7 @@ fn a_device_ends_what_it_was_given_later() {
 }
 
 #[test]
-fn parts_are_of_the_span_around_them() {
+fn parts_belong_to_the_enclosing_span() {
     let (timing, clock) = verbose();
     let function = timing.function("f");
     let _inside = timing.enter();
@@ -258,7 +258,7 @@ fn parts_are_of_the_span_around_them() {
 }
 
 #[test]
-fn what_a_filter_leaves_out_still_counts() {
+fn filtered_events_still_count_in_the_total() {
     let filter = Filter::new().category(Category::Compile);
     let options = TimingOptions::new()
         .verbosity(Verbosity::Debug)

@@ -4,9 +4,9 @@ use super::Var;
 use kiln_shape_inference::Number;
 use kiln_tensor::DType;
 
-/// What stands beside a variable: another one, or a number, which takes the variable's element type.
+/// An operand of a variable: another one, or a number, which takes the variable's element type.
 pub trait Operand {
-    /// It as a variable of the recording that `beside` belongs to.
+    /// It as a variable of the recording of `beside`.
     fn into_variable(self, beside: &Var) -> Var;
 }
 
@@ -78,9 +78,9 @@ unary! {
     sin "sin";
     /// The cosine.
     cos "cos";
-    /// The largest integer not above.
+    /// Rounds down.
     floor "floor";
-    /// The smallest integer not below.
+    /// Rounds up.
     ceil "ceil";
 }
 
@@ -100,9 +100,9 @@ macro_rules! binary {
 binary! {
     /// To the power of `other`.
     pow "pow";
-    /// The larger, element by element.
+    /// The maximum, element by element.
     maximum "max";
-    /// The smaller, element by element.
+    /// The minimum, element by element.
     minimum "min";
     /// Whether equal.
     equal "eq";

@@ -1,18 +1,18 @@
-//! Elements moved, none computed.
+//! Movement of elements, without computation.
 
 use super::Var;
 use crate::size::Size;
 use kiln_symbolic_shape::DimId;
 
 impl Var {
-    /// The last two axes exchanged.
+    /// Swaps the last two axes.
     #[must_use]
     #[track_caller]
     pub fn transpose(&self) -> Var {
         self.record(|builder, x| {
             let rank = builder.rank(x)?;
             let mut permutation: Vec<usize> = (0..rank).collect();
-            // A variable of fewer axes than two has the axis -2 as little as builders do.
+            // With fewer than two axes, axis -2 does not exist here or in builders.
             let (last, other) = (builder.axis(x, -1)?, builder.axis(x, -2)?);
             permutation.swap(last, other);
             builder.transpose(x, &permutation)
@@ -30,8 +30,7 @@ impl Var {
         })
     }
 
-    /// The same elements in row-major order under other sizes; one of them may be
-    /// [`Size::INFER`].
+    /// The same elements in row-major order with other sizes; one of them may be [`Size::INFER`].
     #[must_use]
     #[track_caller]
     pub fn reshape<S: Into<Size>>(&self, sizes: impl IntoIterator<Item = S>) -> Var {
@@ -71,7 +70,7 @@ impl Var {
         })
     }
 
-    /// Without axes of size 1.
+    /// Removes axes of size 1.
     #[must_use]
     #[track_caller]
     pub fn squeeze(&self, axes: &[i64]) -> Var {
@@ -82,7 +81,7 @@ impl Var {
         })
     }
 
-    /// With an axis of size 1 before `axis` of this.
+    /// Adds an axis of size 1 before `axis`.
     #[must_use]
     #[track_caller]
     pub fn unsqueeze(&self, axis: i64) -> Var {
@@ -92,7 +91,7 @@ impl Var {
         })
     }
 
-    /// This and others, one after the other along an axis.
+    /// Concatenates this and others along an axis.
     #[must_use]
     #[track_caller]
     pub fn concat(&self, others: &[&Var], axis: i64) -> Var {
@@ -115,8 +114,8 @@ impl Var {
         })
     }
 
-    /// This with `update` in place of the part that begins at `at` along an axis: `at` is one integer, in a vector, and sizes of
-    /// other axes are equal. A part that is not within this is a fault of the call.
+    /// This with `update` in place of the part that begins at `at` along an axis: `at` is one integer, in a vector, and the
+    /// sizes of other axes are equal. A part outside it is a fault of the call.
     #[must_use]
     #[track_caller]
     pub fn update_slice(&self, at: impl AsRef<Var>, update: impl AsRef<Var>, axis: i64) -> Var {

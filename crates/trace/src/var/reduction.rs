@@ -1,4 +1,4 @@
-//! Reductions over axes, and what is made of them.
+//! Reductions over axes, and functions based on them.
 
 use super::Var;
 use kiln_ir::ReduceFunction;
@@ -8,7 +8,7 @@ use std::ops::RangeFull;
 
 /// Axes of a variable: one, several, or all (`..`).
 pub trait Axes {
-    /// The axes as given, which may count from the end; none is all.
+    /// The axes as given, which may count from the end; `None` is all.
     fn into_axes(self) -> Option<Vec<i64>>;
 }
 
@@ -40,7 +40,7 @@ macro_rules! reductions {
     ($($(#[$doc:meta])* $method:ident $keeping:ident $function:ident;)*) => {
         impl Var {$(
             $(#[$doc])*
-            /// The axes are left out of the result.
+            /// Removes the axes from the result.
             #[must_use]
             #[track_caller]
             pub fn $method(&self, axes: impl Axes) -> Var {
@@ -48,7 +48,7 @@ macro_rules! reductions {
             }
 
             $(#[$doc])*
-            /// The axes stay, with size 1.
+            /// Keeps the axes, with size 1.
             #[must_use]
             #[track_caller]
             pub fn $keeping(&self, axes: impl Axes) -> Var {
@@ -65,9 +65,9 @@ reductions! {
     mean mean_keep Mean;
     /// The product over axes.
     product product_keep Product;
-    /// The largest element over axes.
+    /// The maximum over axes.
     max max_keep Max;
-    /// The smallest element over axes.
+    /// The minimum over axes.
     min min_keep Min;
 }
 

@@ -10,7 +10,7 @@ const SIZES: &[Case<'_>] = &[
 ];
 
 #[test]
-fn functions_of_broadcast_operands() {
+fn elementwise_ops_broadcast_their_operands() {
     check(
         "graph @g(%x: f32[B, N], %y: f32[N], %z: f32[B, 1], %s: f32[]) -> f32[B, N] {
             %0 = add %x, %y
@@ -24,17 +24,17 @@ fn functions_of_broadcast_operands() {
 }
 
 #[test]
-fn sizes_that_may_be_one() {
+fn broadcast_sizes_assume_the_plan_fact() {
     let text = "graph @g(%x: f32[B], %y: f32[N]) -> f32[bcast(B, N)] {
             %0 = add %x, %y
             return %0
         }";
-    // The plan fact `B == N` holds in these.
+    // These assume the plan fact `B == N`.
     check(text, &[&[("B", 0), ("N", 0)], &[("B", 3), ("N", 3)]]);
 }
 
 #[test]
-fn dtypes_of_all_kinds() {
+fn elementwise_kernels_mix_dtypes() {
     check(
         "graph @g(%x: f16[N], %i: i32[N], %b: bool[N]) -> (f16[N], i64[N], u8[N], f16[N]) {
             %0 = exp %x
@@ -107,7 +107,7 @@ fn kernels_that_differ_in_learned_numbers_are_the_same() {
 }
 
 #[test]
-fn sources_need_no_buffer() {
+fn iota_and_dims_need_no_input_buffer() {
     check(
         "graph @g(%x: f32[B, N]) -> (f32[B, N], i64[2], i8[B, 300]) {
             %0 = iota {dims = [B, N], axis = 1, dtype = f32}
@@ -136,7 +136,7 @@ fn sources_need_no_buffer() {
 }
 
 #[test]
-fn outputs_of_one_domain() {
+fn outputs_of_one_kernel_share_one_domain() {
     check(
         "graph @g(%x: f32[B, N]) -> (f32[B, N], f32[B, N]) {
             %0 = exp %x
@@ -158,7 +158,7 @@ fn outputs_of_one_domain() {
 }
 
 #[test]
-fn random_bits_of_every_shape() {
+fn random_bits_lower_at_every_shape() {
     let text = "graph @g(%k: u64[2], %x: f32[B, N]) -> u32[B, 3, N] {
             %0 = random_bits %k {dims = [B, 3, N]}
             return %0
@@ -176,8 +176,8 @@ fn random_bits_of_every_shape() {
 }
 
 #[test]
-fn random_bits_where_others_read_them() {
-    // Moved, padded, reduced, and under a key that is computed.
+fn random_bits_fuse_into_their_readers() {
+    // Shifted, padded, reduced, and with a computed key.
     check(
         "graph @g(%k: u64[2], %s: u64[], %x: f32[N, B]) -> (f32[N, B], f32[B]) {
             %seeds = add %k, %s

@@ -1,4 +1,4 @@
-//! A graph as one kernel against the interpreter, in promoted mode: what both compute must agree but for rounding.
+//! A graph as one kernel against the interpreter, in promoted mode: both must agree except for rounding.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) fn refused(text: &str) -> String {
     format!("{} {error}", error.code())
 }
 
-/// Lowers, verifies, and compares for all cases; inputs are made up.
+/// Lowers, verifies, and compares for all cases; inputs are generated.
 pub(super) fn check(text: &str, cases: &[Case<'_>]) -> VerifiedKernel {
     check_with(text, cases, &|_, _| None)
 }

@@ -3,7 +3,7 @@
 use super::{Case, check_with, refused};
 use kiln_tensor::Tensor;
 
-/// Positions in `-limit..limit`, the first ones outside where `beyond`.
+/// Positions in `-limit..limit`, the first ones out of bounds if `beyond`.
 fn positions(shape: &[usize], limit: i64, beyond: bool) -> Option<Tensor> {
     let count: usize = shape.iter().product();
     let values = (0..count as i64).map(|at| match (beyond, at) {
@@ -31,7 +31,7 @@ fn check_indexed(text: &str, limit: i64) {
 }
 
 #[test]
-fn gathers() {
+fn gathers_lower_to_one_kernel() {
     check_indexed(
         "graph @g(%x: f32[B, 5, 2], %i: i64[N, B]) -> f32[B, N, B, 2] {
             %0 = gather %x, %i {axis = 1}
@@ -58,7 +58,7 @@ fn gathers() {
 }
 
 #[test]
-fn a_constant_is_checked_as_well() {
+fn indices_into_a_constant_are_checked() {
     check_indexed(
         "graph @g(%i: i64[N], %b: f32[B]) -> f32[N] {
             %x: f32[3] = constant [1.0, 1.0, 1.0]
@@ -84,7 +84,7 @@ fn positions_into_what_is_computed_are_refused() {
 }
 
 #[test]
-fn scatters() {
+fn scatters_lower_to_one_kernel() {
     for combine in ["set", "add", "mul", "min", "max"] {
         check_indexed(
             &format!(
@@ -109,7 +109,7 @@ fn scatters() {
 }
 
 #[test]
-fn a_scatter_stands_alone() {
+fn a_scatter_must_be_the_only_output() {
     assert_eq!(
         refused(
             "graph @g(%x: f32[5], %i: i64[N], %u: f32[N]) -> f32[5] {

@@ -67,7 +67,7 @@ fn heads_are_split_and_merged_again() {
 }
 
 #[test]
-fn slices() {
+fn slices_lower_to_one_kernel() {
     check(
         "graph @g(%x: f32[B, N]) -> f32[B, N] {
             %0 = slice %x {starts = [0, N - 1], sizes = [B, N], steps = [1, -1]}
@@ -95,7 +95,7 @@ fn slices() {
 }
 
 #[test]
-fn pads_of_every_mode() {
+fn pads_of_every_mode_lower_to_one_kernel() {
     for mode in ["constant", "edge", "reflect", "wrap"] {
         check(
             &format!(
@@ -117,7 +117,7 @@ fn pads_of_every_mode() {
 }
 
 #[test]
-fn a_pad_of_something_computed() {
+fn a_pad_guards_computed_elements() {
     check(
         "graph @g(%x: i32[N], %y: i32[N]) -> i32[N + 2] {
             %v: i32[] = constant [7]
@@ -134,7 +134,7 @@ fn a_pad_of_something_computed() {
 }
 
 #[test]
-fn concats() {
+fn concats_lower_to_one_kernel() {
     check(
         "graph @g(%x: f32[B, N], %y: f32[B, 2], %z: f32[B, M]) -> f32[B, N + M + 2] {
             %e = exp %y

@@ -14,7 +14,7 @@ const SIZES: &[Case<'_>] = &[
     &[("T", 7), ("N", 9), ("B", 1)],
 ];
 
-/// A loop over all of `T`: what it is given, what it gives, and its head and body.
+/// A loop over all of `T`: its inputs, its results, and its head and body.
 fn over_all(inputs: &str, results: &str, head: &str, body: &str, given: &str) -> String {
     format!(
         "graph @g({inputs}) -> ({results}) {{
@@ -53,7 +53,7 @@ fn a_running_sum_gives_its_last_value_and_all_of_them() {
 }
 
 #[test]
-fn several_values_are_carried_and_read_each_other() {
+fn several_carried_values_may_read_each_other() {
     let text = over_all(
         "%x: f32[B, T, N], %g: f32[N], %h: f32[B, N], %c: f32[B, N]",
         "f32[B, N], f32[B, N], f32[T, B, N], f32[T, B, N]",
@@ -71,7 +71,7 @@ fn several_values_are_carried_and_read_each_other() {
         "%1, %2, %3, %4",
     );
     assert_eq!(check(&text, SIZES).stages().len(), 2);
-    // They change places, and one stays what it is.
+    // They are swapped, and one stays unchanged.
     let text = over_all(
         "%t: f32[T], %x: i64[N], %y: i64[N], %z: i64[N]",
         "i64[N], i64[N], i64[N], i64[T, N]",
@@ -87,9 +87,9 @@ fn several_values_are_carried_and_read_each_other() {
     check(&text, SIZES);
 }
 
-/// The iteration number as a number and as a position, from the end too; a count without a reader.
+/// The iteration number as a number and as a position, from the end too; a counter without a reader.
 #[test]
-fn the_number_of_the_iteration_is_the_step() {
+fn the_iteration_number_becomes_the_carry_step() {
     let text = over_all(
         "%x: f32[T, N], %h: f32[N]",
         "f32[N], f32[T, N]",
@@ -112,7 +112,7 @@ fn the_number_of_the_iteration_is_the_step() {
 }
 
 #[test]
-fn captures_and_results_have_axes_of_one_element() {
+fn captures_and_results_may_have_axes_of_size_one() {
     let text = over_all(
         "%x: f32[T, 1, N], %w: f32[1, N], %b: f32[N, 1], %h: f32[1, N]",
         "f32[1, N], f32[T, N]",
@@ -134,7 +134,7 @@ fn captures_and_results_have_axes_of_one_element() {
 }
 
 #[test]
-fn a_constant_number_of_iterations() {
+fn loops_with_a_constant_trip_count_become_kernels() {
     for trips in [0, 1, 2, 5] {
         let text = format!(
             "graph @g(%x: i8[5, N], %h: i8[N]) -> (i8[N], i8[{trips}, N]) {{
@@ -155,9 +155,9 @@ fn a_constant_number_of_iterations() {
     }
 }
 
-/// A slice that is not there, and a division by zero, where an iteration comes to it.
+/// A slice that does not exist, and a division by zero, where an iteration reaches it.
 #[test]
-fn faults_are_those_of_the_iterations() {
+fn a_loop_kernel_faults_where_an_iteration_would() {
     let outside = "graph @g(%x: f32[T, N], %h: f32[N]) -> f32[N] {
       %trips: i64[] = constant [3]
       %go: bool[] = constant [true]
@@ -200,7 +200,7 @@ fn faults_are_those_of_the_iterations() {
     }
 }
 
-/// What a body says, without what it yields first, of a value `%s` and a slice `%a`.
+/// A body without its first result, over a value `%s` and a slice `%a`.
 fn body(ops: &str, next: &str) -> String {
     over_all(
         "%x: f32[T, N], %h: f32[N], %w: f32[N, N], %k: f32[M]",
@@ -226,7 +226,7 @@ fn with_four(text: &str) -> String {
 }
 
 #[test]
-fn what_is_no_recurrence_of_points_is_refused() {
+fn loops_that_are_not_elementwise_recurrences_are_refused() {
     let said = |ops: &str, next: &str, what: &str| {
         let why = refused(&with_four(&body(ops, next)));
         assert!(why.contains(what), "{why}");
@@ -261,7 +261,7 @@ fn what_is_no_recurrence_of_points_is_refused() {
                 %b: f32[N] = add %s, %c";
     let why = refused(&body(asks, "%b"));
     assert!(why.contains("its body asks something of sizes"), "{why}");
-    // Nothing is against it.
+    // Nothing prevents it.
     assert_eq!(
         class_of(&body("%b: f32[N] = add %s, %a", "%b")),
         Class::Scan
@@ -269,7 +269,7 @@ fn what_is_no_recurrence_of_points_is_refused() {
 }
 
 #[test]
-fn loops_that_data_end_are_refused() {
+fn loops_with_data_dependent_trip_counts_are_refused() {
     let text = |trips: &str, go: &str, on: &str| {
         format!(
             "graph @g(%x: f32[N], %n: i64[], %c: bool[]) -> f32[N] {{

@@ -10,7 +10,7 @@ const SIZES: &[Case<'_>] = &[
 ];
 
 #[test]
-fn every_reduction() {
+fn reductions_lower_to_one_kernel() {
     for function in ["sum", "mean", "product", "max", "min"] {
         for (keep, result) in [(true, "f32[B, 1, 1]"), (false, "f32[B]")] {
             let keep = if keep { ", keep_dims" } else { "" };
@@ -45,7 +45,7 @@ fn every_reduction() {
 }
 
 #[test]
-fn reductions_of_nothing_to_reduce() {
+fn a_reduction_over_an_axis_of_size_one_lowers() {
     check(
         "graph @g(%x: f32[B, 1]) -> f32[B] {
             %0 = reduce %x {function = mean, axes = [1]}
@@ -56,7 +56,7 @@ fn reductions_of_nothing_to_reduce() {
 }
 
 #[test]
-fn a_sum_of_sums() {
+fn nested_reductions_lower_to_one_kernel() {
     check(
         "graph @g(%x: f32[B, N, 5]) -> f32[] {
             %0 = reduce %x {function = max, axes = [2]}
@@ -83,7 +83,7 @@ fn a_reduction_of_a_reshape_runs_over_the_operand() {
 }
 
 #[test]
-fn arg_reductions() {
+fn arg_reductions_lower_to_one_kernel() {
     for (extremum, last) in [
         ("max", ""),
         ("max", ", last"),
@@ -103,7 +103,7 @@ fn arg_reductions() {
 }
 
 #[test]
-fn running_reductions() {
+fn running_reductions_lower_to_a_scan() {
     for function in ["sum", "product", "max", "min"] {
         for flags in ["", ", exclusive", ", reverse", ", exclusive, reverse"] {
             let text = format!(
@@ -115,7 +115,7 @@ fn running_reductions() {
             );
             let kernel = check(&text, SIZES);
             assert_eq!(kernel.classification().class, kiln_kernel::Class::Scan);
-            // Read by a reduction there is no carry block, and it is right all the same.
+            // Read by a reduction there is no carry block, and the result is still right.
             let text = text.replace("neg %0", "reduce %0 {function = sum, axes = [1]}");
             check(&text.replace("-> f32[B, N]", "-> f32[B]"), SIZES);
         }
@@ -123,7 +123,7 @@ fn running_reductions() {
 }
 
 #[test]
-fn products_of_matrices() {
+fn matrix_products_lower_to_one_kernel() {
     let sizes: &[Case<'_>] = &[
         &[("B", 0), ("M", 2), ("K", 3), ("N", 2)],
         &[("B", 2), ("M", 2), ("K", 0), ("N", 2)],
@@ -156,7 +156,7 @@ fn products_of_matrices() {
 }
 
 #[test]
-fn what_no_kernel_computes_is_refused() {
+fn ops_that_no_kernel_computes_are_refused() {
     assert_eq!(
         refused(
             "graph @g(%x: f32[4]) -> (i64[1, 4], i64[]) { %0, %1 = non_zero %x return %0, %1 }"

@@ -1,4 +1,4 @@
-//! Regions of several ops: what fusion makes of models.
+//! Regions of several ops, as fusion forms them in models.
 
 use kiln_kernel::{Class, Kernel};
 
@@ -51,7 +51,7 @@ fn softmax_is_a_row() {
 
 #[test]
 fn costly_values_of_several_loops_are_computed_once() {
-    // Of two costly values the later one is kept, and so the other has one reader left.
+    // Of two costly values the later one is kept, so the other has one reader left.
     let kernel = check(
         "graph @g(%x: f32[B, N]) -> f32[B, N] {
             %e = exp %x
@@ -68,7 +68,7 @@ fn costly_values_of_several_loops_are_computed_once() {
         (1, 1),
         "{text}"
     );
-    // A value that is computed with stages of its own, kept whole.
+    // A value that is computed with its own stages, kept whole.
     check(
         "graph @g(%x: f32[B, N]) -> f32[B, 5] where N >= 1 {
             %r = resize %x {axes = [1], sizes = [5], scales = [0.0], mode = linear, coordinates = pytorch_half_pixel, rounding = floor, cubic_coefficient = -0.75, exclude_outside}
@@ -125,7 +125,7 @@ const LAYER_NORM: &str =
         }";
 
 #[test]
-fn norms_are_rows() {
+fn normalizations_are_row_kernels() {
     let kernel = check(LAYER_NORM, ROWS);
     assert_eq!((kernel.outer().len(), kernel.stages().len()), (2, 2));
     assert_eq!(kernel.classification().class, Class::Row);
@@ -144,7 +144,7 @@ fn norms_are_rows() {
 }
 
 #[test]
-fn a_row_and_what_it_reduces_to() {
+fn a_row_kernel_may_also_output_its_reduction() {
     let kernel = check(
         "graph @g(%x: f32[B, N]) -> (f32[B], f32[B, N]) {
             %m = reduce %x {function = max, axes = [1], keep_dims}
@@ -158,7 +158,7 @@ fn a_row_and_what_it_reduces_to() {
 }
 
 #[test]
-fn epilogues_of_products() {
+fn products_take_epilogues_without_index_divisions() {
     let text =
         "graph @g(%x: f32[B, N, 6], %w: f32[6, 8], %b: f32[8], %r: f32[B, N, 8]) -> f32[B, N, 8] {
             %f = reshape %x {dims = [B*N, 6]}
@@ -227,7 +227,7 @@ fn attention_is_one_kernel() {
     );
     assert_eq!(kernel.classification().class, Class::Attention);
     assert_eq!(kernel.outer().len(), 3);
-    // What is summed are the exponentials; the result is divided by their sum.
+    // The exponentials are summed; the result is divided by their sum.
     let text = kiln_kernel::text::print(&kernel);
     let divided: Vec<&str> = text.lines().filter(|line| line.contains(" / ")).collect();
     assert!(
@@ -236,9 +236,9 @@ fn attention_is_one_kernel() {
     );
 }
 
-/// Scores are read for their maximum and for the exponentials: scaled and masked they are kept.
+/// Scores are read for their maximum and for the exponentials: they are kept scaled and masked.
 #[test]
-fn what_is_made_of_an_array_is_kept_if_it_is_read_twice() {
+fn values_derived_from_a_local_array_are_kept_if_read_twice() {
     let attention = |score: &str| {
         let text = format!(
             "graph @g(%q: f32[B, N, 4], %k: f32[B, 4, N], %v: f32[B, N, 3], %mask: f32[B, 1, N]) -> f32[B, N, 3] {{
@@ -259,12 +259,12 @@ fn what_is_made_of_an_array_is_kept_if_it_is_read_twice() {
     let masked = attention("%t = mul %p, %c\n %s = add %t, %mask");
     // The mask is added in one place, for both to read.
     assert_eq!(masked.matches("* 0.5 + ").count(), 1, "{masked}");
-    // A product is sooner computed again than read and written.
+    // A product is cheaper to recompute than to read and write.
     let scaled = attention("%s = mul %p, %c");
     assert_eq!(scaled.matches("* 0.5").count(), 2, "{scaled}");
 }
 
-/// What is divided by something else than the sum of exponentials stays as it is.
+/// A quotient by something other than the sum of exponentials is unchanged.
 #[test]
 fn quotients_that_are_no_shares_are_divided_before_they_are_multiplied() {
     for (whole, dtype) in [("sum", "f16"), ("max", "f32")] {
@@ -287,7 +287,7 @@ fn quotients_that_are_no_shares_are_divided_before_they_are_multiplied() {
 }
 
 #[test]
-fn a_convolution_with_all_that_follows() {
+fn a_convolution_takes_norm_and_activation_epilogues() {
     let text = "graph @g(%x: f32[B, 2, H, W], %w: f32[4, 2, 3, 3], %s: f32[4, 1, 1], %b: f32[4, 1, 1], %r: f32[B, 4, H, W], %e: f32[B, 4, 1, 1]) -> f32[B, 4, H, W] {
             %c = conv %x, %w {strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1], groups = 1, out = f32}
             %0 = mul %c, %s

@@ -22,7 +22,7 @@ fn conv(x: &str, w: &str, window: &str, groups: usize, out: &str, result: &str) 
 }
 
 #[test]
-fn convolutions() {
+fn convolutions_lower_to_one_kernel() {
     let same = "strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1]";
     let valid = "strides = [1, 1], dilations = [1, 1], low = [0, 0], high = [0, 0]";
     let wide = "strides = [2, 3], dilations = [2, 1], low = [2, 0], high = [1, 2]";
@@ -106,7 +106,7 @@ fn transposed(w: &str, window: &str, padding: &str, groups: usize, result: &str)
 }
 
 #[test]
-fn transposed_convolutions() {
+fn transposed_convolutions_lower_to_one_kernel() {
     let tiles = "strides = [2], dilations = [1], low = [0], high = [0]";
     transposed("f32[4, 3, 2]", tiles, "[0]", 1, "f32[B, 3, 2*H]");
     transposed("f32[4, 3, 3]", tiles, "[1]", 1, "f32[B, 3, 2*H + 2]");
@@ -133,7 +133,7 @@ fn a_tiling_transposed_convolution_visits_one_tap() {
 }
 
 #[test]
-fn pools() {
+fn pools_lower_to_one_kernel() {
     for function in ["max", "sum", "mean", "mean_with_padding"] {
         for window in [
             "strides = [1, 2], dilations = [1, 2], low = [1, 1], high = [1, 2]",
@@ -183,7 +183,7 @@ fn resize(coordinates: &str, rest: &str) {
 }
 
 #[test]
-fn nearest_resizes() {
+fn nearest_resizes_lower_to_one_kernel() {
     for rounding in ["floor", "prefer_floor", "ceil", "prefer_ceil"] {
         for coordinates in ["half_pixel", "align_corners", "asymmetric"] {
             resize(
@@ -195,7 +195,7 @@ fn nearest_resizes() {
 }
 
 #[test]
-fn linear_and_cubic_resizes() {
+fn linear_and_cubic_resizes_lower_to_one_kernel() {
     for coordinates in [
         "half_pixel",
         "half_pixel_symmetric",

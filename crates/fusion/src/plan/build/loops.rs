@@ -13,7 +13,7 @@ use crate::lower::size_ops;
 use crate::plan::NodeKind;
 
 impl Builder<'_> {
-    /// Makes kernels of the loops of a region that can be.
+    /// Compiles the loops of a region to kernels where possible.
     pub(super) fn make_loops_kernels(&mut self, region: RegionId, drafts: &mut Vec<Draft>) {
         if !self.analyzer.options.fuse {
             return;
@@ -40,7 +40,7 @@ impl Builder<'_> {
         self.give_away(region, drafts, &again);
     }
 
-    /// A loop as a kernel, if it is one within the limits.
+    /// A loop as a kernel, if it is within the limits.
     fn loop_kernel(&mut self, draft: &Draft, id: OpId) -> Result<Draft, Refusal> {
         let bodies = self.graph.op(id).regions.iter();
         let n_ops = bodies.map(|&body| self.graph.region(body).ops.len()).sum();
@@ -67,7 +67,7 @@ impl Builder<'_> {
         Ok(kernel)
     }
 
-    /// Drops nodes whose results nothing reads but loops that do their ops `again`: these become the first reader's own.
+    /// Drops nodes whose results are read only by loops that do their ops `again`: these become the first reader's own.
     fn give_away(&self, region: RegionId, drafts: &mut Vec<Draft>, again: &BTreeSet<OpId>) {
         let region = self.graph.region(region);
         for place in (0..drafts.len()).rev() {

@@ -1,7 +1,7 @@
 //! Convolutions against their definition, by loops over every index.
 
 use crate::fault::OpFault;
-use crate::ops::testing::{Sizes, counting, tensor};
+use crate::ops::testing::{TestSizes, counting, tensor};
 use kiln_ir::{Integers, Op, Window};
 use kiln_tensor::{DType, Tensor};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn axis() -> impl Strategy<Value = AxisSizes> {
     (0usize..7, 1usize..4, 1i64..4, 1i64..3, 0i64..3, 0i64..3)
 }
 
-fn window(sizes: &mut Sizes, axes: &[AxisSizes]) -> Window {
+fn window(sizes: &mut TestSizes, axes: &[AxisSizes]) -> Window {
     let column = |of: fn(&AxisSizes) -> i64| -> Vec<i64> { axes.iter().map(of).collect() };
     Window {
         strides: column(|axis| axis.2).into(),
@@ -60,7 +60,7 @@ fn at(tensor: &Tensor, elements: &[f32], index: &[usize]) -> f32 {
     elements[place]
 }
 
-/// Which input position each spatial output position and tap meet at; none in the padding.
+/// The input position of each pair of spatial output position and tap; `None` in the padding.
 fn meet(
     axes: &[AxisSizes],
     output: &[usize],
@@ -94,7 +94,7 @@ proptest! {
             let place = place % w.len();
             w.as_mut_slice::<f32>().unwrap()[place] = number;
         }
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let window = window(&mut sizes, &axes);
         let op = Op::Conv { window, groups, out: DType::F32 };
         let Ok(y) = sizes.run(&op, &[x.clone(), w.clone()]) else { return Ok(()) };
@@ -124,7 +124,7 @@ proptest! {
     ) {
         let x = pattern(&shape([n, groups * group_in], &axes, |axis| axis.0), 3);
         let w = pattern(&shape([groups * group_in, group_out], &axes, |axis| axis.1), 5);
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let window = window(&mut sizes, &axes);
         let output_padding: Integers = axes.iter().map(|_| output_padding).collect();
         let op = Op::ConvTranspose { window, output_padding, groups };
@@ -152,7 +152,7 @@ fn conv_1d(
     groups: usize,
     out: DType,
 ) -> Result<Tensor, OpFault> {
-    let mut sizes = Sizes::new();
+    let mut sizes = TestSizes::new();
     let window = window(&mut sizes, &[axis]);
     sizes.run(
         &Op::Conv {
@@ -167,14 +167,14 @@ fn conv_1d(
 const PLAIN: AxisSizes = (0, 0, 1, 1, 0, 0);
 
 #[test]
-fn many_positions_take_several_tiles() {
+fn convolutions_larger_than_a_tile_are_right() {
     // A row longer than a tile, and many short rows.
     for shape in [vec![1, 2, 200_000], vec![1, 2, 100_000, 2]] {
         let x = pattern(&shape, 3);
         let spatial = shape.len() - 2;
         let axes = vec![PLAIN; spatial];
         let w = Tensor::full(&[vec![1, 2], vec![1; spatial]].concat(), 1.0f32).unwrap();
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let window = window(&mut sizes, &axes);
         let op = Op::Conv {
             window,
@@ -239,7 +239,7 @@ fn operands_that_do_not_fit_are_faults() {
         let fault = conv_1d(&x, &counting(&w), axis, groups, DType::F32).unwrap_err();
         assert_eq!(fault.code(), code, "{w:?} {axis:?} {groups}: {fault}");
     }
-    let mut sizes = Sizes::new();
+    let mut sizes = TestSizes::new();
     let window = window(&mut sizes, &[PLAIN]);
     for (w, output_padding, groups, code) in [
         (vec![3, 1, 1], 0, 1, "E0821"),

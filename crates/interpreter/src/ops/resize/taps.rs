@@ -7,7 +7,7 @@ use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::{Coordinates, NearestRounding, Resize, ResizeMode};
 
-/// More taps than this for one output index are refused.
+/// The maximum number of taps of one output index.
 const TAP_LIMIT: f64 = (1 << 24) as f64;
 
 /// An input element and its weight.
@@ -51,12 +51,12 @@ pub(super) fn taps_of(
 struct AxisSizes {
     input: usize,
     output: usize,
-    /// The scale, where it is not the quotient of the sizes.
+    /// The scale, if it is not the quotient of the sizes.
     stated: Option<f64>,
 }
 
 impl AxisSizes {
-    /// `x` over the scale. By a quotient of sizes it is rounded once, so that whole numbers and halves come out exact.
+    /// `x` divided by the scale. A quotient of sizes is rounded once, so that whole numbers and halves are exact.
     fn unscaled(self, x: f64) -> f64 {
         match self.stated {
             Some(scale) => x / scale,
@@ -65,7 +65,7 @@ impl AxisSizes {
     }
 }
 
-/// Where an output index lies on the input axis.
+/// The position of an output index on the input axis.
 fn coordinate(coordinates: Coordinates, axis: AxisSizes, x: usize) -> f64 {
     let (x, input_size, output_size) = (x as f64, axis.input as f64, axis.output as f64);
     match coordinates {
@@ -95,13 +95,13 @@ fn coordinate(coordinates: Coordinates, axis: AxisSizes, x: usize) -> f64 {
     }
 }
 
-/// A kernel function and how far it reaches to either side of a coordinate.
+/// A kernel function and its reach on either side of a coordinate.
 struct Filter {
     mode: ResizeMode,
     coefficient: f64,
     /// Input steps are shrunk by this where the filter is widened.
     shrink: f64,
-    /// Elements it may reach, to the left and to the right.
+    /// The maximum number of elements reached, to the left and to the right.
     reach: f64,
 }
 
@@ -149,7 +149,7 @@ impl Filter {
             // formula, and not the sum of their weights times infinity.
             taps.push(Tap { index, weight });
         }
-        // The plain kernels sum to 1 as they are; dividing by a sum that is 1 but for rounding would only add error.
+        // The plain kernels sum to 1; dividing by a sum that is 1 up to rounding would only add error.
         if resize.exclude_outside || resize.antialias {
             taps.iter_mut().for_each(|tap| tap.weight /= total);
         }

@@ -1,10 +1,10 @@
 //! Resampling against values of the ONNX reference implementation (`onnx` 1.23).
 
-use crate::ops::testing::{Sizes, counting, tensor};
+use crate::ops::testing::{TestSizes, counting, tensor};
 use kiln_ir::{Coordinates, NearestRounding, Op, Resize, ResizeMode};
 use kiln_tensor::{DType, Element, Tensor, f16};
 
-fn plain(sizes: &mut Sizes, axes: &[usize], output: &[i64]) -> Resize {
+fn plain(sizes: &mut TestSizes, axes: &[usize], output: &[i64]) -> Resize {
     Resize {
         axes: axes.into(),
         sizes: sizes.dims(output),
@@ -22,7 +22,7 @@ fn plain(sizes: &mut Sizes, axes: &[usize], output: &[i64]) -> Resize {
 fn check(change: impl Fn(&mut Resize), expected: [&[f64]; 3]) {
     let x = tensor(&[5], &[1.0f64, 2.0, 4.0, 8.0, 16.0]);
     for (size, expected) in [8, 3, 1].into_iter().zip(expected) {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let mut resize = plain(&mut sizes, &[0], &[size]);
         change(&mut resize);
         let found = sizes
@@ -40,7 +40,7 @@ fn check(change: impl Fn(&mut Resize), expected: [&[f64]; 3]) {
 }
 
 #[test]
-fn linear() {
+fn linear_resize_matches_onnx_reference_values() {
     let up: &[f64] = &[1.0, 1.4375, 2.125, 3.375, 5.25, 7.75, 12.5, 16.0];
     check(|_| {}, [up, &[1.333333, 4.0, 13.333333], &[4.0]]);
     check(
@@ -76,7 +76,7 @@ fn linear() {
 }
 
 #[test]
-fn cubic() {
+fn cubic_resize_matches_onnx_reference_values() {
     let up: &[f64] = &[
         0.907166, 1.268311, 2.129578, 3.022522, 4.988159, 7.477173, 12.884521, 16.742676,
     ];
@@ -101,7 +101,7 @@ fn cubic() {
 }
 
 #[test]
-fn nearest() {
+fn nearest_resize_matches_onnx_reference_values() {
     let set = |rounding| {
         move |r: &mut Resize| {
             r.mode = ResizeMode::Nearest;
@@ -139,10 +139,10 @@ fn nearest() {
 }
 
 #[test]
-fn halves_round_as_asked() {
-    // Doubling by asymmetric coordinates meets every half.
+fn nearest_resize_rounds_halves_as_requested() {
+    // Doubling with asymmetric coordinates hits every half.
     let of = |rounding| {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let mut resize = plain(&mut sizes, &[0], &[4]);
         (resize.mode, resize.rounding, resize.coordinates) =
             (ResizeMode::Nearest, rounding, Coordinates::Asymmetric);
@@ -161,7 +161,7 @@ fn a_stated_scale_differs_from_the_quotient_of_sizes() {
         (Coordinates::HalfPixel, [1.214286f32, 3.285714, 8.571429]),
         (Coordinates::HalfPixelSymmetric, [1.571429, 4.0, 11.428572]),
     ] {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let mut resize = plain(&mut sizes, &[0], &[3]);
         resize.coordinates = coordinates;
         resize.scales[0] = 0.7;
@@ -180,7 +180,7 @@ fn a_stated_scale_differs_from_the_quotient_of_sizes() {
 
 #[test]
 fn axes_are_independent() {
-    let mut sizes = Sizes::new();
+    let mut sizes = TestSizes::new();
     let resize = plain(&mut sizes, &[2, 0], &[4, 1]);
     let x = tensor(
         &[2, 2, 2],
@@ -192,8 +192,8 @@ fn axes_are_independent() {
 }
 
 #[test]
-fn elements_of_weight_0_do_not_leak() {
-    let mut sizes = Sizes::new();
+fn resize_ignores_elements_of_weight_zero() {
+    let mut sizes = TestSizes::new();
     let resize = plain(&mut sizes, &[0], &[3]);
     let x = tensor(&[3], &[1.0f32, f32::NAN, f32::INFINITY]);
     let found = sizes.values::<f32>(&Op::Resize(resize), &[x]).1;
@@ -204,7 +204,7 @@ fn elements_of_weight_0_do_not_leak() {
 #[test]
 fn an_infinite_edge_element_under_weights_of_both_signs_is_nan() {
     let x = tensor(&[5], &[f64::INFINITY, 2.0, 4.0, 8.0, 16.0]);
-    let mut sizes = Sizes::new();
+    let mut sizes = TestSizes::new();
     let mut resize = plain(&mut sizes, &[0], &[8]);
     resize.mode = ResizeMode::Cubic;
     let found = sizes.run(&Op::Resize(resize), &[x]).unwrap();
@@ -214,9 +214,9 @@ fn an_infinite_edge_element_under_weights_of_both_signs_is_nan() {
 }
 
 #[test]
-fn other_floats_and_nothing_at_all() {
+fn resize_of_half_floats_and_empty_tensors() {
     fn half<T: Element>(dtype: DType, x: &[T]) -> Tensor {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let resize = plain(&mut sizes, &[0], &[2]);
         let result = sizes
             .run(&Op::Resize(resize), &[tensor(&[x.len()], x)])
@@ -238,7 +238,7 @@ fn other_floats_and_nothing_at_all() {
         3.5
     );
 
-    let mut sizes = Sizes::new();
+    let mut sizes = TestSizes::new();
     let grow = plain(&mut sizes, &[0], &[2]);
     let nothing = Tensor::zeros(DType::F32, &[0, 3]).unwrap();
     assert_eq!(
@@ -264,8 +264,8 @@ fn other_floats_and_nothing_at_all() {
 }
 
 #[test]
-fn what_cannot_be_done_is_a_fault() {
-    let mut sizes = Sizes::new();
+fn invalid_resizes_are_faults() {
+    let mut sizes = TestSizes::new();
     let good = plain(&mut sizes, &[0], &[2]);
     let x = [counting(&[3])];
     let cases: [(&str, Resize, &str); 5] = [

@@ -1,7 +1,7 @@
 //! The layer of each box: below everything it reads.
 //!
-//! Longest path from the top; then boxes that read nothing move down to their first reader, apart
-//! from inputs, which people look for at the top.
+//! Longest path from the top; then boxes without operands move down to their first reader, except inputs, which people look
+//! for at the top.
 
 use crate::draw::scene::{NodeKind, Scene};
 

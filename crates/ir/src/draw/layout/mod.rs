@@ -8,10 +8,10 @@ mod layers;
 mod order;
 mod position;
 
-use super::scene::{Edge, Node, Row, Scene};
+use super::scene::{Edge, Row, Scene, SceneNode};
 use std::collections::BTreeMap;
 
-/// Bends of long edges, in all; edges beyond run straight.
+/// The total number of bends of long edges; further edges are straight.
 const BEND_LIMIT: usize = 20_000;
 /// The width of a character in the fixed-width font of 12 pixels, rounded up.
 const CHARACTER: f64 = 7.4;
@@ -50,12 +50,12 @@ pub(super) struct Placed {
 #[derive(Debug)]
 struct Vertex {
     layer: usize,
-    /// The room it takes, its outgoing labels included.
+    /// The space it takes, including its outgoing labels.
     width: f64,
     is_bend: bool,
 }
 
-/// Part of an edge, from one layer to the next, with its ends relative to the vertices' middles.
+/// Part of an edge, from one layer to the next, with its ends relative to the vertices' centres.
 #[derive(Debug)]
 struct Segment {
     from: usize,
@@ -133,11 +133,11 @@ pub(super) fn port(width: f64, index: usize, count: usize) -> f64 {
 }
 
 /// The height of the texts in a box.
-pub(super) fn text_height(node: &Node) -> f64 {
+pub(super) fn text_height(node: &SceneNode) -> f64 {
     LINE * (1 + node.rows.len()) as f64 + PADDING
 }
 
-fn sized(node: &Node) -> Placed {
+fn sized(node: &SceneNode) -> Placed {
     let rows = node.rows.iter().map(|row| match row {
         Row::Attribute(text) | Row::Constant(text) => text,
     });
@@ -167,8 +167,7 @@ fn sized(node: &Node) -> Placed {
     }
 }
 
-/// The room each box takes with its labels; boxes of several results grow so that the labels fit
-/// side by side.
+/// The space of each box with its labels; boxes of several results grow so that the labels fit side by side.
 fn widths_with_labels(scene: &Scene, boxes: &mut [Placed]) -> Vec<f64> {
     let mut labels: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); boxes.len()];
     for edge in &scene.edges {
@@ -192,15 +191,14 @@ fn widths_with_labels(scene: &Scene, boxes: &mut [Placed]) -> Vec<f64> {
 
 /// The bends of one edge.
 struct Route {
-    /// Where it leaves an edge of the same value that is drawn already; none at its box.
+    /// Where it leaves an edge of the same value that is already drawn; `None` at its box.
     branch: Option<usize>,
-    /// The bends of its own.
+    /// Its own bends.
     bends: Vec<usize>,
 }
 
-/// Splits edges at the layers they pass. Edges of one value share their bends, and each is drawn
-/// from where it leaves the others, so a value with many readers costs no more than its longest
-/// edge.
+/// Splits edges at the layers they pass. Edges of one value share their bends, and each is drawn from where it leaves the
+/// others, so a value with many readers costs no more than its longest edge.
 fn route(
     scene: &Scene,
     boxes: &[Placed],

@@ -1,4 +1,4 @@
-//! The order within each layer: sweeps of the barycentre heuristic, the best order seen is kept.
+//! The order within each layer: sweeps of the barycentre heuristic, keeping the best order.
 
 use super::Segment;
 
@@ -56,7 +56,7 @@ fn number(row: &[usize], positions: &mut [usize]) {
     }
 }
 
-/// The mean position of the neighbours; its own where there are none.
+/// The mean position of the neighbours; its own if there are none.
 fn barycentre(id: usize, neighbours: &[Vec<usize>], positions: &[usize]) -> f64 {
     let ids = &neighbours[id];
     if ids.is_empty() {
@@ -65,7 +65,7 @@ fn barycentre(id: usize, neighbours: &[Vec<usize>], positions: &[usize]) -> f64 
     ids.iter().map(|&id| positions[id] as f64).sum::<f64>() / ids.len() as f64
 }
 
-/// How many pairs of segments cross, counted with a tree of prefix sums per row.
+/// The number of crossing pairs of segments, counted with a tree of prefix sums per row.
 fn crossings(rows: &[Vec<usize>], below: &[Vec<usize>], positions: &[usize]) -> u64 {
     let mut count = 0;
     for (upper, lower) in rows.iter().zip(rows.iter().skip(1)) {

@@ -1,17 +1,17 @@
 //! Coordinates across a layer: as close to straight edges as the order and the widths allow.
 //!
-//! Each vertex wants to stand where its neighbours' ends are. Within a row that is least squares
-//! under an order with minimal distances: isotonic regression, solved exactly by pooling adjacent
-//! violators. Sweeps down and up bring the rows together.
+//! The target position of each vertex is where its neighbours' ends are. Within a row that is least squares under an order
+//! with minimal distances: isotonic regression, solved exactly by pooling adjacent violators. Sweeps down and up align the
+//! rows with each other.
 
 use super::{PADDING, Segment, Vertex};
 
 const SWEEPS: usize = 8;
 
-/// A place that a neighbour asks for, and how much it matters.
+/// A neighbour's target position, and its weight.
 type Wish = (usize, f64, f64);
 
-/// The middles of all vertices, and the width of the whole.
+/// The centres of all vertices, and the width of the whole.
 pub(super) fn assign(
     rows: &[Vec<usize>],
     vertices: &[Vertex],
@@ -72,7 +72,7 @@ pub(super) fn assign(
     (middles, right - left + 2.0 * PADDING)
 }
 
-/// Where the vertex would stand if it were alone, and with what weight.
+/// The vertex's unconstrained position, and its weight.
 fn wish<'a>(id: usize, neighbours: impl Iterator<Item = &'a Wish>, middles: &[f64]) -> (f64, f64) {
     let (mut sum, mut total) = (0.0, 0.0);
     for &(neighbour, shift, weight) in neighbours {
@@ -86,7 +86,7 @@ fn wish<'a>(id: usize, neighbours: impl Iterator<Item = &'a Wish>, middles: &[f6
     }
 }
 
-/// Places a row: nearest to the wishes, in order, without overlap.
+/// Places a row: closest to the targets, in order, without overlap.
 fn settle(
     row: &[usize],
     vertices: &[Vertex],
@@ -94,7 +94,7 @@ fn settle(
     wishes: &[(f64, f64)],
     middles: &mut [f64],
 ) {
-    // Blocks of vertices that touch: (place of the first without its offset, weight, how many).
+    // Blocks of vertices that touch: (position of the first without its offset, weight, count).
     let mut blocks: Vec<(f64, f64, usize)> = Vec::with_capacity(row.len());
     let mut offsets = Vec::with_capacity(row.len());
     let mut offset = 0.0;

@@ -1,5 +1,5 @@
-//! Other processes: this test program again, running one ignored test that the variable names a job for; and forked
-//! children, which are there in no time and have the parent's locks and none of its threads.
+//! Other processes: this test program again, running one ignored test with a job named by a variable; and forked children,
+//! which start immediately and have the parent's locks and none of its threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) fn start(name: &str, job: &[&str]) -> Child {
         .expect("this program starts")
 }
 
-/// The job of this process; none if it is no child, and the test was asked for by hand.
+/// The job of this process; `None` if it is not a child, and the test was run by hand.
 pub(crate) fn job() -> Option<Vec<String>> {
     let job = std::env::var(JOB).ok()?;
     Some(job.lines().map(str::to_owned).collect())
@@ -42,10 +42,10 @@ pub(crate) fn wait_for(path: &Path) {
 /// A forked child.
 pub(crate) struct Forked(libc::pid_t);
 
-/// Forks a child that does this, and ends with the number that it gives. It may call the library and the allocator, which
-/// is ready for forks; nothing of the parent's is run at its end.
+/// Forks a child that runs this, and exits with its result. It may call the library and the allocator, which is ready for
+/// forks; nothing of the parent's is run at its end.
 pub(crate) fn fork(child: impl FnOnce() -> i32) -> Forked {
-    // SAFETY: the child calls nothing but what is said above, and leaves by `_exit`.
+    // SAFETY: the child calls only what is listed above, and leaves by `_exit`.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: a watchdog: the signal ends the child.
@@ -59,9 +59,9 @@ pub(crate) fn fork(child: impl FnOnce() -> i32) -> Forked {
 }
 
 impl Forked {
-    /// Kills it, whatever it is at.
+    /// Kills it, whatever it is doing.
     pub(crate) fn kill(self) {
-        // SAFETY: the child is ours, and nobody has waited for it.
+        // SAFETY: the child is ours, and was not waited for.
         assert_eq!(unsafe { libc::kill(self.0, libc::SIGKILL) }, 0);
         self.wait();
     }

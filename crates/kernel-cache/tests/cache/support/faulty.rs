@@ -13,11 +13,11 @@ pub(crate) struct Plan {
     calls: AtomicUsize,
     /// The first call that fails, from 0.
     first: usize,
-    /// How many fail.
+    /// How many calls fail.
     count: usize,
-    /// The system's number of the failure; none where the process is killed at that call.
+    /// The system's error number; `None` where the process is killed at that call.
     errno: Option<i32>,
-    /// What happens once a file has been made or opened for locking: what another process does at that moment.
+    /// Runs once a file has been created or opened for locking: the actions of another process at that moment.
     meanwhile: Mutex<Option<Meanwhile>>,
 }
 
@@ -67,7 +67,7 @@ impl Plan {
         })
     }
 
-    /// No failures; `meanwhile` happens when the first file has been made or opened for locking, by its name.
+    /// No failures; `meanwhile` runs when the first file has been created or opened for locking, with its name.
     pub(crate) fn meanwhile(meanwhile: impl FnOnce(&str) + Send + 'static) -> Arc<Self> {
         let plan = Self::new(usize::MAX, 0, 0);
         let meanwhile = Meanwhile(Box::new(meanwhile));
@@ -91,7 +91,7 @@ impl Plan {
         self.step_after(|| Ok(()))
     }
 
-    /// A call of which a part is done before it fails.
+    /// A call that is partially done before it fails.
     fn step_after(&self, part: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
         if call < self.first || call - self.first >= self.count {

@@ -20,7 +20,7 @@ pub(crate) type TestCache = TieredCache<Vec<u8>, String>;
 /// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The key of something with this name: data, so that tests may make it.
+/// The key of an item with this name: data, so that tests may make it.
 pub(crate) fn key(name: &str) -> CacheKey {
     CacheKey::of_fields(
         EntryKind::PROGRAM,
@@ -28,7 +28,7 @@ pub(crate) fn key(name: &str) -> CacheKey {
     )
 }
 
-/// What is compiled for a name.
+/// The compiled value for a name.
 pub(crate) fn content(name: &str) -> Vec<u8> {
     format!("code of {name}. ").repeat(20).into_bytes()
 }
@@ -50,7 +50,7 @@ pub(crate) fn cache_at(folder: &Path) -> TestCache {
 
 /// A folder of a file system with faults.
 pub(crate) fn disk_with(fs: impl Fs + 'static, options: DiskOptions) -> DiskTier {
-    // SAFETY: nothing that is read in these tests is run.
+    // SAFETY: nothing read in these tests is run.
     unsafe { DiskTier::with_fs(fs, options) }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn disk_at(folder: &Path) -> DiskTier {
     DiskTier::at(folder, DiskOptions::default())
 }
 
-/// Every file of a folder with this ending.
+/// Every file of a folder with this extension.
 pub(crate) fn files(folder: &Path, ending: &str) -> Vec<std::path::PathBuf> {
     let Ok(items) = std::fs::read_dir(folder) else {
         return Vec::new();

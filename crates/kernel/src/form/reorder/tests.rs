@@ -55,7 +55,7 @@ fn loops(kernel: &Kernel) -> Vec<String> {
         .collect()
 }
 
-/// The outer and the reduced axes of a text's kernel, put into the order of memory.
+/// The outer and the reduced axes of a text's kernel, in memory order.
 fn in_memory_order(text: &str) -> Vec<String> {
     let kernel = kernel(text).in_memory_order();
     verify(kernel.clone()).unwrap_or_else(|errors| panic!("{errors}\n{}", print(&kernel)));
@@ -95,8 +95,8 @@ fn floats(shape: &[usize]) -> Tensor {
     numbers(shape, f32::from)
 }
 
-/// Runs a kernel as it is, and with orders and in the order of memory on data that are laid out so, and compares what is
-/// written, axes back in their places.
+/// Runs a kernel unchanged, and with reordered axes on data in the same layout, and compares the results with the axes
+/// restored.
 fn check_same(text: &str, symbols: &[i64], buffers: &[Tensor], orders: &[(&str, &[usize])]) {
     let before = kernel(text);
     let after = ordered(before.clone(), orders).in_memory_order();
@@ -129,7 +129,7 @@ fn check_same(text: &str, symbols: &[i64], buffers: &[Tensor], orders: &[(&str, 
 }
 
 #[test]
-fn channels_go_innermost() {
+fn reorder_moves_channels_innermost() {
     let orders: [(&str, &[usize]); 2] = [("x", &[0, 2, 3, 1]), ("y", &[0, 2, 3, 1])];
     let turned = ordered(kernel(CONV), &orders);
     assert_snapshot!(print(&turned), @r"
@@ -149,7 +149,7 @@ fn channels_go_innermost() {
 }
 
 #[test]
-fn strides_go_with_the_sizes() {
+fn reorder_permutes_strides_with_sizes() {
     let text = "kernel @padded(%x: in f32[A, B] strides [S, 1], %y: out f32[A, B]) {
       outer i < A, j < B
       store %y[i, j] = %x[i, j]
@@ -163,7 +163,7 @@ fn strides_go_with_the_sizes() {
 }
 
 #[test]
-fn every_load_and_store_goes_along() {
+fn reorder_permutes_every_load_and_store() {
     let text = "kernel @twice(%x: in f32[A, B], %y: out f32[2*A, B], %z: inout f32[A, B]) {
       outer i < A, j < B
       store %y[i, j] = %x[i, j] - %x[A - 1 - i, B - 1 - j]
@@ -188,7 +188,7 @@ fn every_load_and_store_goes_along() {
 }
 
 #[test]
-fn what_is_no_order_of_the_axes_changes_nothing() {
+fn an_invalid_axis_order_changes_nothing() {
     let wrong: [&[usize]; 7] = [
         &[],
         &[0, 1, 2],
@@ -211,7 +211,7 @@ fn what_is_no_order_of_the_axes_changes_nothing() {
 }
 
 #[test]
-fn an_order_and_its_inverse_give_the_first_text() {
+fn an_order_and_its_inverse_restore_the_text() {
     for order in permutations(4) {
         for name in ["x", "w", "y"] {
             let there = ordered(kernel(CONV), &[(name, &order)]);
@@ -224,7 +224,7 @@ fn an_order_and_its_inverse_give_the_first_text() {
 }
 
 #[test]
-fn outer_axes_follow_the_store() {
+fn outer_axes_take_the_order_of_the_store() {
     assert_eq!(
         in_memory_order(
             "kernel @turned(%x: in f32[A, B, C], %y: out f32[C, A, B]) {
@@ -234,7 +234,7 @@ fn outer_axes_follow_the_store() {
         ),
         ["k i j"]
     );
-    // What is no plain axis is passed over, as long as each is named.
+    // An index that is not a plain axis is skipped, as long as each axis is named.
     assert_eq!(
         in_memory_order(
             "kernel @spread(%x: in f32[A, B], %y: out f32[B, 4, A]) {
@@ -244,7 +244,7 @@ fn outer_axes_follow_the_store() {
         ),
         ["j i"]
     );
-    // The first store says it.
+    // The first store determines the order.
     assert_eq!(
         in_memory_order(
             "kernel @both(%x: in f32[A, B], %y: out f32[B, A], %z: out f32[A, B]) {
@@ -258,9 +258,9 @@ fn outer_axes_follow_the_store() {
 }
 
 #[test]
-fn outer_axes_that_no_store_names_stay() {
+fn outer_axes_without_a_plain_store_index_stay() {
     for text in [
-        // An index that is no plain axis.
+        // An index that is not a plain axis.
         "kernel @flat(%x: in f32[A, B], %y: out f32[B, A*4]) {
           outer j < A, i < 4, k < B
           store %y[k, j * 4 + i] = %x[j, k]
@@ -275,7 +275,7 @@ fn outer_axes_that_no_store_names_stay() {
 }
 
 #[test]
-fn what_joins_what_is_there_keeps_its_order() {
+fn combining_stores_keep_the_axis_order() {
     let text = "kernel @add(%idx: in i64[K], %x: in f32[K, D], %z: inout f32[D, K]) {
       outer k < K, d < D
       store add %z[d, k] = %x[k, d]
@@ -291,7 +291,7 @@ fn what_joins_what_is_there_keeps_its_order() {
 }
 
 #[test]
-fn what_joins_what_is_there_within_a_block_keeps_its_order() {
+fn combining_stores_in_a_carry_block_keep_the_axis_order() {
     let text =
         "kernel @within(%idx: in i64[K], %x: in f32[K, D], %y: out f32[D, K], %z: inout f32[2]) {
       outer k < K, d < D
@@ -304,7 +304,7 @@ fn what_joins_what_is_there_within_a_block_keeps_its_order() {
 }
 
 #[test]
-fn reduced_axes_follow_the_load() {
+fn reduced_axes_take_the_order_of_the_load() {
     assert_eq!(
         in_memory_order(
             "kernel @pool(%x: in f32[N, H, W, C], %y: out f32[N, C]) {
@@ -340,7 +340,7 @@ fn reduced_axes_follow_the_load() {
 }
 
 #[test]
-fn reduced_axes_that_no_load_is_moved_by_stay() {
+fn reduced_axes_that_move_no_load_stay() {
     assert_eq!(
         in_memory_order(
             "kernel @outer(%a: in f32[P], %b: in f32[Q], %y: out f32[]) {
@@ -364,7 +364,7 @@ fn reduced_axes_that_no_load_is_moved_by_stay() {
 
 /// The extent of one axis depends on the other: they can be nested in one way only.
 #[test]
-fn reduced_axes_whose_extents_hang_on_others_stay_inside_of_them() {
+fn reduced_axes_stay_inside_the_axes_their_extents_depend_on() {
     let text = "kernel @triangle(%x: in f32[N, N], %y: out f32[]) {
       s = reduce add[i < N, j < clamp(i + 1, N)] %x[j, i]
       store %y[] = s
@@ -373,7 +373,7 @@ fn reduced_axes_whose_extents_hang_on_others_stay_inside_of_them() {
 }
 
 #[test]
-fn a_convolution_in_any_order_is_the_same() {
+fn a_reordered_convolution_gives_the_same_results() {
     let (symbols, buffers) = ([1, 3, 2, 4, 2], conv_buffers(1, 3, 2, 4, 2));
     for order in permutations(4) {
         check_same(CONV, &symbols, &buffers, &[("x", &order)]);
@@ -403,7 +403,7 @@ fn conv_buffers(n: usize, c: usize, h: usize, w: usize, o: usize) -> [Tensor; 3]
 }
 
 #[test]
-fn what_else_kernels_do_is_the_same_in_another_order() {
+fn reordered_kernels_give_the_same_results() {
     // Several stores of one buffer, loads of one buffer at several places.
     let text = "kernel @twice(%x: in i64[A, B], %y: out i64[2*A, B]) {
       outer i < A, j < B
@@ -422,7 +422,7 @@ fn what_else_kernels_do_is_the_same_in_another_order() {
     ] {
         check_same(text, &[3, 4], &buffers, &orders);
     }
-    // What joins what is there: the last of those that go to one place stays.
+    // Combining stores: the last of those to one element wins.
     let text = "kernel @last(%idx: in i64[K], %x: in i64[K, D], %z: inout i64[N, D]) {
       outer k < K, d < D
       store set %z[%idx[k], d] = %x[k, d]

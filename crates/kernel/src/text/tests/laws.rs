@@ -17,7 +17,7 @@ const EXAMPLES: [&str; 5] = [
     include_str!("../../../tests/examples/norm.kernel"),
 ];
 
-/// A kernel whose expressions are what the bytes say. Types are right, meaning is not looked for.
+/// A kernel whose expressions are derived from the bytes. Types are right; the meaning is arbitrary.
 fn random_kernel(choices: &[[u8; 4]]) -> Kernel {
     let mut dims = DimTable::new();
     let (n, m) = (dims.symbol("N").unwrap(), dims.symbol("M").unwrap());
@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_printed_reads_back(choices in proptest::collection::vec(any::<[u8; 4]>(), 1..60)) {
+    fn printed_kernels_round_trip(choices in proptest::collection::vec(any::<[u8; 4]>(), 1..60)) {
         let kernel = random_kernel(&choices);
         expect_stable(&kernel);
         prop_assert_eq!(print(&kernel), print(&random_kernel(&choices)));

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::text::read;
 
-/// The first line of what is said about a text.
+/// The first line of a text's diagnostics.
 fn said(text: &str) -> String {
     match read(text) {
         Ok(kernel) => panic!("it was read: {kernel}"),
@@ -15,7 +15,7 @@ fn said(text: &str) -> String {
     }
 }
 
-/// What is said about a kernel over `%x: f32[N, M]`, `%k: i64[N]` and `%y: f32[N]` with these items.
+/// The diagnostics of a kernel over `%x: f32[N, M]`, `%k: i64[N]` and `%y: f32[N]` with these items.
 fn said_of(items: &str) -> String {
     said(&format!(
         "kernel @k(%x: in f32[N, M], %k: in i64[N], %y: out f32[N]) {{ outer i < N {items} }}"
@@ -23,7 +23,7 @@ fn said_of(items: &str) -> String {
 }
 
 #[test]
-fn headers() {
+fn malformed_headers_are_rejected() {
     assert_snapshot!(said(""), @"[E0101] expected `kernel`, found the end of the text");
     assert_snapshot!(said("kernel k"), @"[E0101] expected a name such as `@main`, found `k`");
     assert_snapshot!(said("kernel @k"), @"[E0101] expected `(`, found the end of the text");
@@ -43,7 +43,7 @@ fn headers() {
 }
 
 #[test]
-fn items() {
+fn malformed_items_are_rejected() {
     assert_snapshot!(said_of("1"), @"[E0101] expected a stage, `store`, `carry` or `}`, found `1`");
     assert_snapshot!(said_of("size = 1"), @"[E0125] expected a name, found the word `size` of the language");
     assert_snapshot!(said_of("i = 1"), @"[E0127] `i` is defined twice");
@@ -65,7 +65,7 @@ fn items() {
 }
 
 #[test]
-fn expressions() {
+fn malformed_expressions_are_rejected() {
     assert_snapshot!(said_of("s = "), @"[E0101] expected an expression, found `}`");
     assert_snapshot!(said_of("s = q"), @"[E0126] no axis, stage or size in scope is called `q`");
     assert_snapshot!(said_of("s = else"), @"[E0125] expected a name, found the word `else` of the language");
@@ -95,7 +95,7 @@ fn expressions() {
 }
 
 #[test]
-fn what_nests_too_deep() {
+fn too_deep_nesting_is_rejected() {
     for (open, close) in [
         ("(", ")"),
         ("exp(", ")"),

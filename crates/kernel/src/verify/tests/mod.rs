@@ -8,7 +8,7 @@ use super::*;
 use crate::form::Node;
 use crate::verified::IndexClass;
 
-/// What the verifier found out, in a few lines.
+/// The verifier's results, in a few lines.
 pub(crate) fn summary(kernel: &VerifiedKernel) -> String {
     let mut text = String::new();
     let classification = kernel.classification();
@@ -41,7 +41,7 @@ fn read(text: &str) -> VerifiedKernel {
     verify(kernel).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// The codes and messages against a kernel.
+/// The codes and messages of a kernel's errors.
 fn wrong(text: &str) -> String {
     let kernel = crate::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
     verify(kernel).unwrap_err().to_string()

@@ -25,7 +25,7 @@ fn load(extent: &str, index: &str, facts: &str) -> String {
 }
 
 #[test]
-fn indices_of_loads() {
+fn load_indices_are_proved_or_checked() {
     let cases = [
         ("N", "i", "", "proved"),
         ("N", "N - 1 - i", "", "proved"),
@@ -97,7 +97,7 @@ fn conditions_of_loads_are_facts_of_their_indices() {
             "i64(%m[i])",
             "proved",
         ),
-        // It may hold something else when it is read again.
+        // It may differ when it is read again.
         ("%z[i] >= 0 and %z[i] < N", "%z[i]", "checked"),
         ("i < N and 1 == 2", "i + 7", "proved"),
     ];
@@ -111,7 +111,7 @@ fn conditions_of_loads_are_facts_of_their_indices() {
 }
 
 #[test]
-fn an_index_that_a_reduction_found_is_in_bounds() {
+fn an_arg_reduction_index_is_in_bounds() {
     let text = "kernel @k(%x: in f32[M, N], %t: in f32[N], %y: out f32[M]) where N >= 1 {
        outer i < M
        best = reduce argmax[r < N] %x[i, r]
@@ -133,8 +133,8 @@ fn names_for_values_at_one_point_are_seen_through() {
 }
 
 #[test]
-fn what_runs_nowhere_proves_nothing_for_others() {
-    // The load does not depend on r, and may be moved out of its loop, which may have no step.
+fn loops_that_may_not_run_prove_nothing() {
+    // The load does not depend on r, and may be hoisted out of its loop, which may have no step.
     let text = "kernel @k(%x: in f32[N], %y: out f32[M]) {
        outer i < M
        s = reduce add[r < N] %x[0]
@@ -144,7 +144,7 @@ fn what_runs_nowhere_proves_nothing_for_others() {
 }
 
 #[test]
-fn locals_are_read_where_they_are() {
+fn local_reads_must_be_in_bounds() {
     let text = |index: &str| {
         format!(
             "kernel @k(%x: in f32[N], %y: out f32[M, N]) {{
@@ -162,7 +162,7 @@ fn locals_are_read_where_they_are() {
     ");
 }
 
-/// What is said of stores to `y` of a shape, `body` being the stores.
+/// The errors of stores to `y` of a shape, `body` being the stores.
 fn stores(shape: &str, outer: &str, body: &str) -> Option<String> {
     let text = format!(
         "kernel @k(%y: out f32[{shape}]) where K >= 0, N >= 0, M >= 0, P >= 1 {{\n outer {outer}\n {body}\n}}"
@@ -344,7 +344,7 @@ fn axes_whose_points_may_meet_are_serial() {
         serial("i < N", "store add %z[i] = 1.0\n store set %z[i] = 2.0"),
         ["", ""]
     );
-    // A load at another point sees what that one stored.
+    // A load at another point sees that store.
     assert_eq!(serial("i < N", "store set %z[i] = %z[i] + 1.0"), [""]);
     assert_eq!(serial("i < N", "store set %z[i] = %z[N - 1 - i]"), ["i"]);
 }

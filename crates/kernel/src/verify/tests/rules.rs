@@ -1,4 +1,4 @@
-//! A kernel that breaks each rule, and its error.
+//! A kernel that violates each rule, and its error.
 
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, DimTable};
@@ -32,7 +32,7 @@ fn start() -> Start {
     Start { b, n, x, y, z, i }
 }
 
-/// What is said of a kernel that also copies `%x` to `%y`.
+/// The errors of a kernel that also copies `%x` to `%y`.
 fn said(change: impl FnOnce(&mut Start)) -> Vec<&'static str> {
     let mut start = start();
     let at = start.b.index(start.i);
@@ -50,7 +50,7 @@ fn codes(b: KernelBuilder) -> Vec<&'static str> {
 }
 
 #[test]
-fn ids_are_of_the_kernel() {
+fn ids_of_another_kernel_are_errors() {
     assert_eq!(said(|_| {}), [""; 0]);
     let foreign = AxisId::from_u32(99);
     assert_eq!(
@@ -139,7 +139,7 @@ fn a_stage_has_one_place_and_is_read_after_it() {
     assert_eq!(ahead, ["E0231"], "the block runs over an outer axis");
 }
 
-/// A block over t with `s init 0`, and what reads it: inside, and after the block.
+/// A block over t with `s init 0`, and its readers: inside, and after the block.
 fn block(
     inside: impl FnOnce(&mut Start, StageId),
     after: impl FnOnce(&mut Start, StageId),
@@ -157,7 +157,7 @@ fn block(
 }
 
 #[test]
-fn stages_of_blocks_are_read_by_prev_within_and_by_last_after() {
+fn carry_stages_are_read_by_prev_inside_and_last_outside() {
     let prev = |s: &mut Start, stage| {
         let value = s.b.previous(stage, []);
         s.b.map("reader", [], value);
@@ -179,7 +179,7 @@ fn stages_of_blocks_are_read_by_prev_within_and_by_last_after() {
 }
 
 #[test]
-fn only_stages_of_blocks_have_an_init_and_only_they_look_back() {
+fn only_carry_stages_have_init_and_prev() {
     let outside = said(|s| {
         let zero = s.b.number(0.0, DType::F32);
         let stage = s.b.declare_stage("s", [], zero);
@@ -232,7 +232,7 @@ fn only_stages_of_blocks_have_an_init_and_only_they_look_back() {
 }
 
 #[test]
-fn clamped_extents_are_for_what_is_reduced_and_for_steps() {
+fn only_reduced_and_carry_axes_have_clamped_extents() {
     let clamped = |s: &mut Start| {
         let value = s.b.index(s.i);
         let bound = s.n;
@@ -273,7 +273,7 @@ fn clamped_extents_are_for_what_is_reduced_and_for_steps() {
 }
 
 #[test]
-fn reductions_take_what_they_join() {
+fn reductions_check_their_dtype_and_axes() {
     let reduce = |reduction, dtype, accumulator, n_axes: usize| {
         said(|s| {
             let value = match dtype {
@@ -310,7 +310,7 @@ fn reductions_take_what_they_join() {
 }
 
 #[test]
-fn arithmetic_is_not_in_half_precision() {
+fn half_precision_arithmetic_is_an_error() {
     let apply = |op: ScalarOp, n: usize| {
         said(|s| {
             let value = s.b.number(1.0, DType::F16);
@@ -329,7 +329,7 @@ fn arithmetic_is_not_in_half_precision() {
 }
 
 #[test]
-fn roles_say_what_is_read_and_written() {
+fn buffer_roles_restrict_loads_and_stores() {
     let stores = |buffer: fn(&Start) -> BufferId, combine: Option<Combine>| {
         said(|s| {
             let (at, value) = (s.b.index(s.i), s.b.number(1.0, DType::F32));

@@ -1,4 +1,4 @@
-//! Soundness: whatever the verifier accepts holds for every size, by enumeration over random kernels.
+//! Soundness: what the verifier accepts holds for every size, by enumeration over random kernels.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::form::{AxisId, KernelBuilder, Role};
 use crate::verified::IndexClass;
 
-/// A size by number: symbols, constants, and what is made of them.
+/// A size by number: symbols, constants, and expressions of them.
 fn size(dims: &mut DimTable, number: u8) -> DimId {
     let (n, m) = (dims.symbol("N").unwrap(), dims.symbol("M").unwrap());
     let constant = |dims: &mut DimTable, value| dims.constant(value);
@@ -154,7 +154,7 @@ fn program() -> impl Strategy<Value = Program> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// One or two stores with random indices: what is accepted writes each element once.
+    /// One or two stores with random indices: accepted ones write each element once.
     #[test]
     fn accepted_stores_write_each_element_once(
         shape in proptest::collection::vec(0_u8..10, 1..3),
@@ -211,7 +211,8 @@ proptest! {
         }
     }
 
-    /// A load and a combining store with random indices: what is proved is in bounds, points of parallel axes never meet.
+    /// A load and a combining store with random indices: proved indices are in bounds, and points of parallel axes never
+    /// meet.
     #[test]
     fn proved_indices_are_in_bounds(
         shape in 0_u8..10,

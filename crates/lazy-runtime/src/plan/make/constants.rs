@@ -17,15 +17,15 @@ use crate::clock::Clock;
 use crate::compile::{CompiledKernel, ConstantPart, ConstantStore, Patience, Wanted};
 use crate::error::RuntimeError;
 use crate::plan::Prepared;
-use crate::plan::frame::{Operand, OperandMemory};
+use crate::plan::frame::{OperandMemory, OperandSlice};
 use crate::plan::placed::PlacedLaunch;
 use crate::recorder::Recorder;
 use crate::runtime::Runtime;
 
-/// Bytes of constants from which on it is quicker to bring them into form on several threads.
+/// The number of bytes of constants from which it is faster to prepare them on several threads.
 const WORTH_THREADS: usize = 4 << 20;
 
-/// A constant in the form in which a step wants it.
+/// A constant in the form that a step needs.
 enum Need {
     Packed(ConstantPart, PackSpec),
     Plain(Constant),
@@ -40,14 +40,14 @@ impl Need {
     }
 }
 
-/// Constants on their way into the form in which steps want them.
+/// Constants being prepared for steps.
 struct Bringing {
     source: Source,
     needs: Vec<Need>,
 }
 
 impl Bringing {
-    /// Brings those that are not there, on several threads where that is worth while.
+    /// Prepares the missing ones, on several threads where that is worthwhile.
     fn run(mut self) {
         let store = &self.source.store;
         self.needs.retain(|need| match need {
@@ -57,7 +57,7 @@ impl Bringing {
         if self.needs.is_empty() {
             return;
         }
-        // The largest first, so that no thread is left with it in the end.
+        // The largest first, so that no thread is left with it at the end.
         self.needs.sort_by_key(|need| Reverse(need.bytes()));
         let _span = self.source.recorder.constants();
         let next = AtomicUsize::new(0);
@@ -73,7 +73,7 @@ impl Bringing {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // One that cannot be had is one less.
+                // One that is unavailable is one less.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, bring);
             }
             bring();
@@ -81,7 +81,7 @@ impl Bringing {
     }
 }
 
-/// What brings constants into form. Holds no runtime: a call that ends leaves the work to itself.
+/// The state needed to prepare constants. It holds no runtime: if a call ends, the work continues alone.
 struct Source {
     store: Arc<ConstantStore>,
     executor: Arc<dyn KernelExecutor>,
@@ -103,7 +103,7 @@ impl Source {
         }
     }
 
-    /// What is there already.
+    /// Constants that are already prepared.
     fn ready(&self, need: &Need) -> Option<Memory> {
         match need {
             Need::Packed(part, spec) => self.store.packed_if_ready(part, spec),
@@ -116,7 +116,7 @@ fn total_bytes(needs: &[Need]) -> usize {
     needs.iter().map(Need::bytes).fold(0, usize::saturating_add)
 }
 
-/// Brings every constant of a program into the form in which the code that serves all sizes wants it.
+/// Prepares every constant of a program for the code that serves all sizes.
 pub(crate) fn place_all_constants(runtime: &Runtime, prepared: &Prepared, patience: &Patience) {
     let program = &prepared.program;
     for (block, data) in program.blocks() {
@@ -139,7 +139,7 @@ pub(crate) fn place_all_constants(runtime: &Runtime, prepared: &Prepared, patien
             let wanted: Vec<Wanted<'_>> = wanted.collect();
             let chosen = manager.get_or_compile(&wanted, patience, recorder);
             let code = chosen.iter().map(|chosen| Some(&chosen.as_ref().ok()?.0));
-            // Nothing ends it early.
+            // It cannot be cancelled.
             let _ = maker.bring(launches.into_iter().zip(code));
         }
     }
@@ -157,8 +157,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The constants of each launch that were placed for other sizes; the others are brought into the form that its code
-    /// wants.
+    /// The constants of each launch that were placed for other sizes; the others are prepared for its code.
     pub(super) fn place_constants(
         &self,
         launches: &Launches<'_>,
@@ -171,8 +170,7 @@ impl Maker<'_> {
         Ok(known)
     }
 
-    /// Brings the constants of launches into the form that their code wants. Where they are large, a call that is to end does
-    /// not wait for it.
+    /// Prepares the constants of launches for their code. If they are large, a call that is to end does not wait for it.
     fn bring<'l>(
         &self,
         launches: impl Iterator<Item = (&'l KernelLaunch, Option<&'l Arc<CompiledKernel>>)>,
@@ -208,7 +206,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// A constant in the form in which code wants its operand at a position.
+    /// A constant prepared for code's operand at a position.
     pub(super) fn packed(
         &self,
         buffer: BufferId,
@@ -219,7 +217,7 @@ impl Maker<'_> {
         self.brought(Need::Packed(part, spec.clone()))
     }
 
-    /// A constant in form: a call that is to end does not wait for it.
+    /// A prepared constant: a call that is to end does not wait for it.
     fn brought(&self, need: Need) -> Result<Memory, RuntimeError> {
         let source = self.source();
         match (source.ready(&need), self.control) {
@@ -244,7 +242,7 @@ impl Maker<'_> {
         launch: &KernelLaunch,
         compiled: &CompiledKernel,
         position: usize,
-        operand: &Operand,
+        operand: &OperandSlice,
     ) -> Option<Memory> {
         let OperandMemory::Fixed(memory) = &operand.memory else {
             return None;
@@ -253,7 +251,7 @@ impl Maker<'_> {
         let place = &self.program.block(self.block).buffers[buffer].place;
         let packs = &mut compiled.artifact.packs.iter();
         let is_packed = packs.any(|spec| spec.buffer == position);
-        // Of a part of one, which part is packed may depend on sizes.
+        // Which part of a constant is packed may depend on sizes.
         (!is_packed || matches!(place, Place::Constant(_))).then(|| memory.clone())
     }
 
@@ -276,7 +274,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The constant that an operand is, or is a part of, in the shape in which the kernel has it.
+    /// The constant that an operand is, or is a part of, in the kernel's shape.
     pub(super) fn constant_part(
         &self,
         id: BufferId,
@@ -295,7 +293,7 @@ impl Maker<'_> {
         };
         let kernel = self.program.kernel(launch.kernel);
         let dims = kernel.kernel().dims();
-        // Sizes of constants depend on none that calls bring.
+        // Sizes of constants do not depend on a call's sizes.
         let known = dims.symbols().zip(&launch.symbols);
         let known = known.filter_map(|(symbol, &size)| Some((symbol, self.value(size).ok()?)));
         let binding: Binding = known.collect();

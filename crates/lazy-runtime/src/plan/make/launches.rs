@@ -32,10 +32,10 @@ pub(super) struct PlannedLaunch<'a> {
     pub(super) group: usize,
 }
 
-/// What equal launches have in common.
+/// The shared data of equal launches.
 pub(super) struct LaunchGroup {
     pub(super) kernel: KernelId,
-    /// How many launches there are.
+    /// The number of launches.
     pub(super) uses: usize,
     /// The values of the kernel's symbols.
     pub(super) symbols: Arc<[i64]>,
@@ -44,11 +44,11 @@ pub(super) struct LaunchGroup {
     pub(super) numbers: Option<Arc<LaunchNumbers>>,
 }
 
-/// What a group's launches run.
+/// How a group's launches are executed.
 pub(super) enum GroupCode {
-    /// This.
+    /// With this code.
     Ready(Arc<CompiledKernel>, Arc<Schedule>),
-    /// The interpreter answers, until then.
+    /// By the interpreter, until then.
     Interpreter(Until),
 }
 
@@ -62,7 +62,7 @@ impl GroupCode {
 }
 
 impl Launches<'_> {
-    /// Each launch with the code that it runs, if there is some.
+    /// Each launch with its code, if there is some.
     pub(super) fn with_code(
         &self,
     ) -> impl Iterator<Item = (&KernelLaunch, Option<&Arc<CompiledKernel>>)> {
@@ -74,13 +74,13 @@ impl Launches<'_> {
 }
 
 impl<'a> Maker<'a> {
-    /// Puts the launches of steps into groups, each with its code; what is not there yet is compiled.
+    /// Groups the launches of steps, each with its code; missing code is compiled.
     pub(super) fn launches(
         &self,
         steps: &'a [Step],
         patience: &Patience<'_>,
     ) -> Result<Launches<'a>, RuntimeError> {
-        // By a hash; where two have the same, the later one is a group of its own.
+        // By a hash; on a collision, the later one is a separate group.
         let mut known: HashMap<u64, usize, BuildHasherDefault<SizesHasher>> = HashMap::default();
         known.reserve(steps.len());
         let mut launches = Launches::default();
@@ -128,7 +128,7 @@ impl<'a> Maker<'a> {
         Ok(launches)
     }
 
-    /// Chooses what groups run, and has compiled what is not there yet.
+    /// Chooses the code of groups, and compiles what is missing.
     fn choose_all(
         &self,
         groups: &mut [LaunchGroup],
@@ -157,7 +157,7 @@ impl<'a> Maker<'a> {
             if let Some((_, wanted)) = wanted.get_mut(request)
                 && patience.permission.is_background()
             {
-                // An interpreted point counts as a nanosecond: the order of kernels is what matters.
+                // An interpreted point counts as a nanosecond: only the order of kernels matters.
                 let kernel = context.identity().kernel.kernel();
                 let points = points(kernel, &group.symbols);
                 let interpreted = points * group.uses as f64;
@@ -184,7 +184,7 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// A kernel without code is left to the interpreter, loudly where it does not compile; unless there is nothing but the
+    /// A kernel without code is left to the interpreter, with a warning if it does not compile; unless there is only the
     /// interpreter.
     fn code_of(
         &self,
@@ -223,7 +223,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Whether two requests name the same choices, which are those of one kernel.
+/// Whether two requests have the same choices, which are those of one kernel.
 fn are_same(left: &[&Choice], right: &[&Choice]) -> bool {
     let pairs = left.iter().zip(right);
     left.len() == right.len()

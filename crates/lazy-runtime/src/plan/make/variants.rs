@@ -12,7 +12,7 @@ use crate::plan::{Rival, StepPlan};
 use crate::variants::{Heat, HeatGroups, Stage, Stale};
 
 impl Maker<'_> {
-    /// Puts variants into the steps for which there are some, and watches the others.
+    /// Applies existing variants to steps, and watches the others.
     pub(super) fn settle_variants(
         &self,
         steps: &[Step],
@@ -74,7 +74,7 @@ impl Maker<'_> {
         Ok(groups.finish(self.is_likely(binding), stale.clone()))
     }
 
-    /// Whether the user says that these sizes are likely: of each symbol of which something is said.
+    /// Whether the user declared these sizes likely: for each symbol with a hint.
     fn is_likely(&self, binding: &Binding) -> bool {
         let hints = self.program.graph().dims().hints();
         let mut known = hints

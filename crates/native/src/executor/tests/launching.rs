@@ -142,7 +142,7 @@ fn many_executions_run_one_kernel_at_a_time() {
 }
 
 #[test]
-fn the_device() {
+fn the_executor_names_its_device_and_caches() {
     let cpu = NativeExecutor::default();
     assert_eq!(cpu.device(), "cpu");
     assert!(cpu.caches().iter().all(|&bytes| bytes > 0));

@@ -1,4 +1,4 @@
-//! Memory: shared with tensors where it can be, copied where it must be, never written while read.
+//! Memory: shared with tensors where possible, copied where necessary, never written while read.
 #![allow(
     unsafe_code,
     reason = "a tensor over memory that is not aligned is made by hand"
@@ -9,7 +9,7 @@ use kiln_backend::Launch;
 use std::sync::Arc;
 
 #[test]
-fn uploading_shares_what_lies_right_and_copies_the_rest() {
+fn uploading_shares_aligned_contiguous_tensors_and_copies_others() {
     let cpu = NativeExecutor::new();
     let x = Tensor::from_slice(&[2, 3], &[1i32, 2, 3, 4, 5, 6]).unwrap();
     let shared = cpu.upload(&x).unwrap();
@@ -85,7 +85,7 @@ fn memory_is_aligned_and_downloads_are_within_it() {
 }
 
 #[test]
-fn memory_that_is_short_is_an_error_that_says_so() {
+fn out_of_memory_errors_say_so() {
     let error = NativeExecutor::new()
         .alloc(isize::MAX as usize)
         .unwrap_err();
@@ -93,7 +93,7 @@ fn memory_that_is_short_is_an_error_that_says_so() {
 }
 
 #[test]
-fn nothing_writes_to_what_a_tensor_reads() {
+fn memory_read_by_a_tensor_is_never_written() {
     let cpu = NativeExecutor::new();
     let code = scale();
     let kernel = cpu.load(&code).unwrap();
@@ -129,14 +129,14 @@ fn nothing_writes_to_what_a_tensor_reads() {
 }
 
 #[test]
-fn a_tensor_that_is_lent_is_written_in_place_and_comes_back() {
+fn a_lent_tensor_is_written_in_place_and_returned() {
     let cpu = NativeExecutor::new();
     let mut memory = cpu.alloc(8).unwrap();
     let tensor = Tensor::from_slice(&[3], &[1i32, 2, 3]).unwrap();
     let start = tensor.as_bytes().unwrap().as_ptr();
     assert!(cpu.lend(tensor, &mut memory).is_none());
     assert_eq!(memory.bytes(), 12);
-    // Not while others have the memory.
+    // Not while there are other handles to the memory.
     let other = memory.clone();
     assert!(cpu.reclaim(&mut memory, DType::I32, &[3]).is_none());
     assert_eq!(elements::<i32>(&other), [1, 2, 3]);

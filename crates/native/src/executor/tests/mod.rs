@@ -26,7 +26,7 @@ const LEVEL: &str = if cfg!(target_arch = "x86_64") {
     "neon"
 };
 
-/// An artifact of some of the fixture's phases, whose numbers are what a launch says they are: each is a symbol.
+/// An artifact of some of the fixture's phases, whose numbers are those given to a launch: each is a symbol.
 fn artifact(phases: &[&str], buffers: &[(&str, DType, bool)], n_arguments: usize) -> Artifact {
     trusted(parts(phases, buffers, n_arguments))
 }
@@ -37,12 +37,12 @@ fn launch_alone(
     kernel: &LoadedKernel,
     launch: &Launch<'_>,
 ) -> Result<(), ExecuteError> {
-    // SAFETY: each of these tests has its memory to itself, in buffers that do not overlap.
+    // SAFETY: each of these tests uses its memory exclusively, in buffers that do not overlap.
     unsafe { execution.launch(kernel, launch) }
 }
 
 fn trusted(parts: ArtifactParts) -> Artifact {
-    // SAFETY: launches of these tests state the bytes that the fixture's code touches.
+    // SAFETY: launches of these tests state the bytes that the fixture's code accesses.
     unsafe { Artifact::trusted(parts) }
 }
 
@@ -111,7 +111,7 @@ fn numbers(
     artifact.numbers(&context).unwrap()
 }
 
-/// `y[i] = x[i] * weights[i % 4] + 0.4`, a task an element.
+/// `y[i] = x[i] * weights[i % 4] + 0.4`, one task per element.
 fn scale() -> Artifact {
     artifact(
         &["scale"],

@@ -1,4 +1,4 @@
-//! Packed constants: what the specification says is the kernel crate's, where it lands is ours.
+//! Packed constants: the specification is tested in the backend crate, the resulting memory here.
 
 use super::*;
 use kiln_backend::{PackAxis, PackSpec};
@@ -27,7 +27,7 @@ fn packed_constants_are_device_memory() {
 }
 
 #[test]
-fn specifications_that_do_not_fit() {
+fn mismatched_pack_specifications_are_errors() {
     let x = Tensor::zeros(DType::F32, &[4, 6]).unwrap();
     let error = NativeExecutor::new().pack(&x, &spec(&[PackAxis::Whole(2)]));
     let error = error.unwrap_err();

@@ -1,4 +1,4 @@
-//! Pools of threads, good and bad ones: whatever a pool does, code runs on its own tasks alone.
+//! Pools of threads, good and bad ones: whatever a pool does, code runs only on its own tasks.
 
 use super::*;
 use kiln_backend::{Job, Launch, StopSignal, TaskPool};
@@ -35,7 +35,7 @@ impl TaskPool for Threads {
     }
 }
 
-/// Runs tasks that are none, on workers that are none, and keeps the job.
+/// Runs invalid tasks, on invalid workers, and keeps the job.
 #[derive(Default)]
 struct Careless(Mutex<Vec<Arc<dyn Job>>>);
 
@@ -84,7 +84,7 @@ fn launched(execution: &mut dyn kiln_backend::Execution, x: &[f32]) -> Vec<f32> 
 }
 
 #[test]
-fn a_careless_pool_does_no_harm() {
+fn a_pool_that_runs_tasks_late_or_twice_does_no_harm() {
     let pool = Arc::new(Careless::default());
     let mut execution = NativeExecutor::new()
         .with_pool(Arc::clone(&pool) as Arc<dyn TaskPool>)
@@ -108,7 +108,7 @@ fn a_pool_that_panics_leaves_an_execution_that_works() {
     assert_eq!(launched(&mut *execution, &[3.0]), [3.4]);
 }
 
-/// Says so when it is asked for the nth time.
+/// Signals on the nth check.
 struct StopsAt(AtomicU64, u64, AtomicU32);
 
 impl StopSignal for StopsAt {
@@ -138,9 +138,9 @@ fn a_stopped_launch_ends_between_two_tasks() {
             let y = launched(&mut *execution, &x);
             let expected = scaled(&x);
             let done = y.iter().zip(&expected).filter(|(a, b)| a == b).count();
-            // Parts of four elements; those that others are at come to their end.
+            // Parts of four elements; parts in progress on other threads finish.
             assert!(done <= 4 * (n as usize + 2), "{done} of {n}");
-            // Each thread may have asked once before it had a part.
+            // Each thread may have checked once before it had a part.
             assert!(done + 4 * 4 >= 4 * n as usize, "{done} of {n}");
         }
         execution.stop_when(None);

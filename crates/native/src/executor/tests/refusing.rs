@@ -10,7 +10,7 @@ fn launch(kernel: &LoadedKernel, launch: &Launch<'_>) -> ExecuteError {
 }
 
 #[test]
-fn numbers_of_things() {
+fn launches_with_wrong_counts_are_refused() {
     let cpu = NativeExecutor::new();
     let code = scale();
     let kernel = cpu.load(&code).unwrap();
@@ -56,7 +56,7 @@ fn numbers_of_things() {
 }
 
 #[test]
-fn slices_of_memory() {
+fn launches_with_invalid_memory_slices_are_refused() {
     let code = scale();
     let kernel = NativeExecutor::new().load(&code).unwrap();
     let (input, output) = (uploaded(&[1.0f32, 2.0]), alloc(8));
@@ -96,7 +96,7 @@ fn slices_of_memory() {
 }
 
 #[test]
-fn scratch_that_cannot_be_had() {
+fn scratch_allocation_failure_is_an_error() {
     let code = scale();
     let kernel = NativeExecutor::new().load(&code).unwrap();
     let (input, output) = (uploaded(&[1.0f32]), alloc(4));
@@ -120,7 +120,7 @@ fn scratch_that_cannot_be_had() {
 }
 
 #[test]
-fn artifacts() {
+fn artifacts_for_other_targets_are_refused() {
     let cpu = NativeExecutor::new();
     let changed = |change: fn(&mut ArtifactParts)| {
         let mut parts = scale().to_parts();

@@ -1,4 +1,5 @@
-//! What a model may not name, on a real file system. Each case is tried with `openat2` and with the walk that replaces it.
+//! Names that a model must not use, on a real file system. Each case is tried with `openat2` and with the walk that
+//! replaces it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -154,7 +155,7 @@ fn a_link_put_in_place_meanwhile_is_never_followed() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    // The race ends with the plain file in place; before, either may have been met.
+    // The race ends with the plain file in place; before that, either may have been seen.
     assert_eq!(open_both_ways(&world.folder(), "target").unwrap(), b"plain");
 }
 

@@ -1,4 +1,4 @@
-//! Columns that are picked, scaled, normalised or filled.
+//! Selected, scaled, normalised or imputed columns.
 
 use kiln_ir::{ReduceFunction, ValueId};
 use kiln_tensor::{DType, Element, Tensor};
@@ -22,7 +22,7 @@ pub(super) fn extract(ctx: &mut NodeContext<'_>) -> Imported {
     one(y)
 }
 
-/// 1 where it is more than the threshold, else 0.
+/// 1 where it is above the threshold, otherwise 0.
 pub(super) fn binarize(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let threshold = ctx.attributes().get_or("threshold", 0.0_f32)?;
@@ -74,7 +74,7 @@ pub(super) fn normalize(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.div(x, sum)?)
 }
 
-/// Elements that are missing, or equal to the marker of missing values, replaced by their column's.
+/// Missing elements, or those equal to the missing-value marker, replaced by their column's value.
 pub(super) fn impute(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let attributes = ctx.attributes();
@@ -101,7 +101,7 @@ pub(super) fn impute(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.select(is_missing, values, x)?)
 }
 
-/// Operands side by side, each cut or filled with zeros to the columns that are stated.
+/// Concatenated operands, each truncated or zero-padded to its stated columns.
 pub(super) fn concatenate(ctx: &mut NodeContext<'_>) -> Imported {
     let widths = ctx.attributes().require::<&[i64]>("inputdimensions")?;
     let count = ctx.n_inputs();
@@ -133,7 +133,7 @@ pub(super) fn concatenate(ctx: &mut NodeContext<'_>) -> Imported {
 }
 
 impl NodeContext<'_> {
-    /// A constant of one axis.
+    /// A constant with one axis.
     pub(super) fn vector<T: Element>(&mut self, elements: &[T]) -> Result<ValueId, Error> {
         let tensor = Tensor::from_slice(&[elements.len()], elements);
         let tensor = self.tensor_at(tensor)?;

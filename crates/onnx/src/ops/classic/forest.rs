@@ -1,9 +1,9 @@
 //! An ensemble of decision trees as one table of nodes.
 //!
-//! Every node asks the same question, `x[feature] <= split`; the others are put so: `x < s` is `x <= s'` for the number
-//! next below `s`, `x > s` is the opposite of `x <= s`, `x == s` asks twice, and membership in a set asks for each member.
-//! A leaf answers itself. So a walk of as many steps as the deepest tree has ends in a leaf of every tree.
-//! Invariant: `yes` and `no` are rows of the table, and nothing but a leaf leads to itself.
+//! Every node tests the same condition, `x[feature] <= split`; others are reduced to it: `x < s` is `x <= s'` for the
+//! number next below `s`, `x > s` is the negation of `x <= s`, `x == s` takes two tests, and membership in a set tests each
+//! member. A leaf leads to itself. So a walk with as many steps as the depth of the deepest tree ends in a leaf of every
+//! tree. Invariant: `yes` and `no` are rows of the table, and only leaves lead to themselves.
 
 use kiln_tensor::DType;
 
@@ -13,14 +13,14 @@ pub(super) struct Forest {
     pub(super) roots: Vec<i64>,
     pub(super) features: Vec<i64>,
     pub(super) splits: Vec<f64>,
-    /// Whether a value that is missing counts as one that is small.
+    /// Whether a missing value counts as small.
     pub(super) missing: Vec<bool>,
     pub(super) yes: Vec<i64>,
     pub(super) no: Vec<i64>,
     dtype: DType,
 }
 
-/// What a node asks about its feature.
+/// A node's test of its feature.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Question {
     AtMost(f64),
@@ -36,7 +36,7 @@ pub(super) enum Question {
 #[derive(Clone, Copy)]
 pub(super) struct Branches {
     pub(super) feature: i64,
-    /// Whether a missing value goes where the answer is yes.
+    /// Whether a missing value takes the `yes` branch.
     pub(super) missing: bool,
     pub(super) yes: usize,
     pub(super) no: usize,
@@ -57,7 +57,7 @@ impl Forest {
         }
     }
 
-    /// Of what samples are compared in.
+    /// The dtype in which samples are compared.
     pub(super) fn dtype(&self) -> DType {
         self.dtype
     }
@@ -70,7 +70,7 @@ impl Forest {
         self.yes.get(node) == Some(&row(node)) && self.no.get(node) == Some(&row(node))
     }
 
-    /// Makes a node ask.
+    /// Sets a node's test.
     pub(super) fn ask(&mut self, node: usize, question: Question, branches: Branches) {
         let opposite = Branches {
             missing: !branches.missing,
@@ -84,7 +84,7 @@ impl Forest {
             Question::Above(split) => self.set(node, split, opposite),
             Question::AtLeast(split) => self.set(node, self.below(split), opposite),
             Question::Equal(split) => self.ask_equal(node, split, branches),
-            // What is missing equals nothing.
+            // A missing value equals nothing.
             Question::NotEqual(split) => {
                 let opposite = Branches {
                     missing: false,
@@ -147,7 +147,7 @@ impl Forest {
         node
     }
 
-    /// The number next below; nothing is at most what is below the least, which is not a number.
+    /// The number next below; NaN below the minimum, since nothing is at most that.
     fn below(&self, split: f64) -> f64 {
         if split == f64::NEG_INFINITY {
             return f64::NAN;
@@ -158,7 +158,7 @@ impl Forest {
         }
     }
 
-    /// The longest way from a root to a leaf; none where nodes lead in a circle.
+    /// The longest path from a root to a leaf; `None` if there is a cycle.
     pub(super) fn depth(&self) -> Option<i64> {
         #[derive(Clone, Copy)]
         enum Height {
@@ -208,12 +208,12 @@ impl Forest {
     }
 }
 
-/// A node's number as a tensor holds it.
+/// A node's number in a tensor.
 pub(super) fn row(node: usize) -> i64 {
     i64::try_from(node).unwrap_or(i64::MAX)
 }
 
-/// The node of a number that `row` gave.
+/// The node of a number from `row`.
 fn place(row: i64) -> usize {
     usize::try_from(row).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! From classes to labels and back, and what becomes of scores.
+//! Conversion between classes and labels, and post-transforms of scores.
 
 use kiln_ir::{Extremum, ReduceFunction, ValueId};
 use kiln_tensor::{DType, Tensor};
@@ -10,7 +10,7 @@ use crate::{Error, NodeContext};
 /// The labels of classes.
 pub(super) enum Labels<'a> {
     Integers(&'a [i64]),
-    /// How many.
+    /// Their number.
     Texts(usize),
 }
 
@@ -48,12 +48,12 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// The class of the largest score in each row, the first of equals.
+/// The class of the maximum score in each row, the first of equal ones.
 pub(super) fn best(ctx: &mut NodeContext<'_>, scores: ValueId) -> Result<ValueId, Error> {
     ctx.build(|builder| builder.arg_reduce(scores, Extremum::Max, 1, false))
 }
 
-/// What the attribute `post_transform` makes of `scores: f32[rows, classes]`.
+/// The attribute `post_transform` applied to `scores: f32[rows, classes]`.
 pub(super) fn transformed(ctx: &mut NodeContext<'_>, scores: ValueId) -> Result<ValueId, Error> {
     match ctx.attributes().get_or("post_transform", "NONE")? {
         "NONE" => Ok(scores),
@@ -68,7 +68,7 @@ pub(super) fn transformed(ctx: &mut NodeContext<'_>, scores: ValueId) -> Result<
     }
 }
 
-/// The softmax of what is not 0; what is stays so.
+/// The softmax of the nonzero elements; zeros are kept.
 pub(super) fn softmax_zero(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     let dtype = ctx.dtype(x)?;
     let most = ctx.reduce(ReduceFunction::Max, x, &[1], true)?;
@@ -87,8 +87,8 @@ pub(super) fn softmax_zero(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<Valu
     ctx.select(is_zero, half, parts)
 }
 
-/// The quantile of the normal distribution, by Winitzki's approximation of the inverse error function, as ONNX's
-/// reference and onnxruntime have it.
+/// The quantile of the normal distribution, by Winitzki's approximation of the inverse error function, as in ONNX's
+/// reference and onnxruntime.
 pub(super) fn probit(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     const A: f64 = 0.147;
     let dtype = ctx.dtype(x)?;
@@ -111,7 +111,7 @@ pub(super) fn probit(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, E
     ctx.mul(sign, root)
 }
 
-/// Each element replaced by the value of its key, numbers on both sides.
+/// Each element replaced by the value of its key, with numbers on both sides.
 pub(super) fn encode(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let Some((keys, values, default)) = read_table(ctx)? else {
@@ -127,7 +127,7 @@ pub(super) fn encode(ctx: &mut NodeContext<'_>) -> Imported {
     if n_keys == [0] {
         return Err(ctx.attribute_error("keys", "one or more", "none"));
     }
-    // Where a key comes twice, the last one counts: keys are asked from the first to the last.
+    // If a key occurs twice, the last one counts: keys are tested from the first to the last.
     let keys = ctx.add_constant(keys)?;
     let keys = ctx.cast(keys, ctx.dtype(x)?)?;
     let rank = ctx.rank(x)?;
@@ -140,7 +140,7 @@ pub(super) fn encode(ctx: &mut NodeContext<'_>) -> Imported {
     } else {
         found
     };
-    // A column more, true where no key is met.
+    // One more column, true where no key matches.
     let count = n_keys.first().copied().unwrap_or_default();
     let positions = i64::try_from(count).unwrap_or(i64::MAX);
     let order: Vec<i64> = (1..=positions).collect();
@@ -155,7 +155,7 @@ pub(super) fn encode(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.build(|builder| builder.gather(table, position, 0))?)
 }
 
-/// Keys, values, and the value of what is no key; none where they are strings.
+/// Keys, values, and the default value; `None` where they are strings.
 fn read_table(ctx: &NodeContext<'_>) -> Result<Option<(Tensor, Tensor, Tensor)>, Error> {
     let side = |side: &str| -> Result<Option<Tensor>, Error> {
         let attributes = ctx.attributes();
@@ -170,7 +170,7 @@ fn read_table(ctx: &NodeContext<'_>) -> Result<Option<(Tensor, Tensor, Tensor)>,
             ));
         }
         match attributes.get::<&crate::ModelTensor>(&format!("{side}_tensor"))? {
-            // Of strings, it is nothing that Kiln has.
+            // Strings are unsupported.
             Some(tensor) => Ok(tensor.tensor().ok().cloned()),
             None => Ok(None),
         }
@@ -200,7 +200,7 @@ fn read_table(ctx: &NodeContext<'_>) -> Result<Option<(Tensor, Tensor, Tensor)>,
     Ok(Some((keys, values, default)))
 }
 
-/// A column per category, 1 where the element is it.
+/// A column per category, 1 where the element equals it.
 pub(super) fn one_hot(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let Some(categories) = ctx.attributes().get::<&[i64]>("cats_int64s")? else {

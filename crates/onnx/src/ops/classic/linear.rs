@@ -43,9 +43,9 @@ pub(super) fn classify(ctx: &mut NodeContext<'_>) -> Imported {
     Ok(smallvec![label, Item::Tensor(scores)])
 }
 
-/// Two classes of which one has a score `[rows, 1]`: the class of each row, and the scores of both.
+/// Two classes with a single score `[rows, 1]`: the class of each row, and the scores of both.
 ///
-/// A score that is nowhere negative is taken for a probability.
+/// A score that is nowhere negative is treated as a probability.
 pub(super) fn two_of_one(
     ctx: &mut NodeContext<'_>,
     score: ValueId,
@@ -69,7 +69,7 @@ pub(super) fn two_of_one(
     Ok((classes, both))
 }
 
-/// 1 where the score of the second class says that it is the one, else 0.
+/// 1 where the score of the second class selects it, otherwise 0.
 pub(super) fn is_second(
     ctx: &mut NodeContext<'_>,
     score: ValueId,
@@ -103,7 +103,7 @@ fn weighted(ctx: &mut NodeContext<'_>, n_rows: usize) -> Result<ValueId, Error> 
     }
 }
 
-/// `SVMRegressor`: how much a sample is like each support vector, summed by weight.
+/// `SVMRegressor`: the weighted sum of a sample's kernels with the support vectors.
 pub(super) fn regress_by_vectors(ctx: &mut NodeContext<'_>) -> Imported {
     let attributes = ctx.attributes();
     let n_vectors = attributes.get_or("n_supports", 0_i64)?;

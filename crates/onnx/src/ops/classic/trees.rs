@@ -1,4 +1,4 @@
-//! Ensembles of decision trees, as the three operators list them.
+//! Ensembles of decision trees, in the formats of the three operators.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::import::Item;
 use crate::ops::support::{Imported, one};
 use crate::{Error, LimitKind, NodeContext};
 
-/// `TreeEnsembleRegressor`: numbers by target.
+/// `TreeEnsembleRegressor`: numbers per target.
 pub(super) fn regress(ctx: &mut NodeContext<'_>) -> Imported {
     let (forest, nodes) = by_name(ctx)?;
     let weights = weights_by_name(ctx, &nodes, "target")?;
@@ -53,7 +53,7 @@ pub(super) fn classify(ctx: &mut NodeContext<'_>) -> Imported {
     if n_classes < 2 {
         return Err(ctx.unsupported("a classifier of fewer than two classes"));
     }
-    // Two classes may be told apart by the score of one.
+    // Two classes may be distinguished by the score of one.
     let first = weights.first().map(|weight| weight.target);
     let is_single = n_classes == 2 && weights.iter().all(|weight| Some(weight.target) == first);
     let is_probability = weights.iter().all(|weight| weight.weight >= 0.0);
@@ -171,7 +171,7 @@ pub(super) fn ensemble(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.cast(y, dtype)?)
 }
 
-/// The members of sets, which stand one after the other, each set ended by NaN.
+/// The members of sets, concatenated, each set terminated by NaN.
 struct Members {
     values: std::vec::IntoIter<f64>,
 }
@@ -203,7 +203,7 @@ impl Members {
 /// The row in the table of a node of a tree, by the numbers of both.
 type Nodes = HashMap<(i64, i64), usize>;
 
-/// The trees of the attributes `nodes_*`, where nodes are called by number, and where they stand.
+/// The trees of the attributes `nodes_*`, in which nodes are referenced by number.
 fn by_name(ctx: &NodeContext<'_>) -> Result<(Forest, Nodes), Error> {
     let attributes = ctx.attributes();
     let dtype = match ctx.dtype(ctx.input(0)?)? {
@@ -339,7 +339,7 @@ fn column<'a>(ctx: &NodeContext<'a>, name: &str, count: usize) -> Result<&'a [i6
     }
 }
 
-/// Integers, one per node; zeros where they are left out.
+/// Integers, one per node; zeros where they are omitted.
 fn optional_column(ctx: &NodeContext<'_>, name: &str, count: usize) -> Result<Vec<i64>, Error> {
     match ctx.attributes().get::<&[i64]>(name)? {
         Some(column) if !column.is_empty() => Ok(self::column(ctx, name, count)?.to_vec()),
@@ -347,7 +347,7 @@ fn optional_column(ctx: &NodeContext<'_>, name: &str, count: usize) -> Result<Ve
     }
 }
 
-/// Numbers, one per node: an attribute of floats, or a tensor of this name or with `_as_tensor` behind it.
+/// Numbers, one per node: an attribute of floats, or a tensor of this name or with the suffix `_as_tensor`.
 fn numbers(ctx: &NodeContext<'_>, name: &str, count: usize) -> Result<Vec<f64>, Error> {
     let attributes = ctx.attributes();
     let longer = format!("{name}_as_tensor");
@@ -379,7 +379,7 @@ fn of_tensor(tensor: &Tensor) -> Vec<f64> {
         DType::F64 => numbers::<f64>(tensor),
         DType::F16 => numbers::<f16>(tensor),
         DType::U8 => numbers::<u8>(tensor),
-        // Nothing that an ensemble may hold; its length is found wrong.
+        // An empty list; its length is found to be wrong.
         _ => Vec::new(),
     }
 }
@@ -388,7 +388,7 @@ fn wrong_length(ctx: &NodeContext<'_>, name: &str, count: usize, found: usize) -
     ctx.attribute_error(name, format!("{count} entries"), found)
 }
 
-/// The number of entries of a table of weights, within the limit on what is dense.
+/// The number of entries of a table of weights, within the limit on dense tensors.
 pub(super) fn table_size(
     ctx: &NodeContext<'_>,
     n_nodes: usize,

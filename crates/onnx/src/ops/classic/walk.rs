@@ -1,4 +1,4 @@
-//! Samples walk down all trees at once, a step of a loop per level, and the leaves they end in are summed up.
+//! Samples walk down all trees at once, one loop iteration per level, and the weights of their leaves are summed.
 
 use kiln_ir::{ReduceFunction, ValueId};
 use kiln_shape_inference::{GraphBuilder, InferError};
@@ -8,14 +8,14 @@ use super::forest::{Forest, row};
 use super::trees::table_size;
 use crate::{Error, NodeContext};
 
-/// What a leaf counts for a target.
+/// The weight of a leaf for a target.
 pub(super) struct Weight {
     pub(super) node: usize,
     pub(super) target: i64,
     pub(super) weight: f64,
 }
 
-/// What becomes of the leaves of all trees.
+/// The aggregation of the leaves of all trees.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Aggregate {
     Sum,
@@ -98,7 +98,7 @@ fn walk(
         .ok_or_else(|| ctx.unsupported("trees without leaves"))
 }
 
-/// From each node to the next.
+/// From each node to its successor.
 fn step(
     builder: &mut GraphBuilder,
     carried: &[ValueId],
@@ -150,7 +150,7 @@ fn table(ctx: &mut NodeContext<'_>, scores: &Scores) -> Result<ValueId, Error> {
     ctx.cast(table, scores.forest.dtype())
 }
 
-/// The least or largest of all trees; 0 where no leaf counts for a target.
+/// The minimum or maximum of all trees; 0 where no leaf counts for a target.
 fn extreme(
     ctx: &mut NodeContext<'_>,
     y: ValueId,

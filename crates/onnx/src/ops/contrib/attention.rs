@@ -1,4 +1,4 @@
-//! Attention as exporters fuse it: with projections inside, with biases and masks, with caches of keys and values.
+//! Fused attention of exporters: with projections inside, with biases and masks, with caches of keys and values.
 
 use kiln_ir::{Dims, ValueId};
 use kiln_symbolic_shape::DimId;
@@ -71,7 +71,7 @@ fn attended(
     merge_heads(ctx, y)
 }
 
-/// What is added to scores where a mask forbids.
+/// The term added to masked scores.
 fn filter(ctx: &NodeContext<'_>) -> Result<f64, Error> {
     Ok(f64::from(
         ctx.attributes()
@@ -79,8 +79,8 @@ fn filter(ctx: &NodeContext<'_>) -> Result<f64, Error> {
     ))
 }
 
-/// A mask as something to add to scores `[batch, heads, queries, keys]`: of 0 and 1 per key, per query and key, or with
-/// an axis for heads; or how many keys each sample has.
+/// A mask as a term added to scores `[batch, heads, queries, keys]`: of 0 and 1 per key, per query and key, or with an axis
+/// for heads; or the number of keys of each sample.
 fn mask_bias(
     ctx: &mut NodeContext<'_>,
     mask: ValueId,
@@ -263,8 +263,9 @@ fn multi_head_attention(ctx: &mut NodeContext<'_>) -> Imported {
     ])
 }
 
-/// Queries in groups that share a key; operands `query, key, value, past key, past value, lengths - 1, total length,
-/// cosines, sines`. Every sample must have the whole length, so that what is new follows what was there.
+/// Queries in groups that share a key; operands
+/// `query, key, value, past key, past value, lengths - 1, total length, cosines, sines`. Every sample must have the full
+/// length, so that new entries follow the past.
 fn group_query_attention(ctx: &mut NodeContext<'_>) -> Imported {
     let query = ctx.input(0)?;
     let heads = count(ctx, "num_heads")?;
@@ -360,8 +361,8 @@ fn window_bias(
     ctx.select(allowed, none, never)
 }
 
-/// Pairs of features of `x: [batch, heads, sequence, size]` turned by the angles whose cosines and sines
-/// `[.., sequence, half]` are given; what is beyond twice as many features stays.
+/// Pairs of features of `x: [batch, heads, sequence, size]` rotated by the angles whose cosines and sines
+/// `[.., sequence, half]` are given; features beyond twice `half` are unchanged.
 fn turned(
     ctx: &mut NodeContext<'_>,
     x: ValueId,

@@ -1,4 +1,4 @@
-//! Products, convolutions and activations with what follows them.
+//! Products, convolutions and activations with their epilogues.
 
 use kiln_ir::ValueId;
 
@@ -35,7 +35,7 @@ fn quick_gelu(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.mul(x, gate)?)
 }
 
-/// Products of matrices, either transposed (its batch axes, too, where asked), times a number.
+/// Matrix products, with either operand transposed (including its batch axes on request), times a number.
 fn fused_matmul(ctx: &mut NodeContext<'_>) -> Imported {
     let (mut left, mut right) = (ctx.input(0)?, ctx.input(1)?);
     for name in ["transBatchA", "transBatchB"] {
@@ -55,7 +55,7 @@ fn fused_matmul(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.scaled(product, alpha)?)
 }
 
-/// The last two axes exchanged; a vector stays.
+/// The last two axes swapped; a vector is unchanged.
 fn swapped(ctx: &mut NodeContext<'_>, value: ValueId) -> Result<ValueId, Error> {
     let rank = ctx.rank(value)?;
     if rank < 2 {
@@ -94,7 +94,7 @@ fn fused_conv(ctx: &mut NodeContext<'_>) -> Imported {
     one(activated(ctx, y, &parameters)?)
 }
 
-/// What the attribute `activation` names.
+/// The function named by the attribute `activation`.
 fn activated(ctx: &mut NodeContext<'_>, x: ValueId, parameters: &[f32]) -> Result<ValueId, Error> {
     let parameter =
         |index: usize, default: f32| f64::from(parameters.get(index).copied().unwrap_or(default));

@@ -1,4 +1,4 @@
-//! Norms with what comes before them: sums with what was skipped, biases, embeddings.
+//! Norms with their prologues: skip connections, biases, embeddings.
 
 use kiln_ir::ValueId;
 use kiln_tensor::{DType, Tensor};
@@ -85,7 +85,7 @@ fn skip(ctx: &mut NodeContext<'_>, simple: bool) -> Imported {
     several([y, y, y, sum])
 }
 
-/// Words, positions and perhaps segments looked up, added and normed; and how many words a mask leaves.
+/// Looks up, adds and normalises words, positions and optional segments; and counts the words of a mask.
 fn embed(ctx: &mut NodeContext<'_>) -> Imported {
     let (words, segments) = (ctx.input(0)?, ctx.optional(1));
     let (table, positions) = (ctx.input(2)?, ctx.input(3)?);

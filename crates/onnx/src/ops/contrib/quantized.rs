@@ -1,4 +1,4 @@
-//! Quantised operators: numbers again, then the operator, then quantised as it was.
+//! Quantised operators: dequantise, apply the operator, quantise again.
 
 use kiln_ir::{ReduceFunction, ValueId};
 use kiln_tensor::DType;
@@ -35,7 +35,8 @@ fn numbers(ctx: &mut NodeContext<'_>, index: usize) -> Result<ValueId, Error> {
     ctx.mul(wide, scale)
 }
 
-/// Numbers quantised by the scale and zero point at operands `index` and the next; as `like` without a zero point.
+/// Numbers quantised by the scale and zero point at operands `index` and the next; of the type of `like` without a zero
+/// point.
 fn requantized(
     ctx: &mut NodeContext<'_>,
     number: ValueId,
@@ -112,8 +113,8 @@ fn concat(ctx: &mut NodeContext<'_>) -> Imported {
     one(requantized(ctx, y, 0, like)?)
 }
 
-/// `alpha * a * b + c`, a number without a scale for the result: operands `a, scale, zero, b, scale, zero, c, y scale,
-/// y zero`.
+/// `alpha * a * b + c`, unquantised without a scale for the result: operands
+/// `a, scale, zero, b, scale, zero, c, y scale, y zero`.
 fn gemm(ctx: &mut NodeContext<'_>) -> Imported {
     let (a, b) = (ctx.input(0)?, ctx.input(3)?);
     let alpha = f64::from(ctx.attributes().get_or("alpha", 1.0_f32)?);
@@ -194,8 +195,8 @@ fn dynamic_matmul(ctx: &mut NodeContext<'_>) -> Imported {
     scaled_product(ctx, left, right, (scale, b_scale), 4)
 }
 
-/// `a: [.., K]` times weights of a few bits: `b: u8[N, blocks, bytes]`, scales `[N * blocks]`, zero points packed the
-/// same way or none, for blocks of `block_size` along `K`.
+/// `a: [.., K]` times sub-byte weights: `b: u8[N, blocks, bytes]`, scales `[N * blocks]`, zero points packed the same way
+/// or absent, for blocks of `block_size` along `K`.
 fn matmul_of_bits(ctx: &mut NodeContext<'_>) -> Imported {
     let (a, b, scales) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     let attributes = ctx.attributes();
@@ -252,7 +253,7 @@ fn matmul_of_bits(ctx: &mut NodeContext<'_>) -> Imported {
     one(y)
 }
 
-/// Codes of a few bits, the first in a byte's low bits: `[rows, blocks, size]` as f32.
+/// Sub-byte codes, the first in a byte's low bits: `[rows, blocks, size]` as f32.
 fn unpacked(
     ctx: &mut NodeContext<'_>,
     packed: ValueId,

@@ -28,7 +28,7 @@ enum Kind {
 }
 
 impl Activation {
-    /// One per use and direction: those that the node names, or `defaults` for each direction.
+    /// One per use and direction: those named by the node, or `defaults` for each direction.
     pub(super) fn read(
         ctx: &NodeContext<'_>,
         defaults: &[&str],
@@ -50,7 +50,7 @@ impl Activation {
                 repeated.map(str::to_owned).collect()
             }
         };
-        // Parameters are listed for those that take some, in order.
+        // Parameters are listed for those that have some, in order.
         let mut alphas = attributes.get_or::<&[f32]>("activation_alpha", &[])?.iter();
         let mut betas = attributes.get_or::<&[f32]>("activation_beta", &[])?.iter();
         let mut next = |name: &String| {
@@ -107,7 +107,7 @@ impl Activation {
     }
 }
 
-/// The activation and its default parameters, as the operators' descriptions list them.
+/// The activation and its default parameters, from the operators' specifications.
 fn by_name(name: &str) -> Option<(Kind, f64, f64)> {
     Some(match name.to_ascii_lowercase().as_str() {
         "relu" => (Kind::Plain("relu"), 0.0, 0.0),

@@ -1,7 +1,7 @@
-//! One step of a recurrent operator, in one direction or two alike.
+//! One step of a recurrent operator, in one or two directions.
 //!
-//! Weights are `[directions, gates * hidden, ..]`, gates one after another: RNN has one, GRU `z r h`, LSTM
-//! `i o f c`. Formulas are those of the operators' descriptions.
+//! Weights are `[directions, gates * hidden, ..]`, gates one after another: RNN has one, GRU `z r h`, LSTM `i o f c`.
+//! Formulas are from the operators' specifications.
 
 use kiln_ir::ValueId;
 use kiln_shape_inference::{GraphBuilder, InferError, InferErrorKind};
@@ -10,7 +10,7 @@ use kiln_symbolic_shape::DimError;
 use super::activation::Activation;
 use crate::{Error, NodeContext};
 
-/// Which operator.
+/// The operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CellKind {
     Rnn,
@@ -43,7 +43,7 @@ pub(super) struct Cell {
     clip: Option<f64>,
     /// GRU: the reset gate applies after the product with the recurrent weights.
     linear_before_reset: bool,
-    /// LSTM: the forget gate is one less the input gate.
+    /// LSTM: the forget gate is one minus the input gate.
     input_forget: bool,
     /// `[directions, features, gates * hidden]`.
     input_weights: ValueId,
@@ -115,7 +115,7 @@ impl Cell {
         let columns = ctx.shape(self.input_weights)?[2];
         let rows = ctx.builder_mut().dims_mut().mul(time, batch);
         let rows = ctx.at(rows.map_err(|cause| size_error("rows", cause)))?;
-        // One product per direction, of as many rows as there are times and sequences.
+        // One product per direction, with one row per time step and sequence.
         let flat = ctx.build(|builder| builder.reshape(x, &[directions, rows, features]))?;
         let mut product = ctx.matmul(flat, self.input_weights)?;
         if let Some(bias) = self.input_bias {
@@ -124,7 +124,7 @@ impl Cell {
         ctx.build(|builder| builder.reshape(product, &[directions, time, batch, columns]))
     }
 
-    /// What a step reads from outside the loop, in the order in which it gets them.
+    /// The operands of a step from outside the loop, in order.
     pub(super) fn operands(&self) -> impl Iterator<Item = ValueId> {
         [
             Some(self.recurrent_weights),

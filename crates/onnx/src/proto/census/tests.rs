@@ -1,11 +1,11 @@
-//! The census agrees with the decoder on what is in a file.
+//! The census agrees with the decoder on the contents of a file.
 
 use prost::Message;
 
 use super::*;
 use crate::proto::{DimensionValue, TypeValue};
 
-/// Each known message once, and how many messages and strings that makes.
+/// Each known message once, with the resulting number of messages and strings.
 fn one_of_each() -> (ModelProto, u64) {
     let text = || "t".to_owned();
     let entry = || StringStringEntryProto {
@@ -179,8 +179,7 @@ fn every_known_message_and_string_is_counted() {
 fn unknown_fields_are_skipped() {
     let (model, _) = one_of_each();
     let mut bytes = model.encode_to_vec();
-    // Field 20, training information, with content that is no message; then one of each fixed
-    // width.
+    // Field 20, training information, with content that is not a message; then one of each fixed width.
     bytes.extend([0xa2, 0x01, 0x03, 0xff, 0xff, 0xff]);
     bytes.extend([
         0xf1, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0xf5, 0x01, 0, 0, 0, 0, 0xf8, 0x01, 0x07,

@@ -1,4 +1,4 @@
-//! One node per case, read from text files: what it is given, what it must give.
+//! One node per case, read from text files: its operands, and its expected results.
 //!
 //! ```text
 //! # a comment
@@ -10,8 +10,8 @@
 //!   = f32[2,2] 1.5 2 3 4    the result; `= _` is not asked for
 //!   ! E0917                 or the code of the error
 //! ```
-//! An operator of another domain is written `domain::Op`; its version then counts for nothing. After the version, `!` asks for known sizes alone. The results are those of ONNX's reference
-//! evaluator, or written down by hand where a comment says so.
+//! An operator of another domain is written `domain::Op`; its version is then ignored. After the version, `!` means known
+//! sizes only. The results are those of ONNX's reference evaluator, or written by hand where a comment says so.
 
 use kiln_tensor::{DType, Tensor, bf16, f16};
 
@@ -78,11 +78,11 @@ struct Case {
     version: i64,
     known_sizes_only: bool,
     attributes: Vec<AttributeProto>,
-    operands: Vec<Operand>,
+    operands: Vec<CaseOperand>,
     expected: Expected,
 }
 
-enum Operand {
+enum CaseOperand {
     Input(Tensor),
     InputOfKnownSizes(Tensor),
     Constant(Tensor),
@@ -141,7 +141,9 @@ fn check_result(case: &Case, result: Result<kiln_ir::Graph, Error>) -> Result<()
         .operands
         .iter()
         .filter_map(|operand| match operand {
-            Operand::Input(tensor) | Operand::InputOfKnownSizes(tensor) => Some(tensor.clone()),
+            CaseOperand::Input(tensor) | CaseOperand::InputOfKnownSizes(tensor) => {
+                Some(tensor.clone())
+            }
             _ => None,
         })
         .collect();
@@ -195,8 +197,8 @@ impl Case {
         for (index, operand) in self.operands.iter().enumerate() {
             let name = format!("x{index}");
             match operand {
-                Operand::Input(tensor) | Operand::InputOfKnownSizes(tensor) => {
-                    let symbolic = symbolic && matches!(operand, Operand::Input(_));
+                CaseOperand::Input(tensor) | CaseOperand::InputOfKnownSizes(tensor) => {
+                    let symbolic = symbolic && matches!(operand, CaseOperand::Input(_));
                     let dims = tensor.shape().iter().enumerate().map(|(axis, size)| {
                         if symbolic {
                             format!("d{index}.{axis}")
@@ -209,11 +211,11 @@ impl Case {
                     inputs.push(input(&name, tensor.dtype(), &dims));
                     names.push(name);
                 }
-                Operand::Constant(tensor) => {
+                CaseOperand::Constant(tensor) => {
                     constants.push(initializer(&name, tensor));
                     names.push(name);
                 }
-                Operand::Absent => names.push("-".to_owned()),
+                CaseOperand::Absent => names.push("-".to_owned()),
             }
         }
         let results = match &self.expected {
@@ -257,12 +259,14 @@ fn parse(content: &str) -> Vec<Case> {
         let case = cases.last_mut().expect("a header comes first");
         let (mark, rest) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
         match mark {
-            "x" => case.operands.push(Operand::Input(parse_tensor(rest))),
+            "x" => case.operands.push(CaseOperand::Input(parse_tensor(rest))),
             "k" => case
                 .operands
-                .push(Operand::InputOfKnownSizes(parse_tensor(rest))),
-            "c" => case.operands.push(Operand::Constant(parse_tensor(rest))),
-            "-" => case.operands.push(Operand::Absent),
+                .push(CaseOperand::InputOfKnownSizes(parse_tensor(rest))),
+            "c" => case
+                .operands
+                .push(CaseOperand::Constant(parse_tensor(rest))),
+            "-" => case.operands.push(CaseOperand::Absent),
             "!" => case.expected = Expected::Error(rest.to_owned()),
             "=" => match &mut case.expected {
                 Expected::Results(results) if rest == "_" => results.push(None),

@@ -1,4 +1,4 @@
-//! `ai.onnx.ml` with attributes that fit neither each other nor anything else: errors or results, never a panic.
+//! `ai.onnx.ml` with inconsistent attributes: errors or results, never a panic.
 
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_tensor::DType;
@@ -7,7 +7,7 @@ use super::net::*;
 use crate::ImportOptions;
 use crate::proto::AttributeProto;
 
-/// Numbers that look random and are the same every time.
+/// Pseudo-random numbers that are the same every time.
 struct Dice(u64);
 
 impl Dice {
@@ -38,7 +38,7 @@ impl Dice {
         }
     }
 
-    /// Mostly the same length, as attributes that belong together have.
+    /// Mostly the same length, as for attributes that belong together.
     fn length(&mut self) -> u64 {
         match self.roll(12) {
             0 => self.roll(4),
@@ -150,7 +150,7 @@ fn attributes_that_do_not_fit_each_other_are_refused_or_run() {
                 2 => f32s(&[2, 1], &[1.0, -2.0]),
                 _ => f32s(&[], &[1.0]),
             };
-            // What asks for a feature that is not there is a fault of the call.
+            // A reference to a missing feature is a fault of the call.
             let _ = interpret(&graph, &[x], &InterpretOptions::default());
             ran += 1;
         }

@@ -146,14 +146,14 @@ fn a_loop_ends_at_its_trip_count_or_when_its_condition_is_false() {
     assert_eq!(run("m yes start", 4, 100), (7, vec![1, 2, 4, 7]));
     assert_eq!(run("m yes start", 100, 5), (7, vec![1, 2, 4, 7]));
     assert_eq!(run("- yes start", 0, 3), (4, vec![1, 2, 4]));
-    // Without a condition, what the body says of it does not count.
+    // Without a condition, the body's condition is ignored.
     assert_eq!(run("m - start", 3, 0), (4, vec![1, 2, 4]));
     assert_eq!(run("m yes start", 0, 9), (1, vec![]));
 }
 
-/// ONNX does not say how large an empty stack is; onnxruntime gives a vector where it does not know the rows' rank.
+/// ONNX does not define the size of an empty stack; onnxruntime returns a vector where it does not know the rows' rank.
 #[test]
-fn a_loop_that_runs_no_round_stacks_nothing_of_its_rows_sizes() {
+fn a_loop_without_iterations_stacks_nothing() {
     let rows = graph(
         vec![input("i", DType::I64, &[]), input("c", DType::Bool, &[])],
         vec![],
@@ -264,7 +264,7 @@ fn a_scan_reads_and_writes_sequences_from_either_end() {
 
 #[test]
 fn a_scan_of_version_8_goes_over_the_sequence_of_each_batch() {
-    // `next = s + e * bias`, where `bias` is read from around the body.
+    // `next = s + e * bias`, where `bias` is read from outside the body.
     let step = || {
         graph(
             vec![

@@ -51,7 +51,7 @@ fn a_value_with_many_readers_imports() {
     assert_eq!(import_on_a_stack(128 << 10, net).unwrap(), 2 * WIDTH - 1);
 }
 
-/// Faults 5 and 38: bodies inside bodies, until reading the file refuses them.
+/// Faults 5 and 38: nested bodies, until reading the file rejects them.
 #[test]
 fn deeply_nested_bodies_import_or_hit_a_limit() {
     let nested = |depth: usize| {
@@ -87,7 +87,7 @@ fn deeply_nested_bodies_import_or_hit_a_limit() {
     assert_eq!(error.code(), "E0902");
 }
 
-/// Fault 4: ten bytes that stand for 4 TiB.
+/// Fault 4: ten bytes that describe 4 TiB.
 #[test]
 fn a_huge_constant_of_shape_is_not_materialised_at_import() {
     let nodes = vec![
@@ -126,7 +126,7 @@ fn sizes_that_overflow_are_an_error() {
     assert!(imported(&of_version(net, 17), &ImportOptions::new()).is_err());
 }
 
-/// Attributes at the ends of their ranges never panic.
+/// Attributes at the limits of their ranges never panic.
 #[test]
 fn extreme_attributes_are_errors_or_work() {
     let extremes = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX];
@@ -183,7 +183,7 @@ fn extreme_attributes_are_errors_or_work() {
     }
 }
 
-/// Every operator, on operands of any rank and dtype that do not belong to it: errors, never a panic.
+/// Every operator, on mismatched operands of any rank and dtype: errors, never a panic.
 #[test]
 fn operands_of_any_rank_never_panic() {
     const SHAPES: &[&[&str]] = &[
@@ -225,10 +225,10 @@ fn operands_of_any_rank_never_panic() {
     }
 }
 
-/// Faults 3, 4 and 38: every operator, with constants and attributes at the ends of their range, or that stand for more
-/// elements than any memory has. Errors or a small graph, never a panic, and nothing of that size is made.
+/// Faults 3, 4 and 38: every operator, with constants and attributes at the limits of their range, or with more elements
+/// than any memory has. Errors or a small graph, never a panic, and nothing of that size is allocated.
 #[test]
-fn constants_and_attributes_of_any_size_never_panic_and_take_no_memory() {
+fn constants_and_attributes_of_any_size_never_panic_or_allocate() {
     const EXTREMES: [i64; 5] = [i64::MIN, -1, 0, 1 << 40, i64::MAX];
     const OPERANDS: &[&str] = &[
         "x c", "c", "c c c", "x c c", "x - c", "x - - c", "x c x", "c d", "d", "x d", "d c",
@@ -295,7 +295,7 @@ fn constants_and_attributes_of_any_size_never_panic_and_take_no_memory() {
     let all = standard.map(|op| ("", op)).chain(others).enumerate();
     for (number, (domain, operator)) in all {
         for (index, operands) in OPERANDS.iter().enumerate() {
-            // Two of them in turn: all meet every operator's family.
+            // Two of them alternately: every operator's family meets all.
             for turn in [0, 2] {
                 let extreme = EXTREMES[(number + index + turn) % EXTREMES.len()];
                 let attributes = match index % 4 {

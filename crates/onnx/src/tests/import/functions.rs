@@ -1,4 +1,4 @@
-//! Functions of the model, and operators that the caller registers.
+//! Functions of the model, and custom operators.
 
 use kiln_ir::ValueId;
 use kiln_tensor::DType;
@@ -84,7 +84,7 @@ fn calls_are_inlined_with_their_attributes() {
 }
 
 #[test]
-fn operations_say_which_call_they_come_from() {
+fn inlined_operations_name_their_call() {
     let mut inner = node("Relu", "a", "b", vec![]);
     inner.name = "activation".to_owned();
     let mut outer = call("Act", "x", "y", vec![]);

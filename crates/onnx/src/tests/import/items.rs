@@ -1,4 +1,4 @@
-//! Sequences, optionals and narrow types: what they become, what carries them, and who refuses them.
+//! Sequences, optionals and narrow types: their import, the operators that accept them, and those that reject them.
 
 use insta::assert_snapshot;
 use kiln_ir::Graph;
@@ -41,7 +41,7 @@ fn wrapped(name: &str, wrap: fn(Box<WrapperType>) -> TypeValue) -> ValueInfoProt
 }
 
 #[test]
-fn sequences_leave_nothing_but_their_entries() {
+fn sequence_ops_are_compiled_away() {
     let nodes = vec![
         node("SequenceConstruct", "x z", "pair", vec![]),
         node("Neg", "x", "n", vec![]),
@@ -88,7 +88,7 @@ fn a_sequence_goes_in_and_out_entry_by_entry() {
 }
 
 #[test]
-fn an_optional_is_there_or_not() {
+fn optionals_resolve_at_import() {
     let has = vec![
         node("OptionalHasElement", "o", "h", vec![]),
         node("Identity", "h", "y", vec![]),
@@ -108,7 +108,7 @@ fn an_optional_is_there_or_not() {
     assert_eq!(empty.code(), "E0920");
 }
 
-/// Adds the round's number times `x` to a sequence.
+/// Adds the iteration number times `x` to a sequence.
 fn round() -> GraphProto {
     let inputs = vec![output("i"), output("c"), output("s")];
     let nodes = vec![
@@ -133,7 +133,7 @@ fn a_loop_over_a_sequence_is_written_out() {
     let given = run(&graph, &[f32s(&[1], &[2.0]), f32s(&[1], &[0.0])]);
     assert_eq!(given[0].to_vec::<f32>().unwrap(), [0.0, 2.0, 4.0]);
     assert_eq!(given[1].to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0]);
-    // One that only appends entries of one size stays a loop, however often it runs.
+    // One that only appends entries of one size stays a loop, whatever its trip count.
     let mut open = two_inputs(nodes.clone(), &[], &["y", "f"]);
     open.input.push(input("trips", DType::I64, &[]));
     let graph = at(17, open, &ImportOptions::new()).unwrap();
@@ -205,7 +205,7 @@ fn branches_give_sequences_of_one_form() {
     assert_eq!(run(&graph, &inputs)[0].to_vec::<f32>().unwrap(), [2.0, 1.0]);
     let unlike = at(17, choose("x z", "x"), &ImportOptions::new()).unwrap_err();
     assert_eq!(unlike.code(), "E0917");
-    // The branch is asked of the caller, if it can answer.
+    // The caller is asked for the branch, if it can answer.
     let answered = |answer| ImportOptions::new().answer(0, answer);
     for (answer, expected) in [(1, vec![1.0, 2.0]), (0, vec![1.0])] {
         let graph = at(17, choose("x z", "x"), &answered(answer)).unwrap();

@@ -43,7 +43,7 @@ fn doubling(levels: usize) -> ModelProto {
     }
 }
 
-/// A vector of `length` elements, split into a sequence of single ones, of which the first is given.
+/// A vector of `length` elements, split into a sequence of single ones, of which the first is the result.
 fn split(length: i64) -> ModelProto {
     let inputs = vec![input("x", DType::F32, &[&length.to_string()])];
     let nodes = vec![
@@ -64,7 +64,7 @@ fn reshape(length: i64) -> ModelProto {
     of_version(graph(inputs, vec![], nodes, &["y"]), 17)
 }
 
-/// What is refused of a model under these limits: the kind, what was given, the limit.
+/// The rejection of a model under these limits: the kind, the given number, the limit.
 fn refused(model: &ModelProto, limits: &Limits) -> (LimitKind, u64, u64) {
     let bytes = model.encode_to_vec();
     let imported = Model::from_bytes_with(&bytes, &NoFiles, limits)
@@ -75,7 +75,7 @@ fn refused(model: &ModelProto, limits: &Limits) -> (LimitKind, u64, u64) {
     }
 }
 
-/// Checks that `model` is refused for `kind` once `set` lowered that limit to `limit`.
+/// Checks that `model` is rejected for `kind` once `set` lowered that limit to `limit`.
 fn assert_limits(model: &ModelProto, kind: LimitKind, limit: u64, set: fn(&mut Limits, u64)) {
     let mut limits = Limits::default();
     set(&mut limits, limit);
@@ -156,7 +156,7 @@ fn a_shape_that_declares_more_elements_than_memory_has_is_refused() {
 }
 
 #[test]
-fn functions_that_double_are_refused_long_before_they_fill_memory() {
+fn exponentially_growing_functions_are_refused_early() {
     let (kind, given, limit) = refused(&doubling(20), &Limits::default());
     assert_eq!(
         (kind, given, limit),

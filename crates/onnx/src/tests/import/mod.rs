@@ -1,4 +1,4 @@
-//! Tests of importing: what the graph computes, which sizes it keeps, and what is refused.
+//! Tests of importing: the graph's results, its sizes, and rejected models.
 
 mod cases;
 mod classic;

@@ -1,4 +1,4 @@
-//! Nodes that are not in an order in which they can run.
+//! Nodes in an order in which they cannot run.
 
 use kiln_tensor::{DType, Tensor};
 
@@ -22,7 +22,7 @@ fn nodes_out_of_order_are_sorted() {
 }
 
 #[test]
-fn a_body_waits_for_what_it_captures_and_is_sorted_itself() {
+fn body_nodes_and_their_captures_are_sorted() {
     let branch = |op: &str| {
         let nodes = vec![
             node(op, "inner h", "given", vec![]),
@@ -49,7 +49,7 @@ fn a_body_waits_for_what_it_captures_and_is_sorted_itself() {
     }
 }
 
-/// Linear in the nodes: a chain that is written from its end.
+/// Linear in the nodes: a chain that is listed from its end.
 #[test]
 fn a_long_chain_in_reverse_order_is_sorted() {
     const LENGTH: usize = 50_000;

@@ -1,4 +1,4 @@
-//! What is refused, and what the message says.
+//! Rejected models, and the messages.
 
 use insta::assert_snapshot;
 use kiln_shape_inference::Mode;
@@ -97,7 +97,7 @@ fn a_result_that_an_importer_does_not_give_is_refused_where_it_is_read() {
 }
 
 #[test]
-fn inputs_that_kiln_has_no_values_of_are_refused() {
+fn inputs_of_unsupported_types_are_refused() {
     let with = |ty: TypeProto| {
         let nodes = vec![node("Identity", "x", "y", vec![])];
         error(graph(vec![value("x", ty)], vec![], nodes, &["y"]))
@@ -137,7 +137,7 @@ fn errors_of_inference_name_the_node_the_operands_and_both_shapes() {
 }
 
 #[test]
-fn what_the_caller_says_must_fit_the_model() {
+fn caller_options_must_fit_the_model() {
     let net = || one_input(vec![node("Relu", "x", "y", vec![])]);
     let dims = ImportOptions::new().dim("seq", SymbolicDimension::named("seq"));
     assert_snapshot!(error_with(net(), &dims), @r#"expected one of the model's sizes ["N"], found "seq""#);
@@ -160,7 +160,7 @@ fn a_stated_type_that_is_wrong_is_refused_in_strict_mode_alone() {
 }
 
 #[test]
-fn nodes_that_wait_for_each_other_are_refused_with_the_cycle() {
+fn cyclic_nodes_are_refused_with_the_cycle() {
     let nodes = vec![
         node("Relu", "x", "h", vec![]),
         node("Add", "h c", "a", vec![]),
@@ -176,7 +176,7 @@ fn nodes_that_wait_for_each_other_are_refused_with_the_cycle() {
 }
 
 #[test]
-fn an_attribute_that_became_an_operand_is_refused_and_not_passed_over() {
+fn an_attribute_that_became_an_operand_is_refused() {
     let clip = || one_input(vec![node("Clip", "x", "y", vec![float("max", 6.0)])]);
     assert!(imported(&of_version(clip(), 6), &ImportOptions::new()).is_ok());
     let error = error(clip());
@@ -185,7 +185,7 @@ fn an_attribute_that_became_an_operand_is_refused_and_not_passed_over() {
 }
 
 #[test]
-fn stated_sizes_that_operators_do_not_confirm_count_for_nothing() {
+fn stated_sizes_that_operators_do_not_confirm_are_ignored() {
     let stating = |first: &str, second: &str| {
         let nodes = vec![
             node("Relu", "x", "h", vec![]),
@@ -197,7 +197,7 @@ fn stated_sizes_that_operators_do_not_confirm_count_for_nothing() {
         crate::tests::build::read(&of_version(net, 17)).unwrap()
     };
     let import = |model, mode| crate::import_reporting(&model, &ImportOptions::new().mode(mode));
-    // The operators say N: what was left behind of the model's last shapes binds no call.
+    // The operators imply N: leftover shapes of the model constrain no call.
     for second in ["8", "9"] {
         let imported = import(stating("8", second), Mode::Lenient).unwrap();
         assert_eq!(output_type(&imported.graph), "f32[N, 3]");

@@ -1,4 +1,4 @@
-//! Which sizes and names survive: symbols, constraints, stated types, the idioms of exporters.
+//! Which sizes and names survive: symbols, constraints, stated types, exporters' idioms.
 
 use insta::assert_snapshot;
 use kiln_symbolic_shape::SymbolicDimension;
@@ -58,7 +58,7 @@ fn inputs_with_one_name_for_a_size_share_it() {
 }
 
 #[test]
-fn the_caller_narrows_fixes_and_ranks() {
+fn the_caller_can_narrow_and_fix_sizes_and_set_ranks() {
     let net = || over(&["N", "S"], &[], vec![node("Relu", "x", "y", vec![])]);
     let range = SymbolicDimension::range("S", 1..=512)
         .unwrap()
@@ -227,8 +227,8 @@ fn windows_resizes_and_slices_have_symbolic_sizes() {
 }
 
 #[test]
-fn two_roads_of_different_strides_meet_under_a_plan_fact() {
-    // One road halves and doubles, the other keeps the size: equal for even sizes alone.
+fn paths_of_different_strides_meet_under_a_plan_fact() {
+    // One path halves and doubles, the other keeps the size: equal only for even sizes.
     let nodes = vec![
         node(
             "MaxPool",
@@ -256,7 +256,7 @@ fn two_roads_of_different_strides_meet_under_a_plan_fact() {
 }
 
 #[test]
-fn a_stale_size_of_a_result_refuses_no_call() {
+fn a_stale_result_size_does_not_refuse_calls() {
     let mut net = over(
         &["N"],
         &[],
@@ -272,7 +272,7 @@ fn a_stale_size_of_a_result_refuses_no_call() {
     }
 }
 
-/// ONNX would have the 0 copy the operand's size, which has no elements either.
+/// In ONNX the 0 would copy the operand's size, which has no elements either.
 #[test]
 fn a_computed_size_of_zero_is_a_size_and_copies_nothing() {
     let nodes = vec![

@@ -6,7 +6,7 @@ use super::edges::{
 };
 use crate::context::InferenceContext;
 use crate::error::InferError;
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::ValueId;
 use kiln_symbolic_shape::{Proof, SymbolId};
 use kiln_tensor::DType;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 /// The results of an `if`: the sizes on which both branches agree.
 pub(crate) fn if_results(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
 ) -> Result<Vec<OpenType>, InferError> {
     expect_scalar(ctx, node, 0, DType::Bool)?;
     let &[first, second] = node.regions else {
@@ -59,7 +59,7 @@ pub(crate) fn if_results(
 /// The sizes on which two values agree.
 fn joined(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     what: &str,
     (left, right): (ValueId, ValueId),
     inner: &BTreeSet<SymbolId>,

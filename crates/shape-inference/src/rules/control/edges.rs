@@ -1,8 +1,8 @@
-//! What control ops ask at the edges of their regions, and which sizes may leave one.
+//! Requirements of control ops at the edges of their regions, and which sizes may leave one.
 
 use crate::context::{Agreement, InferenceContext};
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{RegionId, TensorType, Type, ValueId};
 use kiln_symbolic_shape::{DimId, SymbolId};
 use kiln_tensor::DType;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// The type of a result, some sizes of which are still open: the op has to define a symbol for each.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenType {
-    /// The type; sizes on open axes mean nothing.
+    /// The type; sizes on open axes are meaningless.
     pub(crate) ty: Type,
     /// The axes, ascending.
     pub(crate) open: Vec<usize>,
@@ -69,7 +69,7 @@ pub(super) fn parameters(ctx: &InferenceContext<'_>, region: RegionId) -> Vec<Va
 
 pub(super) fn check_parameters(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     operands: &[ValueId],
     parameters: &[ValueId],
 ) -> Result<(), InferError> {
@@ -94,7 +94,7 @@ pub(super) fn check_parameters(
 
 pub(super) fn expect_scalar(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     index: usize,
     dtype: DType,
 ) -> Result<(), InferError> {
@@ -112,7 +112,7 @@ pub(super) fn expect_scalar(
 
 pub(super) fn expect_type(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     what: &str,
     expected: &Type,
     value: ValueId,
@@ -128,10 +128,10 @@ pub(super) fn expect_type(
     }
 }
 
-/// Whether both are alike but for sizes.
+/// Whether both are equal except for sizes.
 pub(super) fn expect_kind(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     what: &str,
     expected: &Type,
     found: &Type,
@@ -154,7 +154,7 @@ pub(super) fn expect_kind(
 }
 
 pub(super) fn region_error(
-    node: &Node<'_>,
+    node: &OpView<'_>,
     what: &str,
     expected: impl ToString,
     found: impl ToString,

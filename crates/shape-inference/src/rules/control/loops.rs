@@ -6,7 +6,7 @@ use super::edges::{
 };
 use crate::context::InferenceContext;
 use crate::error::InferError;
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{RegionId, Type, ValueId};
 use kiln_symbolic_shape::{DimId, SymbolId};
 use kiln_tensor::DType;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 /// The results of a `loop`: carried values, then stacked ones.
 pub(crate) fn loop_results(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     carried: usize,
 ) -> Result<Vec<OpenType>, InferError> {
     expect_scalar(ctx, node, 0, DType::I64)?;
@@ -119,7 +119,7 @@ pub(crate) fn loop_results(
 /// A carried value: the sizes that no iteration changes.
 fn carried_result(
     ctx: &InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     index: usize,
     region: RegionId,
     (initial, inside, next): (ValueId, ValueId, ValueId),
@@ -131,7 +131,7 @@ fn carried_result(
     expect_kind(ctx, node, &what, inside, next)?;
     let entry = &ctx.graph().region(region).symbols;
     let mut open = Vec::new();
-    // Sizes with a symbol of their own per iteration may change; the others must not.
+    // Sizes with a per-iteration symbol may change; the others must not.
     let mut before = initial.clone();
     let mut after = next.clone();
     let own = innermost_mut(&mut before)
@@ -164,10 +164,10 @@ fn carried_result(
     })
 }
 
-/// The number of iterations, if nothing but the trip count ends the loop and it is known.
+/// The number of iterations, if only the trip count ends the loop and it is known.
 fn trip_count(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     yielded: ValueId,
 ) -> Result<Option<DimId>, InferError> {
     let truth = |value: ValueId| {

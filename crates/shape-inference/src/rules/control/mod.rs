@@ -13,7 +13,7 @@ pub(crate) use loops::loop_results;
 
 use crate::context::InferenceContext;
 use crate::error::InferError;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use edges::{OpenType, innermost_mut};
 use kiln_ir::{Op, Type};
@@ -33,7 +33,7 @@ impl ShapeInferenceRule for ControlRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         let results = open_results(ctx, node)?;
         let open: usize = results.iter().map(|result| result.open.len()).sum();
@@ -57,7 +57,7 @@ impl ShapeInferenceRule for ControlRule {
     fn validate(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         stated: &[Type],
     ) -> Result<Inferred, InferError> {
         let results = open_results(ctx, node)?;
@@ -67,7 +67,7 @@ impl ShapeInferenceRule for ControlRule {
             return Ok(Inferred::all(types));
         }
         for (index, (result, stated)) in results.into_iter().zip(stated).enumerate() {
-            // A size that is open, or that the op defines anyway, is what is stated.
+            // A size that is open, or that the op defines anyway, is taken from the stated type.
             let sizes = stated.innermost().dims.clone();
             let mut ty = result.ty;
             for (axis, dim) in innermost_mut(&mut ty).dims.iter_mut().enumerate() {
@@ -96,7 +96,7 @@ impl ShapeInferenceRule for ControlRule {
 
 fn open_results(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
 ) -> Result<Vec<OpenType>, InferError> {
     match node.op {
         Op::If => if_results(ctx, node),

@@ -1,7 +1,7 @@
 //! Reading one expression, by operator precedence with an explicit stack: nesting costs no machine stack.
 //!
-//! Each open parenthesis or call is a frame. A frame holds the left sides that wait for a right one: at most one of a sum
-//! and one of a product, since both associate to the left.
+//! Each open parenthesis or call is a frame. A frame holds the left operands that wait for a right one: at most one of a
+//! sum and one of a product, since both associate to the left.
 
 use super::{Cursor, Diagnostic, TokenKind, diagnostic};
 use crate::error::DimError;
@@ -24,7 +24,7 @@ impl Expression {
     }
 }
 
-/// What a frame was opened by.
+/// What opened a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Opening {
     Root,
@@ -47,7 +47,7 @@ enum Operator {
 struct Frame {
     opening: Opening,
     start: Span,
-    /// The arguments of a call that are complete.
+    /// The complete arguments of a call.
     args: Vec<DimId>,
     sum: Option<(DimId, Operator)>,
     product: Option<(DimId, Operator)>,
@@ -116,7 +116,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads a number or a name; or a sign or an opening, which change the frame and leave the operand to come.
+/// Reads a number or a name; or a sign or an opening, which change the frame and leave the operand to follow.
 fn read_operand<'a>(
     cursor: &mut Cursor<'a>,
     table: &mut DimTable,
@@ -157,7 +157,7 @@ fn read_operand<'a>(
     Ok(None)
 }
 
-/// Applies the sign and the product that wait for `operand`.
+/// Applies the pending sign and product to `operand`.
 fn fold_product(
     cursor: &Cursor<'_>,
     table: &mut DimTable,
@@ -198,7 +198,7 @@ fn fold_product(
     })
 }
 
-/// Applies the sum that waits for `right`.
+/// Applies the pending sum to `right`.
 fn fold_sum(
     cursor: &Cursor<'_>,
     table: &mut DimTable,
