@@ -93,7 +93,7 @@ fn row(name: String, model: &Model, peak: &Peak) -> Row {
     let rate = |operations: f64, seconds: f64| operations / seconds / 1e9;
     let attention = rate(operations, best[0]);
     let fastest = rate(peak.operations(), best[2]);
-    let kernels = diagnose::explain(&model)
+    let kernels = diagnose::explain(model)
         .expect("it has a plan")
         .count("kernel");
     let became = match kernels {

@@ -115,7 +115,7 @@ impl Bench {
         before: &CompilationStats,
     ) -> Result<Measurement<'a>, Error> {
         let inputs = case.inputs(model)?;
-        let compiled_before = diagnose::compile_records(&model).len();
+        let compiled_before = diagnose::compile_records(model).len();
         let first = timed(model, &inputs);
         bar.finish();
         let (first, outputs) = first?;
@@ -199,7 +199,7 @@ fn timed(model: &Model, inputs: &[(String, Tensor)]) -> Result<(Duration, Output
 
 /// Time spent on the compiles after the first `before` ones, all threads together.
 fn compile_time(model: &Model, before: usize) -> Duration {
-    let records = diagnose::compile_records(&model);
+    let records = diagnose::compile_records(model);
     records.iter().skip(before).map(|record| record.total).sum()
 }
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// let model = Options::new().import(Import::new().fix("axes", axes)).load("reduce.onnx")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Import {
     pub(crate) ranks: BTreeMap<String, usize>,
     pub(crate) fixed: BTreeMap<String, Tensor>,
@@ -28,6 +28,18 @@ pub struct Import {
         allow(dead_code, reason = "only ONNX models state types")
     )]
     pub(crate) mode: Mode,
+}
+
+impl Default for Import {
+    fn default() -> Self {
+        Self {
+            ranks: BTreeMap::new(),
+            fixed: BTreeMap::new(),
+            lengths: BTreeMap::new(),
+            absent: BTreeSet::new(),
+            mode: Mode::Lenient,
+        }
+    }
 }
 
 impl Import {

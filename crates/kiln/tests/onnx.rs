@@ -178,7 +178,7 @@ fn an_open_rank_is_settled_by_each_call() {
     assert_eq!(error.code(), "E0976");
     assert_eq!(
         error.to_string(),
-        "the rank of input x is not known; say it with `Options::rank`"
+        "the rank of input x is not known; say it with `Import::rank`"
     );
     assert_eq!(
         diagnose::graph(&model, Stage::Import).unwrap_err().code(),

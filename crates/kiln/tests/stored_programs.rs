@@ -180,7 +180,7 @@ fn a_second_load_is_the_same_model() {
     assert_eq!(run(&second), expected);
     assert_eq!(second.compilation_stats().compilations, 0);
     assert_eq!(texts(&second), texts(&first));
-    let steps = |model: &Model| diagnose::explain(&model).unwrap().steps.len();
+    let steps = |model: &Model| diagnose::explain(model).unwrap().steps.len();
     assert_eq!(steps(&second), steps(&first));
     assert_eq!(place.entries(EntryKind::PROGRAM), 1);
 }

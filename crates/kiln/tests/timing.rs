@@ -119,9 +119,11 @@ fn the_first_call_is_told_of_once_and_nobody_need_ask() {
 
 #[test]
 fn off_nobody_is_told_and_counters_go_on() {
-    let options = options()
-        .observe(Observation::new().timing(Verbosity::Off))
-        .observe(Observation::new().on_timing(|report| panic!("{report}")));
+    let options = options().observe(
+        Observation::new()
+            .timing(Verbosity::Off)
+            .on_timing(|report| panic!("{report}")),
+    );
     let model = options.load(Source::text(MLP)).unwrap();
     run(&model, 3);
     let report = model.timing().report();

@@ -30,7 +30,7 @@ pub(super) fn measure(
     inputs: &Inputs,
     calls: u32,
 ) -> Result<Measured, Error> {
-    let graph = diagnose::graph(&model, Stage::Optimized)?;
+    let graph = diagnose::graph(model, Stage::Optimized)?;
     let tensors = in_order(model, inputs)?;
     let runtime = runtime(arguments)?;
     let program = |fuse| {

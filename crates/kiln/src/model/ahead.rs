@@ -43,7 +43,7 @@ impl Model {
     /// let shapes: Vec<_> = model.inputs().iter().filter_map(|input| input.shape().cloned()).collect();
     /// for shapes in ShapeVariantGenerator::new(1).generate_variants(&shapes, 3) {
     ///     let usizes = |sizes: Vec<i64>| sizes.into_iter().map(|size| size as usize).collect();
-    ///     model.precompile(&shapes.into_iter().map(usizes).collect::<Vec<_>>())?;
+    ///     model.precompile(&shapes.into_iter().map(usizes).collect::<Vec<Vec<usize>>>())?;
     /// }
     /// # Ok::<(), kiln::Error>(())
     /// ```
