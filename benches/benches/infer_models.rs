@@ -6,8 +6,8 @@
 )]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use kiln::onnx::{ImportOptions, import};
-use kiln::shape_inference::{check_types, infer_types};
+use kiln::internals::onnx::{ImportOptions, import};
+use kiln::internals::shape_inference::{check_types, infer_types};
 use kiln_benches::{encoder, graphs, real_models};
 use std::hint::black_box;
 

@@ -7,9 +7,9 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use kiln::Tensor;
-use kiln::interpreter::{InterpretOptions, interpret};
-use kiln::ir::{BlobMap, Graph};
-use kiln::shape_inference::read_graph;
+use kiln::internals::interpreter::{InterpretOptions, interpret};
+use kiln::internals::ir::{BlobMap, Graph};
+use kiln::internals::shape_inference::read_graph;
 use kiln_benches::encoder;
 
 fn graph(source: &str) -> Graph {

@@ -6,7 +6,7 @@
 )]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use kiln::passes::{PassOptions, optimize};
+use kiln::internals::passes::{PassOptions, optimize};
 use kiln_benches::graphs;
 
 fn passes(c: &mut Criterion) {

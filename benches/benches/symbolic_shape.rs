@@ -8,8 +8,8 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use kiln::symbolic_shape::text::{Cursor, parse_shape, parse_where};
-use kiln::symbolic_shape::{Binding, DimError, DimId, DimTable, Predicate, SymbolId};
+use kiln::internals::symbolic_shape::text::{Cursor, parse_shape, parse_where};
+use kiln::internals::symbolic_shape::{Binding, DimError, DimId, DimTable, Predicate, SymbolId};
 
 /// The output sizes of one convolution: `(H + 2*1 - 3) / 2 + 1` and the same for `W`.
 fn convolution(table: &mut DimTable, size: DimId) -> Result<DimId, DimError> {

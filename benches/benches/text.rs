@@ -6,8 +6,8 @@
 )]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use kiln::ir::{BlobMap, Graph, Op, structural_hash, text};
-use kiln::shape_inference::read_graph;
+use kiln::internals::ir::{BlobMap, Graph, Op, structural_hash, text};
+use kiln::internals::shape_inference::read_graph;
 use kiln_benches::graphs;
 
 fn blobs_of(graph: &Graph) -> BlobMap {

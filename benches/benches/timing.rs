@@ -9,7 +9,7 @@
 )]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use kiln::timing::{Category, Sampler, SystemClock, Timing, TimingOptions, Verbosity};
+use kiln::internals::timing::{Category, Sampler, SystemClock, Timing, TimingOptions, Verbosity};
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::thread;

@@ -42,7 +42,6 @@ fn inputs(model: &Model, shape: &[usize]) -> Vec<(String, Tensor)> {
 }
 
 fn call(model: &Model, inputs: &[(String, Tensor)]) {
-    let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
     black_box(model.run(inputs).expect("the model runs"));
 }
 
@@ -62,7 +61,7 @@ fn warm_start(c: &mut Criterion) {
         let Some((_, file)) = files.iter().find(|(known, _)| *known == name) else {
             continue;
         };
-        let first = Model::load_with(file, options(&cache)).expect("the model loads");
+        let first = options(&cache).load(file).expect("the model loads");
         let inputs = inputs(&first, shape);
         call(&first, &inputs);
         first.wait_for_compiles(Duration::from_secs(60));
@@ -78,8 +77,8 @@ fn warm_start(c: &mut Criterion) {
         });
         drop(first);
         let load = || {
-            let ahead = options(&cache).policy(CompilePolicy::AheadOfTime);
-            let model = Model::load_with(file, ahead).expect("the model loads");
+            let ahead = options(&cache).compiling(CompilePolicy::AheadOfTime);
+            let model = ahead.load(file).expect("the model loads");
             call(&model, &inputs);
             model
         };
@@ -88,8 +87,8 @@ fn warm_start(c: &mut Criterion) {
         });
         println!("{}", load().timing().report());
         let bundle = cache.join(format!("{name}.kiln-bundle"));
-        let model = Model::load_with(file, options(&cache)).expect("the model loads");
-        model.save_bundle(&bundle).expect("there is room");
+        let model = options(&cache).load(file).expect("the model loads");
+        model.save_bundle(&bundle, None).expect("there is room");
         c.bench_function(&format!("warm_start/{name}_bundle_and_first_call"), |b| {
             b.iter_with_large_drop(|| {
                 let options = options(&cache).cache(Cache::off());

@@ -13,9 +13,9 @@ pub mod wanted;
 
 use kiln::DType;
 use kiln::Tensor;
-use kiln::ir::{Graph, ValueId};
-use kiln::onnx::{ImportOptions, Model, import};
-use kiln::shape_inference::{GraphBuilder, InferError};
+use kiln::internals::ir::{Graph, ValueId};
+use kiln::internals::onnx::{ImportOptions, Model, import};
+use kiln::internals::shape_inference::{GraphBuilder, InferError};
 use std::error::Error;
 use std::path::PathBuf;
 

@@ -10,8 +10,8 @@
 )]
 
 use kiln::Tensor;
-use kiln::backend::{Job, TaskPool};
-use kiln::lazy_runtime::SpinPool;
+use kiln::internals::backend::{Job, TaskPool};
+use kiln::internals::lazy_runtime::SpinPool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 

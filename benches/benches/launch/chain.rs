@@ -1,14 +1,15 @@
 //! Programs that do next to nothing: tiny tensors through many steps of one small kernel.
 
-use kiln::backend::{CallerOnly, TaskPool};
-use kiln::codegen_llvm::LlvmCompiler;
-use kiln::fusion::FusionOptions;
-use kiln::ir::Graph;
-use kiln::lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeOptions, SpinPool};
-use kiln::native::NativeExecutor;
-use kiln::program::{BuildOptions, Program, RowMajor};
-use kiln::symbolic_shape::FactSelection;
-use kiln::{Device, Model, Options, Tensor};
+use kiln::diagnose::{self, Stage};
+use kiln::internals::backend::{CallerOnly, TaskPool};
+use kiln::internals::codegen_llvm::LlvmCompiler;
+use kiln::internals::fusion::FusionOptions;
+use kiln::internals::ir::Graph;
+use kiln::internals::lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeOptions, SpinPool};
+use kiln::internals::native::NativeExecutor;
+use kiln::internals::program::{BuildOptions, Program, RowMajor};
+use kiln::internals::symbolic_shape::FactSelection;
+use kiln::{Device, Options, Passes, Source, Tensor};
 use std::error::Error;
 use std::fmt::Write;
 use std::hint::black_box;
@@ -20,9 +21,9 @@ struct Unfused(Graph);
 impl Planner for Unfused {
     fn plan(&self, _facts: &FactSelection) -> Result<Program, Box<dyn Error + Send + Sync>> {
         let options = FusionOptions::new().with_fusion(false);
-        let plan = kiln::fusion::plan(&self.0, &options)?;
+        let plan = kiln::internals::fusion::plan(&self.0, &options)?;
         let build = BuildOptions::default();
-        Ok(kiln::program::build(
+        Ok(kiln::internals::program::build(
             self.0.clone(),
             &plan,
             &RowMajor,
@@ -33,8 +34,10 @@ impl Planner for Unfused {
 
 /// `steps` steps, compiled, with nothing timed unless the program has a recorder.
 pub(crate) fn chain(steps: usize, threads: usize) -> CompiledProgram {
-    let options = Options::new().device(Device::interpreter()).passes(false);
-    let model = Model::from_text_with(&text(steps), options).expect("a graph");
+    let options = Options::new()
+        .device(Device::interpreter())
+        .passes(Passes::None);
+    let model = options.load(Source::text(&text(steps))).expect("a graph");
     let pool: Arc<dyn TaskPool> = match threads {
         1 => Arc::new(CallerOnly),
         _ => Arc::new(SpinPool::new(threads)),
@@ -44,7 +47,7 @@ pub(crate) fn chain(steps: usize, threads: usize) -> CompiledProgram {
         Arc::new(NativeExecutor::new().with_pool(pool)),
         RuntimeOptions::new(),
     );
-    let planner = Unfused(model.graph().expect("its ranks are known"));
+    let planner = Unfused(diagnose::graph(&model, Stage::Optimized).expect("its ranks are known"));
     let program = CompiledProgram::new(Arc::new(runtime), Arc::new(planner)).expect("a plan");
     assert_eq!(program.program().kernels().len(), 1, "one for all steps");
     program

@@ -2,7 +2,7 @@
 
 use super::chain::{caller, chain, tiny};
 use super::{TURNS, nanoseconds};
-use kiln::{Cache, Device, Model, Options, Tensor};
+use kiln::{Cache, Device, Options, Source, Tensor};
 use kiln_benches::table::{Row, Table};
 use kiln_benches::turns::{in_turns, timed};
 use std::hint::black_box;
@@ -74,12 +74,12 @@ fn product() -> Vec<f64> {
         .device(Device::cpu())
         .threads(1)
         .cache(Cache::off());
-    let model = Model::from_text_with(text, options).expect("a graph");
+    let model = options.load(Source::text(text)).expect("a graph");
     let matrix = Tensor::full(&[8, 8], 0.5f32).expect("a small tensor");
     let inputs = [matrix.clone(), matrix];
     let mut outputs = [Tensor::full(&[8, 8], 0.0f32).expect("a small tensor")];
     let mut into = timed(|| {
-        let ran = model.run_into(black_box(&inputs), &mut outputs);
+        let ran = model.call(black_box(&inputs)).run_into(&mut outputs);
         ran.expect("it runs");
     });
     let mut fresh = timed(|| {

@@ -2,7 +2,7 @@
 
 use super::chain::{caller, chain};
 use super::nanoseconds;
-use kiln::lazy_runtime::CompiledProgram;
+use kiln::internals::lazy_runtime::CompiledProgram;
 use kiln_benches::table::{Row, Table};
 use std::array;
 use std::sync::{Barrier, OnceLock};

@@ -12,7 +12,7 @@
 
 use super::copy::{Copier, Stores};
 use super::{Row, Table};
-use kiln::{Device, Model, Options, Tensor};
+use kiln::{Device, Inputs, Options, Source, Tensor, diagnose};
 use kiln_benches::read::{Reader, STREAMS};
 use std::time::{Duration, Instant};
 
@@ -113,7 +113,9 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
 fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) -> Row {
     let count = (megabytes << 20) / size_of::<f32>();
     let options = Options::new().device(Device::cpu()).threads(threads);
-    let model = Model::from_text_with(operation.text, options).expect("the text is a graph");
+    let model = options
+        .load(Source::text(operation.text))
+        .expect("the text is a graph");
     let ripple = |shape: &[usize]| {
         // In memory of the tensor's own, aligned as the copies' is.
         let mut tensor = Tensor::full(shape, 0.0_f32).expect("the shape fits memory");
@@ -129,10 +131,13 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
     let (scale, bias) = (ripple(&[WIDTH]), ripple(&[WIDTH]));
     let inputs_of = |x| {
         let inputs = [("x", x), ("scale", &scale), ("bias", &bias)];
-        inputs.into_iter().take(model.inputs().len())
+        let given = inputs.into_iter().take(model.inputs().len());
+        given.collect::<Inputs<'_>>()
     };
     let within = |x| -> Duration {
-        let (_, steps) = model.run_profiled(inputs_of(x)).expect("it runs");
+        let mut steps = Vec::new();
+        let call = model.call(inputs_of(x)).profile(&mut steps);
+        call.run().expect("it runs");
         steps.iter().map(|step| step.time).sum()
     };
 
@@ -191,7 +196,9 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         in_cache[1].saturating_sub(in_cache[0]),
     );
     figures.sort_by(f64::total_cmp);
-    let steps = model.explain().expect("it has a plan").count("kernel");
+    let steps = diagnose::explain(&model)
+        .expect("it has a plan")
+        .count("kernel");
     Row {
         name,
         measured: rate(operation.arrays, call) / limit * 100.0,

@@ -1,7 +1,7 @@
 //! The first call of ten common ops, each on a model and a runtime of its own: planning, compiling, loading, running.
 
 use super::{Row, Table};
-use kiln::{Device, Model, Options, Tensor};
+use kiln::{Device, Options, Source, Tensor};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
@@ -73,13 +73,11 @@ fn cold(text: &str) -> (Duration, Duration) {
         .shared_kernels(false);
     let tensor = Tensor::full(&[64, 64], 0.5f32).expect("a small tensor");
     let start = Instant::now();
-    let model = Model::from_text_with(text, options).expect("the text is a graph");
-    let names: Vec<String> = model
-        .inputs()
-        .iter()
-        .map(|input| input.name().to_owned())
-        .collect();
-    let inputs = names.iter().map(|name| (name, &tensor));
-    model.run(inputs).expect("it runs");
+    let model = options
+        .load(Source::text(text))
+        .expect("the text is a graph");
+    model
+        .run(vec![&tensor; model.inputs().len()])
+        .expect("it runs");
     (start.elapsed(), model.compilation_stats().compile_time)
 }

@@ -4,8 +4,8 @@
 //! on how much fits its caches, so both are measured and the better one counts.
 
 use kiln::Tensor;
-use kiln::backend::{Job, TaskPool};
-use kiln::lazy_runtime::SpinPool;
+use kiln::internals::backend::{Job, TaskPool};
+use kiln::internals::lazy_runtime::SpinPool;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

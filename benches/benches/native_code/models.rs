@@ -6,10 +6,10 @@
 //! the checkout; rows of those that are not there are left out, with a word.
 
 use super::{Row, Table};
-use kiln::codegen_llvm::LlvmCompiler;
-use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
-use kiln::native::NativeExecutor;
-use kiln::{DType, Device, Model, Options, Tensor};
+use kiln::internals::codegen_llvm::LlvmCompiler;
+use kiln::internals::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+use kiln::internals::native::NativeExecutor;
+use kiln::{DType, Device, Options, Tensor, internals};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,10 +81,8 @@ fn cold(path: &std::path::Path, shape: &[usize]) -> Cold {
         options,
     );
     let start = Instant::now();
-    let options = Options::new()
-        .device(Device::cpu())
-        .runtime(Arc::new(runtime));
-    let model = Model::load_with(path, options).expect("the model loads");
+    let options = internals::on_runtime(Options::new().device(Device::cpu()), Arc::new(runtime));
+    let model = options.load(path).expect("the model loads");
     let load = start.elapsed();
     let tensors: Vec<(String, Tensor)> = model
         .inputs()
@@ -99,8 +97,7 @@ fn cold(path: &std::path::Path, shape: &[usize]) -> Cold {
         .collect();
     let call = || {
         let start = Instant::now();
-        let inputs = tensors.iter().map(|(name, tensor)| (name, tensor));
-        model.run(inputs).expect("it runs");
+        model.run(&tensors).expect("it runs");
         start.elapsed()
     };
     let before = processor_time();

@@ -4,8 +4,8 @@
 
 use super::peak::Peak;
 use super::{Row, Table, graphs, thread_counts};
-use kiln::shape_inference::{GraphBuilder, InferError};
-use kiln::{DType, Model, Tensor};
+use kiln::internals::shape_inference::{GraphBuilder, InferError};
+use kiln::{DType, Model, Source, Tensor, diagnose};
 use kiln_benches::turns::{Turns, in_turns, timed};
 use std::time::Duration;
 
@@ -35,14 +35,15 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
             continue;
         };
         let graph = graph().expect("the types are right");
-        let model =
-            Model::from_graph_with(graph, graphs::options(threads)).expect("the graph is right");
+        let model = graphs::options(threads)
+            .load(Source::graph(graph))
+            .expect("the graph is right");
         table.add(&row(name, &model, &peak));
     }
 }
 
 /// Queries, keys and values of all heads, with a mask of ones and zeros over the keys.
-fn graph() -> Result<kiln::ir::Graph, InferError> {
+fn graph() -> Result<kiln::internals::ir::Graph, InferError> {
     let mut builder = GraphBuilder::new("attention");
     let tokens = builder.symbol("S")?;
     let (one, heads, width) = (
@@ -92,7 +93,9 @@ fn row(name: String, model: &Model, peak: &Peak) -> Row {
     let rate = |operations: f64, seconds: f64| operations / seconds / 1e9;
     let attention = rate(operations, best[0]);
     let fastest = rate(peak.operations(), best[2]);
-    let kernels = model.explain().expect("it has a plan").count("kernel");
+    let kernels = diagnose::explain(model)
+        .expect("it has a plan")
+        .count("kernel");
     let became = match kernels {
         1 => "became one kernel".to_owned(),
         kernels => format!("did not become one kernel but {kernels}"),

@@ -1,7 +1,7 @@
 //! Models of one product, numbers to put in, and how long calls take.
 
-use kiln::shape_inference::{GraphBuilder, InferError};
-use kiln::{DType, Device, Model, Options, Tensor};
+use kiln::internals::shape_inference::{GraphBuilder, InferError};
+use kiln::{DType, Device, Model, Options, Source, Tensor};
 use kiln_benches::turns::timed;
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ pub(crate) fn of_inputs(options: Options) -> Model {
       %z = matmul %x, %y
       return %z
     }";
-    Model::from_text_with(text, options).expect("the text is a graph")
+    options
+        .load(Source::text(text))
+        .expect("the text is a graph")
 }
 
 /// `f32[M, K]` times weights that the model holds.
@@ -24,7 +26,8 @@ pub(crate) fn of_weights(k: usize, n: usize, options: Options) -> Model {
         let z = builder.matmul(x, y)?;
         builder.finish(&[("z", z)])
     };
-    Model::from_graph_with(build().expect("the types are right"), options)
+    options
+        .load(Source::graph(build().expect("the types are right")))
         .expect("the graph is right")
 }
 
@@ -52,12 +55,12 @@ pub(crate) fn calls<'a>(
     model: &'a Model,
     inputs: &'a [(&'a str, &'a Tensor)],
 ) -> impl FnMut(u32) -> Duration + 'a {
-    let outputs = model.run(inputs.iter().copied()).expect("it runs");
+    let outputs = model.run(inputs).expect("it runs");
     let own = |(_, output): (&str, &Tensor)| output.copied().expect("there is memory");
     let mut outputs: Vec<Tensor> = outputs.iter().map(own).collect();
     let inputs: Vec<Tensor> = inputs.iter().map(|&(_, tensor)| tensor.clone()).collect();
     timed(move || {
-        let ran = model.run_into(&inputs, &mut outputs);
+        let ran = model.call(&inputs).run_into(&mut outputs);
         ran.expect("it runs");
     })
 }
@@ -67,10 +70,12 @@ pub(crate) fn steps<'a>(
     model: &'a Model,
     inputs: &'a [(&'a str, &'a Tensor)],
 ) -> impl FnMut(u32) -> Duration + 'a {
-    |calls| {
+    move |calls| {
         let mut time = Duration::ZERO;
         for _ in 0..calls {
-            let (_, steps) = model.run_profiled(inputs.iter().copied()).expect("it runs");
+            let mut steps = Vec::new();
+            let call = model.call(inputs).profile(&mut steps);
+            call.run().expect("it runs");
             time += steps.iter().map(|step| step.time).sum::<Duration>();
         }
         time

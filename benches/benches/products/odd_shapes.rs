@@ -7,8 +7,8 @@
 use super::gemm_crate::Product;
 use super::numpy::Numpy;
 use super::{Row, Table, graphs};
-use kiln::lazy_runtime::VariantOptions;
-use kiln::{Model, Tensor};
+use kiln::internals::lazy_runtime::VariantOptions;
+use kiln::{Compiling, Model, Tensor};
 use kiln_benches::turns::{Contender, Turns, in_turns, timed};
 use std::time::{Duration, Instant};
 
@@ -106,7 +106,10 @@ fn shapes() -> impl Iterator<Item = [usize; 3]> {
 fn measured(shape: [usize; 3], kind: &str, mut numpy: Option<&mut Numpy>) -> Measured {
     let [m, k, n] = shape;
     let model = |variants| {
-        let options = graphs::options(1).variants(variants);
+        let options = graphs::options(1).compiling(Compiling {
+            variants,
+            ..Compiling::default()
+        });
         match kind {
             "inputs" => graphs::of_inputs(options),
             _ => graphs::of_weights(k, n, options),
@@ -154,7 +157,7 @@ fn measured(shape: [usize; 3], kind: &str, mut numpy: Option<&mut Numpy>) -> Mea
 
 /// Two answers, each with rounding errors of its own.
 fn compare(shape: [usize; 3], model: &Model, inputs: &[(&str, &Tensor)], expected: &[f32]) {
-    let outputs = model.run(inputs.iter().copied()).expect("it runs");
+    let outputs = model.run(inputs).expect("it runs");
     let found = outputs[0].to_vec::<f32>().expect("floats");
     let allowed = 1e-6 * shape[1] as f32 + 1e-6;
     for (found, expected) in found.iter().zip(expected) {

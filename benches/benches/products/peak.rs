@@ -3,8 +3,8 @@
 //! The widest vectors that the machine has, in enough chains that none waits for its predecessor. Where this file knows
 //! no such loop there is no peak, and what would be measured against it is left out.
 
-use kiln::backend::{Job, TaskPool};
-use kiln::lazy_runtime::SpinPool;
+use kiln::internals::backend::{Job, TaskPool};
+use kiln::internals::lazy_runtime::SpinPool;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

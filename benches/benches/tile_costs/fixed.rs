@@ -1,11 +1,9 @@
 //! The compiler, with a given register tile.
 
-use kiln::backend::IsaLevel;
-use kiln::backend::{Candidate, CompilerWrapper, KernelCompiler, Schedule, Target};
-use kiln::codegen_llvm::LlvmCompiler;
-use kiln::kernel::VerifiedKernel;
-use kiln::schedule_cpu::winograd::Transform;
-use kiln::schedule_cpu::with_tile;
+use kiln::internals::backend::IsaLevel;
+use kiln::internals::backend::{Candidate, CompilerWrapper, KernelCompiler, Schedule, Target};
+use kiln::internals::codegen_llvm::LlvmCompiler;
+use kiln::internals::kernel::VerifiedKernel;
 use std::sync::Arc;
 
 /// Compiles for one level, with one tile.

@@ -17,8 +17,8 @@ mod fixed;
 mod work;
 
 use fixed::Fixed;
-use kiln::backend::IsaLevel;
-use kiln::schedule_cpu::{TILED_VECTORS, contraction_tiles};
+use kiln::internals::backend::IsaLevel;
+use kiln::internals::schedule_cpu::{TILED_VECTORS, contraction_tiles};
 use kiln_benches::turns::{Contender, Turns, in_turns, timed};
 use std::time::Duration;
 use work::{STEPS, Work};

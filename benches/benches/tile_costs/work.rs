@@ -1,12 +1,14 @@
 //! What tiles are measured at: a product, and a window over a picture.
 
 use super::fixed::Fixed;
-use kiln::ir::Graph;
-use kiln::lazy_runtime::{CompiledProgram, Planner, PreferredLayouts, Runtime, RuntimeOptions};
-use kiln::native::NativeExecutor;
-use kiln::program::{BuildOptions, Program};
-use kiln::shape_inference::{GraphBuilder, InferError};
-use kiln::symbolic_shape::FactSelection;
+use kiln::internals::ir::Graph;
+use kiln::internals::lazy_runtime::{
+    CompiledProgram, Planner, PreferredLayouts, Runtime, RuntimeOptions,
+};
+use kiln::internals::native::NativeExecutor;
+use kiln::internals::program::{BuildOptions, Program};
+use kiln::internals::shape_inference::{GraphBuilder, InferError};
+use kiln::internals::symbolic_shape::FactSelection;
 use kiln::{DType, Tensor};
 use std::error::Error;
 use std::sync::Arc;
@@ -113,9 +115,13 @@ struct Laid {
 
 impl Planner for Laid {
     fn plan(&self, _facts: &FactSelection) -> Result<Program, Box<dyn Error + Send + Sync>> {
-        let plan = kiln::fusion::plan(&self.graph, &kiln::fusion::FusionOptions::new())?;
+        let plan = kiln::internals::fusion::plan(
+            &self.graph,
+            &kiln::internals::fusion::FusionOptions::new(),
+        )?;
         let options = BuildOptions::default();
-        let program = kiln::program::build(self.graph.clone(), &plan, &self.layouts, &options);
+        let program =
+            kiln::internals::program::build(self.graph.clone(), &plan, &self.layouts, &options);
         Ok(program?)
     }
 }

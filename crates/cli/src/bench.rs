@@ -10,7 +10,7 @@ use crate::report::{self, Failures};
 use crate::timing::TimingArguments;
 use anyhow::{Error, bail};
 use clap::Args;
-use kiln::{CompilationStats, Model, Outputs, Tensor};
+use kiln::{CompilationStats, Model, Outputs, Tensor, diagnose};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -116,7 +116,7 @@ impl Bench {
         before: &CompilationStats,
     ) -> Result<Measurement<'a>, Error> {
         let inputs = case.inputs(model)?;
-        let compiled_before = model.compile_records().len();
+        let compiled_before = diagnose::compile_records(model).len();
         let first = timed(model, &inputs);
         bar.finish();
         let (first, outputs) = first?;
@@ -193,13 +193,14 @@ impl Bench {
 
 fn timed(model: &Model, inputs: &[(String, Tensor)]) -> Result<(Duration, Outputs), Error> {
     let start = Instant::now();
-    let outputs = cases::call_plainly(model, inputs)?;
+    // As a program does that ends no call: Ctrl-C ends the process.
+    let outputs = model.run(inputs)?;
     Ok((start.elapsed(), outputs))
 }
 
 /// Compile time of the compiles after the first `before` ones, all threads together.
 fn compile_time(model: &Model, before: usize) -> Duration {
-    let records = model.compile_records();
+    let records = diagnose::compile_records(model);
     records.iter().skip(before).map(|record| record.total).sum()
 }
 

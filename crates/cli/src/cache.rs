@@ -4,7 +4,7 @@ use crate::report::{self, Failures};
 use anyhow::{Error, bail};
 use clap::{Args, Subcommand};
 use kiln::Cache as Folder;
-use kiln::kernel_cache::{DiskTier, EntryHead, EntryInfo, FieldValue};
+use kiln::internals::kernel_cache::{DiskTier, EntryHead, EntryInfo, FieldValue};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -2,11 +2,10 @@
 //!
 //! A file is named after its tensor; a `/` in the name becomes `_`.
 
-use crate::interrupts::interruptible;
 use anyhow::{Context, Error, bail};
-use kiln::kernel_cache::open_regular;
-use kiln::tensor::{read_npy, write_npy};
-use kiln::{CallOptions, Model, Outputs, Tensor};
+use kiln::internals::kernel_cache::open_regular;
+use kiln::internals::tensor::{read_npy, write_npy};
+use kiln::{Model, Outputs, Tensor};
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -76,24 +75,6 @@ pub(crate) fn write(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
         file.flush().with_context(context)?;
     }
     Ok(())
-}
-
-/// Calls the model with these options; Ctrl-C cancels the call, too.
-pub(crate) fn call(
-    model: &Model,
-    inputs: &[(String, Tensor)],
-    options: CallOptions,
-) -> Result<Outputs, kiln::Error> {
-    let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
-    interruptible(options, |options| model.run_with(inputs, options))
-}
-
-/// Calls the model as a program without cancellation does, for measurements. Ctrl-C ends the process.
-pub(crate) fn call_plainly(
-    model: &Model,
-    inputs: &[(String, Tensor)],
-) -> Result<Outputs, kiln::Error> {
-    model.run(inputs.iter().map(|(name, tensor)| (name, tensor)))
 }
 
 fn file_name(tensor: &str) -> String {

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Error, anyhow};
 use clap::Args;
-use kiln::ir::{Graph, Op, ValueId};
-use kiln::onnx::{self, ImportOptions};
-use kiln::symbolic_shape::{Binding, FactOrigin, Predicate, SymbolicDimension};
-use kiln::{Device, Mode, Model, Options};
+use kiln::internals::ir::{Graph, Op, ValueId};
+use kiln::internals::onnx::{self, ImportOptions};
+use kiln::internals::symbolic_shape::{Binding, FactOrigin, Predicate, SymbolicDimension};
+use kiln::{Device, Mode, Options, Source, diagnose};
 
 use crate::importing::ImportArguments;
 use crate::report::{self, Failures};
@@ -181,14 +181,16 @@ impl Check {
     /// The steps of a compiled call, and which of them are interpreted.
     fn steps(&self, graph: Graph, failures: &mut Failures) -> Result<(), Error> {
         let options = Options::new().device(Device::cpu());
-        let explained =
-            match Model::from_graph_with(graph, options).and_then(|model| model.explain()) {
-                Ok(explained) => explained,
-                Err(error) => {
-                    failures.add("compiled program", &error.into());
-                    return Ok(());
-                }
-            };
+        let explained = match options
+            .load(Source::graph(graph))
+            .and_then(|model| diagnose::explain(&model))
+        {
+            Ok(explained) => explained,
+            Err(error) => {
+                failures.add("compiled program", &error.into());
+                return Ok(());
+            }
+        };
         report::line(format!(
             "compiled: {} steps, {} of them interpreted",
             explained.steps.len(),

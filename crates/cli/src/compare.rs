@@ -11,7 +11,8 @@ use crate::report::{self, Failures};
 use crate::repro::ReproWriter;
 use anyhow::{Error, anyhow};
 use clap::Args;
-use kiln::{Comparison, Difference, Model, Reference};
+use kiln::Model;
+use kiln::diagnose::{self, Comparison, Difference, Reference};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -67,10 +68,9 @@ impl Compare {
         let mut failures = Failures::default();
         let mut repros = ReproWriter::new(&self.repro);
         for call in self.inputs.calls()? {
-            let reference = call.inputs(&first.model).and_then(|inputs| {
-                let named = inputs.iter().map(|(name, tensor)| (name, tensor));
-                Ok(first.model.reference(named)?)
-            });
+            let reference = call
+                .inputs(&first.model)
+                .and_then(|inputs| Ok(diagnose::reference(&first.model, &inputs)?));
             bar.finish();
             match reference {
                 Ok(reference) => {
@@ -87,14 +87,10 @@ impl Compare {
         let mut setups = Vec::new();
         for target in self.model.targets(&self.targets)? {
             for threads in self.model.thread_counts(&self.thread_counts) {
-                let (model, _) = self.model.load_with(bar, |options| {
-                    let options = options
-                        .device(self.model.compiled_device())
-                        .threads(threads);
-                    match &target {
-                        Some(target) => options.target(target),
-                        None => options,
-                    }
+                let (model, _) = self.model.load_with(bar, |loading| {
+                    self.model.compile_for(loading);
+                    loading.threads = threads;
+                    loading.target = target.clone();
                 })?;
                 setups.push(Setup {
                     target: target.clone(),
@@ -118,7 +114,7 @@ impl Compare {
         let mut before: Option<(&Setup, Comparison)> = None;
         for setup in setups {
             let title = setup.title(call);
-            let comparison = setup.model.compare(reference);
+            let comparison = diagnose::compare(&setup.model, reference);
             bar.finish();
             let comparison = match comparison {
                 Ok(comparison) => comparison,

@@ -6,7 +6,7 @@ use crate::report::{self, Failures};
 use crate::timing::TimingArguments;
 use anyhow::{Context, Error, bail};
 use clap::Args;
-use kiln::kernel_cache::open_regular;
+use kiln::internals::kernel_cache::open_regular;
 use kiln::{Model, ShapeProfile, ShapeVariantGenerator};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -144,11 +144,8 @@ impl Compile {
         let Some(path) = &self.output else {
             return Ok(None);
         };
-        let bytes = match &self.seal {
-            Some(key) => model.save_sealed_bundle(path, &kiln::SealKey::read(key)?)?,
-            None => model.save_bundle(path)?,
-        };
-        Ok(Some(bytes))
+        let seal = self.seal.as_ref().map(kiln::SealKey::read).transpose()?;
+        Ok(Some(model.save_bundle(path, seal.as_ref())?))
     }
 
     #[cfg(not(feature = "llvm"))]
@@ -171,7 +168,7 @@ fn of_profile(path: &Path) -> Result<Vec<Vec<Vec<usize>>>, Error> {
 
 /// Compiles for each of these shapes that fits the model; returns the number that fit.
 fn precompile(model: &Model, shapes: &[Vec<Vec<usize>>]) -> usize {
-    let fits = |shapes: &&Vec<Vec<usize>>| match model.precompile(shapes) {
+    let fits = |shapes: &&Vec<Vec<usize>>| match model.precompile(*shapes) {
         Ok(()) => true,
         Err(error) => {
             report::note(format!("note: shapes {shapes:?}: {error}"));

@@ -166,7 +166,7 @@ fn devices() -> Check {
 }
 
 fn targets() -> Check {
-    let targets = kiln::targets();
+    let targets = kiln::Device::cpu().levels();
     if targets.is_empty() {
         return Check::absent(
             "targets",
@@ -199,8 +199,8 @@ fn onnx() -> Check {
 #[cfg(feature = "onnx")]
 fn onnx_versions() -> (i64, i64) {
     (
-        *kiln::onnx::SUPPORTED_OPSETS.start(),
-        *kiln::onnx::SUPPORTED_OPSETS.end(),
+        *kiln::internals::onnx::SUPPORTED_OPSETS.start(),
+        *kiln::internals::onnx::SUPPORTED_OPSETS.end(),
     )
 }
 

@@ -2,12 +2,13 @@
 
 use crate::cases;
 use crate::inputs::Call;
+use crate::interrupts::run_interruptibly;
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
 use anyhow::{Error, bail};
 use clap::Args;
-use kiln::{CallOptions, VariantOptions};
+use kiln::{VariantOptions, diagnose};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -34,9 +35,10 @@ impl Explain {
         let eager = self
             .variants
             .map(|_| VariantOptions::new().with_after(Duration::from_millis(1)));
-        let (model, _) = self.model.load_with(&bar, |options| match eager {
-            Some(eager) => options.variants(Some(eager)),
-            None => options,
+        let (model, _) = self.model.load_with(&bar, |loading| {
+            if eager.is_some() {
+                loading.compiling.variants = eager;
+            }
         })?;
         let mut failures = Failures::default();
         if let Some(folder) = &self.cases {
@@ -45,7 +47,7 @@ impl Explain {
                 let done = call.inputs(&model).and_then(|inputs| {
                     let start = Instant::now();
                     loop {
-                        cases::call(&model, &inputs, CallOptions::new())?;
+                        run_interruptibly(model.call(&inputs))?;
                         if self.variants.is_none_or(|limit| start.elapsed() >= limit) {
                             return Ok(());
                         }
@@ -58,8 +60,8 @@ impl Explain {
             }
         }
         let text = match self.ops.as_slice() {
-            [] => model.explain()?.to_string(),
-            [a, b] => model.explain_pair(a, b)?.to_string(),
+            [] => diagnose::explain(&model)?.to_string(),
+            [a, b] => diagnose::explain_pair(&model, a, b)?.to_string(),
             _ => bail!("expected two ops or none, found one: kiln explain MODEL [OP OP]"),
         };
         report::line(text.trim_end())?;

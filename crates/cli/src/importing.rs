@@ -3,7 +3,7 @@
 use crate::cases;
 use anyhow::{Context, Error, anyhow};
 use clap::Args;
-use kiln::{Options, Tensor};
+use kiln::{Import, Tensor};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -25,29 +25,30 @@ pub(crate) struct ImportArguments {
 }
 
 impl ImportArguments {
-    /// The options with these arguments.
-    pub(crate) fn apply(&self, mut options: Options) -> Result<Options, Error> {
+    /// What is said here.
+    pub(crate) fn import(&self) -> Result<Import, Error> {
+        let mut import = Import::new();
         for NamedCount { name, count } in &self.ranks {
-            options = options.rank(name, *count);
+            import = import.rank(name, *count);
         }
         for (name, tensor) in self.fixed()? {
-            options = options.fix(name, tensor);
+            import = import.fix(name, tensor);
         }
         for NamedCount { name, count } in &self.lengths {
-            options = options.length(name, *count);
+            import = import.length(name, *count);
         }
         for name in &self.absent {
-            options = options.absent(name);
+            import = import.absent(name);
         }
-        Ok(options)
+        Ok(import)
     }
 
     /// The same, for an import only.
     #[cfg(all(feature = "llvm", feature = "onnx"))]
     pub(crate) fn apply_to_import(
         &self,
-        mut options: kiln::onnx::ImportOptions,
-    ) -> Result<kiln::onnx::ImportOptions, Error> {
+        mut options: kiln::internals::onnx::ImportOptions,
+    ) -> Result<kiln::internals::onnx::ImportOptions, Error> {
         for NamedCount { name, count } in &self.ranks {
             options = options.rank(name, *count);
         }

@@ -6,9 +6,10 @@ use crate::progress::Bar;
 use crate::report::{self, Failures};
 use anyhow::{Context, Error, bail};
 use clap::Args;
-use kiln::ir::text::{PrintOptions, print_with};
-use kiln::ir::{Graph, draw};
-use kiln::{Model, Options};
+use kiln::Model;
+use kiln::diagnose::{self, Stage};
+use kiln::internals::ir::text::{PrintOptions, print_with};
+use kiln::internals::ir::{Graph, draw};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -55,22 +56,23 @@ struct Summary {
     contract_facts: Vec<String>,
     plan_facts: Vec<String>,
     metadata: Vec<String>,
-    stages: Vec<&'static str>,
+    stages: Vec<String>,
 }
 
 impl Inspect {
     pub(crate) fn run(self) -> Result<Failures, Error> {
-        if CODE_STAGES.contains(&self.stage.as_str()) {
-            // Code is requested, so it is compiled, in debug builds too.
-            let compiled = |options: Options| options.device(self.model.compiled_device());
-            let (model, _) = self.model.load_with(&Bar::new(), compiled)?;
-            return self.beyond_graphs(&model);
-        }
-        let (model, _) = self.model.load_with(&Bar::new(), |options| options)?;
-        if !model.stages().contains(&self.stage.as_str()) {
-            return self.beyond_graphs(&model);
-        }
-        let graph = model.stage(&self.stage)?;
+        let is_code = CODE_STAGES.contains(&self.stage.as_str());
+        let (model, _) = self.model.load_with(&Bar::new(), |loading| {
+            // Code is asked for, so it is compiled, in debug builds too.
+            if is_code {
+                self.model.compile_for(loading);
+            }
+        })?;
+        let stage = self.stage.parse::<Stage>();
+        let graph = match stage {
+            Ok(stage) if stage.is_graph() => diagnose::graph(&model, stage)?,
+            _ => return self.beyond_graphs(&model, stage),
+        };
         if let Some(file) = &self.dot {
             write(file, &draw::dot(&graph))?;
         }
@@ -89,14 +91,22 @@ impl Inspect {
         Ok(Failures::default())
     }
 
-    fn beyond_graphs(&self, model: &Model) -> Result<Failures, Error> {
+    fn beyond_graphs(
+        &self,
+        model: &Model,
+        stage: Result<Stage, kiln::Error>,
+    ) -> Result<Failures, Error> {
         if self.dot.is_some() || self.svg.is_some() || self.json {
             bail!(
                 "--dot, --svg and --json show graphs: {} is none",
                 self.stage
             );
         }
-        let text = model.inspect_kernels(&self.stage, self.kernel.as_deref())?;
+        let stage = stage?;
+        let text = match &self.kernel {
+            Some(name) => diagnose::inspect_kernel(model, stage, name)?,
+            None => diagnose::inspect(model, stage)?,
+        };
         report::line(text.trim_end())?;
         Ok(Failures::default())
     }
@@ -132,7 +142,7 @@ impl Inspect {
                 })
                 .collect(),
             metadata: model.metadata().keys().cloned().collect(),
-            stages: model.all_stages(),
+            stages: Stage::all().iter().map(ToString::to_string).collect(),
         }
     }
 }

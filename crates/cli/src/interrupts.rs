@@ -2,7 +2,7 @@
 //!
 //! Outside calls the signal has its default effect. If a handler cannot be installed, this also holds in calls.
 
-use kiln::CallOptions;
+use kiln::{Call, Error, Outputs};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use std::process::ExitCode;
@@ -37,16 +37,15 @@ impl Flags {
     }
 }
 
-/// Makes a call that Ctrl-C cancels with `E0835`.
-pub(crate) fn interruptible<T>(options: CallOptions, call: impl FnOnce(&CallOptions) -> T) -> T {
+/// Makes a call that Ctrl-C ends with `E0835`.
+pub(crate) fn run_interruptibly(call: Call<'_>) -> Result<Outputs, Error> {
     let Some(flags) = FLAGS.get_or_init(Flags::register) else {
-        return call(&options);
+        return call.run();
     };
     let is_interrupted = Arc::clone(&flags.is_interrupted);
-    let question = move || is_interrupted.load(Ordering::Relaxed);
-    let options = options.with_should_stop(Arc::new(question));
+    let call = call.cancel_when(move || is_interrupted.load(Ordering::Relaxed));
     flags.ends_process.store(false, Ordering::SeqCst);
-    let done = call(&options);
+    let done = call.run();
     flags.ends_process.store(true, Ordering::SeqCst);
     done
 }

@@ -8,8 +8,8 @@ use crate::timing::TimingArguments;
 use anyhow::{Context, Error};
 use clap::Args;
 use kiln::{
-    Cache, CompilePolicy, Device, Dim, Mode, Model, Notice, Options, OutputPlacement, SealKey,
-    VariantOptions,
+    Cache, CompilePolicy, Compiling, Device, Dim, Mode, Model, Notice, Observation, Options,
+    OutputPlacement, Passes, SealKey, VariantOptions,
 };
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -90,18 +90,24 @@ impl ModelArguments {
         bar: &Bar,
         timing: &TimingArguments,
     ) -> Result<(Model, Duration), Error> {
-        self.load_with(bar, |options| {
-            let options = timing.apply(options, bar);
-            options.on_notice(|notice| match notice {
+        self.load_with(bar, |loading| {
+            let observation = timing.apply(std::mem::take(&mut loading.observation), bar);
+            loading.observation = observation.on_notice(|notice| match notice {
                 Notice::InterpretedInDebugBuild => report::note(
                     "note: this debug build interprets models; `--device cpu` compiles them",
                 ),
                 notice => report::note(format!("note: {notice}")),
-            })
+            });
         })
     }
 
-    /// The device, for commands about compiled code: the CPU unless `--device` selects another one that compiles.
+    /// Has a model loaded for the device of [`compiled_device`](Self::compiled_device).
+    pub(crate) fn compile_for(&self, loading: &mut Loading) {
+        loading.device = Some(self.compiled_device());
+    }
+
+    /// The device, for commands that are about compiled code: the CPU where `--device` does not say another one that
+    /// compiles.
     pub(crate) fn compiled_device(&self) -> Device {
         let device = self.device.clone();
         let compiles = device.filter(|device| !device.interprets());
@@ -141,74 +147,104 @@ impl ModelArguments {
             Some(key) => Model::open_sealed_bundle(&self.model, &SealKey::read(key)?, options),
             // SAFETY: the user vouches for this file as for a program.
             None if self.trust_bundle => unsafe { Model::open_bundle(&self.model, options) },
-            None => Model::load_with(&self.model, options),
+            None => options.load(&self.model),
         }
     }
 
-    /// Loads the model with further options.
+    /// Loads the model otherwise than the arguments say.
     pub(crate) fn load_with(
         &self,
         bar: &Bar,
-        further: impl FnOnce(Options) -> Options,
+        change: impl FnOnce(&mut Loading),
     ) -> Result<(Model, Duration), Error> {
-        let mut options = Options::new()
-            .threads(self.threads)
-            // Every command reads all outputs, and its measurements include having them.
+        let shown = bar.clone();
+        let mut loading = Loading {
+            device: self.device.clone(),
+            threads: self.threads,
+            target: self.target.clone(),
+            compiling: self.compiling(),
+            observation: Observation::new().on_progress(move |progress| shown.show(progress)),
+        };
+        change(&mut loading);
+        let mode = match self.strict {
+            true => Mode::Strict,
+            false => Mode::Lenient,
+        };
+        let mut options = loading
+            .options()
+            // Every command looks at all outputs, and what it measures includes having them.
             .outputs(OutputPlacement::Host)
-            .passes(!self.no_passes)
-            .mode(if self.strict {
-                Mode::Strict
-            } else {
-                Mode::Lenient
-            });
-        if let Some(device) = &self.device {
-            options = options.device(device.clone());
+            .import(self.importing.import()?.mode(mode))
+            .cache(self.cache()?);
+        if self.no_passes {
+            options = options.passes(Passes::None);
         }
-        if let Some(target) = &self.target {
-            options = options.target(target);
-        }
-        if self.cache.is_some() || self.cache_key.is_some() {
-            let mut cache = match &self.cache {
-                Some(folder) if folder.as_os_str() == "off" => Cache::off(),
-                Some(folder) => Cache::folder(folder),
-                None => Cache::default(),
-            };
-            if let Some(key) = &self.cache_key {
-                cache = cache.key(SealKey::read(key)?);
-            }
-            options = options.cache(cache);
-        }
-        #[cfg(feature = "llvm")]
-        if let Some(compiler) = &self.compiler {
-            options = options.compiler(compiler.clone());
-        }
-        if let Some(policy) = self.policy {
-            options = options.policy(policy);
-        }
-        if let Some(limit) = self.max_block {
-            options = options.max_block(Duration::from_millis(limit));
-        }
-        if self.no_variants {
-            options = options.variants(None);
-        }
-        if let Some(after) = self.variants_after {
-            let variants = VariantOptions::new().with_after(Duration::from_millis(after));
-            options = options.variants(Some(variants));
-        }
-        options = options
-            .deterministic(self.deterministic)
-            .fewer_products(self.fewer_products);
         for NamedDim { name, dim } in &self.dims {
             options = options.dim(name, *dim);
         }
-        let options = self.importing.apply(options)?;
-        let shown = bar.clone();
-        let options = options.on_progress(move |progress| shown.show(progress));
-        let options = further(options);
         let start = Instant::now();
         let model = self.open(options);
         bar.finish();
         Ok((model?, start.elapsed()))
+    }
+
+    fn cache(&self) -> Result<Cache, Error> {
+        let cache = match &self.cache {
+            Some(folder) if folder.as_os_str() == "off" => Cache::off(),
+            Some(folder) => Cache::folder(folder),
+            None => Cache::default(),
+        };
+        Ok(match &self.cache_key {
+            Some(key) => cache.key(SealKey::read(key)?),
+            None => cache,
+        })
+    }
+
+    fn compiling(&self) -> Compiling {
+        let defaults = Compiling::default();
+        let variants = match self.variants_after {
+            Some(after) => Some(VariantOptions::new().with_after(Duration::from_millis(after))),
+            None if self.no_variants => None,
+            None => defaults.variants,
+        };
+        Compiling {
+            policy: self.policy.unwrap_or_default(),
+            max_block: self.max_block.map(Duration::from_millis),
+            variants,
+            deterministic: self.deterministic,
+            fewer_products: self.fewer_products,
+            #[cfg(feature = "llvm")]
+            compiler: self.compiler.clone().unwrap_or_default(),
+            ..defaults
+        }
+    }
+}
+
+/// What commands change of the arguments.
+pub(crate) struct Loading {
+    pub(crate) device: Option<Device>,
+    /// 0 is one per core.
+    pub(crate) threads: usize,
+    pub(crate) target: Option<String>,
+    pub(crate) compiling: Compiling,
+    pub(crate) observation: Observation,
+}
+
+impl Loading {
+    fn options(self) -> Options {
+        let mut options = Options::new()
+            .compiling(self.compiling)
+            .observe(self.observation);
+        if let Some(device) = self.device {
+            options = options.device(device);
+        }
+        if self.threads > 0 {
+            options = options.threads(self.threads);
+        }
+        if let Some(target) = self.target {
+            options = options.target(target);
+        }
+        options
     }
 }
 

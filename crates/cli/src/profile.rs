@@ -9,7 +9,8 @@ use crate::progress::Bar;
 use crate::report::{self, Failures};
 use anyhow::Error;
 use clap::Args;
-use kiln::{Model, StepProfile};
+use kiln::Model;
+use kiln::diagnose::StepProfile;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ impl Profile {
         // The interpreter has no steps to measure.
         let (model, _) = self
             .model
-            .load_with(&bar, |options| options.device(self.model.compiled_device()))?;
+            .load_with(&bar, |loading| self.model.compile_for(loading))?;
         #[cfg(feature = "llvm")]
         if self.estimates || self.rates {
             return self.run_estimates(&model);
@@ -101,13 +102,14 @@ impl Profile {
 
     fn measure<'a>(&self, model: &Model, call: &'a Call) -> Result<Vec<Row<'a>>, Error> {
         let inputs = call.inputs(model)?;
-        let named = || inputs.iter().map(|(name, tensor)| (name, tensor));
         for _ in 0..2 {
-            model.run(named())?;
+            model.run(&inputs)?;
         }
         let mut calls: Vec<Vec<StepProfile>> = Vec::new();
         for _ in 0..self.calls {
-            calls.push(model.run_profiled(named())?.1);
+            let mut steps = Vec::new();
+            model.call(&inputs).profile(&mut steps).run()?;
+            calls.push(steps);
         }
         let Some(last) = calls.last() else {
             return Ok(Vec::new());

@@ -4,7 +4,7 @@
 
 use crate::report;
 use anyhow::Error;
-use kiln::Comparison;
+use kiln::diagnose::Comparison;
 use std::path::{Path, PathBuf};
 
 /// Where the reproduction is written.
@@ -75,14 +75,14 @@ fn quoted(path: &Path) -> String {
 #[cfg(feature = "llvm")]
 mod tests {
     use super::*;
-    use kiln::backend::{
+    use kiln::internals::backend::{
         Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
     };
-    use kiln::codegen_llvm::LlvmCompiler;
-    use kiln::kernel::{VerifiedKernel, text, verify};
-    use kiln::lazy_runtime::{Runtime, RuntimeOptions};
-    use kiln::native::NativeExecutor;
-    use kiln::{Device, Model, Options, Tensor};
+    use kiln::internals::codegen_llvm::LlvmCompiler;
+    use kiln::internals::kernel::{VerifiedKernel, text, verify};
+    use kiln::internals::lazy_runtime::{Runtime, RuntimeOptions};
+    use kiln::internals::native::NativeExecutor;
+    use kiln::{Device, Options, Source, Tensor, diagnose, internals};
     use std::sync::Arc;
 
     /// Compiles every `sqrt` in a kernel as `sigmoid`.
@@ -121,9 +121,7 @@ mod tests {
             Arc::new(NativeExecutor::new()),
             RuntimeOptions::new(),
         );
-        Options::new()
-            .device(Device::cpu())
-            .runtime(Arc::new(runtime))
+        internals::on_runtime(Options::new().device(Device::cpu()), Arc::new(runtime))
     }
 
     #[test]
@@ -134,11 +132,10 @@ mod tests {
           %m = reduce %t {function = sum, axes = [1]}
           return %t, %m
         }";
-        let model = Model::from_text_with(text, wrong()).unwrap();
+        let model = wrong().load(Source::text(text)).unwrap();
         let x = Tensor::from_vec(&[2, 8], (0..16).map(|i| i as f32 / 16.0).collect()).unwrap();
-        let comparison = model
-            .compare(&model.reference([("x", &x)]).unwrap())
-            .unwrap();
+        let comparison =
+            diagnose::compare(&model, &diagnose::reference(&model, [("x", &x)]).unwrap()).unwrap();
         assert!(!comparison.agrees());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("re pro");
@@ -156,11 +153,11 @@ mod tests {
 
         // The command's effect: with the defect it differs again, without it does not.
         for (options, agrees) in [(wrong(), false), (Options::new(), true)] {
-            let again = Model::load_with(path.join("graph.kiln"), options).unwrap();
+            let again = options.load(path.join("graph.kiln")).unwrap();
             let cases = crate::cases::Case::all(&path.join("cases")).unwrap();
             let inputs = cases[0].inputs(&again).unwrap();
-            let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
-            let comparison = again.compare(&again.reference(inputs).unwrap()).unwrap();
+            let comparison =
+                diagnose::compare(&again, &diagnose::reference(&again, &inputs).unwrap()).unwrap();
             assert_eq!(comparison.agrees(), agrees);
         }
 

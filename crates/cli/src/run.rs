@@ -2,6 +2,7 @@
 
 use crate::cases;
 use crate::inputs::{Call, InputArguments};
+use crate::interrupts::run_interruptibly;
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
@@ -9,7 +10,7 @@ use crate::statistics::Statistics;
 use crate::timing::TimingArguments;
 use anyhow::Error;
 use clap::Args;
-use kiln::{CallOptions, Model, Outputs};
+use kiln::{Model, Outputs};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -80,22 +81,22 @@ impl Run {
         Ok(failures)
     }
 
-    fn call(&self, model: &Model, call: &Call, bar: &Bar) -> Result<(), Error> {
-        let inputs = call.inputs(model)?;
+    fn call(&self, model: &Model, given: &Call, bar: &Bar) -> Result<(), Error> {
+        let inputs = given.inputs(model)?;
         let start = Instant::now();
-        let mut options = CallOptions::new();
+        let mut call = model.call(&inputs);
         if let Some(limit) = self.time_limit {
-            options = options.with_time_limit(Duration::from_millis(limit));
+            call = call.time_limit(Duration::from_millis(limit));
         }
-        let outputs = cases::call(model, &inputs, options);
+        let outputs = run_interruptibly(call);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         bar.finish();
         let outputs = outputs?;
         if let Some(folder) = &self.out {
-            cases::write(&folder.join(call.name()), &outputs)?;
+            cases::write(&folder.join(given.name()), &outputs)?;
         }
         self.print(&CallReport {
-            case: call.name(),
+            case: given.name(),
             ms,
             outputs: describe(&outputs)?,
         })

@@ -4,8 +4,8 @@ use crate::progress::Bar;
 use crate::report;
 use anyhow::{Context, Error};
 use clap::Args;
-use kiln::timing::{Filter, Report, Verbosity};
-use kiln::{Model, Options};
+use kiln::timing::{Filter, Report, TimingOptions, Verbosity};
+use kiln::{Model, Observation};
 use std::fs;
 use std::path::PathBuf;
 
@@ -38,21 +38,20 @@ pub(crate) struct TimingArguments {
 }
 
 impl TimingArguments {
-    /// The options for these arguments.
-    pub(crate) fn apply(&self, options: Options, bar: &Bar) -> Options {
+    /// The same observation with what these arguments say.
+    pub(crate) fn apply(&self, observation: Observation, bar: &Bar) -> Observation {
         let bar = bar.clone();
         let tell = move |report: &Report| {
             bar.finish();
             report::note(report.to_text().trim_end());
         };
-        let options = options
-            .timing(self.timing)
-            .timing_filter(self.timing_filter.clone())
-            .on_timing(tell);
-        match self.trace {
-            Some(_) => options.timing_records(SPANS),
-            None => options,
+        let mut timing = TimingOptions::new()
+            .verbosity(self.timing)
+            .filter(self.timing_filter.clone());
+        if self.trace.is_some() {
+            timing = timing.records(SPANS);
         }
+        observation.timing(timing).on_timing(tell)
     }
 
     /// Writes the requested files.

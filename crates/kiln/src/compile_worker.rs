@@ -3,9 +3,14 @@
 //! A program that asks for [`Compiler::worker`](crate::Compiler::worker) begins with [`main_if_worker`]:
 //!
 //! ```
+//! use kiln::{Compiler, Compiling, Options};
+//!
 //! // First in `main`.
 //! kiln::compile_worker::main_if_worker();
-//! let options = kiln::Options::new().compiler(kiln::Compiler::worker());
+//! let options = Options::new().compiling(Compiling {
+//!     compiler: Compiler::worker(),
+//!     ..Compiling::default()
+//! });
 //! # let _ = options;
 //! ```
 

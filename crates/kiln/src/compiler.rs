@@ -11,9 +11,10 @@ use kiln_compile_worker::WorkerProgram;
 /// Where kernels are compiled.
 ///
 /// ```
-/// use kiln::{Compiler, Options};
+/// use kiln::{Compiler, Compiling, Options};
 ///
-/// let options = Options::new().compiler(Compiler::worker());
+/// let compiling = Compiling { compiler: Compiler::worker(), ..Compiling::default() };
+/// let options = Options::new().compiling(compiling);
 /// assert_eq!("in-process".parse::<Compiler>()?, Compiler::InProcess);
 /// # let _ = options;
 /// # Ok::<(), kiln::Error>(())

@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// An input or output of a model: its name, element type and symbolic shape.
 ///
 /// ```
-/// let model = kiln::Model::from_text("graph @id(%x: f32[N, 3]) -> f32[N, 3] { return %x }")?;
+/// let text = "graph @id(%x: f32[N, 3]) -> f32[N, 3] { return %x }";
+/// let model = kiln::Model::load(kiln::Source::text(text))?;
 /// let x = &model.inputs()[0];
 /// assert_eq!(x.to_string(), "x: f32[N, 3]");
 /// assert_eq!(x.shape().map(|shape| shape.rank()), Some(2));

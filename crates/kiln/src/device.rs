@@ -112,7 +112,8 @@ impl Device {
         self.level.as_deref()
     }
 
-    /// The levels that it can compile for here, the lowest first; the highest is the one without a word.
+    /// The levels that it can compile for here, the lowest first: what [`Options::target`](crate::Options::target) takes.
+    /// Without a word it is the highest.
     pub fn levels(&self) -> Vec<String> {
         self.entry().map_or_else(Vec::new, |entry| entry.levels())
     }
@@ -169,7 +170,7 @@ impl Device {
     }
 
     /// What fusion may do for it, and the rates by which it decides.
-    pub fn fusion(&self) -> FusionOptions {
+    pub(crate) fn fusion(&self) -> FusionOptions {
         self.entry()
             .map_or_else(FusionOptions::new, |entry| entry.fusion())
     }
@@ -250,23 +251,6 @@ impl FromStr for Device {
             Some(level) => device.at_level(level),
             None => Ok(device),
         }
-    }
-}
-
-/// The instruction-set levels that code can be compiled for and run on this machine's CPU, lowest first: what
-/// [`Options::target`](crate::Options::target) takes there. Empty in builds that run no native code.
-///
-/// ```
-/// for level in kiln::targets() {
-///     let options = kiln::Options::new().target(level);
-/// #   let _ = options;
-/// }
-/// ```
-pub fn targets() -> Vec<String> {
-    let cpu = Device::cpu();
-    match cpu.is_available() {
-        true => cpu.levels(),
-        false => Vec::new(),
     }
 }
 

@@ -25,9 +25,9 @@ use std::fmt;
 /// Why something could not be done.
 ///
 /// ```
-/// use kiln::{ErrorKind, Model, Tensor};
+/// use kiln::{ErrorKind, Model, Source, Tensor};
 ///
-/// let model = Model::from_text("graph @id(%x: f32[N, 3]) -> f32[N, 3] { return %x }")?;
+/// let model = Model::load(Source::text("graph @id(%x: f32[N, 3]) -> f32[N, 3] { return %x }"))?;
 /// let error = model.run([("x", &Tensor::zeros(kiln::DType::I64, &[1, 3])?)]).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
 /// assert_eq!(error.code(), "E0873");
@@ -97,8 +97,12 @@ pub(crate) enum Failure {
         found: String,
     },
     /// E0877: another number of tensors than a session takes and gives beside its states.
-    #[error("expected {expected} beside the states of the session, found {found}")]
-    SessionTensors { expected: String, found: String },
+    #[error("expected {expected} {what} beside the states of the session, found {found}")]
+    SessionTensors {
+        what: &'static str,
+        expected: usize,
+        found: usize,
+    },
     /// E0876: a session whose state was being written when a call failed.
     #[error("the states {names} were being written when a call failed: set them anew")]
     StateLost { names: String },
@@ -137,7 +141,7 @@ pub(crate) enum Failure {
     )]
     DimText { text: String },
     /// E0976: the rank of an input is not known, and what was asked for needs it.
-    #[error("the rank of input {name} is not known; say it with `Options::rank`")]
+    #[error("the rank of input {name} is not known; say it with `Import::rank`")]
     UnknownRank { name: String },
     /// E0995: what was asked for needs one graph, and the model is one or another, as data say.
     #[error(
@@ -147,7 +151,7 @@ pub(crate) enum Failure {
     /// E0996: a call whose graph depends on too much.
     #[error(
         "expected a graph that depends on at most {limit} conditions and trip counts, found more; \
-         say what decides it with `Options::fix`"
+         say what decides it with `Import::fix`"
     )]
     Questions { limit: usize },
     /// E0977: a file could not be read.
@@ -171,10 +175,15 @@ pub(crate) enum Failure {
         device: String,
         expected: String,
     },
-    /// E0981: more threads than make sense.
+    /// E0981: a number of threads or plans that makes no sense.
     #[cfg(feature = "native")]
-    #[error("expected at most {limit} threads, given {given}")]
-    Threads { given: usize, limit: usize },
+    #[error("expected {bound} {limit} {what}, given {given}")]
+    Count {
+        bound: &'static str,
+        limit: usize,
+        what: &'static str,
+        given: usize,
+    },
     /// E0982: a value or op that the graph does not have.
     #[error("unknown op or value `{name}`, expected the name of one: {expected}")]
     UnknownValue { name: String, expected: String },
@@ -320,7 +329,7 @@ impl Failure {
             Self::NotATensor { .. } => "E0979",
             Self::UnknownTarget { .. } => "E0980",
             #[cfg(feature = "native")]
-            Self::Threads { .. } => "E0981",
+            Self::Count { .. } => "E0981",
             Self::Panicked { .. } => "E0991",
             #[cfg(feature = "native")]
             Self::NotDeterministic { .. } => "E0990",
@@ -360,6 +369,16 @@ impl Failure {
 }
 
 impl Failure {
+    /// That `what` needs compiled code.
+    pub(crate) fn not_compiled(what: &'static str) -> Error {
+        let next = if cfg!(feature = "llvm") {
+            "ask for `Device::cpu()` (on the command line, --device cpu)"
+        } else {
+            "build with the feature `llvm`"
+        };
+        Self::NotCompiled { what, next }.into()
+    }
+
     /// What a reader found wrong with `text`, with the lines in question.
     pub(crate) fn text(diagnostics: &Diagnostics, text: &str) -> Self {
         let code = diagnostics

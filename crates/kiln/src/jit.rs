@@ -2,9 +2,11 @@
 
 use crate::error::{Error, Failure};
 use crate::guard::guarded;
+use crate::inputs::Inputs;
 use crate::model::Model;
 use crate::options::Options;
 use crate::recording::building;
+use crate::source::Source;
 use kiln_fork_lock::ForkLock;
 use kiln_lazy_runtime::CompilationStats;
 use kiln_timing::Timing;
@@ -89,13 +91,12 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
     ///
     /// # Errors
     /// When an op of the function does not fit its operands (with the line it stands on), when sizes
-    /// do not fit each other, and as [`Model::run`].
+    /// do not fit each other, and as [`Call::run`](crate::Call::run).
     pub fn call(&self, inputs: A::Tensors<'_>) -> Result<<F::Output as Results>::Tensors, Error> {
         let inputs = inputs.as_ref();
         let signature: Signature = inputs.iter().map(|input| ArgumentType::of(input)).collect();
         let model = self.model(&signature)?;
-        let names = model.inputs().iter().map(|input| input.name());
-        let outputs = model.run(names.zip(inputs.iter().copied()))?;
+        let outputs = model.run(inputs.iter().copied().collect::<Inputs<'_>>())?;
         let n_outputs = outputs.len();
         F::Output::from_tensors(outputs.into_tensors()).ok_or_else(|| {
             Failure::Results {
@@ -110,7 +111,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
     /// explained or profiled.
     ///
     /// # Errors
-    /// When an op of the function does not fit its operands, and as [`Model::from_graph`].
+    /// When an op of the function does not fit its operands, and as [`Model::load`].
     pub fn model(&self, signature: &[ArgumentType]) -> Result<Model, Error> {
         if let Some(model) = self.lock().get(signature) {
             return Ok(model.clone());
@@ -119,7 +120,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
             let _time = building(self.timing(), "trace", "Recording a function as a graph");
             Ok(self.traced.graph(signature)?)
         })?;
-        let model = Model::from_graph_with((*graph).clone(), self.options.clone())?;
+        let model = self.options.load(Source::graph((*graph).clone()))?;
         let mut models = self.lock();
         let model = models.entry(signature.to_vec()).or_insert(model);
         Ok(model.clone())

@@ -3,15 +3,15 @@
 //! Load a model, look at what it takes, call it with tensors of any size that its symbols allow:
 //!
 //! ```
-//! use kiln::{Model, Tensor};
+//! use kiln::{Model, Source, Tensor};
 //!
-//! let model = Model::from_text(
+//! let model = Model::load(Source::text(
 //!     "graph @mlp(%x: f32[B, 2], %w: f32[2, 3]) -> f32[B, 3] {
 //!        %y = matmul %x, %w
 //!        %z = relu %y
 //!        return %z
 //!      }",
-//! )?;
+//! ))?;
 //! assert_eq!(model.inputs()[0].to_string(), "x: f32[B, 2]");
 //!
 //! let x = Tensor::from_slice(&[1, 2], &[1.0f32, -1.0])?;
@@ -25,26 +25,27 @@
 //!
 //! | you want to | use |
 //! |---|---|
-//! | load an ONNX model or a graph's text | [`Model::load`] |
+//! | load an ONNX model or a graph's text | [`Model::load`] with a path or a [`Source`] |
+//! | load it with options | [`Options::load`] |
 //! | compile a function of your own | [`jit`] with [`Var`]s |
+//! | call it | [`Model::run`] with [`Inputs`] by name or position |
+//! | write into outputs of your own, end a call early, profile it | [`Model::call`], a [`Call`] |
+//! | keep tensors from call to call | [`Model::session`], a [`Session`] |
 //! | say more about its dimensions | [`Options::dim`] with a [`Dim`] |
-//! | decide about inputs when a model is imported | [`Options::fix`], [`Options::length`], [`Options::absent`] |
-//! | build a graph in Rust | `GraphBuilder` of [`shape_inference`], then [`Model::from_graph`] |
-//! | see what became of it | [`Model::inspect`], [`Model::stage`], [`ir::draw`] |
-//! | know why ops did or did not become one kernel | [`Model::explain`], [`Model::explain_pair`] |
-//! | check compiled code against the interpreter | [`Model::reference`], [`Model::compare`] |
-//! | see what each step costs, and what was compiled | [`Model::run_profiled`], [`Model::compilation_stats`] |
-//! | say when kernels are compiled, and where they are kept | [`Options::policy`], [`Options::cache`] |
-//! | survive crashes and hangs of LLVM | [`Options::compiler`] with [`Compiler::worker`] |
-//! | know where the time went | [`Model::timing`], [`Options::timing`], [`Options::on_timing`] |
+//! | decide about inputs when a model is imported | [`Options::import`] with an [`Import`] |
+//! | say when, where and for how long kernels are compiled | [`Options::compiling`] with [`Compiling`] |
+//! | say where compiled code is kept | [`Options::cache`] with a [`Cache`] |
+//! | bound memory, time and sizes | [`Options::limits`] with [`Limits`] |
+//! | know where the time went, follow long work | [`Options::observe`] with an [`Observation`], [`Model::timing`] |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
-//! | bound and watch the memory of calls | [`Options::memory`], [`Model::memory_stats`], [`Model::trim_memory`] |
-//! | say whether outputs stay on their device | [`Options::outputs`] |
-//! | end a call early | [`Model::run_with`] with a [`Cancellation`] or a time limit |
-//! | follow long work | [`Options::on_progress`], and `tracing` spans |
+//! | keep a model with its code and weights in one file | [`Model::open_sealed_bundle`], [`Model::open_bundle`] |
+//! | look inside, explain, compare with the interpreter | [`diagnose`] |
 //! | tell errors apart | [`Error::kind`] and [`Error::code`] |
 //!
-//! Every library crate of the project is a module of this one, by its name.
+//! # What is stable
+//!
+//! Everything but [`internals`], which has every crate that Kiln is made of by its name: for building graphs in Rust, adding
+//! devices and writing tools.
 //!
 //! # What executes a model
 //!
@@ -65,83 +66,70 @@
 #![deny(unsafe_code)]
 
 mod cache;
-mod compare;
+mod call;
 #[cfg(feature = "llvm")]
 pub mod compile_worker;
 mod compiled;
 #[cfg(feature = "llvm")]
 mod compiler;
+mod compiling;
 mod description;
-pub mod device;
+mod device;
+pub mod diagnose;
 mod dim;
 mod environment;
 mod error;
-mod explain;
 mod guard;
-mod importing;
+mod import;
+mod inputs;
+pub mod internals;
 mod jit;
 mod limits;
 mod machine_memory;
 mod model;
 mod notice;
+mod observation;
 mod options;
 mod outputs;
 mod progress;
 mod recording;
-mod repro;
 mod session;
+mod source;
+pub mod timing;
+
+pub use model::Model;
+pub use source::Source;
+
+pub use options::{Options, Passes};
 
 pub use cache::Cache;
-pub use compare::{Comparison, Difference, OutputComparison, Reference, Verdict, WorstElement};
 #[cfg(feature = "llvm")]
 pub use compiler::Compiler;
-pub use description::ValueDescription;
-pub use device::{Device, targets};
+pub use compiling::Compiling;
+pub use device::Device;
 pub use dim::Dim;
-pub use error::{Error, ErrorKind};
-pub use explain::{Explained, ExplainedStep};
-pub use jit::{Jit, jit};
-pub use kiln_kernel_cache::SealKey;
+pub use import::Import;
 pub use limits::Limits;
-pub use model::Model;
-pub use notice::Notice;
-pub use options::Options;
+pub use observation::Observation;
+
+pub use call::Call;
+pub use inputs::{Input, Inputs};
 pub use outputs::Outputs;
-pub use progress::{Progress, Work};
-pub use repro::{Extent, Repro};
 pub use session::{Session, SessionBuilder};
 
+pub use description::ValueDescription;
+pub use error::{Error, ErrorKind};
+pub use notice::Notice;
+pub use progress::{Progress, Work};
+
+pub use jit::{Jit, jit};
+
 pub use kiln_backend::{MemoryLimits, MemoryStats};
+pub use kiln_kernel_cache::SealKey;
 pub use kiln_lazy_runtime::{
-    CallMemory, CallOptions, Cancellation, CompilationStats, CompilePolicy, CompileRecord,
-    DonationFate, Donations, OutputPlacement, ProfiledShapes, ShapeProfile, ShapeVariantGenerator,
-    StepProfile, VariantFate, VariantOptions, VariantReason, VariantRecord,
+    Cancellation, CompilationStats, CompilePolicy, DonationFate, Donations, OutputPlacement,
+    ProfiledShapes, ShapeProfile, ShapeVariantGenerator, VariantOptions,
 };
-pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
 pub use kiln_trace::{ArgumentType, Size, Var};
-
-pub use kiln_backend as backend;
-#[cfg(feature = "llvm")]
-pub use kiln_codegen_llvm as codegen_llvm;
-pub use kiln_fusion as fusion;
-pub use kiln_interpreter as interpreter;
-pub use kiln_ir as ir;
-pub use kiln_kernel as kernel;
-pub use kiln_kernel_cache as kernel_cache;
-pub use kiln_lazy_runtime as lazy_runtime;
-#[cfg(feature = "native")]
-pub use kiln_native as native;
-#[cfg(feature = "onnx")]
-pub use kiln_onnx as onnx;
-pub use kiln_passes as passes;
-pub use kiln_program as program;
-pub use kiln_scalar as scalar;
-#[cfg(feature = "native")]
-pub use kiln_schedule_cpu as schedule_cpu;
-pub use kiln_shape_inference as shape_inference;
-pub use kiln_symbolic_shape as symbolic_shape;
-pub use kiln_tensor as tensor;
-pub use kiln_timing as timing;
-pub use kiln_trace as trace;

@@ -5,22 +5,27 @@
 //! every type here is written with its crate.
 
 use crate::machine_memory;
+use kiln_lazy_runtime::RuntimeOptions;
 
 /// When to give up, rather than take all memory or run for ever.
 ///
 /// ```
-/// let mut limits = kiln::Limits::default();
+/// use kiln::{Limits, MemoryLimits, Options};
+///
+/// let mut limits = Limits {
+///     memory: MemoryLimits::new().with_total_bytes(2 << 30).with_kept_bytes(256 << 20),
+///     ..Limits::default()
+/// };
 /// limits.run.live_bytes = 1 << 30;
-/// let options = kiln::Options::new().limits(limits);
+/// let options = Options::new().limits(limits);
 /// # let _ = options;
 /// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Limits {
     /// Limits of reading and importing an ONNX model.
     #[cfg(feature = "onnx")]
     pub onnx: kiln_onnx::Limits,
-    /// Limits of each compile in a worker process: see [`Options::compiler`](crate::Options::compiler).
+    /// Limits of each compile in a worker process: see [`Compiling::compiler`](crate::Compiling::compiler).
     #[cfg(feature = "llvm")]
     pub compile: kiln_compile_worker::CompileLimits,
     /// Limits of reading a graph's text.
@@ -31,13 +36,22 @@ pub struct Limits {
     pub fusion: kiln_fusion::FusionLimits,
     /// Limits of each call.
     pub run: kiln_interpreter::InterpretLimits,
-    /// Memory that the arenas, results and scratch of calls may take at one time, for all models that share kernels: nine
-    /// tenths of what the machine has, or the control group that the process is in.
+    /// Memory that the arenas, results and scratch of calls may take at one time, and how much of it is kept for later calls,
+    /// for all models that share kernels: nine tenths of what the machine has, or the control group that the process is in. A
+    /// call that would take more ends with an error of kind [`Resource`](crate::ErrorKind::Resource).
     pub memory: kiln_backend::MemoryLimits,
+    /// How many compiled kernels are kept in memory, and how many bytes they may take, for all models that share kernels:
+    /// 10,000 and 1 GiB. The least recently used go first, unless a launch plan holds them; what goes is read from disk when
+    /// it is wanted again, or compiled anew.
+    pub kernels: kiln_kernel_cache::LruLimits,
+    /// For how many combinations of sizes a part of a model keeps its launch plan: 1024, those used last. A call with other
+    /// sizes plans first, which takes some microseconds a step. At least 1.
+    pub launch_plans: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
+        let of_runtimes = RuntimeOptions::new();
         Self {
             #[cfg(feature = "onnx")]
             onnx: kiln_onnx::Limits::default(),
@@ -49,6 +63,8 @@ impl Default for Limits {
             run: kiln_interpreter::InterpretLimits::default(),
             memory: kiln_backend::MemoryLimits::DEFAULT
                 .with_total_bytes(machine_memory::default_limit()),
+            kernels: of_runtimes.cache.memory,
+            launch_plans: of_runtimes.launch_plans.get(),
         }
     }
 }

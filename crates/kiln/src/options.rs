@@ -1,59 +1,48 @@
-//! How to load and run a model: one builder, every switch with a sensible default.
+//! How to load and run a model: what is set often has a setter, the rest is in plain structs, each about one thing.
+//!
+//! Numbers that make no sense are refused when a model is loaded. No number means "none" or "as many as there are": that is
+//! what is not set.
 
 use crate::cache::Cache;
+use crate::compiling::Compiling;
 use crate::device::Device;
 use crate::dim::Dim;
-use crate::importing::Importing;
+use crate::error::Error;
+use crate::import::Import;
 use crate::limits::Limits;
-use crate::notice::{Notice, Notices};
-use crate::progress::{Listener, Progress};
-use crate::recording::Recording;
-use kiln_backend::MemoryLimits;
-use kiln_kernel_cache::LruLimits;
-use kiln_lazy_runtime::{
-    CallControl, CallOptions, CompilePolicy, OutputPlacement, Runtime, RuntimeOptions, SystemClock,
-    VariantOptions,
-};
-use kiln_scalar::Mode as InterpreterMode;
-use kiln_shape_inference::Mode;
+use crate::model::Model;
+use crate::observation::Observation;
+use crate::recording::Recorder;
+use crate::source::Source;
+use kiln_lazy_runtime::{CallControl, CallOptions, OutputPlacement, Runtime, SystemClock};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How to load and run a model.
 ///
 /// ```
-/// use kiln::{Dim, Model, Options};
+/// use kiln::{Dim, Options, Source};
 ///
 /// let text = "graph @id(%x: f32[batch, seq]) -> f32[batch, seq] { return %x }";
 /// let options = Options::new()
 ///     .dim("seq", Dim::range(1..=512).multiple_of(8).likely(128))
 ///     .dim("batch", Dim::fixed(1));
-/// let model = Model::from_text_with(text, options)?;
+/// let model = options.load(Source::text(text))?;
 /// assert_eq!(model.inputs()[0].to_string(), "x: f32[1, seq]");
 /// # Ok::<(), kiln::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) dims: BTreeMap<String, Dim>,
-    pub(crate) ranks: BTreeMap<String, usize>,
-    pub(crate) importing: Importing,
-    pub(crate) passes: bool,
-    pub(crate) freeze: bool,
-    #[cfg_attr(
-        not(feature = "onnx"),
-        allow(dead_code, reason = "only ONNX models state types")
-    )]
-    pub(crate) mode: Mode,
-    pub(crate) interpreter_mode: InterpreterMode,
+    pub(crate) import: Import,
+    pub(crate) passes: Passes,
     pub(crate) device: Option<Device>,
     #[cfg_attr(
         not(feature = "native"),
         expect(dead_code, reason = "the interpreter uses one thread")
     )]
-    pub(crate) threads: usize,
+    pub(crate) threads: Option<usize>,
     #[cfg_attr(
         not(feature = "native"),
         expect(dead_code, reason = "only compiled code has a target")
@@ -84,48 +73,61 @@ pub struct Options {
         allow(dead_code, reason = "only compiled code is compiled")
     )]
     pub(crate) compiling: Compiling,
-    #[cfg(feature = "llvm")]
-    pub(crate) compiler: crate::compiler::Compiler,
     pub(crate) limits: Limits,
-    pub(crate) recording: Recording,
-    pub(crate) listener: Listener,
-    pub(crate) notices: Notices,
+    pub(crate) observation: Observation,
+    /// The recorder of the model that these options are of; none before it is loaded.
+    pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) stop: StopQuestion,
+}
+
+/// Which passes run over a graph before it is planned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Passes {
+    /// All of them.
+    #[default]
+    All,
+    /// All but those that fold constant parameters into each other, such as a batch norm into the weights before it:
+    /// parameters stay recognisable.
+    KeepParameters,
+    /// None: the graph is run as it was imported.
+    None,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Options {
-    /// The defaults.
-    pub fn new() -> Self {
         Self {
             dims: BTreeMap::new(),
-            ranks: BTreeMap::new(),
-            importing: Importing::default(),
-            passes: true,
-            freeze: true,
-            mode: Mode::Lenient,
-            interpreter_mode: InterpreterMode::Declared,
+            import: Import::default(),
+            passes: Passes::default(),
             device: None,
-            threads: 0,
+            threads: None,
             target: None,
             shared_kernels: true,
             runtime: None,
             outputs: OutputPlacement::default(),
             cache: Cache::default(),
             compiling: Compiling::default(),
-            #[cfg(feature = "llvm")]
-            compiler: crate::compiler::Compiler::default(),
             limits: Limits::default(),
-            recording: Recording::default(),
-            listener: Listener::default(),
-            notices: Notices::default(),
+            observation: Observation::default(),
+            recorder: None,
             stop: StopQuestion::default(),
         }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Loads a model with these options.
+    ///
+    /// # Errors
+    /// As [`Model::load`], and when an option does not fit the model or another option.
+    pub fn load<'a>(&self, source: impl Into<Source<'a>>) -> Result<Model, Error> {
+        Model::of_source(source.into(), self.clone())
     }
 
     /// Constrains the dimension that the model calls `name`. Loading fails when the model has no
@@ -136,51 +138,21 @@ impl Options {
         self
     }
 
-    /// Says the rank of an input whose rank the model leaves open. Without it, the model is built
-    /// once for each combination of ranks that calls bring, at the first such call.
+    /// What is decided about an ONNX model when it is imported: ranks, constants, lengths of sequences.
     #[must_use]
-    pub fn rank(mut self, input: impl Into<String>, rank: usize) -> Self {
-        self.ranks.insert(input.into(), rank);
-        self
+    pub fn import(self, import: Import) -> Self {
+        Self { import, ..self }
     }
 
-    /// Whether the graph is optimised before it runs; on by default.
+    /// Which passes run over the graph; all of them by default.
     #[must_use]
-    pub fn passes(self, passes: bool) -> Self {
+    pub fn passes(self, passes: Passes) -> Self {
         Self { passes, ..self }
-    }
-
-    /// Whether constant parameters are folded into each other (such as a batch norm into the
-    /// weights before it); on by default. Off where parameters are to stay recognisable.
-    #[must_use]
-    pub fn freeze(self, freeze: bool) -> Self {
-        Self { freeze, ..self }
-    }
-
-    /// What to do where types that a model states contradict those inferred from its ops.
-    ///
-    /// `Lenient` (the default) goes by what is inferred, because many exporters leave stale shapes
-    /// behind; `Strict` refuses the model.
-    #[must_use]
-    pub fn mode(self, mode: Mode) -> Self {
-        Self { mode, ..self }
-    }
-
-    /// How the interpreter rounds.
-    ///
-    /// `Declared` (the default) rounds every op's result as its dtype says. `Promoted` computes
-    /// every float as an `f64`, and float outputs are `f64`: the yardstick for accuracy.
-    #[must_use]
-    pub fn interpreter_mode(self, interpreter_mode: InterpreterMode) -> Self {
-        Self {
-            interpreter_mode,
-            ..self
-        }
     }
 
     /// What executes the model; without it, [`Device::default`]. A device that is asked for is
     /// used, or the model is refused; the default gives way to the interpreter where a model cannot
-    /// be compiled, and says so to [`on_notice`](Self::on_notice).
+    /// be compiled, and says so to [`Observation::on_notice`].
     ///
     /// ```
     /// use kiln::{Device, Options};
@@ -197,16 +169,19 @@ impl Options {
         }
     }
 
-    /// How many threads a call may use; 0, the default, means one per core. Results do not depend
+    /// How many threads a call may use, from 1 to 1024; without it, one per core. Results do not depend
     /// on it. The interpreter always uses one, whatever is said here.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
-        Self { threads, ..self }
+        Self {
+            threads: Some(threads),
+            ..self
+        }
     }
 
     /// The level of the device that code is compiled for, by name: on a CPU an instruction set, `portable`, `avx2+fma`,
-    /// `avx512`. Without it, that of the device's key, or else the highest that this machine has. The interpreter has no use
-    /// for it.
+    /// `avx512` ([`Device::levels`] lists them). Without it, that of the device's key, or else the highest that this machine
+    /// has. The interpreter has no use for it.
     #[must_use]
     pub fn target(self, level: impl Into<String>) -> Self {
         Self {
@@ -217,23 +192,11 @@ impl Options {
 
     /// Whether compiled kernels, constants and threads are shared with the other models of this
     /// process that have the same number of threads and the same target; on by default. Off, the
-    /// model has its own, and [`Model::compilation_stats`](crate::Model::compilation_stats) counts
-    /// its work alone.
+    /// model has its own, and [`Model::compilation_stats`] counts its work alone.
     #[must_use]
     pub fn shared_kernels(self, shared_kernels: bool) -> Self {
         Self {
             shared_kernels,
-            ..self
-        }
-    }
-
-    /// The runtime that compiled code runs on, with a compiler, a device and threads of one's own;
-    /// what the options say of threads, target and sharing then counts for nothing. The device that
-    /// they name is the one that reports name, and it says what fusion may do.
-    #[must_use]
-    pub fn runtime(self, runtime: Arc<Runtime>) -> Self {
-        Self {
-            runtime: Some(runtime),
             ..self
         }
     }
@@ -261,175 +224,41 @@ impl Options {
         Self { cache, ..self }
     }
 
-    /// When kernels are compiled; by default when a call first needs them.
+    /// When, where and for how long kernels are compiled: [`Compiling`], or the policy alone.
     ///
     /// ```
     /// use kiln::{CompilePolicy, Options};
-    /// use std::time::Duration;
     ///
-    /// // No call waits longer than 10 ms for a compiler; the interpreter answers meanwhile.
-    /// let options = Options::new()
-    ///     .policy(CompilePolicy::Background)
-    ///     .max_block(Duration::from_millis(10));
+    /// let options = Options::new().compiling(CompilePolicy::AheadOfTime);
     /// # let _ = options;
     /// ```
     #[must_use]
-    pub fn policy(mut self, policy: CompilePolicy) -> Self {
-        self.compiling.policy = policy;
-        self
+    pub fn compiling(self, compiling: impl Into<Compiling>) -> Self {
+        Self {
+            compiling: compiling.into(),
+            ..self
+        }
     }
 
-    /// How long a call may wait for compilers, all its kernels together, before the interpreter answers in their place.
-    /// Without it, as long as it takes where the policy waits at all.
-    #[must_use]
-    pub fn max_block(mut self, limit: Duration) -> Self {
-        self.compiling.max_block = Some(limit);
-        self
-    }
-
-    /// How long a call may wait for compilers before it fails with an error of kind
-    /// [`Limit`](crate::ErrorKind::Limit). The compile goes on.
-    #[must_use]
-    pub fn compile_timeout(mut self, limit: Duration) -> Self {
-        self.compiling.timeout = Some(limit);
-        self
-    }
-
-    /// How much time may go into compiling in this process, for whichever model it is. When it is spent, what is not compiled
-    /// is left to the interpreter, and [`CompilationStats`](crate::CompilationStats) say so.
-    #[must_use]
-    pub fn compile_budget(mut self, budget: Duration) -> Self {
-        self.compiling.budget = Some(budget);
-        self
-    }
-
-    /// Where kernels are compiled: in this process, the default, or in workers, whose crashes, hangs and hunger for memory
-    /// are errors of one kernel. What a compile there may take is [`Limits::compile`](Limits).
-    ///
-    /// Loading fails with E0508, of kind [`Environment`](crate::ErrorKind::Environment), where a worker is asked for and
-    /// there is no program to run as one.
-    #[cfg(feature = "llvm")]
-    #[must_use]
-    pub fn compiler(self, compiler: crate::compiler::Compiler) -> Self {
-        Self { compiler, ..self }
-    }
-
-    /// When kernels get variants for sizes that come often: the same kernel with the sizes fixed, compiled behind the back
-    /// of calls and kept where it is measured to win. `None` is for no variants.
-    #[must_use]
-    pub fn variants(mut self, variants: Option<VariantOptions>) -> Self {
-        self.compiling.variants = variants;
-        self
-    }
-
-    /// Whether the same inputs give the same bits whenever they come, in this process and the next. Nothing that is
-    /// measured then decides which code answers: no variants are made, and no other plans are tried. Nor may the
-    /// interpreter answer while code is compiled, so [`policy`](Self::policy) must be
-    /// [`FirstUse`](CompilePolicy::FirstUse) or [`AheadOfTime`](CompilePolicy::AheadOfTime), without
-    /// [`max_block`](Self::max_block) and [`compile_budget`](Self::compile_budget): anything else is refused.
-    #[must_use]
-    pub fn deterministic(mut self, deterministic: bool) -> Self {
-        self.compiling.deterministic = deterministic;
-        self
-    }
-
-    /// Whether convolutions with windows of three by three may be computed with Winograd's F(4x4, 3x3): 36 products for
-    /// sixteen sums instead of 64, which takes less time for images of many points. The usual F(2x2, 3x3) gives errors no
-    /// larger than summing nine products does, this about 1.6 times those. False by default.
-    #[must_use]
-    pub fn fewer_products(mut self, fewer_products: bool) -> Self {
-        self.compiling.fewer_products = fewer_products;
-        self
-    }
-
-    /// How many threads compile; 0, the default, means one per core. One of them at a time compiles what no call waits
-    /// for.
-    #[must_use]
-    pub fn compile_threads(mut self, threads: usize) -> Self {
-        self.compiling.threads = threads;
-        self
-    }
-
-    /// How many compiled kernels are kept in memory, and how many bytes they may take, for all models that share kernels:
-    /// by default 10,000 and 1 GiB. The least recently used go first, unless a launch plan holds them; what goes is read
-    /// from disk when it is wanted again, or compiled anew.
-    ///
-    /// ```
-    /// let options = kiln::Options::new().kernels_in_memory(1000, 64 << 20);
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn kernels_in_memory(mut self, kernels: usize, bytes: usize) -> Self {
-        self.compiling.kernels = LruLimits {
-            entries: kernels,
-            bytes,
-        };
-        self
-    }
-
-    /// For how many combinations of sizes a part of a model keeps its launch plan, by default 1024: those used last.
-    /// A call with other sizes plans first, which takes some microseconds a step.
-    ///
-    /// ```
-    /// use std::num::NonZeroUsize;
-    ///
-    /// let options = kiln::Options::new().launch_plans(NonZeroUsize::MIN);
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn launch_plans(mut self, plans: NonZeroUsize) -> Self {
-        self.compiling.launch_plans = plans;
-        self
-    }
-
-    /// How much memory the arenas, results and scratch of calls may take at one time, and how much of it is kept for
-    /// later calls; for all models that share kernels: sets `memory` of the [`Limits`]. Without it, nine tenths of what the
-    /// machine has, or the control group that the process is in. A call that would take more ends with an error of kind
-    /// [`Resource`](crate::ErrorKind::Resource).
-    ///
-    /// ```
-    /// use kiln::{MemoryLimits, Options};
-    ///
-    /// let limits = MemoryLimits::new().with_total_bytes(2 << 30).with_kept_bytes(256 << 20);
-    /// let options = Options::new().memory(limits);
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn memory(mut self, memory: MemoryLimits) -> Self {
-        self.limits.memory = memory;
-        self
-    }
-
-    /// When to give up: replaces every limit, [`memory`](Self::memory) among them.
+    /// When to give up.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Calls `listener` during long work, on the thread that does it; kernels are compiled on
-    /// threads of their own.
+    /// What is timed, and what is called during long work.
     #[must_use]
-    pub fn on_progress(self, listener: impl Fn(Progress<'_>) + Send + Sync + 'static) -> Self {
+    pub fn observe(self, observation: Observation) -> Self {
         Self {
-            listener: Listener::new(listener),
+            observation,
             ..self
         }
     }
 
-    /// Tells `listener` when a model runs otherwise than asked, such as interpreted because this is
-    /// a debug build. The same goes to `tracing`.
-    #[must_use]
-    pub fn on_notice(self, listener: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
-        Self {
-            notices: Notices::new(listener),
-            ..self
-        }
-    }
-
-    /// Asks `should_stop` again and again while a call of the model runs, on any thread that works for it and on one that
-    /// watches over all calls of a runtime, so it should return at once. Once it answers yes, the call ends with an error of
-    /// kind [`Cancelled`](crate::ErrorKind::Cancelled). To end one call of many, see
-    /// [`Model::run_with`](crate::Model::run_with).
+    /// Asks `should_stop` again and again while the model is loaded and called, on any thread that works for it and on one
+    /// that watches over all calls of a runtime, so it should return at once. Once it returns true, the call ends with an
+    /// error of kind [`Cancelled`](crate::ErrorKind::Cancelled). To end one call of many, see
+    /// [`Call::cancellation`](crate::Call::cancellation).
     #[must_use]
     pub fn cancel_when(self, should_stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {
@@ -448,73 +277,7 @@ impl Options {
             && self.runtime.is_none();
         is_native && self.cache.path().is_some()
     }
-}
 
-/// When and how long kernels are compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Compiling {
-    pub(crate) policy: CompilePolicy,
-    pub(crate) max_block: Option<Duration>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) budget: Option<Duration>,
-    pub(crate) threads: usize,
-    pub(crate) variants: Option<VariantOptions>,
-    pub(crate) deterministic: bool,
-    pub(crate) fewer_products: bool,
-    pub(crate) kernels: LruLimits,
-    pub(crate) launch_plans: NonZeroUsize,
-}
-
-impl Default for Compiling {
-    fn default() -> Self {
-        let of_runtimes = RuntimeOptions::new();
-        Self {
-            policy: CompilePolicy::default(),
-            max_block: None,
-            timeout: None,
-            budget: None,
-            threads: 0,
-            variants: Some(VariantOptions::default()),
-            deterministic: false,
-            fewer_products: false,
-            kernels: of_runtimes.cache.memory,
-            launch_plans: of_runtimes.launch_plans,
-        }
-    }
-}
-
-#[cfg(feature = "native")]
-impl Compiling {
-    /// What contradicts being deterministic, if that is asked for.
-    pub(crate) fn contradiction(&self) -> Option<&'static str> {
-        let is_compiled_first = matches!(
-            self.policy,
-            CompilePolicy::FirstUse | CompilePolicy::AheadOfTime
-        );
-        match self {
-            Self {
-                deterministic: false,
-                ..
-            } => None,
-            _ if !is_compiled_first => Some("a policy by which the interpreter answers meanwhile"),
-            Self {
-                max_block: Some(_), ..
-            } => Some("max_block"),
-            Self {
-                budget: Some(_), ..
-            } => Some("compile_budget"),
-            _ => None,
-        }
-    }
-}
-
-/// What is asked whether a call is to end; nothing by default.
-#[derive(Clone, Default)]
-pub(crate) struct StopQuestion(Option<Arc<Question>>);
-
-type Question = dyn Fn() -> bool + Send + Sync;
-
-impl Options {
     /// What watches over a call that begins now, or over loading; none where nothing can end it.
     pub(crate) fn control(&self, call: Option<&CallOptions>) -> Option<Arc<CallControl>> {
         let call = match &self.stop.0 {
@@ -527,6 +290,12 @@ impl Options {
         call.control(Arc::new(SystemClock::new())).map(Arc::new)
     }
 }
+
+/// Asked whether a call is to end; nothing by default.
+#[derive(Clone, Default)]
+pub(crate) struct StopQuestion(Option<Arc<Question>>);
+
+type Question = dyn Fn() -> bool + Send + Sync;
 
 impl fmt::Debug for StopQuestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,13 +8,13 @@ use std::sync::Arc;
 /// The outputs of one call.
 ///
 /// ```
-/// use kiln::{Model, Tensor};
+/// use kiln::{Model, Source, Tensor};
 ///
-/// let model = Model::from_text("graph @f(%x: f32[N]) -> (f32[N], f32[N]) {
+/// let model = Model::load(Source::text("graph @f(%x: f32[N]) -> (f32[N], f32[N]) {
 ///   %a = neg %x
 ///   %b = abs %x
 ///   return %a, %b
-/// }")?;
+/// }"))?;
 /// let outputs = model.run([("x", &Tensor::from_slice(&[2], &[1.0f32, -2.0])?)])?;
 /// assert_eq!(outputs.len(), 2);
 /// assert_eq!(outputs[0].to_vec::<f32>()?, [-1.0, 2.0]);

@@ -9,15 +9,16 @@ use std::sync::Arc;
 /// How far some work has come.
 ///
 /// ```
-/// use kiln::{Model, Options, Work};
+/// use kiln::{Observation, Options, Source, Work};
 /// use std::sync::{Arc, Mutex};
 ///
 /// let seen = Arc::new(Mutex::new(Vec::new()));
 /// let listener = Arc::clone(&seen);
-/// let options = Options::new().on_progress(move |progress| {
+/// let observation = Observation::new().on_progress(move |progress| {
 ///     listener.lock().unwrap().push(progress.work);
 /// });
-/// Model::from_text_with("graph @id(%x: f32[N]) -> f32[N] { return %x }", options)?;
+/// let source = Source::text("graph @id(%x: f32[N]) -> f32[N] { return %x }");
+/// Options::new().observe(observation).load(source)?;
 /// assert!(seen.lock().unwrap().contains(&Work::Optimize));
 /// # Ok::<(), kiln::Error>(())
 /// ```
@@ -62,7 +63,7 @@ impl fmt::Display for Work {
     }
 }
 
-/// Whoever wants to hear; nobody by default.
+/// Called with progress; nothing by default.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(Option<Arc<Callback>>);
 

@@ -5,10 +5,12 @@ mod builder;
 pub use builder::SessionBuilder;
 use builder::{check_tensor, unfit};
 
+use crate::call::{Call, Carried};
 use crate::error::{Error, Failure};
+use crate::inputs::{Given, Inputs};
 use crate::model::{Model, arrange_beside};
 use crate::outputs::Outputs;
-use kiln_lazy_runtime::{CallOptions, DonationFate, Donations};
+use kiln_lazy_runtime::{DonationFate, Donations};
 use kiln_tensor::Tensor;
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use std::sync::Arc;
 /// A session is called by one thread at a time, which the compiler sees to:
 ///
 /// ```compile_fail,E0499
-/// # let model = kiln::Model::from_text("graph @id(%x: f32[N]) -> f32[N] { return %x }").unwrap();
+/// # let model = kiln::Model::load(kiln::Source::text("graph @id(%x: f32[N]) -> f32[N] { return %x }")).unwrap();
 /// let mut session = model.session().build().unwrap();
 /// std::thread::scope(|threads| {
 ///     threads.spawn(|| session.run([("x", &kiln::Tensor::scalar(1.0f32))]));
@@ -35,13 +37,14 @@ use std::sync::Arc;
 /// A cache of four rows that one row is written into at a time:
 ///
 /// ```
-/// use kiln::{Model, Tensor};
+/// use kiln::{Model, Source, Tensor};
 ///
-/// let model = Model::from_text("graph @append(%cache: f32[C, 2], %at: i64[1], %row: f32[1, 2]) -> (f32[C, 2], f32[2]) {
+/// let text = "graph @append(%cache: f32[C, 2], %at: i64[1], %row: f32[1, 2]) -> (f32[C, 2], f32[2]) {
 ///   %next = update_slice %cache, %at, %row {axes = [0]}
 ///   %sum = reduce %next {function = sum, axes = [0]}
 ///   return %next, %sum
-/// }")?;
+/// }";
+/// let model = Model::load(Source::text(text))?;
 /// let empty = Tensor::full(&[4, 2], 0.0f32)?;
 /// let mut session = model.session().state("cache", "next", empty).build()?;
 /// for at in 0..3i64 {
@@ -82,45 +85,30 @@ impl Session {
         &self.model
     }
 
-    /// Calls the model with the inputs that are no states, by name and in any order. States become what the call gave; the
-    /// other outputs are returned.
+    /// Calls the model with the inputs that are no states, by name or by position among them: see [`Inputs`]. States become
+    /// what the call gave; the other outputs are returned.
     ///
     /// # Errors
-    /// As [`Model::run`]; states are then as they were, save those that results were being written into, and the next call
-    /// is `E0876` until these are [set](Self::set_state).
-    pub fn run<'a, N: AsRef<str>>(
-        &mut self,
-        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
-    ) -> Result<Outputs, Error> {
-        self.serve(inputs, None)
+    /// As [`Call::run`]; `E0877` for another number of tensors. States are then as they were, save those that results were
+    /// being written into, and the next call is `E0876` until these are [set](Self::set_state).
+    pub fn run<'a>(&'a mut self, inputs: impl Into<Inputs<'a>>) -> Result<Outputs, Error> {
+        self.call(inputs).run()
     }
 
-    /// [`run`](Self::run), for a call that may be ended early. It computes beside the states, so that none is lost.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run) and [`Model::run_with`]; states are then as they were.
-    pub fn run_with<'a, N: AsRef<str>>(
-        &mut self,
-        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
-        options: &CallOptions,
-    ) -> Result<Outputs, Error> {
-        self.serve(inputs, Some(options))
+    /// A call that carries more than inputs. One that may be ended computes beside the states, so that none is lost. What it
+    /// is given to write into is for the outputs that replace no state; with inputs by position, and sizes that came before,
+    /// a compiled call then allocates nothing.
+    pub fn call<'a>(&'a mut self, inputs: impl Into<Inputs<'a>>) -> Call<'a> {
+        Call::of_session(self, inputs.into())
     }
 
-    fn serve<'a, N: AsRef<str>>(
+    pub(crate) fn serve(
         &mut self,
-        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
-        options: Option<&CallOptions>,
+        inputs: Inputs<'_>,
+        carried: Carried<'_>,
     ) -> Result<Outputs, Error> {
-        let states = &self.states;
-        let is_state = |position| states.iter().any(|state| state.input == position);
-        let given = arrange_beside(self.model.signature(), inputs, &is_state)?;
-        for (place, given) in self.inputs.iter_mut().zip(given) {
-            if let Some(tensor) = given {
-                *place = tensor.clone();
-            }
-        }
-        self.call(options)?;
+        self.place(&inputs)?;
+        self.advance(carried)?;
         let is_state = |position| self.states.iter().any(|state| state.output == position);
         let mut given = Vec::with_capacity(self.names.len());
         for (position, output) in self.outputs.iter_mut().enumerate() {
@@ -131,34 +119,48 @@ impl Session {
         Ok(Outputs::new(Arc::clone(&self.names), given))
     }
 
-    /// As [`run`](Self::run), with the inputs and outputs that are no states in the model's order: outputs are written into
-    /// the tensors given, as [`Model::run_into`] does. A compiled call with sizes that came before then allocates nothing.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run); `E0877` for another number of tensors.
-    pub fn run_into(&mut self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), Error> {
-        let expected = (
-            self.inputs.len() - self.states.len(),
+    pub(crate) fn serve_into(
+        &mut self,
+        inputs: Inputs<'_>,
+        outputs: &mut [Tensor],
+        carried: Carried<'_>,
+    ) -> Result<(), Error> {
+        check_count(
+            "outputs",
             self.outputs.len() - self.states.len(),
-        );
-        if (inputs.len(), outputs.len()) != expected {
-            let (expected, found) = (
-                format!("{} inputs and {} outputs", expected.0, expected.1),
-                format!("{} and {}", inputs.len(), outputs.len()),
-            );
-            return Err(Failure::SessionTensors { expected, found }.into());
-        }
-        let states = &self.states;
-        let open = self.inputs.iter_mut().enumerate();
-        let open =
-            open.filter(|(position, _)| !states.iter().any(|state| state.input == *position));
-        for ((_, place), tensor) in open.zip(inputs) {
-            place.clone_from(tensor);
-        }
+            outputs.len(),
+        )?;
+        self.place(&inputs)?;
         self.swap_outputs(outputs);
-        let called = self.call(None);
+        let called = self.advance(carried);
         self.swap_outputs(outputs);
         called
+    }
+
+    /// Puts the inputs of a call beside the states.
+    fn place(&mut self, inputs: &Inputs<'_>) -> Result<(), Error> {
+        let states = &self.states;
+        let is_state = |position| states.iter().any(|state| state.input == position);
+        let tensors: &[Tensor] = match &inputs.0 {
+            Given::Slice(tensors) => tensors,
+            Given::Donated(tensors, _) => tensors,
+            Given::Listed(listed) => {
+                let given = arrange_beside(self.model.signature(), listed, &is_state)?;
+                for (place, given) in self.inputs.iter_mut().zip(given) {
+                    if let Some(tensor) = given {
+                        place.clone_from(tensor);
+                    }
+                }
+                return Ok(());
+            }
+        };
+        check_count("inputs", self.inputs.len() - states.len(), tensors.len())?;
+        let open = self.inputs.iter_mut().enumerate();
+        let open = open.filter(|(position, _)| !is_state(*position));
+        for ((_, place), tensor) in open.zip(tensors) {
+            place.clone_from(tensor);
+        }
+        Ok(())
     }
 
     /// A state as it is: what the last call gave, or what was set. A clone shares its memory, so that the next call computes
@@ -206,7 +208,7 @@ impl Session {
         Ok(states.into_iter().map(take).collect())
     }
 
-    fn call(&mut self, options: Option<&CallOptions>) -> Result<(), Error> {
+    fn advance(&mut self, carried: Carried<'_>) -> Result<(), Error> {
         self.check_states()?;
         // Unless the call says otherwise, even if it does not return.
         self.states
@@ -215,7 +217,7 @@ impl Session {
         let (inputs, outputs) = (&mut self.inputs, &mut self.outputs);
         let called = self
             .model
-            .serve_donating(inputs, &mut self.donations, outputs, options);
+            .serve_donating(inputs, &mut self.donations, outputs, carried);
         for state in &mut self.states {
             state.is_lost = self.donations.fate(state.input) == DonationFate::Spoiled;
             if called.is_ok() {
@@ -263,6 +265,18 @@ impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.states.iter().map(|state| &*state.name).collect();
         write!(f, "Session({:?}, states: {})", self.model, names.join(", "))
+    }
+}
+
+fn check_count(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
+    match expected == found {
+        true => Ok(()),
+        false => Err(Failure::SessionTensors {
+            what,
+            expected,
+            found,
+        }
+        .into()),
     }
 }
 

@@ -14,9 +14,9 @@
     reason = "a test may panic, and tells what it counted"
 )]
 
-use kiln::ir::Graph;
-use kiln::shape_inference::GraphBuilder;
-use kiln::{Cache, DType, Device, Error, ErrorKind, Model, Options, Outputs, Tensor};
+use kiln::internals::ir::Graph;
+use kiln::internals::shape_inference::GraphBuilder;
+use kiln::{Cache, DType, Device, Error, ErrorKind, Model, Options, Outputs, Source, Tensor};
 use kiln_testkit::export::{to_onnx, to_onnx_beside};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
@@ -226,7 +226,7 @@ fn inputs(inputs: &[Input], rows: usize) -> Vec<(String, Tensor)> {
 }
 
 fn call(model: &Model, inputs: &[(String, Tensor)]) -> Result<Outputs, Error> {
-    model.run(inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)))
+    model.run(inputs)
 }
 
 fn bytes_of(outputs: &Outputs) -> Vec<Vec<u8>> {
@@ -370,7 +370,7 @@ fn each_large_allocation_of_a_call_may_fail() {
     for (what, body, wanted) in CASES {
         for device in [Device::interpreter(), Device::cpu()] {
             let text = format!("graph @f{body}");
-            let load = || Model::from_text_with(&text, options(device.clone())).unwrap();
+            let load = || options(device.clone()).load(Source::text(&text)).unwrap();
             let few = inputs(wanted, ROWS);
             let many = inputs(wanted, MORE_ROWS);
             let copies = inputs(wanted, MORE_ROWS);
@@ -462,8 +462,8 @@ fn kept_model(folder: &Path, kept: Kept) -> PathBuf {
         }
         Kept::Bundle => {
             let path = folder.join("model.kiln-bundle");
-            let model = Model::from_graph_with(graph(), options(Device::cpu())).unwrap();
-            model.save_bundle(&path).unwrap();
+            let model = options(Device::cpu()).load(Source::graph(graph())).unwrap();
+            model.save_bundle(&path, None).unwrap();
             return path;
         }
     }
@@ -482,10 +482,9 @@ fn each_large_allocation_of_storing_a_model_may_fail() {
     let folder = TempDir::new().unwrap();
     let path = kept_model(folder.path(), Kept::Beside);
     let load = |cache: &TempDir| {
-        Model::load_with(
-            &path,
-            options(Device::cpu()).cache(Cache::folder(cache.path())),
-        )
+        options(Device::cpu())
+            .cache(Cache::folder(cache.path()))
+            .load(&path)
     };
     let answer = |model: &Model| bytes_of(&call(model, &input_of(model)).unwrap());
     let right = answer(&load(&TempDir::new().unwrap()).unwrap());
@@ -521,7 +520,7 @@ fn each_large_allocation_of_a_load_may_fail() {
             let load = || match kept {
                 // SAFETY: it was saved a few lines above.
                 Kept::Bundle => unsafe { Model::open_bundle(&path, options.clone()) },
-                Kept::Inside | Kept::Beside => Model::load_with(&path, options.clone()),
+                Kept::Inside | Kept::Beside => options.load(&path),
             };
             let right = answer(&load().unwrap());
             fail_each(

@@ -8,7 +8,8 @@
     reason = "a test may panic, and tells what it measured"
 )]
 
-use kiln::{Cache, CallMemory, DType, Device, Model, Options, Tensor};
+use kiln::diagnose::{self, CallMemory};
+use kiln::{Cache, DType, Device, Model, Options, Source, Tensor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,7 +54,7 @@ fn alone_on_a_thread(text: &str) -> Model {
         .threads(1)
         .shared_kernels(false)
         .cache(Cache::off());
-    Model::from_text_with(text, options).unwrap()
+    options.load(Source::text(text)).unwrap()
 }
 
 #[test]
@@ -75,12 +76,12 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
     let zeros = |shape: &[usize]| Tensor::zeros(DType::F32, shape).unwrap();
     let mut outputs = [zeros(&[3, 5]), zeros(&[5])];
     for _ in 0..3 {
-        model.run_into(&inputs, &mut outputs).unwrap();
+        model.call(&inputs).run_into(&mut outputs).unwrap();
     }
     assert!(model.wait_for_compiles(std::time::Duration::from_secs(30)));
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     for _ in 0..100 {
-        model.run_into(&inputs, &mut outputs).unwrap();
+        model.call(&inputs).run_into(&mut outputs).unwrap();
     }
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [2.0; 15]);
@@ -94,13 +95,14 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
         inputs[1].clone(),
         inputs[2].clone(),
     ];
-    model.run_into(&inputs, &mut others).unwrap();
+    model.call(&inputs).run_into(&mut others).unwrap();
     assert_eq!(kept.to_vec::<f32>().unwrap(), [2.0; 15]);
     assert_eq!(others[0].to_vec::<f32>().unwrap(), [0.0; 15]);
     assert_eq!(others[1].shape(), [5]);
     assert_eq!(
         model
-            .run_into(&inputs, &mut others[..1])
+            .call(&inputs)
+            .run_into(&mut others[..1])
             .unwrap_err()
             .code(),
         "E0893"
@@ -130,7 +132,7 @@ fn a_row_is_appended_to_a_cache_without_allocations_or_plans() {
     let mut sum = [Tensor::zeros(DType::F32, &[64]).unwrap()];
     let mut append = |at: usize| {
         let inputs = [positions[at].clone(), row.clone()];
-        session.run_into(&inputs, &mut sum).unwrap();
+        session.call(&inputs).run_into(&mut sum).unwrap();
         assert_eq!(
             session.state("cache").unwrap().as_bytes().unwrap().as_ptr(),
             start
@@ -153,8 +155,7 @@ fn a_row_is_appended_to_a_cache_without_allocations_or_plans() {
 /// What one warm call takes that begins without an arena: allocations, and most bytes beyond those before.
 fn cost(model: &Model, inputs: &[(String, Tensor)]) -> (usize, usize) {
     let call = || {
-        let named = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor));
-        drop(model.run(named).unwrap());
+        drop(model.run(inputs).unwrap());
     };
     call();
     call();
@@ -185,7 +186,7 @@ fn real_model_calls_allocate_less_and_less_often_than_interpreted_ones() {
         let path = Path::new(&folder).join(name).join("model.onnx");
         let load = |device| {
             let options = Options::new().device(device).threads(1).cache(Cache::off());
-            Model::load_with(&path, options).unwrap()
+            options.load(&path).unwrap()
         };
         let (compiled, interpreted) = (load(Device::cpu()), load(Device::interpreter()));
         let input = |input: &kiln::ValueDescription| {
@@ -202,7 +203,7 @@ fn real_model_calls_allocate_less_and_less_often_than_interpreted_ones() {
             .iter()
             .map(|(_, input)| input.shape().to_vec())
             .collect();
-        let memory = compiled.call_memory(&shapes).unwrap().unwrap();
+        let memory = diagnose::call_memory(&compiled, &shapes).unwrap().unwrap();
         let CallMemory {
             arena,
             results,

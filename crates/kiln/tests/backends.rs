@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use kiln::{Device, ErrorKind, Model, Options, Tensor};
+use kiln::diagnose::{self, Stage};
+use kiln::{
+    Compiling, Device, ErrorKind, Limits, Model, Observation, Options, Source, Tensor, internals,
+};
 
 const MLP: &str = "graph @mlp(%x: f32[B, 4], %w: f32[4, N], %b: f32[N]) -> f32[B, N] {
   %0 = matmul %x, %w
@@ -15,45 +18,53 @@ const MLP: &str = "graph @mlp(%x: f32[B, 4], %w: f32[4, N], %b: f32[N]) -> f32[B
 #[test]
 fn a_backend_that_is_asked_for_is_used() {
     let options = Options::new().device(Device::interpreter());
-    let model = Model::from_text_with(MLP, options).unwrap();
+    let model = options.load(Source::text(MLP)).unwrap();
     assert_eq!(model.device(), Device::interpreter());
     assert_eq!(model.compilation_stats().compilations, 0);
-    assert!(model.compile_records().is_empty());
+    assert!(diagnose::compile_records(&model).is_empty());
     let x = Tensor::full(&[1, 4], 1.0f32).unwrap();
-    let error = model
-        .run_profiled([("x", &x), ("w", &x), ("b", &x)])
-        .unwrap_err();
+    let mut steps = Vec::new();
+    let wrong = model.call([("x", &x), ("w", &x), ("b", &x)]);
+    let error = wrong.profile(&mut steps).run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     let (w, b) = (
         Tensor::full(&[4, 1], 1.0f32).unwrap(),
         Tensor::full(&[1], 1.0f32).unwrap(),
     );
-    let error = model
-        .run_profiled([("x", &x), ("w", &w), ("b", &b)])
-        .unwrap_err();
+    let right = model.call([("x", &x), ("w", &w), ("b", &b)]);
+    let error = right.profile(&mut steps).run().unwrap_err();
     assert_eq!(
         (error.kind(), error.code()),
         (ErrorKind::Unsupported, "E0983")
     );
-    assert_eq!(model.inspect("asm").unwrap_err().code(), "E0983");
+    assert_eq!(
+        diagnose::inspect(&model, Stage::Assembly)
+            .unwrap_err()
+            .code(),
+        "E0983"
+    );
 }
 
 #[cfg(not(feature = "llvm"))]
 #[test]
 fn without_a_compiler_models_are_interpreted() {
     assert_eq!(
-        Model::from_text(MLP).unwrap().device(),
+        Model::load(Source::text(MLP)).unwrap().device(),
         Device::interpreter()
     );
-    let error = Model::from_text_with(MLP, Options::new().device(Device::cpu())).unwrap_err();
+    let error = Options::new()
+        .device(Device::cpu())
+        .load(Source::text(MLP))
+        .unwrap_err();
     assert_eq!(error.code(), "E0974");
-    assert!(kiln::targets().is_empty());
+    assert!(Device::cpu().levels().is_empty());
 }
 
 #[cfg(feature = "llvm")]
 mod compiled {
     use super::*;
-    use kiln::{DType, Notice, StepProfile, Work};
+    use kiln::diagnose::StepProfile;
+    use kiln::{DType, Notice, Work};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
 
@@ -74,15 +85,14 @@ mod compiled {
 
     fn run(model: &Model, batch: usize, columns: usize) -> Tensor {
         let inputs = tensors(batch, columns);
-        let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
-        model.run(inputs).unwrap().into_tensors().remove(0)
+        model.run(&inputs).unwrap().into_tensors().remove(0)
     }
 
     #[test]
     fn one_kernel_serves_every_size() {
-        let model = Model::from_text_with(MLP, own().threads(1)).unwrap();
+        let model = own().threads(1).load(Source::text(MLP)).unwrap();
         let interpreted = Options::new().device(Device::interpreter());
-        let interpreted = Model::from_text_with(MLP, interpreted).unwrap();
+        let interpreted = interpreted.load(Source::text(MLP)).unwrap();
         for (batch, columns) in [(1, 1), (0, 3), (5, 0), (7, 17), (33, 8), (1, 16)] {
             let found = run(&model, batch, columns).to_vec::<f32>().unwrap();
             let expected = run(&interpreted, batch, columns).to_vec::<f32>().unwrap();
@@ -91,7 +101,10 @@ mod compiled {
         let stats = model.compilation_stats();
         assert_eq!((stats.failures, stats.interpreted_steps), (0, 0));
         assert_eq!(stats.unique_kernels, 1);
-        assert_eq!(model.compile_records().len() as u64, stats.compilations);
+        assert_eq!(
+            diagnose::compile_records(&model).len() as u64,
+            stats.compilations
+        );
         // Sizes seen before and new ones alike find their code.
         let before = stats.compilations;
         run(&model, 9, 23);
@@ -100,12 +113,12 @@ mod compiled {
 
     #[test]
     fn every_level_of_this_machine_gives_the_same() {
-        let expected = run(&Model::from_text_with(MLP, own()).unwrap(), 5, 19);
-        assert!(!kiln::targets().is_empty());
-        for level in kiln::targets() {
+        let expected = run(&own().load(Source::text(MLP)).unwrap(), 5, 19);
+        assert!(!Device::cpu().levels().is_empty());
+        for level in Device::cpu().levels() {
             for threads in [1, 2] {
                 let options = own().target(&level).threads(threads);
-                let found = run(&Model::from_text_with(MLP, options).unwrap(), 5, 19);
+                let found = run(&options.load(Source::text(MLP)).unwrap(), 5, 19);
                 assert_eq!(
                     found.to_vec::<f32>().unwrap(),
                     expected.to_vec::<f32>().unwrap(),
@@ -121,7 +134,7 @@ mod compiled {
             Options::new()
                 .device(Device::cpu())
                 .threads(1)
-                .target(&kiln::targets()[0])
+                .target(&Device::cpu().levels()[0])
         };
         // No other test compiles this kernel.
         let text = "graph @shared(%x: f32[N]) -> f32[N] {
@@ -131,26 +144,55 @@ mod compiled {
           return %2
         }";
         let x = Tensor::full(&[5], 0.5f32).unwrap();
-        let first = Model::from_text_with(text, options()).unwrap();
+        let first = options().load(Source::text(text)).unwrap();
         first.run([("x", &x)]).unwrap();
         let compiled = first.compilation_stats().compilations;
-        let second = Model::from_text_with(text, options()).unwrap();
+        let second = options().load(Source::text(text)).unwrap();
         second.run([("x", &x)]).unwrap();
         assert_eq!(second.compilation_stats().compilations, compiled);
-        let apart = Model::from_text_with(text, own()).unwrap();
+        let apart = own().load(Source::text(text)).unwrap();
         assert_eq!(apart.compilation_stats().compilations, 0);
     }
 
     #[test]
     fn targets_and_threads_that_make_no_sense_are_refused() {
-        let error = Model::from_text_with(MLP, own().target("avx9000")).unwrap_err();
+        let error = own().target("avx9000").load(Source::text(MLP)).unwrap_err();
         assert_eq!(
             (error.kind(), error.code()),
             (ErrorKind::Environment, "E0980")
         );
-        assert!(error.to_string().contains(&kiln::targets()[0]), "{error}");
-        let error = Model::from_text_with(MLP, own().threads(1 << 20)).unwrap_err();
-        assert_eq!((error.kind(), error.code()), (ErrorKind::Limit, "E0981"));
+        assert!(
+            error.to_string().contains(&Device::cpu().levels()[0]),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn numbers_of_threads_and_plans_that_make_no_sense_are_refused() {
+        let compiling = |threads| Compiling {
+            threads: Some(threads),
+            ..Compiling::default()
+        };
+        let no_plans = Limits {
+            launch_plans: 0,
+            ..Limits::default()
+        };
+        for (options, expected) in [
+            (own().threads(1 << 20), "at most 1024 threads, given"),
+            (own().threads(0), "at least 1 threads, given 0"),
+            (own().compiling(compiling(0)), "at least 1 threads that"),
+            (
+                own().compiling(compiling(1 << 20)),
+                "at most 1024 threads that",
+            ),
+            (own().limits(no_plans), "at least 1 launch plans, given 0"),
+        ] {
+            let error = options.load(Source::text(MLP)).unwrap_err();
+            assert_eq!(error.code(), "E0981");
+            assert!(error.to_string().contains(expected), "{error}");
+            let is_too_many = expected.starts_with("at most");
+            assert_eq!(error.kind() == ErrorKind::Limit, is_too_many, "{error}");
+        }
     }
 
     #[test]
@@ -158,9 +200,11 @@ mod compiled {
         let notices = Arc::new(Mutex::new(Vec::new()));
         for _ in 0..2 {
             let heard = Arc::clone(&notices);
-            let options =
-                Options::new().on_notice(move |notice| heard.lock().unwrap().push(notice.clone()));
-            let model = Model::from_text_with(MLP, options).unwrap();
+            let options = Options::new().observe(
+                Observation::new()
+                    .on_notice(move |notice| heard.lock().unwrap().push(notice.clone())),
+            );
+            let model = options.load(Source::text(MLP)).unwrap();
             assert_eq!(model.device(), Device::default());
         }
         let heard = notices.lock().unwrap();
@@ -183,13 +227,13 @@ mod compiled {
     fn compiles_and_plans_are_told_to_listeners() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
-        let options = own().on_progress(move |progress| {
+        let options = own().observe(Observation::new().on_progress(move |progress| {
             heard
                 .lock()
                 .unwrap()
                 .push((progress.work, progress.step.to_owned()));
-        });
-        let model = Model::from_text_with(MLP, options).unwrap();
+        }));
+        let model = options.load(Source::text(MLP)).unwrap();
         run(&model, 2, 2);
         let told = told.lock().unwrap();
         let has = |wanted: Work| told.iter().any(|(work, _)| *work == wanted);
@@ -202,21 +246,19 @@ mod compiled {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let options = own().cancel_when(move || asked.load(Ordering::Relaxed));
-        let model = Model::from_text_with(MLP, options).unwrap();
+        let model = options.load(Source::text(MLP)).unwrap();
         let inputs = tensors(1, 1);
         stop.store(true, Ordering::Relaxed);
-        let error = model
-            .run(inputs.iter().map(|(name, tensor)| (name, tensor)))
-            .unwrap_err();
+        let error = model.run(&inputs).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
     }
 
     #[test]
     fn a_profile_has_every_step() {
-        let model = Model::from_text_with(MLP, own()).unwrap();
+        let model = own().load(Source::text(MLP)).unwrap();
         let inputs = tensors(3, 5);
-        let named = || inputs.iter().map(|(name, tensor)| (name, tensor));
-        let (outputs, steps) = model.run_profiled(named()).unwrap();
+        let mut steps = Vec::new();
+        let outputs = model.call(&inputs).profile(&mut steps).run().unwrap();
         assert_eq!(outputs[0].shape(), [3, 5]);
         let [
             StepProfile {
@@ -241,7 +283,7 @@ mod compiled {
           %y = gather %x, %i {axis = 0}
           return %y
         }";
-        let model = Model::from_text_with(text, own()).unwrap();
+        let model = own().load(Source::text(text)).unwrap();
         let x = Tensor::full(&[3], 1.0f32).unwrap();
         let outside = Tensor::from_slice(&[1], &[7i64]).unwrap();
         let error = model.run([("x", &x), ("i", &outside)]).unwrap_err();
@@ -254,7 +296,7 @@ mod compiled {
           %y = add %a, %b
           return %y
         }";
-        let model = Model::from_text_with(text, own()).unwrap();
+        let model = own().load(Source::text(text)).unwrap();
         let error = model
             .run([("a", &x), ("b", &Tensor::full(&[2], 1.0f32).unwrap())])
             .unwrap_err();
@@ -271,7 +313,7 @@ mod compiled {
         let mut limits = kiln::Limits::default();
         limits.run.live_bytes = 1 << 10;
         let source = "graph @f(%x: f32[N]) -> f32[N] {\n  %y = exp %x\n  return %y\n}";
-        let model = Model::from_text_with(source, own().limits(limits)).unwrap();
+        let model = own().limits(limits).load(Source::text(source)).unwrap();
         let call = |n: usize| model.run([("x", &Tensor::zeros(DType::F32, &[n]).unwrap())]);
         assert!(call(8).is_ok());
         let error = call(10_000).unwrap_err();
@@ -280,20 +322,20 @@ mod compiled {
 
     #[test]
     fn a_runtime_of_ones_own_is_used() {
-        use kiln::lazy_runtime::{Runtime, RuntimeOptions};
+        use kiln::internals::lazy_runtime::{Runtime, RuntimeOptions};
         let runtime = Arc::new(Runtime::new(
-            Some(Arc::new(kiln::codegen_llvm::LlvmCompiler::new())),
-            Arc::new(kiln::native::NativeExecutor::new()),
+            Some(Arc::new(kiln::internals::codegen_llvm::LlvmCompiler::new())),
+            Arc::new(kiln::internals::native::NativeExecutor::new()),
             RuntimeOptions::new(),
         ));
-        let options = own().runtime(Arc::clone(&runtime));
-        run(&Model::from_text_with(MLP, options).unwrap(), 2, 3);
+        let options = internals::on_runtime(own(), Arc::clone(&runtime));
+        run(&options.load(Source::text(MLP)).unwrap(), 2, 3);
         assert!(runtime.stats().compilations > 0);
     }
 
     #[test]
     fn many_threads_call_one_model() {
-        let model = Model::from_text_with(MLP, own()).unwrap();
+        let model = own().load(Source::text(MLP)).unwrap();
         let expected: Vec<Tensor> = (0..8).map(|n| run(&model, n, 8 - n)).collect();
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -327,8 +369,11 @@ fn steps_without_code_read_and_write_the_memory_that_their_kernels_would_have() 
         .device(Device::cpu())
         .cache(kiln::Cache::off())
         .shared_kernels(false)
-        .compile_budget(std::time::Duration::ZERO);
-    let model = Model::from_text_with(text, options).unwrap();
+        .compiling(Compiling {
+            budget: Some(std::time::Duration::ZERO),
+            ..Compiling::default()
+        });
+    let model = options.load(Source::text(text)).unwrap();
     for n in [4, 1, 16] {
         let (x, z) = (
             Tensor::full(&[n], 2.0f32).unwrap(),

@@ -7,8 +7,11 @@
     reason = "a test may panic, and say what it did"
 )]
 
-use kiln::shape_inference::GraphBuilder;
-use kiln::{Cache, CompilePolicy, DType, Device, ErrorKind, Model, Options, SealKey, Tensor};
+use kiln::internals::shape_inference::GraphBuilder;
+use kiln::{
+    Cache, CompilePolicy, DType, Device, ErrorKind, Model, Options, SealKey, Source, Tensor,
+    diagnose,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -22,7 +25,7 @@ fn options() -> Options {
 
 /// Nothing may be compiled.
 fn ahead() -> Options {
-    options().policy(CompilePolicy::AheadOfTime)
+    options().compiling(CompilePolicy::AheadOfTime)
 }
 
 /// `y = relu(x w) + b` with a weight that kernels want packed.
@@ -42,7 +45,9 @@ fn small() -> Model {
     let product = builder.matmul(x, weight).unwrap();
     let positive = builder.map("relu", &[product]).unwrap();
     let y = builder.add(positive, bias).unwrap();
-    Model::from_graph_with(builder.finish(&[("y", y)]).unwrap(), options()).unwrap()
+    options()
+        .load(Source::graph(builder.finish(&[("y", y)]).unwrap()))
+        .unwrap()
 }
 
 /// Opens a bundle of these tests.
@@ -59,7 +64,7 @@ fn call(model: &Model, rows: usize) -> Vec<f32> {
 
 fn saved(folder: &Path) -> PathBuf {
     let path = folder.join("small.kiln-bundle");
-    let bytes = small().save_bundle(&path).unwrap();
+    let bytes = small().save_bundle(&path, None).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
     path
 }
@@ -84,8 +89,8 @@ fn pairs() -> String {
 fn a_bundle_serves_every_call_whichever_facts_fail() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("pairs.kiln-bundle");
-    let model = Model::from_text_with(&pairs(), options()).unwrap();
-    model.save_bundle(&path).unwrap();
+    let model = options().load(Source::text(&pairs())).unwrap();
+    model.save_bundle(&path, None).unwrap();
     let bundle = open(&path, ahead()).unwrap();
     for failing in [0, 1, 0b10, 0b11, 0b1111, 0b10_1010_1010, 0b11_1111_1111] {
         let sizes = |i: usize| {
@@ -102,9 +107,7 @@ fn a_bundle_serves_every_call_whichever_facts_fail() {
                 [(format!("x{i}"), x.unwrap()), (format!("y{i}"), y.unwrap())]
             })
             .collect();
-        let outputs = bundle
-            .run(tensors.iter().map(|(name, tensor)| (name, tensor)))
-            .unwrap();
+        let outputs = bundle.run(&tensors).unwrap();
         for i in 0..10 {
             let found = outputs[i].to_vec::<f32>().unwrap();
             let expected = 1.5f32.exp() + i as f32;
@@ -115,7 +118,7 @@ fn a_bundle_serves_every_call_whichever_facts_fail() {
     let stats = bundle.compilation_stats();
     assert_eq!((stats.compilations, stats.interpreted_steps), (0, 0));
     assert_eq!(stats.other_plans, 0, "it plans nothing");
-    let explained = bundle.explain().unwrap().to_string();
+    let explained = diagnose::explain(&bundle).unwrap().to_string();
     assert!(
         explained.contains("without any fact: 20 launches"),
         "{explained}"
@@ -169,7 +172,7 @@ fn a_sealed_bundle_opens_with_its_key_alone() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("sealed.kiln-bundle");
     let key = SealKey::of_secret(&[7; 32]);
-    let bytes = small().save_sealed_bundle(&path, &key).unwrap();
+    let bytes = small().save_bundle(&path, Some(&key)).unwrap();
     let whole = fs::read(&path).unwrap();
     assert_eq!(whole.len() as u64, bytes);
     let expected = call(&small(), 5);
@@ -189,11 +192,11 @@ fn a_sealed_bundle_opens_with_its_key_alone() {
 
 #[test]
 fn code_that_was_planted_in_a_sealed_bundle_does_not_run() {
-    use kiln::kernel_cache::{Bundle, EntryKind};
+    use kiln::internals::kernel_cache::{Bundle, EntryKind};
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("sealed.kiln-bundle");
     let key = SealKey::of_secret(&[7; 32]);
-    small().save_sealed_bundle(&path, &key).unwrap();
+    small().save_bundle(&path, Some(&key)).unwrap();
     let whole = fs::read(&path).unwrap();
     // An attacker without the key mends every digest, but not the codes.
     let mut refused = 0;
@@ -229,13 +232,14 @@ fn options_about_the_graph_come_too_late_for_a_bundle() {
         (error.code(), error.kind()),
         ("E0972", ErrorKind::InvalidInput)
     );
-    let error = Model::from_text_with(
-        "graph @id(%x: f32[N]) -> f32[N] { return %x }",
-        Options::new().device(Device::interpreter()),
-    );
+    let error = Options::new()
+        .device(Device::interpreter())
+        .load(Source::text(
+            "graph @id(%x: f32[N]) -> f32[N] { return %x }",
+        ));
     let error = error
         .unwrap()
-        .save_bundle(folder.path().join("no"))
+        .save_bundle(folder.path().join("no"), None)
         .unwrap_err();
     assert_eq!(error.code(), "E0983");
 }
@@ -288,7 +292,7 @@ fn every_damage_is_an_error_that_says_where() {
 
 #[test]
 fn another_version_and_another_level_are_refused_with_the_next_step() {
-    use kiln::kernel_cache::Bundle;
+    use kiln::internals::kernel_cache::Bundle;
     let folder = TempDir::new().unwrap();
     let path = saved(folder.path());
     let manifest = String::from_utf8(Bundle::open(&path).unwrap().manifest().to_vec()).unwrap();
@@ -330,9 +334,9 @@ fn real_model_answers_from_a_bundle_are_those_of_the_model() {
     let folder = TempDir::new().unwrap();
     for (name, shape) in [("minilm", &[2, 12][..]), ("ocr-cls", &[1, 3, 48, 192])] {
         let file = models.join(name).join("model.onnx");
-        let model = Model::load_with(file, options()).unwrap();
+        let model = options().load(file).unwrap();
         let path = folder.path().join(format!("{name}.kiln-bundle"));
-        println!("{name}: {} bytes", model.save_bundle(&path).unwrap());
+        println!("{name}: {} bytes", model.save_bundle(&path, None).unwrap());
         let bundle = open(&path, ahead()).unwrap();
         assert_eq!(bundle.metadata(), model.metadata());
         let inputs: Vec<(String, Tensor)> = model
@@ -347,8 +351,7 @@ fn real_model_answers_from_a_bundle_are_those_of_the_model() {
             })
             .collect();
         let run = |model: &Model| {
-            let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
-            let outputs = model.run(inputs).unwrap();
+            let outputs = model.run(&inputs).unwrap();
             outputs[0].clone()
         };
         assert!(run(&model).bit_equal(&run(&bundle)));

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "llvm")]
 
-use kiln::{Cache, CompilePolicy, Device, ErrorKind, Model, Options, Tensor};
+use kiln::{Cache, CompilePolicy, Device, ErrorKind, Model, Options, Source, Tensor};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -43,14 +43,14 @@ fn cache_folder() -> (TempDir, std::path::PathBuf) {
 #[test]
 fn what_one_compiled_another_loads() {
     let (_folder, path) = cache_folder();
-    let first = Model::from_text_with(MLP, own(&path)).unwrap();
+    let first = own(&path).load(Source::text(MLP)).unwrap();
     let expected = run(&first);
     assert!(first.wait_for_compiles(Duration::from_secs(10)));
     let stats = first.compilation_stats();
     assert!(stats.compilations > 0 && stats.cache.tier_hits == 0);
     assert_eq!(stats.cache.stored, stats.compilations);
     drop(first);
-    let second = Model::from_text_with(MLP, own(&path)).unwrap();
+    let second = own(&path).load(Source::text(MLP)).unwrap();
     assert_eq!(run(&second), expected);
     let again = second.compilation_stats();
     assert_eq!((again.compilations, again.misses), (0, 0));
@@ -61,8 +61,8 @@ fn what_one_compiled_another_loads() {
 #[test]
 fn ahead_of_time_nothing_is_compiled_and_what_is_missing_is_explained() {
     let (_folder, path) = cache_folder();
-    let strict = || own(&path).policy(CompilePolicy::AheadOfTime);
-    let model = Model::from_text_with(MLP, strict()).unwrap();
+    let strict = || own(&path).compiling(CompilePolicy::AheadOfTime);
+    let model = strict().load(Source::text(MLP)).unwrap();
     let (x, w, b) = (
         Tensor::full(&[3, 8], 0.5f32).unwrap(),
         Tensor::full(&[8, 5], 0.5f32).unwrap(),
@@ -74,14 +74,14 @@ fn ahead_of_time_nothing_is_compiled_and_what_is_missing_is_explained() {
     assert!(error.to_string().contains("disk: no such entry"), "{error}");
     assert_eq!(model.compilation_stats().compilations, 0);
     // Compiled for another level, the miss says so.
-    let lowest = own(&path).target(&kiln::targets()[0]);
-    run(&Model::from_text_with(MLP, lowest).unwrap());
+    let lowest = own(&path).target(&Device::cpu().levels()[0]);
+    run(&lowest.load(Source::text(MLP)).unwrap());
     let error = model.run([("x", &x), ("w", &w), ("b", &b)]).unwrap_err();
-    if kiln::targets().len() > 1 {
+    if Device::cpu().levels().len() > 1 {
         assert!(error.to_string().contains("target: "), "{error}");
     }
-    run(&Model::from_text_with(MLP, own(&path)).unwrap());
-    let model = Model::from_text_with(MLP, strict()).unwrap();
+    run(&own(&path).load(Source::text(MLP)).unwrap());
+    let model = strict().load(Source::text(MLP)).unwrap();
     run(&model);
     assert_eq!(model.compilation_stats().compilations, 0);
 }
@@ -89,7 +89,7 @@ fn ahead_of_time_nothing_is_compiled_and_what_is_missing_is_explained() {
 #[test]
 fn a_damaged_folder_is_never_why_a_call_fails() {
     let (_folder, path) = cache_folder();
-    let expected = run(&Model::from_text_with(MLP, own(&path)).unwrap());
+    let expected = run(&own(&path).load(Source::text(MLP)).unwrap());
     for entry in std::fs::read_dir(&path).unwrap() {
         let file = entry.unwrap().path();
         let mut bytes = std::fs::read(&file).unwrap();
@@ -100,14 +100,14 @@ fn a_damaged_folder_is_never_why_a_call_fails() {
         *byte ^= 1;
         std::fs::write(&file, bytes).unwrap();
     }
-    let model = Model::from_text_with(MLP, own(&path)).unwrap();
+    let model = own(&path).load(Source::text(MLP)).unwrap();
     assert_eq!(run(&model), expected);
     let stats = model.compilation_stats();
     assert!(stats.cache.corrupt > 0 && stats.compilations > 0);
     // A folder that cannot be one.
     let file = path.join("file");
     std::fs::write(&file, "no folder").unwrap();
-    let model = Model::from_text_with(MLP, own(&file)).unwrap();
+    let model = own(&file).load(Source::text(MLP)).unwrap();
     assert_eq!(run(&model), expected);
     assert!(model.wait_for_compiles(Duration::from_secs(10)));
     assert!(model.compilation_stats().cache.not_stored > 0);
@@ -118,7 +118,7 @@ fn what_was_forgotten_is_compiled_again_or_loaded_where_a_folder_has_it() {
     let (_folder, path) = cache_folder();
     for cache in [Cache::off(), Cache::folder(&path)] {
         let is_kept = cache.path().is_some();
-        let model = Model::from_text_with(MLP, own(&path).cache(cache)).unwrap();
+        let model = own(&path).cache(cache).load(Source::text(MLP)).unwrap();
         let expected = run(&model);
         assert!(model.wait_for_compiles(Duration::from_secs(10)));
         let first = model.compilation_stats();

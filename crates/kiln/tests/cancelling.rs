@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use kiln::{
-    Cache, CallOptions, Cancellation, DType, Device, ErrorKind, Model, Options, Tensor, Work,
+    Cache, Cancellation, DType, Device, ErrorKind, Model, Observation, Options, Source, Tensor,
+    Work,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ const FOREVER: &str = "graph @forever(%trips: i64[], %x: f32[N]) -> f32[N] {
 fn models() -> Vec<Model> {
     let model = |device: &Device| {
         let options = Options::new().device(device.clone()).cache(Cache::off());
-        Model::from_text_with(FOREVER, options).unwrap()
+        options.load(Source::text(FOREVER)).unwrap()
     };
     Device::all().iter().map(model).collect()
 }
@@ -36,18 +37,18 @@ fn x() -> Tensor {
 fn a_model_is_cancelled_from_another_thread_and_runs_again() {
     for model in models() {
         let cancellation = Cancellation::new();
-        let options = CallOptions::new().with_cancellation(&cancellation);
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
         let count = move || {
             counted.fetch_add(1, Ordering::SeqCst);
             false
         };
-        let options = options.with_should_stop(Arc::new(count));
         let error = std::thread::scope(|scope| {
             let call = scope.spawn(|| {
                 let trips = Tensor::scalar(1_i64 << 32);
-                model.run_with([("trips", &trips), ("x", &x())], &options)
+                let x = x();
+                let call = model.call([("trips", &trips), ("x", &x)]);
+                call.cancellation(&cancellation).cancel_when(count).run()
             });
             while asked.load(Ordering::SeqCst) < 100 {
                 std::thread::yield_now();
@@ -68,22 +69,19 @@ fn a_model_is_cancelled_from_another_thread_and_runs_again() {
 #[test]
 fn a_call_that_takes_longer_than_it_may_is_a_limit() {
     for model in models() {
-        let options = CallOptions::new().with_time_limit(Duration::from_millis(30));
+        let limit = Duration::from_millis(30);
         let inputs = [Tensor::scalar(1_i64 << 32), x()];
         let named = [("trips", &inputs[0]), ("x", &inputs[1])];
-        let error = model.run_with(named, &options).unwrap_err();
+        let error = model.call(named).time_limit(limit).run().unwrap_err();
         assert_eq!((error.kind(), error.code()), (ErrorKind::Limit, "E0894"));
         let mut outputs = [Tensor::zeros(DType::F32, &[3]).unwrap()];
-        let error = model
-            .run_into_with(&inputs, &mut outputs, &options)
-            .unwrap_err();
+        let call = model.call(&inputs).time_limit(limit);
+        let error = call.run_into(&mut outputs).unwrap_err();
         assert_eq!(error.code(), "E0894");
         assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [0.0; 3]);
-        let options = CallOptions::new().with_time_limit(Duration::from_secs(600));
         let inputs = [Tensor::scalar(1i64), x()];
-        model
-            .run_into_with(&inputs, &mut outputs, &options)
-            .unwrap();
+        let call = model.call(&inputs).time_limit(Duration::from_secs(600));
+        call.run_into(&mut outputs).unwrap();
         assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [-1.5; 3]);
     }
 }
@@ -100,15 +98,15 @@ fn loading_is_cancelled_while_it_is_at_work_and_works_again() {
     let options = Options::new()
         .cache(Cache::off())
         .cancel_when(move || asked.load(Ordering::SeqCst))
-        .on_progress(move |progress| {
+        .observe(Observation::new().on_progress(move |progress| {
             if progress.work == Work::Optimize {
                 at_work.store(true, Ordering::SeqCst);
                 while !let_go.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }
             }
-        });
-    let load = || Model::from_text_with(FOREVER, options.clone());
+        }));
+    let load = || options.load(Source::text(FOREVER));
     std::thread::scope(|scope| {
         let loading = scope.spawn(load);
         while !reached.load(Ordering::SeqCst) {

@@ -5,8 +5,8 @@
 
 mod onnx_writer;
 
-use kiln::onnx::NoFiles;
-use kiln::{Cache, Device, ErrorKind, Model, Options, Tensor};
+use kiln::diagnose::{self, Stage};
+use kiln::{Cache, Device, ErrorKind, Model, Options, Source, Tensor};
 use onnx_writer::{
     BOOL, F32, I64, constant, graph, graph_attribute, int_attribute, model, node, untyped, value,
 };
@@ -15,7 +15,7 @@ use onnx_writer::{
 fn models(bytes: &[u8]) -> Vec<Model> {
     let load = |device: &Device| {
         let options = Options::new().device(device.clone()).cache(Cache::off());
-        Model::from_bytes_with(bytes, &NoFiles, options).unwrap()
+        options.load(Source::onnx(bytes, None)).unwrap()
     };
     Device::all().iter().map(load).collect()
 }
@@ -85,8 +85,18 @@ fn branches_of_different_ranks_are_taken_call_by_call() {
             let negated: Vec<f32> = x.to_vec::<f32>().unwrap().iter().map(|x| -x).collect();
             assert_eq!(y.to_vec::<f32>().unwrap(), negated);
         }
-        assert_eq!(model.graph().unwrap_err().code(), "E0995");
-        assert_eq!(model.graph().unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(
+            diagnose::graph(&model, Stage::Optimized)
+                .unwrap_err()
+                .code(),
+            "E0995"
+        );
+        assert_eq!(
+            diagnose::graph(&model, Stage::Optimized)
+                .unwrap_err()
+                .kind(),
+            ErrorKind::Unsupported
+        );
     }
 }
 
@@ -239,7 +249,7 @@ fn lists_that_loops_append_to_are_joined_whatever_their_length() {
                 );
             }
             // One graph serves all lengths.
-            assert!(model.graph().is_ok());
+            assert!(diagnose::graph(&model, Stage::Optimized).is_ok());
             let error = run_n(&model, i64::MAX, &x).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Limit);
         }
@@ -356,7 +366,7 @@ fn ranges_of_step_zero_are_refused_when_loaded_or_when_called() {
     let nodes = [node("all = Range(n, m, zero)", &[])];
     let inputs = ["n", "m"].map(|name| value(name, I64, Some(&[])));
     let known = model(&graph(&nodes, &constants(), &inputs, &[untyped("all")]));
-    let error = Model::from_bytes(&known, &NoFiles).unwrap_err();
+    let error = Model::load(Source::onnx(&known, None)).unwrap_err();
     assert_eq!(error.code(), "E0920", "{error}");
 }
 
@@ -450,9 +460,12 @@ fn a_call_is_asked_no_more_often_than_the_limit() {
 #[test]
 fn the_time_of_a_call_covers_what_it_is_asked() {
     for model in models(&appending_while()) {
-        let none = kiln::CallOptions::new().with_time_limit(std::time::Duration::ZERO);
         let (n, x) = (Tensor::scalar(3_i64), ramp(&[2, 2]));
-        let error = model.run_with([("n", &n), ("x", &x)], &none).unwrap_err();
+        let call = model.call([("n", &n), ("x", &x)]);
+        let error = call
+            .time_limit(std::time::Duration::ZERO)
+            .run()
+            .unwrap_err();
         assert_eq!((error.code(), error.kind()), ("E0894", ErrorKind::Limit));
     }
 }

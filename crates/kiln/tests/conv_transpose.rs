@@ -4,7 +4,7 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::{Cache, Device, Model, Options, Tensor};
+use kiln::{Cache, Device, Model, Options, Source, Tensor};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 
 /// Along one axis: kernel, stride, dilation, low, high, further elements of the result.
@@ -60,7 +60,9 @@ fn text(number: usize, weight: impl Fn(usize) -> f32) -> String {
 fn check(text: &str) {
     let model = |device| {
         let options = Options::new().device(device).threads(2);
-        Model::from_text_with(text, options.cache(Cache::off()))
+        options
+            .cache(Cache::off())
+            .load(Source::text(text))
             .unwrap_or_else(|error| panic!("{error}\n{text}"))
     };
     let (compiled, interpreted) = (model(Device::cpu()), model(Device::interpreter()));

@@ -6,15 +6,15 @@
 
 mod onnx_writer;
 
-use kiln::backend::{
+use kiln::internals::backend::{
     ExecuteError, ExecutorWrapper, IsaLevel, KernelCompiler, KernelExecutor, Memory, Resident,
     Target,
 };
-use kiln::codegen_llvm::LlvmCompiler;
-use kiln::device::{DeviceEntry, DeviceProblem, DeviceSetup};
-use kiln::fusion::FusionOptions;
-use kiln::native::NativeExecutor;
-use kiln::{Cache, Device, ErrorKind, Model, Options, OutputPlacement, Tensor};
+use kiln::internals::codegen_llvm::LlvmCompiler;
+use kiln::internals::device::{DeviceEntry, DeviceProblem, DeviceSetup};
+use kiln::internals::fusion::FusionOptions;
+use kiln::internals::native::NativeExecutor;
+use kiln::{Cache, Device, ErrorKind, Model, Options, OutputPlacement, Source, Tensor, diagnose};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -161,7 +161,8 @@ fn call(model: &Model, x: &Tensor) -> Tensor {
 
 /// How many kernels a call launches.
 fn launches_of(model: &Model) -> usize {
-    let (_, steps) = model.run_profiled([("x", &x())]).unwrap();
+    let (x, mut steps) = (x(), Vec::new());
+    model.call([("x", &x)]).profile(&mut steps).run().unwrap();
     steps.iter().filter(|step| step.kind == "kernel").count()
 }
 
@@ -178,15 +179,17 @@ fn a_registered_device_is_found_by_its_key_and_runs_models() {
         "{message}"
     );
 
-    let model = Model::from_text_with(CHAIN, options(device.clone())).unwrap();
-    let other = Model::from_text_with(CHAIN, options(device.clone())).unwrap();
+    let model = options(device.clone()).load(Source::text(CHAIN)).unwrap();
+    let other = options(device.clone()).load(Source::text(CHAIN)).unwrap();
     assert_eq!(model.device(), device);
-    let explained = model.explain().unwrap().to_string();
+    let explained = diagnose::explain(&model).unwrap().to_string();
     assert!(explained.contains("on device apart-1\n"), "{explained}");
     // From one model to the other nothing crosses.
     let y = call(&other, &call(&model, &x()));
     assert_eq!((traffic.counts(), y.is_loaded()), ((1, 0), false));
-    let reference = Model::from_text_with(CHAIN, options(Device::interpreter())).unwrap();
+    let reference = options(Device::interpreter())
+        .load(Source::text(CHAIN))
+        .unwrap();
     let expected = call(&reference, &call(&reference, &x()));
     let close = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
     let (found, expected) = (
@@ -202,7 +205,7 @@ fn a_registered_device_is_found_by_its_key_and_runs_models() {
     assert_eq!(call(&reference, &call(&model, &x())).len(), 3);
 
     let host = options(device).outputs(OutputPlacement::Host);
-    let model = Model::from_text_with(CHAIN, host).unwrap();
+    let model = host.load(Source::text(CHAIN)).unwrap();
     assert!(call(&model, &x()).is_loaded());
 }
 
@@ -216,7 +219,7 @@ fn the_state_of_a_session_stays_on_its_device() {
       %next = update_slice %cache, %at, %row {axes = [0]}
       return %next
     }";
-    let model = Model::from_text_with(text, options(device)).unwrap();
+    let model = options(device).load(Source::text(text)).unwrap();
     let empty = Tensor::full(&[5, 2], -1.0f32).unwrap();
     let session = model.session().state("cache", "next", empty);
     let mut session = session.build().unwrap();
@@ -243,9 +246,9 @@ fn what_fusion_may_do_is_the_devices_to_say() {
     };
     let narrow = Device::register(narrow).unwrap();
     for (device, launches) in [(Device::cpu(), 1), (narrow, 3)] {
-        let model = Model::from_text_with(CHAIN, options(device)).unwrap();
+        let model = options(device).load(Source::text(CHAIN)).unwrap();
         assert_eq!(launches_of(&model), launches);
-        assert_eq!(model.explain().unwrap().count("kernel"), launches);
+        assert_eq!(diagnose::explain(&model).unwrap().count("kernel"), launches);
     }
 }
 
@@ -272,7 +275,7 @@ fn programs_that_are_kept_are_of_one_device() {
         let options = Options::new()
             .device(device.clone())
             .cache(Cache::folder(&cache));
-        let model = Model::load_with(&file, options).unwrap();
+        let model = options.load(&file).unwrap();
         launches_of(&model)
     };
     // The target and the compiler are the same, and each is loaded a second time from what was kept.
@@ -287,8 +290,8 @@ fn a_bundle_names_its_device() {
     let device = Device::register(entry).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.kiln-bundle");
-    let model = Model::from_text_with(CHAIN, options(device.clone())).unwrap();
-    model.save_bundle(&path).unwrap();
+    let model = options(device.clone()).load(Source::text(CHAIN)).unwrap();
+    model.save_bundle(&path, None).unwrap();
     // SAFETY: it was just made.
     let bundle = unsafe { Model::open_bundle(&path, Options::new().cache(Cache::off())) }.unwrap();
     assert_eq!(bundle.device(), device);
@@ -323,7 +326,7 @@ fn a_device_that_cannot_be_had_is_a_typed_error() {
         ..TestDevice::new("absent")
     };
     let absent = Device::register(absent).unwrap();
-    let error = Model::from_text_with(CHAIN, options(absent)).unwrap_err();
+    let error = options(absent).load(Source::text(CHAIN)).unwrap_err();
     assert_eq!(
         (error.code(), error.kind()),
         ("E0998", ErrorKind::Environment)
@@ -337,7 +340,7 @@ fn a_device_that_cannot_be_had_is_a_typed_error() {
 #[test]
 fn a_level_is_said_by_the_key_or_by_the_target_and_not_otherwise_by_both() {
     let device: Device = "cpu:portable".parse().unwrap();
-    let load = |options: Options| Model::from_text_with(CHAIN, options.cache(Cache::off()));
+    let load = |options: Options| options.cache(Cache::off()).load(Source::text(CHAIN));
     let by_key = load(Options::new().device(device.clone())).unwrap();
     let by_target = load(Options::new().device(Device::cpu()).target("portable")).unwrap();
     let by_both = load(Options::new().device(device.clone()).target("portable")).unwrap();

@@ -3,14 +3,14 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::backend::IsaLevel;
-use kiln::{Cache, Device, Model, Options, Tensor};
+use kiln::internals::backend::IsaLevel;
+use kiln::{Cache, Compiling, Device, Model, Options, Source, Tensor};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 
 const CHANNELS: usize = 16;
 const SIDE: usize = 29;
 
-fn model(options: Options) -> Model {
+fn model(device: Device, fewer_products: bool) -> Model {
     let weights = |taps: usize| {
         let weights = (0..CHANNELS * CHANNELS * taps * taps)
             .map(|place| format!("{:?}", ((place * 31) % 97) as f32 / 97.0 - 0.5));
@@ -36,8 +36,18 @@ fn model(options: Options) -> Model {
         of_point = window(0),
         of_three = window(1),
     );
-    let options = options.threads(2).cache(Cache::off()).variants(None);
-    Model::from_text_with(&text, options).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    let options = Options::new()
+        .device(device)
+        .threads(2)
+        .cache(Cache::off())
+        .compiling(Compiling {
+            variants: None,
+            fewer_products,
+            ..Compiling::default()
+        });
+    options
+        .load(Source::text(&text))
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 fn run(model: &Model) -> Vec<Tensor> {
@@ -52,7 +62,8 @@ fn run(model: &Model) -> Vec<Tensor> {
 fn sums(model: &Model) -> Option<i64> {
     let shape = [1, CHANNELS, SIDE, SIDE];
     let x = Tensor::full(&shape, 1.0_f32).unwrap();
-    let (_, steps) = model.run_profiled([("x", &x)]).unwrap();
+    let mut steps = Vec::new();
+    model.call([("x", &x)]).profile(&mut steps).run().unwrap();
     let mut variants = steps.iter().filter_map(|step| step.variant.as_ref());
     variants.find_map(|variant| {
         let (_, sums) = variant.split_once("winograd_sums=")?;
@@ -62,9 +73,8 @@ fn sums(model: &Model) -> Option<i64> {
 
 #[test]
 fn those_who_ask_get_other_code_and_nearly_the_same_numbers() {
-    let compiled = || Options::new().device(Device::cpu());
-    let (usual, fewer) = (model(compiled()), model(compiled().fewer_products(true)));
-    let expected = run(&model(Options::new().device(Device::interpreter())));
+    let (usual, fewer) = (model(Device::cpu(), false), model(Device::cpu(), true));
+    let expected = run(&model(Device::interpreter(), false));
     let (by_usual, by_fewer) = (run(&usual), run(&fewer));
     for found in [&by_usual, &by_fewer] {
         compare_all(&expected, found, Tolerance::OfLargest(1e-5)).unwrap();

@@ -4,9 +4,9 @@
 #![cfg(all(feature = "llvm", target_os = "linux"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::ir::Graph;
-use kiln::shape_inference::GraphBuilder;
-use kiln::{Cache, DType, Device, Model, Options, Tensor};
+use kiln::internals::ir::Graph;
+use kiln::internals::shape_inference::GraphBuilder;
+use kiln::{Cache, DType, Device, Model, Options, Source, Tensor};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -63,7 +63,7 @@ fn child(model: &Model, folder: &Path, round: usize) -> i32 {
           return %z
         }}"
     );
-    let Ok(own) = Model::from_text_with(&text, options(folder)) else {
+    let Ok(own) = options(folder).load(Source::text(&text)) else {
         return 3;
     };
     let x = Tensor::full(&[5], 0.0f32);
@@ -79,7 +79,7 @@ fn child(model: &Model, folder: &Path, round: usize) -> i32 {
 #[test]
 fn children_forked_while_other_threads_call_run_and_compile_and_never_hang() {
     let folder = tempfile::tempdir().unwrap();
-    let model = Model::from_text_with(MLP, options(folder.path())).unwrap();
+    let model = options(folder.path()).load(Source::text(MLP)).unwrap();
     assert!(is_right(&model, 64, 32));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -135,7 +135,7 @@ fn loads_and_is_right(graph: &Graph, rows: usize) -> bool {
         .device(Device::cpu())
         .threads(2)
         .cache(Cache::off());
-    let model = Model::from_graph_with(graph.clone(), options);
+    let model = options.load(Source::graph(graph.clone()));
     model.is_ok_and(|model| is_right_weighted(&model, rows))
 }
 

@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[cfg(feature = "llvm")]
-use kiln::Device;
-use kiln::onnx::NoFiles;
+use kiln::{Device, Import, Source};
 use kiln::{Error, Model, Options, Tensor};
 
 /// A field of a protobuf message: its number and its bytes.
@@ -57,7 +56,7 @@ fn add() -> Vec<u8> {
 }
 
 fn load(bytes: &[u8], options: Options) -> Result<Model, Error> {
-    Model::from_bytes_with(bytes, &NoFiles, options)
+    options.load(Source::onnx(bytes, None))
 }
 
 fn numbers(elements: &[f32]) -> Tensor {
@@ -66,14 +65,22 @@ fn numbers(elements: &[f32]) -> Tensor {
 
 #[test]
 fn an_input_made_a_constant_is_none_any_more_and_its_sizes_are_known() {
-    let options = Options::new().fix("b", numbers(&[10.0, 20.0]));
+    let options = Options::new().import(Import::new().fix("b", numbers(&[10.0, 20.0])));
     let model = load(&add(), options).unwrap();
     assert_eq!(format!("{model:?}"), "Model(a: f32[2] -> y: f32[2])");
     let outputs = model.run([("a", &numbers(&[1.0, 2.0]))]).unwrap();
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [11.0, 22.0]);
-    let error = load(&add(), Options::new().fix("c", numbers(&[1.0]))).unwrap_err();
+    let error = load(
+        &add(),
+        Options::new().import(Import::new().fix("c", numbers(&[1.0]))),
+    )
+    .unwrap_err();
     assert_eq!(error.code(), "E0926");
-    let error = load(&add(), Options::new().fix("b", Tensor::scalar(1_i64))).unwrap_err();
+    let error = load(
+        &add(),
+        Options::new().import(Import::new().fix("b", Tensor::scalar(1_i64))),
+    )
+    .unwrap_err();
     assert_eq!(error.code(), "E0925");
 }
 
@@ -81,7 +88,11 @@ fn an_input_made_a_constant_is_none_any_more_and_its_sizes_are_known() {
 fn an_input_of_open_rank_may_be_a_constant_beside_another() {
     let inputs = [("a", tensor(None)), ("b", tensor(None))];
     let bytes = model("Add", &inputs, &[]);
-    let model = load(&bytes, Options::new().fix("a", numbers(&[1.0, 2.0]))).unwrap();
+    let model = load(
+        &bytes,
+        Options::new().import(Import::new().fix("a", numbers(&[1.0, 2.0]))),
+    )
+    .unwrap();
     assert_eq!(model.inputs().len(), 1);
     for shape in [vec![2], vec![3, 2], vec![]] {
         let b = Tensor::full(&shape, 10.0_f32).unwrap();
@@ -89,7 +100,7 @@ fn an_input_of_open_rank_may_be_a_constant_beside_another() {
         assert_eq!(outputs[0].shape().last(), Some(&2));
     }
     // What does not fit the model is said when it is loaded, not at the first call.
-    let error = load(&bytes, Options::new().absent("z")).unwrap_err();
+    let error = load(&bytes, Options::new().import(Import::new().absent("z"))).unwrap_err();
     assert_eq!(error.code(), "E0926");
 }
 
@@ -99,17 +110,24 @@ fn a_sequence_goes_in_as_inputs_of_its_own() {
     let sequence = field(4, &field(1, &tensor(None)));
     let bytes = model("ConcatFromSequence", &[("xs", sequence)], &[attribute]);
     assert_eq!(load(&bytes, Options::new()).unwrap_err().code(), "E0927");
-    let model = load(&bytes, Options::new().length("xs", 2)).unwrap();
+    let model = load(&bytes, Options::new().import(Import::new().length("xs", 2))).unwrap();
     assert_eq!(model.inputs()[1].name(), "xs.1");
     let (first, second) = (numbers(&[1.0, 2.0]), numbers(&[3.0]));
     let outputs = model.run([("xs.0", &first), ("xs.1", &second)]).unwrap();
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
     // An entry may be a constant, and have a rank that is said.
-    let options = Options::new().length("xs", 2).fix("xs.0", first);
-    let model = load(&bytes, options.rank("xs.1", 1)).unwrap();
+    let import = Import::new()
+        .length("xs", 2)
+        .fix("xs.0", first)
+        .rank("xs.1", 1);
+    let model = load(&bytes, Options::new().import(import)).unwrap();
     let outputs = model.run([("xs.1", &second)]).unwrap();
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
-    let error = load(&bytes, Options::new().length("xs", usize::MAX)).unwrap_err();
+    let error = load(
+        &bytes,
+        Options::new().import(Import::new().length("xs", usize::MAX)),
+    )
+    .unwrap_err();
     assert_eq!(error.code(), "E0902");
 }
 
@@ -121,7 +139,7 @@ fn an_optional_is_there_unless_it_is_left_out() {
     let model = load(&bytes, Options::new()).unwrap();
     let given = model.run([("o", &numbers(&[1.0]))]).unwrap();
     assert!(given[0].item::<bool>().unwrap());
-    let model = load(&bytes, Options::new().absent("o")).unwrap();
+    let model = load(&bytes, Options::new().import(Import::new().absent("o"))).unwrap();
     assert!(model.inputs().is_empty());
     let none: [(&str, &Tensor); 0] = [];
     assert!(!model.run(none).unwrap()[0].item::<bool>().unwrap());
@@ -131,11 +149,11 @@ fn an_optional_is_there_unless_it_is_left_out() {
 fn a_graph_is_not_imported_and_says_so() {
     let text = "graph @id(%x: f32[N]) -> f32[N] { return %x }";
     for options in [
-        Options::new().fix("x", numbers(&[1.0])),
-        Options::new().length("x", 2),
-        Options::new().absent("x"),
+        Options::new().import(Import::new().fix("x", numbers(&[1.0]))),
+        Options::new().import(Import::new().length("x", 2)),
+        Options::new().import(Import::new().absent("x")),
     ] {
-        let error = Model::from_text_with(text, options).unwrap_err();
+        let error = options.load(Source::text(text)).unwrap_err();
         assert_eq!(error.code(), "E0986");
         assert!(error.to_string().contains("input `x`"), "{error}");
     }
@@ -151,8 +169,8 @@ fn a_kept_program_is_that_of_its_constants() {
     for _ in 0..2 {
         for constant in [1.0, 2.0] {
             let options = Options::new().device(Device::cpu()).cache(cache.clone());
-            let options = options.fix("b", numbers(&[constant; 2]));
-            let model = Model::load_with(&path, options).unwrap();
+            let options = options.import(Import::new().fix("b", numbers(&[constant; 2])));
+            let model = options.load(&path).unwrap();
             let outputs = model.run([("a", &numbers(&[0.0; 2]))]).unwrap();
             assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [constant; 2]);
         }

@@ -1,6 +1,7 @@
 //! Limits come down from the facade: set low, each is met by the layer that enforces it.
 
-use kiln::{ErrorKind, Limits, Model, Options};
+use kiln::diagnose::{self, Stage};
+use kiln::{ErrorKind, Limits, Model, Options, Source};
 
 const TEXT: &str = "graph @id(%x: f32[A, B, A * B + A]) -> f32[A, B, A * B + A] { return %x }";
 
@@ -16,11 +17,13 @@ fn a_text_beyond_its_limit_is_not_read() {
     let path = folder.path().join("model.kiln");
     std::fs::write(&path, TEXT).unwrap();
     let bytes = TEXT.len() as u64;
-    Model::load_with(&path, limited(|limits| limits.text.bytes = bytes)).unwrap();
+    limited(|limits| limits.text.bytes = bytes)
+        .load(&path)
+        .unwrap();
     let short = limited(|limits| limits.text.bytes = bytes - 1);
     for error in [
-        Model::load_with(&path, short.clone()).unwrap_err(),
-        Model::from_text_with(TEXT, short).unwrap_err(),
+        short.load(&path).unwrap_err(),
+        short.load(Source::text(TEXT)).unwrap_err(),
     ] {
         assert_eq!((error.code(), error.kind()), ("E0134", ErrorKind::Limit));
         let message = error.to_string();
@@ -34,8 +37,8 @@ fn a_text_beyond_its_limit_is_not_read() {
 
 #[test]
 fn the_table_of_sizes_keeps_to_the_limits_of_the_facade() {
-    Model::from_text(TEXT).unwrap();
-    let error = Model::from_text_with(TEXT, limited(|limits| limits.dims.max_nodes = 2));
+    Model::load(Source::text(TEXT)).unwrap();
+    let error = limited(|limits| limits.dims.max_nodes = 2).load(Source::text(TEXT));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
@@ -46,10 +49,10 @@ fn an_archive_beyond_the_limit_of_a_text_is_refused() {
     std::fs::write(&path, TEXT).unwrap();
     let archive = std::fs::File::create(path.with_extension("npz")).unwrap();
     let tensor = kiln::Tensor::from_slice(&[64], &[0.5_f32; 64]).unwrap();
-    kiln::tensor::write_npz([("w", &tensor)], archive).unwrap();
+    kiln::internals::tensor::write_npz([("w", &tensor)], archive).unwrap();
     Model::load(&path).unwrap();
     let options = limited(|limits| limits.text.constant_bytes = 255);
-    let error = Model::load_with(&path, options).unwrap_err();
+    let error = options.load(&path).unwrap_err();
     let message = error.to_string();
     assert_eq!(error.code(), "E0941");
     assert!(message.contains("255"), "{message}");
@@ -77,7 +80,7 @@ fn pipes_and_devices_are_refused_in_the_place_of_any_file() {
         "zero.onnx",
     ] {
         let cache = kiln::Cache::folder(at("cache"));
-        let error = Model::load_with(at(name), Options::new().cache(cache)).unwrap_err();
+        let error = Options::new().cache(cache).load(at(name)).unwrap_err();
         assert!(
             error.to_string().contains("regular file"),
             "{name}: {error}"
@@ -88,23 +91,27 @@ fn pipes_and_devices_are_refused_in_the_place_of_any_file() {
 #[test]
 fn what_is_shown_of_plans_keeps_to_the_limits_of_planning() {
     let text = "graph @two(%x: f32[N]) -> f32[N] {\n  %a = exp %x\n  %b = neg %a\n  return %b\n}";
-    let roomy = Model::from_text(text).unwrap();
-    assert!(roomy.inspect("fusion").unwrap().contains("1 kernels"));
-    assert!(roomy.explain().unwrap().cut_short.is_empty());
+    let roomy = Model::load(Source::text(text)).unwrap();
+    assert!(
+        diagnose::inspect(&roomy, Stage::Fusion)
+            .unwrap()
+            .contains("1 kernels")
+    );
+    assert!(diagnose::explain(&roomy).unwrap().cut_short.is_empty());
     let tight = limited(|limits| limits.fusion.plan_work = 1);
-    let tight = Model::from_text_with(text, tight).unwrap();
-    let shown = tight.inspect("fusion").unwrap();
+    let tight = tight.load(Source::text(text)).unwrap();
+    let shown = diagnose::inspect(&tight, Stage::Fusion).unwrap();
     assert!(
         shown.contains("2 kernels") && shown.contains("budget: all 1 steps"),
         "{shown}"
     );
-    let explained = tight.explain().unwrap();
+    let explained = diagnose::explain(&tight).unwrap();
     assert_eq!(explained.count("kernel"), 2, "{explained}");
     assert!(
         explained.to_string().contains("budgets spent: 1"),
         "{explained}"
     );
-    let pair = tight.explain_pair("a", "b").unwrap();
+    let pair = diagnose::explain_pair(&tight, "a", "b").unwrap();
     assert!(pair.together.is_none(), "{pair}");
 }
 

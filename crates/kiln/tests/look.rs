@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use kiln::{Device, ErrorKind, Model, Options, Tensor, Verdict};
+use kiln::diagnose::{self, Stage, Verdict};
+use kiln::{Device, ErrorKind, Model, Options, Source, Tensor, internals};
 
 const BLOCK: &str = "graph @block(%x: f32[B, S, 8], %w: f32[8, 8]) -> (f32[B, S, 8], f32[B, 8]) {
   %product = matmul %x, %w
@@ -20,15 +21,15 @@ fn block() -> String {
 }
 
 fn model() -> Model {
-    Model::from_text(&block()).unwrap()
+    Model::load(Source::text(&block())).unwrap()
 }
 
 #[test]
 fn every_stage_prints() {
     let model = model();
-    for stage in model.all_stages() {
-        let compiled = ["llvm", "asm"].contains(&stage);
-        match model.inspect(stage) {
+    for stage in Stage::all() {
+        let compiled = [Stage::Llvm, Stage::Assembly].contains(&stage);
+        match diagnose::inspect(&model, stage) {
             Ok(text) => {
                 let interpreted = model.device() == Device::interpreter();
                 assert!(!text.is_empty(), "{stage}");
@@ -37,27 +38,33 @@ fn every_stage_prints() {
             Err(error) => assert!(compiled && error.code() == "E0983", "{stage}: {error}"),
         }
     }
-    assert!(model.inspect("import").unwrap().starts_with("graph @block"));
     assert!(
-        model
-            .inspect("fusion")
+        diagnose::inspect(&model, Stage::Import)
+            .unwrap()
+            .starts_with("graph @block")
+    );
+    assert!(
+        diagnose::inspect(&model, Stage::Fusion)
             .unwrap()
             .starts_with("fusion @block")
     );
-    assert!(model.inspect("kernels").unwrap().contains("kernel @"));
     assert!(
-        model
-            .inspect("program")
+        diagnose::inspect(&model, Stage::Kernels)
+            .unwrap()
+            .contains("kernel @")
+    );
+    assert!(
+        diagnose::inspect(&model, Stage::Program)
             .unwrap()
             .starts_with("program @block")
     );
-    let error = model.inspect("soul").unwrap_err();
+    let error = "soul".parse::<Stage>().unwrap_err();
     assert_eq!(error.code(), "E0973");
     assert!(
         error.to_string().contains("optimized, fusion, kernels"),
         "{error}"
     );
-    let error = model.inspect_kernels("kernels", Some("nope")).unwrap_err();
+    let error = diagnose::inspect_kernel(&model, Stage::Kernels, "nope").unwrap_err();
     assert_eq!(
         (error.kind(), error.code()),
         (ErrorKind::InvalidInput, "E0982")
@@ -66,7 +73,7 @@ fn every_stage_prints() {
 
 #[test]
 fn an_explanation_counts_steps() {
-    let explained = model().explain().unwrap();
+    let explained = diagnose::explain(&model()).unwrap();
     assert_eq!(explained.ops, 4);
     assert_eq!(explained.count("kernel"), explained.steps.len());
     assert_eq!(explained.count("interpret"), 0);
@@ -79,11 +86,11 @@ fn an_explanation_counts_steps() {
 #[test]
 fn two_ops_are_explained_by_any_of_their_names() {
     let model = model();
-    let why = model.explain_pair("e", "%t").unwrap();
+    let why = diagnose::explain_pair(&model, "e", "%t").unwrap();
     assert!(why.together.is_some(), "{why}");
-    let why = model.explain_pair("e", "m").unwrap();
+    let why = diagnose::explain_pair(&model, "e", "m").unwrap();
     assert!(why.to_string().lines().count() >= 1);
-    let error = model.explain_pair("e", "prod").unwrap_err();
+    let error = diagnose::explain_pair(&model, "e", "prod").unwrap_err();
     assert_eq!(error.code(), "E0982");
     assert!(error.to_string().contains("%product"), "{error}");
 }
@@ -94,26 +101,25 @@ fn what_data_decide_is_interpreted_and_compared_as_a_whole() {
       %y = non_zero %x
       return %y
     }";
-    let Ok(model) = Model::from_text(text) else {
+    let Ok(model) = Model::load(Source::text(text)) else {
         return;
     };
     let x = Tensor::from_slice(&[3], &[0.0f32, 1.0, 2.0]).unwrap();
-    let comparison = model
-        .compare(&model.reference([("x", &x)]).unwrap())
-        .unwrap();
+    let comparison =
+        diagnose::compare(&model, &diagnose::reference(&model, [("x", &x)]).unwrap()).unwrap();
     assert!(comparison.agrees());
 }
 
 #[test]
 fn the_interpreter_agrees_with_itself() {
     let options = Options::new().device(Device::interpreter());
-    let model = Model::from_text_with(&block(), options).unwrap();
+    let model = options.load(Source::text(&block())).unwrap();
     let x = Tensor::full(&[2, 3, 8], 0.25f32).unwrap();
     let w = Tensor::full(&[8, 8], 0.5f32).unwrap();
-    let reference = model.reference([("x", &x), ("w", &w)]).unwrap();
+    let reference = diagnose::reference(&model, [("x", &x), ("w", &w)]).unwrap();
     assert_eq!(reference.declared().len(), 2);
     assert_eq!(reference.promoted()[0].dtype(), kiln::DType::F64);
-    let comparison = model.compare(&reference).unwrap();
+    let comparison = diagnose::compare(&model, &reference).unwrap();
     assert!(comparison.agrees());
     assert!(
         comparison
@@ -127,22 +133,23 @@ fn the_interpreter_agrees_with_itself() {
 #[cfg(feature = "llvm")]
 mod compiled {
     use super::*;
-    use kiln::backend::{
+    use kiln::internals::backend::{
         Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
     };
-    use kiln::codegen_llvm::LlvmCompiler;
-    use kiln::kernel::VerifiedKernel;
-    use kiln::lazy_runtime::{Runtime, RuntimeOptions};
-    use kiln::native::NativeExecutor;
+    use kiln::internals::codegen_llvm::LlvmCompiler;
+    use kiln::internals::kernel::VerifiedKernel;
+    use kiln::internals::lazy_runtime::{Runtime, RuntimeOptions};
+    use kiln::internals::native::NativeExecutor;
     use std::sync::Arc;
 
     /// Compiles every kernel with `sqrt` as if it had said `sigmoid`.
     struct Wrong(LlvmCompiler);
 
     fn changed(kernel: &VerifiedKernel) -> VerifiedKernel {
-        let text = kiln::kernel::text::print(kernel.kernel()).replace("sqrt(", "sigmoid(");
-        let kernel = kiln::kernel::text::read(&text).unwrap();
-        kiln::kernel::verify(kernel).unwrap()
+        let text =
+            kiln::internals::kernel::text::print(kernel.kernel()).replace("sqrt(", "sigmoid(");
+        let kernel = kiln::internals::kernel::text::read(&text).unwrap();
+        kiln::internals::kernel::verify(kernel).unwrap()
     }
 
     impl CompilerWrapper for Wrong {
@@ -167,15 +174,16 @@ mod compiled {
         }
     }
 
-    fn compare(text: &str, options: Options) -> kiln::Comparison {
-        let model = Model::from_text_with(text, options.device(Device::cpu())).unwrap();
+    fn compare(text: &str, options: Options) -> diagnose::Comparison {
+        let model = options
+            .device(Device::cpu())
+            .load(Source::text(text))
+            .unwrap();
         let x = Tensor::from_vec(&[2, 3, 8], (0..48).map(|i| i as f32 / 48.0).collect()).unwrap();
         let w = Tensor::full(&[8, 8], 0.25f32).unwrap();
         let inputs = [("x", &x), ("w", &w)];
         let inputs = &inputs[..model.inputs().len()];
-        model
-            .compare(&model.reference(inputs.iter().copied()).unwrap())
-            .unwrap()
+        diagnose::compare(&model, &diagnose::reference(&model, inputs).unwrap()).unwrap()
     }
 
     fn own() -> Options {
@@ -211,7 +219,7 @@ mod compiled {
             Arc::new(NativeExecutor::new()),
             RuntimeOptions::new(),
         );
-        own().runtime(Arc::new(runtime))
+        internals::on_runtime(own(), Arc::new(runtime))
     }
 
     #[test]
@@ -219,14 +227,14 @@ mod compiled {
         assert!(compare(&block(), own()).repro.is_none());
         let comparison = compare(&block(), wrong());
         let repro = comparison.repro.unwrap();
-        assert_eq!(repro.extent(), kiln::Extent::Ops, "{repro}");
+        assert_eq!(repro.extent(), diagnose::Extent::Ops, "{repro}");
         let ops: Vec<_> = repro.graph().ops().map(|(_, data)| &data.op).collect();
         assert_eq!(ops.len(), 1, "{repro}");
-        assert_eq!(repro.inputs().count(), 1);
+        assert_eq!(repro.inputs().len(), 1);
         assert!(repro.to_string().starts_with("1 ops, wrong"), "{repro}");
         assert!(repro.to_string().contains("x0 is %"), "{repro}");
         // Its symbols are those of the model.
-        let text = kiln::ir::text::print(repro.graph());
+        let text = kiln::internals::ir::text::print(repro.graph());
         assert!(text.contains("%x0: f32[B, S, 8]"), "{text}");
         assert!(text.contains("sqrt"), "{text}");
     }
@@ -246,19 +254,19 @@ mod compiled {
             }
           return %y
         }";
-        let Ok(_) = Model::from_text(text) else {
-            panic!("{}", Model::from_text(text).unwrap_err());
+        let Ok(_) = Model::load(Source::text(text)) else {
+            panic!("{}", Model::load(Source::text(text)).unwrap_err());
         };
         let repro = compare(text, wrong()).repro.unwrap();
-        assert_eq!(repro.extent(), kiln::Extent::Whole);
-        assert_eq!(repro.inputs().count(), 2);
+        assert_eq!(repro.extent(), diagnose::Extent::Whole);
+        assert_eq!(repro.inputs().len(), 2);
     }
 
     #[test]
     fn large_constants_of_a_repro_are_written_beside_its_text() {
         let ramp: Vec<f32> = (0..512).map(|i| i as f32 / 512.0).collect();
         let large = Tensor::from_vec(&[64, 8], ramp).unwrap();
-        let mut builder = kiln::shape_inference::GraphBuilder::new("large");
+        let mut builder = kiln::internals::shape_inference::GraphBuilder::new("large");
         let (n, eight) = (builder.symbol("N").unwrap(), builder.size(8));
         let x = builder.input("x", kiln::DType::F32, &[n, eight]);
         let constant = builder.constant(large).unwrap();
@@ -266,15 +274,19 @@ mod compiled {
         let product = builder.matmul(x, weights).unwrap();
         let y = builder.map("sqrt", &[product]).unwrap();
         let graph = builder.finish(&[("y", y)]).unwrap();
-        let model = Model::from_graph_with(graph, wrong().device(Device::cpu())).unwrap();
+        let model = wrong()
+            .device(Device::cpu())
+            .load(Source::graph(graph))
+            .unwrap();
         let x = Tensor::full(&[3, 8], 0.25f32).unwrap();
-        let comparison = model.compare(&model.reference([("x", &x)]).unwrap());
+        let comparison =
+            diagnose::compare(&model, &diagnose::reference(&model, [("x", &x)]).unwrap());
         let repro = comparison.unwrap().repro.unwrap();
         let folder = tempfile::tempdir().unwrap();
         repro.write(folder.path()).unwrap();
         // However little is left, what is written loads and gives what it gave.
-        let again = Model::load_with(folder.path().join("graph.kiln"), own()).unwrap();
-        let before = Model::from_graph_with(repro.graph().clone(), own()).unwrap();
+        let again = own().load(folder.path().join("graph.kiln")).unwrap();
+        let before = own().load(Source::graph(repro.graph().clone())).unwrap();
         let run = |model: &Model| {
             model.run(repro.inputs()).unwrap()[0]
                 .to_vec::<f32>()
@@ -298,8 +310,8 @@ mod compiled {
           %e = add %s, %y
           return %e
         }";
-        let Ok(_) = Model::from_text(text) else {
-            panic!("{}", Model::from_text(text).unwrap_err());
+        let Ok(_) = Model::load(Source::text(text)) else {
+            panic!("{}", Model::load(Source::text(text)).unwrap_err());
         };
         let comparison = compare(text, own());
         assert!(comparison.agrees());
@@ -312,14 +324,18 @@ mod compiled {
     #[test]
     fn code_is_shown_per_kernel() {
         let options = own().device(Device::cpu());
-        let model = Model::from_text_with(&block(), options).unwrap();
-        assert!(model.inspect("llvm").unwrap().contains("define void"));
-        let assembly = model.inspect("asm").unwrap();
+        let model = options.load(Source::text(&block())).unwrap();
+        assert!(
+            diagnose::inspect(&model, Stage::Llvm)
+                .unwrap()
+                .contains("define void")
+        );
+        let assembly = diagnose::inspect(&model, Stage::Assembly).unwrap();
         assert!(assembly.starts_with("# @"), "{assembly}");
         let x = Tensor::full(&[1, 1, 8], 0.0f32).unwrap();
         let w = Tensor::full(&[8, 8], 0.0f32).unwrap();
         model.run([("x", &x), ("w", &w)]).unwrap();
-        let text = model.explain().unwrap().to_string();
+        let text = diagnose::explain(&model).unwrap().to_string();
         assert!(text.contains("first use"), "{text}");
         assert!(text.contains("compilations"), "{text}");
     }

@@ -3,7 +3,9 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::{Cache, Device, Error, ErrorKind, MemoryLimits, Model, Options, Outputs, Tensor};
+use kiln::{
+    Cache, Device, Error, ErrorKind, Limits, MemoryLimits, Model, Options, Outputs, Source, Tensor,
+};
 
 /// An intermediate of `N * 64` numbers, and a result as large.
 const TWO_PRODUCTS: &str = "graph @two(%x: f32[N, 64], %w: f32[64, 64]) -> f32[N, 64] {
@@ -21,9 +23,12 @@ fn model(limits: MemoryLimits) -> Model {
     let options = Options::new()
         .device(Device::cpu())
         .threads(1)
-        .memory(limits)
+        .limits(Limits {
+            memory: limits,
+            ..Limits::default()
+        })
         .cache(Cache::off());
-    Model::from_text_with(TWO_PRODUCTS, options).unwrap()
+    options.load(Source::text(TWO_PRODUCTS)).unwrap()
 }
 
 fn call(model: &Model, rows: usize) -> Result<Outputs, Error> {
@@ -65,8 +70,9 @@ fn what_no_call_needs_is_trimmed() {
     assert_eq!(model.trim_memory(0), before);
     assert_eq!(held(&model), 0);
     call(&model, 1000).unwrap();
-    let interpreted =
-        Model::from_text_with(TWO_PRODUCTS, Options::new().device(Device::interpreter()));
+    let interpreted = Options::new()
+        .device(Device::interpreter())
+        .load(Source::text(TWO_PRODUCTS));
     let interpreted = interpreted.unwrap();
     assert_eq!(
         (interpreted.memory_stats(), interpreted.trim_memory(0)),
@@ -111,7 +117,7 @@ fn memory_that_another_model_holds_for_later_gives_way() {
 /// A model of one element-wise kernel.
 fn small_model(op: &str, options: &Options) -> Model {
     let text = format!("graph @small(%x: f32[N]) -> f32[N] {{\n %y = {op} %x\n return %y\n}}");
-    Model::from_text_with(&text, options.clone()).unwrap()
+    options.load(Source::text(&text)).unwrap()
 }
 
 fn small_call(model: &Model, size: usize) {
@@ -121,10 +127,12 @@ fn small_call(model: &Model, size: usize) {
 
 #[test]
 fn kernels_beyond_those_that_may_be_in_memory_go() {
+    let mut limits = Limits::default();
+    limits.kernels.entries = 1;
     let options = Options::new()
         .device(Device::cpu())
         .threads(1)
-        .kernels_in_memory(1, 1 << 20)
+        .limits(limits)
         .cache(Cache::off());
     let models = ["exp", "neg", "sqrt"].map(|op| small_model(op, &options));
     models.iter().for_each(|model| small_call(model, 3));
@@ -145,8 +153,11 @@ fn a_part_plans_again_for_sizes_whose_plan_it_no_longer_has() {
             .device(Device::cpu())
             .threads(1)
             .shared_kernels(false)
-            .launch_plans(kept.try_into().unwrap())
-            .cache(Cache::off());
+            .cache(Cache::off())
+            .limits(Limits {
+                launch_plans: kept,
+                ..Limits::default()
+            });
         let model = small_model("exp", &options);
         for round in 0..6 {
             small_call(&model, 1 + round % 2);

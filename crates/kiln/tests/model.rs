@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::ir::{Graph, NewOp, Op, Type};
-use kiln::{DType, Dim, Error, ErrorKind, InterpreterMode, Limits, Model, Options, Tensor, Work};
+use kiln::diagnose::{self, Stage};
+use kiln::internals::ir::{Graph, NewOp, Op, Type};
+use kiln::{
+    DType, Dim, Error, ErrorKind, Inputs, Limits, Model, Observation, Options, Passes, Source,
+    Tensor, Work,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +28,7 @@ fn summary(error: &Error) -> String {
 
 #[test]
 fn a_model_says_what_it_takes_and_gives() {
-    let model = Model::from_text(SCALE).unwrap();
+    let model = Model::load(Source::text(SCALE)).unwrap();
     assert_eq!(
         format!("{model:?}"),
         "Model(x: f32[N, 3], scale: f32[3] -> y: f32[N, 3])"
@@ -36,10 +40,9 @@ fn a_model_says_what_it_takes_and_gives() {
 
 #[test]
 fn inputs_are_checked_before_anything_runs() {
-    let model = Model::from_text(SCALE).unwrap();
+    let model = Model::load(Source::text(SCALE)).unwrap();
     let (x, scale) = (zeros(DType::F32, &[1, 3]), zeros(DType::F32, &[3]));
-    let fail =
-        |inputs: &[(&str, &Tensor)]| summary(&model.run(inputs.iter().copied()).unwrap_err());
+    let fail = |inputs: &[(&str, &Tensor)]| summary(&model.run(inputs).unwrap_err());
     assert_eq!(
         fail(&[("x", &x)]),
         "E0871 (invalid input): missing input scale: f32[3]; give it a tensor"
@@ -60,6 +63,19 @@ fn inputs_are_checked_before_anything_runs() {
         fail(&[("scale", &zeros(DType::F32, &[3, 1])), ("x", &x)]),
         "E0873 (invalid input): input scale: expected f32[3], given f32[3, 1]"
     );
+    let by_position = |inputs: Vec<&Tensor>| summary(&model.run(inputs).unwrap_err());
+    assert_eq!(
+        by_position(vec![&x]),
+        "E0871 (invalid input): missing input scale: f32[3]; give it a tensor"
+    );
+    assert_eq!(
+        by_position(vec![&scale, &x]),
+        "E0873 (invalid input): input x: expected f32[N, 3], given f32[3]"
+    );
+    assert_eq!(
+        by_position(vec![&x, &scale, &x]),
+        "E0872 (invalid input): unknown input `number 3`, expected each of these once: x: f32[N, 3], scale: f32[3]"
+    );
     let wrong_size = model
         .run([("x", &zeros(DType::F32, &[1, 4])), ("scale", &scale)])
         .unwrap_err();
@@ -72,11 +88,11 @@ fn inputs_are_checked_before_anything_runs() {
 
 #[test]
 fn outputs_go_by_name_and_position() {
-    let model = Model::from_text(SCALE).unwrap();
+    let model = Model::load(Source::text(SCALE)).unwrap();
     let x = Tensor::from_slice(&[1, 3], &[1.0_f32, 2.0, 3.0]).unwrap();
     let scale = Tensor::from_slice(&[3], &[1.0_f32, 10.0, 100.0]).unwrap();
-    let inputs = vec![("scale".to_owned(), &scale), ("x".to_owned(), &x)];
-    let outputs = model.run(inputs).unwrap();
+    let inputs = vec![("scale".to_owned(), scale), ("x".to_owned(), x)];
+    let outputs = model.run(&inputs).unwrap();
     assert_eq!((outputs.len(), outputs.is_empty()), (1, false));
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [1.0, 20.0, 300.0]);
     assert!(outputs.get("y").unwrap().bit_equal(&outputs[0]));
@@ -92,11 +108,18 @@ fn outputs_go_by_name_and_position() {
 
 #[test]
 fn dimensions_can_be_constrained() {
-    let load = |dim| Model::from_text_with(SCALE, Options::new().dim("N", dim));
+    let load = |dim| Options::new().dim("N", dim).load(Source::text(SCALE));
     let fixed = load(Dim::fixed(2)).unwrap();
     assert_eq!(fixed.inputs()[0].to_string(), "x: f32[2, 3]");
     let model = load(Dim::range(1..=8).multiple_of(2).likely(4)).unwrap();
-    assert_eq!(model.graph().unwrap().dims().hints().len(), 1);
+    assert_eq!(
+        diagnose::graph(&model, Stage::Optimized)
+            .unwrap()
+            .dims()
+            .hints()
+            .len(),
+        1
+    );
     let scale = zeros(DType::F32, &[3]);
     let run = |n| model.run([("x", &zeros(DType::F32, &[n, 3])), ("scale", &scale)]);
     assert!(run(2).is_ok() && run(8).is_ok());
@@ -111,15 +134,17 @@ fn dimensions_can_be_constrained() {
             .next(),
         Some("E0978 (invalid input)")
     );
-    let unknown = Model::from_text_with(SCALE, Options::new().dim("M", Dim::any())).unwrap_err();
+    let unknown = Options::new()
+        .dim("M", Dim::any())
+        .load(Source::text(SCALE))
+        .unwrap_err();
     assert_eq!(
         summary(&unknown),
         "E0972 (invalid input): unknown dimension `M`, expected one of: N"
     );
-    let none = Model::from_text_with(
-        "graph @id(%x: f32[]) -> f32[] { return %x }",
-        Options::new().dim("M", Dim::any()),
-    );
+    let none = Options::new()
+        .dim("M", Dim::any())
+        .load(Source::text("graph @id(%x: f32[]) -> f32[] { return %x }"));
     assert_eq!(
         none.unwrap_err().to_string(),
         "unknown dimension `M`, the model has no named dimension"
@@ -134,26 +159,60 @@ fn stages_show_the_way_through_the_passes() {
       %c = mul %x, %b
       return %c
     }";
-    let model = Model::from_text(text).unwrap();
-    let count = |stage: &str| {
-        let graph = model.stage(stage).unwrap();
+    let model = Model::load(Source::text(text)).unwrap();
+    let count = |stage: Stage| {
+        let graph = diagnose::graph(&model, stage).unwrap();
         graph.region(graph.body()).ops.len()
     };
-    assert_eq!(model.stages().first(), Some(&"import"));
-    assert_eq!(model.stages().last(), Some(&"optimized"));
-    assert_eq!((count("import"), count("optimized")), (3, 2));
-    assert!(model.stages().iter().all(|stage| count(stage) <= 4));
-    let error = model.stage("fusion").unwrap_err();
+    let graphs: Vec<Stage> = Stage::all()
+        .into_iter()
+        .filter(|stage| stage.is_graph())
+        .collect();
+    assert_eq!(graphs.first(), Some(&Stage::Import));
+    assert_eq!(graphs.last(), Some(&Stage::Optimized));
+    assert_eq!((count(Stage::Import), count(Stage::Optimized)), (3, 2));
+    assert!(graphs.into_iter().all(|stage| count(stage) <= 4));
+    let unknown = diagnose::graph(&model, Stage::Pass("none")).unwrap_err();
+    assert_eq!(unknown.code(), "E0973");
+    let error = diagnose::graph(&model, Stage::Fusion).unwrap_err();
     assert!(summary(&error).starts_with(
         "E0973 (invalid input): unknown stage `fusion`, expected one of: import, canonicalize"
     ));
-    let plain = Model::from_text_with(text, Options::new().passes(false)).unwrap();
-    assert_eq!(plain.graph().unwrap().n_ops(), 3);
+    let plain = Options::new()
+        .passes(Passes::None)
+        .load(Source::text(text))
+        .unwrap();
+    assert_eq!(
+        diagnose::graph(&plain, Stage::Optimized).unwrap().n_ops(),
+        3
+    );
+}
+
+#[test]
+fn parameters_that_are_to_be_kept_are_not_folded_into_each_other() {
+    let text = "graph @scaled(%x: f32[B, 2]) -> f32[B, 3] {
+      %w: f32[2, 3] = constant [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+      %c: f32[3] = constant [1.0, 10.0, 100.0]
+      %a = matmul %x, %w
+      %b = mul %a, %c
+      return %b
+    }";
+    let n_ops = |passes| {
+        let model = Options::new()
+            .passes(passes)
+            .load(Source::text(text))
+            .unwrap();
+        diagnose::graph(&model, Stage::Optimized).unwrap().n_ops()
+    };
+    assert_eq!((n_ops(Passes::All), n_ops(Passes::KeepParameters)), (2, 4));
 }
 
 #[test]
 fn a_text_that_is_no_graph_is_shown_with_the_place() {
-    let error = Model::from_text("graph @g(%x: f32[N]) -> f32[N] {\n  return %z\n}").unwrap_err();
+    let error = Model::load(Source::text(
+        "graph @g(%x: f32[N]) -> f32[N] {\n  return %z\n}",
+    ))
+    .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     let text = error.to_string();
     assert!(
@@ -177,7 +236,7 @@ fn a_graph_that_is_not_well_formed_is_refused() {
     let op = graph.append(graph.body(), op);
     let y = graph.op(op).results[0];
     graph.set_outputs([("y", y)]);
-    let error = Model::from_graph(graph).unwrap_err();
+    let error = Model::load(Source::graph(graph)).unwrap_err();
     assert!(
         error.code().starts_with("E02") || error.code().starts_with("E03"),
         "{error:?}"
@@ -187,7 +246,7 @@ fn a_graph_that_is_not_well_formed_is_refused() {
 #[test]
 fn a_model_runs_from_many_threads_at_once() {
     fn shared<T: Send + Sync + Clone + 'static>(_: &T) {}
-    let model = Model::from_text(SCALE).unwrap();
+    let model = Model::load(Source::text(SCALE)).unwrap();
     shared(&model);
     std::thread::scope(|scope| {
         for n in 0..8_usize {
@@ -206,14 +265,14 @@ fn a_model_runs_from_many_threads_at_once() {
 fn progress_is_told_in_order() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&seen);
-    let options = Options::new().on_progress(move |progress| {
+    let options = Options::new().observe(Observation::new().on_progress(move |progress| {
         listener
             .lock()
             .unwrap()
             .push((progress.work, progress.done, progress.total));
-    });
+    }));
     assert!(format!("{options:?}").contains("Listener"));
-    let model = Model::from_text_with(SCALE, options).unwrap();
+    let model = options.load(Source::text(SCALE)).unwrap();
     model
         .run([
             ("x", &zeros(DType::F32, &[1, 3])),
@@ -232,15 +291,11 @@ fn progress_is_told_in_order() {
 
 #[test]
 fn promoted_floats_are_wide() {
-    let options = Options::new().interpreter_mode(InterpreterMode::Promoted);
-    let model = Model::from_text_with(SCALE, options).unwrap();
-    let outputs = model
-        .run([
-            ("x", &zeros(DType::F32, &[1, 3])),
-            ("scale", &zeros(DType::F32, &[3])),
-        ])
-        .unwrap();
-    assert_eq!(outputs[0].dtype(), DType::F64);
+    let model = Model::load(Source::text(SCALE)).unwrap();
+    let (x, scale) = (zeros(DType::F32, &[1, 3]), zeros(DType::F32, &[3]));
+    let reference = diagnose::reference(&model, [("x", &x), ("scale", &scale)]).unwrap();
+    assert_eq!(reference.promoted()[0].dtype(), DType::F64);
+    assert_eq!(reference.declared()[0].dtype(), DType::F32);
 }
 
 #[test]
@@ -249,7 +304,7 @@ fn a_call_can_be_stopped() {
     let asked = Arc::clone(&stop);
     let options = Options::new().cancel_when(move || asked.load(Ordering::Relaxed));
     assert!(format!("{options:?}").contains("stop: asked"));
-    let model = Model::from_text_with(SCALE, options).unwrap();
+    let model = options.load(Source::text(SCALE)).unwrap();
     let (x, scale) = (zeros(DType::F32, &[1, 3]), zeros(DType::F32, &[3]));
     stop.store(true, Ordering::Relaxed);
     let error = model.run([("x", &x), ("scale", &scale)]).unwrap_err();
@@ -262,7 +317,10 @@ fn a_call_can_be_stopped() {
 fn limits_hold_at_calls() {
     let mut limits = Limits::default();
     limits.run.live_bytes = 100;
-    let model = Model::from_text_with(SCALE, Options::new().limits(limits)).unwrap();
+    let model = Options::new()
+        .limits(limits)
+        .load(Source::text(SCALE))
+        .unwrap();
     let scale = zeros(DType::F32, &[3]);
     let error = model
         .run([("x", &zeros(DType::F32, &[1000, 3])), ("scale", &scale)])
@@ -297,7 +355,8 @@ fn files_are_known_by_their_ending() {
 
 #[test]
 fn large_constants_come_from_the_archive_beside_the_text() {
-    let constant = kiln::ir::Constant::new(Tensor::full(&[65], 0.5_f32).unwrap()).unwrap();
+    let constant =
+        kiln::internals::ir::Constant::new(Tensor::full(&[65], 0.5_f32).unwrap()).unwrap();
     let mut graph = Graph::new("big");
     let size = graph.dims_mut().constant(65);
     let ty = Type::tensor(DType::F32, [size]);
@@ -309,13 +368,13 @@ fn large_constants_come_from_the_archive_beside_the_text() {
     graph.set_outputs([("y", value)]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("big.kiln");
-    std::fs::write(&path, kiln::ir::text::print(&graph)).unwrap();
+    std::fs::write(&path, kiln::internals::ir::text::print(&graph)).unwrap();
     assert_eq!(
         Model::load(&path).unwrap_err().kind(),
         ErrorKind::InvalidInput
     );
     let archive = std::fs::File::create(folder.path().join("big.npz")).unwrap();
-    kiln::tensor::write_npz([("0", constant.tensor())], archive).unwrap();
-    let outputs = Model::load(&path).unwrap().run::<&str>([]).unwrap();
+    kiln::internals::tensor::write_npz([("0", constant.tensor())], archive).unwrap();
+    let outputs = Model::load(&path).unwrap().run(Inputs::default()).unwrap();
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), vec![0.5; 65]);
 }

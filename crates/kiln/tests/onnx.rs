@@ -1,10 +1,10 @@
 //! ONNX models, written byte by byte: named and fixed dimensions, open ranks, what is refused.
 #![cfg(feature = "onnx")]
 
-use kiln::onnx::NoFiles;
+use kiln::diagnose::{self, Stage};
 use kiln::{
-    CallOptions, Cancellation, DType, Dim, Error, ErrorKind, Mode, Model, Notice, Options, Tensor,
-    Work,
+    Cancellation, DType, Dim, Error, ErrorKind, Import, Mode, Model, Notice, Observation, Options,
+    Source, Tensor, Work,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -75,7 +75,7 @@ fn model_stating(op: &str, sizes: Option<&[&str]>, stated: Option<&[&str]>) -> V
 }
 
 fn load(bytes: &[u8], options: Options) -> Result<Model, Error> {
-    Model::from_bytes_with(bytes, &NoFiles, options)
+    options.load(Source::onnx(bytes, None))
 }
 
 #[test]
@@ -103,8 +103,9 @@ fn stale_sizes_of_a_result_are_a_notice_and_refuse_no_call() {
     let bytes = model_stating("Add", Some(&["batch", "length"]), Some(&["batch", "batch"]));
     let notices = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&notices);
-    let options =
-        Options::new().on_notice(move |notice| heard.lock().unwrap().push(notice.clone()));
+    let options = Options::new().observe(
+        Observation::new().on_notice(move |notice| heard.lock().unwrap().push(notice.clone())),
+    );
     let loaded = load(&bytes, options).unwrap();
     let told = notices.lock().unwrap().clone();
     let stale: Vec<_> = told
@@ -122,7 +123,11 @@ fn stale_sizes_of_a_result_are_a_notice_and_refuse_no_call() {
     let other = Tensor::full(&[2], 1.0_f32).unwrap();
     let outputs = loaded.run([("x", &x), ("other", &other)]).unwrap();
     assert_eq!(outputs.get("y").unwrap().shape(), [3, 2]);
-    let strict = load(&bytes, Options::new().mode(Mode::Strict)).unwrap_err();
+    let strict = load(
+        &bytes,
+        Options::new().import(Import::new().mode(Mode::Strict)),
+    )
+    .unwrap_err();
     assert!(strict.to_string().contains("stated type of"), "{strict}");
 }
 
@@ -169,20 +174,27 @@ fn an_open_rank_is_settled_by_each_call() {
         let outputs = model.run([("x", &x), ("other", &other)]).unwrap();
         assert_eq!(outputs[0].shape(), shape);
     }
-    let error = model.graph().unwrap_err();
+    let error = diagnose::graph(&model, Stage::Optimized).unwrap_err();
     assert_eq!(error.code(), "E0976");
     assert_eq!(
         error.to_string(),
-        "the rank of input x is not known; say it with `Options::rank`"
+        "the rank of input x is not known; say it with `Import::rank`"
     );
-    assert_eq!(model.stage("import").unwrap_err().code(), "E0976");
+    assert_eq!(
+        diagnose::graph(&model, Stage::Import).unwrap_err().code(),
+        "E0976"
+    );
 }
 
 #[test]
 fn an_open_rank_can_be_said() {
-    let model = load(&model("Add", None), Options::new().rank("x", 2)).unwrap();
+    let model = load(
+        &model("Add", None),
+        Options::new().import(Import::new().rank("x", 2)),
+    )
+    .unwrap();
     assert_eq!(model.inputs()[0].shape().unwrap().rank(), 2);
-    assert!(model.graph().is_ok());
+    assert!(diagnose::graph(&model, Stage::Optimized).is_ok());
     let wrong = Tensor::zeros(DType::F32, &[2]).unwrap();
     assert_eq!(
         model
@@ -230,21 +242,22 @@ fn a_call_that_settles_an_open_rank_is_cancelled_and_the_next_one_has_it_settled
         Arc::new(AtomicBool::new(false)),
     );
     let (count, let_go) = (Arc::clone(&imports), Arc::clone(&goes_on));
-    let options = Options::new().on_progress(move |progress| {
+    let options = Options::new().observe(Observation::new().on_progress(move |progress| {
         if progress.work == Work::Import && progress.done == 0 {
             count.fetch_add(1, Ordering::SeqCst);
             while !let_go.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
         }
-    });
+    }));
     let model = load(&model("Add", None), options).unwrap();
     let x = Tensor::full(&[3, 2], 1.0_f32).unwrap();
     let other = Tensor::from_slice(&[2], &[10.0_f32, 20.0]).unwrap();
     let cancellation = Cancellation::new();
-    let options = CallOptions::new().with_cancellation(&cancellation);
     std::thread::scope(|scope| {
-        let call = scope.spawn(|| model.run_with([("x", &x), ("other", &other)], &options));
+        let inputs = [("x", &x), ("other", &other)];
+        let call = model.call(inputs).cancellation(&cancellation);
+        let call = scope.spawn(|| call.run());
         while imports.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }

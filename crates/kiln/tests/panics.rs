@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kiln::{Cache, Device, ErrorKind, Model, Options, Tensor};
+use kiln::{Cache, Device, ErrorKind, Model, Options, Source, Tensor};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::NoSubscriber;
 use tracing::{Event, Metadata, Subscriber};
@@ -79,7 +79,7 @@ fn load() -> Result<Model, kiln::Error> {
         .threads(1)
         .shared_kernels(false)
         .cache(Cache::off());
-    Model::from_text_with(TEXT, options)
+    options.load(Source::text(TEXT))
 }
 
 fn call(model: &Model, rows: usize) -> Result<Vec<f32>, kiln::Error> {
@@ -139,11 +139,12 @@ fn a_panic_at_any_stage_of_a_call_is_a_typed_error_and_the_next_call_works() {
 #[test]
 fn a_panic_of_a_file_callback_is_a_typed_error() {
     struct Careless;
-    impl kiln::onnx::Fs for Careless {
+    impl kiln::internals::onnx::Fs for Careless {
         fn open(
             &self,
-            _: &kiln::onnx::Location,
-        ) -> Result<Box<dyn kiln::onnx::DataFile>, kiln::onnx::FileError> {
+            _: &kiln::internals::onnx::Location,
+        ) -> Result<Box<dyn kiln::internals::onnx::DataFile>, kiln::internals::onnx::FileError>
+        {
             panic!("the callback is careless")
         }
     }
@@ -175,7 +176,9 @@ fn a_panic_of_a_file_callback_is_a_typed_error() {
     graph.extend(tensor);
     let mut model = vec![0x08, 8, 0x42, 2, 0x10, 17, 0x3a, graph.len() as u8];
     model.extend(graph);
-    let error = Model::from_bytes(&model, &Careless).err().unwrap();
+    let error = Model::load(Source::onnx(&model, Some(&Careless)))
+        .err()
+        .unwrap();
     assert_eq!(error.code(), "E0991", "{error}");
     assert!(
         error.to_string().contains("the callback is careless"),

@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use kiln::{ArgumentType, DType, Device, Model, Options, Tensor, Var, jit};
+use kiln::diagnose::{self, Stage};
+use kiln::{ArgumentType, DType, Device, Options, Source, Tensor, Var, jit};
 
 fn options() -> Options {
     Options::new()
@@ -22,7 +23,7 @@ macro_rules! recorded {
             .with_options(options())
             .model(&types)
             .unwrap();
-        model.inspect("import").unwrap()
+        diagnose::inspect(&model, Stage::Import).unwrap()
     }};
 }
 
@@ -57,8 +58,10 @@ fn with_shared_symbols(text: &str, groups: &[(&str, &[&str])]) -> String {
 
 /// What a text is planned as: the classes and ops of its launches, and how many different kernels they are.
 fn planned(text: &str) -> (Vec<(&'static str, usize)>, usize) {
-    let model = Model::from_text_with(text, options()).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let explained = model.explain().unwrap();
+    let model = options()
+        .load(Source::text(text))
+        .unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let explained = diagnose::explain(&model).unwrap();
     let launches = explained.steps.iter().filter(|step| step.kind == "kernel");
     let launches = launches.map(|step| (step.class.unwrap_or(""), step.ops));
     (launches.collect(), explained.kernels)
@@ -188,10 +191,9 @@ fn attention_plans_as_with_shared_symbols() {
 fn facts_that_a_plan_rests_on_are_named_and_may_fail() {
     let f = |x: Var, y: Var| ((-x) + y).exp();
     let text = recorded!(f, [1, 1]);
-    let model = Model::from_text_with(&text, options()).unwrap();
+    let model = options().load(Source::text(&text)).unwrap();
     assert!(
-        model
-            .explain()
+        diagnose::explain(&model)
             .unwrap()
             .to_string()
             .contains("x0_0 == x1_0")

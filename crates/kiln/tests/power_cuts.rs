@@ -10,9 +10,9 @@
     reason = "a test may panic, and say what it did"
 )]
 
-use kiln::kernel_cache::{CacheKey, Content, DiskOptions, DiskTier, EntryKind, Tier};
-use kiln::shape_inference::GraphBuilder;
-use kiln::{Cache, DType, Device, Model, Options, Tensor};
+use kiln::internals::kernel_cache::{CacheKey, Content, DiskOptions, DiskTier, EntryKind, Tier};
+use kiln::internals::shape_inference::GraphBuilder;
+use kiln::{Cache, DType, Device, Options, Tensor};
 use kiln_testkit::export::to_onnx_beside;
 use kiln_testkit::files::MemoryFs;
 use kiln_testkit::power_cut::{State, states_after};
@@ -161,7 +161,7 @@ fn answer(path: &Path, cache: Cache) -> Result<(Vec<f32>, u64), kiln::Error> {
         .threads(1)
         .shared_kernels(false)
         .cache(cache);
-    let model = Model::load_with(path, options)?;
+    let model = options.load(path)?;
     let x = Tensor::full(&[3, 64], 0.5f32)?;
     let outputs = model.run([(model.inputs()[0].name(), &x)])?;
     // Packed weights are stored by a thread of their own.

@@ -3,8 +3,8 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use kiln::scalar::{Function, Mode, ScalarValue, evaluate};
-use kiln::{Device, Model, Options, Tensor};
+use kiln::internals::scalar::{Function, Mode, ScalarValue, evaluate};
+use kiln::{Device, Model, Options, Source, Tensor};
 
 /// A dropout between element-wise ops, the bits it was made of, and the sums of its rows.
 const DROPOUT: &str =
@@ -40,8 +40,8 @@ fn models() -> (Model, Model) {
     let compiled = Options::new().device(Device::cpu()).shared_kernels(false);
     let interpreted = Options::new().device(Device::interpreter());
     (
-        Model::from_text_with(DROPOUT, compiled).unwrap(),
-        Model::from_text_with(DROPOUT, interpreted).unwrap(),
+        compiled.load(Source::text(DROPOUT)).unwrap(),
+        interpreted.load(Source::text(DROPOUT)).unwrap(),
     )
 }
 
@@ -110,7 +110,7 @@ fn positions_are_counted_in_64_bits() {
       return %last
     }";
     let options = Options::new().device(Device::cpu()).shared_kernels(false);
-    let model = Model::from_text_with(text, options).unwrap();
+    let model = options.load(Source::text(text)).unwrap();
     let (x, key) = (Tensor::full(&[100], 0.0f32), [7u64, 9]);
     let given = Tensor::from_slice(&[2], &key).unwrap();
     let inputs = [("x", &x.unwrap()), ("key", &given)];

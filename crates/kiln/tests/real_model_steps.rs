@@ -11,8 +11,9 @@
     reason = "a test may panic, and say what it did"
 )]
 
-use kiln::ir::Op;
-use kiln::{DType, Device, Explained, Model, Options, Tensor};
+use kiln::diagnose::{self, Explained, Stage};
+use kiln::internals::ir::Op;
+use kiln::{DType, Device, Model, Options, Tensor};
 use std::path::PathBuf;
 
 /// The layers of `minilm`.
@@ -47,7 +48,7 @@ fn called(name: &str, shape: &[usize]) -> Option<(Model, Explained)> {
         return None;
     };
     let options = Options::new().device(Device::cpu()).shared_kernels(false);
-    let model = Model::load_with(folder.join(name).join("model.onnx"), options).unwrap();
+    let model = options.load(folder.join(name).join("model.onnx")).unwrap();
     let tensors: Vec<(String, Tensor)> = model
         .inputs()
         .iter()
@@ -56,11 +57,11 @@ fn called(name: &str, shape: &[usize]) -> Option<(Model, Explained)> {
             (given.name().to_owned(), tensor)
         })
         .collect();
-    let inputs = tensors.iter().map(|(name, tensor)| (name, tensor));
-    let comparison = model.compare(&model.reference(inputs).unwrap()).unwrap();
+    let comparison =
+        diagnose::compare(&model, &diagnose::reference(&model, &tensors).unwrap()).unwrap();
     let (agrees, outputs) = (comparison.agrees(), &comparison.outputs);
     assert!(agrees, "{name}: {outputs:?}");
-    let explained = model.explain().unwrap();
+    let explained = diagnose::explain(&model).unwrap();
     println!("{name}: {explained}");
     Some((model, explained))
 }
@@ -115,7 +116,7 @@ fn real_model_detector_takes_at_most_1_3_steps_a_convolution() {
     let Some((model, explained)) = called("ocr-det", &[1, 3, 64, 96]) else {
         return;
     };
-    let graph = model.graph().unwrap();
+    let graph = diagnose::graph(&model, Stage::Optimized).unwrap();
     let is_conv = |op: &Op| matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. });
     let convs = graph.ops().filter(|(_, data)| is_conv(&data.op)).count();
     let steps = explained.steps.len();

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use kiln::{
-    Cache, CallOptions, DType, Device, DonationFate, Donations, ErrorKind, Model, Options, Session,
-    Tensor,
+    Cache, DType, Device, DonationFate, Donations, ErrorKind, Inputs, Model, Options, Session,
+    Source, Tensor,
 };
 
 fn options(device: Device) -> Options {
@@ -17,7 +17,8 @@ fn options(device: Device) -> Options {
 }
 
 fn model(text: &str) -> Model {
-    Model::from_text_with(text, options(Device::cpu()))
+    options(Device::cpu())
+        .load(Source::text(text))
         .unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
@@ -51,7 +52,9 @@ fn appending(cache: Tensor) -> Session {
 
 /// Appends rows by a session, and compares state and output with the interpreter's.
 fn append(session: &mut Session, position: i64, rows: &Tensor) {
-    let reference = Model::from_text_with(APPEND, options(Device::interpreter())).unwrap();
+    let reference = options(Device::interpreter())
+        .load(Source::text(APPEND))
+        .unwrap();
     let before = session.state("cache").unwrap().copied().unwrap();
     let at = at(position);
     let inputs = [("at", &at), ("rows", rows)];
@@ -130,7 +133,8 @@ fn a_call_that_is_refused_leaves_the_state_as_it_was() {
             .run([("cache", &row), ("at", &position), ("rows", &row)])
             .unwrap_err(),
         session
-            .run_into(std::slice::from_ref(&row), &mut [])
+            .call(std::slice::from_ref(&row))
+            .run_into(&mut [])
             .unwrap_err(),
     ];
     for error in wrong {
@@ -175,7 +179,7 @@ fn states_that_grow_are_replaced() {
       return %next, %y
     }";
     for device in [Device::cpu(), Device::interpreter()] {
-        let model = Model::from_text_with(text, options(device)).unwrap();
+        let model = options(device).load(Source::text(text)).unwrap();
         let empty = Tensor::zeros(DType::F32, &[0, 3]).unwrap();
         let mut session = model
             .session()
@@ -279,6 +283,16 @@ fn pairs_that_are_no_states_are_refused() {
     }
 }
 
+fn donate(
+    model: &Model,
+    inputs: &mut [Tensor],
+    donations: &mut Donations,
+    outputs: &mut [Tensor],
+) -> Result<(), kiln::Error> {
+    let inputs = Inputs::donated(inputs, donations);
+    model.call(inputs).run_into(outputs)
+}
+
 #[test]
 fn a_donated_tensor_is_gone_and_says_so() {
     let model = model(APPEND);
@@ -286,15 +300,11 @@ fn a_donated_tensor_is_gone_and_says_so() {
     let mut inputs = [ramp(&[4, 3]), at(1), ramp(&[1, 3])];
     let mut outputs = [Tensor::scalar(0u8), Tensor::scalar(0u8)];
     let start = start_of(&inputs[0]);
-    model
-        .run_donating(&mut inputs, &mut donations, &mut outputs)
-        .unwrap();
+    donate(&model, &mut inputs, &mut donations, &mut outputs).unwrap();
     assert_eq!(donations.fate(0), DonationFate::Taken);
     assert_eq!(start_of(&outputs[0]), start);
     assert_eq!(inputs[0].as_bytes().unwrap_err().code(), "E0943");
-    let error = model
-        .run_donating(&mut inputs, &mut donations, &mut outputs)
-        .unwrap_err();
+    let error = donate(&model, &mut inputs, &mut donations, &mut outputs).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     // Given twice, it is not its own alone: nothing is taken.
     let both = "graph @both(%x: f32[N], %y: f32[N]) -> f32[N] {
@@ -303,9 +313,8 @@ fn a_donated_tensor_is_gone_and_says_so() {
     }";
     let x = ramp(&[5]);
     let mut inputs = [x.clone(), x.clone()];
-    self::model(both)
-        .run_donating(&mut inputs, &mut donations, &mut outputs[..1])
-        .unwrap();
+    let both = self::model(both);
+    donate(&both, &mut inputs, &mut donations, &mut outputs[..1]).unwrap();
     assert_eq!(donations.fate(0), DonationFate::Kept);
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [0.0; 5]);
     assert!(inputs[0].bit_equal(&ramp(&[5])));
@@ -314,7 +323,7 @@ fn a_donated_tensor_is_gone_and_says_so() {
         "E0898"
     );
     let mut donations = Donations::new([(7, 0)]).unwrap();
-    let error = self::model(both).run_donating(&mut inputs, &mut donations, &mut outputs[..1]);
+    let error = donate(&both, &mut inputs, &mut donations, &mut outputs[..1]);
     assert_eq!(error.unwrap_err().code(), "E0898");
     assert!(inputs[0].bit_equal(&x));
 }
@@ -322,12 +331,11 @@ fn a_donated_tensor_is_gone_and_says_so() {
 #[test]
 fn calls_that_may_be_ended_write_over_nothing() {
     let limit = std::time::Duration::from_secs(600);
-    let options = CallOptions::new().with_time_limit(limit);
     let mut session = appending(ramp(&[4, 3]));
     append(&mut session, 1, &ramp(&[1, 3]));
-    let error = session
-        .run_with([("at", &at(9)), ("rows", &ramp(&[1, 3]))], &options)
-        .unwrap_err();
+    let (position, row) = (at(9), ramp(&[1, 3]));
+    let call = session.call([("at", &position), ("rows", &row)]);
+    let error = call.time_limit(limit).run().unwrap_err();
     assert_eq!(error.code(), "E0822");
     append(&mut session, 2, &ramp(&[1, 3]));
 }

@@ -12,9 +12,9 @@
 )]
 
 use arbitrary::Unstructured;
-use kiln::ir::Graph;
-use kiln::symbolic_shape::Binding;
-use kiln::{Cache, Device, Model, Options, Tensor};
+use kiln::internals::ir::Graph;
+use kiln::internals::symbolic_shape::Binding;
+use kiln::{Cache, Device, Model, Options, Passes, Source, Tensor};
 use kiln_testkit::generate::{Flavor, GraphOptions, input_tensors, random_graph, shapes_under};
 use kiln_testkit::random::seeded_bytes;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ fn large_shapes(graph: &Graph) -> Option<Vec<Vec<usize>>> {
 fn time(model: &Model, inputs: &[(&str, &Tensor)]) -> Option<Duration> {
     let call = || {
         let begin = Instant::now();
-        model.run(inputs.iter().copied()).ok()?;
+        model.run(inputs).ok()?;
         Some(begin.elapsed())
     };
     Some(call()?.min(call()?))
@@ -73,9 +73,11 @@ fn times(seed: u64) -> Option<(Duration, Duration, Graph)> {
     let tensors = input_tensors(&mut choices, &graph, &shapes, Flavor::Small).ok()?;
     let options = |device| {
         let options = Options::new().device(device).threads(1);
-        options.passes(false).cache(Cache::off())
+        options.passes(Passes::None).cache(Cache::off())
     };
-    let compiled = Model::from_graph_with(graph.clone(), options(Device::cpu())).ok()?;
+    let compiled = options(Device::cpu())
+        .load(Source::graph(graph.clone()))
+        .ok()?;
     let names: Vec<String> = compiled
         .inputs()
         .iter()
@@ -87,7 +89,7 @@ fn times(seed: u64) -> Option<(Duration, Duration, Graph)> {
         return None;
     }
     let interpreted = options(Device::interpreter());
-    let interpreted = Model::from_graph_with(graph.clone(), interpreted).ok()?;
+    let interpreted = interpreted.load(Source::graph(graph.clone())).ok()?;
     Some((compiled, time(&interpreted, &inputs)?, graph))
 }
 
@@ -104,7 +106,7 @@ fn compiled_graphs_are_not_slower_than_interpreted_ones() {
         looked_at += 1;
         if compiled > interpreted {
             slower += 1;
-            let text = kiln::ir::text::print(&graph);
+            let text = kiln::internals::ir::text::print(&graph);
             println!("seed {seed}: compiled {compiled:.1?}, interpreted {interpreted:.1?}\n{text}");
         }
     }

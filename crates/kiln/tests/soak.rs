@@ -11,11 +11,12 @@
 )]
 
 use arbitrary::Unstructured;
-use kiln::interpreter::{InterpretLimits, InterpretOptions, interpret};
-use kiln::ir::Graph;
+use kiln::diagnose::{self, Stage};
+use kiln::internals::interpreter::{InterpretLimits, InterpretOptions, interpret};
+use kiln::internals::ir::Graph;
 use kiln::{
-    Cache, CallOptions, Cancellation, CompilePolicy, Device, ErrorKind, MemoryLimits, Model,
-    Options, Tensor,
+    Cache, Cancellation, CompilePolicy, Compiling, Device, ErrorKind, Inputs, Limits, MemoryLimits,
+    Model, Options, Source, Tensor,
 };
 use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
 use kiln_testkit::oracle::{Tolerance, compare_all};
@@ -126,20 +127,26 @@ impl Sample {
 
 /// The options of a round: policies, limits, stores, and runtimes of one's own take turns.
 fn options(round: u64, folder: &Path) -> Options {
+    // So little of both that it is all there after the first models: what grows later is a leak.
+    let mut limits = Limits {
+        memory: MemoryLimits::new().with_kept_bytes(256 << 10),
+        ..Limits::default()
+    };
+    limits.kernels.entries = 16;
+    limits.kernels.bytes = 1 << 20;
     let options = Options::new()
         .device(Device::cpu())
         .threads(1 + (round % 2) as usize)
         .shared_kernels(!round.is_multiple_of(3))
-        .memory(MemoryLimits::new().with_kept_bytes(256 << 10))
-        // So little of both that it is all there after the first models: what grows later is nobody's to have.
-        .kernels_in_memory(16, 1 << 20);
+        .limits(limits);
     let options = match round % 4 {
         0 => options,
-        1 => options.policy(CompilePolicy::Background),
-        2 => options.policy(CompilePolicy::AfterCalls(2)),
-        _ => options
-            .policy(CompilePolicy::Background)
-            .max_block(Duration::from_millis(3)),
+        1 => options.compiling(CompilePolicy::Background),
+        2 => options.compiling(CompilePolicy::AfterCalls(2)),
+        _ => options.compiling(Compiling {
+            max_block: Some(Duration::from_millis(3)),
+            ..CompilePolicy::Background.into()
+        }),
     };
     // So small that entries are evicted all the time.
     match round % 5 {
@@ -157,7 +164,7 @@ fn round(seed: u64, folder: &Path) -> usize {
         smooth: true,
     };
     let graph = random_graph(&mut choices, &kind).expect("bytes enough");
-    let Ok(model) = Model::from_graph_with(graph.clone(), options(seed, folder)) else {
+    let Ok(model) = options(seed, folder).load(Source::graph(graph.clone())) else {
         return 0;
     };
     let names: Vec<String> = model
@@ -176,16 +183,16 @@ fn round(seed: u64, folder: &Path) -> usize {
         let Ok(inputs) = input_tensors(&mut choices, &graph, &shapes, Flavor::Small) else {
             break;
         };
-        let named = || names.iter().map(String::as_str).zip(&inputs);
+        let named = || names.iter().zip(&inputs).collect::<Inputs<'_>>();
         let cancellation = Cancellation::new();
-        let ended = CallOptions::new().with_cancellation(&cancellation);
         if call == 3 {
             cancellation.cancel();
         }
         let found = match call {
             // A call that is cancelled at once, and two at one time.
             3 => {
-                let error = model.run_with(named(), &ended).unwrap_err();
+                let call = model.call(named()).cancellation(&cancellation);
+                let error = call.run().unwrap_err();
                 assert!(
                     error.kind() == ErrorKind::Cancelled || expected(&graph, &inputs).is_none()
                 );
@@ -203,8 +210,8 @@ fn round(seed: u64, folder: &Path) -> usize {
             continue;
         };
         let found = found.unwrap_or_else(|error| {
-            let program = model.inspect("program").unwrap_or_default();
-            let graph = kiln::ir::text::print(&graph);
+            let program = diagnose::inspect(&model, Stage::Program).unwrap_or_default();
+            let graph = kiln::internals::ir::text::print(&graph);
             panic!("seed {seed}, shapes {shapes:?}: {error}\n{graph}\n{program}")
         });
         let found: Vec<Tensor> = found.iter().map(|(_, tensor)| tensor.clone()).collect();
@@ -246,7 +253,11 @@ fn soak(is_enough: impl Fn(u64) -> f64) -> Vec<Sample> {
     }";
     // Its runtime is the one that others share, for as long as they take turns.
     let kept: Vec<Model> = (0..KEPT)
-        .map(|round| Model::from_text_with(text, options(round, folder.path())).unwrap())
+        .map(|round| {
+            options(round, folder.path())
+                .load(Source::text(text))
+                .unwrap()
+        })
         .collect();
     let call = |model: &Model, size: usize| {
         let x = Tensor::full(&[size], 0.5f32).unwrap();

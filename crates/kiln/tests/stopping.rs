@@ -12,11 +12,11 @@
     reason = "a test may panic, and says what it measured"
 )]
 
-use kiln::codegen_llvm::LlvmCompiler;
-use kiln::lazy_runtime::{Runtime, RuntimeOptions};
-use kiln::native::NativeExecutor;
-use kiln::tensor::Element;
-use kiln::{Cache, CallOptions, Cancellation, Device, Model, Options, Tensor};
+use kiln::internals::codegen_llvm::LlvmCompiler;
+use kiln::internals::lazy_runtime::{Runtime, RuntimeOptions};
+use kiln::internals::native::NativeExecutor;
+use kiln::internals::tensor::Element;
+use kiln::{Cache, Cancellation, Device, Model, Options, Source, Tensor, diagnose, internals};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -336,17 +336,18 @@ struct Rest {
 /// Cancels a call that is at work; none where it was over before.
 fn cancel(model: &Model, inputs: &[(&'static str, Tensor)], after: Duration) -> Option<Rest> {
     let cancellation = Cancellation::new();
-    let options = CallOptions::new().with_cancellation(&cancellation);
     let begun = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&begun);
-    let options = options.with_should_stop(Arc::new(move || {
-        asked.fetch_add(1, Ordering::Relaxed);
-        false
-    }));
-    let given = inputs.iter().map(|(name, tensor)| (*name, tensor));
+    let call = model
+        .call(inputs)
+        .cancellation(&cancellation)
+        .cancel_when(move || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            false
+        });
     std::thread::scope(|scope| {
         let call = scope.spawn(move || {
-            let result = model.run_with(given, &options);
+            let result = call.run();
             (result.map(drop), Instant::now(), processor_time())
         });
         while begun.load(Ordering::Relaxed) == 0 && !call.is_finished() {
@@ -370,14 +371,9 @@ fn model(case: &Case, device: Device) -> Model {
         .device(device)
         .threads(THREADS)
         .cache(Cache::off());
-    Model::from_text_with(case.text, options)
+    options
+        .load(Source::text(case.text))
         .unwrap_or_else(|error| panic!("{}: {error}", case.name))
-}
-
-fn named<'a>(
-    inputs: &'a [(&'static str, Tensor)],
-) -> impl Iterator<Item = (&'static str, &'a Tensor)> + Clone {
-    inputs.iter().map(|(name, tensor)| (*name, tensor))
 }
 
 /// Cancels calls of every case, and looks at the next one.
@@ -392,7 +388,7 @@ fn every_case_ends(device: Device) {
         let small = (case.inputs)(3);
         // Compiles.
         model
-            .run(named(&small))
+            .run(&small)
             .unwrap_or_else(|error| panic!("{}: {error}", case.name));
         let (mut scale, mut rest) = (16, None);
         while rest.is_none() {
@@ -425,7 +421,7 @@ fn every_case_ends(device: Device) {
             rest.processor,
             rest.wall
         );
-        let comparison = model.compare(&model.reference(named(&small)).unwrap());
+        let comparison = diagnose::compare(&model, &diagnose::reference(&model, &small).unwrap());
         assert!(comparison.unwrap().agrees(), "{}", case.name);
     }
 }
@@ -518,10 +514,8 @@ fn polling(case: &Case, polls: bool) -> Model {
         Arc::new(NativeExecutor::new()),
         RuntimeOptions::new(),
     );
-    let options = Options::new()
-        .device(Device::cpu())
-        .runtime(Arc::new(runtime));
-    Model::from_text_with(case.text, options).unwrap()
+    let options = internals::on_runtime(Options::new().device(Device::cpu()), Arc::new(runtime));
+    options.load(Source::text(case.text)).unwrap()
 }
 
 /// What the book says of the cost of polls: the least processor time of many interleaved rounds of calls.
@@ -538,7 +532,7 @@ fn what_polls_cost() {
             for (model, least) in models.iter().zip(&mut least) {
                 let begin = processor_time();
                 for _call in 0..calls {
-                    model.run(named(&inputs)).unwrap();
+                    model.run(&inputs).unwrap();
                 }
                 *least = processor_time().saturating_sub(begin).min(*least);
             }

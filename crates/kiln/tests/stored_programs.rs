@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(feature = "llvm", feature = "onnx"))]
 
-use kiln::kernel_cache::EntryKind;
-use kiln::{Cache, Device, Model, Options, Tensor};
+use kiln::diagnose::{self, Stage};
+use kiln::internals::kernel_cache::EntryKind;
+use kiln::{Cache, Device, Model, Options, Passes, Tensor};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -134,7 +135,7 @@ impl Place {
     }
 
     fn load(&self) -> Model {
-        Model::load_with(&self.model, self.options()).unwrap()
+        self.options().load(&self.model).unwrap()
     }
 
     /// Entries of a kind, by when they were written.
@@ -144,7 +145,7 @@ impl Place {
             .unwrap()
             .entries()
             .unwrap();
-        let is_kind = |head: &kiln::kernel_cache::EntryHead| head.kind == kind.name();
+        let is_kind = |head: &kiln::internals::kernel_cache::EntryHead| head.kind == kind.name();
         entries
             .iter()
             .filter(|entry| entry.head.as_ref().is_ok_and(is_kind))
@@ -158,7 +159,8 @@ fn run(model: &Model) -> Vec<f32> {
 }
 
 fn texts(model: &Model) -> Vec<String> {
-    let stages = ["import", "optimized"].map(|stage| model.inspect(stage).unwrap());
+    let stages =
+        [Stage::Import, Stage::Optimized].map(|stage| diagnose::inspect(model, stage).unwrap());
     let signature = format!(
         "{:?} {:?} {:?}",
         model.inputs(),
@@ -178,7 +180,7 @@ fn a_second_load_is_the_same_model() {
     assert_eq!(run(&second), expected);
     assert_eq!(second.compilation_stats().compilations, 0);
     assert_eq!(texts(&second), texts(&first));
-    let steps = |model: &Model| model.explain().unwrap().steps.len();
+    let steps = |model: &Model| diagnose::explain(model).unwrap().steps.len();
     assert_eq!(steps(&second), steps(&first));
     assert_eq!(place.entries(EntryKind::PROGRAM), 1);
 }
@@ -187,7 +189,11 @@ fn a_second_load_is_the_same_model() {
 fn other_options_and_other_weights_are_other_programs() {
     let place = Place::new();
     let expected = run(&place.load());
-    let plain = Model::load_with(&place.model, place.options().passes(false)).unwrap();
+    let plain = place
+        .options()
+        .passes(Passes::None)
+        .load(&place.model)
+        .unwrap();
     assert_eq!(run(&plain), expected);
     assert_eq!(place.entries(EntryKind::PROGRAM), 2);
     let before = fs::read(&place.model).unwrap();
@@ -200,10 +206,7 @@ fn other_options_and_other_weights_are_other_programs() {
     let changed = run(&place.load());
     assert_ne!(changed, expected);
     let without = place.options().cache(Cache::off());
-    assert_eq!(
-        run(&Model::load_with(&place.model, without).unwrap()),
-        changed
-    );
+    assert_eq!(run(&without.load(&place.model).unwrap()), changed);
     assert_eq!(place.entries(EntryKind::PROGRAM), 3);
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something is wrong")]
 
 use kiln::timing::{Category, Filter, Report, SystemClock, Timing, TimingOptions, Verbosity};
-use kiln::{Cache, Device, Model, Options, Tensor, Var};
+use kiln::{Cache, Device, Model, Observation, Options, Source, Tensor, Var, diagnose};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,13 +36,13 @@ fn named<'a>(report: &'a Report, prefix: &str) -> Vec<&'a str> {
 
 #[test]
 fn a_verbose_report_has_each_kernel_and_a_second_run_adds_none() {
-    let options = options().timing(Verbosity::Verbose);
-    let model = Model::from_text_with(MLP, options).unwrap();
+    let options = options().observe(Observation::new().timing(Verbosity::Verbose));
+    let model = options.load(Source::text(MLP)).unwrap();
     run(&model, 3);
     // A call goes on as soon as its code is there, before the threads that compiled are done with what they store.
     assert!(model.wait_for_compiles(Duration::from_secs(60)));
     let report = model.timing().report();
-    let kernels = model.compile_records().len();
+    let kernels = diagnose::compile_records(&model).len();
     assert!(kernels > 0);
     assert_eq!(named(&report, "compile_").len(), kernels, "{report}");
     assert_eq!(named(&report, "codegen_").len(), kernels, "{report}");
@@ -91,7 +91,7 @@ fn events_and_unattributed_time_are_the_stopwatch() {
     // Of a few tries one: between reading one clock and the other, a busy machine may do anything.
     let is_within = (0..5).any(|_| {
         let begin = Instant::now();
-        let model = Model::from_text_with(MLP, options()).unwrap();
+        let model = options().load(Source::text(MLP)).unwrap();
         run(&model, 3);
         let stopwatch = begin.elapsed().as_secs_f64();
         let sum = model.timing().report().sum().as_secs_f64();
@@ -104,8 +104,10 @@ fn events_and_unattributed_time_are_the_stopwatch() {
 fn the_first_call_is_told_of_once_and_nobody_need_ask() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&told);
-    let options = options().on_timing(move |report| listener.lock().unwrap().push(report.clone()));
-    let model = Model::from_text_with(MLP, options).unwrap();
+    let options = options().observe(
+        Observation::new().on_timing(move |report| listener.lock().unwrap().push(report.clone())),
+    );
+    let model = options.load(Source::text(MLP)).unwrap();
     assert!(told.lock().unwrap().is_empty());
     run(&model, 3);
     run(&model, 4);
@@ -117,10 +119,12 @@ fn the_first_call_is_told_of_once_and_nobody_need_ask() {
 
 #[test]
 fn off_nobody_is_told_and_counters_go_on() {
-    let options = options()
-        .timing(Verbosity::Off)
-        .on_timing(|report| panic!("{report}"));
-    let model = Model::from_text_with(MLP, options).unwrap();
+    let options = options().observe(
+        Observation::new()
+            .timing(Verbosity::Off)
+            .on_timing(|report| panic!("{report}")),
+    );
+    let model = options.load(Source::text(MLP)).unwrap();
     run(&model, 3);
     let report = model.timing().report();
     assert_eq!(report.wall_ns, 0);
@@ -129,11 +133,12 @@ fn off_nobody_is_told_and_counters_go_on() {
 
 #[test]
 fn a_filter_leaves_out_and_the_sum_stays() {
-    let options = options()
-        .timing(Verbosity::Debug)
-        .timing_filter(Filter::new().category(Category::Build))
-        .timing_records(1000);
-    let model = Model::from_text_with(MLP, options).unwrap();
+    let timing = TimingOptions::new()
+        .verbosity(Verbosity::Debug)
+        .filter(Filter::new().category(Category::Build))
+        .records(1000);
+    let options = options().observe(Observation::new().timing(timing));
+    let model = options.load(Source::text(MLP)).unwrap();
     run(&model, 3);
     let report = model.timing().report();
     assert!(report.hidden_ns > 0 && named(&report, "compile_").is_empty());
@@ -153,8 +158,8 @@ fn a_filter_leaves_out_and_the_sum_stays() {
 fn interpreted_calls_have_an_event_too() {
     let options = Options::new()
         .device(Device::interpreter())
-        .timing(Verbosity::Verbose);
-    let model = Model::from_text_with(MLP, options).unwrap();
+        .observe(Observation::new().timing(Verbosity::Verbose));
+    let model = options.load(Source::text(MLP)).unwrap();
     run(&model, 3);
     let report = model.timing().report();
     assert_eq!(report.event("interpret_mlp").unwrap().count, 1);
@@ -169,7 +174,10 @@ fn models_may_share_a_recorder() {
     );
     for _ in 0..2 {
         run(
-            &Model::from_text_with(MLP, options().recorder(timing.clone())).unwrap(),
+            &options()
+                .observe(Observation::new().timing(timing.clone()))
+                .load(Source::text(MLP))
+                .unwrap(),
             3,
         );
     }
@@ -180,7 +188,7 @@ fn models_may_share_a_recorder() {
 fn a_function_keeps_its_users_name() {
     let dxdt = kiln::jit(|x: Var| -x)
         .named("dxdt")
-        .with_options(options().timing(Verbosity::Verbose));
+        .with_options(options().observe(Observation::new().timing(Verbosity::Verbose)));
     let x = Tensor::full(&[4], 1.5f32).unwrap();
     for _ in 0..2 {
         assert_eq!(dxdt.call([&x]).unwrap().to_vec::<f32>().unwrap(), [-1.5; 4]);

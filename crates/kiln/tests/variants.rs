@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use kiln::diagnose::{self, VariantFate};
 use kiln::{
-    Cache, CompilePolicy, Device, ErrorKind, Model, Options, Tensor, VariantFate, VariantOptions,
+    Cache, CompilePolicy, Compiling, Device, ErrorKind, Options, Source, Tensor, VariantOptions,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -23,15 +24,23 @@ const LAYERS: &str = "graph @layers(%x: f32[A, K], %y: f32[K, B]) -> (f32[A, B],
   return %q, %g
 }";
 
-fn options() -> Options {
-    let variants = VariantOptions::new()
-        .with_after(Duration::from_nanos(1))
-        .with_margin(0);
+fn options(compiling: Compiling) -> Options {
     Options::new()
         .device(Device::cpu())
         .cache(Cache::off())
         .shared_kernels(false)
-        .variants(Some(variants))
+        .compiling(compiling)
+}
+
+/// Variants as early as can be.
+fn eager() -> Compiling {
+    let variants = VariantOptions::new()
+        .with_after(Duration::from_nanos(1))
+        .with_margin(0);
+    Compiling {
+        variants: Some(variants),
+        ..Compiling::default()
+    }
 }
 
 fn ramp(shape: &[usize]) -> Tensor {
@@ -58,9 +67,11 @@ fn expect_close(expected: &Tensor, found: &Tensor) {
 
 #[test]
 fn any_order_of_sizes_gives_what_the_interpreter_gives() {
-    let model = Model::from_text_with(LAYERS, options()).unwrap();
-    let reference =
-        Model::from_text_with(LAYERS, Options::new().device(Device::interpreter())).unwrap();
+    let model = options(eager()).load(Source::text(LAYERS)).unwrap();
+    let reference = Options::new()
+        .device(Device::interpreter())
+        .load(Source::text(LAYERS))
+        .unwrap();
     let sizes = [[5, 7, 9], [16, 32, 48], [1, 1, 1], [33, 17, 64], [0, 4, 4]];
     // Until each has had its trials, then back and forth.
     for round in 0..3 {
@@ -78,7 +89,7 @@ fn any_order_of_sizes_gives_what_the_interpreter_gives() {
             }
         }
     }
-    let records = model.variant_records();
+    let records = diagnose::variant_records(&model);
     let decided =
         |fate: &VariantFate| matches!(fate, VariantFate::Kept { .. } | VariantFate::Lost { .. });
     let decided = records
@@ -88,7 +99,7 @@ fn any_order_of_sizes_gives_what_the_interpreter_gives() {
     assert!(decided >= 4, "{records:#?}");
     let stats = model.compilation_stats();
     assert_eq!(stats.variants_kept + stats.variants_dropped, stats.variants);
-    let explained = model.explain().unwrap();
+    let explained = diagnose::explain(&model).unwrap();
     assert_eq!(explained.variants.len(), records.len());
     assert!(
         explained.to_string().contains("\nvariants: "),
@@ -100,7 +111,11 @@ fn any_order_of_sizes_gives_what_the_interpreter_gives() {
 fn deterministic_models_have_no_variants_and_give_the_same_bits() {
     let (x, y) = (ramp(&[9, 33]), ramp(&[33, 17]));
     let answers = || {
-        let model = Model::from_text_with(LAYERS, options().deterministic(true)).unwrap();
+        let compiling = Compiling {
+            deterministic: true,
+            ..eager()
+        };
+        let model = options(compiling).load(Source::text(LAYERS)).unwrap();
         let calls = (0..50).map(|_| {
             let outputs = model.run([("x", &x), ("y", &y)]).unwrap();
             let bytes = outputs
@@ -110,7 +125,7 @@ fn deterministic_models_have_no_variants_and_give_the_same_bits() {
         });
         let calls: Vec<_> = calls.collect();
         assert!(model.wait_for_compiles(LONG));
-        assert!(model.variant_records().is_empty());
+        assert!(diagnose::variant_records(&model).is_empty());
         calls
     };
     let first = answers();
@@ -120,13 +135,24 @@ fn deterministic_models_have_no_variants_and_give_the_same_bits() {
 #[test]
 fn time_must_not_decide_beside_deterministic() {
     let contradictions = [
-        options().policy(CompilePolicy::Background),
-        options().policy(CompilePolicy::AfterCalls(3)),
-        options().max_block(Duration::from_millis(1)),
-        options().compile_budget(Duration::from_secs(1)),
+        CompilePolicy::Background.into(),
+        CompilePolicy::AfterCalls(3).into(),
+        Compiling {
+            max_block: Some(Duration::from_millis(1)),
+            ..Compiling::default()
+        },
+        Compiling {
+            budget: Some(Duration::from_secs(1)),
+            ..Compiling::default()
+        },
     ];
-    for options in contradictions {
-        let error = Model::from_text_with(LAYERS, options.deterministic(true)).unwrap_err();
+    for compiling in contradictions {
+        let compiling = Compiling {
+            deterministic: true,
+            ..compiling
+        };
+        let loaded = options(compiling).load(Source::text(LAYERS));
+        let error = loaded.unwrap_err();
         assert_eq!(
             (error.code(), error.kind()),
             ("E0990", ErrorKind::InvalidInput),

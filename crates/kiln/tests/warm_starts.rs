@@ -11,7 +11,8 @@
     reason = "a test may panic, and say what it did"
 )]
 
-use kiln::kernel_cache::EntryKind;
+use kiln::diagnose::{self, Stage};
+use kiln::internals::kernel_cache::EntryKind;
 use kiln::{Cache, CompilePolicy, DType, Device, Model, Options, Tensor};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,7 @@ fn call(model: &Model, shape: &[usize]) -> Vec<Tensor> {
         (input.name().to_owned(), tensor.unwrap())
     });
     let inputs: Vec<_> = inputs.collect();
-    let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
-    let outputs = model.run(inputs).unwrap();
+    let outputs = model.run(&inputs).unwrap();
     outputs.iter().map(|(_, tensor)| tensor.clone()).collect()
 }
 
@@ -70,7 +70,7 @@ fn kinds(cache: &Path) -> BTreeMap<String, (usize, u64)> {
 fn second_process_makes_nothing(name: &str, shape: &[usize]) {
     let Some(file) = model_file(name) else { return };
     let cache = TempDir::new().unwrap();
-    let first = Model::load_with(&file, options(cache.path())).unwrap();
+    let first = options(cache.path()).load(&file).unwrap();
     let expected = call(&first, shape);
     assert!(first.wait_for_compiles(Duration::from_secs(60)));
     let stats = first.compilation_stats();
@@ -88,8 +88,8 @@ fn second_process_makes_nothing(name: &str, shape: &[usize]) {
     );
     assert!(kept[EntryKind::KERNEL.name()].1 < 100_000_000);
 
-    let ahead = options(cache.path()).policy(CompilePolicy::AheadOfTime);
-    let second = Model::load_with(&file, ahead).unwrap();
+    let ahead = options(cache.path()).compiling(CompilePolicy::AheadOfTime);
+    let second = ahead.load(&file).unwrap();
     assert_same(&call(&second, shape), &expected);
     let stats = second.compilation_stats();
     assert_eq!(
@@ -115,17 +115,10 @@ fn second_process_makes_nothing(name: &str, shape: &[usize]) {
     }
     assert_eq!(kinds(cache.path()), kept, "nothing was added");
     // What the second process did not read is there when somebody asks for it.
-    assert_eq!(
-        second.stage("import").unwrap().ops().count(),
-        second.graph().map_or(0, |_| {
-            Model::load_with(&file, options(cache.path()).cache(Cache::off()))
-                .unwrap()
-                .stage("import")
-                .unwrap()
-                .ops()
-                .count()
-        })
-    );
+    let fresh = options(cache.path()).cache(Cache::off());
+    let fresh = fresh.load(&file).unwrap();
+    let ops = |model| diagnose::graph(model, Stage::Import).unwrap().ops().count();
+    assert_eq!(ops(&second), ops(&fresh));
 }
 
 #[test]
@@ -150,7 +143,7 @@ fn real_model_weights_that_are_gone_or_damaged_are_made_again() {
         return;
     };
     let (cache, shape) = (TempDir::new().unwrap(), [1, 3, 48, 192]);
-    let first = Model::load_with(&file, options(cache.path())).unwrap();
+    let first = options(cache.path()).load(&file).unwrap();
     let expected = call(&first, &shape);
     assert!(first.wait_for_compiles(Duration::from_secs(60)));
     let disk = Cache::folder(cache.path()).open().unwrap();
@@ -169,13 +162,13 @@ fn real_model_weights_that_are_gone_or_damaged_are_made_again() {
             _ => {}
         }
     }
-    let second = Model::load_with(&file, options(cache.path())).unwrap();
+    let second = options(cache.path()).load(&file).unwrap();
     assert_same(&call(&second, &shape), &expected);
     assert!(second.wait_for_compiles(Duration::from_secs(60)));
     let stats = second.compilation_stats();
     assert_eq!((stats.compilations, stats.constants_packed), (0, damaged));
     assert_eq!(second.timing().report().counters.corrupt, damaged);
-    let third = Model::load_with(&file, options(cache.path())).unwrap();
+    let third = options(cache.path()).load(&file).unwrap();
     assert_same(&call(&third, &shape), &expected);
     assert_eq!(third.compilation_stats().constants_packed, 0);
 }

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use kiln::tensor::{read_npy, write_npy};
+use kiln::internals::tensor::{read_npy, write_npy};
 use kiln::{Cache, Device, ErrorKind, Model, Options, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -43,10 +43,7 @@ pub(crate) fn run(request: &Calls) -> Answers {
         let options = Options::new()
             .device(request.device.parse::<Device>()?)
             .cache(Cache::off());
-        Ok(Model::load_with(
-            request.folder.join("model.onnx"),
-            options,
-        )?)
+        Ok(options.load(request.folder.join("model.onnx"))?)
     });
     let model = match loaded {
         Ok(model) => model,
@@ -100,7 +97,7 @@ fn call(model: &Model, folder: &Path, prefix: &str) -> Result<(), Failure> {
         let path = folder.join(format!("{}.npy", input.name()));
         inputs.push((input.name(), read(&path).map_err(Failure::Files)?));
     }
-    let outputs = model.run(inputs.iter().map(|(name, tensor)| (name, tensor)))?;
+    let outputs = model.run(&inputs)?;
     for (index, (_, tensor)) in outputs.iter().enumerate() {
         let path = folder.join(format!("{prefix}.{index}.npy"));
         write(&path, tensor).map_err(Failure::Files)?;

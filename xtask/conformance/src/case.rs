@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use kiln::ir::Graph;
-use kiln::onnx::{self, ImportOptions};
-use kiln::{Device, Model, Options, Tensor};
+use kiln::internals::ir::Graph;
+use kiln::internals::onnx::{self, ImportOptions};
+use kiln::{Device, Inputs, Options, Passes, Source, Tensor, diagnose};
 
 use crate::compare::{self, Tolerance};
 use crate::verdict::{Answer, Outcome, Verdict};
@@ -80,7 +80,9 @@ pub(crate) fn run(folder: &Path, tolerance: Tolerance) -> Answer {
             }
         };
         if answer.interpreted.verdict == Verdict::Passed {
-            let options = Options::new().device(Device::interpreter()).passes(false);
+            let options = Options::new()
+                .device(Device::interpreter())
+                .passes(Passes::None);
             answer.interpreted = call(graph.clone(), options, &named, &data.outputs, tolerance).0;
         }
         if answer.compiled.verdict == Verdict::Passed {
@@ -160,12 +162,11 @@ fn call(
     expected: &[Value],
     tolerance: Tolerance,
 ) -> (Outcome, usize) {
-    let compiled = options.clone();
-    let called = Model::from_graph_with(graph, compiled).and_then(|model| {
+    let called = options.load(Source::graph(graph)).and_then(|model| {
         let named = inputs.iter().map(|(name, tensor)| (name, *tensor));
-        let outputs = model.run(named)?;
+        let outputs = model.run(named.collect::<Inputs<'_>>())?;
         let steps = match model.device() {
-            device if device == Device::cpu() => model.explain()?.count("interpret"),
+            device if device == Device::cpu() => diagnose::explain(&model)?.count("interpret"),
             _ => 0,
         };
         Ok((outputs, steps))

@@ -5,8 +5,8 @@
 //! arguments are the path of the bundle, and the cache's folder.
 #![forbid(unsafe_code)]
 
-use kiln::shape_inference::GraphBuilder;
-use kiln::{DType, Device, Dim, ErrorKind, Model, Options, Tensor, Var};
+use kiln::internals::shape_inference::GraphBuilder;
+use kiln::{DType, Device, Dim, ErrorKind, Model, Options, Source, Tensor, Var, diagnose};
 
 const MLP: &str = "
 graph @mlp(%x: f32[B, 4], %w: f32[4, N]) -> f32[B, N] {
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// One model, every size: nothing is specialised on the first call.
 fn text_of_any_size() -> Result<(), Box<dyn std::error::Error>> {
-    let model = Model::from_text(MLP)?;
+    let model = Model::load(Source::text(MLP))?;
     assert_eq!(model.inputs()[0].to_string(), "x: f32[B, 4]");
     for (batch, columns) in [(1, 1), (3, 2), (0, 5), (7, 1)] {
         let x = Tensor::from_vec(&[batch, 4], vec![0.5_f32; batch * 4])?;
@@ -55,7 +55,7 @@ fn text_of_any_size() -> Result<(), Box<dyn std::error::Error>> {
 /// Sizes outside a declared range, and inputs that are missing or of the wrong type, are typed errors.
 fn declared_sizes_are_a_contract() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::new().dim("B", Dim::range(1..=8));
-    let model = Model::from_text_with(MLP, options)?;
+    let model = options.load(Source::text(MLP))?;
     let w = Tensor::zeros(DType::F32, &[4, 2])?;
     let tall = Tensor::zeros(DType::F32, &[9, 4])?;
     let whole = Tensor::zeros(DType::I64, &[1, 4])?;
@@ -81,7 +81,7 @@ fn a_graph_from_the_builder() -> Result<(), Box<dyn std::error::Error>> {
     let columns = builder.symbol("columns")?;
     let x = builder.input("x", DType::F32, &[rows, columns]);
     let y = builder.softmax(x, 1)?;
-    let model = Model::from_graph(builder.finish(&[("y", y)])?)?;
+    let model = Model::load(Source::graph(builder.finish(&[("y", y)])?))?;
     let x = Tensor::from_vec(&[2, 3], vec![0.0_f32, 1.0, 2.0, 5.0, 5.0, 5.0])?;
     let outputs = model.run([("x", &x)])?;
     let y = outputs.get("y")?.to_vec::<f32>()?;
@@ -94,8 +94,13 @@ fn every_backend_gives_the_same() -> Result<(), Box<dyn std::error::Error>> {
     let x = Tensor::from_vec(&[2, 4], vec![1.0_f32, -2.0, 3.0, 0.5, 0.0, 1.0, 2.0, -1.0])?;
     let w = Tensor::from_vec(&[4, 3], vec![0.25_f32; 12])?;
     for device in compiling_devices() {
-        let model = Model::from_text_with(MLP, Options::new().device(device.clone()))?;
-        let comparison = model.compare(&model.reference([("x", &x), ("w", &w)])?)?;
+        let model = Options::new()
+            .device(device.clone())
+            .load(Source::text(MLP))?;
+        let comparison = diagnose::compare(
+            &model,
+            &diagnose::reference(&model, [("x", &x), ("w", &w)])?,
+        )?;
         assert!(comparison.agrees(), "{device}");
         let compiles = model.compilation_stats().compilations;
         assert_eq!(compiles > 0, device != Device::interpreter(), "{device}");
@@ -126,9 +131,11 @@ fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
         let y = builder.map("relu", &[product])?;
         let graph = builder.finish(&[("y", y)])?;
         let options = Options::new().device(Device::cpu());
-        Model::from_graph_with(graph, options)?.save_sealed_bundle(path, &key)?;
+        options
+            .load(Source::graph(graph))?
+            .save_bundle(path, Some(&key))?;
     }
-    let options = Options::new().policy(CompilePolicy::AheadOfTime);
+    let options = Options::new().compiling(CompilePolicy::AheadOfTime);
     let model = Model::open_sealed_bundle(path, &key, options)?;
     for rows in [1, 7] {
         let x = Tensor::full(&[rows, 16], 0.25_f32)?;
@@ -151,16 +158,20 @@ fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
 /// is an error that says so.
 #[cfg(feature = "native")]
 fn a_cache(folder: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
-    use kiln::{Cache, CompilePolicy};
-    let options = || {
+    use kiln::{Cache, CompilePolicy, Compiling};
+    let options = |policy| {
         let options = Options::new().device(Device::cpu());
-        options.cache(Cache::folder(folder)).variants(None)
+        options.cache(Cache::folder(folder)).compiling(Compiling {
+            policy,
+            variants: None,
+            ..Compiling::default()
+        })
     };
     #[cfg(feature = "llvm")]
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;
     }
-    let model = Model::from_text_with(MLP, options())?;
+    let model = options(CompilePolicy::FirstUse).load(Source::text(MLP))?;
     for (rows, columns) in [(1, 1), (5, 3)] {
         let x = Tensor::full(&[rows, 4], 0.5_f32)?;
         let w = Tensor::full(&[4, columns], 2.0_f32)?;
@@ -180,13 +191,13 @@ fn a_cache(folder: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
       return %y
     }";
     let x = Tensor::full(&[3], 0.5_f32)?;
-    let other = Model::from_text_with(text, options().policy(CompilePolicy::AheadOfTime))?;
+    let other = options(CompilePolicy::AheadOfTime).load(Source::text(text))?;
     let error = other.run([("x", &x)]).err().ok_or("there is no code")?;
     assert_eq!(
         (error.code(), error.kind()),
         ("E0891", ErrorKind::Environment)
     );
-    let other = Model::from_text_with(text, options())?;
+    let other = options(CompilePolicy::FirstUse).load(Source::text(text))?;
     let error = other.compile().err().ok_or("there is no compiler")?;
     assert_eq!(
         (error.code(), error.kind()),

@@ -74,7 +74,7 @@ const ALLOWED: [(&str, &str); 17] = [
         "local to the saving of one bundle",
     ),
     (
-        "crates/kiln/src/model/source/hashed.rs",
+        "crates/kiln/src/model/origin/hashed.rs",
         "local to one load, on one thread",
     ),
     (

@@ -3,16 +3,15 @@
 use crate::inputs::Inputs;
 use crate::model::ModelArguments;
 use anyhow::{Context, Error, ensure};
-use kiln::backend::IsaLevel;
-use kiln::codegen_llvm::LlvmCompiler;
-use kiln::fusion::FusionOptions;
-use kiln::ir::{Graph, OpId};
-use kiln::lazy_runtime::{
-    CompiledProgram, Planner, Runtime, RuntimeOptions, SpinPool, StepProfile,
-};
-use kiln::native::NativeExecutor;
-use kiln::program::{BuildOptions, Program, RowMajor, build};
-use kiln::symbolic_shape::{FactSelection, Hint};
+use kiln::diagnose::{self, Stage, StepProfile};
+use kiln::internals::backend::IsaLevel;
+use kiln::internals::codegen_llvm::LlvmCompiler;
+use kiln::internals::fusion::FusionOptions;
+use kiln::internals::ir::{Graph, OpId};
+use kiln::internals::lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeOptions, SpinPool};
+use kiln::internals::native::NativeExecutor;
+use kiln::internals::program::{BuildOptions, Program, RowMajor, build};
+use kiln::internals::symbolic_shape::{FactSelection, Hint};
 use kiln::{Model, Tensor};
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ pub(super) fn measure(
     inputs: &Inputs,
     calls: u32,
 ) -> Result<Measured, Error> {
-    let graph = model.graph()?;
+    let graph = diagnose::graph(model, Stage::Optimized)?;
     let tensors = in_order(model, inputs)?;
     let runtime = runtime(arguments)?;
     let program = |fuse| {
@@ -95,7 +94,7 @@ fn in_order(model: &Model, inputs: &Inputs) -> Result<Vec<Tensor>, Error> {
 /// The graph with the sizes of the call as the likely values of its symbols.
 fn hinted(mut graph: Graph, tensors: &[Tensor]) -> Result<Graph, Error> {
     let shapes: Vec<&[usize]> = tensors.iter().map(Tensor::shape).collect();
-    let binding = kiln::interpreter::bind_symbols(&graph, &shapes)?;
+    let binding = kiln::internals::interpreter::bind_symbols(&graph, &shapes)?;
     let symbols: Vec<_> = graph.dims().symbols().collect();
     for symbol in symbols {
         if let Some(likely) = binding.get(symbol) {
@@ -119,7 +118,7 @@ impl Planner for Plans {
         let options = FusionOptions::new()
             .with_fusion(self.fuse)
             .with_facts(facts.clone());
-        let fusion = kiln::fusion::plan(&self.graph, &options)?;
+        let fusion = kiln::internals::fusion::plan(&self.graph, &options)?;
         let options = BuildOptions::default();
         Ok(build(self.graph.clone(), &fusion, &RowMajor, &options)?)
     }

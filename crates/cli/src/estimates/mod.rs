@@ -16,7 +16,7 @@ use crate::model::ModelArguments;
 use crate::report;
 use anyhow::Error;
 use kiln::Model;
-use kiln::fusion::{FusionCandidateAnalyzer, FusionOptions};
+use kiln::internals::fusion::{FusionCandidateAnalyzer, FusionOptions};
 use measure::{Measured, measure};
 use rank::rank_correlation;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use crate::model::ModelArguments;
 use crate::report;
 use anyhow::Error;
 use kiln::Model;
-use kiln::fusion::{FusionCandidateAnalyzer, FusionOptions, WorkKind};
+use kiln::internals::fusion::{FusionCandidateAnalyzer, FusionOptions, WorkKind};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ impl Rates {
             report::line(format!(
                 "{kind:15} {:>7} {:>8.1} {:>8} {:>8} {:>8} {:>10.3} {:>10.3}",
                 samples.rates.len(),
-                kiln::fusion::Rates::CPU.per_nanosecond(*kind),
+                kiln::internals::fusion::Rates::CPU.per_nanosecond(*kind),
                 at(5),
                 at(1),
                 at(9),

@@ -1,7 +1,7 @@
 //! A model, its cases and a way to run the command, in a temporary folder.
 
 use kiln::Tensor;
-use kiln::tensor::{read_npy, write_npy};
+use kiln::internals::tensor::{read_npy, write_npy};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

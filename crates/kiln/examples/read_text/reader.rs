@@ -40,7 +40,7 @@ impl TextReader {
     pub(crate) fn load(models: &Path, device: Device) -> Result<Self, Box<dyn Error>> {
         let load = |name: &str| {
             let file = models.join(name).join("model.onnx");
-            Model::load_with(file, Options::new().device(device.clone()))
+            Options::new().device(device.clone()).load(file)
         };
         let classifier = load("ocr-cls")?;
         let recogniser = load("ocr-rec")?;

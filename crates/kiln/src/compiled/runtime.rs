@@ -5,13 +5,14 @@
 
 use super::announce::{Announcements, Announcer, Seat};
 use crate::cache::Cache;
+use crate::compiling::Compiling;
 use crate::device::{Device, DeviceEntry, DeviceProblem, DeviceSetup, StoredBy};
 use crate::error::{Error, Failure};
-use crate::options::{Compiling, Options};
+use crate::options::Options;
 use crate::progress::Listener;
 use kiln_backend::{KernelCompiler, MemoryLimits, Target};
 use kiln_fork_lock::{ForkLazy, ForkLock};
-use kiln_kernel_cache::{DiskTier, Tier};
+use kiln_kernel_cache::{DiskTier, LruLimits, Tier};
 use kiln_lazy_runtime::{CompileBudget, PreferredLayouts, Runtime, RuntimeOptions};
 use kiln_program::LayoutPreferences;
 use std::num::NonZeroUsize;
@@ -49,16 +50,17 @@ impl SharedRuntime {
 #[derive(Clone, PartialEq)]
 pub(super) struct Key {
     threads: usize,
+    compile_threads: usize,
     device: Device,
     target: Target,
     cache: Cache,
     compiling: Compiling,
+    kernels: LruLimits,
+    launch_plans: NonZeroUsize,
     memory: MemoryLimits,
     loop_iterations: u64,
     live_bytes: u64,
     window_elements: u64,
-    #[cfg(feature = "llvm")]
-    compiler: crate::compiler::Compiler,
     #[cfg(feature = "llvm")]
     compile_limits: kiln_compile_worker::CompileLimits,
 }
@@ -116,15 +118,12 @@ impl Key {
         DeviceSetup {
             target: self.target.clone(),
             threads: self.threads,
-            compile_threads: match self.compiling.threads {
-                0 => std::thread::available_parallelism().map_or(1, usize::from),
-                threads => threads,
-            },
+            compile_threads: self.compile_threads,
             memory: self.memory,
             fewer_products: self.compiling.fewer_products,
             stored_by: None,
             #[cfg(feature = "llvm")]
-            compiler: self.compiler.clone(),
+            compiler: self.compiling.compiler.clone(),
             #[cfg(feature = "llvm")]
             compile_limits: self.compile_limits,
         }
@@ -163,37 +162,52 @@ fn failed(device: &Device, problem: DeviceProblem) -> Error {
     .into()
 }
 
+/// A number of threads: one per core where none is said.
+///
+/// # Errors
+/// When it is zero, or more than make sense.
+fn count(threads: Option<usize>, what: &'static str) -> Result<usize, Error> {
+    let (bound, limit, given) = match threads {
+        None => return Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+        Some(0) => ("at least", 1, 0),
+        Some(given) if given > MOST_THREADS => ("at most", MOST_THREADS, given),
+        Some(threads) => return Ok(threads),
+    };
+    let failure = Failure::Count {
+        bound,
+        limit,
+        what,
+        given,
+    };
+    Err(failure.into())
+}
+
 /// What decides about a runtime, by the options.
 ///
 /// # Errors
 /// When options contradict each other, or ask for too many threads.
 pub(super) fn key_of(options: &Options, device: Device, target: Target) -> Result<Key, Error> {
-    if let Some(what) = options.compiling.contradiction() {
-        return Err(Failure::NotDeterministic { what }.into());
-    }
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads if threads > MOST_THREADS => {
-            return Err(Failure::Threads {
-                given: threads,
-                limit: MOST_THREADS,
-            }
-            .into());
-        }
-        threads => threads,
-    };
+    options.compiling.check()?;
+    let launch_plans = NonZeroUsize::new(options.limits.launch_plans);
+    let launch_plans = launch_plans.ok_or(Failure::Count {
+        bound: "at least",
+        limit: 1,
+        what: "launch plans",
+        given: 0,
+    })?;
     Ok(Key {
-        threads,
+        threads: count(options.threads, "threads")?,
+        compile_threads: count(options.compiling.threads, "threads that compile")?,
         device,
         target,
         cache: options.cache.clone(),
-        compiling: options.compiling,
+        compiling: options.compiling.clone(),
+        kernels: options.limits.kernels,
+        launch_plans,
         memory: options.limits.memory,
         loop_iterations: options.limits.run.iterations,
         live_bytes: options.limits.run.live_bytes,
         window_elements: options.limits.run.window_elements,
-        #[cfg(feature = "llvm")]
-        compiler: options.compiler.clone(),
         #[cfg(feature = "llvm")]
         compile_limits: options.limits.compile,
     })
@@ -258,28 +272,17 @@ pub(super) fn assemble(
     options.live_bytes = key.live_bytes;
     options.window_elements = key.window_elements;
     VERSION.clone_into(&mut options.version);
-    let Compiling {
-        policy,
-        max_block,
-        timeout,
-        budget,
-        threads,
-        variants,
-        deterministic,
-        // What compiles knows.
-        fewer_products: _,
-        kernels,
-        launch_plans,
-    } = key.compiling;
-    options.cache.memory = kernels;
-    options.launch_plans = launch_plans;
-    options.variants = variants;
-    options.deterministic = deterministic;
-    options.policy = policy;
-    options.max_block = max_block;
-    options.compile_timeout = timeout;
-    options.compile_budget = Some(of_process().with_limit(budget.unwrap_or(Duration::MAX)));
-    options.compile_threads = NonZeroUsize::new(threads);
+    let compiling = &key.compiling;
+    let budget = compiling.budget.unwrap_or(Duration::MAX);
+    options.cache.memory = key.kernels;
+    options.launch_plans = key.launch_plans;
+    options.variants = compiling.variants;
+    options.deterministic = compiling.deterministic;
+    options.policy = compiling.policy;
+    options.max_block = compiling.max_block;
+    options.compile_timeout = compiling.timeout;
+    options.compile_budget = Some(of_process().with_limit(budget));
+    options.compile_threads = NonZeroUsize::new(key.compile_threads);
     let runtime = Runtime::new(Some(Arc::new(compiler)), executor, options).with_tiers(tiers);
     Ok(SharedRuntime {
         runtime: Arc::new(runtime),

@@ -7,7 +7,7 @@
 
 use super::runtime::{SharedRuntime, VERSION};
 use crate::error::Error;
-use crate::model::{Choice, ConstantPlace, ModelDigest, Source};
+use crate::model::{Choice, ConstantPlace, ModelDigest, Origin};
 use crate::options::Options;
 use kiln_fork_lock::ForkCell;
 use kiln_ir::text::ReadLimits;
@@ -83,7 +83,7 @@ impl ProgramStore {
         let disk = options.cache.open()?;
         let runtime = &shared.runtime;
         let (compiler, target) = (runtime.compiler()?, runtime.target()?);
-        let mut all_ranks = options.ranks.clone();
+        let mut all_ranks = options.import.ranks.clone();
         all_ranks.extend(choice.ranks.clone());
         let limits = format!("{:?} {:?}", options.limits.dims, options.limits.fusion);
         let fields = [
@@ -91,9 +91,9 @@ impl ProgramStore {
             ("dims", format!("{:?}", options.dims)),
             ("ranks", format!("{all_ranks:?}")),
             ("answers", format!("{:?}", choice.answers)),
-            ("inputs", options.importing.key()?),
-            ("passes", format!("{} {}", options.passes, options.freeze)),
-            ("mode", format!("{:?}", options.mode)),
+            ("inputs", options.import.key()?),
+            ("passes", format!("{:?}", options.passes)),
+            ("mode", format!("{:?}", options.import.mode)),
             // Another device may fuse otherwise, and so may the same one after an update.
             ("device", shared.device.key().to_owned()),
             ("fusion", format!("{:?}", shared.device.fusion())),
@@ -113,7 +113,7 @@ impl ProgramStore {
     /// The program, if it is there and whole. `make` makes its graph, where a constant of it is gone when it is needed.
     pub(crate) fn load(
         &self,
-        source: &Source,
+        source: &Origin,
         make: impl Fn() -> Result<Graph, Error> + Send + Sync + 'static,
     ) -> Option<Program> {
         let _span = tracing::info_span!("kiln.load_program").entered();
@@ -136,7 +136,7 @@ impl ProgramStore {
         loaded.ok()
     }
 
-    fn read(&self, bytes: &[u8], source: &Source, remedy: &Arc<Remedy>) -> Result<Program, String> {
+    fn read(&self, bytes: &[u8], source: &Origin, remedy: &Arc<Remedy>) -> Result<Program, String> {
         let stored: StoredModel =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let mut blobs = BlobMap::new();
@@ -150,7 +150,7 @@ impl ProgramStore {
     fn constant(
         &self,
         stored: &StoredConstant,
-        source: &Source,
+        source: &Origin,
         remedy: &Arc<Remedy>,
     ) -> Result<Constant, String> {
         let StoredConstant {
@@ -200,14 +200,14 @@ impl ProgramStore {
     }
 
     /// Keeps a program. What cannot be kept is logged, and made again next time.
-    pub(crate) fn store(&self, program: &Program, source: &Source, time: Duration) {
+    pub(crate) fn store(&self, program: &Program, source: &Origin, time: Duration) {
         let _span = tracing::info_span!("kiln.store_program").entered();
         if let Err(problem) = self.try_store(program, source, time) {
             tracing::debug!(problem, "the program is not kept");
         }
     }
 
-    fn try_store(&self, program: &Program, source: &Source, time: Duration) -> Result<(), String> {
+    fn try_store(&self, program: &Program, source: &Origin, time: Duration) -> Result<(), String> {
         let mut blobs = BlobMap::new();
         let stored = program
             .store(&mut blobs)

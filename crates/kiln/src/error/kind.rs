@@ -97,7 +97,9 @@ impl Failure {
             Self::Run(error) => of_interpret(error),
             Self::Runtime(error) => of_runtime(error),
             #[cfg(feature = "native")]
-            Self::Threads { .. } => ErrorKind::Limit,
+            Self::Count { given: 0, .. } => ErrorKind::InvalidInput,
+            #[cfg(feature = "native")]
+            Self::Count { .. } => ErrorKind::Limit,
             #[cfg(feature = "native")]
             Self::NotDeterministic { .. } => ErrorKind::InvalidInput,
             Self::UnknownTarget { .. } => ErrorKind::Environment,

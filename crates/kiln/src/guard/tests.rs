@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use super::*;
-use crate::{Cache, CallOptions, DType, Device, Model, Options, Tensor, Var};
+use crate::diagnose::{self, Stage};
+use crate::{Cache, DType, Device, Donations, Inputs, Model, Options, Source, Tensor, Var};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -19,30 +20,34 @@ pub(super) fn panic_if_armed() {
 }
 
 /// Entrances that cannot fail: they look at what is there, count and free, and run nothing that was given.
-const WITHOUT_RESULT: [&str; 22] = [
+const WITHOUT_RESULT: [&str; 23] = [
+    "Call::cancel_when",
+    "Call::cancellation",
+    "Call::profile",
+    "Call::time_limit",
     "Jit::compilation_stats",
     "Jit::n_recordings",
     "Jit::name",
     "Jit::named",
     "Jit::timing",
     "Jit::with_options",
-    "Model::all_stages",
+    "Model::call",
     "Model::clear_cache",
     "Model::compilation_stats",
-    "Model::compile_records",
     "Model::device",
     "Model::inputs",
     "Model::memory_stats",
     "Model::metadata",
-    "Model::options",
     "Model::outputs",
     "Model::session",
-    "Model::stages",
     "Model::timing",
     "Model::trim_memory",
-    "Model::variant_records",
     "Model::wait_for_compiles",
+    "Session::call",
 ];
+
+/// Those of the tools, which come below a path of their own.
+const TOOLS_WITHOUT_RESULT: [&str; 2] = ["diagnose::compile_records", "diagnose::variant_records"];
 
 const TEXT: &str = "graph @f(%x: f32[N]) -> f32[N] {
   %y = exp %x
@@ -65,39 +70,64 @@ fn walk(name: &'static str, enter: impl FnOnce() -> Option<Error>) -> Walked {
 
 /// Goes through each entrance once, armed.
 fn walk_all() -> Vec<Walked> {
-    let model = Model::from_text_with(TEXT, options()).unwrap();
-    let graph = model.graph().unwrap();
+    let model = options().load(Source::text(TEXT)).unwrap();
+    let graph = diagnose::graph(&model, Stage::Optimized).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("model.kiln-bundle");
     let key = crate::SealKey::of_secret(&[7; 32]);
     let x = Tensor::full(&[3], 0.5f32).unwrap();
     let given = [("x", &x)];
-    let call = CallOptions::new();
-    let reference = model.reference(given).unwrap();
+    let reference = diagnose::reference(&model, given).unwrap();
     let profile = model.shape_profile().unwrap();
     let double = crate::jit(|x: Var| x.clone() + x).with_options(options());
     let signature = [crate::ArgumentType::of(&x)];
-    let into = |with: Option<&CallOptions>| {
-        let mut outputs = [Tensor::zeros(DType::F32, &[3]).unwrap()];
-        match with {
-            Some(call) => model.run_into_with(std::slice::from_ref(&x), &mut outputs, call),
-            None => model.run_into(std::slice::from_ref(&x), &mut outputs),
-        }
-    };
     let session = || model.session().build().unwrap();
-    vec![
+    let tools = [
+        walk("diagnose::call_memory", || {
+            diagnose::call_memory(&model, &[vec![3]]).err()
+        }),
+        walk("diagnose::compare", || {
+            diagnose::compare(&model, &reference).err()
+        }),
+        walk("diagnose::explain", || diagnose::explain(&model).err()),
+        walk("diagnose::explain_pair", || {
+            diagnose::explain_pair(&model, "y", "y").err()
+        }),
+        walk("diagnose::graph", || {
+            diagnose::graph(&model, Stage::Import).err()
+        }),
+        walk("diagnose::inspect", || {
+            diagnose::inspect(&model, Stage::Import).err()
+        }),
+        walk("diagnose::inspect_kernel", || {
+            diagnose::inspect_kernel(&model, Stage::Kernels, "y").err()
+        }),
+        walk("diagnose::reference", || {
+            diagnose::reference(&model, given).err()
+        }),
+    ];
+    let mut walked = vec![
+        walk("Call::run", || model.call(given).run().err()),
+        walk("Call::run_into", || {
+            let mut outputs = [Tensor::zeros(DType::F32, &[3]).unwrap()];
+            model.call([&x]).run_into(&mut outputs).err()
+        }),
+        walk("Call::run_into", || {
+            let (mut inputs, mut donations) = ([x.clone()], Donations::default());
+            let inputs = Inputs::donated(&mut inputs, &mut donations);
+            model.call(inputs).run_into(&mut [x.clone()]).err()
+        }),
+        walk("Call::run_into", || {
+            session().call(given).run_into(&mut [x.clone()]).err()
+        }),
         walk("Jit::call", || double.call([&x]).err()),
         walk("Jit::model", || double.model(&signature).err()),
-        walk("Model::call_memory", || model.call_memory(&[vec![3]]).err()),
-        walk("Model::compare", || model.compare(&reference).err()),
         walk("Model::compile", || model.compile().err()),
-        walk("Model::explain", || model.explain().err()),
-        walk("Model::explain_pair", || model.explain_pair("y", "y").err()),
-        walk("Model::from_graph", || {
-            Model::from_graph(graph.clone()).err()
-        }),
-        walk("Model::from_graph_with", || {
-            Model::from_graph_with(graph.clone(), options()).err()
+        walk("Model::load", || Model::load("no such.kiln").err()),
+        walk("Model::load", || Model::load(Source::text(TEXT)).err()),
+        walk("Model::load", || Model::load(graph.clone()).err()),
+        walk("Model::load", || {
+            Model::load(Source::onnx(b"no model", None)).err()
         }),
         walk("Model::open_bundle", || {
             // SAFETY: there is no such file.
@@ -106,57 +136,20 @@ fn walk_all() -> Vec<Walked> {
         walk("Model::open_sealed_bundle", || {
             Model::open_sealed_bundle(&bundle, &key, options()).err()
         }),
-        walk("Model::from_bytes", || {
-            Model::from_bytes(b"no model", &kiln_onnx::NoFiles).err()
-        }),
-        walk("Model::from_bytes_with", || {
-            Model::from_bytes_with(b"no model", &kiln_onnx::NoFiles, options()).err()
-        }),
-        walk("Model::save_bundle", || model.save_bundle(&bundle).err()),
-        walk("Model::save_sealed_bundle", || {
-            model.save_sealed_bundle(&bundle, &key).err()
-        }),
-        walk("Model::from_text", || Model::from_text(TEXT).err()),
-        walk("Model::from_text_with", || {
-            Model::from_text_with(TEXT, options()).err()
-        }),
-        walk("Model::graph", || model.graph().err()),
-        walk("Model::inspect", || model.inspect("import").err()),
-        walk("Model::inspect_kernels", || {
-            model.inspect_kernels("kernels", None).err()
-        }),
-        walk("Model::load", || Model::load("no such.kiln").err()),
-        walk("Model::load_with", || {
-            Model::load_with("no such.kiln", options()).err()
-        }),
         walk("Model::precompile", || model.precompile(&[vec![3]]).err()),
         walk("Model::precompile_in_background", || {
             model.precompile_in_background(&profile).err()
         }),
-        walk("Model::reference", || model.reference(given).err()),
         walk("Model::run", || model.run(given).err()),
-        walk("Model::run_donating", || {
-            let (inputs, outputs) = (&mut [x.clone()], &mut [x.clone()]);
-            let donations = &mut kiln_lazy_runtime::Donations::default();
-            model.run_donating(inputs, donations, outputs).err()
+        walk("Model::save_bundle", || {
+            model.save_bundle(&bundle, None).err()
         }),
-        walk("Model::run_into", || into(None).err()),
-        walk("Model::run_into_with", || into(Some(&call)).err()),
-        walk("Model::run_profiled", || model.run_profiled(given).err()),
-        walk("Model::run_with", || model.run_with(given, &call).err()),
         walk("Model::shape_profile", || model.shape_profile().err()),
-        walk("Model::stage", || model.stage("import").err()),
+        walk("Options::load", || options().load("no such.kiln").err()),
         walk("Session::run", || session().run(given).err()),
-        walk("Session::run_into", || {
-            let mut outputs = [x.clone()];
-            session()
-                .run_into(std::slice::from_ref(&x), &mut outputs)
-                .err()
-        }),
-        walk("Session::run_with", || {
-            session().run_with(given, &call).err()
-        }),
-    ]
+    ];
+    walked.extend(tools);
+    walked
 }
 
 #[test]
@@ -176,13 +169,25 @@ fn every_public_entrance_is_walked_through() {
     );
     let list = std::fs::read_to_string(list).unwrap();
     let entrances = list.lines().filter_map(|line| line.strip_prefix("fn "));
-    let is_entrance = |name: &&str| {
-        ["Model::", "Jit::", "Session::run"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+    let prefixes = [
+        "Call::",
+        "Jit::",
+        "Model::",
+        "Options::load",
+        "Session::call",
+        "Session::run",
+    ];
+    let is_tool = |name: &str| {
+        let name = name.strip_prefix("diagnose::");
+        name.is_some_and(|name| !name.contains("::"))
     };
+    let is_entrance =
+        |name: &&str| is_tool(name) || prefixes.iter().any(|prefix| name.starts_with(prefix));
     let entrances: BTreeSet<&str> = entrances.filter(is_entrance).collect();
     let walked = walk_all().into_iter().map(|(name, _)| name);
-    let known: BTreeSet<&str> = walked.chain(WITHOUT_RESULT).collect();
+    let known: BTreeSet<&str> = walked
+        .chain(WITHOUT_RESULT)
+        .chain(TOOLS_WITHOUT_RESULT)
+        .collect();
     assert_eq!(entrances, known);
 }

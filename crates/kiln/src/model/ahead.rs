@@ -1,9 +1,11 @@
 //! Compiling ahead of calls: for any sizes, for some, or for those that came before.
 
 use super::Model;
+use super::arrange::arrange;
 use crate::error::Error;
 use crate::guard::guarded;
-use kiln_lazy_runtime::{CompiledProgram, ShapeProfile};
+use crate::inputs::Inputs;
+use kiln_lazy_runtime::{CallMemory, CompiledProgram, ShapeProfile};
 
 impl Model {
     /// Compiles all that calls may need, at any sizes, packs the weights for it, and stores both; returns the number of
@@ -24,37 +26,52 @@ impl Model {
         })
     }
 
-    /// Plans calls whose inputs have these shapes, in the model's order, and compiles what they need: such a call then
+    /// Plans calls whose inputs have these shapes, by name or by position, and compiles what they need: such a call then
     /// compiles nothing, as far as sizes do not come from data. Nothing to do for an interpreted model.
     ///
     /// # Errors
     /// When the shapes do not fit the model, or a kernel does not compile.
     ///
     /// ```
-    /// use kiln::{Model, ShapeVariantGenerator};
+    /// use kiln::{Model, ShapeVariantGenerator, Source};
     ///
-    /// let model = Model::from_text("graph @double(%x: f32[N]) -> f32[N] {
+    /// let model = Model::load(Source::text("graph @double(%x: f32[N]) -> f32[N] {
     ///   %y = add %x, %x
     ///   return %y
-    /// }")?;
+    /// }"))?;
+    /// model.precompile([("x", &vec![16])])?;
     /// let shapes: Vec<_> = model.inputs().iter().filter_map(|input| input.shape().cloned()).collect();
     /// for shapes in ShapeVariantGenerator::new(1).generate_variants(&shapes, 3) {
     ///     let usizes = |sizes: Vec<i64>| sizes.into_iter().map(|size| size as usize).collect();
-    ///     model.precompile(&shapes.into_iter().map(usizes).collect::<Vec<_>>())?;
+    ///     model.precompile(&shapes.into_iter().map(usizes).collect::<Vec<Vec<usize>>>())?;
     /// }
     /// # Ok::<(), kiln::Error>(())
     /// ```
-    pub fn precompile(&self, shapes: &[Vec<usize>]) -> Result<(), Error> {
+    pub fn precompile<'a>(&self, shapes: impl Into<Inputs<'a, Vec<usize>>>) -> Result<(), Error> {
+        let shapes = shapes.into();
         guarded("compiling", || {
+            let shapes = arrange(&self.0.signature, &shapes)?;
             match self.only_instance()?.executable().compiled() {
-                Some(program) => Ok(program.precompile(shapes)?),
+                Some(program) => Ok(program.precompile(&shapes)?),
                 None => Ok(()),
             }
         })
     }
 
-    /// Has what the shapes of a profile need compiled behind the back of calls, those first that took most time, and does
-    /// not wait. Answers with how many of them fit the model.
+    /// What a call with inputs of these shapes takes beyond them; see [`diagnose::call_memory`](crate::diagnose::call_memory).
+    pub(crate) fn call_memory(
+        &self,
+        shapes: &Inputs<'_, Vec<usize>>,
+    ) -> Result<Option<CallMemory>, Error> {
+        let shapes = arrange(&self.0.signature, shapes)?;
+        match self.only_instance()?.executable().compiled() {
+            Some(program) => Ok(program.call_memory(&shapes)?),
+            None => Ok(None),
+        }
+    }
+
+    /// Compiles what the shapes of a profile need in the background, those first that took most time, and does not wait. Returns
+    /// how many of them fit the model.
     ///
     /// # Errors
     /// When the rank of an input is open.

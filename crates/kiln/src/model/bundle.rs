@@ -23,42 +23,29 @@ use std::sync::Arc;
 
 impl Model {
     /// Writes all that calls of the model may need into one file: the program, its kernels' code, its weights. Another
-    /// process with the same version of Kiln and the same instruction-set level opens it with
-    /// [`open_bundle`](Self::open_bundle), with no LLVM and no compiling. Returns the file's size in bytes.
+    /// process with the same version of Kiln and the same instruction-set level opens it with no LLVM and no compiling: where
+    /// it is sealed with a key, with [`open_sealed_bundle`](Self::open_sealed_bundle) and the same key, and otherwise with
+    /// [`open_bundle`](Self::open_bundle). Returns the file's size in bytes.
     ///
     /// # Errors
     /// When the model is interpreted or the rank of an input is open, a kernel does not compile, or the file cannot be
     /// written.
     ///
     /// ```no_run
-    /// let model = kiln::Model::load("model.onnx")?;
-    /// model.save_bundle("model.kiln-bundle")?;
-    /// // SAFETY: the file was written by the line above, to a folder of our own.
-    /// let same = unsafe { kiln::Model::open_bundle("model.kiln-bundle", kiln::Options::new())? };
-    /// # Ok::<(), kiln::Error>(())
-    /// ```
-    #[cfg(feature = "llvm")]
-    pub fn save_bundle(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
-        self.save(path.as_ref(), None)
-    }
-
-    /// [`save_bundle`](Self::save_bundle), sealed with a key: [`open_sealed_bundle`](Self::open_sealed_bundle) opens it with
-    /// the same key, and refuses what was made without it.
-    ///
-    /// # Errors
-    /// As [`save_bundle`](Self::save_bundle).
-    ///
-    /// ```no_run
     /// use kiln::{Model, Options, SealKey};
     ///
     /// let key = SealKey::read("bundles.key")?;
-    /// Model::load("model.onnx")?.save_sealed_bundle("model.kiln-bundle", &key)?;
+    /// Model::load("model.onnx")?.save_bundle("model.kiln-bundle", Some(&key))?;
     /// let same = Model::open_sealed_bundle("model.kiln-bundle", &key, Options::new())?;
     /// # Ok::<(), kiln::Error>(())
     /// ```
     #[cfg(feature = "llvm")]
-    pub fn save_sealed_bundle(&self, path: impl AsRef<Path>, key: &SealKey) -> Result<u64, Error> {
-        self.save(path.as_ref(), Some(key))
+    pub fn save_bundle(
+        &self,
+        path: impl AsRef<Path>,
+        seal: Option<&SealKey>,
+    ) -> Result<u64, Error> {
+        self.save(path.as_ref(), seal)
     }
 
     #[cfg(feature = "llvm")]
@@ -72,11 +59,7 @@ impl Model {
                     path,
                     seal,
                 ),
-                Executable::Interpreted => Err(Failure::NotCompiled {
-                    what: "a bundle",
-                    next: "ask for `Device::cpu()` (on the command line, --device cpu)",
-                }
-                .into()),
+                Executable::Interpreted => Err(Failure::not_compiled("a bundle")),
             }
         })
     }
@@ -92,6 +75,14 @@ impl Model {
     /// The file was made by [`save_bundle`](Self::save_bundle) (`kiln compile -o`), and no one changed it on purpose: its
     /// digests are against accidents, and a bundle that was made to do harm does. Trust it as you would a program.
     ///
+    /// ```no_run
+    /// let model = kiln::Model::load("model.onnx")?;
+    /// model.save_bundle("model.kiln-bundle", None)?;
+    /// // SAFETY: the file was written by the line above, to a folder of our own.
+    /// let same = unsafe { kiln::Model::open_bundle("model.kiln-bundle", kiln::Options::new())? };
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    ///
     /// ```compile_fail,E0133
     /// let model = kiln::Model::open_bundle("model.kiln-bundle", kiln::Options::new());
     /// ```
@@ -100,7 +91,7 @@ impl Model {
         Self::of_bundle(options, || unsafe { Bundle::open_trusted(path) })
     }
 
-    /// Opens a model in a bundle that was sealed with this key, by [`save_sealed_bundle`](Self::save_sealed_bundle) or
+    /// Opens a model in a bundle that was sealed with this key, by [`save_bundle`](Self::save_bundle) or
     /// `kiln compile -o FILE --seal KEY`. Otherwise as [`open_bundle`](Self::open_bundle).
     ///
     /// # Errors
@@ -128,7 +119,7 @@ impl Model {
                 }
                 .into());
             }
-            options.importing.refuse_for_graph()?;
+            options.import.refuse_for_graph()?;
             let bundled = {
                 let _time = building(&timing, "load_bundle", "Loading a program from a bundle");
                 load_bundle(open()?, &options)?

@@ -1,7 +1,7 @@
 //! What a call executes: a compiled program, or the graph itself, interpreted.
 
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::progress::Work;
 use kiln_backend::StopSignal;
@@ -26,7 +26,7 @@ use kiln_program::Program;
 use std::sync::Arc;
 
 /// How a graph is executed.
-pub(super) enum Executable {
+pub(crate) enum Executable {
     /// Op by op.
     Interpreted,
     /// As native code.
@@ -36,9 +36,9 @@ pub(super) enum Executable {
 
 /// A program and the runtime it runs on.
 #[cfg(feature = "native")]
-pub(super) struct Compiled {
-    pub(super) program: CompiledProgram,
-    pub(super) shared: Arc<SharedRuntime>,
+pub(crate) struct Compiled {
+    pub(crate) program: CompiledProgram,
+    pub(crate) shared: Arc<SharedRuntime>,
 }
 
 impl Executable {
@@ -51,7 +51,7 @@ impl Executable {
     }
 
     /// The same for a graph with this many leading results that exist only to be inspected.
-    pub(super) fn build_watched(
+    pub(crate) fn build_watched(
         graph: &Graph,
         watched: usize,
         options: &Options,
@@ -62,7 +62,7 @@ impl Executable {
         }
         if device.interprets() {
             if options.device.is_none() {
-                options.notices.tell_debug_build();
+                options.observation.on_notice.tell_debug_build();
             }
             return Ok(Self::Interpreted);
         }
@@ -79,7 +79,10 @@ impl Executable {
                     && error.kind() == crate::error::ErrorKind::Unsupported =>
             {
                 let reason = error.to_string();
-                options.notices.tell(&Notice::NotCompilable { reason });
+                options
+                    .observation
+                    .on_notice
+                    .tell(&Notice::NotCompilable { reason });
                 Ok(Self::Interpreted)
             }
             Err(error) => Err(error),
@@ -130,7 +133,7 @@ impl Executable {
     }
 
     /// The program, if it is compiled.
-    pub(super) fn compiled(&self) -> Option<&CompiledProgram> {
+    pub(crate) fn compiled(&self) -> Option<&CompiledProgram> {
         match self {
             Self::Interpreted => None,
             #[cfg(feature = "native")]
@@ -139,7 +142,7 @@ impl Executable {
     }
 
     /// What executes it.
-    pub(super) fn device(&self) -> Device {
+    pub(crate) fn device(&self) -> Device {
         match self {
             Self::Interpreted => Device::interpreter(),
             #[cfg(feature = "native")]
@@ -149,7 +152,7 @@ impl Executable {
 
     /// The runtime, if it is compiled.
     #[cfg(feature = "native")]
-    pub(super) fn runtime(&self) -> Option<&Arc<Runtime>> {
+    pub(crate) fn runtime(&self) -> Option<&Arc<Runtime>> {
         match self {
             Self::Interpreted => None,
             Self::Compiled(compiled) => Some(&compiled.shared.runtime),
@@ -157,7 +160,7 @@ impl Executable {
     }
 
     /// Runs on inputs in the graph's order; `control` is who may end it.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         graph: &Graph,
         inputs: &[Tensor],
@@ -168,28 +171,30 @@ impl Executable {
             Self::Interpreted => run_interpreted(graph, inputs, options, control),
             #[cfg(feature = "native")]
             Self::Compiled(compiled) => {
-                let _seat = compiled.shared.hear(&options.listener);
+                let _seat = compiled.shared.hear(&options.observation.on_progress);
                 Ok(compiled.program.run_controlled(inputs, control)?)
             }
         }
     }
 
-    /// The same, with what each step of a compiled call cost.
+    /// The same, with what each step cost.
+    ///
+    /// # Errors
+    /// When it is interpreted.
     pub(super) fn run_profiled(
         &self,
-        graph: &Graph,
         inputs: &[Tensor],
         options: &Options,
         control: Option<&Arc<CallControl>>,
     ) -> Result<(Vec<Tensor>, Vec<StepProfile>), Error> {
         match self {
             Self::Interpreted => {
-                let outputs = run_interpreted(graph, inputs, options, control)?;
-                Ok((outputs, Vec::new()))
+                let _ = (inputs, options, control);
+                Err(Failure::not_compiled("a profile"))
             }
             #[cfg(feature = "native")]
             Self::Compiled(compiled) => {
-                let _seat = compiled.shared.hear(&options.listener);
+                let _seat = compiled.shared.hear(&options.observation.on_progress);
                 let program = &compiled.program;
                 Ok(program.run_profiled_controlled(inputs, control)?)
             }
@@ -222,7 +227,10 @@ impl Compiled {
         options: &Options,
     ) -> Result<Self, Error> {
         let timing = options.clockwork();
-        options.listener.tell(Work::Plan, "program", 0, Some(1));
+        options
+            .observation
+            .on_progress
+            .tell(Work::Plan, "program", 0, Some(1));
         let planner = GraphPlanner::new(graph.clone())
             .with_layouts(shared.layouts())
             .with_watched(watched)
@@ -232,7 +240,10 @@ impl Compiled {
         let program = CompiledProgram::new(Arc::clone(&shared.runtime), Arc::new(planner))?
             .with_timing(timing.clone())
             .with_outputs(options.outputs);
-        options.listener.tell(Work::Plan, "program", 1, Some(1));
+        options
+            .observation
+            .on_progress
+            .tell(Work::Plan, "program", 1, Some(1));
         Ok(Self { program, shared })
     }
 }
@@ -249,20 +260,21 @@ fn run_interpreted(
     let done = Cell::new(0);
     let tell = |event: TraceEvent<'_>| {
         done.set(done.get() + 1);
-        options.listener.tell(
+        options.observation.on_progress.tell(
             Work::Run,
             event.op.op.mnemonic(),
             done.get().min(total),
             Some(total),
         );
     };
-    let trace: Option<&Trace<'_>> = options.listener.is_some().then_some(&tell);
+    let trace: Option<&Trace<'_>> = options.observation.on_progress.is_some().then_some(&tell);
     let control = control.map(|control| &**control);
     if let Some(control) = control {
         load_constants(graph, control)?;
     }
     let watched = Watched { control, trace };
-    let outputs = interpret_watched(graph, inputs, options, options.interpreter_mode, &watched);
+    let mode = InterpreterMode::Declared;
+    let outputs = interpret_watched(graph, inputs, options, mode, &watched);
     // Why it was stopped, if it was.
     if outputs.is_err()
         && let Some(control) = control
@@ -295,7 +307,7 @@ const INTERPRET: &str = "Interpreted calls of ";
 type Trace<'a> = dyn Fn(TraceEvent<'_>) + 'a;
 
 /// Interprets a graph in a mode, under the options' limits.
-pub(super) fn interpret_graph(
+pub(crate) fn interpret_graph(
     graph: &Graph,
     inputs: &[Tensor],
     options: &Options,

@@ -2,37 +2,32 @@
 
 use super::executable::Executable;
 use super::instances::Choice;
-use super::source::{Made, Source};
+use super::origin::{Made, Origin};
 #[cfg(feature = "native")]
 use crate::compiled::{ProgramStore, runtime_for};
-use crate::error::{Error, Failure};
-use crate::options::Options;
+use crate::error::Error;
+use crate::options::{Options, Passes};
 use crate::progress::Work;
 use crate::recording::building;
 use kiln_fork_lock::ForkCell;
 use kiln_ir::Graph;
-use kiln_lazy_runtime::{CallControl, Donations, RuntimeError};
-use kiln_passes::{PassOptions, optimize, pass_names};
+use kiln_lazy_runtime::{CallControl, Donations, RuntimeError, StepProfile};
+use kiln_passes::{PassOptions, optimize};
 use kiln_shape_inference::record_requirements;
 use kiln_tensor::Tensor;
 use std::sync::Arc;
 
-/// The stage before any pass.
-const IMPORT: &str = "import";
-/// The stage after all passes.
-const OPTIMIZED: &str = "optimized";
-
 /// What a call runs. The graphs share their constants, apart from those that passes made.
-pub(super) struct Instance {
+pub(crate) struct Instance {
     imported: ForkCell<Graph>,
     /// What the graph is imported from on demand, where the program came from a store.
-    origin: Option<(Arc<Source>, Choice)>,
+    origin: Option<(Arc<Origin>, Choice)>,
     optimized: Graph,
     executable: Executable,
 }
 
 /// What was built of a model for a choice.
-pub(super) enum Built {
+pub(crate) enum Built {
     /// What calls run.
     Graph(Instance),
     /// What says how the model goes on, and the number of the question that it answers.
@@ -55,7 +50,7 @@ impl Built {
 impl Instance {
     /// The program that a store has, or else imports, optimises, plans and stores. Questions are not stored.
     pub(super) fn build(
-        source: &Arc<Source>,
+        source: &Arc<Origin>,
         choice: &Choice,
         options: &Options,
     ) -> Result<Built, Error> {
@@ -106,7 +101,7 @@ impl Instance {
     }
 
     /// Imports and optimises.
-    fn import(source: &Source, choice: &Choice, options: &Options) -> Result<Built, Error> {
+    fn import(source: &Origin, choice: &Choice, options: &Options) -> Result<Built, Error> {
         let of_graph = |imported: Graph| {
             let optimized = optimized_graph(&imported, options)?;
             let executable = Executable::build(&optimized, options)?;
@@ -124,38 +119,47 @@ impl Instance {
         })
     }
 
-    /// Runs on inputs in the graph's order.
-    pub(super) fn run(
+    /// Runs on inputs in the graph's order; what each step cost goes to `profile`.
+    pub(crate) fn run(
         &self,
         inputs: &[Tensor],
         options: &Options,
         control: Option<&Arc<CallControl>>,
+        profile: Option<&mut Vec<StepProfile>>,
     ) -> Result<Vec<Tensor>, Error> {
-        self.executable
-            .run(&self.optimized, inputs, options, control)
+        let graph = &self.optimized;
+        let Some(profile) = profile else {
+            return self.executable.run(graph, inputs, options, control);
+        };
+        let (outputs, steps) = self.executable.run_profiled(inputs, options, control)?;
+        *profile = steps;
+        Ok(outputs)
     }
 
-    /// Runs into tensors that are given.
+    /// Runs into tensors that are given. A profiled call computes beside them.
     pub(super) fn run_into(
         &self,
         inputs: &[Tensor],
         outputs: &mut [Tensor],
         options: &Options,
         control: Option<&Arc<CallControl>>,
+        profile: Option<&mut Vec<StepProfile>>,
     ) -> Result<(), Error> {
-        if let Some(program) = self.executable.compiled() {
+        if profile.is_none()
+            && let Some(program) = self.executable.compiled()
+        {
             return Ok(program.run_into_controlled(inputs, outputs, control)?);
         }
         let (expected, found) = (self.optimized.outputs().len(), outputs.len());
         if expected != found {
             return Err(RuntimeError::OutputCount { expected, found }.into());
         }
-        let given = self.run(inputs, options, control)?;
+        let given = self.run(inputs, options, control, profile)?;
         outputs.clone_from_slice(&given);
         Ok(())
     }
 
-    /// Runs into tensors that are given, with inputs that are given up.
+    /// Runs into tensors that are given, with inputs that are given up. A profiled call takes none.
     pub(super) fn run_donating(
         &self,
         inputs: &mut [Tensor],
@@ -163,15 +167,18 @@ impl Instance {
         outputs: &mut [Tensor],
         options: &Options,
         control: Option<&Arc<CallControl>>,
+        profile: Option<&mut Vec<StepProfile>>,
     ) -> Result<(), Error> {
-        if let Some(program) = self.executable.compiled() {
+        if profile.is_none()
+            && let Some(program) = self.executable.compiled()
+        {
             return Ok(program.run_donating(inputs, donations, outputs, control)?);
         }
         donations.begin(inputs.len(), outputs.len())?;
-        self.run_into(inputs, outputs, options, control)
+        self.run_into(inputs, outputs, options, control, profile)
     }
 
-    pub(super) fn executable(&self) -> &Executable {
+    pub(crate) fn executable(&self) -> &Executable {
         &self.executable
     }
 
@@ -179,7 +186,7 @@ impl Instance {
     ///
     /// # Errors
     /// As importing it, where that was not done yet.
-    pub(super) fn imported(&self, options: &Options) -> Result<&Graph, Error> {
+    pub(crate) fn imported(&self, options: &Options) -> Result<&Graph, Error> {
         if let Some(graph) = self.imported.get() {
             return Ok(graph);
         }
@@ -190,25 +197,12 @@ impl Instance {
         Ok(self.imported.get_or_init(|| graph))
     }
 
-    pub(super) fn optimized(&self) -> &Graph {
+    pub(crate) fn optimized(&self) -> &Graph {
         &self.optimized
     }
 
-    /// The graph after a stage; of several runs of a pass, after the last.
-    pub(super) fn stage(&self, name: &str, options: &Options) -> Result<Graph, Error> {
-        match name {
-            IMPORT => return Ok(self.imported(options)?.clone()),
-            OPTIMIZED => return Ok(self.optimized.clone()),
-            _ if stages().contains(&name) => {}
-            _ => {
-                let name = name.escape_debug().to_string();
-                return Err(Failure::UnknownStage {
-                    name,
-                    expected: stages().join(", "),
-                }
-                .into());
-            }
-        }
+    /// The graph after a pass; of several runs of it, after the last.
+    pub(crate) fn after_pass(&self, name: &str, options: &Options) -> Result<Graph, Error> {
         let mut last = None;
         let imported = self.imported(options)?;
         run_passes(imported.clone(), options, &mut |pass, graph| {
@@ -222,8 +216,11 @@ impl Instance {
 }
 
 /// The graph of a model, or the question that comes first.
-fn import_graph(source: &Source, choice: &Choice, options: &Options) -> Result<Made, Error> {
-    options.listener.tell(Work::Import, IMPORT, 0, Some(1));
+fn import_graph(source: &Origin, choice: &Choice, options: &Options) -> Result<Made, Error> {
+    options
+        .observation
+        .on_progress
+        .tell(Work::Import, "import", 0, Some(1));
     let imported = {
         let _span = tracing::info_span!("kiln.import").entered();
         let _time = building(
@@ -233,45 +230,45 @@ fn import_graph(source: &Source, choice: &Choice, options: &Options) -> Result<M
         );
         source.make(choice, options)?
     };
-    options.listener.tell(Work::Import, IMPORT, 1, Some(1));
+    options
+        .observation
+        .on_progress
+        .tell(Work::Import, "import", 1, Some(1));
     Ok(imported)
 }
 
 /// The same after all passes.
 fn optimized_graph(imported: &Graph, options: &Options) -> Result<Graph, Error> {
-    let optimized = if options.passes {
+    let optimized = if options.passes != Passes::None {
         let _span = tracing::info_span!("kiln.optimize").entered();
         let _time = building(options.clockwork(), "passes", "Passes over the graph");
         let mut done = 0;
         run_passes(imported.clone(), options, &mut |pass, _| {
             done += 1;
-            options.listener.tell(Work::Optimize, pass, done, None);
+            options
+                .observation
+                .on_progress
+                .tell(Work::Optimize, pass, done, None);
         })?
     } else {
         let mut graph = imported.clone();
         record_requirements(&mut graph);
         graph
     };
-    options.listener.tell(Work::Optimize, OPTIMIZED, 1, Some(1));
+    options
+        .observation
+        .on_progress
+        .tell(Work::Optimize, "optimized", 1, Some(1));
     Ok(optimized)
 }
 
 /// Where the program of a source is kept, if it is.
 #[cfg(feature = "native")]
-fn store_of(source: &Source, choice: &Choice, options: &Options) -> Option<ProgramStore> {
+fn store_of(source: &Origin, choice: &Choice, options: &Options) -> Option<ProgramStore> {
     let digest = source.digest()?;
     // A failure of the runtime is reported by its first user.
     let shared = runtime_for(options).ok()?;
     ProgramStore::of(digest, choice, options, &shared)
-}
-
-/// The names of all stages in order.
-pub(super) fn stages() -> Vec<&'static str> {
-    [IMPORT]
-        .into_iter()
-        .chain(pass_names())
-        .chain([OPTIMIZED])
-        .collect()
 }
 
 fn run_passes(
@@ -280,7 +277,7 @@ fn run_passes(
     seen: &mut dyn FnMut(&str, &Graph),
 ) -> Result<Graph, Error> {
     let mut pass_options = PassOptions {
-        freeze: options.freeze,
+        freeze: options.passes == Passes::All,
         dump: Some(seen),
         ..PassOptions::default()
     };

@@ -8,9 +8,8 @@
 //! Invariant: an instance never changes once it is here, so calls need no lock while they run; and where there is only one,
 //! they need none to find it.
 
-use super::call::waiting;
 use super::instance::{Built, Instance};
-use super::source::Source;
+use super::origin::Origin;
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use kiln_fork_lock::{ForkCell, ForkLock};
@@ -44,7 +43,7 @@ pub(crate) struct Choice {
 
 pub(super) struct Tree {
     /// What further nodes are built from.
-    source: Arc<Source>,
+    source: Arc<Origin>,
     /// Every entry is whole, so a panic of another thread leaves it valid.
     nodes: ForkLock<Nodes<Place>>,
 }
@@ -68,7 +67,7 @@ impl<T> Default for Nodes<T> {
 }
 
 /// An instance for a call.
-pub(super) enum Chosen<'a> {
+pub(crate) enum Chosen<'a> {
     Only(&'a Instance),
     OfTree(Arc<Built>),
 }
@@ -85,7 +84,7 @@ impl Deref for Chosen<'_> {
 }
 
 impl Instances {
-    pub(super) fn tree(source: Arc<Source>) -> Self {
+    pub(super) fn tree(source: Arc<Origin>) -> Self {
         Self::Tree(Tree {
             source,
             nodes: ForkLock::default(),
@@ -143,7 +142,7 @@ impl Tree {
                 let limit = QUESTIONS_LIMIT;
                 return Err(Failure::Questions { limit }.into());
             }
-            let given = question.run(inputs, options, control)?;
+            let given = question.run(inputs, options, control, None)?;
             choice.answers.insert(number, answer_in(&given)?);
         }
     }
@@ -164,6 +163,18 @@ impl Tree {
             let build = || Instance::build(&source, &choice, &options).map(Arc::new);
             place.get_or_try_init(build).cloned()
         })
+    }
+}
+
+/// Work that nothing can end: where a call may be ended, it is done on a thread of its own, and the call waits for it until it
+/// is to end.
+pub(super) fn waiting<T: Send + 'static>(
+    control: Option<&CallControl>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match control {
+        Some(control) => control.wait_for(work)?,
+        None => work(),
     }
 }
 

@@ -1,9 +1,10 @@
-//! What a model can tell of the time it took and of what was compiled for it.
+//! What a model keeps and has done: times, compiles, memory; and how to free it.
 
 use super::Model;
+use kiln_backend::MemoryStats;
+use kiln_lazy_runtime::CompilationStats;
 #[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
-use kiln_lazy_runtime::{CompilationStats, CompileRecord, VariantRecord};
 use kiln_timing::Timing;
 #[cfg(feature = "native")]
 use std::sync::Arc;
@@ -14,9 +15,9 @@ impl Model {
     ///
     /// ```
     /// use kiln::timing::Category;
-    /// use kiln::{Model, Tensor};
+    /// use kiln::{Model, Source, Tensor};
     ///
-    /// let model = Model::from_text("graph @id(%x: f32[N]) -> f32[N] { return %x }")?;
+    /// let model = Model::load(Source::text("graph @id(%x: f32[N]) -> f32[N] { return %x }"))?;
     /// model.run([("x", &Tensor::full(&[3], 1.5f32)?)])?;
     /// let report = model.timing().report();
     /// assert!(report.category(Category::Build).wall_ns > 0);
@@ -32,14 +33,14 @@ impl Model {
     ///
     /// ```
     /// # #[cfg(feature = "llvm")] {
-    /// use kiln::{Device, Cache, Model, Options, Tensor};
+    /// use kiln::{Cache, Device, Options, Source, Tensor};
     ///
     /// let options = Options::new().device(Device::cpu()).shared_kernels(false).cache(Cache::off());
     /// let text = "graph @double(%x: f32[N]) -> f32[N] {
     ///   %y = add %x, %x
     ///   return %y
     /// }";
-    /// let model = Model::from_text_with(text, options)?;
+    /// let model = options.load(Source::text(text))?;
     /// for n in [3, 1, 1000] {
     ///     model.run([("x", &Tensor::full(&[n], 1.5f32)?)])?;
     /// }
@@ -55,24 +56,14 @@ impl Model {
         CompilationStats::default()
     }
 
-    /// The variants of kernels for sizes that came often, why there are, and what each gained: of this model and those that
-    /// share kernels with it.
-    pub fn variant_records(&self) -> Vec<VariantRecord> {
+    /// What memory calls have, and what is kept for later ones: of this model and those that share kernels with it. None for
+    /// an interpreted model.
+    pub fn memory_stats(&self) -> Option<MemoryStats> {
         #[cfg(feature = "native")]
         if let Some(runtime) = self.runtime() {
-            return runtime.variant_records();
+            return runtime.memory_stats();
         }
-        Vec::new()
-    }
-
-    /// One record per compile, in order: which kernel, why, how long it took. Of this model and
-    /// those that share kernels with it.
-    pub fn compile_records(&self) -> Vec<CompileRecord> {
-        #[cfg(feature = "native")]
-        if let Some(runtime) = self.runtime() {
-            return runtime.compile_records();
-        }
-        Vec::new()
+        None
     }
 
     /// Waits until nothing is compiled in the background, and all that was is stored; at most so long. Says
@@ -86,9 +77,45 @@ impl Model {
         true
     }
 
+    /// Forgets what was compiled and planned, and packed weights: of this model, and kernels and weights of those that
+    /// share them. The cache's folder is unchanged; the next calls load from it, or compile again, and are timed again.
+    ///
+    /// ```
+    /// use kiln::{Model, Source, Tensor};
+    ///
+    /// let model = Model::load(Source::text("graph @id(%x: f32[N]) -> f32[N] { return %x }"))?;
+    /// let x = Tensor::full(&[3], 1.5f32)?;
+    /// model.run([("x", &x)])?;
+    /// model.clear_cache();
+    /// assert_eq!(model.run([("x", &x)])?[0].to_vec::<f32>()?, [1.5; 3]);
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn clear_cache(&self) {
+        for instance in self.0.instances.all() {
+            if let Some(program) = instance.executable().compiled() {
+                program.clear();
+            }
+        }
+        #[cfg(feature = "native")]
+        if let Some(runtime) = self.runtime() {
+            runtime.clear_cache();
+        }
+    }
+
+    /// Frees memory that no call needs now, all but so many bytes; returns how many bytes that gave. Of this model and
+    /// those that share kernels with it. Kernels and weights stay; the next calls take longer.
+    pub fn trim_memory(&self, keep: usize) -> usize {
+        #[cfg(feature = "native")]
+        if let Some(runtime) = self.runtime() {
+            return runtime.trim_memory(keep);
+        }
+        let _ = keep;
+        0
+    }
+
     /// The runtime of the instances, once there is one that is compiled.
     #[cfg(feature = "native")]
-    pub(super) fn runtime(&self) -> Option<Arc<Runtime>> {
+    pub(crate) fn runtime(&self) -> Option<Arc<Runtime>> {
         let instance = self.0.instances.any()?;
         instance.executable().runtime().cloned()
     }

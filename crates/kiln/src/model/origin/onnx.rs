@@ -13,7 +13,7 @@ pub(super) fn open_signature(model: &Model, options: &Options) -> Result<Option<
     let inputs = graph_inputs(model, &import_options(options))?;
     let is_open = |input: &ValueInfo| {
         matches!(input.ty, Some(ValueType::Tensor { shape: None, .. }))
-            && !options.ranks.contains_key(input.name.as_str())
+            && !options.import.ranks.contains_key(input.name.as_str())
     };
     let positions = inputs.iter().enumerate();
     let open: Vec<usize> = positions
@@ -56,7 +56,7 @@ pub(super) fn import(model: &Model, choice: &Choice, options: &Options) -> Resul
         Import::Question(question) => return Ok(Made::Question(question)),
     };
     if let Some(first) = wrong_types.first() {
-        options.notices.tell(&Notice::WrongTypes {
+        options.observation.on_notice.tell(&Notice::WrongTypes {
             count: wrong_types.len(),
             first: first.to_string(),
         });
@@ -67,19 +67,19 @@ pub(super) fn import(model: &Model, choice: &Choice, options: &Options) -> Resul
 /// What the options say of inputs, and how strictly the model is read.
 fn import_options(options: &Options) -> ImportOptions {
     let mut import_options = ImportOptions::new()
-        .mode(options.mode)
+        .mode(options.import.mode)
         .limits(options.limits.onnx.clone())
         .dim_limits(options.limits.dims.clone());
-    for (input, &rank) in &options.ranks {
+    for (input, &rank) in &options.import.ranks {
         import_options = import_options.rank(input, rank);
     }
-    for (input, value) in &options.importing.fixed {
+    for (input, value) in &options.import.fixed {
         import_options = import_options.fix(input, value.clone());
     }
-    for (input, &entries) in &options.importing.lengths {
+    for (input, &entries) in &options.import.lengths {
         import_options = import_options.length(input, entries);
     }
-    for input in &options.importing.absent {
+    for input in &options.import.absent {
         import_options = import_options.absent(input);
     }
     import_options

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use super::file::OnnxSource;
+use super::file::OnnxOrigin;
 use super::{ConstantPlace, ModelDigest};
 use kiln_ir::Digest;
 use kiln_kernel_cache::{DiskOptions, DiskTier};
@@ -81,22 +81,22 @@ impl Place {
         }
     }
 
-    fn open_at(&self, now: SystemTime) -> OnnxSource {
-        OnnxSource::open(&self.model, &Limits::default(), &self.disk, now).unwrap()
+    fn open_at(&self, now: SystemTime) -> OnnxOrigin {
+        OnnxOrigin::open(&self.model, &Limits::default(), &self.disk, now).unwrap()
     }
 
     /// When all is long settled.
-    fn open(&self) -> OnnxSource {
+    fn open(&self) -> OnnxOrigin {
         self.open_at(SystemTime::now() + Duration::from_secs(3600))
     }
 }
 
-fn digest(source: &OnnxSource) -> ModelDigest {
+fn digest(source: &OnnxOrigin) -> ModelDigest {
     *source.digest().unwrap()
 }
 
 /// The weights, to be read when they are looked at.
-fn weights(source: &OnnxSource, place: &ConstantPlace, digest: Digest) -> Tensor {
+fn weights(source: &OnnxOrigin, place: &ConstantPlace, digest: Digest) -> Tensor {
     source.constant(place, DType::F32, &[100], digest).unwrap()
 }
 
@@ -151,7 +151,7 @@ fn a_file_that_changed_is_read_again_and_never_taken_for_what_it_was() {
     assert!(fourth.read().is_some());
     assert_eq!(digest(&fourth), digest(&first));
     fs::remove_file(&path).unwrap();
-    let gone = OnnxSource::open(
+    let gone = OnnxOrigin::open(
         &place.model,
         &Limits::default(),
         &place.disk,

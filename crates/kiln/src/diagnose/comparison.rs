@@ -5,9 +5,10 @@
 //! its dtype loses. To tell them apart each step is held against the interpreter on what the step was
 //! given: where all of them are right by themselves, it is the model that amplifies.
 
+use super::repro::Repro;
 use crate::error::Error;
 use crate::outputs::Outputs;
-use crate::repro::Repro;
+
 use kiln_tensor::Tensor;
 use std::fmt;
 

@@ -6,12 +6,12 @@
 //! define symbols; of these the whole graph is kept.
 
 use super::step_check::{OwnError, StepCheck};
-use crate::compare::Distance;
-use crate::explain::value_name;
-use crate::model::Model;
+use crate::diagnose::comparison::Distance;
+use crate::diagnose::explained::value_name;
+use crate::diagnose::reference;
+use crate::diagnose::repro::{Extent, Repro};
 use crate::options::Options;
-use crate::recording::Recording;
-use crate::repro::{Extent, Repro};
+use crate::source::Source;
 use kiln_fusion::FusionNode;
 use kiln_ir::{Graph, NewOp, Op, OpId, ValueId};
 use kiln_symbolic_shape::{Binding, DimId, DimImport, DimTable, SymbolId};
@@ -53,11 +53,8 @@ pub(super) fn reduce(
 fn bare(options: &Options) -> Options {
     let mut bare = options.clone();
     bare.dims.clear();
-    bare.ranks.clear();
-    bare.importing = Default::default();
-    bare.recording = Recording::default();
-    bare.listener = Default::default();
-    bare.notices = Default::default();
+    bare.import = Default::default();
+    bare.observation = Default::default();
     bare.device = Some(options.device.clone().unwrap_or_default());
     bare
 }
@@ -267,9 +264,9 @@ impl<'a> Sizes<'a> {
 
 /// Whether compiled code gives something else than the interpreter, beyond what the ops' own steepness explains.
 fn is_wrong(repro: &Repro, options: &Options) -> Result<bool, crate::Error> {
-    let model = Model::from_graph_with(repro.graph.clone(), options.clone())?;
-    let reference = model.reference(repro.inputs())?;
-    let found = model.run(repro.inputs())?;
+    let model = options.load(Source::graph(repro.graph.clone()))?;
+    let reference = reference(&model, &repro.inputs)?;
+    let found = model.run(&repro.inputs)?;
     let expected = reference.promoted.iter().zip(reference.declared.iter());
     for ((_, found), ((_, promoted), (_, declared))) in found.iter().zip(expected) {
         let own = OwnError {

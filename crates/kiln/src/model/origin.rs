@@ -23,10 +23,13 @@ use super::signature::Signature;
 use crate::description::ValueDescription;
 use crate::error::{Error, Failure};
 use crate::options::Options;
+use crate::source::{Kind, Source};
 #[cfg(feature = "native")]
 use kiln_ir::Digest;
 use kiln_ir::{BlobMap, Constant, Graph};
 use kiln_kernel_cache::open_regular;
+#[cfg(feature = "onnx")]
+use kiln_onnx::NoFiles;
 use kiln_shape_inference::{ShapeInferenceEngine, check_types, infer_types, read_graph_within};
 use kiln_symbolic_shape::{DimError, Hint};
 #[cfg(feature = "native")]
@@ -40,7 +43,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 #[cfg(feature = "onnx")]
-pub(crate) use file::OnnxSource;
+pub(crate) use file::OnnxOrigin;
 #[cfg(feature = "onnx")]
 pub(crate) use hashed::ModelDigest;
 /// Nothing has one.
@@ -48,12 +51,12 @@ pub(crate) use hashed::ModelDigest;
 pub(crate) type ModelDigest = [u8; 32];
 
 /// What graphs are made of.
-pub(crate) enum Source {
+pub(crate) enum Origin {
     /// A finished graph.
     Graph(Box<Graph>),
     /// An ONNX model, whose inputs may have open ranks.
     #[cfg(feature = "onnx")]
-    Onnx(Box<OnnxSource>),
+    Onnx(Box<OnnxOrigin>),
 }
 
 /// Where the elements of a large constant are in the files of a model.
@@ -68,16 +71,35 @@ pub(crate) struct ConstantPlace {
     pub(crate) offset: u64,
 }
 
-impl Source {
+impl Origin {
+    /// Reads a source and checks it.
+    pub(super) fn read(source: Source<'_>, options: &Options) -> Result<Self, Error> {
+        match source.0 {
+            Kind::File(path) => Self::read_file(&path, options),
+            Kind::Text(text) => Self::read_text(text, &BlobMap::new(), options),
+            #[cfg(feature = "onnx")]
+            Kind::Onnx { bytes, files } => {
+                let (files, limits) = (files.unwrap_or(&NoFiles), &options.limits.onnx);
+                let model = kiln_onnx::Model::from_bytes_with(bytes, files, limits)?;
+                Ok(Self::Onnx(Box::new(OnnxOrigin::of_model(model))))
+            }
+            Kind::Graph(graph) => {
+                kiln_ir::verify(&graph)?;
+                check_types(&graph)?;
+                Ok(Self::Graph(graph))
+            }
+        }
+    }
+
     /// Reads a file, by the ending of its name.
-    pub(super) fn load(path: &Path, options: &Options) -> Result<Self, Error> {
+    fn read_file(path: &Path, options: &Options) -> Result<Self, Error> {
         let _span = tracing::info_span!("kiln.load").entered();
         let ending = path
             .extension()
             .and_then(|ending| ending.to_str())
             .unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
-            "kiln" => Self::load_text(path, options),
+            "kiln" => Self::read_text_file(path, options),
             "kiln-bundle" => Err(Failure::BundleIsCode {
                 found: file_name(path),
             }
@@ -88,8 +110,8 @@ impl Source {
                 // Digesting takes a while, and is only of use where the program is kept.
                 let kept = options.cache.open().filter(|_| options.keeps_programs());
                 let source = match kept {
-                    Some(disk) => OnnxSource::open(path, limits, &disk, SystemTime::now())?,
-                    None => OnnxSource::of_model(kiln_onnx::Model::load_with(path, limits)?),
+                    Some(disk) => OnnxOrigin::open(path, limits, &disk, SystemTime::now())?,
+                    None => OnnxOrigin::of_model(kiln_onnx::Model::load_with(path, limits)?),
                 };
                 Ok(Self::Onnx(Box::new(source)))
             }
@@ -111,7 +133,7 @@ impl Source {
 
     /// Reads a graph's text; large constants come from a `.npz` archive of the same name beside it,
     /// by their digests.
-    fn load_text(path: &Path, options: &Options) -> Result<Self, Error> {
+    fn read_text_file(path: &Path, options: &Options) -> Result<Self, Error> {
         let failed = |path: &Path| {
             let file = file_name(path);
             move |source| Error::from(Failure::Read { file, source })
@@ -137,34 +159,16 @@ impl Source {
                 blobs.insert(Constant::new(tensor)?);
             }
         }
-        Self::from_text(&text, &blobs, options)
+        Self::read_text(&text, &blobs, options)
     }
 
     /// Reads a graph's text, large constants from `blobs`.
-    pub(super) fn from_text(text: &str, blobs: &BlobMap, options: &Options) -> Result<Self, Error> {
+    fn read_text(text: &str, blobs: &BlobMap, options: &Options) -> Result<Self, Error> {
         let engine = ShapeInferenceEngine::new();
         let limits = options.limits.of_reading();
         let graph = read_graph_within(text, blobs, &engine, &limits)
             .map_err(|errors| Failure::text(&errors, text))?;
         Ok(Self::Graph(Box::new(graph)))
-    }
-
-    /// Takes a graph that was built by the caller.
-    pub(super) fn from_graph(graph: Graph) -> Result<Self, Error> {
-        kiln_ir::verify(&graph)?;
-        check_types(&graph)?;
-        Ok(Self::Graph(Box::new(graph)))
-    }
-
-    /// Reads an ONNX model from memory.
-    #[cfg(feature = "onnx")]
-    pub(super) fn from_bytes(
-        bytes: &[u8],
-        files: &dyn kiln_onnx::Fs,
-        options: &Options,
-    ) -> Result<Self, Error> {
-        let model = kiln_onnx::Model::from_bytes_with(bytes, files, &options.limits.onnx)?;
-        Ok(Self::Onnx(Box::new(OnnxSource::of_model(model))))
     }
 
     /// The digest of all that was read, where it is known.
@@ -214,7 +218,7 @@ impl Source {
     pub(super) fn open_signature(&self, options: &Options) -> Result<Option<Signature>, Error> {
         match self {
             Self::Graph(_) => {
-                options.importing.refuse_for_graph()?;
+                options.import.refuse_for_graph()?;
                 Ok(None)
             }
             #[cfg(feature = "onnx")]

@@ -7,18 +7,17 @@
 mod reduce;
 mod step_check;
 
-use super::Model;
-use super::call;
-use super::executable::{Executable, interpret_graph};
-use super::instance::Instance;
-use crate::compare::{
+use super::comparison::{
     AGREEMENT, Comparison, Difference, Distance, OutputComparison, Reference, Verdict, is_same,
 };
+use super::explained::{op_name, value_name};
+use super::inspect::planner;
+use super::repro::{Extent, Repro};
 use crate::error::Error;
-use crate::explain::{op_name, value_name};
 use crate::guard::guarded;
+use crate::inputs::Inputs;
+use crate::model::{Executable, Instance, Model, interpret_graph};
 use crate::options::Options;
-use crate::repro::{Extent, Repro};
 use kiln_fusion::{FusionNode, FusionPlan, NodeKind};
 use kiln_interpreter::TraceEvent;
 use kiln_ir::{Graph, ValueId};
@@ -28,115 +27,111 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use step_check::{OwnError, StepCheck};
 
-impl Model {
-    /// What a call should give: the model as it was imported, interpreted twice.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn reference<'a, N: AsRef<str>>(
-        &self,
-        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
-    ) -> Result<Reference, Error> {
-        guarded("a call", || {
-            let inputs = call::arrange(&self.0.signature, inputs)?;
-            let instance = self.instance_for(&inputs, None)?;
-            let options = &self.0.options;
-            let imported = instance.imported(options)?;
-            let of = |mode| interpret_graph(imported, &inputs, options, mode, None);
-            let (promoted, declared) = (of(Mode::Promoted)?, of(Mode::Declared)?);
-            Ok(Reference {
-                inputs,
-                promoted: self.outputs_of(&instance, promoted),
-                declared: self.outputs_of(&instance, declared),
-            })
+/// What a call should give: the model as it was imported, interpreted twice.
+///
+/// # Errors
+/// As [`Call::run`](crate::Call::run).
+pub fn reference<'a>(model: &Model, inputs: impl Into<Inputs<'a>>) -> Result<Reference, Error> {
+    let inputs = inputs.into();
+    guarded("a call", || {
+        let inputs = model.arranged(&inputs)?;
+        let instance = model.instance_for(&inputs, None)?;
+        let options = model.options();
+        let imported = instance.imported(options)?;
+        let of = |mode| interpret_graph(imported, &inputs, options, mode, None);
+        let (promoted, declared) = (of(Mode::Promoted)?, of(Mode::Declared)?);
+        Ok(Reference {
+            promoted: model.outputs_of(&instance, promoted),
+            declared: model.outputs_of(&instance, declared),
+            inputs: inputs.into_owned(),
         })
-    }
+    })
+}
 
-    /// Runs the model on the reference's inputs and compares what it gives. Where an output is off by
-    /// more than 1e-5, finds the first value of the graph that is.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    ///
-    /// ```
-    /// use kiln::{Model, Tensor};
-    ///
-    /// let model = Model::from_text("graph @f(%x: f32[N]) -> f32[N] {
-    ///   %y = exp %x
-    ///   return %y
-    /// }")?;
-    /// let x = Tensor::from_slice(&[3], &[0.0f32, 1.0, -2.0])?;
-    /// let comparison = model.compare(&model.reference([("x", &x)])?)?;
-    /// assert!(comparison.agrees());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn compare(&self, reference: &Reference) -> Result<Comparison, Error> {
-        guarded("a comparison", || self.compared(reference))
-    }
+/// Runs the model on the reference's inputs and compares what it gives. Where an output is off by
+/// more than 1e-5, finds the first value of the graph that is.
+///
+/// # Errors
+/// As [`Call::run`](crate::Call::run).
+///
+/// ```
+/// use kiln::{Model, Source, Tensor, diagnose};
+///
+/// let model = Model::load(Source::text("graph @f(%x: f32[N]) -> f32[N] {
+///   %y = exp %x
+///   return %y
+/// }"))?;
+/// let x = Tensor::from_slice(&[3], &[0.0f32, 1.0, -2.0])?;
+/// let comparison = diagnose::compare(&model, &diagnose::reference(&model, [("x", &x)])?)?;
+/// assert!(comparison.agrees());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn compare(model: &Model, reference: &Reference) -> Result<Comparison, Error> {
+    guarded("a comparison", || compared(model, reference))
+}
 
-    fn compared(&self, reference: &Reference) -> Result<Comparison, Error> {
-        let instance = self.instance_for(&reference.inputs, None)?;
-        let control = self.0.options.control(None);
-        let tensors = instance.run(&reference.inputs, &self.0.options, control.as_ref())?;
-        let compiled = self.outputs_of(&instance, tensors);
-        let mut outputs = Vec::new();
-        let expected = reference.promoted.iter().zip(reference.declared.iter());
-        for ((name, found), ((_, promoted), (_, declared))) in compiled.iter().zip(expected) {
-            let error = Distance::of(found, promoted)?.error;
-            outputs.push(OutputComparison {
-                name: name.to_owned(),
-                error,
-                declared_error: Distance::of(declared, promoted)?.error,
-                verdict: if is_off(error, found) {
-                    Verdict::Different
-                } else {
-                    Verdict::Equal
-                },
-            });
-        }
-        let mut comparison = Comparison {
-            outputs,
-            first_difference: None,
-            amplified_at: None,
-            repro: None,
-            compiled,
-        };
-        if !comparison.agrees() {
-            let fusion = instance.planner(&self.0.options).fusion()?;
-            let steps =
-                Steps::compute(&instance, &fusion, reference, &comparison, &self.0.options)?;
-            let first_wrong = steps.find(|value| match value.own {
-                Some(own) => own.is_wrong(value.tensor.dtype().is_float()),
-                None => is_off(value.found.error, &value.tensor),
-            });
-            comparison.first_difference = first_wrong.map(|value| steps.describe(value));
-            if comparison.first_difference.is_none() && steps.same_outputs {
-                let off = steps.find(|value| is_off(value.found.error, &value.tensor));
-                comparison.amplified_at = off.map(|value| steps.describe(value));
-                for output in &mut comparison.outputs {
-                    if output.verdict == Verdict::Different && output.error.is_finite() {
-                        output.verdict = Verdict::Amplified;
-                    }
+fn compared(model: &Model, reference: &Reference) -> Result<Comparison, Error> {
+    let options = model.options();
+    let instance = model.instance_for(&reference.inputs, None)?;
+    let control = options.control(None);
+    let tensors = instance.run(&reference.inputs, options, control.as_ref(), None)?;
+    let compiled = model.outputs_of(&instance, tensors);
+    let mut outputs = Vec::new();
+    let expected = reference.promoted.iter().zip(reference.declared.iter());
+    for ((name, found), ((_, promoted), (_, declared))) in compiled.iter().zip(expected) {
+        let error = Distance::of(found, promoted)?.error;
+        outputs.push(OutputComparison {
+            name: name.to_owned(),
+            error,
+            declared_error: Distance::of(declared, promoted)?.error,
+            verdict: if is_off(error, found) {
+                Verdict::Different
+            } else {
+                Verdict::Equal
+            },
+        });
+    }
+    let mut comparison = Comparison {
+        outputs,
+        first_difference: None,
+        amplified_at: None,
+        repro: None,
+        compiled,
+    };
+    if !comparison.agrees() {
+        let fusion = planner(&instance, options).fusion()?;
+        let steps = Steps::compute(&instance, &fusion, reference, &comparison, options)?;
+        let first_wrong = steps.find(|value| match value.own {
+            Some(own) => own.is_wrong(value.tensor.dtype().is_float()),
+            None => is_off(value.found.error, &value.tensor),
+        });
+        comparison.first_difference = first_wrong.map(|value| steps.describe(value));
+        if comparison.first_difference.is_none() && steps.same_outputs {
+            let off = steps.find(|value| is_off(value.found.error, &value.tensor));
+            comparison.amplified_at = off.map(|value| steps.describe(value));
+            for output in &mut comparison.outputs {
+                if output.verdict == Verdict::Different && output.error.is_finite() {
+                    output.verdict = Verdict::Amplified;
                 }
             }
-            if !comparison.agrees() {
-                let reduced = first_wrong.and_then(|value| steps.reduce(value, &self.0.options));
-                let whole = || self.whole(&instance, reference);
-                comparison.repro = Some(reduced.unwrap_or_else(whole));
-            }
         }
-        Ok(comparison)
+        if !comparison.agrees() {
+            let reduced = first_wrong.and_then(|value| steps.reduce(value, options));
+            let whole = || whole(model, &instance, reference);
+            comparison.repro = Some(reduced.unwrap_or_else(whole));
+        }
     }
+    Ok(comparison)
+}
 
-    /// The model as it was compiled, with all its inputs.
-    fn whole(&self, instance: &Instance, reference: &Reference) -> Repro {
-        let names = self.inputs().iter().map(|input| input.name().to_owned());
-        Repro {
-            graph: instance.optimized().clone(),
-            inputs: names.zip(reference.inputs.iter().cloned()).collect(),
-            stands_for: Vec::new(),
-            extent: Extent::Whole,
-        }
+/// The model as it was compiled, with all its inputs.
+fn whole(model: &Model, instance: &Instance, reference: &Reference) -> Repro {
+    let names = model.inputs().iter().map(|input| input.name().to_owned());
+    Repro {
+        graph: instance.optimized().clone(),
+        inputs: names.zip(reference.inputs.iter().cloned()).collect(),
+        stands_for: Vec::new(),
+        extent: Extent::Whole,
     }
 }
 

@@ -20,7 +20,7 @@ use {
 };
 
 /// A model and where it came from.
-pub(crate) struct OnnxSource {
+pub(crate) struct OnnxOrigin {
     model: ForkCell<Box<Model>>,
     digest: Option<ModelDigest>,
     /// What is read on demand; `None` once it was read.
@@ -37,7 +37,7 @@ struct Unread {
     files: Arc<OpenedFiles>,
 }
 
-impl OnnxSource {
+impl OnnxOrigin {
     /// A model that was read.
     pub(super) fn of_model(model: Model) -> Self {
         Self {

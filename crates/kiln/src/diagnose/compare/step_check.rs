@@ -3,7 +3,7 @@
 //! The step's ops are interpreted in promoted mode on the values that compiled code handed to it, so
 //! what earlier steps lost counts for nothing here: a step that is off is wrong by itself.
 
-use crate::compare::{AGREEMENT, Distance};
+use crate::diagnose::comparison::{AGREEMENT, Distance};
 use crate::error::Error;
 use kiln_fusion::FusionNode;
 use kiln_interpreter::{EvaluateContext, bind_symbols, evaluate_op};

@@ -1,6 +1,6 @@
 //! What is left of a model that compiled code gets wrong: few ops, their inputs as tensors, and the files that show it again.
 //!
-//! How it is found is in `model/compare/reduce.rs`.
+//! How it is found is in `compare/reduce.rs`.
 
 use crate::error::{Error, Failure};
 use kiln_ir::{Constant, Graph, Op, text};
@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// A graph and inputs on which compiled code and the interpreter differ, with as few ops as were found to be enough.
 ///
-/// [`Comparison::repro`](crate::Comparison::repro) has it.
+/// [`Comparison::repro`](super::Comparison::repro) has it.
 #[derive(Clone, Debug)]
 pub struct Repro {
     pub(crate) graph: Graph,
@@ -50,10 +50,9 @@ impl Repro {
         &self.graph
     }
 
-    /// What to call it with.
-    pub fn inputs(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        let inputs = self.inputs.iter();
-        inputs.map(|(name, tensor)| (name.as_str(), tensor))
+    /// What to call it with, by name.
+    pub fn inputs(&self) -> &[(String, Tensor)] {
+        &self.inputs
     }
 
     /// How much of the model it is.

@@ -1,0 +1,169 @@
+//! One call of a model or a session, and what it may carry besides its inputs.
+
+use crate::error::Error;
+use crate::guard::guarded;
+use crate::inputs::Inputs;
+use crate::model::Model;
+use crate::outputs::Outputs;
+use crate::session::Session;
+use kiln_lazy_runtime::{CallOptions, Cancellation, StepProfile};
+use kiln_tensor::Tensor;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One call of a model or of a session: made by [`Model::call`] and [`Session::call`], and carried out by
+/// [`run`](Self::run) or [`run_into`](Self::run_into).
+///
+/// ```
+/// use kiln::{Cancellation, ErrorKind, Model, Source, Tensor};
+/// use std::time::Duration;
+///
+/// let model = Model::load(Source::text("graph @double(%x: f32[N]) -> f32[N] {
+///   %y = add %x, %x
+///   return %y
+/// }"))?;
+/// let x = Tensor::full(&[2], 1.5f32)?;
+/// let outputs = model.call([("x", &x)]).time_limit(Duration::from_secs(5)).run()?;
+/// assert_eq!(outputs[0].to_vec::<f32>()?, [3.0, 3.0]);
+///
+/// let cancellation = Cancellation::new();
+/// cancellation.cancel(); // by whichever thread has a clone of it
+/// let error = model.call([("x", &x)]).cancellation(&cancellation).run().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Cancelled);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a call is made by `run` or `run_into`"]
+pub struct Call<'a> {
+    target: Target<'a>,
+    inputs: Inputs<'a>,
+    carried: Carried<'a>,
+}
+
+enum Target<'a> {
+    Model(&'a Model),
+    Session(&'a mut Session),
+}
+
+/// What a call carries besides its inputs and outputs.
+#[derive(Default)]
+pub(crate) struct Carried<'a> {
+    /// None where nothing can end the call: it then costs nothing to ask.
+    pub(crate) options: Option<CallOptions>,
+    pub(crate) profile: Option<&'a mut Vec<StepProfile>>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn of_model(model: &'a Model, inputs: Inputs<'a>) -> Self {
+        Self {
+            target: Target::Model(model),
+            inputs,
+            carried: Carried::default(),
+        }
+    }
+
+    pub(crate) fn of_session(session: &'a mut Session, inputs: Inputs<'a>) -> Self {
+        Self {
+            target: Target::Session(session),
+            inputs,
+            carried: Carried::default(),
+        }
+    }
+
+    /// Ends the call, with `E0835`, when this is cancelled by another thread. It ends within milliseconds wherever it is,
+    /// also in the middle of a step, and does not wait for a compiler any longer.
+    pub fn cancellation(self, cancellation: &Cancellation) -> Self {
+        self.with(|options| options.with_cancellation(cancellation))
+    }
+
+    /// Ends the call likewise once `should_stop` returns true. It is asked often, on any thread that works for the call and
+    /// on one that watches over all calls of a runtime, so it should return at once.
+    pub fn cancel_when(self, should_stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.with(|options| options.with_should_stop(Arc::new(should_stop)))
+    }
+
+    /// Ends the call likewise, with `E0894`, when it took so long, what it waited for compilers included.
+    pub fn time_limit(self, limit: Duration) -> Self {
+        self.with(|options| options.with_time_limit(limit))
+    }
+
+    /// Writes what each step of the call cost to `steps`, in order, in place of what is there. The call fails with `E0983`
+    /// where the model is interpreted.
+    ///
+    /// ```no_run
+    /// # let (model, x) = (kiln::Model::load("model.onnx")?, kiln::Tensor::scalar(1.0f32));
+    /// let mut steps = Vec::new();
+    /// let outputs = model.call([("x", &x)]).profile(&mut steps).run()?;
+    /// # let _ = outputs;
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn profile(mut self, steps: &'a mut Vec<StepProfile>) -> Self {
+        self.carried.profile = Some(steps);
+        self
+    }
+
+    /// Makes the call.
+    ///
+    /// # Errors
+    /// When an input is missing, unknown, given twice, or of another dtype, rank or size than the
+    /// model takes; when an op meets a fault, such as an index out of range; when a limit is
+    /// exceeded; when the call was ended. For a session see [`Session::run`], too.
+    pub fn run(self) -> Result<Outputs, Error> {
+        guarded("a call", || match self.target {
+            Target::Model(model) => model.serve(self.inputs, self.carried),
+            Target::Session(session) => session.serve(self.inputs, self.carried),
+        })
+    }
+
+    /// Makes the call, and writes what it gives into `outputs`, one per output: in place where a tensor has the output's dtype
+    /// and shape, and its memory is not shared; kernels then compute right there where nothing speaks against it. A compiled
+    /// call with sizes that came before, and with inputs by position or donated, then allocates no memory.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); when there are not as many tensors as outputs. What the tensors hold is then not defined, unless
+    /// the call carries something that may end it: they are then as they were. Once all is computed, and only to be copied
+    /// into the tensors, such a call is not ended any more.
+    ///
+    /// ```
+    /// use kiln::{DType, Model, Source, Tensor};
+    ///
+    /// let model = Model::load(Source::text("graph @double(%x: f32[N]) -> f32[N] {
+    ///   %y = add %x, %x
+    ///   return %y
+    /// }"))?;
+    /// let mut outputs = [Tensor::zeros(DType::F32, &[2])?];
+    /// for n in 0..3 {
+    ///     let x = Tensor::full(&[2], n as f32)?;
+    ///     model.call(&[x]).run_into(&mut outputs)?;
+    ///     assert_eq!(outputs[0].to_vec::<f32>()?, [2.0 * n as f32; 2]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_into(self, outputs: &mut [Tensor]) -> Result<(), Error> {
+        guarded("a call", || match self.target {
+            Target::Model(model) => model.serve_into(self.inputs, outputs, self.carried),
+            Target::Session(session) => session.serve_into(self.inputs, outputs, self.carried),
+        })
+    }
+
+    fn with(mut self, change: impl FnOnce(CallOptions) -> CallOptions) -> Self {
+        let options = self.carried.options.unwrap_or_default();
+        self.carried.options = Some(change(options));
+        self
+    }
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target: &dyn fmt::Debug = match &self.target {
+            Target::Model(model) => model,
+            Target::Session(session) => session,
+        };
+        f.debug_struct("Call")
+            .field("of", target)
+            .field("inputs", &self.inputs)
+            .field("ended_by", &self.carried.options)
+            .field("is_profiled", &self.carried.profile.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,261 @@
+//! What a model is at each stage, and why: graphs, kernels, programs, code, explanations.
+
+use super::explained::{self, Explained};
+use super::stage::Stage;
+use super::{Explanation, compile_records, variant_records};
+use crate::compiled::GraphPlanner;
+use crate::error::{Error, Failure};
+use crate::guard::guarded;
+#[cfg(feature = "native")]
+use crate::model::Executable;
+use crate::model::{Instance, Model};
+use crate::options::Options;
+use kiln_ir::Graph;
+use kiln_kernel::VerifiedKernel;
+use kiln_passes::pass_names;
+use kiln_program::Program;
+use std::fmt::Write;
+
+/// The graph at a stage. Of a pass it runs the passes again, so it takes as long as loading.
+///
+/// # Errors
+/// When the model is no graph at that stage; when the rank of an input is open, or the graph depends on data: then there are
+/// several, or none yet.
+///
+/// ```
+/// use kiln::diagnose::{self, Stage};
+/// use kiln::{Model, Source};
+///
+/// let model = Model::load(Source::text("graph @twice(%x: f32[N]) -> f32[N] {
+///   %a = neg %x
+///   %b = neg %a
+///   return %b
+/// }"))?;
+/// assert_eq!(diagnose::graph(&model, Stage::Import)?.ops().count(), 2);
+/// assert_eq!(diagnose::graph(&model, Stage::Optimized)?.ops().count(), 0);
+/// # Ok::<(), kiln::Error>(())
+/// ```
+pub fn graph(model: &Model, stage: Stage) -> Result<Graph, Error> {
+    guarded("a look at the model", || {
+        graph_of(&*model.only_instance()?, stage, model.options())
+    })
+}
+
+fn graph_of(instance: &Instance, stage: Stage, options: &Options) -> Result<Graph, Error> {
+    match stage {
+        Stage::Import => Ok(instance.imported(options)?.clone()),
+        Stage::Optimized => Ok(instance.optimized().clone()),
+        Stage::Pass(name) if pass_names().any(|pass| pass == name) => {
+            instance.after_pass(name, options)
+        }
+        _ => Err(stage.no_graph()),
+    }
+}
+
+/// What the model is at a stage, as text.
+///
+/// # Errors
+/// When the rank of an input is open, or code is asked of a model that is interpreted.
+///
+/// ```
+/// use kiln::diagnose::{self, Stage};
+/// use kiln::{Model, Source};
+///
+/// let model = Model::load(Source::text("graph @f(%x: f32[N]) -> f32[N] {
+///   %a = exp %x
+///   %b = sqrt %a
+///   return %b
+/// }"))?;
+/// assert!(diagnose::inspect(&model, Stage::Fusion)?.contains("1 kernels"));
+/// assert!(diagnose::inspect(&model, Stage::Kernels)?.contains("sqrt(exp("));
+/// # Ok::<(), kiln::Error>(())
+/// ```
+pub fn inspect(model: &Model, stage: Stage) -> Result<String, Error> {
+    guarded("a look at the model", || inspected(model, stage, None))
+}
+
+/// The same of the kernels of one name alone, where the stage is about kernels.
+///
+/// # Errors
+/// As [`inspect`], and when there is no kernel of that name.
+pub fn inspect_kernel(model: &Model, stage: Stage, name: &str) -> Result<String, Error> {
+    guarded("a look at the model", || {
+        inspected(model, stage, Some(name))
+    })
+}
+
+fn inspected(model: &Model, stage: Stage, name: Option<&str>) -> Result<String, Error> {
+    let (instance, options) = (model.only_instance()?, model.options());
+    match stage {
+        Stage::Import | Stage::Pass(_) | Stage::Optimized => {
+            let graph = graph_of(&instance, stage, options)?;
+            Ok(kiln_ir::text::print(&graph).to_string())
+        }
+        Stage::Fusion => Ok(planner(&instance, options).fusion()?.to_string()),
+        Stage::Program => {
+            let planner = planner(&instance, options);
+            let program = planner.program(&planner.fusion()?)?;
+            Ok(format!("{program}{}", dispatches(&instance, &program)))
+        }
+        Stage::Kernels | Stage::Llvm | Stage::Assembly => {
+            let planner = planner(&instance, options);
+            let program = planner.program(&planner.fusion()?)?;
+            let mut text = String::new();
+            for kernel in kernels(&program, name)? {
+                let shown = match stage {
+                    Stage::Kernels => {
+                        let form = kernel.kernel().clone();
+                        kiln_kernel::text::print(&form.renamed(kernel.name()))
+                    }
+                    _ => listing(&instance, &kernel, stage)?,
+                };
+                // Writing to a string does not fail.
+                let _written = writeln!(text, "{}", shown.trim_end());
+            }
+            Ok(text)
+        }
+    }
+}
+
+/// What the graph became: steps, facts that the plan rests on, joins that a fact would have
+/// allowed, and what was compiled so far.
+///
+/// # Errors
+/// When the rank of an input is open, or no program can be made.
+pub fn explain(model: &Model) -> Result<Explained, Error> {
+    guarded("explaining", || {
+        let instance = model.only_instance()?;
+        let planner = planner(&instance, model.options());
+        let fusion = planner.fusion()?;
+        let program = planner.program(&fusion)?;
+        let compiled = instance.executable().compiled();
+        let others =
+            compiled.map_or_else(Vec::new, kiln_lazy_runtime::CompiledProgram::other_plans);
+        Ok(Explained::new(
+            instance.optimized(),
+            &fusion,
+            &program,
+            model.device(),
+            &others,
+            (compile_records(model), variant_records(model)),
+            model.compilation_stats(),
+        ))
+    })
+}
+
+/// Why two ops are in one kernel, or why not. An op goes by its own name, by the name of a value
+/// it gives, or by the node of the source model it came from.
+///
+/// # Errors
+/// When there is no such op, or the rank of an input is open.
+///
+/// ```
+/// use kiln::{Model, Source, diagnose};
+///
+/// let model = Model::load(Source::text("graph @f(%x: f32[N, K], %w: f32[K, M]) -> f32[N, M] {
+///   %product = matmul %x, %w
+///   %y = relu %product
+///   return %y
+/// }"))?;
+/// let why = diagnose::explain_pair(&model, "product", "y")?;
+/// assert!(why.together.is_some());
+/// # Ok::<(), kiln::Error>(())
+/// ```
+pub fn explain_pair(model: &Model, a: &str, b: &str) -> Result<Explanation, Error> {
+    guarded("explaining", || {
+        let instance = model.only_instance()?;
+        let graph = instance.optimized();
+        let (a, b) = (
+            explained::op_named(graph, a)?,
+            explained::op_named(graph, b)?,
+        );
+        let fusion = planner(&instance, model.options()).fusion()?;
+        Ok(fusion.explain(graph, a, b)?)
+    })
+}
+
+/// Plans as the executable's runtime would have them; without one, row-major throughout.
+pub(super) fn planner(instance: &Instance, options: &Options) -> GraphPlanner {
+    let planner = GraphPlanner::new(instance.optimized().clone())
+        .for_device(&instance.executable().device(), &options.limits.fusion);
+    #[cfg(feature = "native")]
+    if let Executable::Compiled(compiled) = instance.executable() {
+        return planner.with_layouts(compiled.shared.layouts());
+    }
+    planner
+}
+
+/// The ways in which each kernel of a program is launched, where something compiles kernels.
+#[cfg(feature = "native")]
+fn dispatches(instance: &Instance, program: &Program) -> String {
+    let mut text = String::new();
+    let Some(runtime) = instance.executable().runtime() else {
+        return text;
+    };
+    for (id, kernel) in program.kernels() {
+        let (name, kernel) = (&kernel.name, &kernel.kernel);
+        for line in runtime.dispatch(kernel).lines(kernel.kernel().dims()) {
+            // Writing to a string does not fail.
+            let _written = writeln!(text, "{id} @{name} {line}");
+        }
+    }
+    text
+}
+
+#[cfg(not(feature = "native"))]
+fn dispatches(_instance: &Instance, _program: &Program) -> String {
+    String::new()
+}
+
+/// A kernel as the compiler's own form, or as machine code.
+#[cfg(feature = "llvm")]
+fn listing(instance: &Instance, kernel: &VerifiedKernel, stage: Stage) -> Result<String, Error> {
+    use kiln_backend::Listing;
+    let compiled = instance.executable().runtime().and_then(|runtime| {
+        // The schedule that takes every call: specialised ones come before it.
+        let schedule = runtime.dispatch(kernel).launches_for_all().next().cloned();
+        Some((runtime.compiler()?, runtime.target()?, schedule?))
+    });
+    let Some((compiler, target, schedule)) = compiled else {
+        return Err(Failure::not_compiled("machine code"));
+    };
+    let form = if stage == Stage::Llvm {
+        Listing::Source
+    } else {
+        Listing::Assembly
+    };
+    let name = kernel.name();
+    let text = compiler.listing(kernel, target, &schedule, form)?;
+    let comment = if stage == Stage::Llvm { ';' } else { '#' };
+    Ok(format!(
+        "{comment} @{name}, {schedule}, for {target}\n{text}"
+    ))
+}
+
+#[cfg(not(feature = "llvm"))]
+fn listing(_instance: &Instance, _kernel: &VerifiedKernel, _stage: Stage) -> Result<String, Error> {
+    Err(Failure::not_compiled("machine code"))
+}
+
+/// The kernels of a program in order, or those of a name; each goes by that of the steps that launch it.
+fn kernels(program: &Program, name: Option<&str>) -> Result<Vec<VerifiedKernel>, Error> {
+    let kernels = program.kernels().values();
+    let labelled = kernels.map(|kernel| kernel.kernel.labelled(kernel.name.as_str()));
+    let all: Vec<VerifiedKernel> = labelled.collect();
+    let Some(name) = name else {
+        return Ok(all);
+    };
+    let name = name.strip_prefix('@').unwrap_or(name);
+    let names = || all.iter().map(|kernel| format!("@{}", kernel.name()));
+    if !all.iter().any(|kernel| kernel.name() == name) {
+        return Err(Failure::UnknownValue {
+            name: name.escape_debug().to_string(),
+            expected: explained::listed(names().collect(), name),
+        }
+        .into());
+    }
+    Ok(all
+        .into_iter()
+        .filter(|kernel| kernel.name() == name)
+        .collect())
+}

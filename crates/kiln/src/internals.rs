@@ -1,0 +1,50 @@
+//! The crates that Kiln is made of, each by its name, and what takes their types.
+//!
+//! **None of this is stable**: with any version an item here may change, move or go. It is for those who build on a part of
+//! Kiln alone, add a device or an operator, or write a tool; programs that load and call models need none of it. An item
+//! elsewhere in `kiln` that names a type of these crates, such as the graph that
+//! [`diagnose::graph`](crate::diagnose::graph) returns, is as stable as that type.
+
+pub use kiln_backend as backend;
+#[cfg(feature = "llvm")]
+pub use kiln_codegen_llvm as codegen_llvm;
+pub use kiln_fusion as fusion;
+pub use kiln_interpreter as interpreter;
+pub use kiln_ir as ir;
+pub use kiln_kernel as kernel;
+pub use kiln_kernel_cache as kernel_cache;
+pub use kiln_lazy_runtime as lazy_runtime;
+#[cfg(feature = "native")]
+pub use kiln_native as native;
+#[cfg(feature = "onnx")]
+pub use kiln_onnx as onnx;
+pub use kiln_passes as passes;
+pub use kiln_program as program;
+pub use kiln_scalar as scalar;
+#[cfg(feature = "native")]
+pub use kiln_schedule_cpu as schedule_cpu;
+pub use kiln_shape_inference as shape_inference;
+pub use kiln_symbolic_shape as symbolic_shape;
+pub use kiln_tensor as tensor;
+pub use kiln_timing as timing;
+pub use kiln_trace as trace;
+
+/// What a device is made of, for [`Device::register`](crate::Device::register).
+pub mod device {
+    pub use crate::device::{DeviceEntry, DeviceProblem, DeviceSetup, StoredBy};
+}
+
+use crate::options::Options;
+use kiln_lazy_runtime::Runtime;
+use std::sync::Arc;
+
+/// Options by which compiled code runs on this runtime, with a compiler, a device and threads of the caller's; what they say
+/// of threads, target and sharing then counts for nothing. The device that they name is the one that reports name, and it
+/// says what fusion may do.
+#[must_use]
+pub fn on_runtime(options: Options, runtime: Arc<Runtime>) -> Options {
+    Options {
+        runtime: Some(runtime),
+        ..options
+    }
+}

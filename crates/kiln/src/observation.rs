@@ -1,0 +1,77 @@
+//! What is timed, and what is called during long work.
+
+use crate::notice::{Notice, Notices};
+use crate::progress::{self, Progress};
+use crate::recording::{self, Recording};
+use kiln_timing::Report;
+
+/// What is timed, and what is called during long work.
+///
+/// ```
+/// use kiln::timing::Verbosity;
+/// use kiln::{Observation, Options, Source, Tensor};
+///
+/// let observation = Observation::new().timing(Verbosity::Verbose);
+/// let text = "graph @id(%x: f32[N]) -> f32[N] { return %x }";
+/// let model = Options::new().observe(observation).load(Source::text(text))?;
+/// model.run([("x", &Tensor::full(&[3], 1.5f32)?)])?;
+/// let report = model.timing().report();
+/// assert!(report.event("passes").is_some());
+/// assert!(report.sum().abs_diff(report.wall()).as_nanos() <= 100);
+/// println!("{report}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    pub(crate) recording: Recording,
+    pub(crate) on_timing: recording::Listener,
+    pub(crate) on_progress: progress::Listener,
+    pub(crate) on_notice: Notices,
+}
+
+impl Observation {
+    /// The defaults: timed at [`Verbosity::Default`](kiln_timing::Verbosity::Default), and nothing is called.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How much is timed: a verbosity, options with a filter and a number of spans that are kept one by one, or a recorder
+    /// that several models share. What it costs is in the book's chapter "Reading a timing report".
+    #[must_use]
+    pub fn timing(self, recording: impl Into<Recording>) -> Self {
+        Self {
+            recording: recording.into(),
+            ..self
+        }
+    }
+
+    /// Calls `listener` with the report after the model's first call, unless timing is off. The same goes to `tracing`
+    /// as one event.
+    #[must_use]
+    pub fn on_timing(self, listener: impl Fn(&Report) + Send + Sync + 'static) -> Self {
+        Self {
+            on_timing: recording::Listener::new(listener),
+            ..self
+        }
+    }
+
+    /// Calls `listener` during long work, on the thread that does it; kernels are compiled on
+    /// threads of their own.
+    #[must_use]
+    pub fn on_progress(self, listener: impl Fn(Progress<'_>) + Send + Sync + 'static) -> Self {
+        Self {
+            on_progress: progress::Listener::new(listener),
+            ..self
+        }
+    }
+
+    /// Tells `listener` when a model runs otherwise than asked, such as interpreted because this is
+    /// a debug build. The same goes to `tracing`.
+    #[must_use]
+    pub fn on_notice(self, listener: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        Self {
+            on_notice: Notices::new(listener),
+            ..self
+        }
+    }
+}
