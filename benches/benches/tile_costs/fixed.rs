@@ -4,6 +4,8 @@ use kiln::internals::backend::IsaLevel;
 use kiln::internals::backend::{Candidate, CompilerWrapper, KernelCompiler, Schedule, Target};
 use kiln::internals::codegen_llvm::LlvmCompiler;
 use kiln::internals::kernel::VerifiedKernel;
+use kiln::internals::schedule_cpu::winograd::Transform;
+use kiln::internals::schedule_cpu::with_tile;
 use std::sync::Arc;
 
 /// Compiles for one level, with one tile.
