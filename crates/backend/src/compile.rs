@@ -161,6 +161,17 @@ pub trait KernelCompiler: Send + Sync {
     /// The schedules it offers, best first; the last one is generic and accepts every call of the kernel's contract.
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate>;
 
+    /// What a schedule of a more general kernel becomes where more sizes are known: the same choices, for comparison with
+    /// those that the known sizes lead to. None where these are the same, or the schedule does not fit.
+    fn adapted(
+        &self,
+        _kernel: &VerifiedKernel,
+        _target: &Target,
+        general: &Schedule,
+    ) -> Option<Schedule> {
+        Some(general.clone())
+    }
+
     /// Compiles.
     ///
     /// # Errors

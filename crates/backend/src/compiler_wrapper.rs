@@ -64,6 +64,16 @@ pub trait CompilerWrapper: Send + Sync {
         self.inner().schedules(kernel, target)
     }
 
+    /// See [`KernelCompiler::adapted`].
+    fn adapted(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        general: &Schedule,
+    ) -> Option<Schedule> {
+        self.inner().adapted(kernel, target, general)
+    }
+
     /// See [`KernelCompiler::compile`].
     ///
     /// # Errors
@@ -125,6 +135,15 @@ impl<W: CompilerWrapper> KernelCompiler for W {
 
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
         CompilerWrapper::schedules(self, kernel, target)
+    }
+
+    fn adapted(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        general: &Schedule,
+    ) -> Option<Schedule> {
+        CompilerWrapper::adapted(self, kernel, target, general)
     }
 
     fn compile(

@@ -16,17 +16,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The stages of compiled code.
-const CODE_STAGES: [&str; 2] = ["llvm", "asm"];
+const CODE_STAGES: [&str; 3] = ["loops", "llvm", "asm"];
 
 /// Shows a model.
 #[derive(Args, Debug)]
 pub(crate) struct Inspect {
     #[command(flatten)]
     model: ModelArguments,
-    /// The stage to show: import, the name of a pass, optimized; fusion, kernels, program, llvm or asm
+    /// The stage to show: import, the name of a pass, optimized; fusion, kernels, program, loops, llvm or asm
     #[arg(long, value_name = "STAGE", default_value = "optimized")]
     stage: String,
-    /// Show only the kernels of this name, at the stages kernels, llvm and asm
+    /// Show only the kernels of this name, at the stages kernels, loops, llvm and asm
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Write the graph in the DOT language instead of printing it

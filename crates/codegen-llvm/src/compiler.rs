@@ -8,7 +8,7 @@ use kiln_kernel::analysis::may_share;
 use kiln_kernel::{BufferId, VerifiedKernel};
 use kiln_schedule_cpu::winograd::Transform;
 use kiln_schedule_cpu::{
-    Scheduled, candidates, features_of, host_target, level_of, smaller_tile, target_of,
+    Scheduled, adapted, candidates, features_of, host_target, level_of, smaller_tile, target_of,
 };
 
 use crate::error::LlvmError;
@@ -157,6 +157,15 @@ impl KernelCompiler for LlvmCompiler {
             Ok(level) => candidates(kernel, level, self.transform),
             Err(_) => Vec::new(),
         }
+    }
+
+    fn adapted(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        general: &Schedule,
+    ) -> Option<Schedule> {
+        adapted(kernel, level_of(target).ok()?, self.transform, general)
     }
 
     fn compile(

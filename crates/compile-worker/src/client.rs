@@ -206,9 +206,19 @@ fn key_of(request: &Request, text: &str) -> [u8; 32] {
         // These limits allow the kernel's text.
         dims: _,
     } = request;
-    // Neither prints a line break.
-    let key = format!("{target}\n{schedule}\n{want:?}\n{text}");
-    *blake3::hash(key.as_bytes()).as_bytes()
+    let mut key = blake3::Hasher::new();
+    let want = format!("{want:?}");
+    for part in [
+        &target.to_string(),
+        &schedule.name,
+        &schedule.text,
+        &want,
+        text,
+    ] {
+        key.update(&(part.len() as u64).to_le_bytes());
+        key.update(part.as_bytes());
+    }
+    *key.finalize().as_bytes()
 }
 
 impl CompilerWrapper for WorkerCompiler {

@@ -1,6 +1,7 @@
 //! The schedules for a kernel: the loops that the strategies propose, and the fallback.
 //!
-//! A [`Schedule`] is the text of a kernel's [`Loops`], under the names of the strategies that proposed them.
+//! A [`Schedule`] is the text of a kernel's [`Loops`]. Its name is that of the strategies that proposed them, and the rows,
+//! vectors and lanes of the last one's tile.
 
 use kiln_backend::{Candidate, FALLBACK_SCHEDULE, IsaLevel, Schedule};
 use kiln_kernel::VerifiedKernel;
@@ -48,6 +49,26 @@ pub fn smaller_tile(
     with_tile(kernel, level, transform, (rows * 2 / 3, tile.vectors))
 }
 
+/// The schedule with the usual tile of a more general kernel's; `None` where the kernel has that tile anyway, or no rows.
+pub fn adapted(
+    kernel: &VerifiedKernel,
+    level: IsaLevel,
+    transform: Transform,
+    general: &Schedule,
+) -> Option<Schedule> {
+    let tile_of = |schedule: &Schedule| {
+        let loops = loops::read(kernel, &schedule.text).ok()?;
+        let tile = strategies::usual_tile(&loops)?;
+        Some((tile.rows.map(|(_, rows)| rows)?, tile.vectors))
+    };
+    let tile = tile_of(general)?;
+    let own = proposed(&Problem::new(kernel, level, transform)?);
+    match tile_of(&own) {
+        Some(own) if own != tile => with_tile(kernel, level, transform, tile),
+        _ => None,
+    }
+}
+
 /// The schedule with a usual tile of so many rows and vectors, for measuring them; `None` for a kernel whose tile has no
 /// rows.
 pub fn with_tile(
@@ -75,7 +96,11 @@ fn proposed(problem: &Problem<'_>) -> Schedule {
             names.push(&nest.strategy);
         }
     }
-    schedule(problem.kernel, &names.join("+"), &loops)
+    let tile = loops.nests.last().map(|nest| nest.tile).unwrap_or_default();
+    let rows = tile.rows.map_or(1, |(_, rows)| rows);
+    let (vectors, lanes) = (tile.vectors, tile.lanes);
+    let name = format!("{} {rows}x{vectors}x{lanes}", names.join("+"));
+    schedule(problem.kernel, &name, &loops)
 }
 
 fn schedule(kernel: &VerifiedKernel, name: &str, loops: &Loops) -> Schedule {

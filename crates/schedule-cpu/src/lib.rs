@@ -75,7 +75,7 @@ mod strides;
 mod testing;
 
 pub use accumulator_splitting::factors;
-pub use candidates::{candidates, smaller_tile, with_tile};
+pub use candidates::{adapted, candidates, smaller_tile, with_tile};
 pub use error::ScheduleError;
 pub use launch_packing::PackedCopy;
 pub use layout::Layout;

@@ -5,7 +5,7 @@ use kiln_backend::{
 };
 use kiln_kernel::VerifiedKernel;
 
-use crate::candidates::candidates;
+use crate::candidates::{adapted, candidates};
 use crate::error::ScheduleError;
 use crate::target::{features_of, host_target, level_of};
 use crate::winograd::Transform;
@@ -87,6 +87,15 @@ impl KernelCompiler for StoredCode {
             Ok(level) => candidates(kernel, level, self.transform),
             Err(_) => Vec::new(),
         }
+    }
+
+    fn adapted(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        general: &Schedule,
+    ) -> Option<Schedule> {
+        adapted(kernel, level_of(target).ok()?, self.transform, general)
     }
 
     fn compile(

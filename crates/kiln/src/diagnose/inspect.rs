@@ -97,7 +97,7 @@ fn inspected(model: &Model, stage: Stage, name: Option<&str>) -> Result<String, 
             let program = planner.program(&planner.fusion()?)?;
             Ok(format!("{program}{}", dispatches(&instance, &program)))
         }
-        Stage::Kernels | Stage::Llvm | Stage::Assembly => {
+        Stage::Kernels | Stage::Loops | Stage::Llvm | Stage::Assembly => {
             let planner = planner(&instance, options);
             let program = planner.program(&planner.fusion()?)?;
             let mut text = String::new();
@@ -107,6 +107,7 @@ fn inspected(model: &Model, stage: Stage, name: Option<&str>) -> Result<String, 
                         let form = kernel.kernel().clone();
                         kiln_kernel::text::print(&form.renamed(kernel.name()))
                     }
+                    Stage::Loops => loops(&instance, &kernel)?,
                     _ => listing(&instance, &kernel, stage)?,
                 };
                 // Writing to a string does not fail.
@@ -205,6 +206,28 @@ fn dispatches(instance: &Instance, program: &Program) -> String {
 #[cfg(not(feature = "native"))]
 fn dispatches(_instance: &Instance, _program: &Program) -> String {
     String::new()
+}
+
+/// The loop nests of a kernel, under the schedule that takes every call.
+#[cfg(feature = "native")]
+fn loops(instance: &Instance, kernel: &VerifiedKernel) -> Result<String, Error> {
+    let scheduled = instance.executable().runtime().and_then(|runtime| {
+        let schedule = runtime.dispatch(kernel).launches_for_all().next().cloned();
+        Some((runtime.target()?, schedule?))
+    });
+    let Some((target, schedule)) = scheduled else {
+        return Err(Failure::not_compiled("loops"));
+    };
+    let name = kernel.name();
+    Ok(format!(
+        "// @{name}, {schedule}, for {target}\n{}",
+        schedule.text
+    ))
+}
+
+#[cfg(not(feature = "native"))]
+fn loops(_instance: &Instance, _kernel: &VerifiedKernel) -> Result<String, Error> {
+    Err(Failure::not_compiled("loops"))
 }
 
 /// A kernel as the compiler's own form, or as machine code.

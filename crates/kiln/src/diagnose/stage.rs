@@ -31,6 +31,8 @@ pub enum Stage {
     Kernels,
     /// Steps, where buffers lie, and by which schedules kernels are launched: `program`.
     Program,
+    /// The loop nests of each kernel: what its code is generated from: `loops`.
+    Loops,
     /// Each kernel as the compiler's own form, as a call with unremarkable sizes would have it: `llvm`.
     Llvm,
     /// Each kernel as machine code, likewise: `asm`.
@@ -49,10 +51,11 @@ impl Stage {
         matches!(self, Self::Import | Self::Pass(_) | Self::Optimized)
     }
 
-    const BEYOND_GRAPHS: [Self; 5] = [
+    const BEYOND_GRAPHS: [Self; 6] = [
         Self::Fusion,
         Self::Kernels,
         Self::Program,
+        Self::Loops,
         Self::Llvm,
         Self::Assembly,
     ];
@@ -87,6 +90,7 @@ impl fmt::Display for Stage {
             Self::Fusion => "fusion",
             Self::Kernels => "kernels",
             Self::Program => "program",
+            Self::Loops => "loops",
             Self::Llvm => "llvm",
             Self::Assembly => "asm",
         })

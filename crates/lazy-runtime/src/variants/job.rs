@@ -43,9 +43,12 @@ impl Making {
                 .launches_for_all()
                 .next()
                 .cloned();
-            let same = self.generic.artifact.schedule.clone();
-            let other = best.filter(|best| *best != same);
-            self.variant.offer(other.into_iter().chain([same]));
+            let general = &self.generic.artifact.schedule;
+            let same = self.kernels.compiler().and_then(|(compiler, target)| {
+                let adapted = compiler.adapted(&known.kernel, target, general);
+                adapted.filter(|adapted| Some(adapted) != best.as_ref())
+            });
+            self.variant.offer(best.into_iter().chain(same));
         }
         let mut reason = "it has no schedule".to_owned();
         while let Some(schedule) = self.variant.next_try() {

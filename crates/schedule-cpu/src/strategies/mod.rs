@@ -9,6 +9,7 @@
 //! sizes.
 
 mod base;
+mod column_reduction;
 mod dot_products;
 mod fallback;
 mod gemv;
@@ -60,6 +61,7 @@ const STRATEGIES: &[Strategy] = &[
     Strategy::new("map", map::propose),
     Strategy::new("sliding_window", reduction::propose_sliding_window),
     Strategy::new("contraction", reduction::propose_contraction),
+    Strategy::new("column_reduction", column_reduction::propose),
     Strategy::new("reduction", reduction::propose),
     Strategy::new("fallback", fallback::propose),
 ];

@@ -88,6 +88,15 @@ impl KernelCompiler for BundleCompiler {
         real.map_or_else(Vec::new, |compiler| compiler.schedules(kernel, target))
     }
 
+    fn adapted(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        general: &Schedule,
+    ) -> Option<Schedule> {
+        self.real.as_ref()?.adapted(kernel, target, general)
+    }
+
     fn compile(
         &self,
         kernel: &VerifiedKernel,
