@@ -1,4 +1,4 @@
-//! What loading costs before any pass: a model file to checked contents, and those to a typed graph.
+//! The cost of loading before any pass: from a model file to checked contents, and from those to a typed graph.
 #![allow(
     clippy::expect_used,
     missing_docs,

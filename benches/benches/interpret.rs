@@ -1,4 +1,4 @@
-//! How fast the reference interpreter is, by kind of op: products, convolutions, maps, and an encoder.
+//! Throughput of the reference interpreter by kind of op: products, convolutions, maps, and an encoder.
 #![allow(
     clippy::expect_used,
     missing_docs,
@@ -24,7 +24,7 @@ fn ripple(shape: &[usize]) -> Tensor {
     Tensor::from_vec(shape, elements).expect("as many elements as the shape has")
 }
 
-/// Measures one graph; `work` is what its throughput counts.
+/// Measures one graph; `work` is the amount that its throughput counts.
 fn measure(c: &mut Criterion, name: &str, work: Throughput, source: &str, inputs: &[Tensor]) {
     let graph = graph(source);
     let mut group = c.benchmark_group("interpret");

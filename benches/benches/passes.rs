@@ -1,4 +1,4 @@
-//! What optimising costs: the whole list of passes, weights folded and frozen.
+//! The cost of optimising: all passes, with weights folded and frozen.
 #![allow(
     clippy::expect_used,
     missing_docs,

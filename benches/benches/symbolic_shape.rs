@@ -1,4 +1,4 @@
-//! What shapes cost the compiler: microseconds for the size expressions of one operator, for a proof, and for binding.
+//! The cost of shapes in the compiler: microseconds for the size expressions of one operator, for a proof, and for binding.
 #![allow(
     clippy::expect_used,
     missing_docs,

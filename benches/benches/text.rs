@@ -1,4 +1,4 @@
-//! How fast graphs are printed and read: bytes of text per second, large constants left out.
+//! The speed of printing and reading graphs: bytes of text per second, without large constants.
 #![allow(
     clippy::expect_used,
     missing_docs,

@@ -1,7 +1,7 @@
-//! What timing costs: off it cannot be measured, by default it is under a hundredth of a call.
+//! The cost of timing: not measurable when off, and under a hundredth of a call by default.
 //!
-//! `span` is an event that begins and ends, as each call has; `nested` one inside another; `threads_16` is a span's
-//! cost while sixteen threads open spans at once. `clock` is what reading the time costs, which a span does twice.
+//! `span` is an event that begins and ends, as each call has; `nested` one inside another; `threads_16` is a span's cost
+//! while sixteen threads open spans at the same time. `clock` is the cost of reading the time, which a span does twice.
 #![allow(
     clippy::expect_used,
     missing_docs,
@@ -41,7 +41,7 @@ fn spans(c: &mut Criterion) {
     }
 }
 
-/// The time of this many spans on each of sixteen threads, over sixteen.
+/// The time of this many spans on each of sixteen threads, divided by sixteen.
 fn on_threads(timing: &Timing, spans: u64) -> Duration {
     const THREADS: u32 = 16;
     let event = timing.event("run").expect("it is registered");
@@ -61,7 +61,7 @@ fn on_threads(timing: &Timing, spans: u64) -> Duration {
     begin.elapsed() / THREADS
 }
 
-/// A call of about a microsecond, without and with a span around it, as calls have them.
+/// A call of about a microsecond, without and with a span around it, as in real calls.
 fn calls(c: &mut Criterion) {
     let call = || (0..black_box(1_000_u64)).fold(0_u64, |sum, value| sum.wrapping_mul(31) ^ value);
     c.bench_function("timing/call_without", |b| b.iter(|| black_box(call())));

@@ -1,5 +1,6 @@
-//! What a process pays before its first answer, when the cache has all it needs: loading, the first call, and what both
-//! are made of; beside them a warm call and reading the weights, which together bound what loading may take.
+//! The start-up cost of a process before its first result when the cache has everything it needs: loading, the first call,
+//! and the parts of both; next to them a warm call and reading the weights, which together bound the time that loading may
+//! take.
 #![allow(
     clippy::expect_used,
     clippy::print_stdout,
@@ -23,7 +24,7 @@ const CALLS: [(&str, &[usize]); 4] = [
 ];
 
 fn options(cache: &Path) -> Options {
-    // A model of its own: nothing is shared with the one before.
+    // A separate model: nothing is shared with the previous one.
     Options::new()
         .device(Device::cpu())
         .shared_kernels(false)

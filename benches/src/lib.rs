@@ -1,8 +1,8 @@
-//! Benchmarks of Kiln, one file per promise, under `benches/`; here is what they share: models, a
-//! yardstick, and the table of promises that are measured against one.
+//! Benchmarks of Kiln, one file per performance bound, under `benches/`; this crate has their shared parts: models,
+//! references, and the table of bounds.
 //!
-//! The real ones are in the folder that `KILN_MODELS` names, each as `NAME/model.onnx`; where that is not set, an encoder
-//! made here replaces them.
+//! The real models are in the folder that `KILN_MODELS` names, each as `NAME/model.onnx`; without it, an encoder made here
+//! replaces them.
 
 #![deny(unsafe_code)]
 
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 /// The names of the real models.
 pub const MODELS: [&str; 4] = ["ocr-det", "ocr-cls", "ocr-rec", "minilm"];
 
-/// The files of the real models that are there.
+/// The files of the real models that exist.
 pub fn model_files() -> Vec<(&'static str, PathBuf)> {
     let Some(folder) = std::env::var_os("KILN_MODELS").map(PathBuf::from) else {
         return Vec::new();
@@ -34,10 +34,10 @@ pub fn model_files() -> Vec<(&'static str, PathBuf)> {
         .collect()
 }
 
-/// The real models that are there, read and checked.
+/// The real models that exist, read and checked.
 ///
 /// # Errors
-/// When one is there and cannot be read.
+/// If one exists and cannot be read.
 pub fn real_models() -> Result<Vec<(&'static str, Model)>, Box<dyn Error>> {
     let mut models = Vec::new();
     for (name, path) in model_files() {
@@ -49,7 +49,7 @@ pub fn real_models() -> Result<Vec<(&'static str, Model)>, Box<dyn Error>> {
 /// The graphs to measure: the real models, imported, and an encoder of six layers.
 ///
 /// # Errors
-/// When a real model cannot be read or imported.
+/// If a real model cannot be read or imported.
 pub fn graphs() -> Result<Vec<(&'static str, Graph)>, Box<dyn Error>> {
     let mut graphs = vec![("encoder", encoder(6)?)];
     for (name, model) in real_models()? {
@@ -58,11 +58,11 @@ pub fn graphs() -> Result<Vec<(&'static str, Graph)>, Box<dyn Error>> {
     Ok(graphs)
 }
 
-/// An encoder of `layers` layers on `x: f32[B, S, 64]` and `mask: f32[B, S]`, as ONNX exports look:
-/// heads split by reshapes whose sizes are `B` and `S`.
+/// An encoder of `layers` layers on `x: f32[B, S, 64]` and `mask: f32[B, S]`, in the form of ONNX exports: heads split by
+/// reshapes whose sizes are `B` and `S`.
 ///
 /// # Errors
-/// None: the sizes fit.
+/// None: the sizes match.
 pub fn encoder(layers: usize) -> Result<Graph, InferError> {
     let mut builder = GraphBuilder::new("encoder");
     let (batch, sequence) = (builder.symbol("B")?, builder.symbol("S")?);
@@ -116,7 +116,7 @@ fn linear(
     builder.add(product, bias)
 }
 
-/// Small numbers that are no two alike in a row.
+/// Small numbers of which no two neighbours are equal.
 fn weights(builder: &mut GraphBuilder, shape: &[usize]) -> Result<ValueId, InferError> {
     let count: usize = shape.iter().product();
     let elements = (0..count)

@@ -1,7 +1,7 @@
-//! The yardstick of reading: the same bytes, once, on as many threads, by a loop that does nothing else.
+//! The read-bandwidth reference: the same bytes, once, on the same number of threads, by a loop that does nothing else.
 //!
-//! A thread reads its part in order, or in several streams that lie far apart; which is faster depends on the machine,
-//! so both are measured and the better one counts.
+//! A thread reads its part in order, or in several distant streams; which is faster depends on the machine, so both are
+//! measured and the faster one counts.
 
 #![allow(unsafe_code, reason = "what a processor has is asked for at run time")]
 #![allow(
@@ -15,13 +15,13 @@ use kiln::internals::lazy_runtime::SpinPool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Into how many streams a thread's part may fall.
+/// The possible numbers of streams of a thread's part.
 pub const STREAMS: [usize; 3] = [1, 4, 8];
 
-/// Words that are added at once, each to a sum of its own: more chains than one addition takes cycles.
+/// Words that are added at once, each to its own sum: more chains than the latency of an addition in cycles.
 const LANES: usize = 32;
 
-/// An array, and threads to read it.
+/// An array, and threads that read it.
 pub struct Reader {
     pool: SpinPool,
     /// One for each of `STREAMS`.
@@ -37,7 +37,7 @@ struct Reading {
 }
 
 impl Reader {
-    /// An array of `count` elements, in memory as Kiln's own arrays have it.
+    /// An array of `count` elements, in memory like that of Kiln's own arrays.
     pub fn new(count: usize, threads: usize) -> Self {
         let from = Arc::new(Tensor::full(&[count], 1.0_f32).expect("memory"));
         let jobs = STREAMS.map(|streams| -> Arc<dyn Job> {
@@ -55,7 +55,7 @@ impl Reader {
         }
     }
 
-    /// Reads all of it once, in one of the ways of `STREAMS`, by its place there.
+    /// Reads all of it once, in the way of `STREAMS` at this index.
     pub fn run(&self, way: usize) {
         self.pool.run(&self.jobs[way], self.threads as u64);
     }
@@ -67,7 +67,7 @@ impl Job for Reading {
         let part = all.len().div_ceil(self.threads);
         for mine in all.chunks(part).take(last as usize).skip(first as usize) {
             let sum = sum(mine, self.streams);
-            // So that no word is left unread.
+            // Keeps the reads from being optimised away.
             self.seen.fetch_xor(sum, Ordering::Relaxed);
         }
     }
@@ -77,7 +77,7 @@ impl Job for Reading {
 fn sum(words: &[f32], streams: usize) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: asked just now.
+        // SAFETY: the feature was just detected.
         return unsafe { sum_avx2(words, streams) };
     }
     sum_plain(words, streams)
@@ -98,7 +98,7 @@ fn sum_plain(words: &[f32], streams: usize) -> u32 {
     }
 }
 
-/// `S` streams, of each `L` words at once.
+/// `S` streams, of `L` words at once each.
 #[inline(always)]
 fn sum_of_streams<const S: usize, const L: usize>(words: &[f32]) -> u32 {
     let stream = words.len() / S / L * L;

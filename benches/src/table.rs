@@ -1,27 +1,27 @@
-//! The table: a row per promise, what was measured beside its bar.
+//! The table: a row per bound, with the measurement next to it.
 //!
-//! A bar that is missed is said, and no error: the machine may be busy, and other machines are other machines.
+//! A missed bound is reported and is not an error: the machine may be busy or different.
 #![allow(
     clippy::print_stdout,
     reason = "a benchmark prints what it saw, as it sees it"
 )]
 
-/// A promise, measured.
+/// A measured bound.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was measured, as a user would name it.
+    /// The measurement, as a user would name it.
     pub name: String,
-    /// In the unit of the bar.
+    /// In the unit of the bound.
     pub measured: f64,
-    /// What was promised.
+    /// The bound.
     pub bar: f64,
     /// Of both.
     pub unit: &'static str,
     /// Whether more is better.
     pub at_least: bool,
-    /// Whether arithmetic alone, measured where memory is no limit, takes as long: then the bar cannot be asked for.
+    /// Whether arithmetic alone, measured where memory is no limit, takes as long: then the bound does not apply.
     pub is_compute_bound: bool,
-    /// What the figure is made of.
+    /// The parts of the figure.
     pub detail: String,
 }
 
@@ -43,7 +43,7 @@ impl Row {
     }
 }
 
-/// Rows, printed as they come.
+/// Rows, printed as they are measured.
 #[derive(Debug)]
 pub struct Table {
     rows: usize,
@@ -83,7 +83,7 @@ impl Table {
         self.missed += usize::from(!row.holds() && !row.is_compute_bound);
     }
 
-    /// Prints how many promises hold.
+    /// Prints how many bounds are met.
     pub fn finish(self) {
         let Self {
             rows,
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(row(79.9, true, false).verdict(), "MISSED");
         assert_eq!(row(79.9, false, false).verdict(), "holds");
         assert_eq!(row(80.1, false, false).verdict(), "MISSED");
-        // What could not be measured holds nothing.
+        // A row that could not be measured meets no bound.
         assert_eq!(row(f64::NAN, true, false).verdict(), "MISSED");
     }
 

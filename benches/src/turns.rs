@@ -1,28 +1,28 @@
-//! Contenders measured in turns, each by its best turn, so that a busy machine is as hard on one as on the other.
+//! Contenders measured in turns, each by its best turn, so that a busy machine affects all of them equally.
 //!
-//! What is shorter than the clock can tell is called several times between two looks at it.
+//! Work shorter than the clock's resolution is repeated between two readings of the clock.
 
 use std::time::{Duration, Instant};
 
-/// The least between two looks at the clock.
+/// The minimum time between two readings of the clock.
 const BATCH: Duration = Duration::from_micros(50);
 
-/// The most calls between two looks at the clock.
+/// The maximum number of calls between two readings of the clock.
 const CALLS: u32 = 4096;
 
-/// Something that can be done `n` times, and reports how long that took.
+/// Work that can be done `n` times, and reports its duration.
 pub type Contender<'a> = dyn FnMut(u32) -> Duration + 'a;
 
-/// How long to go on.
+/// How long to continue.
 #[derive(Clone, Copy)]
 pub struct Turns {
-    /// At least, however slow they are.
+    /// Minimum number of turns, even if slow.
     pub least: u32,
-    /// At most, however fast they are.
+    /// Maximum number of turns, even if fast.
     pub most: u32,
     /// In between, until this time has passed.
     pub time: Duration,
-    /// What each contender has of a turn: one batch at the least.
+    /// The time of each contender per turn: at least one batch.
     pub turn: Duration,
 }
 
@@ -31,7 +31,7 @@ pub fn in_turns(contenders: &mut [&mut Contender<'_>], turns: Turns) -> Vec<f64>
     let calls: Vec<u32> = contenders
         .iter_mut()
         .map(|contender| {
-            // The first call makes what later ones find made.
+            // The first call creates what later ones reuse.
             contender(1);
             let once = contender(1).max(Duration::from_nanos(10));
             (BATCH.as_nanos() / once.as_nanos() + 1).min(u128::from(CALLS)) as u32

@@ -1,9 +1,9 @@
-//! Which rows of a table are asked for on the command line.
+//! The rows of a table selected on the command line.
 
-/// A part of a table: measures the rows that are wanted.
+/// A part of a table: measures the selected rows.
 pub type Part = fn(&dyn Fn(&str) -> bool, &mut crate::table::Table);
 
-/// Measures the rows whose names contain one of the words given, all without any, and prints the table. Nothing is
+/// Measures the rows whose names contain one of the given words, or all without any, and prints the table. Nothing is
 /// measured in a test run, which has no `--bench`.
 #[allow(clippy::print_stdout, reason = "a benchmark prints what it saw")]
 pub fn run(bench: &str, parts: &[Part]) {

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: the performance targets, measured on this machine.
 //!
-//! The tables of the bench targets in release; with `--peers` also Kiln beside onnxruntime and OpenVINO (`peers`), and from
-//! that the table of the README (`readme`). The peers are in a separate Python environment. Not here: any judgement; a
+//! The tables of the bench targets in release; with `--peers` also Kiln next to onnxruntime and OpenVINO (`peers`), and
+//! from that the table of the README (`readme`). The peers are in a separate Python environment. Not here: any judgement; a
 //! missed target is printed, and is not an error.
 
 mod peers;

@@ -17,7 +17,7 @@ const CARGO_DENY: &str = "0.20.2";
 /// The checks without the database of advisories.
 const OFFLINE: [&str; 4] = ["check", "licenses", "bans", "sources"];
 
-/// Separate workspaces beside the project's.
+/// Workspaces separate from the project's.
 const WORKSPACES: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
 
 /// Checks everything.

@@ -82,7 +82,7 @@ fn place(pin: &Pin, from: &Path, models: &Path, aside: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A folder for work in progress, removed afterwards; beside the models, so that a rename stays on one disk.
+/// A folder for work in progress, removed afterwards; next to the models, so that a rename stays on one disk.
 struct Aside(PathBuf);
 
 impl Aside {

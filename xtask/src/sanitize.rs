@@ -2,7 +2,7 @@
 //! kernels under valgrind.
 //!
 //! Invariants: everything skipped is reported, with the reason and the remedy. The address sanitizer checks for leaks too.
-//! Compiled kernels are instrumented by none of them: their tests put operands beside guard pages instead, and valgrind
+//! Compiled kernels are instrumented by none of them: their tests put operands next to guard pages instead, and valgrind
 //! runs the machine code directly.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Programs that do next to nothing: tiny tensors through many steps of one small kernel.
+//! Programs that do almost nothing: tiny tensors through many steps of one small kernel.
 
 use kiln::diagnose::{self, Stage};
 use kiln::internals::backend::{CallerOnly, TaskPool};
@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::Arc;
 
-/// Every op a kernel.
+/// One kernel per op.
 struct Unfused(Graph);
 
 impl Planner for Unfused {
@@ -32,7 +32,7 @@ impl Planner for Unfused {
     }
 }
 
-/// `steps` steps, compiled, with nothing timed unless the program has a recorder.
+/// A compiled chain of `steps` steps, with nothing timed unless the program has a recorder.
 pub(crate) fn chain(steps: usize, threads: usize) -> CompiledProgram {
     let options = Options::new()
         .device(Device::interpreter())
@@ -70,7 +70,7 @@ pub(crate) fn tiny() -> Tensor {
     Tensor::full(&[4], 1.5f32).expect("a small tensor")
 }
 
-/// What calls a program into a tensor that is given.
+/// A call of a program that writes into a given tensor.
 pub(crate) fn caller(program: &CompiledProgram) -> impl FnMut() + '_ {
     let (inputs, mut outputs) = ([tiny()], [tiny()]);
     move || {

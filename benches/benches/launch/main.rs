@@ -1,5 +1,5 @@
-//! What a call promises to cost beside its arithmetic, as one table: tiny tensors through chains of kernels whose plan is
-//! there, alone and from many threads at once, with and without timing.
+//! The overhead that a call may have in addition to its arithmetic, as one table: chains of kernels on tiny tensors whose
+//! plan exists, on one thread and on many at once, with and without timing.
 //!
 //! `cargo bench -p kiln-benches --bench launch [-- NAME…]` runs those rows whose names contain one of the names.
 
@@ -30,7 +30,7 @@ fn main() {
     );
 }
 
-/// Of seconds.
+/// In seconds.
 fn nanoseconds(seconds: f64) -> f64 {
     seconds * 1e9
 }

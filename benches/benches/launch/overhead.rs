@@ -1,4 +1,4 @@
-//! What a call costs beside its arithmetic, alone on its thread: the plan that is found, and each kernel.
+//! The overhead of a call in addition to its arithmetic, on one thread: finding the plan, and launching each kernel.
 
 use super::chain::{caller, chain, tiny};
 use super::{TURNS, nanoseconds};
@@ -7,13 +7,13 @@ use kiln_benches::table::{Row, Table};
 use kiln_benches::turns::{in_turns, timed};
 use std::hint::black_box;
 
-/// Steps of the chains: the difference of two of them is made of kernels alone.
+/// Steps of the chains: the difference between two chains is due to kernels alone.
 const STEPS: [usize; 3] = [1, 10, 100];
 
-/// Nanoseconds.
+/// In nanoseconds.
 const PLAN_HIT_BAR: f64 = 1000.0;
 
-/// Nanoseconds.
+/// In nanoseconds.
 const KERNEL_BAR: f64 = 300.0;
 
 /// Measures chains, and a product of 8x8 through a model for comparison.
@@ -64,7 +64,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     }
 }
 
-/// Nanoseconds of a product of 8x8 through a model: into a tensor that is given, and with names and a new one.
+/// Nanoseconds of an 8x8 product through a model: into a given tensor, and with names and a new tensor.
 fn product() -> Vec<f64> {
     let text = "graph @product(%a: f32[M, K], %b: f32[K, N]) -> f32[M, N] {
       %y = matmul %a, %b

@@ -1,4 +1,4 @@
-//! Many threads that call one program at once, without contention.
+//! Many threads that call one program at the same time, without contention.
 
 use super::chain::{caller, chain};
 use super::nanoseconds;
@@ -9,24 +9,24 @@ use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Threads, however many cores there are.
+/// Number of threads, independent of the number of cores.
 const THREADS: usize = 16;
 
-/// Percent of the cores times what one thread does.
+/// Percent of the number of cores times the throughput of one thread.
 const BAR: f64 = 90.0;
 
-/// How often each is measured, in turns.
+/// Number of turns for each measurement.
 const TURNS: usize = 60;
 
-/// How long in each turn.
+/// Duration of each turn.
 const TURN: Duration = Duration::from_millis(60);
 
-/// Calls between two looks at the clock.
+/// Calls between two readings of the clock.
 const CALLS: u64 = 100;
 
-/// Measures one thread, many, and as many as there are cores with programs of their own, in turns. A virtual machine's cores
-/// are not equally fast from one turn to the next: what counts is the median over turns of what many do to what one does
-/// beside it. What programs apart reach says how much of the rest is the machine's.
+/// Measures one thread, many threads, and one thread per core with separate programs, in turns. The speed of a virtual
+/// machine's cores varies between turns, so the figure is the median over turns of the ratio of many threads to one thread
+/// in the same turn. The result with separate programs shows how much of the rest is due to the machine.
 pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     let name = format!("launch/threads_{THREADS}");
     if !wanted(&name) {
@@ -59,7 +59,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     });
 }
 
-/// The median of each of some figures.
+/// The median of some figures.
 fn medians<const N: usize>(turns: &[[f64; N]]) -> [f64; N] {
     array::from_fn(|figure| {
         let mut all: Vec<f64> = turns.iter().map(|turn| turn[figure]).collect();
@@ -68,7 +68,7 @@ fn medians<const N: usize>(turns: &[[f64; N]]) -> [f64; N] {
     })
 }
 
-/// Seconds from the end of a call to that of the next, while a thread calls each of these programs for a while.
+/// Seconds between the ends of consecutive calls, while a thread calls each of these programs for a while.
 fn at_once(programs: &[&CompiledProgram]) -> f64 {
     let (barrier, begin) = (Barrier::new(programs.len()), OnceLock::new());
     let work = |program| {

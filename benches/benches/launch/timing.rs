@@ -1,4 +1,4 @@
-//! What timing costs a call, by default over off: a chain of ten kernels, which takes a microsecond.
+//! The cost of default timing compared with timing off, per call: a chain of ten kernels, which takes a microsecond.
 
 use super::chain::{caller, chain};
 use kiln::timing::{SystemClock, Timing, TimingOptions, Verbosity};
@@ -6,13 +6,13 @@ use kiln_benches::table::{Row, Table};
 use kiln_benches::turns::{Contender, timed};
 use std::sync::Arc;
 
-/// Percent.
+/// In percent.
 const BAR: f64 = 1.0;
 
-/// Calls that are measured as one: of so short ones only some are timed, and each measurement has its share of them.
+/// Calls that are measured as one: calls this short are sampled, and each measurement includes its share of the samples.
 const CALLS: usize = 1000;
 
-/// Pairs of measurements: some four seconds.
+/// Pairs of measurements: about four seconds.
 const PAIRS: usize = 2500;
 
 /// Measures both in turns.
@@ -23,7 +23,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     }
     let timing = Timing::new(Arc::new(SystemClock::new()), TimingOptions::new());
     let program = chain(10, 1).with_timing(timing);
-    // One program in one place of memory: another copy of it may be a tenth faster.
+    // One program at one memory address: another copy of it may be a tenth faster.
     let mut contenders = [Verbosity::Off, Verbosity::Default].map(|verbosity| {
         let (program, mut call) = (&program, caller(&program));
         timed(move || {
@@ -44,7 +44,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     });
 }
 
-/// The time of the first over that of the second, each measured beside the other; which of them begins alternates.
+/// The ratio of the first time to the second, measured in turns; which one begins alternates.
 fn median_ratio([first, second]: [&mut Contender<'_>; 2]) -> f64 {
     let mut ratios: Vec<f64> = (0..PAIRS)
         .map(|pair| {

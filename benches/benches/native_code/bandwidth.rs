@@ -1,14 +1,14 @@
 //! Element-wise chain, row sum, softmax and layer norm over large arrays, against copies of the same bytes.
 //!
-//! The figure is the bytes per second that an operation moves at the least (each array once) over the bytes per second
-//! of the better copy, or of a loop that reads as many bytes and does nothing else, where an operation only reads and that
-//! loop is slower than a copy: there are cores that write faster than they read. All are measured in turns, and each
-//! counts with its best turn, so that a busy machine is as hard on one as on the other. Beside it stands the median of the
-//! turns' own figures: where neighbours share the memory, a bandwidth that is there for one turn alone counts once there.
+//! The figure is the minimum number of bytes per second that an operation moves (each array once) over the bytes per second
+//! of the better copy, or of a loop that only reads as many bytes, where an operation only reads and that loop is slower
+//! than a copy: some cores write faster than they read. All are measured in turns, and each counts with its best turn, so
+//! that a busy machine affects all of them equally. The median of the turns' own figures is printed next to it: where
+//! neighbours share the memory, a bandwidth that was available in only one turn counts only once there.
 //!
-//! An operation may be slower than a copy for its arithmetic. The proof: the same kernel is timed on arrays of two sizes
-//! that both lie in the level-2 caches, and what the longer ones take more is arithmetic alone. Where that rate is below
-//! the bar, and the large arrays run at nearly that rate, no memory would be fast enough.
+//! An operation may be slower than a copy because of its arithmetic. To prove this, the same kernel is timed on arrays of
+//! two sizes that both fit the level-2 caches; the extra time of the longer ones is arithmetic alone. If that rate is below
+//! the bound, and the large arrays run at nearly that rate, no memory would be fast enough.
 
 use super::copy::{Copier, Stores};
 use super::{Row, Table};
@@ -21,10 +21,10 @@ const TURNS: usize = 40;
 /// Short calls within each turn.
 const CACHED_TURNS: usize = 10;
 
-/// Bytes of one array, per thread, of which two fit a level-2 cache.
+/// Bytes of one array per thread; two of them fit a level-2 cache.
 const CACHED: [usize; 2] = [48 << 10, 144 << 10];
 
-/// At this part of the rate within the caches arithmetic is what takes the time.
+/// At this fraction of the rate within the caches, arithmetic is the bottleneck.
 const NEARLY: f64 = 0.85;
 
 /// Elements of a row.
@@ -33,7 +33,7 @@ const WIDTH: usize = 1024;
 struct Operation {
     name: &'static str,
     text: &'static str,
-    /// Large arrays that it reads or writes.
+    /// The number of large arrays that it reads or writes.
     arrays: f64,
     bar: f64,
 }
@@ -94,7 +94,7 @@ const OPERATIONS: [Operation; 4] = [
     },
 ];
 
-/// Measures the operations that are wanted, at both sizes, on one thread and on all.
+/// Measures the selected operations, at both sizes, on one thread and on all.
 pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if all > 1 { vec![1, all] } else { vec![1] };
@@ -117,7 +117,7 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         .load(Source::text(operation.text))
         .expect("the text is a graph");
     let ripple = |shape: &[usize]| {
-        // In memory of the tensor's own, aligned as the copies' is.
+        // In memory owned by the tensor, aligned like the memory of the copies.
         let mut tensor = Tensor::full(shape, 0.0_f32).expect("the shape fits memory");
         let elements = tensor.as_mut_slice::<f32>().expect("it is not shared");
         for (i, element) in elements.iter_mut().enumerate() {
@@ -169,7 +169,7 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
             ways.min().unwrap_or_default()
         });
         reading = reading.min(read);
-        // The time for as many bytes: a copy moves two arrays.
+        // The time for an equal number of bytes: a copy moves two arrays.
         let copied = turn[1].min(turn[2]).mul_f64(operation.arrays / 2.0);
         figures.push(copied.max(read).as_secs_f64() / call.as_secs_f64() * 100.0);
         kernel = kernel.min(within(&large));

@@ -1,4 +1,4 @@
-//! The first call of ten common ops, each on a model and a runtime of its own: planning, compiling, loading, running.
+//! The first call of ten common ops, each with its own model and runtime: planning, compiling, loading, running.
 
 use super::{Row, Table};
 use kiln::{Device, Options, Source, Tensor};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
 
-/// Milliseconds.
+/// In milliseconds.
 const BAR: f64 = 100.0;
 
-/// Ops by name, on `x` and where there is one on `y`.
+/// Ops by name, on `x` and, for binary ops, `y`.
 const OPS: [(&str, &str, &str); 10] = [
     ("add", "add %x, %y", "f32[M, N]"),
     ("mul", "mul %x, %y", "f32[M, N]"),
@@ -27,7 +27,7 @@ const OPS: [(&str, &str, &str); 10] = [
     ("concat", "concat %x, %y {axis = 0}", "f32[2 * M, N]"),
 ];
 
-/// Measures each op, cold.
+/// Measures the cold call of each op.
 pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     for (op, call, result) in OPS {
         let name = format!("compile_common_ops/{op}");
@@ -65,7 +65,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     }
 }
 
-/// From the text to the first answer, and how much of that the compiler took.
+/// The time from the text to the first result, and the part of it spent in the compiler.
 fn cold(text: &str) -> (Duration, Duration) {
     let options = Options::new()
         .device(Device::cpu())

@@ -1,7 +1,7 @@
-//! The yardstick of bandwidth: the best copy of the same bytes, on as many threads.
+//! The bandwidth reference: the best copy of the same bytes, on the same number of threads.
 //!
-//! Plain stores first read the line they write to, streaming stores do not; which is faster depends on the machine and
-//! on how much fits its caches, so both are measured and the better one counts.
+//! Plain stores first read the line they write to, streaming stores do not; which is faster depends on the machine and on
+//! how much fits its caches, so both are measured and the faster one counts.
 
 use kiln::Tensor;
 use kiln::internals::backend::{Job, TaskPool};
@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Elements that one task copies: 4 MiB, which Kiln's tensors have in huge pages.
+/// Elements that one task copies: 4 MiB, which Kiln's tensors keep in huge pages.
 const CHUNK: usize = 1 << 20;
 
-/// How to store.
+/// The kind of store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stores {
     Plain,
     Streaming,
 }
 
-/// Two arrays, and threads to copy one to the other.
+/// Two arrays, and threads that copy one to the other.
 pub(crate) struct Copier {
     pool: SpinPool,
     plain: Arc<dyn Job>,
@@ -29,9 +29,9 @@ pub(crate) struct Copier {
 }
 
 struct Arrays {
-    /// Pieces that begin where Kiln's own arrays would. One per task.
+    /// Blocks that begin where Kiln's own arrays would. One per task.
     from: Vec<Tensor>,
-    /// As many; threads do not wait for each other.
+    /// The same number; threads do not wait for each other.
     to: Vec<Mutex<Tensor>>,
 }
 
@@ -42,7 +42,7 @@ struct Copy {
 }
 
 impl Copier {
-    /// Arrays of `count` elements, written to once so that their pages are there.
+    /// Arrays of `count` elements, written once so that their pages are mapped.
     pub(crate) fn new(count: usize, threads: usize) -> Self {
         let all: Vec<f32> = (0..count).map(|i| (i % 101) as f32).collect();
         let piece = |chunk: &[f32]| Tensor::from_slice(&[chunk.len()], chunk).expect("memory");
@@ -65,7 +65,7 @@ impl Copier {
         }
     }
 
-    /// How long one copy takes.
+    /// The duration of one copy.
     pub(crate) fn time(&self, stores: Stores) -> Duration {
         let job = match stores {
             Stores::Plain => &self.plain,
@@ -90,18 +90,18 @@ impl Job for Copy {
                 Stores::Plain => to.copy_from_slice(from),
                 Stores::Streaming => stream(from, to),
             }
-            // So that no copy is left out.
+            // Keeps the copy from being optimised away.
             self.seen
                 .fetch_xor(to[to.len() / 2].to_bits(), Ordering::Relaxed);
         }
     }
 }
 
-/// Copies past the caches.
+/// Copies with stores that bypass the caches.
 #[cfg(target_arch = "x86_64")]
 fn stream(from: &[f32], to: &mut [f32]) {
     use std::arch::x86_64::{_mm_loadu_ps, _mm_sfence, _mm_stream_ps};
-    // Streaming stores want whole, aligned vectors.
+    // Streaming stores need whole, aligned vectors.
     let (head, middle, tail) = {
         let head = to.as_ptr().align_offset(16).min(to.len());
         let whole = (to.len() - head) / 4 * 4;
@@ -115,11 +115,11 @@ fn stream(from: &[f32], to: &mut [f32]) {
         // chunks are 16 bytes each. SSE is part of x86-64.
         unsafe { _mm_stream_ps(to.as_mut_ptr(), _mm_loadu_ps(from.as_ptr())) };
     }
-    // SAFETY: part of x86-64; it orders the streaming stores above before whatever comes next.
+    // SAFETY: part of x86-64; it orders the streaming stores above before later stores.
     unsafe { _mm_sfence() };
 }
 
-/// Copies; this machine has no streaming stores that Rust knows.
+/// Copies; this machine has no streaming stores that Rust exposes.
 #[cfg(not(target_arch = "x86_64"))]
 fn stream(from: &[f32], to: &mut [f32]) {
     to.copy_from_slice(from);

@@ -1,9 +1,9 @@
-//! What compiled code promises, as one table: how much of the memory's bandwidth simple operations reach, and how long
-//! a cold compile takes.
+//! The performance bounds of compiled code, as one table: the fraction of the memory bandwidth that simple operations
+//! reach, and the time of a cold compile.
 //!
 //! `cargo bench -p kiln-benches --bench native_code [-- NAME…]` runs those rows whose names contain one of the names.
-//! No criterion here: a ratio is only worth something when both of its sides are measured in turns, and a compile is
-//! cold once.
+//! Criterion is not used: a ratio is meaningful only if both of its sides are measured in turns, and a compile is cold only
+//! once.
 
 #![allow(
     clippy::expect_used,

@@ -1,9 +1,9 @@
 //! Cold compile of every kernel of the four real models, on two threads.
 //!
-//! What is measured is the time of the first call less that of a second one: the kernels' compiles, on the runtime's
-//! compile threads, and packing constants. Beside it stands the processor time that it took: half of that is what a
-//! machine with two idle cores would need at the least, whatever else this one does. The models are in the folder that `KILN_MODELS` names, or in `models/` of
-//! the checkout; rows of those that are not there are left out, with a word.
+//! The measured time is that of the first call minus that of a second one: compiling the kernels, on the runtime's compile
+//! threads, and packing constants. Its CPU time is printed next to it: half of it is the minimum on a machine with two idle
+//! cores, independent of this machine's load. The models are in the folder that `KILN_MODELS` names, or in `models/` of the
+//! checkout; rows of missing models are skipped with a message.
 
 use super::{Row, Table};
 use kiln::internals::codegen_llvm::LlvmCompiler;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 3;
 
-/// Models, what their inputs are like, and seconds.
+/// Models, the kind of their inputs, and seconds.
 const MODELS: [(&str, &[usize], f64); 4] = [
     ("ocr-cls", &[1, 3, 48, 192], 1.0),
     ("ocr-rec", &[1, 3, 48, 320], 1.0),
@@ -65,7 +65,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
 struct Cold {
     load: Duration,
     wall: Duration,
-    /// Processor time of the first call, all threads; none where the system does not tell.
+    /// CPU time of the first call over all threads; `None` if the system does not report it.
     cpu: Option<Duration>,
     compiles: u64,
     fallback: u64,
@@ -117,10 +117,10 @@ fn cold(path: &std::path::Path, shape: &[usize]) -> Cold {
     }
 }
 
-/// Processor time of this process so far, to a hundredth of a second, where `/proc` tells.
+/// CPU time of this process so far, to a hundredth of a second, if `/proc` exists.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name in parentheses may hold anything; after it, user and system time are the 12th and 13th of the rest.
+    // The name in parentheses may contain anything; after it, user and system time are the 12th and 13th fields.
     let (_, rest) = text.rsplit_once(')')?;
     let ticks: Vec<u64> = rest
         .split_whitespace()

@@ -1,6 +1,6 @@
-//! Attention as all-MiniLM-L6-v2 has it, one graph of two products with a softmax between, against the peak.
+//! Attention as in all-MiniLM-L6-v2, one graph of two products with a softmax between them, against the peak.
 //!
-//! Only the products' arithmetic counts, so the exponentials are paid out of what the bar leaves.
+//! Only the arithmetic of the products counts, so the exponentials must fit into the rest.
 
 use super::peak::Peak;
 use super::{Row, Table, graphs, thread_counts};

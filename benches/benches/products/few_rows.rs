@@ -1,8 +1,8 @@
-//! One row, and eight, times constant weights: as fast as the weights can be read.
+//! One row, and eight rows, times constant weights: as fast as the weights can be read.
 //!
-//! The figure is the bytes of the weights per second of a call, over the rate at which a loop that does nothing else
-//! reads as many bytes on as many threads. Where the product's arithmetic takes longer at the peak than the reading, that is
-//! the machine's limit, and the bar is asked of it.
+//! The figure is the bytes of the weights per second of a call, over the rate at which a loop that does nothing else reads
+//! as many bytes on as many threads. If the product's arithmetic at the peak takes longer than the reading, arithmetic is
+//! the machine's limit, and the bound applies to it.
 
 use super::peak::Peak;
 use super::{Row, Table, graphs, thread_counts};
@@ -20,14 +20,14 @@ const TURNS: Turns = Turns {
     least: 20,
     most: 200,
     time: Duration::from_secs(2),
-    // Several calls of the longest, so that one finds its threads awake that slept during the others' turns.
+    // Several calls of the longest product, so that threads that slept during the other turns are awake.
     turn: Duration::from_millis(10),
 };
 
-/// Percent, of whichever limit it is.
+/// Percent of the limit that applies.
 const BAR: f64 = 80.0;
 
-/// What arithmetic alone makes of it.
+/// The limit by arithmetic alone.
 struct Limit {
     /// Seconds at the peak.
     least: f64,

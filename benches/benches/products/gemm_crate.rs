@@ -2,7 +2,7 @@
 
 use gemm::Parallelism;
 
-/// Two operands and a result, by rows.
+/// Two operands and a result, row-major.
 pub(crate) struct Product {
     shape: [usize; 3],
     x: Vec<f32>,
@@ -14,7 +14,7 @@ impl Product {
     /// `x` is `m` by `k`, `y` is `k` by `n`.
     ///
     /// # Panics
-    /// When there are fewer or more elements than that.
+    /// If there are fewer or more elements.
     pub(crate) fn new([m, k, n]: [usize; 3], x: Vec<f32>, y: Vec<f32>) -> Self {
         assert_eq!((x.len(), y.len()), (m * k, k * n), "elements of a shape");
         let z = vec![0.0; m * n];
@@ -29,9 +29,9 @@ impl Product {
     /// Multiplies.
     pub(crate) fn run(&mut self) {
         let [m, k, n] = self.shape;
-        // SAFETY: `new` saw to it that the three hold `m * k`, `k * n` and `m * n` elements, so with these strides (one
-        // from column to column, a row's length from row to row) all that is read or written lies within them; `z` is
-        // borrowed mutably and is neither of the others.
+        // SAFETY: `new` checked that the three hold `m * k`, `k * n` and `m * n` elements, so with these strides (one from
+        // column to column, a row's length from row to row) all accesses are in bounds; `z` is borrowed mutably and aliases
+        // neither of the others.
         unsafe {
             gemm::gemm(
                 m,
@@ -57,7 +57,7 @@ impl Product {
         }
     }
 
-    /// What the last `run` came to.
+    /// The result of the last `run`.
     pub(crate) fn result(&self) -> &[f32] {
         &self.z
     }

@@ -1,11 +1,11 @@
-//! Models of one product, numbers to put in, and how long calls take.
+//! Models of one product, their inputs, and the duration of calls.
 
 use kiln::internals::shape_inference::{GraphBuilder, InferError};
 use kiln::{DType, Device, Model, Options, Source, Tensor};
 use kiln_benches::turns::timed;
 use std::time::Duration;
 
-/// `f32[M, K]` times `f32[K, N]`, both given at the call.
+/// `f32[M, K]` times `f32[K, N]`, both inputs of the call.
 pub(crate) fn of_inputs(options: Options) -> Model {
     let text = "graph @product(%x: f32[M, K], %y: f32[K, N]) -> f32[M, N] {
       %z = matmul %x, %y
@@ -40,7 +40,7 @@ pub(crate) fn options(threads: usize) -> Options {
     }
 }
 
-/// Numbers between -0.5 and 0.5, in memory of the tensor's own.
+/// Numbers between -0.5 and 0.5, in memory owned by the tensor.
 pub(crate) fn ripple(shape: &[usize]) -> Tensor {
     let mut tensor = Tensor::full(shape, 0.0_f32).expect("the shape fits memory");
     let elements = tensor.as_mut_slice::<f32>().expect("it is not shared");
@@ -50,7 +50,7 @@ pub(crate) fn ripple(shape: &[usize]) -> Tensor {
     tensor
 }
 
-/// A contender: calls of a model into tensors that are there, as peers are given theirs.
+/// A contender: calls of a model into existing tensors, as for the peers.
 pub(crate) fn calls<'a>(
     model: &'a Model,
     inputs: &'a [(&'a str, &'a Tensor)],
@@ -65,7 +65,7 @@ pub(crate) fn calls<'a>(
     })
 }
 
-/// A contender: the steps of such calls, without what is around them.
+/// A contender: the steps of such calls without the call overhead.
 pub(crate) fn steps<'a>(
     model: &'a Model,
     inputs: &'a [(&'a str, &'a Tensor)],

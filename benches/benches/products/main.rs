@@ -1,9 +1,9 @@
-//! What products promise, as one table: how much of the arithmetic's peak large ones reach, how odd shapes compare with
-//! libraries that do nothing else, attention, and how fast weights are read where few rows meet them.
+//! The performance bounds of products, as one table: the fraction of peak arithmetic that large ones reach, odd shapes
+//! compared with specialised libraries, attention, and the rate at which weights are read where there are few rows.
 //!
-//! `cargo bench -p kiln-benches --bench products [-- NAME…]` runs those rows whose names contain one of the names.
-//! numpy's matrix product is one of the libraries where `KILN_PEERS_PYTHON` names a Python that has it.
-//! No criterion here: a ratio is only worth something when both of its sides are measured in turns.
+//! `cargo bench -p kiln-benches --bench products [-- NAME…]` runs those rows whose names contain one of the names. numpy's
+//! matrix product is one of the libraries if `KILN_PEERS_PYTHON` names a Python that has it. Criterion is not used: a ratio
+//! is meaningful only if both of its sides are measured in turns.
 
 #![allow(
     clippy::expect_used,
@@ -34,7 +34,7 @@ fn main() {
     );
 }
 
-/// One thread, and as many as there are cores.
+/// One thread, and one per core.
 fn thread_counts() -> Vec<usize> {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     if all > 1 { vec![1, all] } else { vec![1] }

@@ -1,19 +1,19 @@
-//! numpy's matrix product as a peer, on one thread: whatever library numpy was built with.
+//! numpy's matrix product as a peer, on one thread, with the library that numpy was built with.
 //!
-//! A Python process takes commands by lines and returns how long each took, so what passes between the two processes is not
-//! measured. It ends at the end of its input.
+//! A Python process takes commands by lines and replies with the time of each, so the transfer between the two processes is
+//! not measured. It ends at the end of its input.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Names the Python to ask.
+/// Names the Python to use.
 const VARIABLE: &str = "KILN_PEERS_PYTHON";
 
-/// What the other side runs.
+/// The program of the Python side.
 const SCRIPT: &str = include_str!("numpy_peer.py");
 
-/// One thread, by whatever name the library asks for it.
+/// One thread, under the name that the library uses.
 const ONE_THREAD: [&str; 5] = [
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -31,7 +31,7 @@ pub(crate) struct Numpy {
 }
 
 impl Numpy {
-    /// Starts it, or says why there is none.
+    /// Starts it, or returns why it is not available.
     pub(crate) fn start() -> Result<Self, String> {
         let python =
             std::env::var_os(VARIABLE).ok_or_else(|| format!("{VARIABLE} names no Python"))?;
@@ -62,7 +62,7 @@ impl Numpy {
         Ok(numpy)
     }
 
-    /// Which numpy, with which library.
+    /// The version of numpy and its library.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
@@ -72,7 +72,7 @@ impl Numpy {
         self.ask(&format!("shape {m} {k} {n}"));
     }
 
-    /// Multiplies so often, and how long that took.
+    /// Multiplies this many times, and returns the time.
     pub(crate) fn time(&mut self, calls: u32) -> Duration {
         let nanoseconds = self.ask(&format!("time {calls}"));
         Duration::from_nanos(nanoseconds.parse().expect("a number"))
@@ -95,7 +95,7 @@ impl Numpy {
 impl Drop for Numpy {
     fn drop(&mut self) {
         drop(self.to.take());
-        // It has read the end by now, or is past helping.
+        // It has read the end of its input by now, or cannot be helped.
         let _ = self.child.wait();
     }
 }

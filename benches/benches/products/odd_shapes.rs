@@ -1,8 +1,8 @@
-//! Products of many arbitrary shapes, each against the fastest library at hand, on one thread.
+//! Products of many arbitrary shapes, each against the fastest available library, on one thread.
 //!
-//! Every dimension is between 1 and 4000, its logarithm uniform, from a fixed seed; no shape is left out. The figure is
-//! the geometric mean of Kiln's time of a call over that of the fastest peer: with the one kernel that is right for every
-//! shape, and *settled*, as calls are that have come at the same sizes for a while and have kernels for these by then.
+//! Every dimension is between 1 and 4000, its logarithm uniform, from a fixed seed; no shape is left out. The figure is the
+//! geometric mean of Kiln's time of a call over that of the fastest peer: with the one kernel that is right for every
+//! shape, and *settled*: after calls have repeated the same sizes for a while and have kernels for them.
 
 use super::gemm_crate::Product;
 use super::numpy::Numpy;
@@ -25,34 +25,34 @@ const TURNS: Turns = Turns {
     turn: Duration::from_millis(1),
 };
 
-/// After so much time a kernel gets a variant for the sizes it is called with; by default only after a second.
+/// A kernel gets a variant for its sizes after this time; the default is a second.
 const HOT: Duration = Duration::from_millis(50);
 
-/// How long a shape is called before calls are settled.
+/// How long a shape is called before its calls are settled.
 const SETTLING: Duration = Duration::from_millis(600);
 
-/// Times as long as the fastest peer.
+/// As a multiple of the time of the fastest peer.
 const BAR: f64 = 1.1;
 
-/// Below these seconds it matters what a call costs, whatever is in it.
+/// Below this many seconds the fixed cost of a call matters.
 const LONG: f64 = 20e-6;
 
-/// Shapes that are printed: those where Kiln is the slowest.
+/// Shapes that are printed: those where Kiln is slowest relative to its peers.
 const WORST: usize = 5;
 
-/// One shape, measured; seconds of a call.
+/// One measured shape; seconds of a call.
 struct Measured {
     shape: [usize; 3],
     kiln: f64,
-    /// Kiln's once calls are settled.
+    /// Kiln's time once calls are settled.
     settled: f64,
-    /// Kiln's steps without what is around them.
+    /// The time of Kiln's steps without the call overhead.
     within: f64,
     gemm: f64,
     numpy: Option<f64>,
 }
 
-/// Measures both operands given at the call, and the second one constant.
+/// Measures both operands as inputs, and the second one as a constant.
 pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     let rows = ["inputs", "weights"].map(|kind| (kind, format!("odd_shapes/{kind}")));
     if !rows.iter().any(|(_, name)| wanted(name)) {
@@ -89,7 +89,7 @@ fn print_worst<'a>(what: &str, all: impl Iterator<Item = &'a Measured>) {
     }
 }
 
-/// As many shapes as there are to be, always the same ones.
+/// The shapes, always the same ones.
 fn shapes() -> impl Iterator<Item = [usize; 3]> {
     let mut state = SEED;
     let mut dimension = move || {
@@ -155,7 +155,7 @@ fn measured(shape: [usize; 3], kind: &str, mut numpy: Option<&mut Numpy>) -> Mea
     }
 }
 
-/// Two answers, each with rounding errors of its own.
+/// Two results, each with its own rounding errors.
 fn compare(shape: [usize; 3], model: &Model, inputs: &[(&str, &Tensor)], expected: &[f32]) {
     let outputs = model.run(inputs).expect("it runs");
     let found = outputs[0].to_vec::<f32>().expect("floats");

@@ -1,7 +1,7 @@
-//! The yardstick of arithmetic: fused multiply-adds of `f32` that never leave the registers, on as many threads.
+//! The arithmetic reference: fused multiply-adds of `f32` that never leave the registers, on the same number of threads.
 //!
-//! The widest vectors that the machine has, in enough chains that none waits for its predecessor. Where this file knows
-//! no such loop there is no peak, and what would be measured against it is left out.
+//! Uses the widest vectors that the machine has, in enough chains that none waits for its predecessor. Where this file has
+//! no such loop there is no peak, and measurements against it are skipped.
 
 use kiln::internals::backend::{Job, TaskPool};
 use kiln::internals::lazy_runtime::SpinPool;
@@ -9,19 +9,19 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How often each chain goes on in one call: some half a millisecond.
+/// Rounds of each chain in one call: about half a millisecond.
 const ROUNDS: usize = 150_000;
 
-/// Chains that go on in turns: more than the eight that two units with a latency of four cycles need, and few enough that
-/// they and what they are multiplied with stay in sixteen registers; with more, the compiler spilled some of them.
+/// Interleaved chains: more than the eight that two units with a latency of four cycles need, and few enough that they and
+/// their multiplier stay in sixteen registers; with more, the compiler spilled some of them.
 #[cfg(target_arch = "x86_64")]
 const CHAINS: usize = 12;
 
-/// Chains that go on in turns: more than the sixteen that four units with a latency of four cycles need.
+/// Interleaved chains: more than the sixteen that four units with a latency of four cycles need.
 #[cfg(target_arch = "aarch64")]
 const CHAINS: usize = 24;
 
-/// Threads, and what each does.
+/// Threads, and the loop that each runs.
 pub(crate) struct Peak {
     pool: SpinPool,
     job: Arc<dyn Job>,
@@ -29,7 +29,7 @@ pub(crate) struct Peak {
     lanes: usize,
 }
 
-/// A loop: what its chains come to, after so many rounds.
+/// A loop: the sum of its chains after the given number of rounds.
 type Loop = fn(usize) -> f32;
 
 struct Chains {
@@ -38,7 +38,7 @@ struct Chains {
 }
 
 impl Peak {
-    /// None where this machine's best is not known.
+    /// `None` if this machine's peak is not known.
     pub(crate) fn new(threads: usize) -> Option<Self> {
         let (lanes, rounds) = widest()?;
         let seen = AtomicU32::new(0);
@@ -55,7 +55,7 @@ impl Peak {
         self.pool.run(&self.job, self.threads as u64);
     }
 
-    /// What one thread does of a call.
+    /// The part of a call that one thread does.
     pub(crate) fn run_alone(&self) {
         self.job.run(0, 0, 1);
     }
@@ -65,8 +65,8 @@ impl Peak {
         2.0 * (ROUNDS * self.lanes * self.threads) as f64
     }
 
-    /// A rate, and how many threads' worth that is, from the seconds of a call and of what one thread does of it: where
-    /// cores were busy with something else, it is less than there are threads.
+    /// The rate, and the number of threads' worth of it, from the seconds of a call and of one thread's part: where cores
+    /// were busy with other work, it is less than the number of threads.
     pub(crate) fn describe(&self, all: f64, alone: f64) -> String {
         format!(
             "a peak of {:.1} ({:.1} threads' worth)",
@@ -80,7 +80,7 @@ impl Job for Chains {
     fn run(&self, _worker: usize, first: u64, last: u64) {
         for _ in first..last {
             let sum = (self.rounds)(black_box(ROUNDS));
-            // So that no chain is left out.
+            // Keeps the chains from being optimised away.
             self.seen.fetch_xor(sum.to_bits(), Ordering::Relaxed);
         }
     }
@@ -90,10 +90,10 @@ impl Job for Chains {
 #[cfg(target_arch = "x86_64")]
 fn widest() -> Option<(usize, Loop)> {
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: asked just now.
+        // SAFETY: the feature was just detected.
         Some((CHAINS * 16, |rounds| unsafe { x86::avx512(rounds) }))
     } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: asked just now.
+        // SAFETY: the feature was just detected.
         Some((CHAINS * 8, |rounds| unsafe { x86::avx2(rounds) }))
     } else {
         None
@@ -177,7 +177,7 @@ fn neon(rounds: usize) -> f32 {
     }
     for _ in 0..rounds {
         for chain in &mut chains {
-            // The accumulator is what the product is added to, so the chain goes through the sum alone.
+            // The accumulator is the addend, so the dependence chain goes through the sum alone.
             *chain = vfmaq_f32(*chain, factor, term);
         }
     }
@@ -188,7 +188,7 @@ fn neon(rounds: usize) -> f32 {
     vaddvq_f32(sum)
 }
 
-/// Where chains begin: no two alike, so that none can stand for another.
+/// Start values of the chains: all different, so that none can replace another.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn starts() -> [f32; CHAINS] {
     black_box(std::array::from_fn(|i| i as f32 / 100.0))

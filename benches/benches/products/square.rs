@@ -1,4 +1,4 @@
-//! A product of two squares that no cache holds, against the peak of as many cores.
+//! A product of two square matrices larger than any cache, against the peak of the same number of cores.
 
 use super::peak::Peak;
 use super::{Row, Table, graphs, thread_counts};
@@ -12,14 +12,14 @@ const TURNS: Turns = Turns {
     least: 20,
     most: 60,
     time: Duration::from_secs(3),
-    // Several calls, so that one finds its threads awake that slept during the others' turns.
+    // Several calls, so that threads that slept during the other turns are awake.
     turn: Duration::from_millis(50),
 };
 
 /// Percent of the peak, on one thread and on all.
 const BARS: [f64; 2] = [85.0, 75.0];
 
-/// Measures both operands given at the call, and the second one constant.
+/// Measures both operands as inputs, and the second one as a constant.
 pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     for kind in ["inputs", "weights"] {
         for (threads, bar) in thread_counts().into_iter().zip(BARS) {

@@ -1,4 +1,4 @@
-//! The compiler, with a given register tile.
+//! The compiler, with a fixed register tile.
 
 use kiln::internals::backend::IsaLevel;
 use kiln::internals::backend::{Candidate, CompilerWrapper, KernelCompiler, Schedule, Target};

@@ -1,11 +1,11 @@
-//! The cost of a row for each register tile, by its number of vectors: the table by which schedules are chosen.
+//! The cost of a row for each register tile, by its number of vectors: the table that schedule selection uses.
 //!
-//! `cargo bench -p kiln-benches --bench tile_costs` prints it for the instruction-set levels of this machine; `cargo xtask
-//! tune` puts it where the compiler reads it. Nothing else may run on the machine.
+//! `cargo bench -p kiln-benches --bench tile_costs` prints it for the instruction-set levels of this machine;
+//! `cargo xtask tune` writes it where the compiler reads it. Nothing else may run on the machine.
 //!
-//! Each tile that a level has is compiled for products and for windows whose weights are as wide and stay in a near cache,
-//! so edges of columns, and borders of pictures, count as they are done. The unit is a hundredth of what a vector's
-//! multiply-add takes where that is least.
+//! Each tile of a level is compiled for products and for windows whose weights are as wide and stay in a near cache, so the
+//! column remainders and the image borders are included. The unit is a hundredth of the time of a vector multiply-add at
+//! its fastest.
 
 #![allow(
     clippy::expect_used,
@@ -23,7 +23,7 @@ use kiln_benches::turns::{Contender, Turns, in_turns, timed};
 use std::time::Duration;
 use work::{STEPS, Work};
 
-/// How often all is measured: a busy neighbour is seldom there each time.
+/// Repetitions of each measurement: a busy neighbour rarely disturbs all of them.
 const PASSES: usize = 3;
 
 const TURNS: Turns = Turns {
@@ -45,7 +45,7 @@ fn main() {
     }
 }
 
-/// Seconds of each tile at each width, the least that was seen.
+/// Seconds of each tile at each width, the minimum seen.
 fn least(level: IsaLevel, work: Work) -> Vec<Vec<f64>> {
     let tiles = contraction_tiles(level).len();
     let mut least = vec![vec![f64::INFINITY; tiles]; TILED_VECTORS as usize];
@@ -73,7 +73,7 @@ fn print(level: IsaLevel, work: Work, least: &[Vec<f64>]) {
     }
 }
 
-/// Seconds that a step of a reduction takes each tile for a row of this many vectors.
+/// Seconds per reduction step of each tile for a row of this many vectors.
 fn times(level: IsaLevel, work: Work, width: u32) -> Vec<f64> {
     let tiles = contraction_tiles(level).iter();
     let mut contenders: Vec<_> = tiles

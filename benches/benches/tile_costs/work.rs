@@ -1,4 +1,4 @@
-//! What tiles are measured at: a product, and a window over a picture.
+//! The workloads for measuring tiles: a product, and a window over an image.
 
 use super::fixed::Fixed;
 use kiln::internals::ir::Graph;
@@ -16,18 +16,18 @@ use std::sync::Arc;
 /// Steps of the reductions.
 pub(crate) const STEPS: usize = 288;
 
-/// Taps of the window to a side.
+/// Window size along each axis.
 const TAPS: usize = 3;
 
-/// Channels that the window reads: as many steps as those of a product.
+/// Channels that the window reads: as many reduction steps as the product.
 const CHANNELS: usize = STEPS / (TAPS * TAPS);
 
-/// A picture's width: full tiles of any level.
+/// Image width: full tiles of any level.
 const WIDTH: usize = 120;
 
 const HEIGHT: usize = 4;
 
-/// A kind of work.
+/// A kind of workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     /// `f32[M, K]` times weights.
@@ -39,7 +39,7 @@ pub(crate) enum Work {
 impl Work {
     pub(crate) const ALL: [Work; 2] = [Work::Product, Work::Window];
 
-    /// As the table says it.
+    /// Its name in the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Work::Product => "product",
@@ -47,12 +47,12 @@ impl Work {
         }
     }
 
-    /// How many rows are computed.
+    /// The number of computed rows.
     pub(crate) fn rows(self) -> usize {
         WIDTH * HEIGHT
     }
 
-    /// The program for results of this many columns, on one thread, with its inputs and outputs.
+    /// The program for results with this many columns, on one thread, with its inputs and outputs.
     pub(crate) fn program(
         self,
         compiler: Arc<Fixed>,
@@ -90,7 +90,7 @@ impl Work {
                 let x = builder.input("x", DType::F32, &shape);
                 let y = builder.constant(weights(&[columns, CHANNELS, TAPS, TAPS]))?;
                 let window = builder.window(&[1; 2], &[1; 2], &[1; 2], &[1; 2]);
-                // Read by something, so that it lies as results within a model do.
+                // Has a reader, so that it is laid out as results within a model are.
                 let picture = builder.conv(x, y, window, 1)?;
                 builder.global_mean_pool(picture)?
             }
@@ -99,7 +99,7 @@ impl Work {
     }
 }
 
-/// Equal weights would be taken for one number.
+/// Equal weights would be folded into one number.
 fn weights(shape: &[usize]) -> Tensor {
     let elements: Vec<f32> = (0..shape.iter().product())
         .map(|place: usize| (place % 101) as f32 / 101.0)
@@ -107,7 +107,7 @@ fn weights(shape: &[usize]) -> Tensor {
     Tensor::from_slice(shape, &elements).expect("it fits")
 }
 
-/// Plans with the layouts that the compiler prefers, as models are.
+/// Plans with the layouts that the compiler prefers, as for models.
 struct Laid {
     graph: Graph,
     layouts: PreferredLayouts,

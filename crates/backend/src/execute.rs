@@ -13,7 +13,7 @@
 //!   executions: a caller that downloads the result of a launch finishes its execution first.
 //! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So the memory that `upload`
 //!   returns may belong to a tensor, and is only read, unless that tensor was given up and no other handle to the memory is
-//!   left; and a device reuses memory once the last handle to it is gone, and no sooner.
+//!   left; and a device reuses memory once the last handle to it is dropped, and not before.
 //! - **Sizes.** Nothing that runs on a device returns a size: a program downloads the values it needs.
 //! - **Loss.** Every operation on a lost device fails with [`ExecuteError::device_lost`], at the latest when it is waited
 //!   for. Releasing memory, which cannot fail, still works, and so does [`reclaim`](KernelExecutor::reclaim).
@@ -42,7 +42,7 @@ use crate::resident::Resident;
 #[derive(Clone)]
 pub struct LoadedKernel(Arc<dyn Any + Send + Sync>);
 
-/// Memory of a device; freed when the last handle is gone.
+/// Memory of a device; freed when the last handle is dropped.
 #[derive(Clone)]
 pub struct Memory {
     handle: Arc<dyn Any + Send + Sync>,

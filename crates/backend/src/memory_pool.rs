@@ -15,7 +15,7 @@ pub trait MemoryPool: Send + Sync {
     /// If memory is short, or the limit is reached.
     fn rent(&self, bytes: usize) -> Result<Memory, ExecuteError>;
 
-    /// Returns memory; it is kept, within limits, once its last handle is gone.
+    /// Returns memory; it is kept, within limits, once its last handle is dropped.
     fn give_back(&self, memory: Memory) {
         drop(memory);
     }

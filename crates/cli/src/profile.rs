@@ -30,12 +30,12 @@ pub(crate) struct Profile {
     /// Print a JSON line per step
     #[arg(long)]
     json: bool,
-    /// Instead, fusion's estimate for each kernel of several ops beside the measured gain, against a plan in which every op
-    /// is a separate step
+    /// Instead, fusion's estimate for each kernel of several ops next to the measured gain, against a plan in which every
+    /// op is a separate step
     #[cfg(feature = "llvm")]
     #[arg(long, conflicts_with_all = ["json", "top"])]
     estimates: bool,
-    /// Instead, the figures of fusion's cost model beside this machine's measured rates, over all inputs
+    /// Instead, the figures of fusion's cost model next to this machine's measured rates, over all inputs
     #[cfg(feature = "llvm")]
     #[arg(long, conflicts_with_all = ["json", "top", "estimates"])]
     rates: bool,
@@ -78,7 +78,7 @@ impl Profile {
         Ok(failures)
     }
 
-    /// The cost model beside the measurements.
+    /// The cost model next to the measurements.
     #[cfg(feature = "llvm")]
     fn run_estimates(&self, model: &Model) -> Result<Failures, Error> {
         let mut failures = Failures::default();

@@ -1,6 +1,6 @@
 //! All output: lines for standard output and standard error, and errors with their codes.
 //!
-//! A reader that goes away (`kiln … | head`) ends the command quietly.
+//! A reader that closes the pipe (`kiln … | head`) ends the command quietly.
 
 use anyhow::Error;
 use std::fmt::Display;

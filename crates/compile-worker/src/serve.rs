@@ -1,4 +1,4 @@
-//! The worker's side: reads requests, compiles, replies, until its parent goes away.
+//! The worker's side: reads requests, compiles, replies, until its parent exits.
 
 use std::ffi::OsString;
 use std::io::BufReader;
@@ -42,7 +42,7 @@ pub fn is_worker_program() -> bool {
     IS_WORKER_PROGRAM.load(Ordering::Relaxed)
 }
 
-/// Serves on standard input, which is a socket, until the parent goes away. `start` is the argument from the parent.
+/// Serves on standard input, which is a socket, until the parent exits. `start` is the argument from the parent.
 pub fn serve<C: KernelCompiler>(start: &OsString, compiler: impl FnOnce() -> C + Send) -> ExitCode {
     let start: Option<Start> = start
         .to_str()
@@ -159,7 +159,7 @@ struct Telling<'a> {
 impl Telling<'_> {
     fn tell(&mut self, phase: CompilePhase, reply: fn(Phase) -> Reply) {
         if let Some(phase) = Phase::of(phase) {
-            // A parent that is gone is noticed at the reply.
+            // A parent that exited is noticed at the reply.
             let _ = frame::write(&mut self.socket, &reply(phase), &[], self.limit);
         }
     }

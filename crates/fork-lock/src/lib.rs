@@ -1,4 +1,4 @@
-//! Locks and once-cells that a forked child never blocks on for ever: [`ForkLock`], [`ForkCell`] and [`ForkLazy`].
+//! Locks and once-cells that a forked child never blocks on forever: [`ForkLock`], [`ForkCell`] and [`ForkLazy`].
 //!
 //! A child has its parent's memory and one of its threads. A mutex that another thread held at the time of the fork stays
 //! locked, and a once-cell that another thread was filling stays half filled: the child would wait for a thread that does

@@ -35,7 +35,7 @@ pub struct ForkLock<T> {
 type Fresh<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
 impl<T> ForkLock<T> {
-    /// A lock around the result of `fresh`, now and in a child that finds it held for ever.
+    /// A lock around the result of `fresh`, now and in a child that finds it held forever.
     pub fn new(fresh: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Self::of(Arc::new(fresh))
     }

@@ -1,4 +1,4 @@
-//! Options of a run, beside the inputs.
+//! Options of a run, other than the inputs.
 
 use kiln_ir::{OpData, ValueId};
 use kiln_scalar::Mode;

@@ -1,4 +1,4 @@
-//! An op's memory while it runs, beside operands and results: estimates for the limit on live bytes.
+//! An op's memory while it runs, besides operands and results: estimates for the limit on live bytes.
 
 use kiln_ir::Op;
 use kiln_tensor::{DType, Tensor};

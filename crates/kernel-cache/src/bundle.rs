@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! prelude   8 magic, 4 format, 4 number of entries, 8 length of the manifest, 8 length of the file, 8 whether it is sealed
-//! manifest  whatever the maker says
+//! manifest  free text of the maker
 //! index     per entry: 32 digest of its key, 8 offset, 8 length
 //!           32 BLAKE3 of everything so far
 //!           32 authentication code, where it is sealed: keyed BLAKE3 of everything before

@@ -1,7 +1,7 @@
 //! [`TieredCache`]: memory in front of tiers, with one compile per key, and a reason for every miss.
 //!
 //! No lock is held while anything is compiled, read, written, decoded, logged or dropped. A forked child cannot use the
-//! locks of its parent, which may be held for ever: it bypasses memory and single flight, and uses tiers and compiles
+//! locks of its parent, which may be held forever: it bypasses memory and single flight, and uses tiers and compiles
 //! alone.
 
 mod inner;

@@ -1,7 +1,7 @@
 //! Single flight among the threads of a process: the first caller of a key leads, later ones follow and wait with a
 //! limit.
 //!
-//! A leader that goes away without a result wakes its followers. One that exceeds its trusted time is not waited for: the
+//! A leader that ends without a result wakes its followers. One that exceeds its trusted time is not waited for: the
 //! next caller leads concurrently. Locks are taken map first, then slot, and none is held while a value is made. All
 //! waiting is on `crate::sync`, so that a model checker can run every interleaving of this file.
 
@@ -77,7 +77,8 @@ impl<K: Ord + Copy, T: Clone> Flights<K, T> {
         }
     }
 
-    /// Joins the callers that want `key` at the time `now`. A leader of `trusted` or longer gets another leader beside it.
+    /// Joins the callers that want `key` at the time `now`. A leader of `trusted` or longer gets another leader in
+    /// parallel.
     pub(crate) fn join(self: &Arc<Self>, key: K, now: Duration, trusted: Duration) -> Joined<K, T> {
         let mut slots = lock(&self.slots);
         let before = slots.get(&key);

@@ -33,7 +33,7 @@ struct Donated {
 pub enum DonationFate {
     /// Unchanged: the output was computed in separate memory, or nothing was computed.
     Kept,
-    /// The output has its memory; the tensor is gone.
+    /// The output owns its memory; the tensor no longer exists.
     Taken,
     /// A call failed that wrote into its memory: the tensor exists, and its elements are undefined.
     Spoiled,

@@ -50,7 +50,7 @@ impl Plan {
     }
 }
 
-/// The plans beside the main one.
+/// The plans other than the main one.
 #[derive(Debug)]
 pub(crate) struct OtherPlans {
     planner: Option<PlannerHandle>,

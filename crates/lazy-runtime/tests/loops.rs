@@ -391,7 +391,7 @@ fn the_iteration_number_is_right_beyond_the_first_uploaded_batch() {
     support::expect_same(&program, &graph, &[Tensor::scalar(3_i64)]);
 }
 
-/// A value that grows from one iteration to the next, beside one that keeps its size.
+/// A value that grows from one iteration to the next, next to one that keeps its size.
 #[test]
 fn growing_carried_values_are_right_and_others_reuse_memory() {
     let text = "graph @growing(%trips: i64[], %x: f32[N], %y: f32[4]) -> (f32[m], f32[4]) {

@@ -117,7 +117,7 @@ fn calls_wait_no_longer_than_their_limit() {
         let (runtime, program) = program(&compiler, options);
         check(&program, &[3, 3]);
         let blocked = runtime.stats().blocked;
-        // The gate stays shut, so a call without a limit would wait for ever.
+        // The gate stays shut, so a call without a limit would wait forever.
         assert!(blocked < LONG, "{blocked:?}");
         assert_eq!(runtime.stats().fallbacks, 2);
         // The same sizes do not wait again.
@@ -165,7 +165,7 @@ fn a_hung_compile_is_a_timeout_and_its_code_may_serve_the_next_call() {
         .with_compile_threads(NonZeroUsize::MIN);
     options.cache.trusted = LONG;
     let (runtime, program) = program(&compiler, options);
-    // The gate stays shut, so a call without a limit would wait for ever.
+    // The gate stays shut, so a call without a limit would wait forever.
     let begin = Instant::now();
     let error = error_of(&program, &[ramp(&[2, 2])]);
     assert_eq!(error.code(), "E0890");

@@ -17,7 +17,7 @@ use kiln_tensor::{DType, Tensor, TensorError};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 use support::{Broken, FakeCompiler, FakeDevice, compiled, graph, ramp};
 
-/// Two launches, so that there is an arena beside the result.
+/// Two launches, so that there is an arena besides the result.
 const STEP: &str = "graph @step(%x: f32[N, 3]) -> f32[N, 3] {
   %a = relu %x
   %b = exp %a

@@ -1,4 +1,4 @@
-//! A switch for tests: device memory and scratch are beside guard pages.
+//! A switch for tests: device memory and scratch are allocated next to guard pages.
 //!
 //! Only with the feature `guard-pages`. Compiled kernels are not covered by sanitizers; an access outside of memory that
 //! was allocated under the switch ends the process at that instruction. Sides are tried one at a time, since the length of

@@ -191,8 +191,8 @@ fn course(rebuild: &Rebuild<'_>, data: &OpData) -> Option<Course> {
     }
 }
 
-/// Lets a region's parameters be what the op's operands are; a loop's first iteration is number 0.
-/// False, and nothing done, for want of memory.
+/// Replaces a region's parameters by the op's operands; a loop's first iteration is number 0.
+/// False, with nothing changed, if memory is short.
 fn enter(rebuild: &mut Rebuild<'_>, into: RegionId, data: &OpData, region: RegionId) -> bool {
     let old = rebuild.old();
     let mut parameters = old.region(region).parameters.iter();

@@ -24,7 +24,7 @@ pub(crate) mod list {
         D: Deserializer<'de>,
     {
         let numbers: Vec<u32> = Vec::deserialize(deserializer)?;
-        // The maximum number stands for no id.
+        // The maximum number represents no id.
         Ok(numbers
             .into_iter()
             .map(|number| T::new(number.min(u32::MAX - 1) as usize))

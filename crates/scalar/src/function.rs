@@ -24,7 +24,7 @@ use crate::{Expr, ExprBuilder, NodeId, ScalarError, ScalarOp};
 #[serde(try_from = "String", into = "String")]
 pub struct Function(u16);
 
-/// A parameter of a function besides its operands, fixed when the expression is built.
+/// A parameter of a function other than its operands, fixed when the expression is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Parameter {

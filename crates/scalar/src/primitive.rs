@@ -1,6 +1,6 @@
 //! The definition of every primitive operation, on slices.
 //!
-//! The table in `op` is implemented here, once, for one element and for blocks alike. Invariant: operands and result have
+//! The table in `op` is implemented here, once, for single elements and for blocks. Invariant: operands and result have
 //! the dtypes of the operation's signature and one length; the caller has typed the expression.
 
 mod cast;

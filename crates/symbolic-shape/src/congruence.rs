@@ -129,7 +129,7 @@ impl Congruence {
         }
     }
 
-    /// The inverse of `value` modulo `modulus`, which is positive; none when they have a common factor.
+    /// The inverse of `value` modulo `modulus`, which is positive; `None` if they have a common factor.
     pub(crate) fn inverse(value: i64, modulus: i64) -> Option<i64> {
         if gcd(value, modulus) != 1 {
             return None;

@@ -50,7 +50,7 @@ pub enum DimError {
         /// The name.
         name: String,
     },
-    /// E0307: bounds or a multiple that leave no size at all.
+    /// E0307: bounds or a multiple that allow no size.
     #[error("expected bounds that allow a size for {name}, found {found}")]
     EmptyRange {
         /// The symbol's name.

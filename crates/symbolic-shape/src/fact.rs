@@ -111,7 +111,7 @@ pub struct PlanFact {
 }
 
 impl PlanFact {
-    /// The predicate as text: `A == B`. Two tables of the same graph name the same fact alike.
+    /// The predicate as text: `A == B`. Two tables of the same graph give the same fact the same name.
     pub fn name(&self, table: &DimTable) -> String {
         let (left, right) = (table.display(self.left), table.display(self.right));
         format!("{left} == {right}")

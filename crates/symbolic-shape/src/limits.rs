@@ -13,11 +13,12 @@ pub struct DimLimits {
     pub max_degree: usize,
     /// Nodes of one expression as a tree (at least 16).
     pub max_size: usize,
-    /// Nesting of divisions, `min`, `max` and `bcast` in one expression (at least 2, at most 40: the reader's nesting limit).
+    /// Nesting of divisions, `min`, `max` and `bcast` in one expression (at least 2, at most 40: the reader's nesting
+    /// limit).
     pub max_depth: usize,
     /// Expressions in one table; beyond it every operation fails with [`DimError::Limit`](crate::DimError::Limit).
     pub max_nodes: usize,
-    /// Contract facts in one table, and likewise plan facts.
+    /// Contract facts in one table, and in the same way plan facts.
     pub max_facts: usize,
     /// Steps that one call of [`DimTable::prove`](crate::DimTable::prove) may take.
     pub prover_fuel: u64,

@@ -1,7 +1,7 @@
 //! Polynomials with integer coefficients over atoms: the normal form of dimension expressions.
 //!
-//! Terms are sorted by their factors and no coefficient is zero, so equal polynomials are equal values. Arithmetic is checked;
-//! a product that would have too many terms is refused before it is built.
+//! Terms are sorted by their factors and no coefficient is zero, so equal polynomials are equal values. Arithmetic is
+//! checked; a product that would have too many terms is refused before it is built.
 
 use smallvec::SmallVec;
 
@@ -303,7 +303,7 @@ pub(crate) fn merge(a: &Factors, b: &Factors) -> Factors {
     result
 }
 
-/// `a` without the factors of `b`, or none when `b` does not divide `a`.
+/// `a` without the factors of `b`, or `None` if `b` does not divide `a`.
 pub(crate) fn difference(a: &Factors, b: &Factors) -> Option<Factors> {
     let mut result = Factors::new();
     let mut wanted = b.iter().peekable();

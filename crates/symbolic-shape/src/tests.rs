@@ -16,7 +16,7 @@ pub(crate) const NAMES: [&str; 3] = ["A", "B", "C"];
 /// The values that symbols take: 0 and 1, neighbours, multiples and others.
 pub(crate) const VALUES: [i64; 6] = [0, 1, 2, 3, 4, 8];
 
-/// The usual number of cases (the environment may ask for more); nothing is written beside the tests.
+/// The usual number of cases (the environment may ask for more); no files are written next to the tests.
 pub(crate) fn config() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
@@ -40,7 +40,7 @@ pub(crate) enum Expr {
 }
 
 impl Expr {
-    /// The value, or none where a divisor is not positive or a broadcast fails.
+    /// The value, or `None` where a divisor is not positive or a broadcast fails.
     pub(crate) fn value(&self, sizes: &[i64; 3]) -> Option<i64> {
         let both = |a: &Expr, b: &Expr| Some((a.value(sizes)?, b.value(sizes)?));
         let divided = |a: &Expr, b: &Expr| both(a, b).filter(|(_, divisor)| *divisor > 0);

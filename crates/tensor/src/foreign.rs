@@ -155,7 +155,7 @@ mod tests {
     fn a_byte_that_is_no_bool_is_an_error() {
         static BYTES: [u8; 3] = [0, 1, 7];
         let foreign = Foreign::new(NonNull::from(&BYTES[0]), 3, || ());
-        // SAFETY: the bytes live for ever and are never written.
+        // SAFETY: the bytes live forever and are never written.
         let tensor = unsafe { Tensor::foreign(DType::Bool, &[3], &[1], 0, foreign) }.unwrap();
         assert_eq!(tensor.as_slice::<bool>().unwrap_err().code(), "E0354");
         assert_eq!(tensor.to_vec::<bool>().unwrap_err().code(), "E0354");

@@ -27,7 +27,7 @@ pub enum Change {
     Rename(String, String, FileNumber),
     /// A name was removed.
     Remove(String),
-    /// The names were made to last.
+    /// The names were synced to disk.
     SyncFolder,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Frame {
 pub(crate) struct Tally {
     /// Spans that ended.
     pub(crate) count: u64,
-    /// Short ones beside them that were not timed.
+    /// Short ones of the same kind that were not timed.
     pub(crate) untimed: u64,
     share: u128,
     /// Nanoseconds of threads working in it, excluding nested spans.

@@ -1,4 +1,4 @@
-//! Counters beside times. They count at every verbosity, since a silent fallback is a defect.
+//! Counters in addition to times. They count at every verbosity, since a silent fallback is a defect.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

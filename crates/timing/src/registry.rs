@@ -24,7 +24,7 @@ const LISTED: usize = 40;
 #[derive(Debug)]
 pub(crate) struct Registry {
     events: Arc<boxcar::Vec<EventInfo>>,
-    /// The index of each name. Held by the thread that registers; a forked child that finds it locked for ever rebuilds it
+    /// The index of each name. Held by the thread that registers; a forked child that finds it locked forever rebuilds it
     /// from the list.
     by_name: ForkLock<BTreeMap<Arc<str>, u32>>,
 }

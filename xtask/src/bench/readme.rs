@@ -1,4 +1,4 @@
-//! The README's table of native code beside its peers, from measured cases.
+//! The README's table of native code next to its peers, from measured cases.
 //!
 //! `ROWS` defines its rows; unmeasured ones are omitted. Below it is the summary of all cases.
 

@@ -1,6 +1,6 @@
 //! Locks and once-cells that can deadlock a forked child.
 //!
-//! A child has none of its parent's other threads, so a lock of `std::sync` that one of them held stays locked for ever.
+//! A child has none of its parent's other threads, so a lock of `std::sync` that one of them held stays locked forever.
 //! Crates use those of `kiln-fork-lock`; each exempt file is in `ALLOWED`, with the reason why it is safe there.
 
 use anyhow::Result;

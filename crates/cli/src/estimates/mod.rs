@@ -1,4 +1,4 @@
-//! `kiln profile --estimates`: fusion's estimate for each kernel of several ops beside the measured gain.
+//! `kiln profile --estimates`: fusion's estimate for each kernel of several ops next to the measured gain.
 //!
 //! Two programs are made from the model's graph, one with fusion's plan and one in which every op is a separate step, and
 //! both run interleaved on the same inputs, on one runtime. A kernel's measured speed-up is the time of its ops' steps over

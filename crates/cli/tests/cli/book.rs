@@ -15,7 +15,7 @@ const ILLUSTRATED: [&str; 4] = [
     "cache",
 ];
 
-/// The line that stands for any lines.
+/// The line that matches any lines.
 const ELISION: &str = "…";
 
 /// A command of the book, and its expected output.

@@ -1,4 +1,4 @@
-//! `kiln profile --estimates` end to end: fusion's estimates beside the measured gains.
+//! `kiln profile --estimates` end to end: fusion's estimates next to the measured gains.
 
 use crate::support::Workshop;
 

@@ -1,4 +1,4 @@
-//! The lifecycle of workers: with their parent, beside forked children, in storms of threads.
+//! The lifecycle of workers: with their parent, with forked children, in storms of threads.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -32,7 +32,7 @@ pub(crate) fn visit(walk: &mut Walk<'_>, op: OpId, demand: &Demand) -> Result<()
     }
 }
 
-/// One op, wanted at one place.
+/// One op, demanded at one place.
 struct Reader<'w, 'a> {
     walk: &'w mut Walk<'a>,
     op: OpId,

@@ -13,7 +13,7 @@ use kiln_ir::{Graph, Op, OpId, ValueId};
 use super::refusal::Refusal;
 use crate::op_kind::unit_cost;
 
-/// The kernel nodes that each operand of a concatenation adds besides its element: an end, a comparison, a choice.
+/// The kernel nodes that each operand of a concatenation adds to its element: an end, a comparison, a choice.
 const PER_PIECE: usize = 3;
 
 /// The kernel nodes that each guard on a path adds to a load: two comparisons and a conjunction.

@@ -195,7 +195,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Finds where the elements of a result are stored: where it is read anyway, or over the points of
+    /// Finds where the elements of a result are stored: where it is read anyway, over the points of
     /// the results before, or over points of its own if it is the first.
     fn store(&mut self, value: ValueId) -> Result<(), Refusal> {
         let read_at = self.demands.get(&value).and_then(|demands| {

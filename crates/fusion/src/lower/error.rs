@@ -74,7 +74,7 @@ pub enum LowerError {
     /// E0408: the kernel is not well formed.
     #[error("the kernel is not well formed: {0}")]
     Kernel(#[from] KernelError),
-    /// E0409: a scatter whose result is used within the kernel, or beside other outputs.
+    /// E0409: a scatter whose result is used within the kernel, or next to other outputs.
     #[error("expected a scatter to be the kernel's only output, found {value} used otherwise")]
     Scatter {
         /// The scatter's result.

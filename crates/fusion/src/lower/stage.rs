@@ -106,8 +106,8 @@ impl RegionLowering<'_> {
         Ok(self.b.local(stage, reads))
     }
 
-    /// A stage of the open carry block that goes on from what it held a step before, at first `start`. Also how it is
-    /// read.
+    /// A stage of the open carry block that continues from its value at the previous step, initially `start`. Also how it
+    /// is read.
     pub(super) fn read_carried(
         &mut self,
         demand: &Demand,

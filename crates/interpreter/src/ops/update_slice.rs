@@ -57,7 +57,7 @@ pub(crate) fn update_slice(
     })
 }
 
-/// Ranks, dtypes and the sizes beside `axes`.
+/// Ranks, dtypes and the sizes of the axes other than `axes`.
 fn check_operands(
     ctx: &EvaluateContext<'_>,
     x: &Tensor,

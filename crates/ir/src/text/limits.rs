@@ -12,7 +12,7 @@ use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
 pub struct TextLimits {
     /// Bytes of the text; 256 MiB.
     pub bytes: u64,
-    /// Bytes of the constants in the archive beside a text; 64 GiB. The reader of the archive checks them.
+    /// Bytes of the constants in the archive next to a text; 64 GiB. The reader of the archive checks them.
     pub constant_bytes: u64,
 }
 

@@ -10,7 +10,7 @@ pub struct CacheOptions {
     /// How much is kept in memory.
     pub memory: LruLimits,
     /// How long a compile by another caller, in this process or another, is trusted to finish. After that, a caller
-    /// compiles beside it.
+    /// compiles in parallel.
     pub trusted: Duration,
     /// The back-off after the first failed compile; it doubles with each further failure.
     pub retry_first: Duration,

@@ -2,7 +2,7 @@
 //!
 //! One process at a time evicts; others continue. Files may vanish meanwhile, and a reader keeps a file that it has
 //! open. The order is that of the file system's timestamps: a clock jump makes it worse, and times in the future count
-//! as the oldest, so such entries do not stay for ever.
+//! as the oldest, so such entries do not stay forever.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -41,7 +41,7 @@ fn extreme_file_times_only_affect_eviction_order() {
     for name in ["d", "e", "f", "g"] {
         put(name);
     }
-    // Future timestamps do not stay for ever: that entry was evicted first, then the oldest.
+    // Future timestamps do not stay forever: that entry was evicted first, then the oldest.
     assert!(!path("future").exists() && !path("past").exists());
     assert!(path("now").exists() && path("g").exists());
     assert_eq!(disk.verify(false).expect("nothing is wrong").bad, []);

@@ -32,7 +32,7 @@ fn a_compile_that_needs_its_own_key_compiles_it_inside() {
                 .map_err(|error| error.to_string())
         });
         assert_eq!(*outer.expect("it compiles").value, content("a"));
-        // Beside the thread that leads, and beside the claim that it holds.
+        // In parallel to the leading thread, and despite the claim that it holds.
         assert_eq!(cache.stats().reentrant, 2);
     });
 }

@@ -8,7 +8,7 @@ use crate::form::{AxisId, Extent, Kernel, Node, NodeId};
 /// An index that consists of a group and a place within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupedIndex {
-    /// Which group.
+    /// The group.
     pub group: NodeId,
     /// The number of places in a group.
     pub size: i64,

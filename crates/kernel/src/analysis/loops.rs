@@ -39,7 +39,7 @@ pub(crate) fn reduced_axes(stage: &Stage) -> &[AxisId] {
     }
 }
 
-/// Whether the extent of an axis is proved to be a multiple of this number, at all sizes.
+/// Whether the extent of an axis is proved to be a multiple of this number, at every size.
 pub fn is_multiple(kernel: &Kernel, axis: AxisId, of: u32) -> bool {
     let Extent::Size(dim) = kernel.axis(axis).extent else {
         return false;

@@ -49,7 +49,7 @@ impl SlidingWindow {
         }
         let (load, of) = moving?;
         let when = of.guard.as_ref().and_then(|guard| guard.when);
-        // The value in the padding is assumed to be the same at all places too.
+        // The value in the padding is assumed to be the same everywhere.
         let moves_outside = of.guard.as_ref().is_some_and(|guard| {
             let depends = |axis| dependence.depends(guard.otherwise, axis);
             depends(rows) || depends(taps)

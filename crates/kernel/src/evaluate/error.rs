@@ -102,7 +102,7 @@ impl EvaluateError {
         Self::Unverified { what: what.into() }
     }
 
-    /// Whether the error lies in the data and not in the kernel: compiled code reports the same as a fault.
+    /// Whether the error is in the data and not in the kernel: compiled code reports the same as a fault.
     pub fn is_fault(&self) -> bool {
         matches!(
             self,

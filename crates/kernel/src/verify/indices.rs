@@ -105,7 +105,7 @@ impl<'k> Indices<'k, '_> {
     }
 }
 
-/// Whether `0 <= index < size` at all of these points.
+/// Whether `0 <= index < size` at each of these points.
 pub(super) fn is_within(
     kernel: &Kernel,
     points: &mut Points<'_>,

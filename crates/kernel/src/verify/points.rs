@@ -167,7 +167,7 @@ impl<'k> Points<'k> {
         self.learn(predicate, budget);
     }
 
-    /// Whether a predicate holds at all of these points.
+    /// Whether a predicate holds at each of these points.
     pub(super) fn proves(&self, predicate: &Predicate, budget: &mut Budget) -> bool {
         if self.is_empty {
             return true;

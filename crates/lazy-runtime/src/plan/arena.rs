@@ -1,7 +1,7 @@
 //! The placement of values in the arena of a segment, for the sizes of a call: values that are never live together may
 //! share memory.
 //!
-//! A program knows which buffers share a slot at all sizes; where sizes cannot be compared, they do not share. With
+//! A program knows which buffers share a slot at every size; where sizes cannot be compared, they do not share. With
 //! concrete sizes they are packed more tightly: the largest first, each at the lowest offset that is free while it is live.
 
 use kiln_kernel::seeded::{Fault, is_on};

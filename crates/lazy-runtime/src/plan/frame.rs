@@ -55,7 +55,7 @@ struct Entry {
 }
 
 impl Frame {
-    /// Allocates entries for a number of memories, beside those that stayed.
+    /// Allocates entries for a number of memories, besides those that stayed.
     pub(crate) fn open(&mut self, memories: usize) {
         if self.0.len() != memories {
             self.0.resize(memories, None);

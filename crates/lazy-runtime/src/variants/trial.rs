@@ -1,6 +1,6 @@
 //! A trial of a variant against the generic kernel on real calls: the order of rounds, and the verdict.
 //!
-//! Rounds run generic, variant, variant, generic, so that drift affects both alike. Both medians and lower quartiles
+//! Rounds run generic, variant, variant, generic, so that drift affects both equally. Both medians and lower quartiles
 //! are compared, since a single slow round means nothing. Of adjacent rounds the variant must also be faster in three
 //! of four: on a busy machine, less may be luck.
 

@@ -12,7 +12,7 @@ use kiln_backend::{
 use kiln_kernel::{Role, VerifiedKernel};
 use kiln_symbolic_shape::Predicate;
 
-/// The schedules that the compiler offers beside the fallback.
+/// The schedules that the compiler offers in addition to the fallback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offer {
     /// Nothing.

@@ -29,7 +29,7 @@ enum Allocated {
     Block(NonNull<u8>, Layout),
     /// By the system.
     Mapped(#[allow(dead_code, reason = "held for its drop")] Pages),
-    /// By the system, beside guard pages.
+    /// By the system, next to guard pages.
     #[cfg(feature = "guard-pages")]
     Guarded(#[allow(dead_code, reason = "held for its drop")] crate::guard::GuardedPages),
 }

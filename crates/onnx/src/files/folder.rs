@@ -126,7 +126,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// Tells a link from a file where a folder was expected; for the message alone.
+    /// Distinguishes a link from a file where a folder was expected; used only for the message.
     fn not_a_folder(&self, location: &Location) -> FileError {
         let mut path = String::new();
         for part in location.parts() {

@@ -1,4 +1,4 @@
-//! The sources of data beside a model.
+//! The sources of data stored outside a model.
 //!
 //! A model may keep tensors in other files and name those files itself, so the names are untrusted. [`Location`] is a
 //! checked name; [`Fs`] opens it. Three file systems come with the crate: [`Folder`] (the real one, confined to a

@@ -86,7 +86,7 @@ impl<'a> Attributes<'a> {
         self.node.attributes.iter()
     }
 
-    /// The attribute as it is, if the node has it.
+    /// The unconverted attribute, if the node has it.
     pub fn value(self, name: &str) -> Option<&'a AttributeValue> {
         self.iter()
             .find(|attribute| attribute.name == name)

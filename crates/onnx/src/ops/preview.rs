@@ -63,7 +63,8 @@ fn modified(
 /// One tensor to optimise: learning rate, step, and then the tensor, its gradient and the state of earlier steps.
 type Step = fn(&mut NodeContext<'_>, ValueId, ValueId, &[ValueId]) -> Result<Vec<ValueId>, Error>;
 
-/// Operands are all tensors, then all gradients, and so on, `each` per tensor; results likewise, without gradients.
+/// Operands are all tensors, then all gradients, and so on, `each` per tensor; results follow the same order, without
+/// gradients.
 fn optimised(ctx: &mut NodeContext<'_>, each: usize, step: Step) -> Imported {
     let (rate, time) = (ctx.input(0)?, ctx.input(1)?);
     let (rate, time) = (ctx.as_scalar(rate)?, ctx.as_scalar(time)?);

@@ -104,7 +104,7 @@ pub(crate) enum Kind {
 enum Content {
     /// Numbers, bytes that are not copied, or a field unknown to the decoder.
     Skipped,
-    /// A string or byte string, with the decoder's overhead besides the text.
+    /// A string or byte string, with the decoder's overhead in addition to the text.
     Text(usize),
     Message(Kind),
 }

@@ -1,4 +1,4 @@
-//! Tensors in files beside the model: ranges, sharing, and files that change.
+//! Tensors in files next to the model: ranges, sharing, and files that change.
 
 use std::fs::{self, OpenOptions};
 use std::io;

@@ -4,7 +4,7 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, TensorType, ValueId};
 use smallvec::SmallVec;
 
-/// `f(broadcast y, z)` is `f(y, z)` where the sizes of `y` and `z` are proved to give the result's; likewise for a reshape
+/// `f(broadcast y, z)` is `f(y, z)` where the sizes of `y` and `z` are proved to give the result's; the same for a reshape
 /// of `y` that only adds leading axes of size 1.
 pub(super) fn drop_operand_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     let operands = site.operands();

@@ -104,7 +104,7 @@ fn roles<'a>(
 pub(super) type Orders = BTreeMap<BufferId, Vec<usize>>;
 
 /// Lays buffers out as the schedules of the kernels around them prefer, where none prefers otherwise, and what goes with
-/// such a buffer in other kernels alike.
+/// such a buffer in other kernels too.
 pub(super) fn assign_layouts(
     program: &mut Builder<'_>,
     block: &mut Block,

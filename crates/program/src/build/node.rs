@@ -40,7 +40,7 @@ pub(crate) struct KernelNode {
     pub(crate) kernel: VerifiedKernel,
     /// The value in each buffer.
     pub(crate) operands: Vec<ValueId>,
-    /// The size that each symbol stands for.
+    /// The size that each symbol has.
     pub(crate) symbols: Vec<DimId>,
     /// A buffer that starts as a copy of a value, by position.
     pub(crate) initialise: Option<(usize, ValueId)>,

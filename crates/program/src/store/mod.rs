@@ -1,5 +1,5 @@
 //! The stored form of programs: the graph and the kernels as text, sizes as expressions, everything else by number. Large
-//! constants are stored beside it, by digest.
+//! constants are stored next to it, by digest.
 //!
 //! Values, ops and regions of a graph get new ids when its text is read again, so they are numbered here in the order
 //! of a walk over the graph; symbols go by name. Everything read is checked: number ranges here, kernels by the
@@ -74,7 +74,7 @@ struct StoredRequirement {
     right: Vec<String>,
 }
 
-/// A step whose ops and values are numbers of the walk; its symbols are listed beside it.
+/// A step whose ops and values are numbers of the walk; its symbols are listed next to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct StoredStep {
     step: Step,

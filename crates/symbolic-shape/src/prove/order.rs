@@ -3,7 +3,7 @@
 //! Tries, in this order: the range of its terms; factoring out a common factor that is never negative; replacing every
 //! atom by its minimum plus a non-negative rest; subtracting a positive multiple of a known inequality to cancel a
 //! harmful term (Fourier-Motzkin elimination), to a small depth. A polynomial that is negative at a sample is not
-//! searched at all.
+//! searched.
 
 use super::{Fuel, Proof, bounds, equal};
 use crate::congruence::gcd;

@@ -34,7 +34,7 @@ pub fn to_onnx(graph: &Graph, shapes: &[Vec<usize>]) -> Option<Vec<u8>> {
     Some(write(graph, shapes, None)?.0)
 }
 
-/// The same with the elements of constants in a file of this name beside the model, which is returned second.
+/// The same with the elements of constants in a file of this name next to the model, which is returned second.
 pub fn to_onnx_beside(
     graph: &Graph,
     shapes: &[Vec<usize>],

@@ -34,7 +34,7 @@ struct Outside<'g> {
 }
 
 impl<'g> Exporter<'g> {
-    /// For a graph whose constants are in the model, or have their elements in a file beside it.
+    /// For a graph whose constants are in the model, or have their elements in a file next to it.
     pub(super) fn new(graph: &'g Graph, binding: &'g Binding, location: Option<&'g str>) -> Self {
         let outside = |location| Outside {
             location,

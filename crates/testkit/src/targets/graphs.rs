@@ -23,8 +23,8 @@ pub fn read_graph(bytes: &[u8]) {
     }
 }
 
-/// Bytes as an ONNX model with no files beside it: rejected with a message that a terminal can show, or imported as a valid
-/// graph.
+/// Bytes as an ONNX model with no files next to it: rejected with a message that a terminal can show, or imported as a
+/// valid graph.
 pub fn import_onnx(bytes: &[u8]) {
     let imported = Model::from_bytes_with(bytes, &NoFiles, &Limits::default())
         .and_then(|model| import(&model, &ImportOptions::new()));

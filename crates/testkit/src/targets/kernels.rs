@@ -58,7 +58,7 @@ const JUMPS: [&str; 24] = [
 ];
 
 /// Bytes as the text of a kernel, or as the seed of a random one: accepted or rejected; an accepted kernel prints and reads
-/// back; one that the verifier accepts has a meaning at all sizes, and a canonical form with the same meaning.
+/// back; one that the verifier accepts has a meaning at every size, and a canonical form with the same meaning.
 pub fn read_kernel(bytes: &[u8]) {
     let Some((kernel, mut random)) = kernel_of(bytes) else {
         return;
@@ -107,7 +107,7 @@ pub fn read_kernel(bytes: &[u8]) {
 }
 
 /// The same bytes as for [`read_kernel`]: a kernel that the verifier accepts compiles with the plainest schedule and the
-/// best one, and computes its meaning, accessing no memory beside its operands.
+/// best one, and computes its meaning, accessing no memory besides its operands.
 pub fn run_kernel(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     let Some((kernel, mut random)) = kernel_of(bytes) else {
         return;

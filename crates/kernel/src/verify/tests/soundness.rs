@@ -71,7 +71,7 @@ fn index(b: &mut KernelBuilder, axes: &[AxisId], program: &[(u8, u8, u8)]) -> No
     last
 }
 
-/// The value of an integer node; none where it divides by zero.
+/// The value of an integer node; `None` if it divides by zero.
 fn value(
     kernel: &Kernel,
     node: NodeId,

@@ -40,7 +40,7 @@ fn unaligned_tensors_are_copied() {
     assert_eq!(tensor.as_slice::<i32>().unwrap(), [1, 2]);
     static ZEROS: [u64; 2] = [0; 2];
     let start = std::ptr::NonNull::from(&ZEROS).cast::<u8>();
-    // SAFETY: the memory lives for ever and is never written; one byte in, it is long enough.
+    // SAFETY: the memory lives forever and is never written; one byte in, it is long enough.
     let tensor = unsafe {
         let memory = kiln_tensor::Foreign::new(start.add(1), 8, || ());
         Tensor::foreign(DType::F32, &[2], &[1], 0, memory).unwrap()

@@ -1,4 +1,4 @@
-//! Pools of threads, good and bad ones: whatever a pool does, code runs only on its own tasks.
+//! Thread pools, correct and faulty ones: whatever a pool does, code runs only on its own tasks.
 
 use super::*;
 use kiln_backend::{Job, Launch, StopSignal, TaskPool};

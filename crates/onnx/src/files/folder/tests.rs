@@ -10,7 +10,7 @@ use std::thread;
 
 use super::*;
 
-/// A folder `model` beside a file `secret` that no model may read.
+/// A folder `model` next to a file `secret` that no model may read.
 struct World {
     root: tempfile::TempDir,
 }
