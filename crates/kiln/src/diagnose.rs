@@ -8,7 +8,7 @@
 //! |---|---|
 //! | see the graph, or what came of it, at any stage | [`graph`], [`inspect`], [`inspect_kernel`] with a [`Stage`] |
 //! | know why ops did or did not become one kernel | [`explain`], [`explain_pair`] |
-//! | check compiled code against the interpreter | [`reference`], [`compare`] |
+//! | check compiled code against the interpreter | [`reference()`], [`compare()`] |
 //! | know what was compiled, and why | [`compile_records`], [`variant_records`] |
 //! | know what a call will take | [`call_memory`] |
 

@@ -339,3 +339,60 @@ fn calls_that_may_be_ended_write_over_nothing() {
     assert_eq!(error.code(), "E0822");
     append(&mut session, 2, &ramp(&[1, 3]));
 }
+
+#[test]
+fn inputs_go_by_name_or_position_into_every_kind_of_call() {
+    let (model, position, rows) = (model(APPEND), at(1), ramp(&[2, 3]));
+    let expected = {
+        let inputs = [ramp(&[4, 3]), position.clone(), rows.clone()];
+        model.run(&inputs).unwrap()
+    };
+    let is_expected = |session: &Session, sum: &Tensor| {
+        session.state("cache").unwrap().bit_equal(&expected[0]) && sum.bit_equal(&expected[1])
+    };
+    let mut steps = Vec::new();
+    for way in 0..5 {
+        let mut session = appending(ramp(&[4, 3]));
+        let mut into = [Tensor::scalar(0u8)];
+        let own = [position.clone(), rows.clone()];
+        let sum = match way {
+            0 => session.run([("rows", &rows), ("at", &position)]).unwrap()[0].clone(),
+            1 => session.run([&position, &rows]).unwrap()[0].clone(),
+            2 => session.run(&own).unwrap()[0].clone(),
+            3 => {
+                let call = session.call([&position, &rows]);
+                call.profile(&mut steps).run().unwrap()[0].clone()
+            }
+            _ => {
+                session.call(&own).run_into(&mut into).unwrap();
+                into[0].clone()
+            }
+        };
+        assert!(is_expected(&session, &sum), "{way}");
+        let error = session.run(&[position.clone()]).unwrap_err();
+        assert_eq!(error.code(), "E0877", "{error}");
+        let error = session.run([&position]).unwrap_err();
+        assert_eq!(error.code(), "E0871", "{error}");
+        let error = session.call(&own).run_into(&mut []).unwrap_err();
+        assert_eq!(error.code(), "E0877", "{error}");
+    }
+    assert!(!steps.is_empty());
+}
+
+#[test]
+fn a_profiled_call_takes_no_donation_and_gives_the_same() {
+    let model = model(APPEND);
+    let mut donations = Donations::new([(0, 0)]).unwrap();
+    let mut inputs = [ramp(&[4, 3]), at(1), ramp(&[1, 3])];
+    let mut steps = Vec::new();
+    let call = model.call(Inputs::donated(&mut inputs, &mut donations));
+    let profiled = call.profile(&mut steps).run().unwrap();
+    assert!(!steps.is_empty());
+    assert_eq!(donations.fate(0), DonationFate::Kept);
+    let start = start_of(&inputs[0]);
+    let donated = Inputs::donated(&mut inputs, &mut donations);
+    let outputs = model.run(donated).unwrap();
+    assert_eq!(donations.fate(0), DonationFate::Taken);
+    assert_eq!(start_of(&outputs[0]), start);
+    assert!(outputs[0].bit_equal(&profiled[0]) && outputs[1].bit_equal(&profiled[1]));
+}
