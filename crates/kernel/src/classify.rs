@@ -9,9 +9,6 @@ mod contraction;
 mod dependence;
 mod window;
 
-#[cfg(test)]
-mod tests;
-
 use std::fmt;
 
 use cranelift_entity::SecondaryMap;

@@ -8,14 +8,16 @@ use kiln_kernel::{Kernel, Role, evaluate};
 use kiln_scalar::Mode;
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor, match_dtype};
+use kiln_testkit::cases::topic;
 
 /// Sizes by name.
 pub(crate) type Sizes<'a> = &'a [(&'a str, i64)];
 
-/// An example of `tests/examples`, as it is written.
+/// An example, as it is written.
 pub(crate) fn example_text(name: &str) -> String {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
-    std::fs::read_to_string(folder.join(format!("{name}.kernel"))).unwrap()
+    let cases = topic("examples").unwrap();
+    let case = cases.iter().find(|case| case.name() == name);
+    case.unwrap().text()
 }
 
 pub(crate) fn kernel(text: &str) -> Kernel {
