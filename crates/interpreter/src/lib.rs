@@ -34,6 +34,7 @@ mod fault;
 mod options;
 
 mod bind;
+mod context;
 mod evaluate;
 mod interpret;
 mod interrupt;
@@ -48,8 +49,9 @@ mod buffer;
 mod element;
 
 pub use bind::{PlanFactValue, bind_symbols, plan_facts_hold};
+pub use context::EvaluateContext;
 pub use error::{InputAxis, InterpretError, OpSite};
-pub use evaluate::{EvaluateContext, evaluate_op};
+pub use evaluate::evaluate_op;
 pub use fault::{OpFault, Operand};
 pub use interpret::{interpret, interpret_loop};
 pub use options::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, TraceEvent};

@@ -196,7 +196,7 @@ pub(crate) fn classify(kernel: &Kernel) -> Classification {
         }
     }
     if class == Class::Row {
-        for store in crate::verify::stores(kernel) {
+        for store in crate::form::stores(kernel) {
             roles.give(store.axes.iter().copied(), AxisRole::Row);
         }
     }

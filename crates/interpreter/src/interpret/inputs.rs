@@ -1,7 +1,7 @@
 //! The edge of a run: inputs taken in, outputs handed out.
 
+use crate::context::convert;
 use crate::error::{InterpretError, OpSite};
-use crate::evaluate::convert;
 use crate::fault::OpFault;
 use crate::interrupt::Interrupt;
 use crate::options::InterpretOptions;

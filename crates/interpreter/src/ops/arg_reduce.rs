@@ -1,8 +1,8 @@
 //! Where along an axis the extremum is. A NaN wins over every number; of several, as of equal numbers.
 
 use super::lanes::{from_lanes, lanes_along};
+use crate::context::EvaluateContext;
 use crate::element::{Accumulator, Number};
-use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::Extremum;
 use kiln_tensor::{DType, Tensor, match_dtype};

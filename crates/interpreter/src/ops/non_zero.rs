@@ -1,7 +1,7 @@
 //! The places of elements that are not zero, in row-major order. NaN is not zero; -0 is.
 
+use crate::context::EvaluateContext;
 use crate::element::{Accumulator, Number};
-use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_tensor::{DType, Tensor, match_dtype, row_major_strides};
 

@@ -1,6 +1,7 @@
 //! What tests of ops share: constant sizes, and short ways to write tensors.
 
-use crate::evaluate::{EvaluateContext, evaluate_op};
+use crate::context::EvaluateContext;
+use crate::evaluate::evaluate_op;
 use crate::fault::OpFault;
 use kiln_ir::{Dims, Op};
 use kiln_symbolic_shape::{Binding, DimTable};

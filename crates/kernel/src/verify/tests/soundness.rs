@@ -260,6 +260,6 @@ proptest! {
     }
 }
 
-fn stores_of(kernel: &Kernel) -> Vec<&Store> {
+fn stores_of(kernel: &Kernel) -> Vec<&crate::form::Store> {
     stores(kernel)
 }
