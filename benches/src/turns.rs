@@ -26,6 +26,15 @@ pub struct Turns {
     pub turn: Duration,
 }
 
+/// The median of some figures, the upper one of two in the middle.
+///
+/// # Panics
+/// Without any figure.
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
 /// Seconds of a call, for each contender.
 pub fn in_turns(contenders: &mut [&mut Contender<'_>], turns: Turns) -> Vec<f64> {
     let calls: Vec<u32> = contenders

@@ -1,7 +1,7 @@
 //! `cargo xtask bless`: rewrites generated files that are checked in.
 //!
-//! The lists of public items and the table of crate edges; with `--snapshots`, the tests' snapshots too. Review the diff
-//! before committing it.
+//! The lists of public items and the table of crate edges; with `--files`, what the cases of `crates/testkit/testdata` state,
+//! and with `--snapshots` the tests' snapshots too. Read the difference before committing it.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +17,9 @@ pub(crate) fn run(options: &BlessOptions) -> Result<()> {
     let tree = Tree::load(&workspace::root())?;
     report(&edges::bless(&tree)?);
     report(&public_items::bless(&tree)?);
+    if options.files {
+        rewrite_cases(&tree.root)?;
+    }
     if options.snapshots {
         accept_snapshots(&tree.root)?;
     }
@@ -29,7 +32,17 @@ fn report(changed: &[String]) {
     }
 }
 
-/// Inline snapshots are rewritten only by cargo-insta, so it is needed.
+/// The cases are rewritten by the test that checks them.
+fn rewrite_cases(root: &Path) -> Result<()> {
+    let mut command = Command::new(workspace::cargo());
+    command
+        .current_dir(root)
+        .args(["test", "--package", "kiln-codegen-llvm", "--test", "files"])
+        .env("KILN_TEST_BLESS", "1");
+    step::run("test cases, rewriting what they state", &mut command)
+}
+
+/// Inline snapshots are rewritten by cargo-insta alone, so it is needed.
 fn accept_snapshots(root: &Path) -> Result<()> {
     let version = Command::new(workspace::cargo())
         .args(["insta", "--version"])

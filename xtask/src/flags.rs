@@ -37,7 +37,8 @@ usage: cargo xtask <task>
   bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
                                 with --peers also Kiln beside onnxruntime and OpenVINO
   tune                          measure register tiles on this machine and rewrite the table that they are chosen by
-  bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
+  bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
+                                crates/testkit/testdata state, with --snapshots also the tests' snapshots
 ";
 
 const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, soak, fuzz, sanitize, coverage, deny, bench, tune, bless";
@@ -143,6 +144,8 @@ pub(crate) struct BenchOptions {
 /// Options of `bless`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlessOptions {
+    /// Also rewrite the stages and results of the test cases that are files.
+    pub(crate) files: bool,
     /// Also run the tests and accept their snapshots.
     pub(crate) snapshots: bool,
 }
@@ -204,6 +207,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             }
             (Task::Bench(options), Long("peers")) => options.peers = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
+            (Task::Bless(options), Long("files")) => options.files = true,
             (Task::Bless(options), Long("snapshots")) => options.snapshots = true,
             (_, other) => return Err(other.unexpected().into()),
         }
@@ -233,7 +237,10 @@ mod tests {
         );
         assert_eq!(
             parsed(&["bless", "--snapshots"]).unwrap(),
-            Task::Bless(BlessOptions { snapshots: true })
+            Task::Bless(BlessOptions {
+                files: false,
+                snapshots: true
+            })
         );
         assert_eq!(parsed(&["demo", "--help"]).unwrap(), Task::Help);
         assert!(parsed(&["test", "--release"]).is_err());

@@ -20,16 +20,15 @@ const SUITES: [Suite; 7] = [
     Suite::whole("kiln-native"),
     Suite::whole("kiln-kernel-cache"),
     Suite::whole("kiln-lazy-runtime"),
-    // Every schedule at every level on every example, and the two with random input, on a few seeds.
+    // Every schedule at every level on every case file, and the two with random input, on a few seeds.
     Suite {
         package: "kiln-codegen-llvm",
         tests: &[
-            "examples",
             "features",
+            "files",
             "products",
             "random_kernels",
             "random_graphs",
-            "slides",
             "winograd",
         ],
     },
@@ -51,7 +50,7 @@ const ASAN: &str =
 const LEAKS: &str = "leak:libLLVM\n";
 
 /// Tests of compiled kernels that valgrind runs: a few, as each takes a hundred times as long.
-const WATCHED: (&str, &str, &str) = ("kiln-codegen-llvm", "features", "guard");
+const WATCHED: (&str, &str, &str) = ("kiln-codegen-llvm", "files", "maps");
 
 /// One package's tests.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ pub(crate) mod edges;
 pub(crate) mod public_items;
 
 mod callers;
+mod circles;
 mod docs;
 mod errors;
 mod faults;
@@ -33,11 +34,12 @@ use tree::Problem;
 
 type Check = fn(&Tree) -> Result<Vec<Problem>>;
 
-const CHECKS: [(&str, Check); 15] = [
+const CHECKS: [(&str, Check); 16] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("the outside world", purity::check),
     ("locks", locks::check),
+    ("circles of modules", circles::check),
     ("module documentation", docs::check),
     ("file sizes", sizes::check),
     ("licences", licences::check),

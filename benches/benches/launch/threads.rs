@@ -4,6 +4,7 @@ use super::chain::{caller, chain};
 use super::nanoseconds;
 use kiln::internals::lazy_runtime::CompiledProgram;
 use kiln_benches::table::{Row, Table};
+use kiln_benches::turns::median;
 use std::array;
 use std::sync::{Barrier, OnceLock};
 use std::thread;
@@ -61,11 +62,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
 
 /// The median of some figures.
 fn medians<const N: usize>(turns: &[[f64; N]]) -> [f64; N] {
-    array::from_fn(|figure| {
-        let mut all: Vec<f64> = turns.iter().map(|turn| turn[figure]).collect();
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    })
+    array::from_fn(|figure| median(turns.iter().map(|turn| turn[figure]).collect()))
 }
 
 /// Seconds between the ends of consecutive calls, while a thread calls each of these programs for a while.

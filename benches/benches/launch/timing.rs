@@ -3,7 +3,7 @@
 use super::chain::{caller, chain};
 use kiln::timing::{SystemClock, Timing, TimingOptions, Verbosity};
 use kiln_benches::table::{Row, Table};
-use kiln_benches::turns::{Contender, timed};
+use kiln_benches::turns::{Contender, median, timed};
 use std::sync::Arc;
 
 /// In percent.
@@ -46,7 +46,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
 
 /// The ratio of the first time to the second, measured in turns; which one begins alternates.
 fn median_ratio([first, second]: [&mut Contender<'_>; 2]) -> f64 {
-    let mut ratios: Vec<f64> = (0..PAIRS)
+    let ratios = (0..PAIRS)
         .map(|pair| {
             let (above, below) = if pair % 2 == 0 {
                 let above = first(1);
@@ -58,6 +58,5 @@ fn median_ratio([first, second]: [&mut Contender<'_>; 2]) -> f64 {
             above.as_secs_f64() / below.as_secs_f64()
         })
         .collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios[PAIRS / 2]
+    median(ratios)
 }

@@ -14,6 +14,7 @@ use super::copy::{Copier, Stores};
 use super::{Row, Table};
 use kiln::{Device, Inputs, Options, Source, Tensor, diagnose};
 use kiln_benches::read::{Reader, STREAMS};
+use kiln_benches::turns::median;
 use std::time::{Duration, Instant};
 
 const TURNS: usize = 40;
@@ -195,10 +196,7 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         operation.arrays,
         in_cache[1].saturating_sub(in_cache[0]),
     );
-    figures.sort_by(f64::total_cmp);
-    let steps = diagnose::explain(&model)
-        .expect("it has a plan")
-        .count("kernel");
+    let steps = model.explain().expect("it has a plan").count("kernel");
     Row {
         name,
         measured: rate(operation.arrays, call) / limit * 100.0,
@@ -210,7 +208,7 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         detail: format!(
             "{:.2} GB/s in {steps} kernel(s), {kernel_rate:.2} GB/s within ({cached_rate:.2} in cache), beside copies at {plain:.2} (plain) and {streaming:.2} GB/s (streaming){reads}; {:.1} % in the median turn",
             rate(operation.arrays, call),
-            figures[TURNS / 2],
+            median(figures),
         ),
     }
 }

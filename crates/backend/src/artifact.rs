@@ -14,11 +14,11 @@ use std::sync::Arc;
 use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
 
-use crate::compile::{Schedule, Target};
 use crate::condition::Condition;
 use crate::numbers::{LaunchNumbers, NumbersError};
 use crate::pack::PackSpec;
 use crate::quantity::{LaunchContext, Quantities, Quantity};
+use crate::schedule::{Schedule, Target};
 
 /// A compiled kernel as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,71 +1,10 @@
 //! The interface of a backend that compiles kernels: [`KernelCompiler`].
 
-use std::fmt;
-
 use kiln_symbolic_shape::Predicate;
-use serde::{Deserialize, Serialize};
 
 use crate::artifact::Artifact;
+use crate::schedule::{Schedule, Target};
 use kiln_kernel::VerifiedKernel;
-
-/// The target of a compile.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Target {
-    /// The backend: `llvm`, `cuda`.
-    pub backend: String,
-    /// The instruction set, by a name of the backend that stands for a list of features: `avx2+fma`.
-    pub level: String,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}", self.backend, self.level)
-    }
-}
-
-/// How a backend arranges a kernel's loops: a name for people, and the text from which code is generated.
-///
-/// Prints as its name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Schedule {
-    /// The backend's name for it.
-    pub name: String,
-    /// The loops, in the backend's own form; empty for the fallback as the backend knows it.
-    pub text: String,
-}
-
-/// The schedule that compiles any verified kernel: plain loops.
-pub const FALLBACK_SCHEDULE: &str = "fallback";
-
-impl Schedule {
-    /// A schedule without a text.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            text: String::new(),
-        }
-    }
-
-    /// The same with a text.
-    #[must_use]
-    pub fn with_text(self, text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            ..self
-        }
-    }
-
-    /// Whether it is the fallback schedule.
-    pub fn is_fallback(&self) -> bool {
-        self.name == FALLBACK_SCHEDULE
-    }
-}
-
-impl fmt::Display for Schedule {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.name)
-    }
-}
 
 /// A schedule that a backend offers for a kernel.
 #[derive(Clone, Debug)]

@@ -1,9 +1,8 @@
 //! A compiler that wraps another: [`CompilerWrapper`].
 
 use crate::artifact::Artifact;
-use crate::compile::{
-    Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
-};
+use crate::compile::{Candidate, CompileError, CompileObserver, KernelCompiler, Listing};
+use crate::schedule::{Schedule, Target};
 use kiln_kernel::VerifiedKernel;
 
 /// A [`KernelCompiler`] around another one, to which all methods that the wrapper does not override are forwarded. The

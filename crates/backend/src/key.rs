@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::compile::{Schedule, Target};
+use crate::schedule::{Schedule, Target};
 
 /// The version of this format of fields; changing it changes all keys.
 const FORMAT: &str = "kiln kernel key 4";

@@ -23,12 +23,12 @@ mod pack;
 mod pool;
 mod quantity;
 mod resident;
+mod schedule;
 
 pub use artifact::{Artifact, ArtifactBuffer, ArtifactParts, Phase};
 pub use builtin::{Builtin, BuiltinOperand};
 pub use compile::{
-    Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler,
-    Listing, Schedule, Target, Unobserved,
+    Candidate, CompileError, CompileObserver, CompilePhase, KernelCompiler, Listing, Unobserved,
 };
 pub use compiler_wrapper::CompilerWrapper;
 pub use condition::Condition;
@@ -45,3 +45,4 @@ pub use pack::{PackAxis, PackError, PackSpec};
 pub use pool::{CallerOnly, Job, TaskPool};
 pub use quantity::{LaunchContext, Quantities, Quantity, QuantityError};
 pub use resident::Resident;
+pub use schedule::{FALLBACK_SCHEDULE, Schedule, Target};

@@ -7,6 +7,7 @@ use crate::cases::{self, Case};
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
+use crate::statistics::quantile;
 use crate::timing::TimingArguments;
 use anyhow::{Error, bail};
 use clap::Args;
@@ -208,18 +209,7 @@ fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The element at a fraction of sorted samples, in milliseconds; interpolated between two.
-fn quantile(sorted: &[Duration], fraction: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return 0.0;
-    };
-    let position = last as f64 * fraction;
-    let (low, high) = (position.floor() as usize, position.ceil() as usize);
-    let at = |index: usize| sorted.get(index).copied().map_or(0.0, milliseconds);
-    at(low) + (at(high) - at(low)) * position.fract()
-}
-
-/// The peak resident memory of this process; 0 where the system does not report it.
+/// The most resident memory this process ever had; 0 where the system does not tell.
 fn peak_rss_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -237,15 +227,6 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_lie_between_samples() {
-        let samples = [1, 2, 4].map(Duration::from_millis);
-        assert_eq!(quantile(&samples, 0.5), 2.0);
-        assert_eq!(quantile(&samples, 0.75), 3.0);
-        assert_eq!(quantile(&samples, 0.0), 1.0);
-        assert_eq!(quantile(&[], 0.5), 0.0);
-    }
 
     #[test]
     fn times_are_in_seconds_and_not_negative() {

@@ -7,6 +7,7 @@ use crate::inputs::{Call, InputArguments};
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
+use crate::statistics::quantile;
 use anyhow::Error;
 use clap::Args;
 use kiln::Model;
@@ -119,6 +120,8 @@ impl Profile {
             let times = calls
                 .iter()
                 .filter_map(|steps| Some(steps.get(number)?.time));
+            let mut times: Vec<Duration> = times.collect();
+            times.sort();
             Row {
                 case: call.name(),
                 number,
@@ -126,7 +129,7 @@ impl Profile {
                 kind: step.kind,
                 class: step.class,
                 variant: step.variant.clone(),
-                ms: median(times.collect()).as_secs_f64() * 1e3,
+                ms: quantile(&times, 0.5),
                 bytes: step.bytes,
                 operations: step.operations,
             }
@@ -192,28 +195,12 @@ impl Row<'_> {
     }
 }
 
-/// The median of some times, the upper one of two.
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times.get(times.len() / 2).copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle() {
-        let ms = |times: &[u64]| {
-            median(times.iter().copied().map(Duration::from_millis).collect()).as_millis()
-        };
-        assert_eq!(ms(&[5, 1, 3]), 3);
-        assert_eq!(ms(&[2, 1]), 2);
-        assert_eq!(ms(&[]), 0);
-    }
-
-    #[test]
-    fn rates_are_computed_from_time() {
+    fn rates_follow_from_time() {
         let mut row = Row {
             case: "",
             number: 3,

@@ -1,7 +1,8 @@
-//! A few numbers that show whether a tensor looks right, without showing its data.
+//! A few numbers that tell whether a tensor looks right, without showing its data; and quantiles of times.
 
 use kiln::Tensor;
 use serde::Serialize;
+use std::time::Duration;
 
 /// Extremes and mean of a tensor's finite elements.
 #[derive(Debug, Serialize)]
@@ -38,10 +39,36 @@ impl Statistics {
     }
 }
 
+/// The element at a fraction of sorted samples, in milliseconds; between two, their mean weighted
+/// by distance.
+pub(crate) fn quantile(sorted: &[Duration], fraction: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return 0.0;
+    };
+    let position = last as f64 * fraction;
+    let (low, high) = (position.floor() as usize, position.ceil() as usize);
+    let at = |index: usize| {
+        sorted
+            .get(index)
+            .copied()
+            .map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    };
+    at(low) + (at(high) - at(low)) * position.fract()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use kiln::DType;
+
+    #[test]
+    fn quantiles_lie_between_samples() {
+        let samples = [1, 2, 4].map(Duration::from_millis);
+        assert_eq!(quantile(&samples, 0.5), 2.0);
+        assert_eq!(quantile(&samples, 0.75), 3.0);
+        assert_eq!(quantile(&samples, 0.0), 1.0);
+        assert_eq!(quantile(&[], 0.5), 0.0);
+    }
 
     #[test]
     fn only_finite_elements_count() {

@@ -26,9 +26,10 @@ use kiln_backend::{
 use kiln_codegen_llvm::LlvmCompiler;
 use kiln_kernel::{Role, VerifiedKernel};
 use kiln_tensor::{DType, Tensor};
+use kiln_testkit::cases::topic;
 use kiln_testkit::kernels::{Checked, Elements, Meaning, covering_sizes, kernel_tensors};
 use kiln_testkit::random::SplitMix64;
-use support::{SMOOTH, corpus, kernel};
+use support::{SMOOTH, kernel};
 
 const CROSS_COMPILER: &str = "aarch64-linux-gnu-gcc";
 
@@ -289,15 +290,19 @@ fn code_for_aarch64_gives_what_kernels_mean() {
         return;
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
-    let own = KERNELS.map(|text| (text, SMOOTH));
-    let all = own.into_iter().chain(corpus::KERNELS);
+    let own = KERNELS.map(|text| (text.to_owned(), SMOOTH));
+    let cases = topic("smoke").unwrap();
+    let smoke = cases.iter().filter(|case| case.is_kernel());
+    let all = own
+        .into_iter()
+        .chain(smoke.map(|case| (case.text(), case.elements())));
     for (text, elements) in all {
-        let is_strided = kernel(text)
+        let is_strided = kernel(&text)
             .buffers()
             .values()
             .any(|buffer| buffer.strides.is_some());
         if !is_strided {
-            assert!(check(emulator, &folder, text, elements).0 > 0, "{text}");
+            assert!(check(emulator, &folder, &text, elements).0 > 0, "{text}");
         }
     }
     let elements = Elements {

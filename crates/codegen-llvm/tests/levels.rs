@@ -6,15 +6,18 @@
     reason = "a test that cannot go on panics"
 )]
 
+mod support;
+
 use std::collections::BTreeSet;
 
 use iced_x86::{Decoder, DecoderOptions};
 use kiln_backend::IsaLevel;
 use kiln_backend::{KernelCompiler, Unobserved};
 use kiln_codegen_llvm::LlvmCompiler;
-use kiln_kernel::VerifiedKernel;
+use kiln_testkit::cases::topic;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, SectionKind};
+use support::kernel;
 
 /// Sums of products, windows, rows with functions, conversions and integers: what vectors are used for.
 const KERNELS: [&str; 5] = [
@@ -74,12 +77,6 @@ fn allowed(level: IsaLevel) -> BTreeSet<String> {
     named.chain(BASE.map(str::to_owned)).collect()
 }
 
-fn kernel(text: &str) -> VerifiedKernel {
-    let kernel =
-        kiln_kernel::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
-    kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
-}
-
 /// The features of the processor that an object's instructions ask for.
 fn asked_for(object: &[u8]) -> BTreeSet<String> {
     let file = ElfFile64::<LittleEndian>::parse(object).unwrap();
@@ -96,6 +93,22 @@ fn asked_for(object: &[u8]) -> BTreeSet<String> {
         }
     }
     features
+}
+
+#[test]
+fn every_example_becomes_an_object_for_other_machines() {
+    let compiler = LlvmCompiler::new();
+    for case in topic("examples").unwrap() {
+        let kernel = kernel(&case.text());
+        for level in IsaLevel::ALL.into_iter().filter(|level| !level.runs_here()) {
+            let target = LlvmCompiler::target(level);
+            for candidate in compiler.schedules(&kernel, &target) {
+                compiler
+                    .compile(&kernel, &target, &candidate.schedule, &mut Unobserved)
+                    .unwrap();
+            }
+        }
+    }
 }
 
 #[test]

@@ -17,43 +17,38 @@ use std::process::Command;
 use std::time::Instant;
 
 use kiln_kernel::seeded::{Fault, switch};
-use kiln_testkit::generate::Flavor;
-use kiln_testkit::kernels::Elements;
-use support::corpus;
+use kiln_testkit::cases::topic;
 use support::graphs::{self, Tally};
 
 /// What finds mistakes, quickest first: a name, and what it does. An error or a panic is a find.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 6] = [
-    ("graphs", corpus_graphs),
-    ("kernels", corpus_kernels),
-    ("examples", examples),
+const CHECKS: [Check; 5] = [
+    ("graphs", smoke_graphs),
+    ("kernels", kernels),
     ("windows", windows),
     ("random graphs", random_graphs),
     ("random kernels", random_kernels),
 ];
 
-fn corpus_graphs() -> Result<(), String> {
+fn smoke_graphs() -> Result<(), String> {
     let runtimes = graphs::runtimes();
-    corpus::GRAPHS
+    let cases = topic("smoke").map_err(|error| error.to_string())?;
+    cases
         .iter()
-        .try_for_each(|text| graphs::check_text(text, &runtimes))
+        .filter(|case| !case.is_kernel())
+        .try_for_each(|case| graphs::check_text(&case.text(), &runtimes))
 }
 
-fn corpus_kernels() -> Result<(), String> {
-    corpus::KERNELS
-        .iter()
-        .try_for_each(|&(text, elements)| support::try_text(text, elements, 3000.0).map(|_| ()))
-}
-
-fn examples() -> Result<(), String> {
-    for (_, text) in support::examples::examples() {
-        let elements = Elements {
-            flavor: Flavor::Smooth,
-            indices: (-1, 3),
-        };
-        support::try_text(&text, elements, 3000.0)?;
+fn kernels() -> Result<(), String> {
+    for name in ["smoke", "examples"] {
+        let cases = topic(name).map_err(|error| error.to_string())?;
+        for case in cases.iter().filter(|case| case.is_kernel()) {
+            // As it is with sizes that the evaluator is equal to.
+            let programs = case.programs().map_err(|error| error.to_string())?;
+            let program = programs.last().unwrap();
+            support::try_text(program, case.elements(), 3000.0)?;
+        }
     }
     Ok(())
 }

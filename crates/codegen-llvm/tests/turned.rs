@@ -1,9 +1,9 @@
-//! Maps that write along one axis what they read along another: squares turned in registers, and what fills no square.
+//! Register tiles are transposed beside sums of rows; other maps that transpose are files of `testkit/testdata/movement`.
 
 mod support;
 
-use kiln_schedule_cpu::loops;
-use support::{check_sizes, check_variants, compiled_as, kernel};
+use kiln_backend::Schedule;
+use support::{check_variants, compiled_as, kernel};
 
 const SIZES: [[i64; 3]; 14] = [
     [0, 9, 8],
@@ -21,65 +21,6 @@ const SIZES: [[i64; 3]; 14] = [
     [1, 64, 67],
     [1, 3, 130],
 ];
-
-fn check(text: &str) {
-    check_sizes(text, ["B", "M", "N"], &SIZES);
-}
-
-#[test]
-fn one_operand() {
-    check(
-        "kernel @turn(%x: in f32[B, M, N], %y: out f32[B, N, M]) {
-          outer b < B, n < N, m < M
-          store %y[b, n, m] = %x[b, m, n]
-        }",
-    );
-}
-
-#[test]
-fn doubles_and_integers() {
-    for dtype in ["f64", "i32", "i64", "i8", "bool"] {
-        check(&format!(
-            "kernel @turn(%x: in {dtype}[B, M, N], %y: out {dtype}[B, N, M]) {{
-              outer b < B, n < N, m < M
-              store %y[b, n, m] = %x[b, m, n]
-            }}"
-        ));
-    }
-}
-
-/// One operand is turned, others are not or are the same for all.
-#[test]
-fn beside_others_and_with_arithmetic() {
-    check(
-        "kernel @turn(%x: in f32[B, M, N], %z: in f32[B, N, M], %w: in f32[M], %v: in f32[N, 1], %y: out f32[B, N, M], %t: out f32[B, N, M]) {
-          outer b < B, n < N, m < M
-          store %y[b, n, m] = max(%x[b, m, n] * %w[m] + %z[b, n, m], %v[n, 0])
-          store %t[b, n, m] = exp(%x[b, m, n]) - %x[b, m, n]
-        }",
-    );
-}
-
-#[test]
-fn two_operands_that_move_differently() {
-    check(
-        "kernel @turn(%x: in f32[B, M, N], %z: in f32[M, B, 2 * N], %y: out f32[B, N, M]) {
-          outer b < B, n < N, m < M
-          store %y[b, n, m] = %x[b, m, n] + %z[m, b, 2 * n] - %z[m, b, n + 1]
-        }",
-    );
-}
-
-/// A guard keeps to gathering.
-#[test]
-fn a_border() {
-    check(
-        "kernel @turn(%x: in f32[B, M, N], %y: out f32[B, N, M]) {
-          outer b < B, n < N, m < M
-          store %y[b, n, m] = (%x[b, m - 1, n] if inside else 7)
-        }",
-    );
-}
 
 /// Rows left over are done as many at once as there are lanes, and yet are no square: the last one is there again.
 /// Sums and an operand that is transposed in one tile of as many rows as a vector has lanes.

@@ -65,7 +65,7 @@ fn promoted(tensor: &Tensor) -> Tensor {
     match Mode::Promoted.stored(tensor.dtype()) {
         DType::F64 if tensor.dtype() != DType::F64 => {
             let shape = tensor.shape().to_vec();
-            Tensor::from_vec(&shape, numbers(tensor)).unwrap()
+            Tensor::from_vec(&shape, tensor.to_f64_vec().unwrap()).unwrap()
         }
         _ => tensor.clone(),
     }
@@ -148,20 +148,15 @@ fn run_kernel(
     Ok(())
 }
 
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    kiln_tensor::match_dtype!(tensor.dtype(), T => {
-        let elements = tensor.to_vec::<T>().unwrap();
-        elements.into_iter().map(|x| kiln_scalar::ScalarValue::from(x).to_f64()).collect()
-    })
-}
-
 fn same(expected: &Tensor, found: &Tensor) -> bool {
     if expected.shape() != found.shape() {
         return false;
     }
-    let pairs = numbers(expected)
+    let pairs = expected
+        .to_f64_vec()
+        .unwrap()
         .into_iter()
-        .zip(numbers(found))
+        .zip(found.to_f64_vec().unwrap())
         .collect::<Vec<_>>();
     pairs.into_iter().all(|(a, b)| {
         (a - b).abs() <= 1e-6 * a.abs().max(1.0) || a == b || (a.is_nan() && b.is_nan())
@@ -266,7 +261,8 @@ fn check_seed(seed: u64, smooth: bool, allowed: &Allowed, tally: &mut Tally) -> 
                 let mut pairs = expected.iter().zip(&found).enumerate();
                 let wrong = pairs.find(|(_, (expected, found))| !same(expected, found));
                 if let Some((position, (expected, found))) = wrong {
-                    let (expected, found) = (numbers(expected), numbers(found));
+                    let (expected, found) =
+                        (expected.to_f64_vec().unwrap(), found.to_f64_vec().unwrap());
                     return Err(show(format!(
                         "output {position}: {found:?} for {expected:?}"
                     )));

@@ -3,6 +3,8 @@
 //! Floats accumulate in `f64`; integers in their own type, wrapping; `bool` as "or" and "and". So an
 //! op is written once, over [`Number`], and means the same for every dtype.
 
+use crate::fault::OpFault;
+use crate::interrupt::{Interrupt, PIECE};
 use crate::ops::contraction::{Product, exact_product, float_product};
 use kiln_scalar::ScalarValue;
 use kiln_tensor::{DType, Element, bf16, f16};
@@ -228,6 +230,30 @@ fn narrow_to_bf16(x: f64) -> bf16 {
     match ScalarValue::from_number(x, DType::BF16) {
         Some(ScalarValue::BF16(value)) => value,
         _ => unreachable!("every number has a value in a float dtype"),
+    }
+}
+
+impl Interrupt<'_> {
+    /// Rounds results, of which there are as many on both sides.
+    pub(crate) fn narrow<T: Number>(self, to: &mut [T], from: &[T::Wide]) -> Result<(), OpFault> {
+        for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
+            self.work(from.len())?;
+            for (to, &from) in to.iter_mut().zip(from) {
+                *to = T::narrow(from);
+            }
+        }
+        Ok(())
+    }
+
+    /// Widens as many elements as both sides have.
+    pub(crate) fn widen<T: Number>(self, to: &mut [T::Wide], from: &[T]) -> Result<(), OpFault> {
+        for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
+            self.work(to.len())?;
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = from.to_wide();
+            }
+        }
+        Ok(())
     }
 }
 

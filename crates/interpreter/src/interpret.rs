@@ -8,8 +8,9 @@ mod control;
 mod inputs;
 
 use crate::bind::Contract;
+use crate::context::{EvaluateContext, convert, promote};
 use crate::error::{InterpretError, OpSite};
-use crate::evaluate::{EvaluateContext, convert, evaluate_op, promote};
+use crate::evaluate::evaluate_op;
 use crate::fault::OpFault;
 use crate::liveness::Liveness;
 use crate::options::{InterpretOptions, TraceEvent};

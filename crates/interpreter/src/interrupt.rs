@@ -4,7 +4,6 @@
 //! the caller's callback is called. Without a callback, that is an addition and a comparison.
 
 use crate::buffer::reserved;
-use crate::element::Number;
 use crate::fault::OpFault;
 use kiln_tensor::{Tensor, TensorError};
 use std::cell::Cell;
@@ -70,28 +69,6 @@ impl<'a> Interrupt<'a> {
             // Memory moves faster than elements are computed.
             self.work(from.len() / 16)?;
             to.copy_from_slice(from);
-        }
-        Ok(())
-    }
-
-    /// Rounds results; both sides have the same number.
-    pub(crate) fn narrow<T: Number>(self, to: &mut [T], from: &[T::Wide]) -> Result<(), OpFault> {
-        for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
-            self.work(from.len())?;
-            for (to, &from) in to.iter_mut().zip(from) {
-                *to = T::narrow(from);
-            }
-        }
-        Ok(())
-    }
-
-    /// Widens the common number of elements of both sides.
-    pub(crate) fn widen<T: Number>(self, to: &mut [T::Wide], from: &[T]) -> Result<(), OpFault> {
-        for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
-            self.work(to.len())?;
-            for (to, from) in to.iter_mut().zip(from) {
-                *to = from.to_wide();
-            }
         }
         Ok(())
     }

@@ -32,6 +32,7 @@ mod fault;
 mod options;
 
 mod bind;
+mod context;
 mod evaluate;
 mod interpret;
 mod interrupt;
@@ -46,9 +47,10 @@ mod buffer;
 mod element;
 
 pub use bind::{PlanFactValue, bind_symbols, plan_facts_hold};
+pub use context::EvaluateContext;
 pub use error::{InputAxis, InterpretError, OpSite};
-pub use evaluate::{EvaluateContext, evaluate_op};
-pub use fault::{OpFault, OperandDescription};
+pub use evaluate::evaluate_op;
+pub use fault::{OpFault, Operand};
 pub use interpret::{interpret, interpret_loop};
 pub use options::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, TraceEvent};
 pub use requirements::check_requirements;

@@ -9,9 +9,6 @@ mod contraction;
 mod dependence;
 mod window;
 
-#[cfg(test)]
-mod tests;
-
 use std::fmt;
 
 use cranelift_entity::SecondaryMap;
@@ -199,7 +196,7 @@ pub(crate) fn classify(kernel: &Kernel) -> Classification {
         }
     }
     if class == Class::Row {
-        for store in crate::verify::stores(kernel) {
+        for store in crate::form::stores(kernel) {
             roles.give(store.axes.iter().copied(), AxisRole::Row);
         }
     }

@@ -24,15 +24,13 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use scope::reachable;
-
 use std::collections::BTreeSet;
 
 use budget::Budget;
 
 use crate::classify::classify;
 use crate::error::{KernelError, KernelErrors};
-use crate::form::{Extent, Item, Kernel, NodeId, Store};
+use crate::form::{Extent, Kernel, NodeId, reachable, stores};
 use crate::verified::{KernelInfo, VerifiedKernel};
 
 /// The maximum number of reported errors.
@@ -103,21 +101,5 @@ pub(crate) fn used_nodes(kernel: &Kernel) -> BTreeSet<NodeId> {
             roots.push(value);
         }
     }
-    scope::reachable(kernel, &roots)
-}
-
-/// Every store, in the order of the items, including those in blocks.
-pub(crate) fn stores(kernel: &Kernel) -> Vec<&Store> {
-    let mut found = Vec::new();
-    for item in kernel.items() {
-        match item {
-            Item::Store(store) => found.push(store),
-            Item::Carry(carry) => found.extend(carry.items.iter().filter_map(|item| match item {
-                Item::Store(store) => Some(store),
-                _ => None,
-            })),
-            Item::Stage(_) => {}
-        }
-    }
-    found
+    reachable(kernel, &roots)
 }

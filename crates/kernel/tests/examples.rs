@@ -4,31 +4,15 @@
 
 mod support;
 
-use kiln_kernel::Class;
-use support::{NamedSizes, as_f64, compare, compare_with_graph, example_text, kernel};
-
-fn examples() -> Vec<(String, String)> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
-    let files = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut examples: Vec<(String, String)> = files
-        .map(|path| {
-            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            (name, std::fs::read_to_string(path).unwrap())
-        })
-        .collect();
-    examples.sort();
-    examples
-}
+use kiln_testkit::cases::topic;
+use support::{Sizes, as_f64, compare, compare_with_graph, example_text, kernel};
 
 #[test]
 fn every_example_prints_as_it_is_written() {
-    let examples = examples();
-    assert_eq!(examples.len(), 27);
-    for (name, text) in examples {
+    for case in topic("examples").unwrap() {
+        let text = case.text();
         let kernel = kernel(&text);
-        assert_eq!(kernel.name(), name);
+        assert_eq!(kernel.name(), case.name());
         let code = text.lines().filter(|line| !line.starts_with("//"));
         let written: String = code.map(|line| format!("{line}\n")).collect();
         assert_eq!(kernel.to_string(), written);
@@ -40,8 +24,9 @@ fn the_book_lists_every_example_verbatim() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs/book/src/reference/kernel-form.md");
     let page = std::fs::read_to_string(page).unwrap();
-    for (name, text) in examples() {
-        assert!(page.contains(&format!("```kernel\n{text}```\n")), "{name}");
+    for case in topic("examples").unwrap() {
+        let shown = format!("```kernel\n{}```\n", case.text());
+        assert!(page.contains(&shown), "{}", case.name());
     }
 }
 
@@ -465,22 +450,5 @@ fn example_lstm_step_matches_the_reference() {
             }
             vec![y, last]
         });
-    }
-}
-
-#[test]
-fn every_example_verifies() {
-    let class = |name: &str| match name {
-        "attention" | "causal_attention" | "ragged_attention" => Class::Attention,
-        "int8_matmul" | "linear_gelu" | "lstm_step" => Class::Contraction,
-        "cumsum" | "lstm" | "reverse_cumsum" => Class::Scan,
-        "argmax" | "norm" | "softmax" => Class::Row,
-        name if name.contains("conv") || name.contains("pool") => Class::Window,
-        _ => Class::Map,
-    };
-    for (name, text) in examples() {
-        let verified =
-            kiln_kernel::verify(kernel(&text)).unwrap_or_else(|errors| panic!("{name}: {errors}"));
-        assert_eq!(verified.classification().class, class(&name), "{name}");
     }
 }

@@ -254,6 +254,3 @@ fn same_kind(left: &Type, right: &Type) -> bool {
 fn equal(dims: &DimTable, left: DimId, right: DimId) -> bool {
     left == right || dims.equal(left, right) == Proof::Proved
 }
-
-#[cfg(test)]
-mod tests;

@@ -16,6 +16,7 @@
 //! | [`programs`] | graphs as compiled programs, compared with the interpreter |
 //! | [`targets`] | the code of the fuzz targets |
 //! | [`book`] | the book's examples |
+//! | [`cases`] | test cases as files: programs and what is expected of them |
 //!
 //! ```
 //! use arbitrary::Unstructured;
@@ -36,6 +37,7 @@
 #![deny(unsafe_code)]
 
 pub mod book;
+pub mod cases;
 pub mod export;
 pub mod files;
 pub mod generate;

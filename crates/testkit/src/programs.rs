@@ -3,20 +3,26 @@
 //! The graph is optimised, fused and built as the facade does it; the runtime, with its compiler and device, is the
 //! caller's. [`smallest`] finds the first wrong value, as a separate graph.
 
+use crate::kernels::BackwardPool;
 use crate::oracle::{
     Unexplained, explain, explain_near, is_of_data, may_fail_with, may_leave_out, small_limits,
 };
 use crate::random::SplitMix64;
+use kiln_backend::{CallerOnly, KernelCompiler, Target, TaskPool};
 use kiln_fusion::FusionOptions;
 use kiln_interpreter::{InterpretError, InterpretOptions, interpret};
 use kiln_ir::Graph;
-use kiln_lazy_runtime::{CompiledProgram, Planner, PreferredLayouts, Runtime, RuntimeError};
+use kiln_lazy_runtime::{
+    CompiledProgram, Planner, PreferredLayouts, Runtime, RuntimeError, RuntimeOptions, SpinPool,
+};
+use kiln_native::NativeExecutor;
 use kiln_passes::{PassContext, PassOptions, eliminate_dead_ops, optimize};
 use kiln_program::{BuildOptions, LayoutPreferences, Program};
 use kiln_scalar::Mode;
 use kiln_symbolic_shape::FactSelection;
 use kiln_tensor::{DType, Element, Tensor, TensorError, bf16, f16};
 use std::error::Error;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// Plans an optimised graph as the facade does.
@@ -48,7 +54,40 @@ impl Planner for GraphPlanner {
     }
 }
 
-/// How a program fails.
+/// A runtime that compiles for a target with one thread, and launches on a pool.
+pub fn runtime(
+    compiler: &Arc<dyn KernelCompiler>,
+    target: Target,
+    pool: Arc<dyn TaskPool>,
+) -> Arc<Runtime> {
+    let options = RuntimeOptions::new()
+        .with_target(target)
+        .with_compile_threads(NonZeroUsize::MIN);
+    let device = NativeExecutor::new().with_pool(pool);
+    Arc::new(Runtime::new(
+        Some(Arc::clone(compiler)),
+        Arc::new(device),
+        options,
+    ))
+}
+
+/// A runtime per target, each with other threads.
+pub fn runtimes(
+    compiler: &Arc<dyn KernelCompiler>,
+    targets: impl IntoIterator<Item = Target>,
+) -> Vec<Arc<Runtime>> {
+    let made = targets.into_iter().enumerate().map(|(position, target)| {
+        let pool: Arc<dyn TaskPool> = match position % 3 {
+            0 => Arc::new(CallerOnly),
+            1 => Arc::new(BackwardPool::new(3)),
+            _ => Arc::new(SpinPool::new(2)),
+        };
+        runtime(compiler, target, pool)
+    });
+    made.collect()
+}
+
+/// How a program goes wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramFinding {

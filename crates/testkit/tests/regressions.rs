@@ -10,6 +10,7 @@
 
 use kiln_backend::KernelCompiler;
 use kiln_codegen_llvm::LlvmCompiler;
+use kiln_testkit::cases;
 use kiln_testkit::random::{SeedsOfTheDay, SplitMix64, seeded_bytes};
 use kiln_testkit::targets::{COMPILED_TARGETS, TARGETS, seeds};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,11 @@ fn files(kind: &str, target: &str) -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    // The examples of the kernel form are seeds as they are.
+    if kind == "seeds" && ["read_kernel", "run_kernel"].contains(&target) {
+        let examples = std::fs::read_dir(cases::folder().join("examples")).unwrap();
+        files.extend(examples.map(|entry| entry.unwrap().path()));
+    }
     files.sort();
     files
 }

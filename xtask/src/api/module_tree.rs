@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use syn::punctuated::Punctuated;
 
 /// One module.
 #[derive(Default)]
@@ -51,6 +52,27 @@ impl ModuleTree {
         Ok(tree)
     }
 
+    /// The path of a module from the root, `a::b`; of the root, `crate`.
+    pub(super) fn path(&self, module: usize) -> String {
+        let mut names = Vec::new();
+        let mut at = module;
+        while at != 0 {
+            let parent = self.modules[at].parent;
+            let mut children = self.modules[parent].children.iter();
+            names.extend(
+                children
+                    .find(|&(_, &child)| child == at)
+                    .map(|(name, _)| name.as_str()),
+            );
+            at = parent;
+        }
+        names.reverse();
+        match names.is_empty() {
+            true => "crate".to_owned(),
+            false => names.join("::"),
+        }
+    }
+
     fn add(
         &mut self,
         index: usize,
@@ -84,13 +106,18 @@ pub(super) fn is_public(visibility: &syn::Visibility) -> bool {
     matches!(visibility, syn::Visibility::Public(_))
 }
 
-/// Whether an item carries `#[cfg(test)]`.
+/// Whether an item carries `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 pub(crate) fn is_test_only(attributes: &[syn::Attribute]) -> bool {
+    let names_test = |meta: &syn::Meta| meta.path().is_ident("test");
     attributes.iter().any(|attribute| {
+        let condition = attribute.parse_args::<syn::Meta>();
         attribute.path().is_ident("cfg")
-            && attribute
-                .parse_args::<syn::Ident>()
-                .is_ok_and(|what| what == "test")
+            && condition.is_ok_and(|condition| match &condition {
+                syn::Meta::List(list) if list.path.is_ident("all") => list
+                    .parse_args_with(Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated)
+                    .is_ok_and(|all| all.iter().any(names_test)),
+                other => names_test(other),
+            })
     })
 }
 

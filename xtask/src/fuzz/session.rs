@@ -47,7 +47,13 @@ pub(super) struct Outcome {
 }
 
 impl Session<'_> {
-    /// Runs the target for this much processor time, or until its first find.
+    /// Cases of the test suite that are seeds as they are.
+    fn cases(&self) -> Option<PathBuf> {
+        let takes_kernels = ["read_kernel", "run_kernel"].contains(&self.target);
+        takes_kernels.then(|| self.fuzz.join("../crates/testkit/testdata/examples"))
+    }
+
+    /// Runs the target for so much processor time, or until its first find.
     pub(super) fn run(&self, budget: Duration) -> Result<Outcome> {
         let (corpus, artifacts) = (self.folder("corpus"), self.folder("artifacts"));
         for folder in [&corpus, &artifacts] {
@@ -58,6 +64,7 @@ impl Session<'_> {
         let mut command = Command::new(&self.program);
         command
             .args([&corpus, &self.folder("seeds"), &self.folder("regressions")])
+            .args(self.cases())
             .args(self.flags())
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .env("LSAN_OPTIONS", self.leaks())

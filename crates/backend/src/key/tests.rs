@@ -7,8 +7,8 @@ use kiln_kernel::canonicalize;
 use kiln_kernel::text::read;
 use kiln_kernel::verify;
 
-const NORM: &str = include_str!("../../../kernel/tests/examples/norm.kernel");
-const CONV: &str = include_str!("../../../kernel/tests/examples/conv.kernel");
+const NORM: &str = include_str!("../../../testkit/testdata/examples/norm.kernel");
+const CONV: &str = include_str!("../../../testkit/testdata/examples/conv.kernel");
 
 fn canonical(text: &str) -> String {
     let kernel = verify(read(text).unwrap()).unwrap();

@@ -1,22 +1,19 @@
 //! Random graphs, fused and compiled at every level, compared with the interpreter.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use arbitrary::Unstructured;
-use kiln_backend::{CallerOnly, TaskPool};
+use kiln_backend::KernelCompiler;
 use kiln_codegen_llvm::LlvmCompiler;
 use kiln_ir::{BlobMap, Graph, Op, text};
-use kiln_lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
-use kiln_native::NativeExecutor;
+use kiln_lazy_runtime::Runtime;
 use kiln_tensor::{DType, Tensor, match_dtype};
 use kiln_testkit::generate::{
     Flavor, GraphOptions, input_shapes, input_tensors, random_graph, random_tensor,
 };
-use kiln_testkit::kernels::BackwardPool;
 use kiln_testkit::oracle::Unexplained;
-use kiln_testkit::programs::{Compared, ProgramFinding, smallest};
+use kiln_testkit::programs::{self, Compared, ProgramFinding, smallest};
 use kiln_testkit::random::{SplitMix64, seeded_bytes};
 
 /// How many sets of shapes each graph is run at.
@@ -26,27 +23,8 @@ const MOST_ELEMENTS: usize = 1 << 14;
 
 /// A runtime per level, each with other threads.
 pub(crate) fn runtimes() -> Vec<Arc<Runtime>> {
-    let runtime = |(position, target)| {
-        let pool: Arc<dyn TaskPool> = match position % 3 {
-            0 => Arc::new(CallerOnly),
-            1 => Arc::new(BackwardPool::new(3)),
-            _ => Arc::new(SpinPool::new(2)),
-        };
-        let options = RuntimeOptions::new()
-            .with_target(target)
-            .with_compile_threads(NonZeroUsize::MIN);
-        let (compiler, device) = (LlvmCompiler::new(), NativeExecutor::new().with_pool(pool));
-        Arc::new(Runtime::new(
-            Some(Arc::new(compiler)),
-            Arc::new(device),
-            options,
-        ))
-    };
-    super::targets()
-        .into_iter()
-        .enumerate()
-        .map(runtime)
-        .collect()
+    let compiler: Arc<dyn KernelCompiler> = Arc::new(LlvmCompiler::new());
+    programs::runtimes(&compiler, super::targets())
 }
 
 /// Ops that may add the weights of one element before they multiply it: it matters where a number is not finite.

@@ -7,8 +7,6 @@
     reason = "each test file uses a part of it, and a test may panic"
 )]
 
-pub(crate) mod corpus;
-pub(crate) mod examples;
 pub(crate) mod graphs;
 
 use kiln_backend::IsaLevel;
@@ -119,13 +117,7 @@ pub(crate) fn compiled_with_fewer_products(kernel: &VerifiedKernel, sums: u32) -
     variants
 }
 
-/// Compares a kernel with its meaning at the given sizes of its symbols, with ordinary numbers: all calls agree.
-pub(crate) fn check_sizes<const N: usize>(text: &str, names: [&str; N], sizes: &[[i64; N]]) {
-    let kernel = kernel(text);
-    check_variants(&kernel, &compiled(&kernel), names, sizes);
-}
-
-/// The same, compiled already.
+/// Compares compiled kernels with their meaning at the given sizes of their symbols, with ordinary numbers: all calls agree.
 pub(crate) fn check_variants<const N: usize>(
     kernel: &VerifiedKernel,
     variants: &[Variant],
@@ -146,11 +138,6 @@ pub(crate) fn check_variants<const N: usize>(
 }
 
 /// Compares a kernel with its meaning at sizes that cover the edges; how many calls agreed, and how many faulted.
-pub(crate) fn check_text(text: &str, elements: Elements, most_work: f64) -> (usize, usize) {
-    try_text(text, elements, most_work).unwrap_or_else(|message| panic!("{message}"))
-}
-
-/// The same, with what is wrong as an error.
 pub(crate) fn try_text(
     text: &str,
     elements: Elements,

@@ -45,20 +45,7 @@ fn planned(source: &str) -> (Graph, FusionPlan) {
     (graph, plan)
 }
 
-/// The nodes except constants, `name (class)` each, in order of execution.
-fn nodes(source: &str) -> String {
-    let (graph, plan) = planned(source);
-    let nodes = plan.nodes_of(graph.body()).iter().map(|&id| plan.node(id));
-    let lines = nodes
-        .filter(|node| node.kind.as_word() != "constant")
-        .map(|node| match node.class {
-            Some(class) => format!("{} ({class})", node.name),
-            None => format!("{} [{}]", node.name, node.kind),
-        });
-    lines.collect::<Vec<_>>().join("; ")
-}
-
-/// The value that the text names `%3`, `%x`.
+/// The value that the text calls `%3`, `%x`.
 fn value(graph: &Graph, name: &str) -> ValueId {
     let name = name.replace('%', "v").replace("vv", "w");
     let mut values = (0..graph.n_values()).map(|id| ValueId::from_u32(u32::try_from(id).unwrap()));

@@ -1,7 +1,7 @@
 //! The boundary of a run: converting inputs and outputs.
 
+use crate::context::convert;
 use crate::error::{InterpretError, OpSite};
-use crate::evaluate::convert;
 use crate::fault::OpFault;
 use crate::interrupt::Interrupt;
 use crate::options::InterpretOptions;

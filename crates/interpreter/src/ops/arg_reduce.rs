@@ -1,8 +1,8 @@
 //! The position of the extremum along an axis. A NaN wins over every number; ties are resolved as for equal numbers.
 
 use super::lanes::{from_lanes, lanes_along};
+use crate::context::EvaluateContext;
 use crate::element::{Accumulator, Number};
-use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::Extremum;
 use kiln_tensor::{DType, Tensor, match_dtype};

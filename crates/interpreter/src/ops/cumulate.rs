@@ -1,8 +1,8 @@
 //! Running reductions along an axis, each element rounded once from the wide running value.
 
 use super::lanes::{from_lanes, lanes_along};
+use crate::context::EvaluateContext;
 use crate::element::{Accumulator, Join, Number};
-use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::CumulateFunction;
 use kiln_tensor::{Tensor, match_dtype};

@@ -3,7 +3,7 @@
 //! An operand with the result's shape, or with one element, is read in place; any other is broadcast to the result's shape
 //! first.
 
-use crate::evaluate::{EvaluateContext, Shape};
+use crate::context::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use kiln_scalar::{Block, BlockEvaluator, BlockMut, Expr, ExprBuilder, Function};
 use kiln_tensor::{DType, Tensor};

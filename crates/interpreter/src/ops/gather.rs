@@ -3,7 +3,7 @@
 //! An index counts from the end when negative. It is checked when an element is read through it:
 //! a result without elements checks none.
 
-use crate::evaluate::{EvaluateContext, Shape};
+use crate::context::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use crate::interrupt::Interrupt;
 use kiln_tensor::{DType, Element, Offsets, Tensor, match_dtype, row_major_strides};

@@ -3,7 +3,7 @@
 //! Positions are walked as *rows* along the last spatial axis, under flat indices of all other axes.
 //! Invariant of a [`Geometry`]: every `output * stride + tap * dilation` fits an `i64`.
 
-use crate::evaluate::{EvaluateContext, Shape};
+use crate::context::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use kiln_ir::Window;
 use std::ops::Range;

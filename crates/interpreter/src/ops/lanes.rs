@@ -1,6 +1,6 @@
 //! Iteration along one axis, with the axis itself as a contiguous lane.
 
-use crate::evaluate::EvaluateContext;
+use crate::context::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_tensor::{Tensor, TensorError};
 

@@ -2,8 +2,8 @@
 
 use super::contraction::{self, Product};
 use super::elementwise::cast;
+use crate::context::{EvaluateContext, Shape};
 use crate::element::{Accumulator, Number};
-use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use crate::interrupt::Interrupt;
 use kiln_tensor::{DType, Offsets, Tensor, match_dtype, row_major_strides};

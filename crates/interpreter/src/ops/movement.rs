@@ -1,6 +1,6 @@
 //! Slices and concatenations. Reshapes, broadcasts and transposes are the tensor's own views.
 
-use crate::evaluate::EvaluateContext;
+use crate::context::EvaluateContext;
 use crate::fault::OpFault;
 use crate::interrupt::Interrupt;
 use kiln_ir::{Dims, Integers};

@@ -1,7 +1,7 @@
 //! The indices of nonzero elements, in row-major order. NaN is nonzero; -0 is zero.
 
+use crate::context::EvaluateContext;
 use crate::element::{Accumulator, Number};
-use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_tensor::{DType, Tensor, match_dtype, row_major_strides};
 

@@ -1,6 +1,6 @@
 //! Borders: each axis has a map from result index to operand index, or to the border.
 
-use crate::evaluate::{EvaluateContext, Shape};
+use crate::context::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use kiln_ir::{Dims, PadMode};
 use kiln_tensor::{Element, Tensor, match_dtype};

@@ -2,8 +2,8 @@
 //! their means are truncated.
 
 use super::geometry::{Geometry, check_window};
+use crate::context::{EvaluateContext, Shape};
 use crate::element::{Accumulator, Number};
-use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use kiln_ir::{Integers, PoolFunction, Window};
 use kiln_tensor::{Tensor, match_dtype};

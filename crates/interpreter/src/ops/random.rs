@@ -2,7 +2,7 @@
 
 use super::elementwise;
 use crate::buffer::dense;
-use crate::evaluate::EvaluateContext;
+use crate::context::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::Dims;
 use kiln_scalar::Function;

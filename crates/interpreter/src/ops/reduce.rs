@@ -2,8 +2,8 @@
 //!
 //! Accumulated from the first element to the last in [`Number::Wide`], rounded once.
 
+use crate::context::EvaluateContext;
 use crate::element::{Accumulator, Join, Number};
-use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::{Indices, ReduceFunction};
 use kiln_tensor::{Tensor, match_dtype};

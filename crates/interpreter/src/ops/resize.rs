@@ -5,7 +5,7 @@
 
 mod taps;
 
-use crate::evaluate::{EvaluateContext, widened_floats};
+use crate::context::{EvaluateContext, widened_floats};
 use crate::fault::OpFault;
 use kiln_ir::Resize;
 use kiln_tensor::{DType, Tensor, bf16, f16};

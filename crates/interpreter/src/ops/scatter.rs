@@ -4,8 +4,8 @@
 //! A combining scatter accumulates like a reduction: wide, and rounded once at the end.
 
 use super::gather::{Address, element_offsets};
+use crate::context::EvaluateContext;
 use crate::element::{Accumulator, Number};
-use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::Combine;
 use kiln_tensor::{Tensor, match_dtype};

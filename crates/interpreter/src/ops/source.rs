@@ -1,7 +1,7 @@
 //! Ops that make tensors from sizes alone.
 
+use crate::context::EvaluateContext;
 use crate::element::Number;
-use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::Dims;
 use kiln_tensor::{DType, Tensor, match_dtype};

@@ -1,6 +1,7 @@
 //! Shared helpers of ops' tests: constant sizes, and concise tensors.
 
-use crate::evaluate::{EvaluateContext, evaluate_op};
+use crate::context::EvaluateContext;
+use crate::evaluate::evaluate_op;
 use crate::fault::OpFault;
 use kiln_ir::{Dims, Op};
 use kiln_symbolic_shape::{Binding, DimTable};

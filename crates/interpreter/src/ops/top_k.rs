@@ -3,7 +3,7 @@
 
 use super::arg_reduce::rank_order;
 use super::lanes::{from_lanes, lanes_along};
-use crate::evaluate::EvaluateContext;
+use crate::context::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::Extremum;
 use kiln_symbolic_shape::DimId;

@@ -1,7 +1,7 @@
 //! A part of a tensor replaced by another tensor, at a position that is data.
 
 use super::gather::integers;
-use crate::evaluate::EvaluateContext;
+use crate::context::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_tensor::{Tensor, match_dtype, row_major_strides};
 

@@ -13,9 +13,10 @@ use kiln_symbolic_shape::{
 use super::slots::{Slot, put, slots};
 use super::{CanonicalPolicy, as_good};
 use crate::classify::{AxisRole, Class};
+use crate::form::stores;
 use crate::form::{AxisId, BufferId, Kernel, Node, NodeId, StageId};
 use crate::verified::VerifiedKernel;
-use crate::verify::{stores, used_nodes, verify};
+use crate::verify::{used_nodes, verify};
 
 /// How many sizes are tried one by one.
 const MAX_TRIES: usize = 24;

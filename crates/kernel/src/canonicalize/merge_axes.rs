@@ -75,7 +75,7 @@ fn binders(kernel: &Kernel) -> Vec<Axes> {
             found.push(axes.clone());
         }
     }
-    let stores = crate::verify::stores(kernel).into_iter();
+    let stores = crate::form::stores(kernel).into_iter();
     found.extend(stores.map(|store| store.axes.clone()));
     found
 }
@@ -95,7 +95,7 @@ fn accesses(kernel: &Kernel) -> Vec<Access> {
             indices: indices.to_vec(),
         });
     }
-    for store in crate::verify::stores(kernel) {
+    for store in crate::form::stores(kernel) {
         found.push(Access {
             of: Indexed::Buffer(store.buffer),
             indices: store.indices.to_vec(),
@@ -207,11 +207,7 @@ fn value_roots(kernel: &Kernel) -> Vec<NodeId> {
         roots.push(stage.value);
         roots.extend(stage.init);
     }
-    roots.extend(
-        crate::verify::stores(kernel)
-            .iter()
-            .map(|store| store.value),
-    );
+    roots.extend(crate::form::stores(kernel).iter().map(|store| store.value));
     for axis in kernel.axes.values() {
         if let Extent::Clamped { value, .. } = axis.extent {
             roots.push(value);

@@ -9,11 +9,11 @@ use kiln_symbolic_shape::{
 };
 
 use super::slots::slots;
+use crate::form::reachable;
 use crate::form::{
     Axes, AxisId, Buffer, Carry, Extent, Item, Kernel, KernelBuilder, Node, NodeId, Stage, StageId,
     StageOperation, Store,
 };
-use crate::verify::reachable;
 
 /// Which facts about sizes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) fn rebuild(kernel: &Kernel, facts: Facts) -> Option<(Kernel, Vec<Symb
 fn live_stages(kernel: &Kernel) -> BTreeSet<StageId> {
     let mut live = BTreeSet::new();
     let mut pending: Vec<NodeId> = Vec::new();
-    for store in crate::verify::stores(kernel) {
+    for store in crate::form::stores(kernel) {
         pending.extend(store.indices.iter().chain([&store.value]));
     }
     for axis in kernel.axes().values() {

@@ -1,8 +1,8 @@
 //! Recognises windows: indices that move along both a kept and a reduced axis.
 
 use super::dependence::reduced;
+use crate::form::reachable;
 use crate::form::{AxisId, BufferId, Kernel, Node, StageId};
-use crate::verify::reachable;
 
 /// An index of a load that moves along two axes.
 pub(super) struct Window {

@@ -12,8 +12,8 @@ use kiln_tensor::DType;
 
 use super::budget::Budget;
 use super::points::integer;
-use super::scope::reachable;
-use super::sizes::SizeProver;
+use super::sizes::Sizes;
+use crate::form::reachable;
 use crate::form::{AxisId, Kernel, Node, NodeId};
 
 /// The maximum number of digits of one index.

@@ -10,8 +10,8 @@ use kiln_symbolic_shape::DimId;
 use super::Report;
 use super::budget::Budget;
 use super::points::{Bound, Points, alias};
-use super::scope::reachable;
 use crate::error::KernelError;
+use crate::form::reachable;
 use crate::form::{AxisId, Extent, Kernel, Load, Node, NodeId, StageId};
 use crate::verified::{IndexClass, KernelInfo};
 

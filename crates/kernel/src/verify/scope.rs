@@ -12,6 +12,7 @@ use super::Report;
 use crate::error::KernelError;
 use crate::form::{
     AxisId, Carry, Extent, Item, Kernel, Node, NodeId, Stage, StageId, StageOperation, Store,
+    reachable,
 };
 
 pub(super) fn check(kernel: &Kernel, report: &mut Report) {
@@ -342,18 +343,4 @@ impl Scopes<'_> {
             });
         }
     }
-}
-
-/// Every node of `roots` and their operands, operands first.
-pub(crate) fn reachable(kernel: &Kernel, roots: &[NodeId]) -> BTreeSet<NodeId> {
-    let mut found = BTreeSet::new();
-    let mut pending = roots.to_vec();
-    while let Some(node) = pending.pop() {
-        if found.insert(node) {
-            kernel
-                .node(node)
-                .for_each_operand(&mut |operand| pending.push(operand));
-        }
-    }
-    found
 }

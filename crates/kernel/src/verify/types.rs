@@ -3,8 +3,9 @@
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
-use super::{Report, stores};
+use super::Report;
 use crate::error::KernelError;
+use crate::form::stores;
 use crate::form::{Combine, Kernel, Node, Reduction, Stage, StageOperation, Store};
 
 pub(super) fn check(kernel: &Kernel, report: &mut Report) {

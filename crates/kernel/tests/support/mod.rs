@@ -4,18 +4,21 @@
 
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::BlobMap;
-use kiln_kernel::{Kernel, Role, evaluate};
+use kiln_kernel::{Kernel, evaluate};
 use kiln_scalar::Mode;
-use kiln_symbolic_shape::Binding;
-use kiln_tensor::{DType, Tensor, match_dtype};
+use kiln_tensor::Tensor;
+use kiln_testkit::cases::topic;
+use kiln_testkit::kernels::{Elements, kernel_tensors};
+use kiln_testkit::random::SplitMix64;
 
 /// Sizes by name.
 pub(crate) type NamedSizes<'a> = &'a [(&'a str, i64)];
 
-/// An example of `tests/examples`, verbatim.
+/// An example, as it is written.
 pub(crate) fn example_text(name: &str) -> String {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
-    std::fs::read_to_string(folder.join(format!("{name}.kernel"))).unwrap()
+    let cases = topic("examples").unwrap();
+    let case = cases.iter().find(|case| case.name() == name);
+    case.unwrap().text()
 }
 
 pub(crate) fn kernel(text: &str) -> Kernel {
@@ -33,61 +36,8 @@ pub(crate) fn symbols(kernel: &Kernel, sizes: NamedSizes<'_>) -> Vec<i64> {
     dims.symbols().map(value).collect()
 }
 
-/// Numbers between -1 and 1, different for every seed.
-pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678;
-    let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 40) as f32) / 8_388_608.0 - 1.0
-    };
-    (0..count).map(|_| next()).collect()
-}
-
-/// A tensor for every buffer: numbers for floats, and integers from `integers.0` to `integers.1` (exclusive).
-pub(crate) fn buffers(kernel: &Kernel, symbols: &[i64], integers: (i64, i64)) -> Vec<Tensor> {
-    let binding: Binding = kernel
-        .dims()
-        .symbols()
-        .zip(symbols.iter().copied())
-        .collect();
-    let size = |&dim| usize::try_from(kernel.dims().evaluate(dim, &binding).unwrap()).unwrap();
-    let mut tensors = Vec::new();
-    for (seed, buffer) in (1..).zip(kernel.buffers().values()) {
-        let shape: Vec<usize> = buffer.shape.iter().map(size).collect();
-        let count = shape.iter().product();
-        let numbers = numbers(count, seed);
-        let (low, high) = integers;
-        let span = (high - low).max(1) as f32;
-        let integer = |number: &f32| low + ((number + 1.0) * 0.5 * span) as i64;
-        tensors.push(match buffer.dtype {
-            _ if buffer.role == Role::Out => Tensor::zeros(buffer.dtype, &shape).unwrap(),
-            DType::F32 => Tensor::from_vec(&shape, numbers).unwrap(),
-            DType::I64 => Tensor::from_vec(&shape, numbers.iter().map(integer).collect()).unwrap(),
-            DType::U64 => {
-                let bits = numbers.iter().map(|number| f64::from(*number).to_bits());
-                Tensor::from_vec(&shape, bits.collect()).unwrap()
-            }
-            DType::I8 => Tensor::from_vec(
-                &shape,
-                numbers
-                    .iter()
-                    .map(|number| (number * 127.0) as i8)
-                    .collect(),
-            )
-            .unwrap(),
-            other => panic!("no numbers of {other}"),
-        });
-    }
-    tensors
-}
-
 pub(crate) fn as_f64(tensor: &Tensor) -> Vec<f64> {
-    match_dtype!(tensor.dtype(), T => {
-        let elements = tensor.to_vec::<T>().unwrap();
-        elements.into_iter().map(|element| kiln_scalar::ScalarValue::from(element).to_f64()).collect()
-    })
+    tensor.to_f64_vec().unwrap()
 }
 
 pub(crate) fn expect_close(found: &Tensor, expected: &[f64], tolerance: f64, what: &str) {
@@ -103,7 +53,7 @@ pub(crate) fn expect_close(found: &Tensor, expected: &[f64], tolerance: f64, wha
     }
 }
 
-/// Evaluates a kernel in both modes and compares its outputs with what `expected` computes in `f64`.
+/// Evaluates a kernel in both modes, on `i64`s from `integers.0` to `integers.1` (exclusive), and compares what it writes with what `expected` computes in `f64`.
 pub(crate) fn compare(
     text: &str,
     sizes: NamedSizes<'_>,
@@ -112,7 +62,12 @@ pub(crate) fn compare(
 ) {
     let kernel = kernel(text);
     let symbols = symbols(&kernel, sizes);
-    let inputs = buffers(&kernel, &symbols, integers);
+    let elements = Elements {
+        indices: integers,
+        ..Elements::default()
+    };
+    let inputs = kernel_tensors(&mut SplitMix64::new(1), &kernel, &symbols, elements);
+    let inputs = inputs.unwrap().unwrap();
     let expected = expected(&inputs);
     for (mode, tolerance) in [(Mode::Promoted, 1e-9), (Mode::Declared, 1e-4)] {
         let mut buffers = inputs.clone();

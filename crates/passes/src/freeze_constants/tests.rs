@@ -1,105 +1,10 @@
 //! What is folded into weights, and its cost.
 
 use super::freeze_constants;
-use crate::testing::{after, graph, is_unchanged, ramp};
-use crate::{PassContext, canonicalize, eliminate_dead_ops, fold_constants};
-use insta::assert_snapshot;
+use crate::PassContext;
+use crate::testing::{graph, ramp};
 use kiln_interpreter::interpret;
 use kiln_ir::{Graph, Op};
-
-fn frozen(source: &str) -> String {
-    after(
-        &[
-            canonicalize,
-            fold_constants,
-            freeze_constants,
-            eliminate_dead_ops,
-        ],
-        source,
-    )
-}
-
-/// `sub mean, div deviation, mul gain, add bias`, and the convolution's own bias before them.
-#[test]
-fn a_batch_norm_is_folded_into_the_convolution() {
-    assert_snapshot!(frozen("
-graph @main(%x: f32[N, 1, H, W]) -> f32[N, 2, H, W] {
-  %w: f32[2, 1, 1, 1] = constant [1.0, 2.0]
-  %b: f32[2, 1, 1] = constant [1.0, 1.0]
-  %mean: f32[1, 2, 1, 1] = constant [3.0, 5.0]
-  %deviation: f32[2, 1, 1] = constant [2.0, 0.5]
-  %gain: f32[2, 1, 1] = constant [10.0, 100.0]
-  %bias: f32[2, 1, 1] = constant [0.5, -0.5]
-  %1: f32[N, 2, H, W] = conv %x, %w {strides = [1, 1], dilations = [1, 1], low = [0, 0], high = [0, 0], groups = 1, out = f32}
-  %2: f32[N, 2, H, W] = add %1, %b
-  %3: f32[N, 2, H, W] = sub %2, %mean
-  %4: f32[N, 2, H, W] = div %3, %deviation
-  %5: f32[N, 2, H, W] = mul %4, %gain
-  %6: f32[N, 2, H, W] = add %5, %bias
-  %7: f32[N, 2, H, W] = relu %6
-  return %7
-}"), @r#"
-    graph @main(%x: f32[N, 1, H, W]) -> f32[N, 2, H, W] {
-      %0: f32[2, 1, 1, 1] = constant [5.0, 400.0]
-      %1: f32[N, 2, H, W] = conv %x, %0 {strides = [1, 1], dilations = [1, 1], low = [0, 0], high = [0, 0], groups = 1}
-      %2: f32[2, 1, 1] = constant [-9.5, -800.5]
-      %3: f32[N, 2, H, W] = add %1, %2
-      %4: f32[N, 2, H, W] = relu %3
-      return "7" = %4
-    }
-    "#);
-}
-
-#[test]
-fn scales_are_folded_into_a_matmul() {
-    assert_snapshot!(frozen("
-graph @main(%x: f32[B, 2]) -> (f32[B, 3], f32[B, 3]) {
-  %w: f32[2, 3] = constant [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-  %s: f32[] = constant [2.0]
-  %c: f32[3] = constant [1.0, 10.0, 100.0]
-  %1: f32[B, 3] = matmul %x, %w {out = f32}
-  %2: f32[B, 3] = mul %1, %s
-  %3: f32[B, 3] = mul %c, %2
-  %4: f32[B, 3] = matmul %x, %w {out = f32}
-  %5: f32[B, 3] = add %4, %c
-  %6: f32[B, 3] = add %5, %s
-  return %3, %6
-}"), @r#"
-    graph @main(%x: f32[B, 2]) -> (f32[B, 3], f32[B, 3]) {
-      %0: f32[2, 3] = constant [2.0, 40.0, 600.0, 8.0, 100.0, 1200.0]
-      %1: f32[B, 3] = matmul %x, %0
-      %2: f32[2, 3] = constant [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-      %3: f32[B, 3] = matmul %x, %2
-      %4: f32[3] = constant [3.0, 12.0, 102.0]
-      %5: f32[B, 3] = add %3, %4
-      return "3" = %1, "6" = %5
-    }
-    "#);
-}
-
-#[test]
-fn shared_or_not_per_channel_chains_are_not_folded() {
-    assert!(is_unchanged(
-        freeze_constants,
-        "
-graph @main(%x: f32[B, 2], %y: f32[3]) -> (f32[B, 3], f32[B, 3], f32[2, 3], f32[B, 3], f32[B, 3]) {
-  %w: f32[2, 3] = constant [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-  %c: f32[3] = constant [1.0, 10.0, 100.0]
-  %r: f32[2, 1] = constant [1.0, 2.0]
-  %z: f32[3] = constant [1.0, 0.0, 2.0]
-  %1: f32[B, 3] = matmul %x, %w {out = f32}
-  %2: f32[B, 3] = mul %1, %c
-  %fixed: f32[2, 2] = constant [1.0, 2.0, 3.0, 4.0]
-  %3: f32[2, 3] = matmul %fixed, %w {out = f32}
-  %4: f32[2, 3] = mul %3, %r
-  %5: f32[B, 3] = matmul %x, %w {out = f32}
-  %6: f32[B, 3] = mul %5, %y
-  %7: f32[B, 3] = matmul %x, %w {out = f32}
-  %8: f32[B, 3] = div %7, %z
-  return %1, %2, %4, %6, %8
-}"
-    ));
-}
 
 /// Output channels of a transposed convolution in groups: `[C, O / groups, kernel..]`.
 #[test]

@@ -11,6 +11,7 @@ mod contraction;
 mod control;
 mod elements;
 mod elementwise;
+mod families;
 mod indexing;
 mod inputs;
 mod movement;

@@ -1,9 +1,7 @@
 //! A region being filled: the values in scope, and the choices about them.
 
 use super::elements::{Flavor, random_tensor};
-use super::{
-    GraphOptions, Stop, contraction, control, elementwise, indexing, movement, reduction, sizes,
-};
+use super::{GraphOptions, Stop};
 use crate::random::SplitMix64;
 use arbitrary::Unstructured;
 use kiln_ir::{Dims, TensorType, ValueId};
@@ -31,46 +29,6 @@ pub(super) struct Scope<'a, 'b> {
 
 /// The symbols bound by inputs.
 pub(super) const SYMBOLS: [&str; 3] = ["A", "B", "C"];
-
-/// A family of ops, and its relative frequency.
-type Family = (usize, for<'a, 'b> fn(&mut Scope<'a, 'b>) -> Step);
-
-const FAMILIES: &[Family] = &[
-    (5, elementwise::unary),
-    (8, elementwise::binary),
-    (2, elementwise::with_special_constant),
-    (2, elementwise::select),
-    (2, elementwise::cast),
-    (5, movement::reshape),
-    (2, movement::broadcast),
-    (3, movement::transpose),
-    (4, movement::slice),
-    (2, movement::pad),
-    (3, movement::concat),
-    (3, indexing::gather),
-    (2, indexing::gather_elements),
-    (2, indexing::gather_nd),
-    (2, indexing::scatter_elements),
-    (2, indexing::scatter_nd),
-    (2, indexing::update_slice),
-    (4, contraction::matmul),
-    (3, contraction::conv),
-    (2, contraction::conv_transpose),
-    (2, contraction::pool),
-    (2, contraction::resize),
-    (5, reduction::reduce),
-    (2, reduction::arg_reduce),
-    (2, reduction::cumulate),
-    (2, reduction::top_k),
-    (2, reduction::normalize),
-    (2, sizes::source),
-    (2, sizes::dims),
-    (2, sizes::bind),
-    (1, sizes::non_zero),
-    (1, sizes::random_bits),
-    (2, control::if_else),
-    (2, control::repeat),
-];
 
 impl<'a, 'b> Scope<'a, 'b> {
     /// The body of a graph, empty.
@@ -112,26 +70,7 @@ impl<'a, 'b> Scope<'a, 'b> {
         }
     }
 
-    /// Tries to add `count` ops; those that do not fit are omitted.
-    pub(super) fn take_steps(&mut self, count: usize) -> Step {
-        let total: usize = FAMILIES.iter().map(|(weight, _)| weight).sum();
-        for _ in 0..count {
-            let mut at = self.between(0, total - 1)?;
-            for (weight, family) in FAMILIES {
-                if at < *weight {
-                    match family(self) {
-                        Err(Stop::Choice(error)) => return Err(error.into()),
-                        Ok(()) | Err(Stop::Infer(_) | Stop::NoOperand) => {}
-                    }
-                    break;
-                }
-                at -= weight;
-            }
-        }
-        Ok(())
-    }
-
-    /// A number from `low` to `high`, inclusive; `low` once the choices have run dry.
+    /// A number from `low` to `high`, both included; `low` once the choices have run dry.
     pub(super) fn between(&mut self, low: usize, high: usize) -> Result<usize, Stop> {
         Ok(self.choices.int_in_range(low..=high.max(low))?)
     }

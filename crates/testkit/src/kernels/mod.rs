@@ -10,6 +10,7 @@ mod generate;
 mod inputs;
 mod launch;
 mod memory;
+mod plainest;
 mod pool;
 mod sizes;
 
@@ -17,5 +18,6 @@ pub use check::{Checked, Finding, Meaning, Variant, check_kernel, variants};
 pub use generate::random_kernel;
 pub use inputs::{Elements, kernel_tensors};
 pub use launch::{LaunchError, run_guarded, run_in, run_in_place, run_kernel};
+pub use plainest::Plainest;
 pub use pool::BackwardPool;
 pub use sizes::{EDGE_SIZES, buffer_shapes, covering_sizes, random_sizes};

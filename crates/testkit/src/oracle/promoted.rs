@@ -4,8 +4,7 @@
 //! operations may be a few times as far off, and slightly further where the second was lucky. Where it was too lucky,
 //! results in `f64` for inputs perturbed by a rounding show how far the computation may deviate.
 
-use kiln_scalar::ScalarValue;
-use kiln_tensor::{DType, Tensor, match_dtype};
+use kiln_tensor::{DType, Tensor};
 
 /// The allowed multiple of the declared types' error.
 const TIMES: f64 = 8.0;
@@ -76,10 +75,15 @@ pub fn explain_near(
             found: shown(found),
         });
     }
-    let (wide, narrow) = (numbers(promoted), numbers(declared));
-    let nearby = nearby.iter().map(|near| farthest(&wide, &numbers(near)));
+    let (wide, narrow) = (
+        promoted.to_f64_vec().unwrap_or_default(),
+        declared.to_f64_vec().unwrap_or_default(),
+    );
+    let nearby = nearby
+        .iter()
+        .map(|near| farthest(&wide, &near.to_f64_vec().unwrap_or_default()));
     let off = TIMES * nearby.fold(farthest(&wide, &narrow), f64::max);
-    let numbers = numbers(found);
+    let numbers = found.to_f64_vec().unwrap_or_default();
     let finite = wide.iter().map(|x| x.abs()).filter(|x| x.is_finite());
     let allowed = off + tolerance(dtype) * finite.fold(1.0, f64::max);
     let explained = |at: usize| {
@@ -123,14 +127,6 @@ fn tolerance(dtype: DType) -> f64 {
         DType::BF16 => 1.6e-2,
         _ => 1e-5,
     }
-}
-
-/// Elements as numbers; integers beyond 2^53 are rounded.
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    match_dtype!(tensor.dtype(), T => {
-        let elements = tensor.to_vec::<T>().unwrap_or_default();
-        elements.into_iter().map(|element| ScalarValue::from(element).to_f64()).collect()
-    })
 }
 
 #[cfg(test)]

@@ -1,24 +1,18 @@
 //! Graphs through machine code, against the interpreter.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use arbitrary::Unstructured;
-use kiln_backend::{
-    Artifact, CallerOnly, Candidate, CompileError, CompileObserver, FALLBACK_SCHEDULE,
-    KernelCompiler, Listing, Schedule, Target,
-};
+use kiln_backend::{CallerOnly, KernelCompiler};
 use kiln_ir::{Graph, Op, text};
-use kiln_kernel::VerifiedKernel;
-use kiln_lazy_runtime::{Runtime, RuntimeOptions};
-use kiln_native::NativeExecutor;
+use kiln_lazy_runtime::Runtime;
 use kiln_tensor::Tensor;
 
 use super::graphs::graph_of_text;
 use super::{CHOICE_BYTES, fail_with};
 use crate::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
-use crate::kernels::BackwardPool;
-use crate::programs::{Compared, ProgramFinding, smallest};
+use crate::kernels::{BackwardPool, Plainest};
+use crate::programs::{Compared, ProgramFinding, runtime, smallest};
 use crate::random::SplitMix64;
 
 /// The maximum number of ops of a compiled graph: a kernel takes milliseconds.
@@ -115,73 +109,13 @@ fn inputs(
 /// One runtime with the plainest schedules, and one with the best ones.
 fn runtimes(compiler: &Arc<dyn KernelCompiler>) -> Vec<Arc<Runtime>> {
     let plain: Arc<dyn KernelCompiler> = Arc::new(Plainest(Arc::clone(compiler)));
-    let runtime = |compiler: &Arc<dyn KernelCompiler>, pool| {
-        let options = RuntimeOptions::new()
-            .with_target(compiler.host())
-            .with_compile_threads(NonZeroUsize::MIN);
-        Arc::new(Runtime::new(
-            Some(Arc::clone(compiler)),
-            Arc::new(NativeExecutor::new().with_pool(pool)),
-            options,
-        ))
-    };
     vec![
-        runtime(&plain, Arc::new(CallerOnly)),
-        runtime(compiler, Arc::new(BackwardPool::new(3))),
+        runtime(&plain, compiler.host(), Arc::new(CallerOnly)),
+        runtime(compiler, compiler.host(), Arc::new(BackwardPool::new(3))),
     ]
 }
 
-/// A compiler that offers its plainest schedule alone.
-struct Plainest(Arc<dyn KernelCompiler>);
-
-impl KernelCompiler for Plainest {
-    fn version(&self) -> String {
-        self.0.version()
-    }
-
-    fn host(&self) -> Target {
-        self.0.host()
-    }
-
-    fn features(&self, target: &Target) -> Vec<String> {
-        self.0.features(target)
-    }
-
-    fn supports(&self, target: &Target) -> bool {
-        self.0.supports(target)
-    }
-
-    fn schedules(&self, _kernel: &VerifiedKernel, _target: &Target) -> Vec<Candidate> {
-        vec![Candidate {
-            schedule: Schedule::new(FALLBACK_SCHEDULE),
-            predicate: Vec::new(),
-            layouts: Vec::new(),
-            cost: 0.0,
-        }]
-    }
-
-    fn compile(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        observer: &mut dyn CompileObserver,
-    ) -> Result<Artifact, CompileError> {
-        self.0.compile(kernel, target, schedule, observer)
-    }
-
-    fn listing(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        listing: Listing,
-    ) -> Result<String, CompileError> {
-        self.0.listing(kernel, target, schedule, listing)
-    }
-}
-
-/// Whether a rounding may change results arbitrarily: ops with jumps, products of many, constants of any size.
+/// Whether a rounding may take results anywhere: ops with jumps, products of many, constants of any size.
 fn has_jumps(graph: &Graph) -> bool {
     let continuous = [
         "add",

@@ -112,7 +112,7 @@ pub fn run_kernel(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     let Some((kernel, mut random)) = kernel_of(bytes) else {
         return;
     };
-    let is_text = bytes.starts_with(b"kernel");
+    let is_text = is_text(bytes);
     let Ok(kernel) = verify(kernel) else {
         return;
     };
@@ -158,9 +158,14 @@ pub fn run_kernel(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     }
 }
 
-/// The kernel whose text or seed some bytes are, and choices derived from them.
+/// Whether bytes are meant as a text: of a kernel, perhaps with a comment before it.
+fn is_text(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"kernel") || bytes.starts_with(b"//")
+}
+
+/// The kernel that some bytes are the text or the seed of, and choices that follow from them.
 fn kernel_of(bytes: &[u8]) -> Option<(Kernel, SplitMix64)> {
-    let (source, seed) = if bytes.starts_with(b"kernel") {
+    let (source, seed) = if is_text(bytes) {
         let text = std::str::from_utf8(bytes).ok()?;
         (text.to_owned(), bytes.len() as u64)
     } else {

@@ -8,7 +8,7 @@ use kiln_kernel::{Class, Role, VerifiedKernel};
 use kiln_scalar::Mode;
 use kiln_shape_inference::read_graph;
 use kiln_symbolic_shape::{Binding, DimId};
-use kiln_tensor::{DType, Tensor, match_dtype};
+use kiln_tensor::{DType, Tensor};
 
 use crate::lower::{LowerError, LoweredKernel, Region, lower};
 
@@ -133,7 +133,13 @@ fn compare(
         let at = lowered.operands.iter().rposition(|value| value == output);
         let found = &buffers[at.expect("a buffer per output")];
         assert_eq!(found.shape(), expected.shape(), "{case:?}\n{printed}");
-        for (at, (found, expected)) in numbers(found).iter().zip(numbers(expected)).enumerate() {
+        for (at, (found, expected)) in found
+            .to_f64_vec()
+            .unwrap()
+            .iter()
+            .zip(expected.to_f64_vec().unwrap())
+            .enumerate()
+        {
             let near = (found - expected).abs() <= 1e-9 * expected.abs().max(1.0);
             let same = near || *found == expected || (found.is_nan() && expected.is_nan());
             assert!(same, "{case:?} at {at}: {found} for {expected}\n{printed}");
@@ -152,13 +158,6 @@ fn content(graph: &Graph, values: &BTreeMap<ValueId, Tensor>, value: ValueId) ->
         Op::Constant(constant) => constant.tensor().clone(),
         _ => panic!("a buffer for what the region computes"),
     }
-}
-
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    match_dtype!(tensor.dtype(), T => {
-        let elements = tensor.to_vec::<T>().expect("elements");
-        elements.into_iter().map(|element| kiln_scalar::ScalarValue::from(element).to_f64()).collect()
-    })
 }
 
 /// Small numbers, different for each input.

@@ -3,7 +3,7 @@
 //! Formulas: the ONNX operator `Resize`, version 19, and its reference implementation.
 
 use crate::buffer::reserved;
-use crate::evaluate::EvaluateContext;
+use crate::context::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::{Coordinates, NearestRounding, Resize, ResizeMode};
 

@@ -10,11 +10,11 @@ use crate::form::{Extent, Kernel, KernelBuilder, NodeId, Reduction, Role, Stage,
 use crate::text::{print, read};
 
 const EXAMPLES: [&str; 5] = [
-    include_str!("../../../tests/examples/lstm.kernel"),
-    include_str!("../../../tests/examples/causal_attention.kernel"),
-    include_str!("../../../tests/examples/conv_transpose.kernel"),
-    include_str!("../../../tests/examples/scatter_add.kernel"),
-    include_str!("../../../tests/examples/norm.kernel"),
+    include_str!("../../../../testkit/testdata/examples/lstm.kernel"),
+    include_str!("../../../../testkit/testdata/examples/causal_attention.kernel"),
+    include_str!("../../../../testkit/testdata/examples/conv_transpose.kernel"),
+    include_str!("../../../../testkit/testdata/examples/scatter_add.kernel"),
+    include_str!("../../../../testkit/testdata/examples/norm.kernel"),
 ];
 
 /// A kernel whose expressions are derived from the bytes. Types are right; the meaning is arbitrary.

@@ -46,19 +46,3 @@ fn wrong(text: &str) -> String {
     let kernel = crate::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
     verify(kernel).unwrap_err().to_string()
 }
-
-#[test]
-fn every_example_is_valid() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
-    let mut paths: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
-    paths.sort();
-    let mut text = String::new();
-    for path in paths {
-        let kernel = read(&std::fs::read_to_string(&path).unwrap());
-        text += &format!("@{} {}\n", kernel.name(), summary(&kernel));
-    }
-    insta::assert_snapshot!(text);
-}

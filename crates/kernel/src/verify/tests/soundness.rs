@@ -261,6 +261,6 @@ proptest! {
     }
 }
 
-fn stores_of(kernel: &Kernel) -> Vec<&Store> {
+fn stores_of(kernel: &Kernel) -> Vec<&crate::form::Store> {
     stores(kernel)
 }

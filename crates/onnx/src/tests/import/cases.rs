@@ -171,7 +171,7 @@ fn compare(found: &Tensor, wanted: &Tensor) -> Result<(), String> {
         dtype if dtype.is_float() => 2e-6,
         _ => 0.0,
     };
-    let (found, wanted) = (numbers(found), numbers(wanted));
+    let (found, wanted) = (found.to_f64_vec().unwrap(), wanted.to_f64_vec().unwrap());
     let close = |(found, wanted): (&f64, &f64)| {
         found == wanted
             || (found.is_nan() && wanted.is_nan())
@@ -182,13 +182,6 @@ fn compare(found: &Tensor, wanted: &Tensor) -> Result<(), String> {
     } else {
         Err(format!("expected {wanted:?}, found {found:?}"))
     }
-}
-
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    kiln_tensor::match_dtype!(tensor.dtype(), T => {
-        let elements = tensor.to_vec::<T>().unwrap();
-        elements.into_iter().map(|element| kiln_scalar::ScalarValue::from(element).to_f64()).collect()
-    })
 }
 
 impl Case {
