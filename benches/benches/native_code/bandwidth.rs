@@ -196,7 +196,9 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         operation.arrays,
         in_cache[1].saturating_sub(in_cache[0]),
     );
-    let steps = model.explain().expect("it has a plan").count("kernel");
+    let steps = diagnose::explain(&model)
+        .expect("it has a plan")
+        .count("kernel");
     Row {
         name,
         measured: rate(operation.arrays, call) / limit * 100.0,

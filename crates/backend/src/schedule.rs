@@ -1,6 +1,5 @@
 //! What a kernel is compiled for, and how its loops are arranged: names and numbers of a backend.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -20,40 +19,39 @@ impl fmt::Display for Target {
     }
 }
 
-/// How a backend arranges a kernel's loops: a name and numbers. Prints as `contraction(columns=2, rows=14)`.
+/// How a backend arranges a kernel's loops: a name for people, and the text from which code is generated.
+///
+/// Prints as its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Schedule {
     /// The backend's name for it.
     pub name: String,
-    /// Its numbers.
-    pub parameters: BTreeMap<String, i64>,
+    /// The loops, in the backend's own form; empty for the fallback as the backend knows it.
+    pub text: String,
 }
 
 /// The schedule that compiles any verified kernel: plain loops.
 pub const FALLBACK_SCHEDULE: &str = "fallback";
 
 impl Schedule {
-    /// A schedule without numbers.
+    /// A schedule without a text.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            parameters: BTreeMap::new(),
+            text: String::new(),
         }
     }
 
-    /// The same with one more number.
+    /// The same with a text.
     #[must_use]
-    pub fn with(mut self, parameter: impl Into<String>, value: i64) -> Self {
-        self.parameters.insert(parameter.into(), value);
-        self
+    pub fn with_text(self, text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ..self
+        }
     }
 
-    /// A number.
-    pub fn get(&self, parameter: &str) -> Option<i64> {
-        self.parameters.get(parameter).copied()
-    }
-
-    /// Whether it is the one that compiles anything.
+    /// Whether it is the fallback schedule.
     pub fn is_fallback(&self) -> bool {
         self.name == FALLBACK_SCHEDULE
     }
@@ -61,15 +59,6 @@ impl Schedule {
 
 impl fmt::Display for Schedule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.name)?;
-        for (position, (name, value)) in self.parameters.iter().enumerate() {
-            let open = if position == 0 { "(" } else { ", " };
-            write!(formatter, "{open}{name}={value}")?;
-        }
-        if self.parameters.is_empty() {
-            Ok(())
-        } else {
-            formatter.write_str(")")
-        }
+        formatter.pad(&self.name)
     }
 }

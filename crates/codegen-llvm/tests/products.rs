@@ -11,7 +11,7 @@ mod support;
 use kiln_backend::IsaLevel;
 use kiln_backend::{KernelCompiler, Unobserved};
 use kiln_codegen_llvm::LlvmCompiler;
-use support::{check_variants, compiled_as, kernel};
+use support::{check_variants, compiled_as, kernel, loops_of, with_loops};
 
 /// Rows, inner sizes and columns.
 const SIZES: [[i64; 3]; 42] = [
@@ -66,7 +66,7 @@ const PRODUCT: &str = "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f3
   store %o[m, n] = s
 }";
 
-/// As a machine would do it whose halves of vectors are as fast as whole ones.
+/// As on a machine whose half vectors are as fast as whole ones.
 #[test]
 fn few_columns_in_halves_of_vectors() {
     let kernel = kernel(PRODUCT);

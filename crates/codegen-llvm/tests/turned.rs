@@ -2,7 +2,7 @@
 
 mod support;
 
-use kiln_backend::Schedule;
+use kiln_schedule_cpu::loops;
 use support::{check_variants, compiled_as, kernel};
 
 const SIZES: [[i64; 3]; 14] = [

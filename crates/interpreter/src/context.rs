@@ -1,7 +1,7 @@
 //! What an op is computed under, and tensors as its mode has them.
 
 use crate::element::Number;
-use crate::fault::{OpFault, Operand};
+use crate::fault::{OpFault, OperandDescription};
 use crate::interrupt::Interrupt;
 use crate::options::CustomOps;
 use kiln_ir::Dims;
@@ -121,11 +121,11 @@ impl<'a> EvaluateContext<'a> {
     }
 
     /// An operand for a message.
-    pub(crate) fn describe(&self, index: usize, tensor: &Tensor) -> Box<Operand> {
+    pub(crate) fn describe(&self, index: usize, tensor: &Tensor) -> Box<OperandDescription> {
         let name = self
             .operand_name
             .map_or_else(|| format!("operand {index}"), |name| name(index));
-        Box::new(Operand::new(name, tensor))
+        Box::new(OperandDescription::new(name, tensor))
     }
 }
 

@@ -50,7 +50,7 @@ pub use bind::{PlanFactValue, bind_symbols, plan_facts_hold};
 pub use context::EvaluateContext;
 pub use error::{InputAxis, InterpretError, OpSite};
 pub use evaluate::evaluate_op;
-pub use fault::{OpFault, Operand};
+pub use fault::{OpFault, OperandDescription};
 pub use interpret::{interpret, interpret_loop};
 pub use options::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, TraceEvent};
 pub use requirements::check_requirements;

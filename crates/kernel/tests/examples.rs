@@ -5,7 +5,7 @@
 mod support;
 
 use kiln_testkit::cases::topic;
-use support::{Sizes, as_f64, compare, compare_with_graph, example_text, kernel};
+use support::{NamedSizes, as_f64, compare, compare_with_graph, example_text, kernel};
 
 #[test]
 fn every_example_prints_as_it_is_written() {

@@ -12,7 +12,7 @@ use kiln_tensor::DType;
 
 use super::budget::Budget;
 use super::points::integer;
-use super::sizes::Sizes;
+use super::sizes::SizeProver;
 use crate::form::reachable;
 use crate::form::{AxisId, Kernel, Node, NodeId};
 
