@@ -32,7 +32,7 @@ const ADDS: (&str, &str) = ("%9 = add %s, %7", "%9");
 
 /// Neither the ops before it are joined, nor those after it; the trip count is part of the kernel.
 #[test]
-fn an_element_wise_loop_is_one_kernel_of_its_own() {
+fn an_elementwise_loop_is_one_kernel() {
     assert_snapshot!(nodes(&summing(ADDS.0, ADDS.1)), @"exp (map); loop (scan); neg (map)");
     let (graph, plan) = super::planned(&summing(ADDS.0, ADDS.1));
     let (body, _) = graph

@@ -244,7 +244,7 @@ const DROPOUT: &str = "%bits = random_bits %key {dims = [B, S, D]}
         %scale: f32[] = constant [1.142857]";
 
 #[test]
-fn a_dropout_is_one_kernel_with_what_surrounds_it() {
+fn a_dropout_fuses_with_its_neighbours() {
     let text = format!(
         "graph @main(%x: f32[B, S, D], %b: f32[D], %r: f32[B, S, D], %key: u64[2]) {{
         {DROPOUT}
