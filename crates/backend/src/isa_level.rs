@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_has_its_level_and_those_below() {
+    fn the_host_supports_its_level_and_all_lower_ones() {
         let host = IsaLevel::host().expect("tests run where Kiln does");
         assert!(host.runs_here());
         if host != IsaLevel::Neon {

@@ -76,7 +76,7 @@ mod tests {
     use anyhow::Context;
 
     #[test]
-    fn errors_show_their_code_and_what_caused_them() {
+    fn errors_show_their_code_and_causes() {
         let error = Err::<(), _>("1..x".parse::<kiln::Dim>().unwrap_err())
             .context("option --dim")
             .unwrap_err();

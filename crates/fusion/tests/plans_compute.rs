@@ -301,7 +301,7 @@ fn check_seeds(seeds: Range<u64>, allowed: &Allowed) -> Tally {
 }
 
 #[test]
-fn plans_compute_what_their_graphs_do() {
+fn plans_compute_the_same_as_their_graphs() {
     let seeds = match std::env::var("KILN_TEST_GRAPHS") {
         Ok(range) => {
             let (first, end) = range.split_once("..").unwrap();
@@ -319,7 +319,7 @@ fn plans_compute_what_their_graphs_do() {
 
 /// Limits of planning: zero, almost zero, and one that ends in the middle of a plan.
 #[test]
-fn plans_with_tiny_budgets_compute_what_their_graphs_do_and_say_so() {
+fn plans_with_tiny_budgets_are_right_and_report_the_spent_budget() {
     for plan_work in [0, 1, 40, 400] {
         for kernel_nodes in [0, 1, 8] {
             let mut fusion = FusionLimits::default();
@@ -337,7 +337,7 @@ fn plans_with_tiny_budgets_compute_what_their_graphs_do_and_say_so() {
 
 /// Limits of sizes: proofs that end at once, expressions that are cut off early.
 #[test]
-fn plans_over_tiny_tables_of_sizes_compute_what_their_graphs_do() {
+fn plans_over_tiny_size_tables_are_right() {
     for tiny in [0, 1, 16] {
         let limited = DimLimits {
             max_terms: tiny,

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_is_the_constant_that_it_shows() {
+    fn a_view_of_a_constant_equals_the_constant() {
         let tensor = Tensor::from_slice(&[2, 2], &[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
         let transposed = Constant::new(tensor.transpose(&[1, 0]).unwrap()).unwrap();
         assert_eq!(transposed, constant(&[2, 2], &[1.0, 3.0, 2.0, 4.0]));

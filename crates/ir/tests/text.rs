@@ -29,7 +29,7 @@ fn rejected(source: &str) -> String {
 }
 
 #[test]
-fn a_small_graph_prints_as_it_was_written() {
+fn a_small_graph_round_trips_as_text() {
     let source = "\
 graph @mlp(%x: f32[B, 128], %w: f32[128, N]) -> f32[B, N] where B >= 1, N % 8 == 0 {
   %h: f32[B, N] = matmul %x, %w
@@ -156,7 +156,7 @@ fn large_constants_print_as_digests_that_a_blob_map_resolves() {
 }
 
 #[test]
-fn a_nan_of_unusual_bits_keeps_them() {
+fn nan_payload_bits_are_kept() {
     let odd = Constant::new(Tensor::scalar(f32::from_bits(0x7fc0_0001))).unwrap();
     let mut graph = Graph::new("g");
     let body = graph.body();

@@ -134,7 +134,7 @@ fn compiles_running_only_for_a_cancelled_call_are_stopped_and_not_remembered() {
 }
 
 #[test]
-fn other_calls_waiting_for_the_same_code_still_get_it() {
+fn other_calls_waiting_for_the_same_code_still_receive_it() {
     let (compiler, gate) = gated();
     let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
     let graph = graph(CHAIN);

@@ -161,7 +161,7 @@ fn every_kind_of_step_is_in_a_profile() {
 }
 
 #[test]
-fn faults_of_interpreted_kernels_are_those_of_the_interpreter() {
+fn interpreted_kernels_fault_like_the_interpreter() {
     let graph = graph(
         "graph @f(%x: f32[A], %i: i64[B]) -> f32[B] {
       %g = gather %x, %i {axis = 0}

@@ -255,7 +255,7 @@ impl Planner for Broken {
 }
 
 #[test]
-fn a_planner_that_fails_is_an_error_of_the_calls_that_need_it() {
+fn a_failing_planner_is_an_error_of_the_calls_that_need_it() {
     let limit = Duration::from_secs(60);
     for panics in [false, true] {
         let options = RuntimeOptions::new().with_compile_timeout(limit);

@@ -84,7 +84,7 @@ impl Job for Counting {
 }
 
 #[test]
-fn in_every_interleaving_each_task_runs_once_and_nothing_runs_after() {
+fn in_every_interleaving_each_task_runs_once_and_none_runs_later() {
     check(|| {
         let pool = SpinPool::new(3);
         let job = Counting::new(4);

@@ -246,7 +246,7 @@ fn loops_carry_and_stack_values() {
 }
 
 #[test]
-fn loops_end_when_the_condition_fails_and_may_swap_what_they_carry() {
+fn loops_end_when_the_condition_fails_and_may_swap_carried_values() {
     let text = "graph @fibonacci(%trips: i64[], %a: f32[N], %b: f32[N]) -> (f32[N], f32[N]) {
       %on: bool[] = constant [true]
       %p: f32[N], %q: f32[N] = loop %trips, %on, %a, %b {carried = 2}

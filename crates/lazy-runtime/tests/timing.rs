@@ -125,7 +125,7 @@ fn a_single_kernel_graph_is_timed_under_its_own_name() {
 }
 
 #[test]
-fn each_program_has_a_recorder_of_its_own() {
+fn each_program_has_its_own_recorder() {
     let runtime = runtime();
     let (one, other) = (verbose(), verbose());
     timed(&runtime, TWO, &one).run(&[ramp(&[2, 3])]).unwrap();
@@ -238,7 +238,7 @@ fn reported_time_matches_a_stopwatch() {
 }
 
 #[test]
-fn a_clock_that_stands_still_takes_no_time() {
+fn a_stopped_clock_records_no_time() {
     let options = TimingOptions::new().verbosity(Verbosity::Verbose);
     let timing = Timing::new(Arc::new(ManualClock::new()), options);
     let runtime = runtime();

@@ -131,7 +131,7 @@ mod tests {
     const TOUCH: &str = "KILN_TEST_TOUCH_GUARD";
 
     #[test]
-    fn a_touch_beside_guarded_memory_ends_the_process() {
+    fn an_access_outside_guarded_memory_ends_the_process() {
         use std::os::unix::process::ExitStatusExt;
         const SEGMENTATION_FAULT: i32 = 11;
         let touched = |side: Side| {
@@ -152,7 +152,7 @@ mod tests {
                     let ended = std::process::Command::new(test)
                         .args([
                             "--exact",
-                            "guard::tests::a_touch_beside_guarded_memory_ends_the_process",
+                            "guard::tests::an_access_outside_guarded_memory_ends_the_process",
                         ])
                         .env(TOUCH, side)
                         .output()

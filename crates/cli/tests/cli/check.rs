@@ -14,7 +14,7 @@ fn model(op: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_model_is_described_with_what_a_call_takes() {
+fn a_model_description_includes_the_memory_of_a_call() {
     let workshop = Workshop::new();
     fs::write(workshop.path("relu.onnx"), model("Relu")).unwrap();
     let output = workshop.kiln(&["check", "relu.onnx", "--size", "batch=1000"]);

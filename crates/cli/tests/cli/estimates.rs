@@ -3,7 +3,7 @@
 use crate::support::Workshop;
 
 #[test]
-fn estimates_are_printed_beside_measurements() {
+fn estimates_are_printed_next_to_measurements() {
     let workshop = Workshop::new();
     let arguments = ["profile", "model.kiln", "--cases", "cases", "--calls", "2"];
     let output = workshop.kiln(&[&arguments[..], &["--estimates"]].concat());

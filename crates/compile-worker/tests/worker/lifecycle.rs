@@ -134,7 +134,7 @@ fn threads_share_workers_and_each_gets_its_own_result() {
 }
 
 #[test]
-fn a_forked_child_starts_workers_of_its_own() {
+fn a_forked_child_starts_its_own_workers() {
     let compiler = compiler(limits(), 2);
     let good = kernel("good");
     let expected = compile(&compiler, &good).expect("it compiles");

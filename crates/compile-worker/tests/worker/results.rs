@@ -37,7 +37,7 @@ fn kernels() -> Vec<VerifiedKernel> {
 }
 
 #[test]
-fn artifacts_and_listings_of_workers_are_those_made_in_process() {
+fn workers_produce_the_same_artifacts_and_listings_as_in_process() {
     let (here, there) = (LlvmCompiler::new(), compiler(limits(), 2));
     let target = here.host();
     assert_eq!(

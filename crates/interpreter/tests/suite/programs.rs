@@ -251,7 +251,7 @@ fn live_bytes_are_bounded_by_values_still_needed() {
 }
 
 #[test]
-fn loops_release_what_they_carried() {
+fn loops_release_old_carried_values() {
     let graph = doubling();
     let options = InterpretOptions {
         limits: InterpretLimits {

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_know_their_last_use_and_how_often_they_were_used() {
+    fn entries_record_their_last_use_and_use_count() {
         let cache = LruKernelCache::new(LruLimits {
             entries: 2,
             bytes: 100,

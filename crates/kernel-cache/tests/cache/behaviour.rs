@@ -393,7 +393,7 @@ fn a_compile_in_another_process_is_waited_for() {
 }
 
 #[test]
-fn cancelling_a_wait_ends_it_and_the_last_waiter_that_leaves_shows_on_the_ticket() {
+fn cancelling_a_wait_ends_it_and_the_ticket_shows_when_no_waiter_is_left() {
     let cache = cache_of(Vec::new());
     let Begin::Lead(queued) = cache.begin(&key("a")) else {
         panic!("it is not being compiled");

@@ -198,7 +198,7 @@ fn an_entry_damaged_by_a_power_cut_is_a_miss() {
 }
 
 #[test]
-fn verifying_names_what_is_bad_and_removes_it_on_request() {
+fn verify_lists_damaged_entries_and_removes_them_on_request() {
     let folder = tempfile::tempdir().expect("there is room");
     let cache = cache_at(folder.path());
     for name in ["a", "b", "c"] {

@@ -21,7 +21,7 @@ fn within_twenty_seconds(test: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn a_compile_that_needs_its_own_key_compiles_it_inside() {
+fn a_compile_that_requests_its_own_key_compiles_it_recursively() {
     within_twenty_seconds(|| {
         let folder = tempfile::tempdir().expect("there is room");
         let cache = cache_at(folder.path());

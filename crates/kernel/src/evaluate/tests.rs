@@ -42,7 +42,7 @@ fn reduced<T: kiln_tensor::Element>(word: &str, elements: &[T]) -> Tensor {
 }
 
 #[test]
-fn reductions_of_nothing_are_their_identities() {
+fn empty_reductions_give_the_identity() {
     let none: [f32; 0] = [];
     let found =
         ["add", "mul", "min", "max"].map(|word| reduced(word, &none).item::<f32>().unwrap());

@@ -316,7 +316,7 @@ fn equal_calls_print_equally() {
 }
 
 #[test]
-fn a_guard_of_nothing_is_true() {
+fn an_empty_guard_is_true() {
     let mut dims = DimTable::new();
     let n = dims.symbol("N").unwrap();
     let mut b = KernelBuilder::new("k", dims);

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn each_dimension_of_a_grid_has_a_count_of_its_own() {
+    fn each_grid_dimension_has_its_own_count() {
         let batch = || dimension("batch", 1, Some(9), 1).likely(4);
         let shapes = [
             SymbolicShape::new([batch(), dimension("seq", 0, Some(90), 1)]),

@@ -57,7 +57,7 @@ graph @main(%x: f32[N, 2, H, 2]) -> f32[N, 3, H, 1] {
 }
 
 #[test]
-fn weights_are_laid_out_whatever_the_fold_budget() {
+fn weights_are_laid_out_regardless_of_the_fold_budget() {
     let weights = vec!["0.5"; 64].join(", ");
     let source = format!(
         "

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn casts_of_casts_change_no_value_whatever_their_dtypes() {
+    fn casts_of_casts_change_no_value_for_any_dtypes() {
         let extremes = [
             -1e30, -4e9, -129.0, -3.0, -0.5, 0.0, 1.0, 200.0, 7e4, 3e9, 1e30,
         ];

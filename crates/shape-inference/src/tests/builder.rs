@@ -456,7 +456,7 @@ fn a_large_graph_is_built_and_checked_without_recursion() -> Built {
 }
 
 #[test]
-fn composites_require_what_they_rely_on() -> Built {
+fn composites_check_their_preconditions() -> Built {
     let mut builder = GraphBuilder::new("t");
     let x = input(&mut builder, "x", &["A", "B", "C"]);
     let (two, three) = (builder.size(2), builder.size(3));

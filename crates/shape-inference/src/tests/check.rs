@@ -46,7 +46,7 @@ fn reporting_stops_at_a_limit() {
 }
 
 #[test]
-fn checking_leaves_the_graph_alone() {
+fn checking_does_not_change_the_graph() {
     let graph = trusted(
         "graph @t(%x: f32[A, K], %y: f32[L, B]) -> () {\n  %z: f32[A, B] = matmul %x, %y\n  return\n}",
     );

@@ -66,7 +66,7 @@ fn convolutions_count_windows() {
 }
 
 #[test]
-fn convolution_errors_say_what_does_not_fit() {
+fn convolution_errors_name_the_mismatch() {
     let conv = |inputs: &str, groups: usize| {
         types(
             inputs,

@@ -127,7 +127,7 @@ fn a_known_condition_takes_its_branch() -> Built {
 }
 
 #[test]
-fn branches_must_be_alike_but_for_sizes() -> Built {
+fn branches_must_have_equal_types_except_sizes() -> Built {
     let mut builder = GraphBuilder::new("t");
     let a = builder.symbol("A")?;
     let x = builder.input("x", DType::F32, &[a]);
@@ -321,7 +321,7 @@ fn facts_inside_regions_are_checked_by_their_ops() -> Built {
 }
 
 #[test]
-fn loops_check_what_they_are_given() -> Built {
+fn loops_check_their_operands() -> Built {
     let mut builder = GraphBuilder::new("t");
     let a = builder.symbol("A")?;
     let x = builder.input("x", DType::F32, &[a]);

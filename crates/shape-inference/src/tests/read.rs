@@ -81,7 +81,7 @@ fn facts_that_reading_finds_are_printed_once() {
 }
 
 #[test]
-fn regions_read_what_is_known_of_their_captures() {
+fn regions_use_known_values_of_their_captures() {
     let text = "graph @t(%x: f32[B]) -> f32[3, B] {
   %n: i64[] = constant [3]
   %yes: bool[] = constant [true]

@@ -105,7 +105,7 @@ fn sliced_sizes_stay_known() -> Built {
 
 /// `Where(Equal(shape, -1), ones, shape)`: what exporters emit for expand.
 #[test]
-fn comparisons_are_decided_where_they_are_proved() -> Built {
+fn comparisons_are_decided_if_proved() -> Built {
     let (mut builder, _, shape) = image();
     let minus_one = vector(&mut builder, &[-1])?;
     let unknown = builder.equal(shape, minus_one)?;
@@ -311,7 +311,7 @@ fn movement_ops_keep_known_elements() -> Built {
 }
 
 #[test]
-fn elements_that_come_from_data_stay_unknown_beside_known_ones() -> Built {
+fn data_dependent_elements_stay_unknown_next_to_known_ones() -> Built {
     let (mut builder, _, shape) = image();
     let one = builder.size(1);
     let data = builder.input("n", DType::I64, &[one]);

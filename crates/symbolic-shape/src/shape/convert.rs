@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_described_with_what_is_known_of_them() {
+    fn size_descriptions_include_known_facts() {
         let mut table = DimTable::new();
         let batch = SymbolicDimension::range("B", 1..=8).unwrap();
         let symbol = table.declare(batch.clone()).unwrap();

@@ -157,7 +157,7 @@ fn checks_name_symbol_expected_and_given() {
 }
 
 #[test]
-fn broadcast_dims_record_what_they_expect() {
+fn broadcast_dims_record_their_expectations() {
     let mut table = DimTable::new();
     parse_where(&mut Cursor::new("B == C, E >= 2"), &mut table).unwrap();
     let dims: BTreeMap<&str, DimId> = ["A", "B", "C", "D", "E", "5", "1", "D + 2", "D + 3"]

@@ -70,7 +70,7 @@ fn indices_into_a_constant_are_checked() {
 }
 
 #[test]
-fn positions_into_what_is_computed_are_refused() {
+fn gathers_from_computed_values_are_refused() {
     assert_eq!(
         refused(
             "graph @g(%x: f32[B], %y: f32[B], %i: i64[N]) -> f32[N] {

@@ -12,7 +12,7 @@ const ROWS: &[Case<'_>] = &[
 ];
 
 #[test]
-fn equal_layers_are_equal_kernels_whatever_the_order_of_commutative_operands() {
+fn equal_layers_become_equal_kernels_in_any_order_of_commutative_operands() {
     let kernel_of = |sum: &str| {
         let text = format!(
             "graph @g(%q: f32[B, N], %k: f32[N, N], %m: f32[N]) -> f32[B, N] {{
@@ -266,7 +266,7 @@ fn values_derived_from_a_local_array_are_kept_if_read_twice() {
 
 /// A quotient by something other than the sum of exponentials is unchanged.
 #[test]
-fn quotients_that_are_no_shares_are_divided_before_they_are_multiplied() {
+fn only_softmax_quotients_are_divided_after_the_product() {
     for (whole, dtype) in [("sum", "f16"), ("max", "f32")] {
         let text = format!(
             "graph @g(%s: {dtype}[B, 5], %v: {dtype}[5, 3]) -> {dtype}[B, 3] {{

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crossing_that_need_not_be_goes_away() {
+    fn avoidable_edge_crossings_are_removed() {
         let segments = [segment(0, 3), segment(1, 2)];
         let mut rows = vec![vec![0, 1], vec![2, 3]];
         minimise_crossings(&mut rows, 4, &segments);

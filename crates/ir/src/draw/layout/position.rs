@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_keep_their_order_and_their_distance() {
+    fn drawn_rows_keep_their_order_and_distance() {
         let vertices = [vertex(0), vertex(0), vertex(0)];
         let mut middles = [0.0; 3];
         settle(

@@ -104,7 +104,7 @@ fn names_are_distinct() {
 }
 
 #[test]
-fn an_axis_has_one_place() {
+fn an_axis_is_used_in_one_loop_only() {
     let twice = said(|s| {
         let value = s.b.number(0.0, DType::F32);
         s.b.map("s", [s.i], value);
@@ -121,7 +121,7 @@ fn an_axis_has_one_place() {
 }
 
 #[test]
-fn a_stage_has_one_place_and_is_read_after_it() {
+fn a_stage_is_defined_once_and_read_only_afterwards() {
     let unplaced = said(|s| {
         let zero = s.b.number(0.0, DType::F32);
         s.b.declare_stage("s", [], zero);

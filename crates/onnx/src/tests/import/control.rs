@@ -68,7 +68,7 @@ fn branches_may_differ_in_size() {
 }
 
 #[test]
-fn an_inner_body_captures_through_the_one_around_it() {
+fn an_inner_body_captures_through_the_outer_body() {
     let inner = |name: &str, op| plain(vec![node(op, "x k", name, vec![])], &[name]);
     let choice = branches(inner("p", "Add"), inner("q", "Sub"));
     let then = plain(vec![node("If", "d", "t", choice)], &["t"]);
@@ -263,7 +263,7 @@ fn a_scan_reads_and_writes_sequences_from_either_end() {
 }
 
 #[test]
-fn a_scan_of_version_8_goes_over_the_sequence_of_each_batch() {
+fn a_scan_of_version_8_scans_each_batch_separately() {
     // `next = s + e * bias`, where `bias` is read from outside the body.
     let step = || {
         graph(

@@ -71,7 +71,7 @@ fn sequence_ops_are_compiled_away() {
 }
 
 #[test]
-fn a_sequence_goes_in_and_out_entry_by_entry() {
+fn sequence_inputs_and_outputs_are_split_into_entries() {
     let mut net = two_inputs(vec![node("Identity", "s", "y", vec![])], &[], &["y"]);
     net.input = vec![wrapped("s", TypeValue::Sequence)];
     let missing = at(17, net.clone(), &ImportOptions::new()).unwrap_err();

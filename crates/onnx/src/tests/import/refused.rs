@@ -68,7 +68,7 @@ fn names_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
-fn a_result_that_an_importer_does_not_give_is_refused_where_it_is_read() {
+fn a_missing_importer_result_is_refused_at_its_reader() {
     let norm = |outputs: &str| node("BatchNormalization", "p s s s s", outputs, vec![]);
     let net = |nodes| {
         graph(
