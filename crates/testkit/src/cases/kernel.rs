@@ -15,7 +15,8 @@ use crate::kernels::{Checked, Variant, check_kernel, covering_sizes, kernel_tens
 use crate::random::SplitMix64;
 
 /// The stages of a kernel: its canonical form with the values of its symbols; its class, with the reason, the roles of its
-/// axes, how each index is known to be in bounds, and which results may be computed in place; the schedules that are offered at each level.
+/// axes, how each index is known to be in bounds, and which results may be computed in place; the schedules that are offered
+/// at each level.
 pub const KERNEL_STAGES: [&str; 3] = ["canonical", "verified", "schedules"];
 
 /// A kernel, compiled when it first runs.

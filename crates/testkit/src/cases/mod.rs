@@ -17,14 +17,14 @@
 //! //   %x = [1.0, 2.0, 3.0, 4.0]
 //! //   %y == [3.0, 7.0]
 //! // schedules:
-//! //   cpu:portable row(…)
+//! //   llvm:portable row(…)
 //! ```
 //!
 //! - `run: edges` runs it at sizes around the widths of vectors and tiles; `run: M N = 0 3 | 2 17` at those sizes (further
 //!   lines of the block that begin with `|` continue the list). A run is compiled with the fallback schedule and with every
 //!   schedule that is offered, for every instruction-set level that the machine has, and compared with the interpreter or
 //!   the kernel evaluator. All calls must have results; with `{may_fault}` some of them, with `{faults}` none. `{elements =
-//!   smooth | small | edges | special, indices = 0..3}` says what generated operands are made of: [`Flavor`], and the range
+//!   smooth | small | edges | special, indices = 0..3}` says what generated operands are made of: a [`Flavor`], and the range
 //!   of `i64`s. `{work = 3000}` bounds the points of a call at `edges`.
 //! - `%x = […]` gives an operand's elements, row by row. `%y == […]` is a result as interpreted.
 //! - `also: f32 & add -> f64 & mul | i32 & max` runs the program with other words too: each alternative replaces the words on
@@ -33,7 +33,9 @@
 //!   [`GRAPH_STAGES`]. `cargo xtask bless --files` rewrites stages and results.
 //!
 //! A file that does not follow these rules is an error with its line. [`Case::check`] does what a file says; a further kind of
-//! program is one more implementation of [`Form`](form::Form).
+//! program is one more implementation of `form::Form`.
+//!
+//! [`Flavor`]: crate::generate::Flavor
 
 mod also;
 mod case;
@@ -48,6 +50,3 @@ pub use case::{Case, CaseError, folder, topic, topics};
 pub use form::Engine;
 pub use graph::GRAPH_STAGES;
 pub use kernel::KERNEL_STAGES;
-
-#[cfg(doc)]
-use crate::generate::Flavor;
