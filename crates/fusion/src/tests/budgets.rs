@@ -1,9 +1,9 @@
-//! Limits: kernels stop growing at a number of nodes, plans at an amount of work, counted and not timed.
+//! Kernels stop growing at a number of nodes, plans at an amount of work, counted and not timed.
 
 use super::read;
 use crate::{FusionLimits, FusionOptions, Refusal, plan};
 
-/// `depth` nested concatenations, each of `width` copies of the previous one.
+/// `depth` concatenations inside each other, each of `width` copies of the one before.
 fn nested_concats(depth: usize, width: usize) -> String {
     let mut ops = String::new();
     for level in 1..=depth {

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use kiln_symbolic_shape::FactSelection;
 
 #[test]
-fn explain_says_why_two_ops_share_a_kernel() {
+fn two_ops_of_one_kernel() {
     let (graph, plan) = planned(
         "graph @main(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) {
         %1 = matmul %x, %w
@@ -31,7 +31,7 @@ fn explain_says_why_two_ops_share_a_kernel() {
 }
 
 #[test]
-fn explain_says_why_two_ops_have_separate_kernels() {
+fn two_ops_of_two_kernels() {
     let (graph, plan) = planned(
         "graph @main(%x: f32[M, K], %w: f32[K, N], %y: f32[M]) {
         %1 = matmul %x, %w
@@ -59,7 +59,7 @@ fn explain_says_why_two_ops_have_separate_kernels() {
 }
 
 #[test]
-fn explain_names_the_fact_that_would_allow_fusion() {
+fn a_fact_that_would_do_is_named() {
     let source = "graph @main(%x: f32[A], %y: f32[B]) {
         %1 = neg %x
         %2 = add %1, %y
@@ -86,7 +86,7 @@ fn explain_names_the_fact_that_would_allow_fusion() {
 }
 
 #[test]
-fn a_fusion_plan_prints_its_nodes() {
+fn a_plan_prints() {
     let (_, plan) = planned(
         "graph @main(%x: f32[A, 384], %w: f32[384, 384]) {
         %1 = matmul %x, %w

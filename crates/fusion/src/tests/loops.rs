@@ -1,63 +1,25 @@
-//! Loops in plans: one kernel where their iterations are element-wise, otherwise with their own nodes.
+//! Loops in plans: one kernel where their iterations are element-wise, else nodes of their own.
 
 use kiln_symbolic_shape::Binding;
 
 use crate::{FusionOptions, plan};
 
-/// A loop that sums the slices of `%x`, with an operation on each slice.
-fn summing(ops: &str, next: &str) -> String {
-    format!(
-        "graph @main(%x: f32[T, N], %w: f32[N, N], %h: f32[N]) {{
-           %0 = dims {{sizes = [T]}}
-           %1 = reshape %0 {{dims = []}}
-           %2: bool[] = constant [true]
-           %3 = exp %h
-           %4, %5 = loop %1, %2, %3, %x, %w {{carried = 1}}
-             region(%i: i64[], %s: f32[N], %xs: f32[T, N], %ws: f32[N, N]) {{
-               %6: bool[] = constant [true]
-               %7 = gather %xs, %i {{axis = 0}}
-               {ops}
-               yield %6, {next}, %7
-             }}
-           %8 = neg %4
-           return %8, %5
-         }}"
-    )
-}
-
-const ADDS: (&str, &str) = ("%9 = add %s, %7", "%9");
-
-/// Neither the ops before it are joined, nor those after it; the trip count is part of the kernel.
-#[test]
-fn an_elementwise_loop_is_one_kernel() {
-    assert_snapshot!(nodes(&summing(ADDS.0, ADDS.1)), @"exp (map); loop (scan); neg (map)");
-    let (graph, plan) = super::planned(&summing(ADDS.0, ADDS.1));
-    let (body, _) = graph
-        .ops()
-        .find(|(_, data)| matches!(&data.op, Op::Map { function, .. } if function.name() == "add"))
-        .unwrap();
-    let node = plan.node(plan.node_of(body).unwrap());
-    assert_eq!((node.name.as_str(), node.ops.len()), ("loop", 3));
-    assert_eq!(plan.n_nodes(), 4, "none for the body: {plan}");
-}
-
-#[test]
-fn a_loop_that_is_no_kernel_says_why_and_has_a_planned_body() {
-    let products = "%9 = reshape %s {dims = [1, N]}
-                    %10 = matmul %9, %ws
-                    %11 = reshape %10 {dims = [N]}
-                    %12 = add %11, %7";
-    let (_, plan) = super::planned(&summing(products, "%12"));
-    let text = plan.to_string();
-    assert!(
-        text.contains(
-            "no kernel: lowering refuses: expected operations that a kernel computes, found `loop`"
-        ),
-        "{text}"
-    );
-    assert!(text.contains("its body sums products"), "{text}");
-    assert!(text.contains("matmul"), "{text}");
-}
+/// A loop that sums the slices of `%x`.
+const SUMMING: &str = "graph @main(%x: f32[T, N], %h: f32[N]) {
+  %0 = dims {sizes = [T]}
+  %1 = reshape %0 {dims = []}
+  %2: bool[] = constant [true]
+  %3 = exp %h
+  %4, %5 = loop %1, %2, %3, %x {carried = 1}
+    region(%i: i64[], %s: f32[N], %xs: f32[T, N]) {
+      %6: bool[] = constant [true]
+      %7 = gather %xs, %i {axis = 0}
+      %9 = add %s, %7
+      yield %6, %9, %7
+    }
+  %8 = neg %4
+  return %8, %5
+}";
 
 #[test]
 fn without_fusion_and_beyond_limits_a_loop_stays_one() {

@@ -12,7 +12,7 @@ use kiln_shape_inference::read_graph;
 
 use crate::{FusionOptions, FusionPlan, plan};
 
-/// A graph from its text, with types filled in, including those of the outputs. Values named by numbers keep their names.
+/// A graph from its text, types filled in, those of the outputs too. Values named by numbers keep their names.
 fn read(source: &str) -> Graph {
     let Some((body, results)) = source.rsplit_once("return") else {
         panic!("a graph returns")
@@ -53,7 +53,7 @@ fn value(graph: &Graph, name: &str) -> ValueId {
     found.unwrap_or_else(|| panic!("no value {name}"))
 }
 
-/// The op that produces a value.
+/// The op that gives a value.
 fn op(graph: &Graph, name: &str) -> OpId {
     crate::grow::defining(graph, value(graph, name)).unwrap()
 }

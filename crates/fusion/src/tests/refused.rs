@@ -19,7 +19,7 @@ fn unequal_symbols_fuse_under_a_recorded_fact_alone() {
     assert_eq!(node.facts.len(), 1);
     assert_eq!(node.facts[0].name(graph.dims()), "A == B");
 
-    // Without the fact the sum stays separate, whatever the sizes will be: 1 is like any other.
+    // Without the fact the sum stands alone, whatever the sizes will be: 1 is like any other.
     let without = plan(
         &graph,
         &FusionOptions::new().with_facts(FactSelection::None),
