@@ -1,8 +1,7 @@
 //! One call of a model or a session, and what it may carry besides its inputs.
 
 use crate::error::Error;
-use crate::guard::guarded;
-use crate::inputs::Inputs;
+use crate::inputs::{Given, Inputs};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Session;
@@ -53,7 +52,18 @@ pub(crate) struct Carried<'a> {
     pub(crate) profile: Option<&'a mut Vec<StepProfile>>,
 }
 
+/// The same by its parts.
+pub(crate) type CarriedParts<'a> = (Option<&'a CallOptions>, Option<&'a mut Vec<StepProfile>>);
+
+impl Carried<'_> {
+    #[inline]
+    pub(crate) fn parts(&mut self) -> CarriedParts<'_> {
+        (self.options.as_ref(), self.profile.as_deref_mut())
+    }
+}
+
 impl<'a> Call<'a> {
+    #[inline]
     pub(crate) fn of_model(model: &'a Model, inputs: Inputs<'a>) -> Self {
         Self {
             target: Target::Model(model),
@@ -62,6 +72,7 @@ impl<'a> Call<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn of_session(session: &'a mut Session, inputs: Inputs<'a>) -> Self {
         Self {
             target: Target::Session(session),
@@ -108,11 +119,11 @@ impl<'a> Call<'a> {
     /// When an input is missing, unknown, given twice, or of another dtype, rank or size than the
     /// model takes; when an op meets a fault, such as an index out of range; when a limit is
     /// exceeded; when the call was ended. For a session see [`Session::run`], too.
-    pub fn run(self) -> Result<Outputs, Error> {
-        guarded("a call", || match self.target {
-            Target::Model(model) => model.serve(self.inputs, self.carried),
-            Target::Session(session) => session.serve(self.inputs, self.carried),
-        })
+    pub fn run(mut self) -> Result<Outputs, Error> {
+        match self.target {
+            Target::Model(model) => model.serve(&mut self.inputs, &mut self.carried),
+            Target::Session(session) => session.serve(&self.inputs, &mut self.carried),
+        }
     }
 
     /// Makes the call, and writes what it gives into `outputs`, one per output: in place where a tensor has the output's dtype
@@ -139,11 +150,23 @@ impl<'a> Call<'a> {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run_into(self, outputs: &mut [Tensor]) -> Result<(), Error> {
-        guarded("a call", || match self.target {
-            Target::Model(model) => model.serve_into(self.inputs, outputs, self.carried),
-            Target::Session(session) => session.serve_into(self.inputs, outputs, self.carried),
-        })
+    // Inlined, a call that carries nothing is made without a `Call` in memory.
+    #[inline]
+    pub fn run_into(mut self, outputs: &mut [Tensor]) -> Result<(), Error> {
+        let carried = &mut self.carried;
+        match (self.target, &mut self.inputs.0) {
+            (Target::Model(model), Given::Slice(inputs)) => {
+                model.serve_into(inputs, outputs, carried.parts())
+            }
+            (Target::Model(model), Given::Donated(inputs, donations)) => {
+                model.serve_donating(inputs, donations, outputs, carried.parts())
+            }
+            (Target::Model(model), Given::Listed(_)) => {
+                let inputs = model.arranged(&self.inputs)?;
+                model.serve_into(&inputs, outputs, carried.parts())
+            }
+            (Target::Session(session), _) => session.serve_into(&self.inputs, outputs, carried),
+        }
     }
 
     fn with(mut self, change: impl FnOnce(CallOptions) -> CallOptions) -> Self {

@@ -104,10 +104,10 @@ impl Session {
 
     pub(crate) fn serve(
         &mut self,
-        inputs: Inputs<'_>,
-        carried: Carried<'_>,
+        inputs: &Inputs<'_>,
+        carried: &mut Carried<'_>,
     ) -> Result<Outputs, Error> {
-        self.place(&inputs)?;
+        self.place(inputs)?;
         self.advance(carried)?;
         let is_state = |position| self.states.iter().any(|state| state.output == position);
         let mut given = Vec::with_capacity(self.names.len());
@@ -121,16 +121,16 @@ impl Session {
 
     pub(crate) fn serve_into(
         &mut self,
-        inputs: Inputs<'_>,
+        inputs: &Inputs<'_>,
         outputs: &mut [Tensor],
-        carried: Carried<'_>,
+        carried: &mut Carried<'_>,
     ) -> Result<(), Error> {
         check_count(
             "outputs",
             self.outputs.len() - self.states.len(),
             outputs.len(),
         )?;
-        self.place(&inputs)?;
+        self.place(inputs)?;
         self.swap_outputs(outputs);
         let called = self.advance(carried);
         self.swap_outputs(outputs);
@@ -208,16 +208,16 @@ impl Session {
         Ok(states.into_iter().map(take).collect())
     }
 
-    fn advance(&mut self, carried: Carried<'_>) -> Result<(), Error> {
+    fn advance(&mut self, carried: &mut Carried<'_>) -> Result<(), Error> {
         self.check_states()?;
         // Unless the call says otherwise, even if it does not return.
         self.states
             .iter_mut()
             .for_each(|state| state.is_lost = true);
         let (inputs, outputs) = (&mut self.inputs, &mut self.outputs);
-        let called = self
-            .model
-            .serve_donating(inputs, &mut self.donations, outputs, carried);
+        let called =
+            self.model
+                .serve_donating(inputs, &mut self.donations, outputs, carried.parts());
         for state in &mut self.states {
             state.is_lost = self.donations.fate(state.input) == DonationFate::Spoiled;
             if called.is_ok() {

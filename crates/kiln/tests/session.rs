@@ -369,7 +369,7 @@ fn inputs_go_by_name_or_position_into_every_kind_of_call() {
             }
         };
         assert!(is_expected(&session, &sum), "{way}");
-        let error = session.run(&[position.clone()]).unwrap_err();
+        let error = session.run(std::slice::from_ref(&position)).unwrap_err();
         assert_eq!(error.code(), "E0877", "{error}");
         let error = session.run([&position]).unwrap_err();
         assert_eq!(error.code(), "E0871", "{error}");

@@ -66,10 +66,29 @@ pub(super) fn arrange<'a, T: Value>(
         Given::Slice(values) => Ok(Cow::Borrowed(values)),
         Given::Donated(values, _) => Ok(Cow::Borrowed(values)),
         Given::Listed(listed) => {
+            if let Some(values) = in_order(signature, listed) {
+                return Ok(values.into());
+            }
             let arranged = arrange_beside(signature, listed, &|_| false)?;
             Ok(arranged.into_iter().flatten().cloned().collect())
         }
     }
+}
+
+/// The values of inputs that are listed in the model's order and fit it: the usual case, without further memory.
+fn in_order<T: Value>(signature: &Signature, listed: &[Input<'_, T>]) -> Option<Vec<T>> {
+    let is_it = |(description, input): (&ValueDescription, &Input<'_, T>)| {
+        input.name.is_none_or(|name| name == description.name()) && fits(description, input.value)
+    };
+    let is_whole = listed.len() == signature.inputs.len();
+    let is_in_order = is_whole && signature.inputs.iter().zip(listed).all(is_it);
+    is_in_order.then(|| listed.iter().map(|input| input.value.clone()).collect())
+}
+
+/// Whether a value is of the input's dtype and rank, as far as both say.
+fn fits<T: Value>(description: &ValueDescription, value: &T) -> bool {
+    let shape = description.shape();
+    value.has_dtype_of(description) && shape.is_none_or(|shape| shape.rank() == value.rank())
 }
 
 /// Listed inputs where some inputs, by position, exist already: their places stay empty, and they may not be given. One
@@ -124,10 +143,7 @@ pub(crate) fn arrange_beside<'a, T: Value>(
             }
             .into());
         };
-        let rank_fits = description
-            .shape()
-            .is_none_or(|shape| shape.rank() == value.rank());
-        if !value.has_dtype_of(description) || !rank_fits {
+        if !fits(description, *value) {
             let (name, expected) = split(&description.to_string());
             return Err(Failure::InputType {
                 name,

@@ -162,8 +162,7 @@ impl Instance {
     /// Runs into tensors that are given, with inputs that are given up. A profiled call takes none.
     pub(super) fn run_donating(
         &self,
-        inputs: &mut [Tensor],
-        donations: &mut Donations,
+        (inputs, donations): (&mut [Tensor], &mut Donations),
         outputs: &mut [Tensor],
         options: &Options,
         control: Option<&Arc<CallControl>>,

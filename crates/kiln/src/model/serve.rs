@@ -2,7 +2,7 @@
 
 use super::Model;
 use super::arrange::arrange;
-use crate::call::Carried;
+use crate::call::{Carried, CarriedParts};
 use crate::error::Error;
 use crate::guard::guarded;
 use crate::inputs::{Given, Inputs};
@@ -21,34 +21,29 @@ impl Model {
     }
 
     /// A call with new outputs.
-    pub(crate) fn serve(&self, inputs: Inputs<'_>, carried: Carried<'_>) -> Result<Outputs, Error> {
+    pub(crate) fn serve(
+        &self,
+        inputs: &mut Inputs<'_>,
+        carried: &mut Carried<'_>,
+    ) -> Result<Outputs, Error> {
         guarded("a call", || {
             let options = &self.0.options;
             let inside = options.enter_first_call();
-            let control = options.control(carried.options.as_ref());
+            let (call, profile) = carried.parts();
+            let control = options.control(call);
             let control = control.as_ref();
-            let (instance, tensors) = match inputs {
-                Inputs(Given::Donated(inputs, donations)) => {
-                    let instance = self.instance_for(inputs, control)?;
-                    let n_outputs = instance.optimized().outputs().len();
-                    let mut outputs = vec![Tensor::scalar(0u8); n_outputs];
-                    let profile = carried.profile;
-                    instance.run_donating(
-                        inputs,
-                        donations,
-                        &mut outputs,
-                        options,
-                        control,
-                        profile,
-                    )?;
-                    (instance, outputs)
-                }
-                inputs => {
-                    let inputs = self.arranged(&inputs)?;
-                    let instance = self.instance_for(&inputs, control)?;
-                    let tensors = instance.run(&inputs, options, control, carried.profile)?;
-                    (instance, tensors)
-                }
+            let (instance, tensors) = if let Given::Donated(inputs, donations) = &mut inputs.0 {
+                let instance = self.instance_for(inputs, control)?;
+                let n_outputs = instance.optimized().outputs().len();
+                let mut outputs = vec![Tensor::scalar(0u8); n_outputs];
+                let given_up = (&mut **inputs, &mut **donations);
+                instance.run_donating(given_up, &mut outputs, options, control, profile)?;
+                (instance, outputs)
+            } else {
+                let inputs = self.arranged(inputs)?;
+                let instance = self.instance_for(&inputs, control)?;
+                let tensors = instance.run(&inputs, options, control, profile)?;
+                (instance, tensors)
             };
             drop(inside);
             options.tell_first_call();
@@ -56,25 +51,18 @@ impl Model {
         })
     }
 
-    /// A call into tensors that are given.
+    /// A call with inputs in the model's order, into tensors that are given.
     pub(crate) fn serve_into(
         &self,
-        inputs: Inputs<'_>,
+        inputs: &[Tensor],
         outputs: &mut [Tensor],
-        carried: Carried<'_>,
+        (call, profile): CarriedParts<'_>,
     ) -> Result<(), Error> {
-        let inputs = match inputs {
-            Inputs(Given::Donated(inputs, donations)) => {
-                return self.serve_donating(inputs, donations, outputs, carried);
-            }
-            inputs => inputs,
-        };
         guarded("a call", || {
             let options = &self.0.options;
-            let control = options.control(carried.options.as_ref());
-            let inputs = self.arranged(&inputs)?;
-            let instance = self.instance_for(&inputs, control.as_ref())?;
-            instance.run_into(&inputs, outputs, options, control.as_ref(), carried.profile)
+            let control = options.control(call);
+            let instance = self.instance_for(inputs, control.as_ref())?;
+            instance.run_into(inputs, outputs, options, control.as_ref(), profile)
         })
     }
 
@@ -84,21 +72,15 @@ impl Model {
         inputs: &mut [Tensor],
         donations: &mut Donations,
         outputs: &mut [Tensor],
-        carried: Carried<'_>,
+        (call, profile): CarriedParts<'_>,
     ) -> Result<(), Error> {
         guarded("a call", || {
             let options = &self.0.options;
-            let control = options.control(carried.options.as_ref());
+            let control = options.control(call);
             let control = control.as_ref();
             let instance = self.instance_for(inputs, control)?;
-            instance.run_donating(
-                inputs,
-                donations,
-                outputs,
-                options,
-                control,
-                carried.profile,
-            )
+            let given_up = (inputs, donations);
+            instance.run_donating(given_up, outputs, options, control, profile)
         })
     }
 }
