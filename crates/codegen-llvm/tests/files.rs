@@ -98,6 +98,7 @@ topics! {
     hoist_from_loops: "hoist_from_loops", 0 of 1;
     in_place: "in_place", 0 of 1;
     inline_control_flow: "inline_control_flow", 0 of 1;
+    loops: "loops", 0 of 1;
     maps: "maps", 0 of 1;
     movement_1: "movement", 0 of 2;
     movement_2: "movement", 1 of 2;

@@ -19,6 +19,8 @@ use crate::kernels::Elements;
 enum Kind {
     Graph,
     Kernel,
+    /// A kernel with the loops that it is compiled with.
+    Loops,
 }
 
 impl Kind {
@@ -27,6 +29,7 @@ impl Kind {
         match path.extension()?.to_str()? {
             "kiln" => Some(Kind::Graph),
             "kernel" => Some(Kind::Kernel),
+            "loops" => Some(Kind::Loops),
             _ => None,
         }
     }
@@ -35,14 +38,22 @@ impl Kind {
     fn word(self) -> &'static str {
         match self {
             Kind::Graph => "graph",
-            Kind::Kernel => "kernel",
+            Kind::Kernel | Kind::Loops => "kernel",
+        }
+    }
+
+    /// How many texts a program is made of.
+    fn n_texts(self) -> usize {
+        match self {
+            Kind::Graph | Kind::Kernel => 1,
+            Kind::Loops => 2,
         }
     }
 
     fn stages(self) -> String {
         match self {
             Kind::Graph => format!("{}, after PASS", GRAPH_STAGES.join(", ")),
-            Kind::Kernel => KERNEL_STAGES.join(", "),
+            Kind::Kernel | Kind::Loops => KERNEL_STAGES.join(", "),
         }
     }
 
@@ -50,6 +61,7 @@ impl Kind {
         Ok(match self {
             Kind::Graph => Box::new(GraphForm::read(text)?),
             Kind::Kernel => Box::new(KernelForm::read(text)?),
+            Kind::Loops => Box::new(KernelForm::read_with_loops(text)?),
         })
     }
 }
@@ -142,10 +154,10 @@ impl Case {
         let Some(kind) = Kind::of(&path) else {
             return Err(at((
                 1,
-                "expected a file with the extension .kiln or .kernel".to_owned(),
+                "expected a file with the extension .kiln, .kernel or .loops".to_owned(),
             )));
         };
-        let parts = split(&source, kind.word()).map_err(at)?;
+        let parts = split(&source, kind.word(), kind.n_texts()).map_err(at)?;
         let (mut also, mut runs) = (Vec::new(), Vec::new());
         for (position, directive) in parts.directives.iter().enumerate() {
             let here = |message| at((directive.line, message));
@@ -416,9 +428,14 @@ mod tests {
         let named = "topic/sum.kernel";
         for (name, source, expected) in [
             (
+                "topic/sum.nests",
+                SUM.to_owned(),
+                "topic/sum.nests:1: expected a file with the extension",
+            ),
+            (
                 "topic/sum.loops",
                 SUM.to_owned(),
-                "topic/sum.loops:1: expected a file with the extension",
+                "topic/sum.loops:1: expected the program to end",
             ),
             (
                 named,

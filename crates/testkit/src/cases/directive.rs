@@ -25,8 +25,9 @@ pub(super) struct Parts {
     pub(super) directives: Vec<Directive>,
 }
 
-/// Splits a file whose program begins with a word (`graph`, `kernel`) and ends with a line that is `}`.
-pub(super) fn split(source: &str, word: &str) -> Result<Parts, AtLine> {
+/// Splits a file whose program begins with a word (`graph`, `kernel`) and ends with a line that is `}`, the last of
+/// `n_texts` of them.
+pub(super) fn split(source: &str, word: &str, n_texts: usize) -> Result<Parts, AtLine> {
     let lines: Vec<&str> = source.lines().collect();
     let begins = |line: &&str| {
         line.strip_prefix(word)
@@ -46,7 +47,8 @@ pub(super) fn split(source: &str, word: &str) -> Result<Parts, AtLine> {
         }
     }
     let closes = |line: &&str| line.trim_end() == "}" || (begins(line) && line.ends_with('}'));
-    let Some(length) = lines[first..].iter().position(closes) else {
+    let mut ends = (0..).zip(&lines[first..]).filter(|(_, line)| closes(line));
+    let Some((length, _)) = ends.nth(n_texts - 1) else {
         return Err((
             first + 1,
             "expected the program to end with a line that is `}`".to_owned(),

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::fmt::Write as _;
 
+use kiln_backend::{Schedule, Target};
 use kiln_kernel::analysis::may_share;
 use kiln_kernel::{IndexClass, Node, VerifiedKernel, canonicalize, evaluate};
 use kiln_scalar::Mode;
@@ -11,17 +12,24 @@ use kiln_tensor::Tensor;
 use super::form::{Engine, Form};
 use super::literal;
 use super::run::{Outcome, Run, Sizes};
-use crate::kernels::{Checked, Variant, check_kernel, covering_sizes, kernel_tensors, variants};
+use crate::kernels::{
+    Checked, Variant, check_kernel, covering_sizes, kernel_tensors, variants, variants_with,
+};
 use crate::random::SplitMix64;
 
 /// The stages of a kernel: its canonical form with the values of its symbols; its class, with the reason, the roles of its
 /// axes, how each index is known to be in bounds, and which results may be computed in place; the schedules that are offered
-/// at each level.
-pub const KERNEL_STAGES: [&str; 3] = ["canonical", "verified", "schedules"];
+/// at each level; the loops of the best one for `avx2+fma`, or those that it is given.
+pub const KERNEL_STAGES: [&str; 4] = ["canonical", "verified", "schedules", "loops"];
+
+/// The target whose loops are shown.
+const SHOWN: (&str, &str) = ("llvm", "avx2+fma");
 
 /// A kernel, compiled when it first runs.
 pub(super) struct KernelForm {
     kernel: VerifiedKernel,
+    /// The schedule that it is compiled with, instead of those that are offered.
+    given: Option<Schedule>,
     variants: OnceCell<Vec<Variant>>,
 }
 
@@ -31,7 +39,21 @@ impl KernelForm {
         let kernel = kiln_kernel::verify(kernel).map_err(|errors| errors.to_string())?;
         Ok(Self {
             kernel,
+            given: None,
             variants: OnceCell::new(),
+        })
+    }
+
+    /// A kernel's text, then that of its loops.
+    pub(super) fn read_with_loops(text: &str) -> Result<Self, String> {
+        let place = text
+            .find("\nloops {")
+            .ok_or("expected loops after the kernel")?;
+        let (kernel, loops) = text.split_at(place + 1);
+        let given = Schedule::new("given").with_text(loops);
+        Ok(Self {
+            given: Some(given),
+            ..Self::read(kernel)?
         })
     }
 
@@ -39,14 +61,12 @@ impl KernelForm {
         if let Some(variants) = self.variants.get() {
             return Ok(variants);
         }
-        let compiler = &*engine.compiler;
-        let made = variants(
-            compiler,
-            &engine.executor,
-            &self.kernel,
-            &engine.here,
-            &engine.others,
-        );
+        let (compiler, executor) = (&*engine.compiler, &engine.executor);
+        let (here, others) = (&engine.here, &engine.others);
+        let made = match &self.given {
+            Some(given) => variants_with(compiler, executor, &self.kernel, here, given),
+            None => variants(compiler, executor, &self.kernel, here, others),
+        };
         let made = made.map_err(|finding| finding.to_string())?;
         Ok(self.variants.get_or_init(|| made))
     }
@@ -165,6 +185,23 @@ impl KernelForm {
         });
         lines.collect::<Vec<_>>().join("\n")
     }
+
+    fn loops(&self, engine: &Engine) -> String {
+        let (backend, level) = SHOWN;
+        let target = Target {
+            backend: backend.to_owned(),
+            level: level.to_owned(),
+        };
+        let best = || {
+            engine
+                .compiler
+                .schedules(&self.kernel, &target)
+                .into_iter()
+                .next()
+        };
+        let schedule = self.given.clone().or_else(|| Some(best()?.schedule));
+        schedule.map_or_else(String::new, |schedule| schedule.text)
+    }
 }
 
 impl Form for KernelForm {
@@ -173,6 +210,7 @@ impl Form for KernelForm {
             "canonical" => Some(self.canonical()),
             "verified" => Some(self.verified()),
             "schedules" => Some(self.schedules(engine)),
+            "loops" => Some(self.loops(engine)),
             _ => None,
         })
     }

@@ -5,7 +5,7 @@
 
 use kiln_backend::{
     Artifact, CallerOnly, CompileError, ExecuteError, Fault, FaultCause, KernelCompiler,
-    KernelExecutor, LaunchContext, LoadedKernel, Target, TaskPool, Unobserved,
+    KernelExecutor, LaunchContext, LoadedKernel, Schedule, Target, TaskPool, Unobserved,
 };
 use kiln_kernel::analysis::{SharedPair, may_share};
 use kiln_kernel::{EvaluateError, Role, VerifiedKernel, evaluate};
@@ -138,6 +138,28 @@ pub fn variants(
         }
     }
     Ok(variants)
+}
+
+/// A kernel compiled with one schedule for each target.
+///
+/// # Errors
+/// If it does not compile or load.
+pub fn variants_with(
+    compiler: &dyn KernelCompiler,
+    executor: &dyn KernelExecutor,
+    kernel: &VerifiedKernel,
+    targets: &[Target],
+    schedule: &Schedule,
+) -> Result<Vec<Variant>, Finding> {
+    let variant = |target: &Target| {
+        let artifact = compiler.compile(kernel, target, schedule, &mut Unobserved)?;
+        let loaded = executor.load(&artifact).map_err(|source| Finding::Load {
+            variant: name(&artifact),
+            source,
+        })?;
+        Ok(Variant { artifact, loaded })
+    };
+    targets.iter().map(variant).collect()
 }
 
 /// Runs every variant on these operands, on one thread with the actual caches, and as if on three threads with none, and

@@ -14,7 +14,7 @@ mod plainest;
 mod pool;
 mod sizes;
 
-pub use check::{Checked, Finding, Meaning, Variant, check_kernel, variants};
+pub use check::{Checked, Finding, Meaning, Variant, check_kernel, variants, variants_with};
 pub use generate::random_kernel;
 pub use inputs::{Elements, kernel_tensors};
 pub use launch::{LaunchError, run_guarded, run_in, run_in_place, run_kernel};
