@@ -3,6 +3,7 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use kiln::diagnose::{self, Stage};
 use kiln::internals::backend::IsaLevel;
 use kiln::{Cache, Compiling, Device, Model, Options, Source, Tensor};
 use kiln_testkit::oracle::{Tolerance, compare_all};
@@ -58,17 +59,11 @@ fn run(model: &Model) -> Vec<Tensor> {
     vec![model.run([("x", &x)]).unwrap()[0].clone()]
 }
 
-/// The sums along an axis of a tile, by the schedule of the window; none where nothing has fewer products.
+/// The sums along an axis of a tile, by the loops of the window; none where nothing has fewer products.
 fn sums(model: &Model) -> Option<i64> {
-    let shape = [1, CHANNELS, SIDE, SIDE];
-    let x = Tensor::full(&shape, 1.0_f32).unwrap();
-    let mut steps = Vec::new();
-    model.call([("x", &x)]).profile(&mut steps).run().unwrap();
-    let mut variants = steps.iter().filter_map(|step| step.variant.as_ref());
-    variants.find_map(|variant| {
-        let (_, sums) = variant.split_once("winograd_sums=")?;
-        sums.split([',', ')']).next()?.parse().ok()
-    })
+    let loops = diagnose::inspect(model, Stage::Loops).unwrap();
+    let mut lines = loops.lines().map(str::trim);
+    lines.find_map(|line| line.strip_prefix("winograd ")?.parse().ok())
 }
 
 #[test]

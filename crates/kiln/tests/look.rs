@@ -28,7 +28,7 @@ fn model() -> Model {
 fn every_stage_prints() {
     let model = model();
     for stage in Stage::all() {
-        let compiled = [Stage::Llvm, Stage::Assembly].contains(&stage);
+        let compiled = [Stage::Loops, Stage::Llvm, Stage::Assembly].contains(&stage);
         match diagnose::inspect(&model, stage) {
             Ok(text) => {
                 let interpreted = model.device() == Device::interpreter();

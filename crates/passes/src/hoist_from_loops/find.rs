@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use kiln_ir::{Definition, Graph, Op, OpId, RegionId, TensorType, ValueId};
-use kiln_symbolic_shape::DimId;
+use kiln_symbolic_shape::{DimId, SymbolId};
 
 use super::movable::{is_at_most, is_worth_keeping, may_move};
 use crate::constants::{Splat, splat};
@@ -45,15 +45,18 @@ pub(super) fn find(graph: &Graph, scratch: &mut Graph, id: OpId) -> Option<Found
     let (&Op::Loop { carried }, &[body]) = (&data.op, data.regions.as_slice()) else {
         return None;
     };
+    let region = graph.region(body);
+    // The region's own, and those that ops of it bind to data.
+    let bound = region.ops.iter().flat_map(|&op| &graph.op(op).symbols);
     let mut finder = Finder {
         graph,
         scratch,
         body,
+        inside: region.symbols.iter().chain(bound).copied().collect(),
         trips: all_trips(graph, id, body),
         standing: HashMap::new(),
         sources: HashMap::new(),
     };
-    let region = graph.region(body);
     for (index, &parameter) in region.parameters.iter().enumerate() {
         match index {
             0 => finder.standing.insert(parameter, Standing::Counted),
@@ -94,6 +97,8 @@ struct Finder<'g> {
     graph: &'g Graph,
     scratch: &'g mut Graph,
     body: RegionId,
+    /// The symbols that have values in the region alone.
+    inside: Vec<SymbolId>,
     trips: Option<DimId>,
     standing: HashMap<ValueId, Standing>,
     /// The slices that a value is computed from, the largest.
@@ -132,11 +137,10 @@ impl Finder<'_> {
             Some(Standing::Counted)
         };
         let is_inside = matches!(standing, Some(Standing::Same | Standing::Sliced { .. }));
-        let region = self.graph.region(self.body);
         let is_slice = matches!(data.op, Op::Gather { .. }) && operands.len() == 2;
         if is_inside
             && !(is_slice && matches!(standing, Some(Standing::Sliced { .. })))
-            && !may_move(self.graph, self.scratch, id, &region.symbols)
+            && !may_move(self.graph, self.scratch, id, &self.inside)
         {
             return;
         }
@@ -160,9 +164,8 @@ impl Finder<'_> {
         let length = *self.graph.tensor_ty(x)?.dims.get(axis)?;
         let is_visited = self.graph.dims().equal(length, self.trips?).is_proved();
         let slice = self.graph.tensor_ty(result)?;
-        let inside = &self.graph.region(self.body).symbols;
         let named = self.graph.dims().free_symbols(&slice.dims);
-        if !is_visited || inside.iter().any(|symbol| named.contains(symbol)) {
+        if !is_visited || self.inside.iter().any(|symbol| named.contains(symbol)) {
             return None;
         }
         self.sources.insert(result, slice.clone());

@@ -13,7 +13,7 @@ fn hoisted(source: &str) -> String {
 }
 
 #[test]
-fn slices_along_an_inner_axis_with_fewer_axes_than_the_product() {
+fn products_over_inner_axis_slices_become_one_product() {
     let source = "
 graph @main(%x: f32[4, T, 2], %w: f32[3, 5, 4], %h: f32[3, 5, 2]) -> f32[3, 5, 2] {
   %sizes: i64[1] = dims {sizes = [T]}
@@ -33,6 +33,26 @@ graph @main(%x: f32[4, T, 2], %w: f32[3, 5, 4], %h: f32[3, 5, 2]) -> f32[3, 5, 2
     same_numbers(source, &|steps| {
         vec![ramp(&[4, steps, 2]), ramp(&[3, 5, 4]), ramp(&[3, 5, 2])]
     });
+}
+
+/// The size is bound to data in each iteration, so nothing of that size exists before the loop.
+#[test]
+fn ops_with_sizes_bound_in_the_loop_stay_in_it() {
+    let source = "graph @main(%n: i64[], %x: f32[B], %k: i64[B]) -> (f32[B], f64[M, m]) {
+           %go: bool[] = constant [true]
+           %1: f32[B], %2: f64[M, m] = loop %n, %go, %x, %k {carried = 1} -> (M, m)
+             region(%i: i64[], %p: f32[B], %l: i64[B]) {
+               %stay: bool[] = constant [true]
+               %low: i64[] = constant [0]
+               %size: i64[] = max %i, %low
+               bind %size -> (s)
+               %counted: i32[s] = iota {dims = [s], axis = 0, dtype = i32}
+               %steps: f64[s] = cast %counted {to = f64}
+               yield %stay, %p, %steps
+             }
+           return %1, %2
+         }";
+    assert!(is_unchanged(hoist_from_loops, source));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use super::intern::BuildError;
 use super::{Atom, DimTable};
 use crate::DimError;
-use crate::ids::DimId;
+use crate::ids::{AtomId, DimId};
 use crate::polynomial::{Polynomial, Term};
 
 impl DimTable {
@@ -146,26 +146,41 @@ impl DimTable {
         polynomial: &Polynomial,
     ) -> Result<Option<(Term, Polynomial)>, BuildError> {
         for term in &polynomial.terms {
-            for (place, &factor) in term.factors.iter().enumerate() {
-                let Atom::FloorDiv(dividend, divisor_dim) = self.atom(factor).atom else {
-                    continue;
-                };
-                let Some(divisor) = self.as_constant(divisor_dim) else {
-                    continue;
-                };
-                if term.coefficient % divisor != 0 {
-                    continue;
-                }
-                let rest = self.modulo_by_constant(dividend, divisor)?;
-                let exact = self.polynomial(dividend).sub(self.polynomial(rest))?;
-                let mut others = term.factors.clone();
-                others.remove(place);
-                return Ok(Some((
-                    term.clone(),
-                    exact.times_term(&others, term.coefficient / divisor)?,
-                )));
-            }
+            let Some((place, dividend, divisor)) = self.undone_division(term) else {
+                continue;
+            };
+            let rest = self.modulo_by_constant(dividend, divisor)?;
+            let exact = self.polynomial(dividend).sub(self.polynomial(rest))?;
+            let mut others = term.factors.clone();
+            others.remove(place);
+            return Ok(Some((
+                term.clone(),
+                exact.times_term(&others, term.coefficient / divisor)?,
+            )));
         }
         Ok(None)
+    }
+
+    /// The division of a term that its coefficient undoes, by position, with its operands. Of several it is the first by
+    /// its text, so that the normal form does not depend on the order in which a table got its divisions.
+    fn undone_division(&self, term: &Term) -> Option<(usize, DimId, i64)> {
+        let division = |(place, &factor): (usize, &AtomId)| {
+            let Atom::FloorDiv(dividend, divisor) = self.atom(factor).atom else {
+                return None;
+            };
+            let divisor = self.as_constant(divisor)?;
+            (term.coefficient % divisor == 0).then_some((place, dividend, divisor))
+        };
+        let mut divisions = term.factors.iter().enumerate().filter_map(division);
+        let first = divisions.next()?;
+        let rest: Vec<_> = divisions.collect();
+        if rest.is_empty() {
+            return Some(first);
+        }
+        let text = |&(place, ..): &(usize, DimId, i64)| {
+            let atom = term.factors.get(place).map(|&atom| self.atom(atom).dim);
+            atom.map(|dim| self.display(dim).to_string())
+        };
+        std::iter::once(first).chain(rest).min_by_key(text)
     }
 }

@@ -132,3 +132,21 @@ fn overflow_is_an_error() {
         "[E0301] size overflows a signed 64-bit integer in 0 - (-9223372036854775808)",
     );
 }
+
+/// Whichever division a table got first.
+#[test]
+fn twice_a_product_of_two_divisions_has_one_normal_form() {
+    let form = |first: &str, second: &str| {
+        let mut table = DimTable::new();
+        let mut parse = |text: &str| {
+            let dim = parse_dim(&mut Cursor::new(text), &mut table);
+            dim.unwrap_or_else(|error| panic!("{error}"))
+        };
+        let (a, b) = (parse(first), parse(second));
+        let product = table.mul(a, b).unwrap();
+        let twice = table.add(product, product).unwrap();
+        table.display(twice).to_string()
+    };
+    let (a, b) = ("(A + 1) / 2", "(B + 1) / 2");
+    assert_eq!(form(a, b), form(b, a));
+}

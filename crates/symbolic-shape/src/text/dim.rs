@@ -6,7 +6,7 @@
 //! unary     = "-" unary | integer | name | "(" dim ")" | call
 //! call      = ("min" | "max" | "bcast") "(" dim ("," dim)* ")" | "ceil" "(" product "/" unary ")"   rounds up
 //! predicate = dim ("==" | "!=" | "<=" | "<" | ">=" | ">") dim | product "%" integer "==" "0"
-//!           | "product" "(" dims ")" "==" "product" "(" dims ")"
+//!           | "product" "(" dims? ")" "==" "product" "(" dims? ")"       of no sizes it is 1
 //! ```
 //! An unknown name declares a size, 0 or more.
 
@@ -135,13 +135,10 @@ fn declare_negative(cursor: &mut Cursor<'_>, table: &mut DimTable) -> Result<boo
     Ok(false)
 }
 
-/// Reads the arguments of a name, which was checked before; at least one.
+/// Reads the arguments of a name, which was checked before; there may be none.
 fn call(cursor: &mut Cursor<'_>, table: &mut DimTable) -> Result<Vec<DimId>, Diagnostic> {
     cursor.bump();
     cursor.expect(&TokenKind::OpenParen)?;
-    if cursor.at(&TokenKind::CloseParen) {
-        return Err(cursor.unexpected("a size"));
-    }
     cursor.list(&TokenKind::CloseParen, |cursor| parse_dim(cursor, table))
 }
 

@@ -329,6 +329,7 @@ fn predicates_of_every_kind() {
         "A % 4 == 2",
         "(A % 4) == 0",
         "product(A, B) == product(C, 4)",
+        "product() == product(A)",
         "2 >= 1",
         "product == 3",
         "0 == A % 4",
