@@ -4,8 +4,7 @@ use kiln_backend::Quantity;
 use kiln_kernel::analysis::{self, Dependence};
 use kiln_kernel::{Axes, AxisId, NodeId, VerifiedKernel};
 
-use crate::packing;
-use crate::strategies::SCATTERED_ROWS;
+use crate::packing::{self, SCATTERED_ROWS};
 use crate::strides::buffer_strides;
 
 /// One load or store of a kernel, as far as the choice of a tile depends on it.

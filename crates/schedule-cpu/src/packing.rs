@@ -10,6 +10,9 @@ use kiln_tensor::DType;
 
 use super::tile::{Tile, VectorAxis};
 
+/// Rows from which on packing a shared operand at each launch pays that vectors could not read in place.
+pub(super) const SCATTERED_ROWS: u32 = 12;
+
 /// How each constant is packed: blocks of rows, or of vectors, innermost.
 pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     // Vectors along inner axes may run along any axis of a constant, and blocks of rows would cut across them.

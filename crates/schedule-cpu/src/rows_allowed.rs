@@ -1,7 +1,7 @@
 //! Which outer axes may be rows or vectors of a tile.
 
 use kiln_kernel::analysis::Dependence;
-use kiln_kernel::{AxisId, Extent, Item, VerifiedKernel};
+use kiln_kernel::{AxisId, Extent, Item, Role, VerifiedKernel};
 
 /// Whether an axis may be vectorised throughout: locals fit registers, and loops are of equal length in every lane.
 pub(crate) fn outer_vectors_allowed(
@@ -26,4 +26,12 @@ pub(crate) fn rows_allowed(kernel: &VerifiedKernel, dependence: &Dependence, axi
         .items()
         .iter()
         .any(|item| matches!(item, Item::Carry(_)))
+}
+
+/// Whether a kernel has a combining store.
+pub(crate) fn is_serial(kernel: &VerifiedKernel) -> bool {
+    kernel
+        .buffers()
+        .values()
+        .any(|buffer| buffer.role == Role::InOut)
 }

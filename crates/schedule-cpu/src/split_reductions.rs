@@ -6,6 +6,7 @@
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, Extent, Item, StageId, StageOperation, VerifiedKernel};
 
+use crate::rows_allowed::is_serial;
 use crate::strides::bound;
 
 /// Points of each part of the split axis are a multiple of this.
@@ -86,6 +87,11 @@ impl SplitReductions {
             end = end + Quantity::constant(bytes);
         }
         (!reductions.is_empty()).then_some((Self { reductions }, end))
+    }
+
+    /// Whether a kernel has reductions that may be split.
+    pub(crate) fn applies(kernel: &VerifiedKernel) -> bool {
+        !is_serial(kernel) && Self::of(kernel).is_some()
     }
 
     /// The reductions, in the order of the items.

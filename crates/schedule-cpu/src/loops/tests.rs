@@ -43,7 +43,7 @@ const KERNELS: [&str; 6] = [
     "kernel @sums(%x: in f32[T, N], %o: out f32[T, N]) {
        outer n < N
        carry t < T {
-         s = %x[t, n] + prev(s) init 0.0
+         s init 0.0 = %x[t, n] + prev(s)
          store %o[t, n] = s
        }
      }",

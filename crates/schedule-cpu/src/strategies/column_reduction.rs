@@ -4,8 +4,7 @@
 //! touch, and too few lines in a row for the hardware to prefetch; twice as many are two long runs at no more latency.
 
 use super::Proposal;
-use super::base::Kind;
-use super::problem::Problem;
+use super::problem::{Kind, Problem};
 use crate::loops::When;
 use crate::tile::Tile;
 

@@ -1,8 +1,7 @@
 //! The fallback: plain loops, which suit any verified kernel.
 
 use super::Proposal;
-use super::base::Kind;
-use super::problem::Problem;
+use super::problem::{Kind, Problem};
 use crate::loops::When;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {

@@ -3,8 +3,7 @@
 use kiln_kernel::AxisId;
 
 use super::Proposal;
-use super::base::{Base, Kind};
-use super::problem::Problem;
+use super::problem::{Base, Kind, Problem};
 use crate::loop_splitting::{MOST_SPLITS, split_at};
 use crate::loops::When;
 use crate::register_tile::tail;

@@ -8,7 +8,6 @@
 //! To add a strategy, write a file with a `propose` function and add a line to the table, before those that would take its
 //! sizes.
 
-mod base;
 mod column_reduction;
 mod dot_products;
 mod fallback;
@@ -25,6 +24,7 @@ mod scan;
 mod skinny_gemm;
 mod split_reduction;
 mod transpose;
+mod usual;
 mod winograd;
 
 #[cfg(test)]
@@ -40,7 +40,6 @@ use crate::tile::{Tile, VectorAxis};
 use crate::tile_order::columns_first;
 use crate::winograd::Transform;
 
-pub(crate) use packed_gemm::SCATTERED_ROWS;
 pub(crate) use problem::Problem;
 pub(crate) use skinny_gemm::SKINNY_ROWS;
 

@@ -3,14 +3,11 @@
 use super::Proposal;
 use super::problem::Problem;
 use crate::loops::When;
-use crate::packing;
+use crate::packing::{self, SCATTERED_ROWS};
 use crate::tile::VectorAxis;
 
 /// Rows from which on packing a shared operand at each launch pays.
 const ROWS: u32 = 32;
-
-/// The same for an operand that vectors could not read in place.
-pub(crate) const SCATTERED_ROWS: u32 = 12;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
     let (kernel, tile) = (problem.kernel, &problem.base.tile);

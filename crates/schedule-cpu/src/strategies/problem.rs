@@ -4,12 +4,10 @@ use kiln_backend::{IsaLevel, PackSpec};
 use kiln_kernel::analysis::{Dependence, arithmetic_operations};
 use kiln_kernel::{AxisId, Class, Item, Node, StageOperation, VerifiedKernel};
 
-use super::base::{Base, Kind};
-use super::{map, reduction, scan, split_reduction, transpose};
-use crate::cost::{Access, accesses};
+use crate::cost::Access;
 use crate::packing;
-use crate::register_tile::lanes;
 use crate::rows_allowed::{outer_vectors_allowed, rows_allowed};
+use crate::split_reductions::SplitReductions;
 use crate::tile::{Tile, VectorAxis};
 use crate::winograd::Transform;
 
@@ -38,76 +36,39 @@ pub(crate) struct Problem<'k> {
     pub(crate) packs: Vec<PackSpec>,
 }
 
-impl<'k> Problem<'k> {
-    /// A kernel for a level; `None` if it has nothing but its fallback. Windows of three by three have tiles of up to as
-    /// many sums as the transform has.
-    pub(crate) fn new(
-        kernel: &'k VerifiedKernel,
-        level: IsaLevel,
-        transform: Transform,
-    ) -> Option<Self> {
-        let lanes = lanes(kernel, level);
-        let is_scan = scan::is_scan(kernel);
-        if lanes < 2 && !is_scan {
-            return None;
-        }
-        let whole = Self::in_lanes(kernel, level, transform, lanes);
-        let halves = !is_scan && level.halves_are_as_fast() && whole.suits_half_vectors();
-        let halved = halves.then(|| Self::in_lanes(kernel, level, transform, lanes / 2));
-        let same =
-            |halved: &Self| halved.lanes >= 2 && halved.base.tile.vector == whole.base.tile.vector;
-        Some(halved.filter(same).unwrap_or(whole))
-    }
+/// The usual tile of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Base {
+    /// Which kind of kernel it is for.
+    pub(super) kind: Kind,
+    /// The tile.
+    pub(super) tile: Tile,
+    /// Elements of a vectorised outer axis per unit of work.
+    pub(super) chunk: u32,
+    /// An axis that serves for rows as well as the tile's, for sizes at which that has too few points.
+    pub(super) other_rows: Option<AxisId>,
+}
 
-    /// A kernel that runs in plain loops.
-    pub(crate) fn scalar(kernel: &'k VerifiedKernel) -> Self {
-        let base = Base {
-            kind: Kind::Fallback,
-            tile: Tile::scalar(),
-            chunk: 1,
-            other_rows: None,
-        };
-        Self {
-            kernel,
-            level: IsaLevel::Portable,
-            transform: Transform::default(),
-            dependence: Dependence::of(kernel),
-            accesses: Vec::new(),
-            lanes: 1,
-            vector: VectorAxis::None,
-            base,
-            packs: Vec::new(),
-        }
-    }
+/// The kinds of kernels, by what bounds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Plain loops.
+    Fallback,
+    /// Points that depend on each other.
+    Scan,
+    /// No reduction.
+    Map,
+    /// No reduction, and an operand that is contiguous across the vectors.
+    Transpose,
+    /// Windows that slide along the rows, with an element per lane.
+    SlidingWindow,
+    /// Products whose operands rows share.
+    Contraction,
+    /// Other reductions.
+    Reduction,
+}
 
-    pub(super) fn in_lanes(
-        kernel: &'k VerifiedKernel,
-        level: IsaLevel,
-        transform: Transform,
-        lanes: u32,
-    ) -> Self {
-        let mut problem = Self {
-            level,
-            transform,
-            lanes,
-            accesses: Vec::new(),
-            ..Self::scalar(kernel)
-        };
-        if scan::is_scan(kernel) {
-            problem.base = scan::base(&problem);
-            problem.vector = problem.base.tile.vector;
-            return problem;
-        }
-        problem.accesses = accesses(kernel, &problem.dependence);
-        problem.vector = problem.cheapest_vectors();
-        problem.base = match problem.has_reduction() {
-            true => reduction::base(&problem),
-            false => transpose::base(&problem).unwrap_or_else(|| map::base(&problem)),
-        };
-        problem.packs = problem.packs_of(&problem.base.tile);
-        problem
-    }
-
+impl Problem<'_> {
     /// Whether the usual tile has rows.
     pub(crate) fn has_rows(&self) -> bool {
         self.base.tile.rows.is_some()
@@ -139,7 +100,7 @@ impl<'k> Problem<'k> {
     /// How constants are packed for a tile. Not where a nest splits a reduction, whose vectors run along the reduced axis
     /// and would cut across blocks.
     pub(super) fn packs_of(&self, tile: &Tile) -> Vec<PackSpec> {
-        match split_reduction::applies(self.kernel) {
+        match SplitReductions::applies(self.kernel) {
             true => Vec::new(),
             false => packing::specs(self.kernel, tile),
         }
@@ -176,7 +137,7 @@ impl<'k> Problem<'k> {
         Some((rows, self.columns()?))
     }
 
-    fn has_reduction(&self) -> bool {
+    pub(super) fn has_reduction(&self) -> bool {
         let mut stages = self.kernel.stages().values();
         stages.any(|stage| matches!(stage.operation, StageOperation::Reduce { .. }))
     }
@@ -188,7 +149,7 @@ impl<'k> Problem<'k> {
 
     /// Vectors along one outer axis (all items together), or along inner ones (each item by itself), whichever makes the
     /// accesses cheaper.
-    fn cheapest_vectors(&self) -> VectorAxis {
+    pub(super) fn cheapest_vectors(&self) -> VectorAxis {
         let sum = if self.is_product() { ADD_LANES } else { 0.0 };
         let mut best = (self.inner_cost() + sum, VectorAxis::Inner);
         for &axis in self.kernel.outer() {
@@ -237,7 +198,7 @@ impl<'k> Problem<'k> {
     }
 
     /// Whether vectors of half the width are better, on a level where they are as fast.
-    fn suits_half_vectors(&self) -> bool {
+    pub(super) fn suits_half_vectors(&self) -> bool {
         self.has_idle_lanes() || self.only_reads()
     }
 

@@ -4,8 +4,7 @@
 
 use kiln_kernel::{AxisId, StageOperation};
 
-use super::base::{Base, Kind};
-use super::problem::Problem;
+use super::problem::{Base, Kind, Problem};
 use super::{Proposal, rows};
 use crate::loops::When;
 use crate::register_tile::{contraction_shape, fitting, joined_shape, tail};

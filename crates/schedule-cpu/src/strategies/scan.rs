@@ -3,14 +3,14 @@
 //! One point at a time, with vectors inside; or, where steps do the same for neighbouring points, a vector of points.
 
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
-use kiln_kernel::{AxisId, Class, Extent, Role, Stage, StageOperation, VerifiedKernel};
+use kiln_kernel::{AxisId, Class, Extent, Stage, StageOperation, VerifiedKernel};
 
 use super::Proposal;
-use super::base::{Base, Kind};
-use super::problem::Problem;
+use super::problem::{Base, Kind, Problem};
 use crate::cost::{Access, accesses};
 use crate::loops::When;
 use crate::register_tile::tail;
+use crate::rows_allowed::is_serial;
 use crate::tile::{Tile, VectorAxis};
 
 /// Elements of the vectorised axis per unit of a kernel without carry blocks, where no axis runs in order.
@@ -37,14 +37,6 @@ pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
 /// Whether the points of a kernel depend on each other.
 pub(super) fn is_scan(kernel: &VerifiedKernel) -> bool {
     kernel.classification().class == Class::Scan || is_serial(kernel)
-}
-
-/// Whether a kernel has a combining store.
-pub(crate) fn is_serial(kernel: &VerifiedKernel) -> bool {
-    kernel
-        .buffers()
-        .values()
-        .any(|buffer| buffer.role == Role::InOut)
 }
 
 /// The outer axis that is vectorised, and whether every access along it is contiguous. Points are independent, and

@@ -2,11 +2,8 @@
 //!
 //! The split depends on sizes alone, so results are the same for any number of threads.
 
-use kiln_kernel::VerifiedKernel;
-
 use super::Proposal;
 use super::problem::Problem;
-use super::scan::is_serial;
 use crate::loops::{Factor, When};
 use crate::split_reductions::SplitReductions;
 use crate::tile::{Tile, VectorAxis};
@@ -14,13 +11,8 @@ use crate::tile::{Tile, VectorAxis};
 /// Operations from which on a reduction to few results is worth splitting.
 const SHARED_WORK: u32 = 1 << 17;
 
-/// Whether a kernel has reductions that may be split.
-pub(super) fn applies(kernel: &VerifiedKernel) -> bool {
-    !is_serial(kernel) && SplitReductions::of(kernel).is_some()
-}
-
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
-    if !applies(problem.kernel) {
+    if !SplitReductions::applies(problem.kernel) {
         return Vec::new();
     }
     let tile = Tile {

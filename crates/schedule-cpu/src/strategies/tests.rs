@@ -22,7 +22,7 @@ fn open_product(right: &str, level: IsaLevel) -> (VerifiedKernel, Loops) {
     (kernel, loops)
 }
 
-fn strategy<'l>((kernel, loops): &'l (VerifiedKernel, Loops), symbols: [i64; 3]) -> &'l str {
+fn strategy((kernel, loops): &(VerifiedKernel, Loops), symbols: [i64; 3]) -> &str {
     &chosen(kernel, loops, &symbols, CACHES).strategy
 }
 

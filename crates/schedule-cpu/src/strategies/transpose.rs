@@ -3,8 +3,7 @@
 
 use kiln_kernel::{AxisId, Node};
 
-use super::base::{Base, Kind};
-use super::problem::Problem;
+use super::problem::{Base, Kind, Problem};
 use super::{Proposal, map};
 use crate::cost::Access;
 use crate::loops::When;
