@@ -135,12 +135,11 @@ fn loops_that_would_compute_something_else_are_refused() {
         }),
         refused(&|loops| {
             let last = last(loops);
-            drop(loops.nests[last].vectors.pop());
-            loops.nests[last]
-                .vectors
-                .iter_mut()
-                .for_each(|steps| steps.steps.clear());
             loops.nests[last].chunk += 1;
+        }),
+        refused(&|loops| {
+            let last = last(loops);
+            loops.nests[last].vectors.clear();
         }),
         refused(&|loops| {
             let last = last(loops);

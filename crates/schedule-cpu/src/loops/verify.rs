@@ -1,7 +1,7 @@
 //! What loops must satisfy to be right for a kernel, whatever their text says.
 //!
 //! Strategies decide what pays; this decides what is allowed. Loops come from strategies of this process, from a worker's
-//! request, or from a file of somebody's own, and all of them are checked.
+//! request, or from a file of a user, and all of them are checked.
 
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
@@ -197,9 +197,27 @@ impl Verifier<'_> {
         all.all(|item| !matches!(item, Item::Store(store) if store.combine.is_some()))
     }
 
+    /// Whether the cuts of an axis are stated for any number of rows: an axis without cuts would not be computed.
+    fn is_cut(&self, axis: AxisId) -> bool {
+        let mut all = self.nest.vectors.iter();
+        all.any(|steps| steps.axis == axis && steps.rows.is_none() && !steps.steps.is_empty())
+    }
+
     fn vectors(&self) -> Verified {
         let tile = &self.nest.tile;
+        let carried = self.kernel.stages().values();
+        let mut carried = carried.filter(|stage| stage.init.is_some());
+        let is_all_cut = match tile.vector {
+            VectorAxis::Outer(axis) => self.is_cut(axis) || self.nest.winograd.is_some(),
+            // Locals of carry blocks are initialised along their last axis.
+            VectorAxis::Inner => {
+                carried.all(|stage| stage.axes.last().is_none_or(|&axis| self.is_cut(axis)))
+            }
+            VectorAxis::None => true,
+        };
+        check(is_all_cut, "expected cuts of every vectorised axis")?;
         for steps in &self.nest.vectors {
+            check(!steps.steps.is_empty(), "expected steps of a cut")?;
             let is_sized = steps.steps.iter().all(|step| match *step {
                 VectorStep::Whole(vectors) | VectorStep::NearlyWhole(vectors) => {
                     (1..=tile.vectors).contains(&vectors)
@@ -230,7 +248,7 @@ impl Verifier<'_> {
     fn item(&self, layout: &Layout<'_>, item: &Item, loops: &ItemLoops) -> Verified {
         let kernel = self.kernel;
         let is_inner = self.nest.tile.vector == VectorAxis::Inner;
-        let is_cut = |axis| !self.nest.steps(axis, 1).is_empty();
+        let is_cut = |axis| self.is_cut(axis);
         match item {
             Item::Stage(id) => {
                 let stage = kernel.stage(*id);
