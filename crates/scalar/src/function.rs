@@ -63,6 +63,8 @@ enum Derivative {
     Rules,
     /// Explicit, for unary functions whose rules lose accuracy or miss a kink.
     Written(DefineUnary),
+    /// Explicit, for the operand at a position.
+    WrittenFor(fn(&mut ExprBuilder, &[NodeId], usize) -> NodeId),
     /// None: the result does not vary smoothly with the operands.
     None,
 }
@@ -181,6 +183,7 @@ impl Function {
             Derivative::Written(define) => {
                 Some(define(&mut b, first(&operands), &self.filled(parameters)?))
             }
+            Derivative::WrittenFor(define) => Some(define(&mut b, &operands, operand)),
             Derivative::Rules => {
                 derivative_nodes(&mut b, &self.expression(parameters)?, &operands, operand)
             }

@@ -45,7 +45,7 @@ mod check;
 mod read;
 mod requirements;
 
-pub use builder::{Disagreement, GraphBuilder, LoopBody};
+pub use builder::{Disagreement, GraphBuilder, LoopBody, LoopOperands};
 pub use check::{TypeChecker, check_types, check_types_with, infer_types, infer_types_with};
 pub use context::{Agreement, InferenceContext, Mode};
 pub use engine::ShapeInferenceEngine;

@@ -13,6 +13,24 @@ use crate::{ExprBuilder, NodeId};
 pub(super) fn table() -> Vec<NamedFunction> {
     vec![
         row("identity", "`x`.", |_, x, _| x),
+        row(
+            "stop_gradient",
+            "`x`, as a constant: its gradient is zero.",
+            |_, x, _| x,
+        )
+        .without_slope(),
+        row_of(
+            2,
+            "mul_no_nan",
+            "`x0 * x1`, but 0 where x0 is 0, even if x1 is infinite or NaN; slopes x1 and x0, as of the product.",
+            |b, x, _| {
+                let zero = b.literal(0.0, x[0]);
+                let is_zero = b.eq(x[0], zero);
+                let product = b.mul(x[0], x[1]);
+                b.select(is_zero, zero, product)
+            },
+        )
+        .slope_for(|_, x, operand| x[1 - operand]),
         row("square", "`x * x`.", |b, x, _| b.mul(x, x)),
         row("reciprocal", "`1 / x`.", |b, x, _| {
             let one = b.literal(1.0, x);
@@ -243,6 +261,13 @@ impl NamedFunction {
     pub(super) fn without_slope(self) -> NamedFunction {
         NamedFunction {
             derivative: Derivative::None,
+            ..self
+        }
+    }
+
+    fn slope_for(self, define: fn(&mut ExprBuilder, &[NodeId], usize) -> NodeId) -> NamedFunction {
+        NamedFunction {
+            derivative: Derivative::WrittenFor(define),
             ..self
         }
     }

@@ -15,6 +15,19 @@ use kiln_symbolic_shape::{Proof, SymbolId};
 use kiln_tensor::DType;
 use std::collections::BTreeSet;
 
+/// The operands of a loop.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopOperands<'a> {
+    /// The number of iterations: `i64[]`.
+    pub trips: ValueId,
+    /// Whether there is a first iteration: `bool[]`.
+    pub condition: ValueId,
+    /// The initial carried values.
+    pub carried: &'a [ValueId],
+    /// The values that every iteration reads.
+    pub captures: &'a [ValueId],
+}
+
 /// How many loop bodies one builder may rebuild; beyond it, every size of a carried value is assumed to change.
 pub(super) const REBUILD_LIMIT: u32 = 1024;
 
@@ -51,6 +64,22 @@ impl GraphBuilder {
         then: impl FnOnce(&mut Self, &[ValueId]) -> Result<Vec<ValueId>, E>,
         otherwise: impl FnOnce(&mut Self, &[ValueId]) -> Result<Vec<ValueId>, E>,
     ) -> Result<Vec<ValueId>, E> {
+        self.if_else_defining(&[], condition, captures, then, otherwise)
+    }
+
+    /// As [`if_else`](Self::if_else); `symbols` become the sizes that are known only after it ran, in order, and fresh ones
+    /// the rest. For copies of an `if` whose symbols are in use.
+    ///
+    /// # Errors
+    /// As [`if_else`](Self::if_else).
+    pub fn if_else_defining<E: From<InferError>>(
+        &mut self,
+        symbols: &[SymbolId],
+        condition: ValueId,
+        captures: &[ValueId],
+        then: impl FnOnce(&mut Self, &[ValueId]) -> Result<Vec<ValueId>, E>,
+        otherwise: impl FnOnce(&mut Self, &[ValueId]) -> Result<Vec<ValueId>, E>,
+    ) -> Result<Vec<ValueId>, E> {
         let known = self
             .known_values(condition)
             .and_then(|dims| dims.first().copied());
@@ -66,7 +95,7 @@ impl GraphBuilder {
         self.check_places("if", &operands)?;
         let first = self.branch(captures, then)?;
         let second = self.branch(captures, otherwise)?;
-        Ok(self.append_control(Op::If, &operands, &[first, second])?)
+        Ok(self.append_control(Op::If, &operands, &[first, second], symbols)?)
     }
 
     /// Repeats `body` until `trips: i64[]` iterations are done or the condition is false. The body gets the
@@ -83,6 +112,31 @@ impl GraphBuilder {
         condition: ValueId,
         carried: &[ValueId],
         captures: &[ValueId],
+        body: impl FnMut(&mut Self, ValueId, &[ValueId], &[ValueId]) -> Result<LoopBody, E>,
+    ) -> Result<Vec<ValueId>, E> {
+        let operands = LoopOperands {
+            trips,
+            condition,
+            carried,
+            captures,
+        };
+        self.loop_defining(&[], operands, body)
+    }
+
+    /// As [`loop_`](Self::loop_); `symbols` become the sizes that are known only after it ran, in order, and fresh ones the
+    /// rest. For copies of a loop whose symbols are in use.
+    ///
+    /// # Errors
+    /// As [`loop_`](Self::loop_).
+    pub fn loop_defining<E: From<InferError>>(
+        &mut self,
+        symbols: &[SymbolId],
+        LoopOperands {
+            trips,
+            condition,
+            carried,
+            captures,
+        }: LoopOperands<'_>,
         mut body: impl FnMut(&mut Self, ValueId, &[ValueId], &[ValueId]) -> Result<LoopBody, E>,
     ) -> Result<Vec<ValueId>, E> {
         let operands: Vec<ValueId> = [trips, condition]
@@ -132,6 +186,7 @@ impl GraphBuilder {
             },
             &operands,
             &[region],
+            symbols,
         )?)
     }
 
@@ -260,12 +315,13 @@ impl GraphBuilder {
         }
     }
 
-    /// Appends a control op with a symbol for each size that is known only after it ran.
+    /// Appends a control op with a symbol for each size that is known only after it ran: the given ones, then fresh ones.
     fn append_control(
         &mut self,
         op: Op,
         operands: &[ValueId],
         regions: &[RegionId],
+        given: &[SymbolId],
     ) -> Result<Vec<ValueId>, InferError> {
         let origin = self.origin.clone();
         let node = OpView {
@@ -282,7 +338,10 @@ impl GraphBuilder {
             _ => if_results(&mut ctx, &node)?,
         };
         let open: usize = results.iter().map(|result| result.open.len()).sum();
-        let symbols: Vec<SymbolId> = (0..open).map(|_| self.dims_mut().fresh("n")).collect();
+        let mut symbols: Vec<SymbolId> = given.iter().copied().take(open).collect();
+        while symbols.len() < open {
+            symbols.push(self.dims_mut().fresh("n"));
+        }
         self.append(op, operands, regions, &symbols)
             .map(|results| results.to_vec())
     }

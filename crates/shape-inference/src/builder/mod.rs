@@ -10,6 +10,7 @@
 mod annotate;
 mod contraction;
 mod control;
+mod copy;
 mod elementwise;
 mod indexing;
 mod movement;
@@ -20,7 +21,7 @@ mod sizes;
 mod slices;
 
 pub use annotate::Disagreement;
-pub use control::LoopBody;
+pub use control::{LoopBody, LoopOperands};
 
 use crate::context::{InferenceContext, Mode};
 use crate::engine::ShapeInferenceEngine;

@@ -1,0 +1,62 @@
+//! Automatic differentiation of graphs.
+//!
+//! [`differentiate`] is reverse mode as a graph-to-graph transformation: a graph and a choice of outputs and inputs in, a
+//! *joint* graph out, which computes the outputs and their gradients over one table of sizes. It is an ordinary graph, made
+//! of ordinary ops: the interpreter, the passes, fusion and every backend serve it unchanged, and it can be differentiated
+//! again. [`tangents`] is forward mode, by transposing the reverse mode.
+//!
+//! | you want to | use |
+//! |---|---|
+//! | gradients of outputs with respect to inputs | [`differentiate`] |
+//! | a Jacobian-vector product | [`tangents`] |
+//! | a gradient for a custom op | [`GradientRules::register`] |
+//! | to treat a value as a constant | the scalar function `stop_gradient` |
+//!
+//! Conventions: ties of a maximum or minimum over a reduction share the cotangent equally; between two operands of an
+//! element-wise maximum it goes to the first, as the function's definition says. Where masking makes a cotangent zero, a
+//! derivative that is infinite there does not turn it into NaN.
+//!
+//! ```
+//! use kiln_autodiff::{GradientRequest, differentiate};
+//! use kiln_ir::BlobMap;
+//! use kiln_shape_inference::read_graph;
+//!
+//! let graph = read_graph("
+//! graph @main(%x: f32[N]) -> f32[] {
+//!   %squares = square %x
+//!   %sum = reduce %squares {function = sum, axes = [0]}
+//!   return %sum
+//! }", &BlobMap::new()).map_err(|error| error.to_string())?;
+//! let joint = differentiate(&graph, &GradientRequest::of_scalar(0, &[0])).map_err(|error| error.to_string())?;
+//! assert_eq!(joint.graph.outputs().len(), 2);
+//! assert_eq!(joint.gradients, [1]);
+//! # Ok::<(), String>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod error;
+
+mod activity;
+mod adjoint;
+mod check;
+mod copy;
+mod edges;
+mod emit;
+mod joint;
+mod tangents;
+
+mod control;
+mod rules;
+mod sweep;
+
+pub use check::{
+    CheckError, CheckOptions, GradientReport, InputCheck, WorstElement, check_gradients,
+};
+pub use error::GradientError;
+pub use joint::{Cotangents, GradientRequest, JointGraph, differentiate, differentiate_with};
+pub use rules::{CustomGradient, GradientContext, GradientRules};
+pub use tangents::{TangentGraph, tangents, tangents_with};
+
+/// The result of emitting a part of a gradient.
+pub(crate) type Result<T, E = GradientError> = std::result::Result<T, E>;

@@ -1,0 +1,50 @@
+//! Matrix products.
+
+use super::{Cotangents, GradientContext};
+use crate::Result;
+use crate::emit::{sum_to, swap_last};
+use kiln_ir::ValueId;
+use kiln_shape_inference::GraphBuilder;
+
+impl GradientContext<'_, '_> {
+    /// `G Bᵀ` and `Aᵀ G`, summed over batch axes along which an operand was broadcast.
+    pub(super) fn matmul(&mut self) -> Result<Cotangents> {
+        let g = self.cotangent(0)?;
+        let (left, right) = (self.operand(0), self.operand(1));
+        let (left_dims, right_dims) = (self.dims(left)?, self.dims(right)?);
+        let of_left = match self.is_wanted(0) {
+            true => {
+                let transposed = swap_last(self.builder, right)?;
+                let product = self.builder.matmul(g, transposed)?;
+                Some(sum_to(self.builder, product, &left_dims)?)
+            }
+            false => None,
+        };
+        let of_right = match self.is_wanted(1) {
+            // One matrix for the whole batch: its rows are one long sum, without a product per batch element.
+            true if right_dims.len() == 2 => {
+                let rows = flatten_batch(self.builder, left)?;
+                let cotangents = flatten_batch(self.builder, g)?;
+                let transposed = swap_last(self.builder, rows)?;
+                Some(self.builder.matmul(transposed, cotangents)?)
+            }
+            true => {
+                let transposed = swap_last(self.builder, left)?;
+                let product = self.builder.matmul(transposed, g)?;
+                Some(sum_to(self.builder, product, &right_dims)?)
+            }
+            false => None,
+        };
+        Ok(vec![of_left, of_right])
+    }
+}
+
+/// `[batch.., M, K] -> [batch * M, K]`.
+fn flatten_batch(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+    let dims = b.shape(x)?;
+    let Some((&columns, rows)) = dims.split_last() else {
+        unreachable!("a verified matmul has operands of rank 2 or more")
+    };
+    let rows = b.dims_mut().product(rows)?;
+    Ok(b.reshape(x, &[rows, columns])?)
+}

@@ -1,0 +1,159 @@
+//! Convolutions: the input's cotangent is a transposed convolution, the weights' a convolution over the batch.
+
+use super::{Cotangents, GradientContext};
+use crate::Result;
+use crate::emit::is_same;
+use kiln_ir::{Dims, Op, ValueId, Window};
+use kiln_shape_inference::GraphBuilder;
+use kiln_symbolic_shape::DimId;
+
+impl GradientContext<'_, '_> {
+    pub(super) fn conv(&mut self, window: &Window, groups: usize) -> Result<Cotangents> {
+        let g = self.cotangent(0)?;
+        let (x, w) = (self.operand(0), self.operand(1));
+        let (x_dims, w_dims) = (self.dims(x)?, self.dims(w)?);
+        let of_x = match self.is_wanted(0) {
+            true => Some(transposed(
+                self.builder,
+                g,
+                w,
+                window,
+                groups,
+                &x_dims[2..],
+            )?),
+            false => None,
+        };
+        let of_w = match self.is_wanted(1) {
+            true => Some(weights(self.builder, x, g, window, groups, &w_dims)?),
+            false => None,
+        };
+        Ok(vec![of_x, of_w])
+    }
+
+    pub(super) fn conv_transpose(&mut self, window: &Window, groups: usize) -> Result<Cotangents> {
+        let g = self.cotangent(0)?;
+        let (x, w) = (self.operand(0), self.operand(1));
+        let (x_dims, w_dims) = (self.dims(x)?, self.dims(w)?);
+        let of_x = match self.is_wanted(0) {
+            true => {
+                let full = self.builder.conv(g, w, window.clone(), groups)?;
+                Some(cut(self.builder, full, &x_dims)?)
+            }
+            false => None,
+        };
+        // The same products as a convolution of the result's size has, with the roles of both exchanged.
+        let of_w = match self.is_wanted(1) {
+            true => Some(weights(self.builder, g, x, window, groups, &w_dims)?),
+            false => None,
+        };
+        Ok(vec![of_x, of_w])
+    }
+}
+
+/// The transpose of a convolution in its input of sizes `spatial`.
+pub(super) fn transposed(
+    b: &mut GraphBuilder,
+    g: ValueId,
+    w: ValueId,
+    window: &Window,
+    groups: usize,
+    spatial: &[DimId],
+) -> Result<ValueId> {
+    let (g_dims, w_dims) = (b.shape(g)?, b.shape(w)?);
+    let mut output_padding = kiln_ir::Integers::new();
+    for (axis, &size) in spatial.iter().enumerate() {
+        let reach = reach(b, window, axis, (g_dims[2 + axis], w_dims[2 + axis]))?;
+        let padded = b
+            .dims_mut()
+            .sum(&[size, window.low[axis], window.high[axis]])?;
+        // The elements at the high end that no window reaches.
+        let dim = b.dims_mut().sub(padded, reach)?;
+        output_padding.push(b.dims().as_constant(dim).unwrap_or(0));
+    }
+    let op = Op::ConvTranspose {
+        window: window.clone(),
+        output_padding,
+        groups,
+    };
+    Ok(b.op1(op, &[g, w])?)
+}
+
+/// The elements that `count` windows of `kernel` elements span along an axis.
+fn reach(
+    b: &mut GraphBuilder,
+    window: &Window,
+    axis: usize,
+    (count, kernel): (DimId, DimId),
+) -> Result<DimId> {
+    let one = b.size(1);
+    let (stride, dilation) = (b.size(window.strides[axis]), b.size(window.dilations[axis]));
+    let dims = b.dims_mut();
+    let steps = dims.sub(count, one)?;
+    let steps = dims.mul(steps, stride)?;
+    let taps = dims.sub(kernel, one)?;
+    let taps = dims.mul(taps, dilation)?;
+    Ok(dims.sum(&[steps, taps, one])?)
+}
+
+/// The cotangent of a convolution's weights, `w_dims: [O, C / groups, kernel..]`, from its input `x: [N, C, spatial..]` and the
+/// cotangent of its result `g: [N, O, spatial..]`: a convolution of `x` with `g` as weights, summed over the batch in place of
+/// channels, with strides and dilations exchanged.
+fn weights(
+    b: &mut GraphBuilder,
+    x: ValueId,
+    g: ValueId,
+    window: &Window,
+    groups: usize,
+    w_dims: &[DimId],
+) -> Result<ValueId> {
+    let x = channels_as_batch(b, x, groups)?;
+    let rank = w_dims.len();
+    let exchange: Vec<usize> = [1, 0].into_iter().chain(2..rank).collect();
+    let g = b.transpose(g, &exchange)?;
+    let exchanged = Window {
+        strides: window.dilations.clone(),
+        dilations: window.strides.clone(),
+        low: window.low.clone(),
+        high: window.high.clone(),
+    };
+    let full = b.conv(x, g, exchanged, groups)?;
+    let full = b.transpose(full, &exchange)?;
+    cut(b, full, w_dims)
+}
+
+/// `[N, C, spatial..] -> [C / groups, groups * N, spatial..]`.
+fn channels_as_batch(b: &mut GraphBuilder, x: ValueId, groups: usize) -> Result<ValueId> {
+    let dims = b.shape(x)?;
+    let rank = dims.len();
+    if groups == 1 {
+        let exchange: Vec<usize> = [1, 0].into_iter().chain(2..rank).collect();
+        return Ok(b.transpose(x, &exchange)?);
+    }
+    let count = b.size(i64::try_from(groups).unwrap_or(i64::MAX));
+    let each = b.dims_mut().floor_div(dims[1], count)?;
+    let mut split: Dims = [dims[0], count, each].into_iter().collect();
+    split.extend(dims.iter().skip(2).copied());
+    let x = b.reshape(x, &split)?;
+    let order: Vec<usize> = [2, 1, 0].into_iter().chain(3..=rank).collect();
+    let x = b.transpose(x, &order)?;
+    let mut merged: Dims = Dims::new();
+    merged.push(each);
+    merged.push(b.dims_mut().mul(count, dims[0])?);
+    merged.extend(dims.iter().skip(2).copied());
+    Ok(b.reshape(x, &merged)?)
+}
+
+/// The leading elements along each axis, where there may be more.
+fn cut(b: &mut GraphBuilder, x: ValueId, dims: &[DimId]) -> Result<ValueId> {
+    let own = b.shape(x)?;
+    if own
+        .iter()
+        .zip(dims)
+        .all(|(&own, &dim)| is_same(b, own, dim))
+    {
+        return Ok(b.reshape(x, dims)?);
+    }
+    let zero = b.size(0);
+    let (starts, steps) = (vec![zero; dims.len()], vec![1; dims.len()]);
+    Ok(b.slice(x, &starts, dims, &steps)?)
+}

@@ -1,0 +1,97 @@
+//! Jacobian-vector products, by transposing twice.
+//!
+//! A vector-Jacobian product is linear in its cotangents, so its transpose in them is the Jacobian-vector product; the rules of
+//! reverse mode are the only ones. What the first transposition computes from cotangents alone is dead afterwards.
+
+use crate::Result;
+use crate::activity::Activity;
+use crate::copy::Copy;
+use crate::emit::zeros;
+use crate::joint::{Context, GradientRequest, differentiate_with};
+use crate::rules::GradientRules;
+use kiln_ir::{Graph, ValueId};
+use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
+
+/// A graph together with tangents of its outputs.
+#[derive(Clone, Debug)]
+pub struct TangentGraph {
+    /// Inputs: those of the source graph, then the tangents. Outputs: those of the source graph, then the outputs' tangents.
+    pub graph: Graph,
+    /// The inputs that are tangents, by position, in the order requested.
+    pub tangent_inputs: Vec<usize>,
+    /// The outputs that are tangents, by position, in the order requested.
+    pub tangent_outputs: Vec<usize>,
+}
+
+/// A graph and the tangents of `outputs` in the direction of tangents of `inputs`, both by position: forward mode.
+///
+/// # Errors
+/// As [`differentiate`](crate::differentiate).
+pub fn tangents(graph: &Graph, outputs: &[usize], inputs: &[usize]) -> Result<TangentGraph> {
+    let engine = ShapeInferenceEngine::new();
+    tangents_with(graph, outputs, inputs, &GradientRules::new(), &engine)
+}
+
+/// As [`tangents`], with gradients and types of custom ops.
+///
+/// # Errors
+/// As [`tangents`].
+pub fn tangents_with(
+    graph: &Graph,
+    outputs: &[usize],
+    inputs: &[usize],
+    rules: &GradientRules,
+    engine: &ShapeInferenceEngine,
+) -> Result<TangentGraph> {
+    let request = GradientRequest::with_cotangents(outputs, inputs);
+    let first = differentiate_with(graph, &request, rules, engine)?;
+    let request = GradientRequest::with_cotangents(&first.gradients, &first.cotangents);
+    let second = differentiate_with(&first.graph, &request, rules, engine)?;
+    let outputs = (0..first.n_outputs).chain(second.gradients.iter().copied());
+    let graph = without_inputs(&second.graph, &first.cotangents, outputs, rules, engine)?;
+    let n_inputs = graph.inputs().len();
+    Ok(TangentGraph {
+        tangent_inputs: (n_inputs - inputs.len()..n_inputs).collect(),
+        tangent_outputs: (first.n_outputs..graph.outputs().len()).collect(),
+        graph,
+    })
+}
+
+/// The part of a graph that computes some outputs, for zeros in place of some inputs.
+fn without_inputs(
+    graph: &Graph,
+    dropped: &[usize],
+    outputs: impl Iterator<Item = usize>,
+    rules: &GradientRules,
+    engine: &ShapeInferenceEngine,
+) -> Result<Graph> {
+    let context = Context {
+        source: graph,
+        rules,
+        activity: Activity::of(graph, &[], &[]),
+    };
+    let mut b = GraphBuilder::over(graph, engine.clone());
+    let mut copy = Copy::of_body();
+    let kept = |&(position, _): &(usize, &ValueId)| !dropped.contains(&position);
+    for (_, &input) in graph.inputs().iter().enumerate().filter(kept) {
+        let input_copy = b.copy_input(graph, input);
+        copy.map(input, input_copy);
+    }
+    for &position in dropped {
+        if let Some(&input) = graph.inputs().get(position)
+            && let Some(ty) = graph.tensor_ty(input)
+        {
+            let zero = zeros(&mut b, ty.dtype, &ty.dims)?;
+            copy.map(input, zero);
+        }
+    }
+    let (names, values): (Vec<&str>, Vec<ValueId>) = outputs
+        .filter_map(|position| {
+            let name = graph.output_names().get(position)?;
+            Some((&**name, *graph.outputs().get(position)?))
+        })
+        .unzip();
+    copy.fill_live(&mut b, &context, &values)?;
+    let results: Vec<(&str, ValueId)> = names.into_iter().zip(copy.values(&values)).collect();
+    Ok(b.finish(&results)?)
+}
