@@ -224,3 +224,21 @@ pub(crate) fn scatter_lines(
     let target = zeros(b, b.dtype(x)?, dims)?;
     Ok(b.scatter_elements(target, indices, x, axis, Combine::Add)?)
 }
+
+/// A value whose gradient is zero on purpose: an operand of a mask that a rule emits.
+pub(crate) fn stopped(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId, InferError> {
+    match b.dtype(x)?.is_float() {
+        true => b.map("stop_gradient", &[x]),
+        false => Ok(x),
+    }
+}
+
+/// Whether elements of two tensors are equal, as a mask.
+pub(crate) fn equal_mask(
+    b: &mut GraphBuilder,
+    left: ValueId,
+    right: ValueId,
+) -> Result<ValueId, InferError> {
+    let (left, right) = (stopped(b, left)?, stopped(b, right)?);
+    b.equal(left, right)
+}

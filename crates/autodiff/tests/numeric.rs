@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::{Case, check};
+use harness::{Case, check, check_second};
 use kiln_scalar::Function;
 
 #[test]
@@ -54,7 +54,9 @@ fn every_scalar_function_has_the_gradient_of_its_differences() {
             Box::leak(text.into_boxed_str()),
             Box::leak(calls.into_boxed_slice()),
         );
-        check(function.name(), &case.within(low, high));
+        let case = case.within(low, high);
+        check(function.name(), &case);
+        check_second(function.name(), &case);
     }
 }
 
@@ -63,7 +65,9 @@ macro_rules! cases {
         $(
             #[test]
             fn $name() {
-                check(stringify!($name), &$case);
+                let case = $case;
+                check(stringify!($name), &case);
+                check_second(stringify!($name), &case);
             }
         )+
     };

@@ -1,7 +1,7 @@
 //! Running reductions along an axis.
 
 use super::{Cotangents, GradientContext};
-use crate::emit::{keep_where, scatter_lines};
+use crate::emit::{equal_mask, keep_where, scatter_lines};
 use crate::{GradientError, Result};
 use kiln_ir::{CumulateFunction, Op, ValueId};
 use kiln_tensor::DType;
@@ -120,7 +120,7 @@ impl GradientContext<'_, '_> {
         let positions = b.iota(DType::I64, &dims, axis)?;
         // Of a reverse scan the latest element has the lowest position.
         let nowhere = b.scalar(DType::I64, if reverse { f64::from(u32::MAX) } else { -1.0 })?;
-        let is_extreme = b.equal(x, inclusive)?;
+        let is_extreme = equal_mask(b, x, inclusive)?;
         let candidates = b.select(is_extreme, positions, nowhere)?;
         let latest = match reverse {
             true => CumulateFunction::Min,

@@ -3,7 +3,7 @@
 use super::{Cotangents, GradientContext};
 use crate::Result;
 use crate::edges::slope;
-use crate::emit::sum_to;
+use crate::emit::{stopped, sum_to};
 use kiln_ir::ValueId;
 use kiln_scalar::{Expr, ExprNode, Function, NodeId, ScalarOp};
 use kiln_shape_inference::GraphBuilder;
@@ -131,8 +131,13 @@ impl<'a> Emission<'a> {
                 self.b.scalar_nearest(dtype, *number)?
             }
             ExprNode::Apply { op, operands } => {
-                let operands: Vec<ValueId> =
+                let mut operands: Vec<ValueId> =
                     operands.iter().map(|&node| self.emitted(node)).collect();
+                if is_step(*op) {
+                    for operand in &mut operands {
+                        *operand = stopped(self.b, *operand)?;
+                    }
+                }
                 match op {
                     ScalarOp::Cast(to) => self.b.cast(operands[0], *to)?,
                     op => self.b.map(op.name(), &operands)?,
@@ -148,6 +153,14 @@ impl<'a> Emission<'a> {
             None => unreachable!("steps are emitted in order"),
         }
     }
+}
+
+/// Whether an operation is constant almost everywhere, so that a derivative made of it has a derivative of zero.
+fn is_step(op: ScalarOp) -> bool {
+    let Some(function) = Function::by_name(op.name()) else {
+        return false;
+    };
+    (0..op.arity()).all(|operand| slope(function, &[], operand).is_none())
 }
 
 /// Whether a slope is finite whatever its operands are, short of NaN: made of bounded functions alone.

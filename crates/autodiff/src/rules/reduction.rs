@@ -2,7 +2,7 @@
 
 use super::{Cotangents, GradientContext};
 use crate::Result;
-use crate::emit::{keep_where, number_of};
+use crate::emit::{equal_mask, keep_where, number_of};
 use kiln_ir::{CumulateFunction, Dims, Op, ReduceFunction, ValueId};
 use kiln_symbolic_shape::DimId;
 
@@ -61,7 +61,7 @@ impl GradientContext<'_, '_> {
         let x = self.operand(0);
         let b = &mut *self.builder;
         let y = b.broadcast_to(y, dims)?;
-        let is_extreme = b.equal(x, y)?;
+        let is_extreme = equal_mask(b, x, y)?;
         let ones = b.cast(is_extreme, b.dtype(x)?)?;
         let count = b.reduce_sum(ones, axes, true)?;
         let share = b.div(g, count)?;

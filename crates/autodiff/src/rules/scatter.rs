@@ -5,7 +5,7 @@
 
 use super::{Cotangents, GradientContext};
 use crate::Result;
-use crate::emit::{keep_where, zeros, zeros_like};
+use crate::emit::{equal_mask, keep_where, zeros, zeros_like};
 use kiln_ir::{Combine, Op, ValueId};
 use kiln_tensor::DType;
 
@@ -68,8 +68,8 @@ impl GradientContext<'_, '_> {
             self.builder.scalar(dtype, 0.0)?,
             self.builder.scalar(dtype, 1.0)?,
         );
-        let x_is_zero = self.builder.equal(x, zero)?;
-        let update_is_zero = self.builder.equal(updates, zero)?;
+        let x_is_zero = equal_mask(self.builder, x, zero)?;
+        let update_is_zero = equal_mask(self.builder, updates, zero)?;
         let x_factor = self.builder.select(x_is_zero, one, x)?;
         let update_factor = self.builder.select(update_is_zero, one, updates)?;
         let product = self.place(x_factor, update_factor, Combine::Mul)?;
@@ -109,9 +109,9 @@ impl GradientContext<'_, '_> {
         let g = self.cotangent(0)?;
         let (x, updates, y) = (self.operand(0), self.operand(2), self.result(0));
         let dtype = self.builder.dtype(x)?;
-        let x_wins = self.builder.equal(x, y)?;
+        let x_wins = equal_mask(self.builder, x, y)?;
         let y_read = self.read(y)?;
-        let update_wins = self.builder.equal(updates, y_read)?;
+        let update_wins = equal_mask(self.builder, updates, y_read)?;
         let (x_count, update_count) = (
             self.builder.cast(x_wins, dtype)?,
             self.builder.cast(update_wins, dtype)?,

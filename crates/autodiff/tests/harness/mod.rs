@@ -186,3 +186,40 @@ fn dot(left: &Tensor, right: &Tensor) -> f64 {
     let (left, right): (Vec<f64>, Vec<f64>) = (left.to_vec().unwrap(), right.to_vec().unwrap());
     left.iter().zip(&right).map(|(a, b)| a * b).sum()
 }
+
+/// Checks the gradients of a case's gradients.
+pub(crate) fn check_second(name: &str, case: &Case) {
+    let graph = case.graph();
+    let (outputs, wrt) = float_positions(&graph);
+    let first = differentiate(&graph, &GradientRequest::with_cotangents(&outputs, &wrt))
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    let wrt: Vec<usize> = wrt.iter().chain(&first.cotangents).copied().collect();
+    let request = GradientRequest::with_cotangents(&first.gradients, &wrt);
+    let second = differentiate(&first.graph, &request)
+        .unwrap_or_else(|error| panic!("{name}, twice: {error}"));
+    kiln_ir::verify(&second.graph).unwrap_or_else(|errors| panic!("{name}, twice: {errors}"));
+    for (index, shapes) in case.calls.iter().enumerate() {
+        let mut values = Values::new(index as u64 + 100);
+        let mut inputs = inputs(case, &graph, shapes, &mut values);
+        let results = evaluate(&graph, &inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for &output in &outputs {
+            inputs.push(values.floats(results[output].shape(), (-1.0, 1.0)));
+        }
+        let gradients = evaluate(&first.graph, &inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let cotangents: Vec<Tensor> = first
+            .gradients
+            .iter()
+            .map(|&output| values.floats(gradients[output].shape(), (-1.0, 1.0)))
+            .collect();
+        let report = check_gradients(
+            &first.graph,
+            &second,
+            &request,
+            (&inputs, &cotangents),
+            &CheckOptions::default(),
+            &mut |graph, inputs| evaluate(graph, inputs),
+        )
+        .unwrap_or_else(|error| panic!("{name} {shapes:?}, twice: {error}"));
+        assert!(report.passes(), "{name} {shapes:?}, twice:\n{report}");
+    }
+}
