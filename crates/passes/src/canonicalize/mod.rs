@@ -29,6 +29,10 @@ const RULES: &[Rule] = &[
         apply: operands::trim_constant,
     },
     Rule {
+        name: "drop_identity",
+        apply: trivial::drop_identity,
+    },
+    Rule {
         name: "drop_cast",
         apply: trivial::drop_cast,
     },

@@ -13,6 +13,18 @@ pub(super) fn drop_cast(site: &mut Site<'_>) -> Option<Rewrite> {
     site.like_result(operand).map(Rewrite::Value)
 }
 
+/// A function that is the identity: `identity`, and `stop_gradient`, which matters only to differentiation.
+pub(super) fn drop_identity(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Map { function, .. }, Some(operand)) = (site.op(), site.operand()) else {
+        return None;
+    };
+    let is_identity = matches!(function.name(), "identity" | "stop_gradient");
+    is_identity
+        .then(|| site.like_result(operand))
+        .flatten()
+        .map(Rewrite::Value)
+}
+
 /// An empty border.
 pub(super) fn drop_pad(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Pad { low, high, .. }, &[operand, _]) = (site.op(), site.operands()) else {
