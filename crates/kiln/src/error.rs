@@ -15,6 +15,7 @@ use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
 use kiln_passes::PassError;
 use kiln_program::ProgramError;
+use kiln_autodiff::GradientError;
 use kiln_shape_inference::{InferError, InferErrors};
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
 use kiln_symbolic_shape::{DimError, EvaluateError};
@@ -276,6 +277,16 @@ pub(crate) enum Failure {
     /// E088x: a function could not be recorded.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// E0611: gradients of or with respect to something that the model does not have.
+    #[error("gradients name {kind} `{name}`, expected one of: {known}")]
+    NoGradient {
+        kind: &'static str,
+        name: String,
+        known: String,
+    },
+    /// E06xx: the model cannot be differentiated.
+    #[error(transparent)]
+    Gradient(#[from] GradientError),
     /// E04xx: ops could not be sorted into kernels.
     #[error(transparent)]
     Fusion(#[from] FusionError),
@@ -338,6 +349,8 @@ impl Failure {
             Self::Results { .. } => "E0984",
             Self::Write { .. } => "E0985",
             Self::NotImported { .. } => "E0986",
+            Self::NoGradient { .. } => "E0611",
+            Self::Gradient(error) => error.code(),
             Self::BundleIsCode { .. } => "E0997",
             #[cfg(feature = "native")]
             Self::BundleVersion { .. } => "E0988",
@@ -421,6 +434,7 @@ from! {
     TensorError => Tensor,
     PassError => Pass,
     TraceError => Trace,
+    GradientError => Gradient,
     FusionError => Fusion,
     ProgramError => Program,
     CompileError => Compile,

@@ -5,6 +5,7 @@
 //! elsewhere in `kiln` that names a type of these crates, such as the graph that
 //! [`diagnose::graph`](crate::diagnose::graph) returns, is as stable as that type.
 
+pub use kiln_autodiff as autodiff;
 pub use kiln_backend as backend;
 #[cfg(feature = "llvm")]
 pub use kiln_codegen_llvm as codegen_llvm;

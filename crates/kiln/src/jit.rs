@@ -1,14 +1,17 @@
 //! Functions that compile themselves: recorded at the first call, run as a model.
 
 use crate::error::{Error, Failure};
+use crate::gradients::Gradients;
 use crate::guard::guarded;
 use crate::inputs::Inputs;
 use crate::model::Model;
 use crate::options::Options;
+use crate::outputs::Outputs;
 use crate::recording::building;
 use crate::source::Source;
 use kiln_fork_lock::ForkLock;
 use kiln_lazy_runtime::CompilationStats;
+use kiln_tensor::Tensor;
 use kiln_timing::Timing;
 use kiln_trace::{ArgumentType, Arguments, Results, Signature, TraceFunction, Traced};
 use std::collections::BTreeMap;
@@ -93,15 +96,24 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
     /// When an op of the function does not fit its operands (with the line it stands on), when sizes
     /// do not fit each other, and as [`Call::run`](crate::Call::run).
     pub fn call(&self, inputs: A::Tensors<'_>) -> Result<<F::Output as Results>::Tensors, Error> {
+        self.results(self.run(&inputs)?.into_tensors())
+    }
+
+    /// Runs the recording for these arguments.
+    fn run(&self, inputs: &A::Tensors<'_>) -> Result<Outputs, Error> {
         let inputs = inputs.as_ref();
         let signature: Signature = inputs.iter().map(|input| ArgumentType::of(input)).collect();
         let model = self.model(&signature)?;
-        let outputs = model.run(inputs.iter().copied().collect::<Inputs<'_>>())?;
-        let n_outputs = outputs.len();
-        F::Output::from_tensors(outputs.into_tensors()).ok_or_else(|| {
+        model.run(inputs.iter().copied().collect::<Inputs<'_>>())
+    }
+
+    /// The tensors as the function's results.
+    fn results(&self, tensors: Vec<Tensor>) -> Result<<F::Output as Results>::Tensors, Error> {
+        let found = tensors.len();
+        F::Output::from_tensors(tensors).ok_or_else(|| {
             Failure::Results {
                 name: self.name().escape_debug().to_string(),
-                found: n_outputs,
+                found,
             }
             .into()
         })
@@ -137,8 +149,81 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         self.options.clockwork()
     }
 
+    /// A function of the same arguments that returns the results and the gradients of the first result, a scalar such as a
+    /// loss, with respect to each argument of floats.
+    ///
+    /// ```
+    /// use kiln::{Tensor, Var};
+    ///
+    /// let loss = |x: Var, w: Var, y: Var| (x.matmul(w) - y).square().mean(..);
+    /// let step = kiln::jit(loss).value_and_grad();
+    /// let x = Tensor::from_slice(&[2, 1], &[1.0f32, 2.0])?;
+    /// let w = Tensor::from_slice(&[1, 1], &[3.0f32])?;
+    /// let y = Tensor::from_slice(&[2, 1], &[1.0f32, 2.0])?;
+    /// let (loss, gradients) = step.call([&x, &w, &y])?;
+    /// assert_eq!(loss.to_vec::<f32>()?, [10.0]);
+    /// assert_eq!(gradients[1].to_vec::<f32>()?, [10.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn value_and_grad(self) -> JitGradient<F, A> {
+        let options = self.options.gradients(Gradients::of("y0"));
+        JitGradient(Self {
+            traced: self.traced,
+            options,
+            models: ForkLock::default(),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Signature, Model>> {
         self.models.lock()
+    }
+}
+
+/// A function that compiles itself together with its gradient; see [`Jit::value_and_grad`].
+pub struct JitGradient<F, A>(Jit<F, A>);
+
+impl<A: Arguments, F: TraceFunction<A>> JitGradient<F, A> {
+    /// The gradients are those with respect to these arguments, by position, in this order.
+    #[must_use]
+    pub fn with_respect_to(self, arguments: &[usize]) -> Self {
+        let names = arguments.iter().map(|argument| format!("x{argument}"));
+        let gradients = Gradients::of("y0").with_respect_to(names);
+        Self(Jit {
+            options: self.0.options.gradients(gradients),
+            ..self.0
+        })
+    }
+
+    /// Calls the function: its results and the gradients.
+    ///
+    /// # Errors
+    /// As [`Jit::call`]; E06xx where the function cannot be differentiated.
+    pub fn call(
+        &self,
+        inputs: A::Tensors<'_>,
+    ) -> Result<(<F::Output as Results>::Tensors, Vec<Tensor>), Error> {
+        let gradients = self.0.options.gradients.as_ref();
+        let n_gradients = gradients.map_or(0, |gradients| {
+            gradients.count(inputs.as_ref().iter().map(|input| input.dtype()))
+        });
+        let mut tensors = self.0.run(&inputs)?.into_tensors();
+        let gradients = tensors.split_off(tensors.len().saturating_sub(n_gradients));
+        Ok((self.0.results(tensors)?, gradients))
+    }
+
+    /// The model for arguments of these types; see [`Jit::model`].
+    ///
+    /// # Errors
+    /// As [`Jit::model`].
+    pub fn model(&self, signature: &[ArgumentType]) -> Result<Model, Error> {
+        self.0.model(signature)
+    }
+}
+
+impl<F, A> fmt::Debug for JitGradient<F, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JitGradient({:?})", self.0.traced)
     }
 }
 

@@ -27,6 +27,7 @@
 //! |---|---|
 //! | load an ONNX model or a graph's text | [`Model::load`] with a path or a [`Source`] |
 //! | load it with options | [`Options::load`] |
+//! | compute gradients | [`Options::gradients`] with [`Gradients`], [`Jit::value_and_grad`] |
 //! | compile a function of your own | [`jit`] with [`Var`]s |
 //! | call it | [`Model::run`] with [`Inputs`] by name or position |
 //! | write into outputs of your own, end a call early, profile it | [`Model::call`], a [`Call`] |
@@ -79,6 +80,7 @@ pub mod diagnose;
 mod dim;
 mod environment;
 mod error;
+mod gradients;
 mod guard;
 mod import;
 mod inputs;
@@ -108,6 +110,7 @@ pub use compiler::Compiler;
 pub use compiling::Compiling;
 pub use device::Device;
 pub use dim::Dim;
+pub use gradients::Gradients;
 pub use import::Import;
 pub use limits::Limits;
 pub use observation::Observation;
@@ -122,7 +125,7 @@ pub use error::{Error, ErrorKind};
 pub use notice::Notice;
 pub use progress::{Progress, Work};
 
-pub use jit::{Jit, jit};
+pub use jit::{Jit, JitGradient, jit};
 
 pub use kiln_backend::{MemoryLimits, MemoryStats};
 pub use kiln_kernel_cache::SealKey;

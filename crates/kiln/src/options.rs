@@ -8,6 +8,7 @@ use crate::compiling::Compiling;
 use crate::device::Device;
 use crate::dim::Dim;
 use crate::error::Error;
+use crate::gradients::Gradients;
 use crate::import::Import;
 use crate::limits::Limits;
 use crate::model::Model;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 pub struct Options {
     pub(crate) dims: BTreeMap<String, Dim>,
     pub(crate) import: Import,
+    pub(crate) gradients: Option<Gradients>,
     pub(crate) passes: Passes,
     pub(crate) device: Option<Device>,
     #[cfg_attr(
@@ -99,6 +101,7 @@ impl Default for Options {
         Self {
             dims: BTreeMap::new(),
             import: Import::default(),
+            gradients: None,
             passes: Passes::default(),
             device: None,
             threads: None,
@@ -142,6 +145,15 @@ impl Options {
     #[must_use]
     pub fn import(self, import: Import) -> Self {
         Self { import, ..self }
+    }
+
+    /// Gradients that the model computes beside its outputs.
+    #[must_use]
+    pub fn gradients(self, gradients: Gradients) -> Self {
+        Self {
+            gradients: Some(gradients),
+            ..self
+        }
     }
 
     /// Which passes run over the graph; all of them by default.

@@ -92,6 +92,7 @@ impl ProgramStore {
             ("ranks", format!("{all_ranks:?}")),
             ("answers", format!("{:?}", choice.answers)),
             ("inputs", options.import.key()?),
+            ("gradients", format!("{:?}", options.gradients)),
             ("passes", format!("{:?}", options.passes)),
             ("mode", format!("{:?}", options.import.mode)),
             // Another device may fuse otherwise, and so may the same one after an update.

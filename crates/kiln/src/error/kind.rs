@@ -6,6 +6,7 @@ use kiln_ir::text::TextLimits;
 use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
 use kiln_program::ProgramError;
+use kiln_autodiff::GradientError;
 use kiln_shape_inference::{InferError, InferErrorKind};
 use kiln_symbolic_shape::DimError;
 use kiln_tensor::TensorError;
@@ -88,6 +89,14 @@ impl Failure {
                 TraceError::Rank { .. } => ErrorKind::Limit,
                 _ => ErrorKind::InvalidInput,
             },
+            Self::Gradient(error) => match error {
+                GradientError::Infer { source, .. } => of_infer(source),
+                GradientError::Size { source, .. } => of_dim(source),
+                GradientError::NoCustomRule { .. }
+                | GradientError::Unsupported { .. }
+                | GradientError::Control { .. } => ErrorKind::Unsupported,
+                _ => ErrorKind::InvalidInput,
+            },
             // So was the plan: whatever else fails there is a defect.
             Self::Fusion(_) | Self::Panicked { .. } => ErrorKind::Internal,
             Self::Program(error) => of_program(error),
@@ -121,6 +130,7 @@ impl Failure {
             | Self::UnknownValue { .. }
             | Self::Results { .. }
             | Self::NotImported { .. }
+            | Self::NoGradient { .. }
             | Self::Verify(_)
             | Self::Evaluate(_) => ErrorKind::InvalidInput,
         }

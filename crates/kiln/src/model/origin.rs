@@ -236,11 +236,15 @@ impl Origin {
         expect(unused_variables, reason = "a graph depends on no choice")
     )]
     pub(super) fn make(&self, choice: &Choice, options: &Options) -> Result<Made, Error> {
-        match self {
+        let made = match self {
             Self::Graph(graph) => constrain((**graph).clone(), options).map(Made::Graph),
             #[cfg(feature = "onnx")]
             Self::Onnx(source) => onnx::import(source.model()?, choice, options),
-        }
+        }?;
+        Ok(match (made, &options.gradients) {
+            (Made::Graph(graph), Some(gradients)) => Made::Graph(gradients.apply(&graph)?),
+            (made, _) => made,
+        })
     }
 
     /// The graph for a choice that answers every question.
