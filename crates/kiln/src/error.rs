@@ -7,6 +7,7 @@ mod kind;
 
 pub use kind::ErrorKind;
 
+use kiln_autodiff::GradientError;
 use kiln_backend::CompileError;
 use kiln_fusion::FusionError;
 use kiln_interpreter::InterpretError;
@@ -15,7 +16,6 @@ use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
 use kiln_passes::PassError;
 use kiln_program::ProgramError;
-use kiln_autodiff::GradientError;
 use kiln_shape_inference::{InferError, InferErrors};
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
 use kiln_symbolic_shape::{DimError, EvaluateError};

@@ -27,7 +27,9 @@ fn assert_agree(models: &[kiln::Model; 2], inputs: &[Tensor]) {
     for (name, expected) in interpreted.iter() {
         let found: Vec<f32> = compiled.get(name).unwrap().to_vec().unwrap();
         let expected: Vec<f32> = expected.to_vec().unwrap();
-        let scale = expected.iter().fold(1.0_f32, |most, value| most.max(value.abs()));
+        let scale = expected
+            .iter()
+            .fold(1.0_f32, |most, value| most.max(value.abs()));
         for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
             assert!(
                 (found - expected).abs() <= 1e-5 * scale,
@@ -49,7 +51,10 @@ fn gradients_of_a_perceptron_are_compiled_for_every_batch_size() {
         %l = reduce %s {function = mean, axes = [0, 1]}
         return \"loss\" = %l
     }";
-    let models = both(text, &Gradients::of("loss").with_respect_to(["w1", "b1", "w2"]));
+    let models = both(
+        text,
+        &Gradients::of("loss").with_respect_to(["w1", "b1", "w2"]),
+    );
     for batch in [1, 2, 7, 17] {
         let inputs = [
             values(&[batch, 6], 1),

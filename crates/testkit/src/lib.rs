@@ -41,6 +41,7 @@ pub mod cases;
 pub mod export;
 pub mod files;
 pub mod generate;
+pub mod gradients;
 pub mod kernels;
 pub mod large;
 pub mod laws;

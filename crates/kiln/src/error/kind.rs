@@ -1,12 +1,12 @@
 //! Sorts errors of every layer into a few kinds, by what a caller can do about them.
 
 use super::Failure;
+use kiln_autodiff::GradientError;
 use kiln_interpreter::{InterpretError, OpFault};
 use kiln_ir::text::TextLimits;
 use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
 use kiln_program::ProgramError;
-use kiln_autodiff::GradientError;
 use kiln_shape_inference::{InferError, InferErrorKind};
 use kiln_symbolic_shape::DimError;
 use kiln_tensor::TensorError;

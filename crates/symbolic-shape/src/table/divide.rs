@@ -12,6 +12,9 @@ use crate::congruence::{Congruence, gcd};
 use crate::ids::DimId;
 use crate::polynomial::{Polynomial, Term};
 
+/// How deeply divisions nest of which a dividend's normal form undoes one after another; each round undoes one level.
+const NESTED_DIVISIONS: usize = 16;
+
 impl DimTable {
     /// `a / b` rounded down. The divisor must be positive when evaluated.
     pub fn floor_div(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
@@ -110,7 +113,8 @@ impl DimTable {
         } else {
             divisor
         };
-        let dividend = self.finish(rest.0)?;
+        let (dividend, whole) = self.finish_dividend(rest.0, divisor)?;
+        quotient = quotient.add(&whole)?;
         let division = if coarse == divisor {
             let divisor = self.constant(divisor);
             self.intern_atom(Atom::FloorDiv(dividend, divisor))?
@@ -120,6 +124,26 @@ impl DimTable {
         };
         let scaled = quotient.add_scaled(self.polynomial(division), coarse / divisor)?;
         self.finish(scaled)
+    }
+
+    /// The expression of a dividend, and the quotient that was pulled out of it: its normal form may have larger coefficients,
+    /// since `c * (r / c)` becomes `r - r % c`.
+    fn finish_dividend(
+        &mut self,
+        polynomial: Polynomial,
+        divisor: i64,
+    ) -> Result<(DimId, Polynomial), BuildError> {
+        let mut quotient = Polynomial::default();
+        let mut dividend = self.finish(polynomial)?;
+        for _ in 0..NESTED_DIVISIONS {
+            let (whole, part) = split(self.polynomial(dividend), divisor)?;
+            if whole == Polynomial::default() {
+                break;
+            }
+            quotient = quotient.add(&whole)?;
+            dividend = self.finish(part)?;
+        }
+        Ok((dividend, quotient))
     }
 
     pub(super) fn modulo_by_constant(
@@ -144,8 +168,8 @@ impl DimTable {
         }
         // (g*x + k) mod g*c is g * (x mod c) when g divides k too, which the step above made likely.
         let common = gcd(gcd(rest.content(), rest.constant), divisor);
-        let dividend = self.finish(divide_through(&rest, common))?;
         let small = divisor / common;
+        let (dividend, _) = self.finish_dividend(divide_through(&rest, common), small)?;
         let remainder = if common > 1 {
             self.modulo_by_constant(dividend, small)?
         } else {

@@ -150,3 +150,21 @@ fn twice_a_product_of_two_divisions_has_one_normal_form() {
     let (a, b) = ("(A + 1) / 2", "(B + 1) / 2");
     assert_eq!(form(a, b), form(b, a));
 }
+
+#[test]
+fn a_dividend_whose_divisions_are_undone_has_small_coefficients() {
+    for text in [
+        "(772*((H + 1) / 2) + 1094) / 1319",
+        "(772*((H + 1) / 2) + 1094) % 1319",
+        "(4*((H + 1) / 2) + 6*((W + 1) / 3) + 6) / 7",
+    ] {
+        let form = |text: &str| {
+            let mut table = DimTable::new();
+            let dim = parse_dim(&mut Cursor::new(text), &mut table);
+            let dim = dim.unwrap_or_else(|error| panic!("{error}"));
+            table.display(dim).to_string()
+        };
+        let once = form(text);
+        assert_eq!(form(&once), once, "{text}");
+    }
+}

@@ -169,11 +169,11 @@ impl Case {
                     let text = text.collect::<Vec<_>>().join(" ");
                     also.push((position, Also::read(&text).map_err(here)?));
                 }
-                "run" => runs.push((position, Run::read(directive).map_err(at)?)),
+                "run" | "gradient" => runs.push((position, Run::read(directive).map_err(at)?)),
                 _ if directive.rest.is_empty() => {}
                 word => {
                     let expected = format!(
-                        "also, run, or a stage with nothing behind it ({})",
+                        "also, run, gradient, or a stage with nothing behind it ({})",
                         kind.stages()
                     );
                     return Err(here(format!("expected {expected}, found `{word}`")));
@@ -323,7 +323,7 @@ impl Case {
         let text = form.stage(&directive.word, engine)?.ok_or_else(|| {
             let stages = self.kind.stages();
             format!(
-                "expected also, run or a stage ({stages}), found `{}`",
+                "expected also, run, gradient or a stage ({stages}), found `{}`",
                 directive.word
             )
         })?;
@@ -465,7 +465,7 @@ mod tests {
             (
                 named,
                 format!("{SUM}// rnu: edges\n"),
-                "topic/sum.kernel:5: expected also, run, or a stage",
+                "topic/sum.kernel:5: expected also, run, gradient, or a stage",
             ),
             (
                 named,

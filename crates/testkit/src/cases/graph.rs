@@ -15,6 +15,7 @@ use super::form::{Engine, Form};
 use super::literal;
 use super::run::{Outcome, Run, Sizes};
 use crate::generate::{random_tensor, shapes_under};
+use crate::gradients::{self, GENERIC};
 use crate::kernels::EDGE_SIZES;
 use crate::programs::Compared;
 use crate::random::SplitMix64;
@@ -236,6 +237,19 @@ impl Form for GraphForm {
     }
 
     fn run(&self, run: &Run, engine: &Engine) -> Result<Vec<(String, Tensor)>, String> {
+        if run.of_gradient {
+            let bindings = self.bindings(run)?;
+            let inputs = bindings.iter().zip(1..).map(|(binding, seed)| {
+                let inputs = self.inputs(binding, run, &mut SplitMix64::new(seed))?;
+                inputs.ok_or_else(|| "expected fewer elements".to_owned())
+            });
+            let joint = gradients::check(&self.graph, inputs, GENERIC)?;
+            let run = Run {
+                of_gradient: false,
+                ..run.clone()
+            };
+            return Self { graph: joint }.run(&run, engine);
+        }
         let runtimes = engine.runtimes();
         let mut results = Vec::new();
         for fuse in [true, false] {

@@ -216,6 +216,9 @@ impl Form for KernelForm {
     }
 
     fn run(&self, run: &Run, engine: &Engine) -> Result<Vec<(String, Tensor)>, String> {
+        if run.of_gradient {
+            return Err("expected a graph: a kernel has no gradient".to_owned());
+        }
         let variants = self.variants(engine)?;
         let (mut agreed, mut results) = (0, Vec::new());
         for (seed, symbols) in (1..).zip(&self.sizes(run)?) {

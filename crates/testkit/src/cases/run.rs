@@ -10,6 +10,8 @@ const MOST_WORK: f64 = 20_000.0;
 /// One `run` line.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
+    /// Whether the graph's gradient runs, and is checked, in its place.
+    pub(super) of_gradient: bool,
     /// At which sizes.
     pub(super) sizes: Sizes,
     /// What generated operands are made of.
@@ -61,6 +63,7 @@ impl Run {
             None => (directive.rest.as_str(), ""),
         };
         let mut run = Self {
+            of_gradient: directive.word == "gradient",
             sizes: Sizes::Edges,
             elements: Elements::default(),
             outcome: Outcome::Results,

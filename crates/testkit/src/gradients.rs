@@ -1,0 +1,170 @@
+//! Gradients of a graph, checked as interpreted: against differences, against tangents, and once more.
+//!
+//! Elements of `f64` inputs are replaced by others of a range, which are at no kink and equal no other.
+
+use kiln_autodiff::{
+    CheckOptions, GradientRequest, JointGraph, check_gradients, differentiate, tangents,
+};
+use kiln_interpreter::{InterpretOptions, interpret};
+use kiln_ir::{Graph, ValueId, verify};
+use kiln_shape_inference::check_types;
+use kiln_tensor::{DType, Tensor};
+
+use crate::random::SplitMix64;
+
+/// A range of elements in which most functions have a derivative.
+pub const GENERIC: (f64, f64) = (-2.0, 2.0);
+
+/// The tolerance of `<c, J v> = <Jᵀ c, v>`, relative to the larger of both and 1.
+const TANGENT_TOLERANCE: f64 = 1e-9;
+
+/// Differentiates every output of floats with respect to every input of floats, with cotangents as inputs; checks the gradients,
+/// the gradients of these, and the tangents, on some inputs; and returns the joint graph.
+///
+/// # Errors
+/// What is wrong.
+pub fn check(
+    graph: &Graph,
+    inputs: impl Iterator<Item = Result<Vec<Tensor>, String>>,
+    range: (f64, f64),
+) -> Result<Graph, String> {
+    let (outputs, wrt) = (
+        floats(graph, graph.outputs()),
+        floats(graph, graph.inputs()),
+    );
+    let request = GradientRequest::with_cotangents(&outputs, &wrt);
+    let joint = differentiated(graph, &request)?;
+    let again_wrt: Vec<usize> = wrt.iter().chain(&joint.cotangents).copied().collect();
+    let again_request = GradientRequest::with_cotangents(&joint.gradients, &again_wrt);
+    let again = differentiated(&joint.graph, &again_request)?;
+    for (inputs, seed) in inputs.zip(1..) {
+        let mut random = SplitMix64::new(seed);
+        let mut all = Vec::new();
+        for tensor in inputs? {
+            all.push(match tensor.dtype() {
+                DType::F64 => elements(tensor.shape(), range, &mut random)?,
+                _ => tensor,
+            });
+        }
+        let n_inputs = all.len();
+        let of_inputs = shapes_of(graph, &all, &outputs)?;
+        for shape in &of_inputs {
+            all.push(elements(shape, GENERIC, &mut random)?);
+        }
+        let (inputs, cotangents) = all.split_at(n_inputs);
+        compare(graph, &joint, &request, (inputs, cotangents))?;
+        check_tangents(graph, &joint, &request, (inputs, cotangents), &mut random)?;
+
+        let mut weights = Vec::new();
+        for shape in shapes_of(&joint.graph, &all, &joint.gradients)? {
+            weights.push(elements(&shape, GENERIC, &mut random)?);
+        }
+        compare(&joint.graph, &again, &again_request, (&all, &weights))
+            .map_err(|error| format!("twice: {error}"))?;
+    }
+    Ok(joint.graph)
+}
+
+/// The joint graph, verified.
+fn differentiated(graph: &Graph, request: &GradientRequest) -> Result<JointGraph, String> {
+    let joint = differentiate(graph, request).map_err(|error| error.to_string())?;
+    verify(&joint.graph).map_err(|errors| errors.to_string())?;
+    check_types(&joint.graph).map_err(|errors| errors.to_string())?;
+    Ok(joint)
+}
+
+/// The positions of values of floats.
+fn floats(graph: &Graph, values: &[ValueId]) -> Vec<usize> {
+    let is_float = |&index: &usize| graph.ty(values[index]).innermost().dtype.is_float();
+    (0..values.len()).filter(is_float).collect()
+}
+
+/// Elements of a range.
+fn elements(
+    shape: &[usize],
+    (low, high): (f64, f64),
+    random: &mut SplitMix64,
+) -> Result<Tensor, String> {
+    let count: usize = shape.iter().product();
+    let fraction = |random: &mut SplitMix64| random.below(1 << 40) as f64 / (1_u64 << 40) as f64;
+    let element = |_| low + (high - low) * fraction(random);
+    let elements: Vec<f64> = (0..count).map(element).collect();
+    Tensor::from_slice(shape, &elements).map_err(|error| error.to_string())
+}
+
+fn evaluate(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    interpret(graph, inputs, &InterpretOptions::default()).map_err(|error| error.to_string())
+}
+
+/// The shapes of some outputs.
+fn shapes_of(
+    graph: &Graph,
+    inputs: &[Tensor],
+    outputs: &[usize],
+) -> Result<Vec<Vec<usize>>, String> {
+    let results = evaluate(graph, inputs)?;
+    Ok(outputs
+        .iter()
+        .map(|&output| results[output].shape().to_vec())
+        .collect())
+}
+
+fn compare(
+    graph: &Graph,
+    joint: &JointGraph,
+    request: &GradientRequest,
+    (inputs, cotangents): (&[Tensor], &[Tensor]),
+) -> Result<(), String> {
+    let report = check_gradients(
+        graph,
+        joint,
+        request,
+        (inputs, cotangents),
+        &CheckOptions::default(),
+        &mut |graph, inputs| evaluate(graph, inputs),
+    )
+    .map_err(|error| error.to_string())?;
+    if report.passes() {
+        return Ok(());
+    }
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+    Err(format!("gradients at {shapes:?}:\n{report}"))
+}
+
+/// Tangents in a random direction, against gradients.
+fn check_tangents(
+    graph: &Graph,
+    joint: &JointGraph,
+    request: &GradientRequest,
+    (inputs, cotangents): (&[Tensor], &[Tensor]),
+    random: &mut SplitMix64,
+) -> Result<(), String> {
+    let forward = tangents(graph, &request.outputs, &request.inputs);
+    let forward = forward.map_err(|error| error.to_string())?;
+    verify(&forward.graph).map_err(|errors| errors.to_string())?;
+    let mut directions = Vec::new();
+    for &input in &request.inputs {
+        directions.push(elements(inputs[input].shape(), GENERIC, random)?);
+    }
+    let pushed = evaluate(&forward.graph, &[inputs, &directions].concat())?;
+    let pulled = evaluate(&joint.graph, &[inputs, cotangents].concat())?;
+    let left = dot(&pushed, &forward.tangent_outputs, cotangents)?;
+    let right = dot(&pulled, &joint.gradients, &directions)?;
+    if (left - right).abs() <= TANGENT_TOLERANCE * left.abs().max(right.abs()).max(1.0) {
+        return Ok(());
+    }
+    Err(format!(
+        "tangents and gradients differ: <c, Jv> = {left}, <Jᵀc, v> = {right}"
+    ))
+}
+
+/// The inner product of some tensors with others.
+fn dot(tensors: &[Tensor], positions: &[usize], others: &[Tensor]) -> Result<f64, String> {
+    let mut sum = 0.0;
+    for (&position, other) in positions.iter().zip(others) {
+        let elements = |tensor: &Tensor| tensor.to_vec::<f64>().map_err(|error| error.to_string());
+        let (left, right) = (elements(&tensors[position])?, elements(other)?);
+        sum += left.iter().zip(&right).map(|(a, b)| a * b).sum::<f64>();
+    }
+    Ok(sum)
+}

@@ -1,0 +1,57 @@
+//! Gradients, as interpreted, of every scalar function and of random graphs; those of other ops are cases of
+//! `testdata/gradients`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+use kiln_ir::BlobMap;
+use kiln_scalar::Function;
+use kiln_shape_inference::read_graph;
+use kiln_tensor::{DType, Tensor};
+use kiln_testkit::gradients::{GENERIC, check};
+
+/// Where a function and its derivatives are finite, and differences accurate.
+fn domain(name: &str) -> (f64, f64) {
+    match name {
+        "acosh" => (1.5, 3.0),
+        "asin" | "acos" | "atanh" => (-0.9, 0.9),
+        "log" | "log2" | "sqrt" | "rsqrt" | "pow" | "reciprocal" | "div" => (0.3, 2.0),
+        "log1p" => (-0.5, 2.0),
+        "tan" => (-1.0, 1.0),
+        // Away from jumps.
+        "rem" | "floor_mod" => (0.55, 0.95),
+        _ => GENERIC,
+    }
+}
+
+#[test]
+fn scalar_functions_have_the_gradients_of_their_differences() {
+    let mut n_checked = 0;
+    for function in Function::all() {
+        let (name, arity) = (function.name(), function.arity());
+        let is_smooth = |operand| {
+            function
+                .derivative(&[], operand)
+                .is_ok_and(|slope| slope.is_some())
+        };
+        let floats = vec![DType::F64; arity];
+        let is_float = function.result_type(&floats) == Ok(DType::F64);
+        if !is_float || !(0..arity).any(is_smooth) {
+            continue;
+        }
+        let parameters: Vec<String> = (0..arity)
+            .map(|index| format!("%x{index}: f64[N]"))
+            .collect();
+        let operands: Vec<String> = (0..arity).map(|index| format!("%x{index}")).collect();
+        let text = format!(
+            "graph @main({}) -> f64[N] {{ %y = {name} {} return %y }}",
+            parameters.join(", "),
+            operands.join(", ")
+        );
+        let graph = read_graph(&text, &BlobMap::new()).unwrap();
+        let inputs = [0, 1, 7].map(|size| Ok(vec![Tensor::full(&[size], 0.0_f64).unwrap(); arity]));
+        check(&graph, inputs.into_iter(), domain(name))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        n_checked += 1;
+    }
+    assert!(n_checked >= 50, "only {n_checked} functions were checked");
+}
