@@ -227,18 +227,22 @@ impl Asked {
                 self.push(Kind::Divides { divisor }, "groups", [filters], []);
                 let groups = graph.dims_mut().constant(divisor);
                 self.push(Kind::Product, "input channels", [channels], [group, groups]);
-                self.window(&window);
+                self.window(&window, &[]);
             }
-            Op::ConvTranspose { window, groups, .. } => {
+            Op::ConvTranspose {
+                window,
+                output_padding,
+                groups,
+            } => {
                 let (Some(&channels), Some(&expected)) = (x.get(1), y.first()) else {
                     return;
                 };
                 let divisor = i64::try_from(groups).unwrap_or(i64::MAX);
                 self.push(Kind::Divides { divisor }, "groups", [channels], []);
                 self.push(Kind::Equal, "input channels", [channels], [expected]);
-                self.window(&window);
+                self.window(&window, &output_padding);
             }
-            Op::Pool { window, .. } => self.window(&window),
+            Op::Pool { window, .. } => self.window(&window, &[]),
             Op::Reduce {
                 function: ReduceFunction::Mean,
                 axes,
@@ -308,9 +312,10 @@ impl Asked {
         self.push(Kind::Equal, what, expected, updates);
     }
 
-    fn window(&mut self, window: &Window) {
+    fn window(&mut self, window: &Window, output_padding: &[DimId]) {
         self.sizes("a padding", &window.low);
         self.sizes("a padding", &window.high);
+        self.sizes("an output padding", output_padding);
         let spatial: Dims = self.result().into_iter().skip(2).collect();
         self.sizes("the size of a result", &spatial);
     }

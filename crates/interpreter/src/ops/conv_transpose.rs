@@ -10,7 +10,7 @@ use super::matmul::widened;
 use crate::context::{EvaluateContext, Shape};
 use crate::element::{Accumulator, Number};
 use crate::fault::OpFault;
-use kiln_ir::{Integers, Window};
+use kiln_ir::{Dims, Window};
 use kiln_tensor::{Tensor, match_dtype};
 
 /// The approximate number of elements of a tile of contributions.
@@ -22,7 +22,7 @@ pub(crate) fn conv_transpose(
     x: &Tensor,
     w: &Tensor,
     window: &Window,
-    output_padding: &Integers,
+    output_padding: &Dims,
     groups: usize,
 ) -> Result<Tensor, OpFault> {
     let ([n, channels, input @ ..], [w_channels, group_out, kernel @ ..]) = (x.shape(), w.shape())

@@ -5,7 +5,7 @@
 
 use crate::context::{EvaluateContext, Shape};
 use crate::fault::OpFault;
-use kiln_ir::Window;
+use kiln_ir::{Dims, Window};
 use std::ops::Range;
 
 /// One spatial axis.
@@ -65,20 +65,20 @@ impl Geometry {
         operand: &[usize],
         kernel: &[usize],
         window: &Window,
-        output_padding: &[i64],
+        output_padding: &Dims,
     ) -> Result<Self, OpFault> {
-        let (low, high) = (
+        let (low, high, added) = (
             ctx.sizes("a padding", &window.low)?,
             ctx.sizes("a padding", &window.high)?,
+            ctx.sizes("an output padding", output_padding)?,
         );
         let mut result = Shape::new();
         for axis in 0..operand.len() {
             let [stride, dilation] = [window.strides[axis], window.dilations[axis]].map(i128::from);
             let reach = dilation * (kernel[axis] as i128 - 1);
-            let size =
-                (operand[axis] as i128 - 1) * stride + reach + 1 + i128::from(output_padding[axis])
-                    - low[axis] as i128
-                    - high[axis] as i128;
+            let size = (operand[axis] as i128 - 1) * stride + reach + 1 + added[axis] as i128
+                - low[axis] as i128
+                - high[axis] as i128;
             result.push(size_of(size)?);
         }
         Self::new(&result, kernel, window, &low, |axis, _, _| {

@@ -80,8 +80,7 @@ impl FieldVisitor for Labels<'_> {
     }
 
     fn integers(&mut self, name: &'static str, value: &mut Integers) {
-        let ordinary = if name == "output_padding" { 0 } else { 1 };
-        if name == "size" || value.iter().any(|&value| value != ordinary) {
+        if name == "size" || value.iter().any(|&value| value != 1) {
             self.list(name, value.iter().map(ToString::to_string));
         }
     }
@@ -101,7 +100,7 @@ impl FieldVisitor for Labels<'_> {
     fn dims(&mut self, name: &'static str, value: &mut Dims) {
         let dims = self.graph.dims();
         let in_the_type = name == "dims";
-        let ordinary = matches!(name, "low" | "high" | "starts")
+        let ordinary = matches!(name, "low" | "high" | "output_padding" | "starts")
             && value.iter().all(|&dim| dims.as_constant(dim) == Some(0));
         if !in_the_type && !ordinary {
             self.list(name, value.iter().map(|&dim| dims.display(dim).to_string()));

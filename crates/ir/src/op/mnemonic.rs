@@ -110,7 +110,7 @@ impl Op {
             },
             "conv_transpose" => Self::ConvTranspose {
                 window: Window::empty(),
-                output_padding: Integers::new(),
+                output_padding: dims,
                 groups: 1,
             },
             "reduce" => Self::Reduce {

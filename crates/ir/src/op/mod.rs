@@ -159,8 +159,8 @@ pub enum Op {
     ConvTranspose {
         /// How the window moves; `low` and `high` are cut off the full result.
         window: Window,
-        /// Elements added at the high end, per spatial axis.
-        output_padding: Integers,
+        /// Elements added at the high end, per spatial axis, at least 0.
+        output_padding: Dims,
         /// Groups of channels that do not mix.
         groups: usize,
     },
@@ -327,7 +327,7 @@ impl Op {
                 groups,
             } => {
                 window.visit_fields(visitor);
-                visitor.integers("output_padding", output_padding);
+                visitor.dims("output_padding", output_padding);
                 visitor.index("groups", groups);
             }
             Self::Reduce {

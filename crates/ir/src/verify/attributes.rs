@@ -183,9 +183,6 @@ fn check_op(op: &Op, operands: &[Option<&TensorType>], results: &[Option<&Tensor
                 output_padding.len(),
                 window.spatial_rank(),
             )?;
-            if output_padding.iter().any(|&padding| padding < 0) {
-                return problem("output_padding", "expected elements of at least 0");
-            }
             convolution(window, *groups, rank(0), rank(1))
         }
         Op::Reduce { axes, .. } => ascending(axes, rank(0)),

@@ -1,6 +1,5 @@
 //! Blocks moved back to their places in a picture, added where they overlap.
 
-use kiln_ir::{Integers, Op, PadMode, Window};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
@@ -67,31 +66,5 @@ fn col2im(ctx: &mut NodeContext<'_>) -> Imported {
         let found = ctx.builder().describe(x);
         return Err(ctx.operand_error(0, "a known number of channels", found));
     };
-    let zero = ctx.size(0);
-    let uncut = Window {
-        low: window.low.iter().map(|_| zero).collect(),
-        high: window.high.iter().map(|_| zero).collect(),
-        ..window.clone()
-    };
-    let output_padding: Integers = image.iter().map(|_| 0).collect();
-    let op = Op::ConvTranspose {
-        window: uncut,
-        output_padding,
-        groups,
-    };
-    let full = ctx.op(op, &[blocks, weights])?;
-    // The padding is removed, and the part that no block reaches is added.
-    let value = ctx.scalar(dtype, 0.0)?;
-    let (mut low, mut high) = (vec![zero; 2], vec![zero; 2]);
-    low.extend(image.iter().map(|_| zero));
-    high.extend_from_slice(&unreached);
-    let mut y = full;
-    if unreached.iter().any(|&rest| rest != zero) {
-        y = ctx.build(|builder| builder.pad(full, value, &low, &high, PadMode::Constant))?;
-    }
-    for (axis, &size) in image.iter().enumerate() {
-        let start = window.low[axis];
-        y = ctx.build(|builder| builder.slice_axis(y, axis + 2, start, size))?;
-    }
-    one(y)
+    one(ctx.build(|builder| builder.conv_transpose(blocks, weights, window, &unreached, groups))?)
 }

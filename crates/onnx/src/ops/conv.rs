@@ -1,10 +1,9 @@
 //! Convolutions.
 
-use kiln_ir::{Integers, Op, PadMode, ValueId, Window};
+use kiln_ir::{Dims, Op, ValueId, Window};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-use super::pad::pad_or_cut;
 use super::support::{Imported, one, operator};
 use super::window::{Moves, Padding, groups, spatial_sizes};
 use crate::import::Operator;
@@ -114,12 +113,12 @@ fn conv_transpose(ctx: &mut NodeContext<'_>) -> Imported {
     let moves = Moves::read(ctx, sizes.len())?;
     let groups = groups(ctx)?;
     let extra = match ctx.attributes().get::<&[i64]>("output_padding")? {
-        Some(extra) if extra.len() == sizes.len() => Integers::from_slice(extra),
+        Some(extra) if extra.len() == sizes.len() => extra.to_vec(),
         Some(extra) => {
             let expected = format!("{} entries, one per spatial axis", sizes.len());
             return Err(ctx.attribute_error("output_padding", expected, extra.len()));
         }
-        None => Integers::from_elem(0, sizes.len()),
+        None => vec![0; sizes.len()],
     };
     let mut transposed = Transposed {
         window: Window {
@@ -128,8 +127,7 @@ fn conv_transpose(ctx: &mut NodeContext<'_>) -> Imported {
             low: sizes.iter().map(|_| ctx.size(0)).collect(),
             high: sizes.iter().map(|_| ctx.size(0)).collect(),
         },
-        extra,
-        missing: vec![None; sizes.len()],
+        output_padding: extra.iter().map(|&extra| ctx.size(extra)).collect(),
     };
     let wanted = ctx.attributes().get::<&[i64]>("output_shape")?;
     for (axis, (&size, &kernel)) in sizes.iter().zip(&kernel).enumerate() {
@@ -162,31 +160,22 @@ fn conv_transpose(ctx: &mut NodeContext<'_>) -> Imported {
     }
     let Transposed {
         window,
-        extra,
-        missing,
+        output_padding,
     } = transposed;
-    let mut y = ctx.build(|builder| builder.conv_transpose(x, weights, window, &extra, groups))?;
-    if missing.iter().any(Option::is_some) {
-        let zero = ctx.size(0);
-        let low = vec![zero; missing.len() + 2];
-        let mut high = vec![zero; 2];
-        high.extend(missing.iter().map(|missing| missing.unwrap_or(zero)));
-        let value = ctx.scalar_like(y, 0.0)?;
-        y = pad_or_cut(ctx, y, value, &low, &high, PadMode::Constant)?;
-    }
+    let y =
+        ctx.build(|builder| builder.conv_transpose(x, weights, window, &output_padding, groups))?;
     one(add_bias(ctx, y)?)
 }
 
-/// A transposed convolution's window and the requested output sizes.
+/// A transposed convolution's window and the padding of its result.
 struct Transposed {
     window: Window,
-    extra: Integers,
-    /// Zeros to add after the result, where the full result may be smaller than requested.
-    missing: Vec<Option<DimId>>,
+    output_padding: Dims,
 }
 
 impl Transposed {
-    /// Crops the full result to `target`, half at each end; the odd element after, if `upper`.
+    /// Crops the full result to `target`, half at each end, the odd element after, if `upper`; a full result that is
+    /// smaller is padded at its end.
     fn aim(
         &mut self,
         ctx: &mut NodeContext<'_>,
@@ -196,42 +185,26 @@ impl Transposed {
         upper: bool,
     ) -> Result<(), Error> {
         let (stride, dilation) = (self.window.strides[axis], self.window.dilations[axis]);
-        let extra = self.extra[axis];
+        let extra = self.output_padding[axis];
         // The excess: stride * (size - 1) + extra + dilation * (kernel - 1) + 1 - target.
-        let surplus = ctx.sizes(|table| {
+        let (cut, padding) = ctx.sizes(|table| {
             let (stride, dilation) = (table.constant(stride), table.constant(dilation));
-            let (one, extra) = (table.constant(1), table.constant(extra));
+            let (zero, one) = (table.constant(0), table.constant(1));
             let steps = table.sub(size, one)?;
             let steps = table.mul(steps, stride)?;
             let reach = table.sub(kernel, one)?;
             let reach = table.mul(reach, dilation)?;
             let full = table.sum(&[steps, extra, reach, one])?;
-            table.sub(full, target)
+            let surplus = table.sub(full, target)?;
+            let cut = table.max(surplus, zero)?;
+            let missing = table.sub(cut, surplus)?;
+            Ok((cut, table.add(extra, missing)?))
         })?;
-        let surplus = match ctx.known(surplus) {
-            Some(number) if number < 0 => {
-                let longer = extra.checked_sub(number);
-                self.extra[axis] = longer.ok_or_else(|| {
-                    ctx.attribute_error("output_shape", "sizes that fit an i64", number)
-                })?;
-                ctx.size(0)
-            }
-            Some(_) => surplus,
-            None if ctx.range(surplus).min.is_some_and(|min| min >= 0) => surplus,
-            None => {
-                let (cut, missing) = ctx.sizes(|table| {
-                    let zero = table.constant(0);
-                    let shortage = table.neg(surplus)?;
-                    Ok((table.max(surplus, zero)?, table.max(shortage, zero)?))
-                })?;
-                self.missing[axis] = Some(missing);
-                cut
-            }
-        };
+        self.output_padding[axis] = padding;
         let (less, more) = ctx.sizes(|table| {
             let two = table.constant(2);
-            let less = table.floor_div(surplus, two)?;
-            Ok((less, table.sub(surplus, less)?))
+            let less = table.floor_div(cut, two)?;
+            Ok((less, table.sub(cut, less)?))
         })?;
         let (low, high) = if upper { (less, more) } else { (more, less) };
         (self.window.low[axis], self.window.high[axis]) = (low, high);

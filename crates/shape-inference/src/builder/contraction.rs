@@ -72,19 +72,22 @@ impl GraphBuilder {
         )
     }
 
-    /// The transpose of [`conv`](Self::conv): `x: [N, C, spatial..], w: [C, O / groups, kernel..]`.
+    /// The transpose of [`conv`](Self::conv) in its input: `x: [N, C, spatial..], w: [C, O / groups, kernel..]`.
+    ///
+    /// `output_padding` is added at the high end of each spatial axis: it tells which of the inputs that `conv` maps to
+    /// sizes of `x` is meant.
     ///
     /// # Errors
-    /// As [`conv`](Self::conv).
+    /// As [`conv`](Self::conv), and when an output padding is always negative.
     pub fn conv_transpose(
         &mut self,
         x: ValueId,
         w: ValueId,
         window: Window,
-        output_padding: &[i64],
+        output_padding: &[DimId],
         groups: usize,
     ) -> Result<ValueId, InferError> {
-        let output_padding = output_padding.iter().copied().collect();
+        let output_padding = Dims::from_slice(output_padding);
         self.op1(
             Op::ConvTranspose {
                 window,

@@ -132,7 +132,7 @@ fn conv_transpose(
     node: &OpView<'_>,
     (input, weights): (&TensorType, &TensorType),
     window: &Window,
-    output_padding: &[i64],
+    output_padding: &[DimId],
     groups: usize,
 ) -> Result<Dims, InferError> {
     let (input_spatial, kernel) = check_convolution(ctx, node, input, weights, window)?;
@@ -148,11 +148,15 @@ fn conv_transpose(
     let filters = node.size(ctx.dims_mut().mul(weights.dims[1], group_count))?;
     let mut dims = Dims::from_slice(&[batch, filters]);
     for (axis, (&size, &kernel)) in input_spatial.iter().zip(kernel).enumerate() {
+        let added = ctx.check_size(
+            node,
+            &format!("output padding {axis}"),
+            output_padding[axis],
+        )?;
         let table = ctx.dims_mut();
         let one = table.constant(1);
         let stride = table.constant(window.strides[axis]);
         let dilation = table.constant(window.dilations[axis]);
-        let added = table.constant(output_padding[axis]);
         // (size - 1) * stride + (kernel - 1) * dilation + 1 + output padding - low - high
         let steps = node.size(table.sub(size, one))?;
         let steps = node.size(table.mul(steps, stride))?;

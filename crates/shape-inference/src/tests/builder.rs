@@ -328,7 +328,8 @@ fn windows_pools_and_convolutions_infer_their_sizes() -> Built {
     }
     let halved = builder.conv(x, w, padded, 1)?;
     let stride = builder.window(&[2, 2], &[1, 1], &[0, 0], &[0, 0]);
-    let doubled = builder.conv_transpose(x, up, stride.clone(), &[0, 0], 1)?;
+    let none = builder.sizes(&[0, 0]);
+    let doubled = builder.conv_transpose(x, up, stride.clone(), &none, 1)?;
     let pooled = builder.pool(x, PoolFunction::Max, &[2, 2], stride)?;
     let lines = [same, halved, doubled, pooled].map(|value| builder.describe(value));
     assert_snapshot!(lines.join("\n"), @"

@@ -90,6 +90,26 @@ fn transposed_convolutions_undo_strides() {
 }
 
 #[test]
+fn an_output_padding_restores_what_a_strided_convolution_divided() {
+    let back = |padding: &str| {
+        let ops = format!(
+            "%c = conv %x, %w {{strides = [3], dilations = [2], low = [1], high = [2], groups = 1}}
+             %y = conv_transpose %c, %w {{strides = [3], dilations = [2], low = [1], high = [2], output_padding = [{padding}], groups = 1}}"
+        );
+        types("%x: f32[N, 4, H], %w: f32[5, 4, 3]", &ops)
+    };
+    assert_snapshot!(back("H - (3*((H - 2) / 3) + 2)"), @"
+    c: f32[N, 5, (H + 1) / 3]
+    y: f32[N, 4, H]
+    ");
+    assert_snapshot!(back("(H + 1) % 3"), @"
+    c: f32[N, 5, (H + 1) / 3]
+    y: f32[N, 4, H]
+    ");
+    assert_snapshot!(back("-1"), @"[E0112] conv_transpose (%3): output padding 0 is negative: expected at least 0, found -1 [E0334]");
+}
+
+#[test]
 fn pools_count_windows() {
     let pool = |inputs: &str| {
         types(

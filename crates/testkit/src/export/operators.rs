@@ -287,9 +287,19 @@ impl<'g> Exporter<'g> {
                 output_padding,
                 groups,
             } => {
+                let output_padding = self.sizes(output_padding)?;
+                let steps = window.strides.iter().zip(&window.dilations);
+                let mut limits = steps.map(|(&stride, &dilation)| stride.max(dilation));
+                // More is not allowed by ONNX.
+                if output_padding
+                    .iter()
+                    .any(|&added| limits.next().is_none_or(|limit| added >= limit))
+                {
+                    return None;
+                }
                 let mut attributes = self.window(window)?;
                 attributes.push(("group", number(*groups)));
-                attributes.push(("output_padding", Attribute::Ints(output_padding.to_vec())));
+                attributes.push(("output_padding", Attribute::Ints(output_padding)));
                 self.node("ConvTranspose", &inputs, &outputs, &attributes);
             }
             Op::Reduce {

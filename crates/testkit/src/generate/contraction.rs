@@ -57,11 +57,13 @@ pub(super) fn conv_transpose(scope: &mut Scope<'_, '_>) -> Step {
         return Err(Stop::NoOperand);
     }
     let (kernel, window) = window(scope, spatial)?;
-    let output_padding: Vec<i64> = window
-        .strides
-        .iter()
-        .map(|&stride| (stride - 1).min(1))
-        .collect();
+    let mut output_padding = Dims::new();
+    for &stride in &window.strides {
+        output_padding.push(match scope.one_in(4)? {
+            true => scope.size()?,
+            false => scope.builder.size((stride - 1).min(1)),
+        });
+    }
     let mut weights = vec![channels, scope.pick(&[1, 2])?];
     weights.extend(kernel);
     let weights = weights_of(scope, dtype, &weights)?;

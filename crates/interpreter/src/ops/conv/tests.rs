@@ -2,7 +2,7 @@
 
 use crate::fault::OpFault;
 use crate::ops::testing::{TestSizes, counting, tensor};
-use kiln_ir::{Integers, Op, Window};
+use kiln_ir::{Dims, Op, Window};
 use kiln_tensor::{DType, Tensor};
 use proptest::prelude::*;
 
@@ -126,7 +126,7 @@ proptest! {
         let w = pattern(&shape([groups * group_in, group_out], &axes, |axis| axis.1), 5);
         let mut sizes = TestSizes::new();
         let window = window(&mut sizes, &axes);
-        let output_padding: Integers = axes.iter().map(|_| output_padding).collect();
+        let output_padding = sizes.dims(&vec![output_padding; axes.len()]);
         let op = Op::ConvTranspose { window, output_padding, groups };
         let Ok(y) = sizes.run(&op, &[x.clone(), w.clone()]) else { return Ok(()) };
         let (xs, ws) = (x.to_vec::<f32>().unwrap(), w.to_vec::<f32>().unwrap());
@@ -244,9 +244,10 @@ fn operands_that_do_not_fit_are_faults() {
     for (w, output_padding, groups, code) in [
         (vec![3, 1, 1], 0, 1, "E0821"),
         (vec![4, 1, 1], 0, 3, "E0829"),
-        (vec![4, 1, 1], -9, 1, "E0823"),
+        (vec![4, 1, 1], -1, 1, "E0823"),
+        (vec![4, 1, 1], i64::MAX, 1, "E0340"),
     ] {
-        let output_padding = [output_padding].into_iter().collect();
+        let output_padding = sizes.dims(&[output_padding]);
         let op = Op::ConvTranspose {
             window: window.clone(),
             output_padding,
@@ -262,7 +263,7 @@ fn operands_that_do_not_fit_are_faults() {
     }
     let op = Op::ConvTranspose {
         window,
-        output_padding: Integers::new(),
+        output_padding: Dims::new(),
         groups: 1,
     };
     assert_eq!(
