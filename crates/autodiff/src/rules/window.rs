@@ -60,15 +60,14 @@ pub(super) fn transposed(
     spatial: &[DimId],
 ) -> Result<ValueId> {
     let (g_dims, w_dims) = (b.shape(g)?, b.shape(w)?);
-    let mut output_padding = kiln_ir::Integers::new();
+    let mut output_padding = Dims::new();
     for (axis, &size) in spatial.iter().enumerate() {
         let reach = reach(b, window, axis, (g_dims[2 + axis], w_dims[2 + axis]))?;
         let padded = b
             .dims_mut()
             .sum(&[size, window.low[axis], window.high[axis]])?;
         // The elements at the high end that no window reaches.
-        let dim = b.dims_mut().sub(padded, reach)?;
-        output_padding.push(b.dims().as_constant(dim).unwrap_or(0));
+        output_padding.push(b.dims_mut().sub(padded, reach)?);
     }
     let op = Op::ConvTranspose {
         window: window.clone(),
