@@ -3,7 +3,7 @@
 //! Control ops are not here: how their results depend on their operands follows from their regions.
 
 use kiln_ir::{Op, OpData, ReduceFunction};
-use kiln_scalar::{Expr, ExprNode, Function, ScalarOp};
+use kiln_scalar::{Expr, Function};
 
 /// How a result of an op depends on an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,42 +55,4 @@ pub(crate) fn edge(data: &OpData, operand: usize) -> Edge {
 /// The derivative of a function with respect to an operand, times a last input; `None` where there is none.
 pub(crate) fn slope(function: Function, parameters: &[f64], operand: usize) -> Option<Expr> {
     function.derivative(parameters, operand).ok().flatten()
-}
-
-/// Whether the cotangent of an operand is zero in places where those of the results are not, because the op does not read
-/// the operand there or discards it.
-pub(crate) fn masks(op: &Op, slope: Option<&Expr>) -> bool {
-    match op {
-        Op::Slice { .. }
-        | Op::Gather { .. }
-        | Op::GatherElements { .. }
-        | Op::GatherNd { .. }
-        | Op::ScatterElements { .. }
-        | Op::ScatterNd { .. }
-        | Op::UpdateSlice { .. }
-        | Op::Pool { .. }
-        | Op::TopK { .. }
-        | Op::Cumulate { .. }
-        | Op::If
-        | Op::Loop { .. }
-        | Op::Custom { .. } => true,
-        Op::Reduce { function, .. } => {
-            matches!(function, ReduceFunction::Max | ReduceFunction::Min)
-        }
-        Op::Map { .. } => slope.is_some_and(selects),
-        _ => false,
-    }
-}
-
-/// Whether an expression may be exactly zero over a range of operands.
-fn selects(expr: &Expr) -> bool {
-    expr.nodes().iter().any(|node| {
-        let ExprNode::Apply { op, .. } = node else {
-            return false;
-        };
-        matches!(
-            op,
-            ScalarOp::Select | ScalarOp::Min | ScalarOp::Max | ScalarOp::Sign | ScalarOp::Cast(_)
-        )
-    })
 }

@@ -4,6 +4,7 @@ use crate::activity::{Activity, expect_smooth_path, is_float};
 use crate::adjoint::{Adjoint, Adjoints};
 use crate::copy::Copy;
 use crate::emit::zeros_like;
+use crate::masks::Masks;
 use crate::rules::GradientRules;
 use crate::sweep::sweep;
 use crate::{GradientError, Result};
@@ -96,6 +97,7 @@ pub fn differentiate_with(
         source: graph,
         rules,
         activity,
+        masks: Masks::of(graph),
     };
 
     let mut b = GraphBuilder::over(graph, engine.clone());
@@ -159,6 +161,7 @@ pub(crate) struct Context<'g> {
     pub(crate) source: &'g Graph,
     pub(crate) rules: &'g GradientRules,
     pub(crate) activity: Activity,
+    pub(crate) masks: Masks,
 }
 
 impl Context<'_> {

@@ -44,6 +44,7 @@ mod copy;
 mod edges;
 mod emit;
 mod joint;
+mod masks;
 mod tangents;
 
 mod control;

@@ -8,6 +8,7 @@ use crate::activity::Activity;
 use crate::copy::Copy;
 use crate::emit::zeros;
 use crate::joint::{Context, GradientRequest, differentiate_with};
+use crate::masks::Masks;
 use crate::rules::GradientRules;
 use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
@@ -69,6 +70,7 @@ fn without_inputs(
         source: graph,
         rules,
         activity: Activity::of(graph, &[], &[]),
+        masks: Masks::of(graph),
     };
     let mut b = GraphBuilder::over(graph, engine.clone());
     let mut copy = Copy::of_body();

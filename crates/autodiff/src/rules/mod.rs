@@ -18,7 +18,7 @@ mod window;
 pub use custom::{CustomGradient, GradientRules};
 
 use crate::adjoint::Adjoint;
-use crate::edges::masks;
+use crate::edges::slope;
 use crate::emit::zeros_like;
 use crate::joint::Context;
 use crate::{GradientError, Result};
@@ -143,22 +143,23 @@ impl<'a, 'g> GradientContext<'a, 'g> {
     pub(crate) fn cotangents(mut self) -> Result<Vec<Option<Adjoint>>> {
         let values = self.apply()?;
         let is_masked = self.is_masked();
-        let op = self.op();
-        let masks = |index: usize| match op {
-            Op::Map {
-                function,
-                parameters,
-            } => masks(
-                op,
-                crate::edges::slope(*function, parameters, index).as_ref(),
-            ),
-            _ => masks(op, None),
+        let data = self.rule.data;
+        let makes_mask = |index: usize| {
+            let slope = match &data.op {
+                Op::Map {
+                    function,
+                    parameters,
+                } => slope(*function, parameters, index),
+                _ => None,
+            };
+            let masks = &self.context.masks;
+            masks.made_by(data, index, slope.as_ref())
         };
         let cotangents = values.into_iter().enumerate().map(|(index, value)| {
             let value = value.filter(|_| self.is_wanted(index))?;
             Some(Adjoint {
                 value,
-                is_masked: is_masked || masks(index),
+                is_masked: is_masked || makes_mask(index),
             })
         });
         Ok(cotangents.collect())
