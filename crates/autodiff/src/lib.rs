@@ -46,6 +46,7 @@ mod emit;
 mod joint;
 mod masks;
 mod tangents;
+mod widen;
 
 mod control;
 mod rules;
@@ -58,6 +59,7 @@ pub use error::GradientError;
 pub use joint::{Cotangents, GradientRequest, JointGraph, differentiate, differentiate_with};
 pub use rules::{CustomGradient, GradientContext, GradientRules};
 pub use tangents::{TangentGraph, tangents, tangents_with};
+pub use widen::widened;
 
 /// The result of emitting a part of a gradient.
 pub(crate) type Result<T, E = GradientError> = std::result::Result<T, E>;

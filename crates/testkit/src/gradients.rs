@@ -15,6 +15,9 @@ use crate::random::SplitMix64;
 /// A range of elements in which most functions have a derivative.
 pub const GENERIC: (f64, f64) = (-2.0, 2.0);
 
+/// One element of this many may be unsteady.
+const MOST_UNSTEADY: usize = 8;
+
 /// The tolerance of `<c, J v> = <Jᵀ c, v>`, relative to the larger of both and 1.
 const TANGENT_TOLERANCE: f64 = 1e-9;
 
@@ -124,7 +127,9 @@ fn compare(
         &mut |graph, inputs| evaluate(graph, inputs),
     )
     .map_err(|error| error.to_string())?;
-    if report.passes() {
+    let unsteady: usize = report.inputs.iter().map(|input| input.n_unsteady).sum();
+    let elements: usize = report.inputs.iter().map(|input| input.n_elements).sum();
+    if report.passes() && unsteady * MOST_UNSTEADY <= elements {
         return Ok(());
     }
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();

@@ -3,11 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use kiln_ir::BlobMap;
+use arbitrary::Unstructured;
+use kiln_autodiff::widened;
+use kiln_interpreter::{InterpretOptions, interpret};
+use kiln_ir::{BlobMap, Graph};
 use kiln_scalar::Function;
 use kiln_shape_inference::read_graph;
 use kiln_tensor::{DType, Tensor};
+use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
 use kiln_testkit::gradients::{GENERIC, check};
+use kiln_testkit::random::seeded_bytes;
 
 /// Where a function and its derivatives are finite, and differences accurate.
 fn domain(name: &str) -> (f64, f64) {
@@ -54,4 +59,44 @@ fn scalar_functions_have_the_gradients_of_their_differences() {
         n_checked += 1;
     }
     assert!(n_checked >= 50, "only {n_checked} functions were checked");
+}
+
+/// How many random graphs are differentiated.
+const N_GRAPHS: u64 = 500;
+
+#[test]
+fn random_graphs_have_the_gradients_of_their_differences() {
+    let options = GraphOptions {
+        max_ops: 10,
+        smooth: true,
+    };
+    let (mut n_checked, mut seed) = (0, 0);
+    while n_checked < N_GRAPHS {
+        seed += 1;
+        assert!(
+            seed < 20 * N_GRAPHS,
+            "only {n_checked} of {seed} graphs have gradients"
+        );
+        let bytes = seeded_bytes(seed, 4096);
+        let mut choices = Unstructured::new(&bytes);
+        let graph = random_graph(&mut choices, &options).unwrap();
+        let graph = widened(&graph).unwrap();
+        let Some(inputs) = inputs_of(&graph, &mut choices) else {
+            continue;
+        };
+        match check(&graph, std::iter::once(Ok(inputs)), GENERIC) {
+            Ok(_) => n_checked += 1,
+            // Nothing varies smoothly, or all of it at a kink.
+            Err(error) if error.contains("has no derivative") => {}
+            Err(error) => panic!("seed {seed}: {error}\n{}", kiln_ir::text::print(&graph)),
+        }
+    }
+}
+
+/// Inputs on which the graph has finite results; `None` if none were found.
+fn inputs_of(graph: &Graph, choices: &mut Unstructured<'_>) -> Option<Vec<Tensor>> {
+    let shapes = input_shapes(choices, graph).ok()??;
+    let inputs = input_tensors(choices, graph, &shapes, Flavor::Smooth).ok()?;
+    interpret(graph, &inputs, &InterpretOptions::default()).ok()?;
+    Some(inputs)
 }
