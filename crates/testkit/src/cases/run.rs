@@ -1,4 +1,4 @@
-//! `run` lines: sizes, what operands are made of, and what comes out.
+//! `run` lines: sizes, the contents of operands, and expected results.
 
 use super::directive::{AtLine, Directive};
 use crate::generate::Flavor;
