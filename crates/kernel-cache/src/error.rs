@@ -37,7 +37,7 @@ pub enum CacheError {
     },
 
     /// E0704: the compile was given up without a result; the key can be retried at once.
-    #[error("the compile of {key} was given up; ask for it again")]
+    #[error("the compile of {key} was given up; request it again")]
     Abandoned {
         /// The key.
         key: CacheKey,

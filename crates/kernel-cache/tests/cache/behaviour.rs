@@ -441,7 +441,7 @@ fn an_abandoned_compile_is_taken_over_by_a_waiter() {
         &failure,
         Failure::Cache(CacheError::Abandoned { .. })
     ));
-    insta::assert_snapshot!(failure, @"the compile of program b8357d64 was given up; ask for it again");
+    insta::assert_snapshot!(failure, @"the compile of program b8357d64 was given up; request it again");
 }
 
 #[test]
