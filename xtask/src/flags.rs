@@ -13,30 +13,30 @@ Kiln's project tasks
 
 usage: cargo xtask <task>
 
-  setup                         install what the build needs (does nothing when all is there)
+  setup                         install what the build needs (does nothing if all is installed)
   models                        fetch the pinned example models into models/
   build [--release] [--no-llvm] build every crate and the `kiln` command
-  demo                          set up, fetch the models, build, and read text from a picture
+  demo                          set up, fetch the models, build, and read text from an image
   test                          everything a change must pass: format, lints, tests, docs, tidy
   tidy                          only the project's own checks (crate edges, sizes, docs, licences ...)
   conformance [--bless] [WORD...]
-                                run ONNX's own test cases, interpreted and compiled; only those whose names hold a
-                                word; with --bless the lists of what passes are rewritten
-  cross-check [COUNT]           compare so many generated models (500) with what onnxruntime gives
+                                run ONNX's own test cases, interpreted and compiled; only those whose names contain a
+                                word; --bless rewrites the lists of passing cases
+  cross-check [COUNT]           compare COUNT generated models (500) with onnxruntime
   exporters [--torch] [--seed N] [COUNT]
-                                compare so many models (100), made as exporters write them, with what onnxruntime gives;
-                                with --torch modules that both of torch's exporters write
-  soak [MINUTES]                random models and shapes for so long (30 minutes): answers stay right, nothing grows
+                                compare COUNT models (100), written as exporters write them, with onnxruntime;
+                                with --torch modules written by both of torch's exporters
+  soak [MINUTES]                random models and shapes for MINUTES (30): results stay right, nothing grows
   fuzz [--minutes N] [TARGET...]
-                                run each fuzz target, or those named, for N minutes of processor time (5); finds are
+                                run each fuzz target, or those named, for N minutes of processor time (5); findings are
                                 minimised and kept
-  sanitize [PACKAGE...]         run the suites of the packages with unsafe code, or those named, under the sanitizers of
+  sanitize [PACKAGE...]         run the suites of packages with unsafe code, or those named, under the sanitizers of
                                 nightly, and a few kernels under valgrind
   coverage [PACKAGE...]         count the lines that the test suite runs, of all crates or the packages named
   deny                          check dependencies against deny.toml with cargo-deny: licences, bans, sources, advisories
-  bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
-                                with --peers also Kiln beside onnxruntime and OpenVINO
-  tune                          measure register tiles on this machine and rewrite the table that they are chosen by
+  bench [--peers] [WORD...]     measure the promises, in release; only rows whose names contain a word;
+                                --peers also measures onnxruntime and OpenVINO
+  tune                          measure register tiles on this machine and rewrite the table of their costs
   bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
 ";

@@ -15,7 +15,7 @@ const CALLS: usize = 1000;
 /// Pairs of measurements: about four seconds.
 const PAIRS: usize = 2500;
 
-/// Measures both in turns.
+/// Measures both in interleaved rounds.
 pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     let name = "launch/timing_default";
     if !wanted(name) {
@@ -44,7 +44,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     });
 }
 
-/// The ratio of the first time to the second, measured in turns; which one begins alternates.
+/// The ratio of the first time to the second, measured in interleaved rounds; which one begins alternates.
 fn median_ratio([first, second]: [&mut Contender<'_>; 2]) -> f64 {
     let ratios = (0..PAIRS)
         .map(|pair| {

@@ -2,7 +2,7 @@
 //! reach, and the time of a cold compile.
 //!
 //! `cargo bench -p kiln-benches --bench native_code [-- NAME…]` runs those rows whose names contain one of the names.
-//! Criterion is not used: a ratio is meaningful only if both of its sides are measured in turns, and a compile is cold only
+//! Criterion is not used: a ratio is meaningful only if both of its sides are measured in interleaved rounds, and a compile is cold only
 //! once.
 
 #![allow(

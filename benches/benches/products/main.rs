@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p kiln-benches --bench products [-- NAME…]` runs those rows whose names contain one of the names. numpy's
 //! matrix product is one of the libraries if `KILN_PEERS_PYTHON` names a Python that has it. Criterion is not used: a ratio
-//! is meaningful only if both of its sides are measured in turns.
+//! is meaningful only if both of its sides are measured in interleaved rounds.
 
 #![allow(
     clippy::expect_used,

@@ -47,7 +47,7 @@ impl Numpy {
             .spawn()
             .map_err(|error| format!("cannot run {}: {error}", python.display()))?;
         let to = child.stdin.take();
-        let from = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let from = BufReader::new(child.stdout.take().expect("it was piped"));
         let version = String::new();
         let mut numpy = Self {
             child,

@@ -22,6 +22,26 @@ pub enum IsaLevel {
     Neon,
 }
 
+/// A row of the table: the properties of a level.
+struct LevelInfo {
+    name: &'static str,
+    /// The bytes of a vector register.
+    vector_bytes: u32,
+    n_vector_registers: u32,
+    /// Multiply-add is one instruction with one rounding.
+    has_fma: bool,
+    /// Whole vectors can be stored past the caches, ordered by a fence.
+    has_streaming_stores: bool,
+    /// Masked stores may take as long as a dozen others.
+    has_slow_masked_stores: bool,
+    /// 16-bit IEEE floats convert in one instruction.
+    converts_f16: bool,
+    /// Rounding to an integral value is one instruction.
+    rounds: bool,
+    /// The features beyond the baseline of the architecture, in LLVM's spelling.
+    features: &'static str,
+}
+
 impl IsaLevel {
     /// Every level.
     pub const ALL: [IsaLevel; 4] = [
@@ -31,14 +51,61 @@ impl IsaLevel {
         IsaLevel::Neon,
     ];
 
+    /// The table.
+    const fn info(self) -> LevelInfo {
+        match self {
+            IsaLevel::Portable => LevelInfo {
+                name: "portable",
+                vector_bytes: 16,
+                n_vector_registers: 16,
+                has_fma: false,
+                has_streaming_stores: false,
+                has_slow_masked_stores: false,
+                converts_f16: false,
+                rounds: false,
+                features: "",
+            },
+            IsaLevel::Avx2Fma => LevelInfo {
+                name: "avx2+fma",
+                vector_bytes: 32,
+                n_vector_registers: 16,
+                has_fma: true,
+                has_streaming_stores: true,
+                // Measured on AMD cores without AVX-512.
+                has_slow_masked_stores: true,
+                converts_f16: true,
+                rounds: true,
+                features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe",
+            },
+            IsaLevel::Avx512 => LevelInfo {
+                name: "avx512",
+                vector_bytes: 64,
+                n_vector_registers: 32,
+                has_fma: true,
+                has_streaming_stores: true,
+                has_slow_masked_stores: false,
+                converts_f16: true,
+                rounds: true,
+                features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
+                           +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd",
+            },
+            IsaLevel::Neon => LevelInfo {
+                name: "neon",
+                vector_bytes: 16,
+                n_vector_registers: 32,
+                has_fma: true,
+                has_streaming_stores: false,
+                has_slow_masked_stores: false,
+                converts_f16: true,
+                rounds: true,
+                features: "+neon",
+            },
+        }
+    }
+
     /// The name, as on the command line and in cache keys.
     pub const fn name(self) -> &'static str {
-        match self {
-            IsaLevel::Portable => "portable",
-            IsaLevel::Avx2Fma => "avx2+fma",
-            IsaLevel::Avx512 => "avx512",
-            IsaLevel::Neon => "neon",
-        }
+        self.info().name
     }
 
     /// The levels that this machine has, lowest first.
@@ -89,19 +156,12 @@ impl IsaLevel {
 
     /// The bytes of a vector register.
     pub const fn vector_bytes(self) -> u32 {
-        match self {
-            IsaLevel::Portable | IsaLevel::Neon => 16,
-            IsaLevel::Avx2Fma => 32,
-            IsaLevel::Avx512 => 64,
-        }
+        self.info().vector_bytes
     }
 
     /// The number of vector registers.
     pub const fn n_vector_registers(self) -> u32 {
-        match self {
-            IsaLevel::Portable | IsaLevel::Avx2Fma => 16,
-            IsaLevel::Avx512 | IsaLevel::Neon => 32,
-        }
+        self.info().n_vector_registers
     }
 
     /// Elements of a number of bits in a vector register.
@@ -112,17 +172,17 @@ impl IsaLevel {
 
     /// Whether multiply-add is one instruction with one rounding.
     pub const fn has_fma(self) -> bool {
-        !matches!(self, IsaLevel::Portable)
+        self.info().has_fma
     }
 
     /// Whether whole vectors can be stored past the caches (non-temporal stores), ordered by a fence.
     pub const fn has_streaming_stores(self) -> bool {
-        matches!(self, IsaLevel::Avx2Fma | IsaLevel::Avx512)
+        self.info().has_streaming_stores
     }
 
-    /// Whether masked stores may take as long as a dozen others: measured on AMD cores without AVX-512.
+    /// Whether masked stores may take as long as a dozen others.
     pub const fn has_slow_masked_stores(self) -> bool {
-        matches!(self, IsaLevel::Avx2Fma)
+        self.info().has_slow_masked_stores
     }
 
     /// Whether this machine executes two half-width operations in the time of one of the level's widest, so that half-width
@@ -133,27 +193,17 @@ impl IsaLevel {
 
     /// Whether 16-bit IEEE floats convert in one instruction.
     pub const fn converts_f16(self) -> bool {
-        !matches!(self, IsaLevel::Portable)
+        self.info().converts_f16
     }
 
     /// Whether rounding to an integral value is one instruction.
     pub const fn rounds(self) -> bool {
-        !matches!(self, IsaLevel::Portable)
+        self.info().rounds
     }
 
     /// The features beyond the baseline of the architecture, in LLVM's spelling.
     pub const fn features(self) -> &'static str {
-        match self {
-            IsaLevel::Portable => "",
-            IsaLevel::Avx2Fma => {
-                "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
-            }
-            IsaLevel::Avx512 => {
-                "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
-                 +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd"
-            }
-            IsaLevel::Neon => "+neon",
-        }
+        self.info().features
     }
 }
 
@@ -185,8 +235,10 @@ impl fmt::Display for IsaLevel {
 
 /// A name that is not a level's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown instruction-set level `{0}`: expected portable, avx2+fma, avx512 or neon")]
-pub struct UnknownIsaLevel(String);
+#[error("unknown instruction-set level `{name}`: expected one of {}", IsaLevel::ALL.map(IsaLevel::name).join(", "))]
+pub struct UnknownIsaLevel {
+    name: String,
+}
 
 impl FromStr for IsaLevel {
     type Err = UnknownIsaLevel;
@@ -195,7 +247,9 @@ impl FromStr for IsaLevel {
         IsaLevel::ALL
             .into_iter()
             .find(|level| level.name() == name)
-            .ok_or_else(|| UnknownIsaLevel(name.escape_default().to_string()))
+            .ok_or_else(|| UnknownIsaLevel {
+                name: name.escape_default().to_string(),
+            })
     }
 }
 
@@ -211,7 +265,7 @@ mod tests {
         let error = "rocketlake\n".parse::<IsaLevel>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown instruction-set level `rocketlake\\n`: expected portable, avx2+fma, avx512 or neon"
+            "unknown instruction-set level `rocketlake\\n`: expected one of portable, avx2+fma, avx512, neon"
         );
     }
 

@@ -269,7 +269,7 @@ impl CompilerWrapper for WorkerCompiler {
 
 fn unexpected() -> WorkerError {
     WorkerError::Protocol {
-        problem: "another reply than was asked for".to_owned(),
+        problem: "another reply than requested".to_owned(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::process::Worker;
 use crate::program::WorkerProgram;
 
 /// A worker ends after this many compiles, so that memory leaked by the compiler is returned.
-const MOST_REQUESTS: usize = 500;
+const MAX_REQUESTS: usize = 500;
 
 /// The interval at which a wait for a worker checks whether it is still needed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -106,7 +106,7 @@ impl Pool {
 
     /// Returns a worker; it is reused, or ends if it has compiled enough.
     pub(crate) fn give_back(&self, worker: Worker) {
-        if worker.n_requests >= MOST_REQUESTS {
+        if worker.n_requests >= MAX_REQUESTS {
             return self.bury(worker);
         }
         self.shared.lock().idle.push(worker);

@@ -105,7 +105,7 @@ impl<'a> FactClosure<'a> {
     }
 }
 
-/// A table in which facts hold. What is asked about is copied into it, and brought into its simplest form there.
+/// A table in which facts hold. Queried sizes are copied into it and simplified there.
 #[derive(Debug)]
 struct Closure {
     table: DimTable,

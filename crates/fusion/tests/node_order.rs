@@ -78,7 +78,7 @@ fn shuffled(graph: &Graph, random: &mut SplitMix64) -> SecondaryMap<RegionId, Ve
     orders
 }
 
-/// The ops that provide an op, or one inside it, with operands or a symbol.
+/// The ops that define operands or symbols of an op, or of one inside it.
 fn needed_by(graph: &Graph, op: OpId) -> Vec<OpId> {
     let values = operands_within(graph, op).into_iter();
     let mut needed: Vec<OpId> = values
@@ -87,7 +87,7 @@ fn needed_by(graph: &Graph, op: OpId) -> Vec<OpId> {
             _ => None,
         })
         .collect();
-    // An op that binds a symbol stays before everything that came after it, which is more than is needed.
+    // An op that binds a symbol stays before everything that came after it: stricter than necessary.
     let givers = graph.ops().filter(|(_, data)| !data.symbols.is_empty());
     needed.extend(givers.map(|(id, _)| id).filter(|&giver| giver < op));
     needed.retain(|&other| other != op);
@@ -154,8 +154,8 @@ fn fusion_of_random_graphs_does_not_depend_on_op_order() {
     assert!(changed > 80, "{changed} orders differ");
 }
 
-/// One step of a decoder with a key-value cache, as an exporter writes it, in several orders of its nodes. Planning some of
-/// these once did not terminate.
+/// One step of a decoder with a key-value cache, as an exporter writes it, in several orders of its nodes. Planning did not
+/// terminate for some of them.
 #[test]
 fn fusion_of_a_decoder_with_a_cache_does_not_depend_on_op_order() {
     let bytes = include_bytes!("data/decoder_with_cache.onnx");

@@ -11,7 +11,7 @@ use kiln_passes::{PassOptions, optimize};
 use kiln_shape_inference::read_graph;
 use kiln_symbolic_shape::FactSelection;
 
-/// The inputs `%x0 … ` of a graph, each of a size of its own.
+/// The inputs `%x0 … ` of a graph, each with a separate size.
 fn inputs(n: usize) -> String {
     let inputs = (0..n).map(|i| format!("%x{i}: f32[N{i}]"));
     inputs.collect::<Vec<_>>().join(", ")

@@ -1,5 +1,5 @@
-//! Plans of random graphs compute what the graphs compute: every kernel evaluated, every other op
-//! interpreted, in promoted mode.
+//! Plans of random graphs compute the same as the graphs: every kernel is evaluated and every other op interpreted, in
+//! promoted mode.
 //!
 //! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first few hundred.
 
@@ -7,7 +7,7 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::panic,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic, and print its progress"
 )]
 
 use arbitrary::Unstructured;
@@ -317,7 +317,7 @@ fn plans_compute_the_same_as_their_graphs() {
     assert_eq!(tally.spent, 0);
 }
 
-/// Limits of planning: zero, almost zero, and one that ends in the middle of a plan.
+/// Planning limits: zero, almost zero, and one that ends in the middle of a plan.
 #[test]
 fn plans_with_tiny_budgets_are_right_and_report_the_spent_budget() {
     for plan_work in [0, 1, 40, 400] {
@@ -335,7 +335,7 @@ fn plans_with_tiny_budgets_are_right_and_report_the_spent_budget() {
     }
 }
 
-/// Limits of sizes: proofs that end at once, expressions that are cut off early.
+/// Limits of the size table: proofs that end immediately, expressions that are cut off early.
 #[test]
 fn plans_over_tiny_size_tables_are_right() {
     for tiny in [0, 1, 16] {

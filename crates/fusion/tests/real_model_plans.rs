@@ -1,4 +1,4 @@
-//! The plans of four real models: how many kernels, and that nothing is interpreted.
+//! The plans of four real models: the number of kernels, and no interpreted ops.
 //!
 //! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a `model.onnx`; without
 //! it they report that they were skipped.

@@ -1,6 +1,6 @@
 //! One graph with every op and every dtype: it verifies, prints, reads back, copies and draws.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 use kiln_ir::{BlobMap, Graph, Rebuild, Visit, draw, structural_hash, text, verify};
 use std::convert::Infallible;

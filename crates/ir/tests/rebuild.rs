@@ -1,6 +1,6 @@
 //! Copying graphs: nothing is lost, and a pass can intervene before each op.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 use kiln_ir::{BlobMap, Graph, NewOp, Op, Rebuild, Type, Visit, text, verify};
 use kiln_scalar::Function;

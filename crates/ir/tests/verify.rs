@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 use insta::assert_snapshot;
@@ -124,8 +124,8 @@ fn regions_and_ops_have_one_owner() {
     let result = graph.op(id).results[0];
     graph.set_outputs([("y", result)]);
     assert_snapshot!(errors(&graph), @"
-    [E0211] region1: region region1 stands in 2 places, expected one
-    [E0211] region2: region region2 stands in 0 places, expected one
+    [E0211] region1: region region1 is in 2 places, expected one
+    [E0211] region2: region region2 is in 0 places, expected one
     ");
 }
 

@@ -85,7 +85,7 @@ pub enum Begin<V, E> {
     Ready(Found<V>),
     /// Compile it, here or on another thread.
     Lead(Ticket<V, E>),
-    /// Another caller compiles it: wait for it, or go on without.
+    /// Another caller compiles it: wait for it, or continue without it.
     Follow(Waiter<V, E>),
     /// It failed before, and is not due for a retry yet.
     Failed(Failure<E>),

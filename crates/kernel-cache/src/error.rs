@@ -21,7 +21,7 @@ pub enum CacheError {
     },
 
     /// E0702: another caller compiles, and takes longer than this one is willing to wait.
-    #[error("waited {limit:?} for another compile of {key}; wait longer, or go on without it")]
+    #[error("waited {limit:?} for another compile of {key}; wait longer, or continue without it")]
     Timeout {
         /// The key.
         key: CacheKey,
@@ -37,7 +37,7 @@ pub enum CacheError {
     },
 
     /// E0704: the compile was given up without a result; the key can be retried at once.
-    #[error("the compile of {key} was given up; ask for it again")]
+    #[error("the compile of {key} was given up; request it again")]
     Abandoned {
         /// The key.
         key: CacheKey,

@@ -229,7 +229,7 @@ fn a_late_leader_does_not_disturb_the_flight_of_its_replacement() {
                 panic!("the first leads");
             };
             let Joined::Lead(late) = flights.join(7, LONG, LONG) else {
-                panic!("the first is not trusted any more");
+                panic!("the first is no longer trusted");
             };
             assert!(late.is_takeover);
             slow.finish(1);

@@ -13,7 +13,8 @@
 //! only a [`VerifiedKernel`], so none of them can fail on a kernel's structure. [`canonicalize()`] gives kernels of equal
 //! structure equal texts. [`analysis`] has the queries that more than one backend needs.
 //!
-//! Nothing here compiles or runs a kernel, waits, or reads the environment: that is done in the crate `kiln-backend`.
+//! Nothing here compiles or runs a kernel, waits, or reads the environment: the interfaces of compilers and devices are in
+//! `kiln-backend`.
 //!
 //! ```
 //! use kiln_kernel::{Class, IndexClass, text, verify};

@@ -1,6 +1,6 @@
 //! Every example of the form: read, printed back, and compared with a graph or a plain loop of the same meaning.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 mod support;
 

@@ -10,10 +10,10 @@ use crate::per_thread::PerThread;
 /// Counts calls; after the first ones without a counter that all threads write to.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    /// The number so far, up to `told_apart`.
+    /// The number so far, up to `n_distinguished`.
     first: AtomicU64,
     /// Later calls are not distinguished.
-    told_apart: u64,
+    n_distinguished: u64,
     of_threads: PerThread<OfThread>,
 }
 
@@ -25,21 +25,21 @@ struct OfThread {
 
 impl Calls {
     pub(crate) fn new(policy: CompilePolicy) -> Self {
-        let told_apart = match policy {
+        let n_distinguished = match policy {
             CompilePolicy::AfterCalls(calls) => calls.into(),
             _ => 0,
         };
         Self {
             first: AtomicU64::new(0),
-            told_apart,
+            n_distinguished,
             of_threads: PerThread::default(),
         }
     }
 
     /// Counts a call; returns its number, counted from 1, as far as the policy distinguishes calls.
     pub(crate) fn count(&self) -> u64 {
-        if self.first.load(Ordering::Relaxed) >= self.told_apart {
-            return self.told_apart;
+        if self.first.load(Ordering::Relaxed) >= self.n_distinguished {
+            return self.n_distinguished;
         }
         self.first.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }

@@ -1,8 +1,8 @@
 //! The plans of a program: the main one, and others for sizes on which plan facts fail.
 //!
-//! A plan serves every call whose sizes satisfy the facts it was built with. At most [`MOST_PARTIAL`] are built without
-//! some of the facts; after these comes the general plan, without any, so a program has at most two further plans,
-//! whichever facts fail. No lock is held while a plan is built, and each is built once.
+//! A plan serves every call whose sizes satisfy the facts it was built with. At most [`MAX_PARTIAL`] are built without
+//! some of the facts; the general plan, built without any, serves the rest. So a program has at most [`MAX_PARTIAL`] + 2
+//! plans, whichever facts fail. No lock is held while a plan is built, and each is built once.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ use crate::run::States;
 use crate::runtime::Runtime;
 
 /// The maximum number of plans made without some facts, but with others.
-const MOST_PARTIAL: usize = 10;
+const MAX_PARTIAL: usize = 10;
 
 /// The interval at which a waiting call with a limit checks again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -318,7 +318,7 @@ impl OtherPlans {
             return (may_make || best.plan().is_some()).then(|| Arc::clone(best));
         }
         let made = others.iter().filter(is_partial).count();
-        if !may_make || self.planner.is_none() || made >= MOST_PARTIAL {
+        if !may_make || self.planner.is_none() || made >= MAX_PARTIAL {
             return None;
         }
         let facts = FactSelection::Without(failed.clone());

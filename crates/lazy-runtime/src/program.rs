@@ -18,10 +18,10 @@ use crate::options::OutputPlacement;
 use crate::plan::{Key, Prepared};
 use crate::planner::Planner;
 use crate::plans::{FactNames, Making, OtherPlans, Plan, Served};
-use crate::profile::StepProfile;
 use crate::recorder::Recorder;
 use crate::run::{Call, Inputs, Stop, Why, run_program};
 use crate::runtime::Runtime;
+use crate::step_profile::StepProfile;
 
 /// A program and the runtime that runs it. Kernels are compiled when a call first needs them.
 ///

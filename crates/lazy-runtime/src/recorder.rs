@@ -57,12 +57,12 @@ impl Recorder {
             pack_constants: event(
                 Category::Build,
                 "pack_constants",
-                "Constants, laid out anew for kernels",
+                "Constants, packed for kernels",
             ),
             store_constants: event(
                 Category::Build,
                 "store_constants",
-                "Packed constants, stored behind the back of calls",
+                "Packed constants, stored in the background",
             ),
             wait: event(
                 Category::Compile,

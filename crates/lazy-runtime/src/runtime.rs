@@ -26,7 +26,7 @@ use crate::variants::{Making, Variant, VariantRecord, Variants};
 use crate::watch::Watch;
 
 /// The maximum number of bytes that an arena has beyond those that a call needs.
-const MOST_AHEAD: usize = 128 << 20;
+const MAX_AHEAD: usize = 128 << 20;
 
 /// How much earlier than its limit a waiting call continues without code, at most, so as not to be late: compilers keep the
 /// cores busy, and a woken thread waits for one for up to a scheduler's slice.
@@ -300,7 +300,7 @@ impl Runtime {
     pub(crate) fn alloc_arena(&self, bytes: usize, before: usize) -> Result<Memory, ExecuteError> {
         let generous = before
             .saturating_mul(2)
-            .min(bytes.saturating_add(MOST_AHEAD));
+            .min(bytes.saturating_add(MAX_AHEAD));
         self.executor()
             .alloc(bytes.max(generous))
             .or_else(|_| self.alloc(bytes))

@@ -1,6 +1,6 @@
 //! Loops use the device and the host as little as possible: the work of each iteration is counted.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 mod support;
 

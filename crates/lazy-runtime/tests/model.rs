@@ -144,10 +144,10 @@ fn in_every_interleaving_a_hung_job_does_not_block_others() {
             move || {
                 while let Some(taken) = queue.take() {
                     let (_, is_background) = taken.into_parts();
-                    begun.send(()).expect("somebody listens");
+                    begun.send(()).expect("the receiver is alive");
                     match &hangs_until {
                         Some(other) => other.recv().expect("the other ends"),
-                        None => done.send(()).expect("somebody listens"),
+                        None => done.send(()).expect("the receiver is alive"),
                     }
                     queue.done(is_background);
                 }
@@ -188,7 +188,7 @@ fn in_every_interleaving_a_withdrawn_job_does_not_run() {
         }
         let other = Arc::clone(&queue);
         let forgetter = thread::spawn(move || {
-            assert!(other.forget(&2, |_| true).is_none(), "somebody wants it");
+            assert!(other.forget(&2, |_| true).is_none(), "it has a waiter");
             let forgotten = [2, 3, 4].map(|id| other.forget(&id, |_| false));
             forgotten.iter().flatten().count()
         });

@@ -1,6 +1,6 @@
 //! Packed constants: packed once for all programs and processes; a bad store entry costs a packing, never a result.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! A store written in safe Rust can return any bytes under any key. They are never run as code.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 mod support;
 

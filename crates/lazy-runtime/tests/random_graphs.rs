@@ -1,6 +1,6 @@
 //! Random graphs at odd sizes: the runtime and the interpreter agree, on outputs and on what cannot be computed.
 
-#![allow(clippy::expect_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::expect_used, reason = "a test that cannot continue panics")]
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! Outputs that stay on a device with its own memory: transfers to and from the host, ownership of memory, and tensors
 //! that outlive their device, runtime or program.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 mod support;
 

@@ -77,7 +77,7 @@ impl GuardedPages {
             start: mapping.cast(),
         };
         let open = mapping.as_ptr().wrapping_byte_add(page);
-        // SAFETY: the range lies inside the mapping, to which there is no reference yet.
+        // SAFETY: the range is inside the mapping, to which there is no reference yet.
         unsafe { rustix::mm::mprotect(open, inner, MprotectFlags::READ | MprotectFlags::WRITE) }
             .map_err(|_| short())?;
         let skipped = match side {

@@ -196,7 +196,7 @@ fn copied_section<'data>(
     }
     let alignment = header.sh_addralign(ENDIAN).max(1);
     if !alignment.is_power_of_two() || alignment > ALIGNMENT_LIMIT {
-        return refuse("asks for an alignment that is no power of two up to 4096");
+        return refuse("requires an alignment that is not a power of two up to 4096");
     }
     let bytes = header.data(ENDIAN, data).map_err(NativeError::damaged)?;
     Ok(Some(Section {

@@ -19,7 +19,7 @@ mod sync {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect("nobody panics")
+            self.0.lock().expect("no thread panics")
         }
     }
 }

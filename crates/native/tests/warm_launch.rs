@@ -1,6 +1,6 @@
 //! A repeated launch allocates nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 use kiln_backend::{
     Artifact, ArtifactBuffer, ArtifactParts, KernelExecutor, Launch, LaunchContext, MemorySlice,

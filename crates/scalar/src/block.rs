@@ -49,7 +49,7 @@ macro_rules! define_blocks {
                 }
             }
 
-            /// The elements in a range that lies inside.
+            /// The elements in a range, which must be within the block.
             pub(crate) fn part(self, range: Range<usize>) -> Block<'a> {
                 match self {
                     $(Block::$variant(elements) => Block::$variant(&elements[range]),)*
@@ -79,7 +79,7 @@ macro_rules! define_blocks {
                 }
             }
 
-            /// The elements in a range that lies inside.
+            /// The elements in a range, which must be within the block.
             pub(crate) fn part(&mut self, range: Range<usize>) -> BlockMut<'_> {
                 match self {
                     $(BlockMut::$variant(elements) => BlockMut::$variant(&mut elements[range]),)*

@@ -1,7 +1,7 @@
 //! Named functions: handles into one table.
 //!
-//! The table is every primitive operation under its own name, the composite functions of
-//! `activations`, and the generator of random bits. Adding an activation touches that file alone.
+//! The table has every primitive operation under its own name, the composite functions of `activations`, and the generator
+//! of random bits. A new activation is a row of `activations.rs`.
 
 mod activations;
 mod philox;

@@ -1,4 +1,4 @@
-//! Shape inference for Kiln: what types an op's results have, over symbolic sizes.
+//! Shape inference for Kiln: the types of an op's results, over symbolic sizes.
 //!
 //! A [`ShapeInferenceRule`] defines for a family of ops how result types follow from operand types; the
 //! [`ShapeInferenceEngine`] holds the rules, including those of users' own ops. On top of it are [`GraphBuilder`], which

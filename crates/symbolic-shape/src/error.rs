@@ -80,7 +80,7 @@ pub enum DimError {
         /// Which axis differs and how.
         reason: String,
     },
-    /// E0310: a concrete shape was asked of one that has unknown dimensions.
+    /// E0310: a concrete shape was requested from one with unknown dimensions.
     #[error("expected a fully known shape, found {shape}; give {name} a value")]
     NotConcrete {
         /// The shape.
@@ -91,7 +91,7 @@ pub enum DimError {
     /// E0311: an axis outside the shape.
     #[error("expected an axis below {rank}, found {axis}")]
     AxisOutOfRange {
-        /// The axis asked for.
+        /// The requested axis.
         axis: usize,
         /// The rank of the shape.
         rank: usize,

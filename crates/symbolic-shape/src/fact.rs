@@ -72,12 +72,12 @@ impl Predicate {
     }
 }
 
-/// Something that holds for every call; sizes that violate it are rejected.
+/// A condition that holds for every call; sizes that violate it are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContractFact {
     /// What holds.
     pub predicate: Predicate,
-    /// Who stated it.
+    /// Where it comes from.
     pub origin: FactOrigin,
 }
 

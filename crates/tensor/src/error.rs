@@ -29,7 +29,7 @@ pub enum TensorError {
         isize::MAX
     )]
     SizeOverflow {
-        /// The shape asked for, cut at 16 dims.
+        /// The requested shape, cut at 16 dims.
         shape: Vec<usize>,
         /// The element type.
         dtype: DType,
@@ -95,7 +95,7 @@ pub enum TensorError {
     BroadcastMismatch {
         /// The tensor's shape.
         from: Vec<usize>,
-        /// The shape asked for.
+        /// The requested shape.
         to: Vec<usize>,
     },
 
@@ -106,11 +106,11 @@ pub enum TensorError {
     ReshapeMismatch {
         /// The tensor's shape.
         from: Vec<usize>,
-        /// The shape asked for.
+        /// The requested shape.
         to: Vec<usize>,
         /// Elements of the tensor.
         expected: usize,
-        /// Elements of the shape asked for.
+        /// Elements of the requested shape.
         found: usize,
     },
 

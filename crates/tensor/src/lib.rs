@@ -37,8 +37,8 @@ mod exclusive;
 mod layout;
 mod offsets;
 mod pages;
-mod room;
 mod storage;
+mod zeroed;
 
 mod tensor;
 
@@ -71,10 +71,10 @@ pub use npy::{read_npy, write_npy};
 pub use npz::{read_npz, write_npz};
 pub use offsets::Offsets;
 pub use pages::Pages;
-pub use room::zeroed_bytes;
 pub use share::Share;
 pub use tensor::Tensor;
 pub use views::AxisSlice;
+pub use zeroed::zeroed_bytes;
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,7 @@ const WORTH_MAPPING: usize = 4 << 20;
 
 /// Zeros in separate pages, whose memory is allocated when it is first touched.
 ///
-/// The system is asked for huge pages: with small ones, TLB misses take a kernel that goes through 64 MB a fifth of its
-/// time.
+/// Huge pages are requested: with small ones, TLB misses cost a kernel that traverses 64 MB a fifth of its time.
 #[derive(Debug)]
 pub struct Pages(MmapMut);
 

@@ -314,8 +314,10 @@ impl Tensor {
             return Ok(&[]);
         }
         let bytes = self.storage.bytes()?.get(self.byte_range());
-        Ok(bytes
-            .unwrap_or_else(|| unreachable!("the layout was checked to lie inside the storage")))
+        Ok(
+            bytes
+                .unwrap_or_else(|| unreachable!("the layout was checked to be inside the storage")),
+        )
     }
 
     /// This tensor if it is contiguous, or a contiguous copy.

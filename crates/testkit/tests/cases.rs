@@ -1,6 +1,6 @@
-//! What a case file states and does not hold is an error with the file and the line; blessing is what makes it hold.
+//! A false statement of a case file is an error with the file and the line; blessing corrects it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

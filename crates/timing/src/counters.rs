@@ -52,9 +52,9 @@ impl Counters {
     }
 
     /// Adds `n`.
-    pub fn add(&self, counter: Counter, many: u64) {
+    pub fn add(&self, counter: Counter, n: u64) {
         if let Some(count) = self.counts.get(counter as usize) {
-            count.fetch_add(many, Ordering::Relaxed);
+            count.fetch_add(n, Ordering::Relaxed);
         }
     }
 
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_counter_counts_for_itself() {
+    fn each_counter_counts_separately() {
         let counters = Counters::default();
         assert_eq!(counters.values().to_string(), "nothing counted");
         let all = [

@@ -20,7 +20,7 @@ pub struct Sampler {
     /// The number of the next call that is timed.
     next: AtomicU64,
     /// Reported calls.
-    told: AtomicU64,
+    reported: AtomicU64,
     /// The verbosity counter at the last of them.
     changes: AtomicU64,
 }
@@ -39,9 +39,9 @@ impl Sampler {
 
     /// Discards the calls before one if the verbosity was changed since the last timed one: they were timed differently, or
     /// must not be reported.
-    pub(crate) fn begin_anew(&self, changes: u64, number: u64) {
+    pub(crate) fn reset_after_change(&self, changes: u64, number: u64) {
         if self.changes.swap(changes, Ordering::Relaxed) != changes {
-            self.told.store(number, Ordering::Relaxed);
+            self.reported.store(number, Ordering::Relaxed);
         }
     }
 
@@ -50,8 +50,8 @@ impl Sampler {
         let skipped = (SPAN_COST * CALLS_PER_COST) / nanoseconds(time).max(1);
         self.next
             .store(number.saturating_add(1 + skipped), Ordering::Relaxed);
-        let told = self.told.swap(number + 1, Ordering::Relaxed);
-        number.saturating_sub(told)
+        let reported = self.reported.swap(number + 1, Ordering::Relaxed);
+        number.saturating_sub(reported)
     }
 }
 
@@ -62,14 +62,14 @@ mod tests {
     /// How many of `calls` calls of that length are timed, and how many are reported in total.
     fn timed(calls: u64, nanoseconds: u64) -> (u64, u64) {
         let sampler = Sampler::new();
-        let (mut timed, mut told) = (0, 0);
+        let (mut timed, mut reported) = (0, 0);
         for number in 0..calls {
             if sampler.is_due(number) {
                 timed += 1;
-                told += 1 + sampler.note(number, Duration::from_nanos(nanoseconds));
+                reported += 1 + sampler.note(number, Duration::from_nanos(nanoseconds));
             }
         }
-        (timed, told)
+        (timed, reported)
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl<'a> Span<'a> {
     }
 
     /// Ends the host's part of it; the device's time is reported later, on any thread, once the device was waited for.
-    #[must_use = "the device's time is told to what is returned"]
+    #[must_use = "the returned value takes the device's time"]
     pub fn submit(mut self) -> Pending {
         let closed = self.close();
         Pending(closed.map(|(timing, closed)| (timing.clone(), closed.event, closed.begin)))
@@ -59,7 +59,7 @@ impl<'a> Span<'a> {
         let (timing, serial) = self.open.take()?;
         let closed = timing.inner().close(serial)?;
         if let Some((sampler, number)) = self.sampled {
-            sampler.begin_anew(timing.inner().changes(), number);
+            sampler.reset_after_change(timing.inner().changes(), number);
             let untimed = sampler.note(number, closed.time);
             if untimed > 0 {
                 timing.inner().account().add_untimed(closed.event, untimed);

@@ -164,7 +164,7 @@ impl Timing {
         }
     }
 
-    /// Times a wait of this thread until the returned span is dropped. While others work the moment is theirs.
+    /// Times a wait of this thread until the returned span is dropped. Time in which another thread works counts as work.
     #[inline]
     pub fn wait(&self, event: EventId) -> Span<'_> {
         if self.is_at(Verbosity::Default) {

@@ -28,6 +28,8 @@ enum Kind {
     Known(i64),
     Infer,
     Symbolic(Recorder, DimId),
+    /// Not a size: an error wherever it is used.
+    Invalid(DimError),
     /// Of a recording that failed.
     Nothing,
 }
@@ -58,6 +60,7 @@ impl Size {
         let at = CallSite(Location::caller());
         match &self.0 {
             Kind::Known(size) => recorder.compute(|dims| Ok(dims.constant(*size))),
+            Kind::Invalid(error) => recorder.compute(|_| Err(error.clone())),
             Kind::Symbolic(of, dim) if of.is(recorder) => Some(*dim),
             Kind::Symbolic(..) => {
                 recorder.fail(TraceError::Foreign { at });
@@ -71,20 +74,21 @@ impl Size {
         }
     }
 
-    /// A size computed from two. Numbers alone belong to no recording, and stay numbers.
+    /// A size computed from two. Two numbers belong to no recording; their result is a number.
     #[track_caller]
     fn combine(
         self,
         other: Self,
-        known: impl FnOnce(i64, i64) -> Option<i64>,
+        known: impl FnOnce(i64, i64) -> Result<i64, DimError>,
         symbolic: impl FnOnce(&mut DimTable, DimId, DimId) -> Result<DimId, DimError>,
     ) -> Self {
         let recorder = match (&self.0, &other.0) {
             (&Kind::Known(left), &Kind::Known(right)) => {
-                // A size that does not fit stays invalid wherever it is used.
-                return Self(known(left, right).map_or(Kind::Known(-1), Kind::Known));
+                return Self(known(left, right).map_or_else(Kind::Invalid, Kind::Known));
             }
             (Kind::Symbolic(recorder, _), _) | (_, Kind::Symbolic(recorder, _)) => recorder.clone(),
+            (Kind::Invalid(error), Kind::Known(_) | Kind::Invalid(_))
+            | (Kind::Known(_), Kind::Invalid(error)) => return Self(Kind::Invalid(error.clone())),
             _ => return Self(Kind::Nothing),
         };
         let dim = match (self.dim(&recorder), other.dim(&recorder)) {
@@ -110,7 +114,10 @@ impl From<i32> for Size {
 impl From<usize> for Size {
     /// A size beyond `i64` is invalid: using it is an error.
     fn from(size: usize) -> Self {
-        Self(Kind::Known(i64::try_from(size).unwrap_or(-1)))
+        Self(
+            i64::try_from(size)
+                .map_or_else(|_| Kind::Invalid(overflow(size.to_string())), Kind::Known),
+        )
     }
 }
 
@@ -146,11 +153,28 @@ macro_rules! arithmetic {
 
 arithmetic! {
     /// The sum.
-    Add, add, i64::checked_add, DimTable::add;
+    Add, add, |a, b| fits(a, "+", b, a.checked_add(b)), DimTable::add;
     /// The difference.
-    Sub, sub, i64::checked_sub, DimTable::sub;
+    Sub, sub, |a, b| fits(a, "-", b, a.checked_sub(b)), DimTable::sub;
     /// The product.
-    Mul, mul, i64::checked_mul, DimTable::mul;
-    /// The quotient, rounded down.
-    Div, div, i64::checked_div_euclid, DimTable::floor_div;
+    Mul, mul, |a, b| fits(a, "*", b, a.checked_mul(b)), DimTable::mul;
+    /// The quotient, rounded down. The divisor must be positive.
+    Div, div, quotient, DimTable::floor_div;
+}
+
+fn overflow(expression: String) -> DimError {
+    DimError::Overflow { expression }
+}
+
+/// The result of an operation on numbers, or the error that it overflows.
+fn fits(left: i64, operator: &str, right: i64, result: Option<i64>) -> Result<i64, DimError> {
+    result.ok_or_else(|| overflow(format!("{left} {operator} {right}")))
+}
+
+fn quotient(dividend: i64, divisor: i64) -> Result<i64, DimError> {
+    if divisor <= 0 {
+        let divisor = divisor.to_string();
+        return Err(DimError::DivisorNotPositive { divisor });
+    }
+    Ok(dividend.div_euclid(divisor))
 }

@@ -244,10 +244,21 @@ fn mistakes_are_reported_at_the_call() {
 
 #[test]
 fn sizes_are_computed_with_and_checked() {
-    let overflow = |x: Var| x.reshape([Size::from(i64::MAX) * 2]);
-    assert!(trace("f", &overflow, &floats(&[1])).is_err());
-    let huge = |x: Var| x.reshape([Size::from(usize::MAX)]);
-    assert!(trace("f", &huge, &floats(&[1])).is_err());
+    let refused = |size: &dyn Fn(&Var) -> Size| {
+        let reshape = |x: Var| x.reshape([size(&x)]);
+        trace("f", &reshape, &floats(&[1])).unwrap_err().code()
+    };
+    assert_eq!(refused(&|_| Size::from(i64::MAX) * 2), "E0301");
+    assert_eq!(refused(&|_| Size::from(usize::MAX)), "E0301");
+    // No later arithmetic makes them valid.
+    assert_eq!(refused(&|_| Size::from(i64::MAX) * 2 + 5), "E0301");
+    assert_eq!(
+        refused(&|_| Size::from(5) + Size::from(usize::MAX)),
+        "E0301"
+    );
+    assert_eq!(refused(&|x| x.size(0) + Size::from(usize::MAX)), "E0301");
+    assert_eq!(refused(&|_| Size::from(7) / -2), "E0303");
+    assert_eq!(refused(&|_| Size::from(7) / 0 + 5), "E0303");
     let inferred = |x: Var| x.broadcast_to([Size::INFER]);
     let error = trace("f", &inferred, &floats(&[1])).unwrap_err();
     assert_eq!(error.code(), "E0886");

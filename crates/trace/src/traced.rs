@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The maximum number of axes.
-const MOST_AXES: usize = 32;
+const MAX_AXES: usize = 32;
 
 /// The property of an argument that a recording depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,11 +75,11 @@ pub fn trace_within<A: Arguments, F: TraceFunction<A>>(
     let mut builder = GraphBuilder::with_limits(name, ShapeInferenceEngine::new(), limits);
     let mut inputs = Vec::with_capacity(signature.len());
     for (index, argument) in signature.iter().enumerate() {
-        if argument.rank > MOST_AXES {
+        if argument.rank > MAX_AXES {
             return Err(TraceError::Rank {
                 index,
                 given: argument.rank,
-                limit: MOST_AXES,
+                limit: MAX_AXES,
             });
         }
         let axes = 0..argument.rank;

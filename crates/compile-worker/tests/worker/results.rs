@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use kiln_backend::{CompileObserver, CompilePhase, KernelCompiler, Listing, Schedule};
 use kiln_codegen_llvm::LlvmCompiler;
 use kiln_kernel::{VerifiedKernel, text, verify};
-
 use kiln_symbolic_shape::DimLimits;
 
 use crate::support::{compile, compiler, kernel, limits};
@@ -147,8 +146,6 @@ fn an_abandoned_compile_is_killed_and_not_remembered() {
     }
 }
 
-/// The overhead of a worker. Many rounds of both are interleaved and the medians compared, so that other work on the
-/// machine affects both.
 #[test]
 fn a_kernel_of_raised_limits_is_compiled_in_a_worker() {
     let sum: Vec<String> = (0..80).map(|i| format!("S{i}")).collect();
@@ -175,6 +172,7 @@ fn a_kernel_of_raised_limits_is_compiled_in_a_worker() {
     assert_eq!(made, expected);
 }
 
+/// Many rounds of both are interleaved and the medians compared, so that other work on the machine affects both.
 #[test]
 fn compiling_in_a_worker_adds_little_overhead() {
     let (here, there) = (LlvmCompiler::new(), compiler(limits(), 1));

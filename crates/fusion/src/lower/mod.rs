@@ -11,9 +11,9 @@
 //! f16 and bf16 are computed in f32, with casts at loads and stores.
 
 mod error;
+mod outer_axes;
 mod prepare;
 mod producers;
-mod schedule;
 
 mod context;
 mod guard;
@@ -87,7 +87,7 @@ pub struct LoweredKernel {
 /// # Errors
 /// Explains why the region cannot be one kernel.
 pub fn lower(graph: &Graph, region: &Region<'_>) -> Result<LoweredKernel, LowerError> {
-    schedule::lower_region(graph, region)
+    outer_axes::lower_region(graph, region)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Each point of the carried values goes through all iterations independently. A carried value is a stage of the block,
 //! which the body reads as `prev`; stacked values are stored at each step, and the last carried values after the block.
 //!
-//! Not here: loops that data may end, and bodies that do more than compute elements from elements at the same point, from
+//! Not here: loops whose condition depends on data, and bodies that do more than compute elements from elements at the same point, from
 //! captured values and from the iteration number. They stay loops, with at least a launch per iteration.
 
 use std::collections::{BTreeSet, HashMap};
@@ -29,7 +29,7 @@ const REPEAT_LIMIT: u64 = 64;
 const SIZE_OPS_LIMIT: usize = 16;
 
 /// Why a body with requirements on sizes stays a loop: a loop that runs no iteration has none.
-const ASKS: &str = "its body asks something of sizes";
+const REQUIRES: &str = "its body has requirements on sizes";
 
 /// The loop of a lowering.
 pub(super) struct Body {
@@ -90,7 +90,7 @@ pub(super) fn lower_loop(
     check_body(graph, body).map_err(refuse)?;
     if !data.symbols.is_empty() {
         return Err(refuse(
-            "its results have sizes that are known only after it ran",
+            "the sizes of its results are known only after it ran",
         ));
     }
     let mut ops: Vec<OpId> = region.ops.iter().copied().filter(|&op| op != id).collect();
@@ -167,7 +167,7 @@ pub(super) fn lower_loop(
     }
     lowering.check_repeats(&outer)?;
     if lowering.requirements.len() > n_required {
-        return Err(refuse(ASKS));
+        return Err(refuse(REQUIRES));
     }
     lowering.into_kernel()
 }
@@ -177,15 +177,15 @@ fn trips_of(graph: &Graph, id: OpId) -> Result<LoopTrips, &'static str> {
     let course = LoopCourse::of(graph, id);
     match course.trips {
         Some(trips) if course.begins == Some(true) && course.goes_on => Ok(trips),
-        Some(_) => Err("data may end it early"),
-        None => Err("how often it runs is data, and no size"),
+        Some(_) => Err("its condition depends on data"),
+        None => Err("its trip count is data, not a size"),
     }
 }
 
 /// Whether a body computes elements from elements, and has no requirements on sizes.
 fn check_body(graph: &Graph, body: &kiln_ir::Region) -> Result<(), &'static str> {
     if !body.symbols.is_empty() {
-        return Err("its iterations change sizes");
+        return Err("its iterations change the sizes of carried values");
     }
     for &op in &body.ops {
         let data = graph.op(op);
@@ -200,13 +200,13 @@ fn check_body(graph: &Graph, body: &kiln_ir::Region) -> Result<(), &'static str>
     }
     let asks =
         !body.requirements.is_empty() || !requirements_of(&mut graph.clone(), &body.ops).is_empty();
-    if asks { Err(ASKS) } else { Ok(()) }
+    if asks { Err(REQUIRES) } else { Ok(()) }
 }
 
 fn refused(id: OpId, data: &OpData, why: &'static str) -> LowerError {
     match unsupported(id, data, why) {
         Halt::Error(error) => error,
-        Halt::Pending => unreachable!("a refusal waits for nothing"),
+        Halt::Pending => unreachable!("a refusal is not pending"),
     }
 }
 
@@ -413,7 +413,7 @@ impl RegionLowering<'_> {
         let held = self.body.as_ref().and_then(|body| body.held.get(number));
         match held {
             Some(Some(held)) => self.b.last(held.stage, []),
-            _ => unreachable!("the last carried values were asked for first"),
+            _ => unreachable!("the last carried values were demanded first"),
         }
     }
 
@@ -438,7 +438,7 @@ impl RegionLowering<'_> {
             Some(body) if cost > REPEAT_LIMIT => Err(refused(
                 body.id,
                 self.graph.op(body.id),
-                "what its body computes for fewer points would be computed anew for each",
+                "its body would recompute a value shared by several points at each of them",
             )),
             _ => Ok(()),
         }

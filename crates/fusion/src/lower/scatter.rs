@@ -36,7 +36,7 @@ impl RegionLowering<'_> {
         let combine = match self.combine_of(id, data, x) {
             Ok(combine) => combine,
             Err(Halt::Error(error)) => return Err(error),
-            Err(Halt::Pending) => unreachable!("nothing was asked for"),
+            Err(Halt::Pending) => unreachable!("nothing was demanded"),
         };
         let mut points = Nodes::new();
         for &size in &self.shape(updates)? {

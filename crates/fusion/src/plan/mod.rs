@@ -30,7 +30,7 @@ pub struct NearMiss {
     pub consumer: OpId,
     /// The fact that would allow it.
     pub fact: PlanFact,
-    /// The obstacle, for people.
+    /// The obstacle, as printed.
     pub reason: String,
 }
 
@@ -112,7 +112,7 @@ impl FusionPlan {
         self.work >= self.options.limits.plan_work
     }
 
-    /// The searches that a spent budget cut short, for people: the plan is correct, and less was joined than might have
+    /// The searches that a spent budget cut short, as printed: the plan is correct, and less was joined than might have
     /// been.
     pub fn cut_short(&self) -> Vec<String> {
         let mut cut = Vec::new();

@@ -87,7 +87,7 @@ pub struct FusionNode {
     pub kernel: Option<LoweredKernel>,
     /// The estimated benefit of joining its ops.
     pub benefit: FusionBenefit,
-    /// How it was formed, for people.
+    /// How it was formed, as printed.
     pub notes: Vec<String>,
 }
 

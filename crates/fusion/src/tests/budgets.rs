@@ -3,7 +3,7 @@
 use super::read;
 use crate::{FusionLimits, FusionOptions, Refusal, plan};
 
-/// `depth` concatenations inside each other, each of `width` copies of the one before.
+/// `depth` nested concatenations, each of `width` copies of the previous one.
 fn nested_concats(depth: usize, width: usize) -> String {
     let mut ops = String::new();
     for level in 1..=depth {
@@ -46,7 +46,7 @@ fn work_of_nested_concats_is_linear_in_their_ops() {
 }
 
 #[test]
-fn a_spent_budget_leaves_a_plan_that_says_so() {
+fn a_spent_budget_is_reported_by_the_plan() {
     let graph = read("graph @main(%x: f32[N]) {\n%1 = exp %x\n%2 = neg %1\nreturn %2\n}");
     let limits = FusionLimits {
         plan_work: 1,

@@ -1,4 +1,4 @@
-//! Loops in plans: one kernel where their iterations are element-wise, else nodes of their own.
+//! Loops in plans: one kernel if their iterations are element-wise, otherwise a control step.
 
 use kiln_symbolic_shape::Binding;
 
@@ -22,7 +22,7 @@ const SUMMING: &str = "graph @main(%x: f32[T, N], %h: f32[N]) {
 }";
 
 #[test]
-fn without_fusion_and_beyond_limits_a_loop_stays_one() {
+fn without_fusion_and_beyond_limits_a_loop_stays_a_control_step() {
     let graph = super::read(SUMMING);
     let mut few = FusionOptions::new();
     few.max_ops = 2;
@@ -33,7 +33,7 @@ fn without_fusion_and_beyond_limits_a_loop_stays_one() {
 }
 
 #[test]
-fn trips_that_others_read_are_theirs_too() {
+fn a_trip_count_with_other_readers_is_also_computed_for_them() {
     let text = SUMMING.replace("return %8, %5", "return %8, %5, %1");
     let (_, plan) = super::planned(&text);
     assert_eq!((plan.count("dims"), plan.count("kernel")), (1, 3), "{plan}");

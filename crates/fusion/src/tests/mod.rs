@@ -1,4 +1,4 @@
-//! What fuses and what does not, rule by rule, with sizes that are symbols and sizes that are numbers.
+//! What fuses and what does not, rule by rule, with symbolic and with known sizes.
 
 mod budgets;
 mod explained;
@@ -45,7 +45,7 @@ fn planned(source: &str) -> (Graph, FusionPlan) {
     (graph, plan)
 }
 
-/// The value that the text calls `%3`, `%x`.
+/// The value of this name in the text: `%3`, `%x`.
 fn value(graph: &Graph, name: &str) -> ValueId {
     let name = name.replace('%', "v").replace("vv", "w");
     let mut values = (0..graph.n_values()).map(|id| ValueId::from_u32(u32::try_from(id).unwrap()));
@@ -53,7 +53,7 @@ fn value(graph: &Graph, name: &str) -> ValueId {
     found.unwrap_or_else(|| panic!("no value {name}"))
 }
 
-/// The op that gives a value.
+/// The op that produces a value.
 fn op(graph: &Graph, name: &str) -> OpId {
     crate::grow::defining(graph, value(graph, name)).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Nodes of a plan by themselves, and what the analyzer says of ops.
+//! Single nodes of a plan, and the analyzer's queries about ops.
 
 use super::{op, planned, read};
 use crate::{
@@ -24,7 +24,7 @@ fn unfused(graph: &Graph) -> FusionPlan {
 }
 
 #[test]
-fn a_node_says_what_joining_its_reader_is_worth() {
+fn a_node_reports_the_benefit_of_joining_its_reader() {
     let graph = read(LAYER);
     let plan = unfused(&graph);
     let analyzer = FusionCandidateAnalyzer::new(&graph, FusionOptions::new());
@@ -39,7 +39,7 @@ fn a_node_says_what_joining_its_reader_is_worth() {
 }
 
 #[test]
-fn a_node_says_which_rule_is_against_joining_its_reader() {
+fn a_node_reports_the_rule_that_forbids_joining_its_reader() {
     let graph = read(
         "graph @main(%x: f32[M, K], %w: f32[K, N]) {
         %1 = matmul %x, %w
@@ -78,7 +78,7 @@ fn a_wrong_shape_inside_a_node_is_found() {
 }
 
 #[test]
-fn the_analyzer_says_what_candidates_are_worth() {
+fn the_analyzer_reports_the_benefit_of_candidates() {
     let graph = read(
         "graph @main(%x: f32[A, B], %y: f32[C], %s: f32[1, B]) {
         %1 = exp %x
@@ -95,7 +95,7 @@ fn the_analyzer_says_what_candidates_are_worth() {
     assert!(benefit.bytes_saved > 0 && benefit.estimated_speedup > 1.0);
     assert!(benefit.should_fuse(1.0));
     assert!(!FusionBenefit::default().should_fuse(0.0));
-    // `A` and `C` are not known to be equal: with the last op it is one kernel under a fact alone.
+    // `A` and `C` are not known to be equal: with the last op it is one kernel only under a fact.
     assert!(analyzer.analyze_benefit(&ops).is_ok());
     let strict =
         FusionCandidateAnalyzer::new(&graph, FusionOptions::new().with_facts(FactSelection::None));

@@ -1,4 +1,4 @@
-//! What must not fuse: sizes not known to be equal, kernels beyond the limits. Other refusals are in files
+//! What must not fuse: sizes not known to be equal, kernels beyond the limits. Other refusals are tested by files
 //! (`testkit/testdata/fusion`).
 
 use super::planned;
@@ -19,7 +19,7 @@ fn unequal_symbols_fuse_under_a_recorded_fact_alone() {
     assert_eq!(node.facts.len(), 1);
     assert_eq!(node.facts[0].name(graph.dims()), "A == B");
 
-    // Without the fact the sum stands alone, whatever the sizes will be: 1 is like any other.
+    // Without the fact the sum is a separate kernel at every size: 1 is no exception.
     let without = plan(
         &graph,
         &FusionOptions::new().with_facts(FactSelection::None),

@@ -1,4 +1,4 @@
-//! What a rule is worth. What rules make one kernel is in files (`testkit/testdata/fusion`).
+//! The benefit of single rules. Which ops the rules join is tested by files (`testkit/testdata/fusion`).
 
 #[test]
 fn matmul_bias_relu_moves_a_third_of_the_intermediate_bytes() {
@@ -11,7 +11,7 @@ fn matmul_bias_relu_moves_a_third_of_the_intermediate_bytes() {
     }",
     );
     let node = plan.nodes().next().unwrap();
-    // Apart, the product and the sum are written and read, and the result is written: five times the tensor.
+    // Unfused, the product and the sum are written and read, and the result is written: five times the tensor.
     let tensor = 512 * 512 * 4;
     assert_eq!(node.benefit.bytes_saved, 4 * tensor);
     let between = node.benefit.bytes_saved + tensor;

@@ -153,7 +153,7 @@ impl Geometry {
         self.n_rows() * self.last.output
     }
 
-    /// The number of output rows, and of elements in each.
+    /// The number of output rows.
     pub(crate) fn n_rows(&self) -> usize {
         self.outer.iter().map(|axis| axis.output).product()
     }

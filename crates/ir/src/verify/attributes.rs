@@ -1,4 +1,4 @@
-//! Attributes against the ranks and dtypes of what they apply to.
+//! Checks attributes against the ranks and dtypes of operands.
 
 use super::error::{Location, Report, VerifyErrorKind};
 use crate::graph::{Graph, OpData};

@@ -145,7 +145,7 @@ pub enum VerifyErrorKind {
         symbol: String,
     },
     /// E0211: a region that no op or several ops own, or an op in several regions.
-    #[error("{what} {id} stands in {found} places, expected one")]
+    #[error("{what} {id} is in {found} places, expected one")]
     Shared {
         /// The kind of thing.
         what: &'static str,

@@ -1,9 +1,6 @@
 //! The trust rule: folders and files of this user, writable by no other user, and reached through no link. Code in them
-//! is code.
-#![allow(
-    unsafe_code,
-    reason = "what the folder holds of code is vouched for here"
-)]
+//! may be run.
+#![allow(unsafe_code, reason = "code from the folder is vouched for here")]
 
 use crate::error::FolderProblem;
 use crate::fs::{FileInfo, FileKind, Fs};

@@ -294,7 +294,7 @@ impl Waiting {
     fn of(cache: &TestCache, name: &str) -> Self {
         match cache.begin(&key(name)) {
             Begin::Follow(waiter) => Self(waiter),
-            other => panic!("somebody compiles it: {other:?}"),
+            other => panic!("another caller compiles it: {other:?}"),
         }
     }
 }
@@ -312,7 +312,7 @@ fn waiters_time_out_on_a_hung_compile_and_continue() {
     let took = begin.elapsed();
     assert!((limit..LONG).contains(&took), "{took:?}");
     let failure = failure.expect_err("it takes too long");
-    insta::assert_snapshot!(failure, @"waited 20ms for another compile of program b8357d64; wait longer, or go on without it");
+    insta::assert_snapshot!(failure, @"waited 20ms for another compile of program b8357d64; wait longer, or continue without it");
     assert!(matches!(failure, Failure::Cache(error) if error.code() == "E0702"));
     compile(&cache, "b");
     assert_eq!((cache.stats().timeout, cache.n_compiling()), (1, 1));
@@ -441,7 +441,7 @@ fn an_abandoned_compile_is_taken_over_by_a_waiter() {
         &failure,
         Failure::Cache(CacheError::Abandoned { .. })
     ));
-    insta::assert_snapshot!(failure, @"the compile of program b8357d64 was given up; ask for it again");
+    insta::assert_snapshot!(failure, @"the compile of program b8357d64 was given up; request it again");
 }
 
 #[test]

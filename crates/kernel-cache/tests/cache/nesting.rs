@@ -90,7 +90,7 @@ fn a_ticket_can_be_used_on_another_thread() {
         panic!("it is not being compiled");
     };
     let Begin::Follow(waiter) = cache.begin(&key("a")) else {
-        panic!("somebody compiles it");
+        panic!("another caller compiles it");
     };
     let background = std::thread::spawn(move || ticket.compile(LONG, || Ok(content("a"))));
     assert_eq!(*waiter.wait(LONG).expect("it compiles").value, content("a"));

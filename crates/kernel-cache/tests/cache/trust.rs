@@ -112,8 +112,8 @@ fn folders_and_entries_of_another_user_are_refused() {
     let folder = tempfile::tempdir().expect("there is room");
     fill(folder.path());
     let entry = only_entry(folder.path());
-    let somebody = Some(12_345);
-    if std::os::unix::fs::chown(&entry, somebody, None).is_err() {
+    let other_user = Some(12_345);
+    if std::os::unix::fs::chown(&entry, other_user, None).is_err() {
         println!("skipped: only root gives files away");
         return;
     }
@@ -125,7 +125,7 @@ fn folders_and_entries_of_another_user_are_refused() {
     };
     assert_eq!(found, 12_345);
     assert!(!entry.exists());
-    std::os::unix::fs::chown(folder.path(), somebody, None).expect("we are root");
+    std::os::unix::fs::chown(folder.path(), other_user, None).expect("we are root");
     let text = is_refused(folder.path());
     assert!(
         text.ends_with("found one of user 12345; use another folder"),

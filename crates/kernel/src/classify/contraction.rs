@@ -85,7 +85,7 @@ pub(super) fn roles(
     }
 }
 
-/// The reason, for people.
+/// The reason, as printed.
 pub(super) fn why(kernel: &Kernel, dependence: &Dependence, contraction: &Contraction) -> String {
     let stage = kernel.stage(contraction.stage);
     let mut roles_of = Roles::default();

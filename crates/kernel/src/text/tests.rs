@@ -205,7 +205,7 @@ fn sizes_are_as_simple_as_the_facts_allow() {
     let predicate = Predicate::LessEqual(n, eight);
     dims.assume(ContractFact {
         predicate,
-        origin: FactOrigin::Required("somebody".into()),
+        origin: FactOrigin::Required("the caller".into()),
     })
     .unwrap();
     let mut b = KernelBuilder::new("k", dims);

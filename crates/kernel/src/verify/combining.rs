@@ -1,6 +1,6 @@
 //! Combining stores: which outer axes must run in order.
 //!
-//! An outer axis may run in parallel if the indices distinguish its points: no two points meet at one element. If
+//! An outer axis may run in parallel if the indices are injective along it: no two points meet at one element. If
 //! several stores or loads use the buffer, an index shared by all of them must do so, using outer axes alone.
 
 use std::collections::BTreeSet;
@@ -30,10 +30,10 @@ pub(super) fn info(
         false => IndexClass::Checked,
     };
     let indices = store.indices.iter().zip(shape).map(class).collect();
-    let apart = told_apart(kernel, used, stores, at, sizes, budget);
+    let disjoint = disjoint_axes(kernel, used, stores, at, sizes, budget);
     let is_serial = |axis: &AxisId| {
         let extent = kernel.axis(*axis).extent.bound();
-        !apart.contains(axis) && !kernel.dims().range(extent).at_most(1)
+        !disjoint.contains(axis) && !kernel.dims().range(extent).at_most(1)
     };
     StoreInfo {
         indices,
@@ -41,8 +41,8 @@ pub(super) fn info(
     }
 }
 
-/// The outer axes whose points never meet.
-fn told_apart(
+/// The outer axes whose points never meet at an element.
+fn disjoint_axes(
     kernel: &Kernel,
     used: &BTreeSet<NodeId>,
     stores: &[Placed<'_>],
@@ -64,7 +64,7 @@ fn told_apart(
             .terms
             .iter()
             .all(|(digit, _)| kernel.outer().contains(&digit.axis));
-        if (others.is_empty() || (is_shared && is_outer)) && form.tells_apart(sizes, budget) {
+        if (others.is_empty() || (is_shared && is_outer)) && form.is_injective(sizes, budget) {
             digits.extend(form.terms.iter().map(|&(digit, _)| digit));
         }
     }

@@ -248,8 +248,8 @@ impl Form {
         Some(Interval { start, count, step })
     }
 
-    /// Whether the index distinguishes all values of its digits.
-    pub(super) fn tells_apart(&self, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
+    /// Whether the index is injective: different values of its digits give different indices.
+    pub(super) fn is_injective(&self, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
         let Some((_, terms)) = self.ascending(sizes, budget) else {
             return false;
         };
@@ -266,7 +266,7 @@ impl Form {
         chain(step, &terms, sizes, budget, at_least).is_some()
     }
 
-    /// The same index with reversed digits turned around, and without digits of one value.
+    /// The same index with descending digits reversed, and without digits of a single value.
     fn ascending(
         &self,
         sizes: &mut SizeProver,

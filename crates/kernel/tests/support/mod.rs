@@ -1,6 +1,6 @@
 //! Reads examples, makes tensors, and compares results.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::BlobMap;

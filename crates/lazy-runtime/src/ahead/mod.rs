@@ -3,8 +3,8 @@
 mod generate;
 mod memory;
 mod precompile;
-mod profile;
+mod shape_profile;
 
 pub use generate::ShapeVariantGenerator;
 pub use memory::CallMemory;
-pub use profile::{ProfileError, ProfiledShapes, ShapeProfile};
+pub use shape_profile::{ProfileError, ProfiledShapes, ShapeProfile};

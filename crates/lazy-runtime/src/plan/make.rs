@@ -425,9 +425,7 @@ impl<'a> Maker<'a> {
                 let position = starts.binary_search_by_key(&root, |&(buffer, _)| buffer);
                 let start = position.ok().and_then(|position| starts.get(position));
                 let &(_, start) = start.ok_or_else(|| {
-                    RuntimeError::malformed(format!(
-                        "{root} lies in the arena, and no step uses it"
-                    ))
+                    RuntimeError::malformed(format!("{root} is in the arena, and no step uses it"))
                 })?;
                 let index = u32::try_from(segment)
                     .map_err(|_| RuntimeError::malformed("too many segments"))?;

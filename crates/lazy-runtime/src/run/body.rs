@@ -15,8 +15,8 @@ use super::{Entry, Stop};
 use crate::call::CallControl;
 use crate::error::RuntimeError;
 use crate::plan::{Frame, Prepared, SegmentPlan};
-use crate::profile::StepProfile;
 use crate::runtime::Runtime;
+use crate::step_profile::StepProfile;
 
 /// A call of a program, whichever plan serves it.
 pub(crate) struct Call<'a> {

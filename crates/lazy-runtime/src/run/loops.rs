@@ -21,7 +21,7 @@ use crate::error::RuntimeError;
 use crate::plan::{Frame, MemoryIndex, OwnMemory, SegmentPlan, TensorPlace};
 
 /// The maximum number of remembered launches of code that may fault before the device is waited for.
-const MOST_LAUNCHED: usize = 1 << 10;
+const MAX_LAUNCHED: usize = 1 << 10;
 
 /// A loop in progress.
 struct Loop<'a> {
@@ -209,7 +209,7 @@ impl Run<'_> {
         let mut planned: Option<Planned> = None;
         for iteration in 0..trips {
             self.count_iteration(step)?;
-            if self.state.launched.len() > MOST_LAUNCHED {
+            if self.state.launched.len() > MAX_LAUNCHED {
                 self.finish()?;
             }
             let mut now = match planned.take() {

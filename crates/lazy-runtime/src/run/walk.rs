@@ -21,8 +21,8 @@ use crate::plan::{
     BuiltinPlan, Frame, Key, MemoryIndex, OwnMemory, Prepared, Refusal, Rival, SegmentPlan,
     StepPlan, TensorPlace, Until, key_of, make_plan,
 };
-use crate::profile::StepProfile;
 use crate::runtime::Runtime;
+use crate::step_profile::StepProfile;
 
 /// A run of a program.
 pub(crate) struct Run<'a> {

@@ -100,9 +100,9 @@ pub(super) fn run_kernel(
         let strides: Option<Vec<isize>> =
             strides.map(|strides| strides.into_iter().map(|stride| stride as isize).collect());
         let tensor = if packs.iter().any(|spec| spec.buffer == position) {
-            let turned: Vec<usize> = shape.iter().rev().copied().collect();
-            let turned = gather(slice, buffer.dtype, &turned, None)?;
-            let tensor = turned.transpose(&[1, 0]);
+            let packed: Vec<usize> = shape.iter().rev().copied().collect();
+            let packed = gather(slice, buffer.dtype, &packed, None)?;
+            let tensor = packed.transpose(&[1, 0]);
             tensor
                 .and_then(|tensor| tensor.contiguous())
                 .map_err(refused)?

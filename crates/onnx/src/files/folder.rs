@@ -1,7 +1,7 @@
 //! The real file system, confined to one folder.
 //!
 //! A file is opened relative to the folder's descriptor, never by a path put together from text,
-//! and the kernel is told to follow no link: `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
+//! and the kernel follows no link: `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
 //! | RESOLVE_NO_MAGICLINKS`, or, where that call does not exist or is forbidden, one `openat` with
 //! `O_NOFOLLOW` per part of the name (a [`Location`] has no `..`, so this confines it as well).
 //! What was opened is then checked by its descriptor, so nothing can be exchanged between check and

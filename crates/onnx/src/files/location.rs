@@ -16,7 +16,7 @@ pub struct Location(Name);
 /// The maximum length of a name, in bytes; that of a path on Linux.
 const LONGEST: usize = 4095;
 /// The maximum number of parts of a name.
-const MOST_PARTS: usize = 16;
+const MAX_PARTS: usize = 16;
 
 impl Location {
     /// Checks a name from a model.
@@ -40,7 +40,7 @@ impl Location {
             match part {
                 "" => return Err(Refusal::Empty),
                 "." | ".." => return Err(Refusal::Dots),
-                _ if index >= MOST_PARTS => return Err(Refusal::TooLong),
+                _ if index >= MAX_PARTS => return Err(Refusal::TooLong),
                 _ => {}
             }
         }

@@ -119,7 +119,7 @@ impl NodeContext<'_> {
         Err(self.left_open(place, unknown))
     }
 
-    /// Rejects stacks whose entries may differ in size; the trip count is then asked for and the loop unrolled.
+    /// Rejects stacks whose entries may differ in size; the trip count then becomes a question, and the loop is unrolled.
     pub(super) fn check_entries(&self, place: Place, outputs: &[Item]) -> Result<(), Error> {
         for output in outputs {
             let Item::Stacked(Stacked { value, .. }) = output else {

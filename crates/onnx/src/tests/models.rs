@@ -1,4 +1,4 @@
-//! Whole models: what is kept of them.
+//! Whole models: the parts that are kept.
 
 use crate::proto::{
     DimensionValue, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, TypeValue,

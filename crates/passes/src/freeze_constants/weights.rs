@@ -65,7 +65,7 @@ impl Linear {
         shape
     }
 
-    /// The position of each channel's weight along the channel axes: the shape in which a scale broadcasts.
+    /// The scale of each output channel, in a shape that broadcasts with the weights.
     fn scale(&self, weights: &Tensor, scale: &[f64]) -> Option<Tensor> {
         let rank = weights.rank();
         let mut shape = vec![1; rank];

@@ -9,7 +9,7 @@ use insta::assert_snapshot;
 fn symbols_bound_to_sizes_become_those_sizes() {
     assert_snapshot!(after(&[resolve_bindings, eliminate_dead_ops], r#"
 graph @main(%x: f32[B, S]) -> (i64[n], i64[k, m]) where m >= 2
-  requires n + m >= 5 by "somebody"
+  requires n + m >= 5 by "the caller"
   plan n == B by "add"
   likely B == 8
 {
@@ -23,7 +23,7 @@ graph @main(%x: f32[B, S]) -> (i64[n], i64[k, m]) where m >= 2
   return %4, %5
 }"#), @r#"
     graph @main(%x: f32[B, S]) -> (i64[B + 1], i64[4, B + 3])
-      requires 2*B + 4 >= 5 by "somebody"
+      requires 2*B + 4 >= 5 by "the caller"
       plan B + 1 == B by "add"
       likely B == 8
     {

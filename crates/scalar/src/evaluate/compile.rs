@@ -95,7 +95,7 @@ impl BlockEvaluator {
                         sources,
                         target,
                     });
-                    compiler.give_up(position, operands);
+                    compiler.release(position, operands);
                     match target {
                         Target::Buffer(buffer) => Source::Buffer(buffer),
                         // Nothing reads the result again, so it needs no place.
@@ -180,7 +180,7 @@ impl Compiler {
 
     /// Frees the buffers of operands that are read for the last time here; a constant's buffer
     /// keeps its contents for the next block and is never freed.
-    fn give_up(&mut self, position: usize, operands: &[NodeId]) {
+    fn release(&mut self, position: usize, operands: &[NodeId]) {
         for (i, id) in operands.iter().enumerate() {
             let repeated = operands.iter().take(i).any(|earlier| earlier == id);
             if repeated || self.last_use.get(id.index()) != Some(&position) {

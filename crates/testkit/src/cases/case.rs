@@ -1,4 +1,4 @@
-//! A case file: found, read, checked, and written anew.
+//! A case file: found, read, checked, and rewritten.
 
 use std::fmt;
 use std::fs;
@@ -290,7 +290,7 @@ impl Case {
         Ok(is_changed)
     }
 
-    /// What stands in the block of each directive if all is well, from the program as it is written; and what is not.
+    /// The expected block of each directive, computed from the program, and the problems found.
     fn blocks(&self, engine: &Engine) -> (Vec<Vec<String>>, Vec<CaseError>) {
         let form = match self.kind.read(&self.parts.program) {
             Ok(form) => form,

@@ -3,14 +3,14 @@
 /// Where a problem is, and what it is.
 pub(super) type AtLine = (usize, String);
 
-/// A comment after the program that says what is expected.
+/// A comment after the program that states what is expected.
 #[derive(Clone, Debug)]
 pub(super) struct Directive {
     /// Its line, from 1.
     pub(super) line: usize,
-    /// What stands before the colon.
+    /// The text before the colon.
     pub(super) word: String,
-    /// What stands after it.
+    /// The text after it.
     pub(super) rest: String,
     /// The indented comments that follow, with one level of indentation taken off.
     pub(super) block: Vec<String>,
@@ -100,7 +100,7 @@ pub(super) fn split(source: &str, word: &str, n_texts: usize) -> Result<Parts, A
     })
 }
 
-/// The word and the rest of a directive, of what stands after `//`.
+/// The word and the rest of a directive, given the text after `//`.
 fn directive(comment: &str) -> Option<(&str, &str)> {
     let (word, rest) = comment.strip_prefix(' ')?.split_once(':')?;
     let is_word = !word.is_empty() && !word.starts_with(' ');

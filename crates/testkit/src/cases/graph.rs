@@ -25,7 +25,7 @@ use crate::random::SplitMix64;
 pub const GRAPH_STAGES: [&str; 5] = ["typed", "optimized", "fusion", "kernels", "program"];
 
 /// Elements that the inputs of one call at `edges` may have together.
-const MOST_ELEMENTS: usize = 1 << 14;
+const MAX_ELEMENTS: usize = 1 << 14;
 
 /// A graph.
 pub(super) struct GraphForm {
@@ -133,7 +133,7 @@ impl GraphForm {
             .iter()
             .map(|shape| shape.iter().product::<usize>())
             .sum();
-        if elements > MOST_ELEMENTS && matches!(run.sizes, Sizes::Edges) {
+        if elements > MAX_ELEMENTS && matches!(run.sizes, Sizes::Edges) {
             return Ok(None);
         }
         let names: Vec<String> = graph

@@ -1,4 +1,4 @@
-//! Test cases as files: a program, and comments that say what is expected of it.
+//! Test cases as files: a program, and comments that state what is expected of it.
 //!
 //! `testdata/` has a folder per topic, with graphs (`.kiln`), kernels (`.kernel`), and kernels with loops (`.loops`). A file is the text of one program, so
 //! `kiln inspect` reads it too. Comments before the program are prose; comments after it are directives:

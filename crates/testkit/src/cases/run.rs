@@ -1,11 +1,11 @@
-//! `run` lines: sizes, what operands are made of, and what comes out.
+//! `run` lines: sizes, the contents of operands, and expected results.
 
 use super::directive::{AtLine, Directive};
 use crate::generate::Flavor;
 use crate::kernels::Elements;
 
 /// Points that a call may compute, so that the evaluator keeps up.
-const MOST_WORK: f64 = 20_000.0;
+const MAX_WORK: f64 = 20_000.0;
 
 /// One `run` line.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Run {
             sizes: Sizes::Edges,
             elements: Elements::default(),
             outcome: Outcome::Results,
-            work: MOST_WORK,
+            work: MAX_WORK,
             given: Vec::new(),
             has_results: false,
         };

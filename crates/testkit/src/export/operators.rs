@@ -1,4 +1,4 @@
-//! The operators as which core ops are written.
+//! The ONNX operators that core ops are exported as.
 
 use super::message::Message;
 use super::{name, number_of, tensor_message, typed_message};

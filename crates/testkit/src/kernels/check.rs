@@ -1,4 +1,4 @@
-//! Whether compiled code computes what its kernel means.
+//! Checks that compiled code computes its kernel.
 //!
 //! The kernel's evaluator is the reference, in `f64` and in the declared types; [`explain`] judges by both. Results have
 //! the same bits for any number of threads.

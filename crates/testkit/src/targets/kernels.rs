@@ -77,7 +77,7 @@ pub fn read_kernel(bytes: &[u8]) {
     // Sizes that only unused stages need are generalised only once these are gone.
     if canonical.kernel.stages().len() == kernel.stages().len() {
         let again = canonicalize(&canonical.kernel).text();
-        assert_eq!(once, again, "canonical once more, of\n{printed}");
+        assert_eq!(once, again, "canonicalised twice, of\n{printed}");
     }
     for _ in 0..N_SIZES {
         let Some((symbols, tensors)) = operands(&mut random, &kernel) else {

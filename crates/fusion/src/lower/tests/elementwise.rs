@@ -86,7 +86,7 @@ fn constants_are_literals_or_buffers() {
 }
 
 #[test]
-fn kernels_that_differ_in_learned_numbers_are_the_same() {
+fn kernels_that_differ_only_in_learned_constants_are_equal() {
     let kernel = |scale: &str, shift: &str| {
         let graph = "graph @g(%x: f32[N, 3]) -> f32[N, 3] {
             %0: f32[] = constant [SCALE]
@@ -102,7 +102,7 @@ fn kernels_that_differ_in_learned_numbers_are_the_same() {
     let learned = kernel("1.0387241", "-0.27154672");
     assert_eq!(learned, kernel("0.71203816", "0.082517736"));
     assert!(!learned.contains("1.038"), "{learned}");
-    // A number written by hand is part of the code.
+    // A number of few digits was not learned, and stays a literal.
     assert_ne!(kernel("0.5", "3.0"), kernel("0.25", "3.0"));
 }
 
@@ -177,7 +177,7 @@ fn random_bits_lower_at_every_shape() {
 
 #[test]
 fn random_bits_fuse_into_their_readers() {
-    // Shifted, padded, reduced, and with a computed key.
+    // Transposed, padded, reduced, and with a computed key.
     check(
         "graph @g(%k: u64[2], %s: u64[], %x: f32[N, B]) -> (f32[N, B], f32[B]) {
             %seeds = add %k, %s

@@ -1,4 +1,4 @@
-//! Reading and writing at positions that are data.
+//! Gathers and scatters: positions that are data.
 
 use super::{Case, check_with, refused};
 use kiln_tensor::Tensor;

@@ -155,7 +155,7 @@ fn loops_with_a_constant_trip_count_become_kernels() {
     }
 }
 
-/// A slice that does not exist, and a division by zero, where an iteration reaches it.
+/// A slice out of range and a division by zero, in an iteration that may not run.
 #[test]
 fn a_loop_kernel_faults_where_an_iteration_would() {
     let outside = "graph @g(%x: f32[T, N], %h: f32[N]) -> f32[N] {
@@ -227,41 +227,45 @@ fn with_four(text: &str) -> String {
 
 #[test]
 fn loops_that_are_not_elementwise_recurrences_are_refused() {
-    let said = |ops: &str, next: &str, what: &str| {
+    let is_refused = |ops: &str, next: &str, what: &str| {
         let why = refused(&with_four(&body(ops, next)));
         assert!(why.contains(what), "{why}");
     };
     let products = "%r: f32[1, N] = reshape %s {dims = [1, N]}
                     %m: f32[1, N] = matmul %r, %v
                     %b: f32[N] = reshape %m {dims = [N]}";
-    said(
+    is_refused(
         products,
         "%b",
         "E0401 expected operations that a kernel computes, found `loop` (op8): its body sums products",
     );
     let reduces = "%r: f32[1] = reduce %s {function = sum, axes = [0], keep_dims}
                    %b: f32[N] = add %a, %r";
-    said(reduces, "%b", "its body reduces");
-    let turns = "%r: f32[N] = slice %s {starts = [N - 1], sizes = [N], steps = [-1]}
+    is_refused(reduces, "%b", "its body reduces");
+    let reversed = "%r: f32[N] = slice %s {starts = [N - 1], sizes = [N], steps = [-1]}
                  %b: f32[N] = add %a, %r";
-    said(
-        turns,
+    is_refused(
+        reversed,
         "%b",
         "its iterations move carried values from point to point",
     );
-    let picks = "%o: i64[N] = iota {dims = [N], axis = 0, dtype = i64}
+    let looked_up = "%o: i64[N] = iota {dims = [N], axis = 0, dtype = i64}
                  %r: f32[N] = gather %s, %o {axis = 0}";
-    said(picks, "%r", "E0405");
+    is_refused(looked_up, "%r", "E0405");
     let repeats = "%e: f32[1] = slice %a {starts = [0], sizes = [1], steps = [1]}
                    %f: f32[1] = gelu %e
                    %m: f32[1] = gelu %f
                    %b: f32[N] = add %s, %m";
-    said(repeats, "%b", "would be computed anew for each");
-    let asks = "%c: f32[N] = slice %l {starts = [0], sizes = [N], steps = [1]}
+    is_refused(
+        repeats,
+        "%b",
+        "its body would recompute a value shared by several points",
+    );
+    let requires = "%c: f32[N] = slice %l {starts = [0], sizes = [N], steps = [1]}
                 %b: f32[N] = add %s, %c";
-    let why = refused(&body(asks, "%b"));
-    assert!(why.contains("its body asks something of sizes"), "{why}");
-    // Nothing prevents it.
+    let why = refused(&body(requires, "%b"));
+    assert!(why.contains("its body has requirements on sizes"), "{why}");
+    // None of these: a kernel.
     assert_eq!(
         class_of(&body("%b: f32[N] = add %s, %a", "%b")),
         Class::Scan
@@ -286,10 +290,10 @@ fn loops_with_data_dependent_trip_counts_are_refused() {
         )
     };
     let data = refused(&text("%n", "%true", "%on"));
-    assert!(data.contains("how often it runs is data"), "{data}");
+    assert!(data.contains("its trip count is data"), "{data}");
     for (go, on) in [("%c", "%on"), ("%true", "%d")] {
         let data = refused(&text("%three", go, on));
-        assert!(data.contains("data may end it early"), "{data}");
+        assert!(data.contains("its condition depends on data"), "{data}");
     }
     check(&text("%three", "%true", "%on"), &[&[("N", 3)]]);
 }

@@ -115,7 +115,7 @@ fn running_reductions_lower_to_a_scan() {
             );
             let kernel = check(&text, SIZES);
             assert_eq!(kernel.classification().class, kiln_kernel::Class::Scan);
-            // Read by a reduction there is no carry block, and the result is still right.
+            // If a reduction reads it, there is no carry block, and the result is the same.
             let text = text.replace("neg %0", "reduce %0 {function = sum, axes = [1]}");
             check(&text.replace("-> f32[B, N]", "-> f32[B]"), SIZES);
         }

@@ -51,7 +51,7 @@ fn softmax_is_a_row() {
 
 #[test]
 fn costly_values_of_several_loops_are_computed_once() {
-    // Of two costly values the later one is kept, so the other has one reader left.
+    // Of two costly values the later one becomes an array, which leaves the other a single reader.
     let kernel = check(
         "graph @g(%x: f32[B, N]) -> f32[B, N] {
             %e = exp %x
@@ -68,7 +68,7 @@ fn costly_values_of_several_loops_are_computed_once() {
         (1, 1),
         "{text}"
     );
-    // A value that is computed with its own stages, kept whole.
+    // An array whose elements are computed by stages of their own.
     check(
         "graph @g(%x: f32[B, N]) -> f32[B, 5] where N >= 1 {
             %r = resize %x {axes = [1], sizes = [5], scales = [0.0], mode = linear, coordinates = pytorch_half_pixel, rounding = floor, cubic_coefficient = -0.75, exclude_outside}
@@ -236,7 +236,7 @@ fn attention_is_one_kernel() {
     );
 }
 
-/// Scores are read for their maximum and for the exponentials: they are kept scaled and masked.
+/// Scores are read for their maximum and for the exponentials: the array holds them scaled and masked.
 #[test]
 fn values_derived_from_a_local_array_are_kept_if_read_twice() {
     let attention = |score: &str| {
@@ -257,7 +257,7 @@ fn values_derived_from_a_local_array_are_kept_if_read_twice() {
         kiln_kernel::text::print(&check(&text, ROWS))
     };
     let masked = attention("%t = mul %p, %c\n %s = add %t, %mask");
-    // The mask is added in one place, for both to read.
+    // The mask is added once, for both readers.
     assert_eq!(masked.matches("* 0.5 + ").count(), 1, "{masked}");
     // A product is cheaper to recompute than to read and write.
     let scaled = attention("%s = mul %p, %c");

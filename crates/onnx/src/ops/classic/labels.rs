@@ -1,4 +1,4 @@
-//! Conversion between classes and labels, and post-transforms of scores.
+//! Labels of classes, post-transforms of scores, label encoding and one-hot encoding.
 
 use kiln_ir::{Extremum, ReduceFunction, ValueId};
 use kiln_tensor::{DType, Tensor};
@@ -193,7 +193,10 @@ fn read_table(ctx: &NodeContext<'_>) -> Result<Option<(Tensor, Tensor, Tensor)>,
             Tensor::scalar(attributes.get_or("default_int64", -1_i64)?)
         }
         None => {
-            let expected = format!("the value of {} for what is no key", values.dtype());
+            let expected = format!(
+                "a value of {} for elements that are not keys",
+                values.dtype()
+            );
             return Err(ctx.attribute_error("default_tensor", expected, "none"));
         }
     };

@@ -7,7 +7,7 @@
 //!   c f32[] 1.5             a constant
 //!   k i64[2] 1 2            an input that always has known sizes
 //!   -                       left out
-//!   = f32[2,2] 1.5 2 3 4    the result; `= _` is not asked for
+//!   = f32[2,2] 1.5 2 3 4    the result; `= _` is not checked
 //!   ! E0917                 or the code of the error
 //! ```
 //! An operator of another domain is written `domain::Op`; its version is then ignored. After the version, `!` means known

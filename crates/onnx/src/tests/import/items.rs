@@ -205,7 +205,7 @@ fn branches_give_sequences_of_one_form() {
     assert_eq!(run(&graph, &inputs)[0].to_vec::<f32>().unwrap(), [2.0, 1.0]);
     let unlike = at(17, choose("x z", "x"), &ImportOptions::new()).unwrap_err();
     assert_eq!(unlike.code(), "E0917");
-    // The caller is asked for the branch, if it can answer.
+    // The import asks for the branch, if the caller supports questions.
     let answered = |answer| ImportOptions::new().answer(0, answer);
     for (answer, expected) in [(1, vec![1.0, 2.0]), (0, vec![1.0])] {
         let graph = at(17, choose("x z", "x"), &answered(answer)).unwrap();

@@ -128,7 +128,7 @@ pub(super) fn expect_type(
     }
 }
 
-/// Whether both are equal except for sizes.
+/// Checks that both are equal except for sizes.
 pub(super) fn expect_kind(
     ctx: &InferenceContext<'_>,
     node: &OpView<'_>,

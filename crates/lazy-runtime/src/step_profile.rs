@@ -1,4 +1,4 @@
-//! The cost of each step of a run, for tables.
+//! The cost of each step of a run: [`StepProfile`].
 
 use std::time::Duration;
 

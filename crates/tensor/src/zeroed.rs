@@ -13,9 +13,10 @@ use crate::TensorError;
 /// # Ok::<(), kiln_tensor::TensorError>(())
 /// ```
 pub fn zeroed_bytes(bytes: usize) -> Result<Vec<u8>, TensorError> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(bytes)
+    let mut zeroed = Vec::new();
+    zeroed
+        .try_reserve_exact(bytes)
         .map_err(|_| TensorError::Allocation { bytes })?;
-    room.resize(bytes, 0);
-    Ok(room)
+    zeroed.resize(bytes, 0);
+    Ok(zeroed)
 }
