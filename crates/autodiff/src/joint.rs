@@ -10,6 +10,7 @@ use crate::sweep::sweep;
 use crate::{GradientError, Result};
 use kiln_ir::{Graph, Op, OpData, ValueId};
 use kiln_shape_inference::{GraphBuilder, OpView, ShapeInferenceEngine};
+use kiln_symbolic_shape::{DimId, SymbolId};
 use std::collections::HashSet;
 
 /// Where the cotangents of the differentiated outputs come from.
@@ -180,7 +181,9 @@ impl Context<'_> {
         let read: HashSet<ValueId> = ops.flat_map(|op| op.operands.iter().copied()).collect();
         let mut kept = Vec::new();
         for (index, parameter) in inner.parameters.iter().skip(1).take(carried).enumerate() {
-            if !read.contains(parameter) {
+            // One value is stacked in any case: its length is the number of iterations.
+            let counts = index == 0 && data.results.len() == carried;
+            if !read.contains(parameter) && !counts {
                 continue;
             }
             let control = |reason: String| GradientError::Control {
@@ -272,6 +275,13 @@ fn add_cotangents(
 ) -> Result<Vec<ValueId>> {
     let inputs = graph.inputs().iter();
     let mut names: HashSet<String> = inputs.map(|&input| graph.input_name(input)).collect();
+    let sizes = graph
+        .inputs()
+        .iter()
+        .flat_map(|&input| &graph.ty(input).innermost().dims);
+    let known: HashSet<SymbolId> = sizes
+        .filter_map(|&dim| graph.dims().as_symbol(dim))
+        .collect();
     let mut cotangents = Vec::with_capacity(request.outputs.len());
     for &position in &request.outputs {
         let name = name_of(graph, "output", position);
@@ -279,7 +289,16 @@ fn add_cotangents(
             continue;
         };
         let name = unused(&mut names, "d", &name);
-        cotangents.push(b.input_of_type(&name, graph.ty(output).clone()));
+        // A size that is known only after the graph ran is another symbol here, and checked where the cotangent is used.
+        let ty = graph.ty(output).try_map_dims(&mut |dim| {
+            let mut symbols = graph.dims().symbols_in(dim).into_iter();
+            if symbols.all(|symbol| known.contains(&symbol)) {
+                return Ok::<DimId, GradientError>(dim);
+            }
+            let symbol = b.dims_mut().fresh("c");
+            Ok(b.dims_mut().dim(symbol))
+        })?;
+        cotangents.push(b.input_of_type(&name, ty));
     }
     Ok(cotangents)
 }

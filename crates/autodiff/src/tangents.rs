@@ -3,15 +3,17 @@
 //! A vector-Jacobian product is linear in its cotangents, so its transpose in them is the Jacobian-vector product; the rules of
 //! reverse mode are the only ones. What the first transposition computes from cotangents alone is dead afterwards.
 
-use crate::Result;
 use crate::activity::Activity;
 use crate::copy::Copy;
 use crate::emit::zeros;
 use crate::joint::{Context, GradientRequest, differentiate_with};
 use crate::masks::Masks;
 use crate::rules::GradientRules;
+use crate::{GradientError, Result};
 use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
+use kiln_symbolic_shape::SymbolId;
+use std::collections::HashSet;
 
 /// A graph together with tangents of its outputs.
 #[derive(Clone, Debug)]
@@ -79,10 +81,26 @@ fn without_inputs(
         let input_copy = b.copy_input(graph, input);
         copy.map(input, input_copy);
     }
+    let sizes = b
+        .graph()
+        .inputs()
+        .iter()
+        .flat_map(|&input| &b.ty(input).innermost().dims);
+    let known: HashSet<SymbolId> = sizes.filter_map(|&dim| b.dims().as_symbol(dim)).collect();
     for &position in dropped {
         if let Some(&input) = graph.inputs().get(position)
             && let Some(ty) = graph.tensor_ty(input)
         {
+            let sizes = ty.dims.iter().flat_map(|&dim| graph.dims().symbols_in(dim));
+            if let Some(size) = sizes.into_iter().find(|symbol| !known.contains(symbol)) {
+                let size = graph.dims().symbol_name(size);
+                return Err(GradientError::Unsupported {
+                    op: "a tangent".to_owned(),
+                    what: format!(
+                        "an output whose size is known only after the graph ran ({size})"
+                    ),
+                });
+            }
             let zero = zeros(&mut b, ty.dtype, &ty.dims)?;
             copy.map(input, zero);
         }
