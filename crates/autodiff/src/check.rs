@@ -118,6 +118,17 @@ pub enum CheckError<E> {
     Tensor(#[from] TensorError),
 }
 
+impl<E> CheckError<E> {
+    /// The stable code, documented in the book's error reference; `None` for an error of the evaluation, which has its own.
+    pub fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::NotF64 { .. } => Some("E0610"),
+            Self::Evaluate(_) => None,
+            Self::Tensor(error) => Some(error.code()),
+        }
+    }
+}
+
 /// Compares the gradients that `joint` computes with differences of `graph`, from which it was made by `request`.
 ///
 /// `inputs` are those of the graph; `cotangents` those of the requested outputs, one each, or none where the request has them be

@@ -5,14 +5,15 @@
 //! per iteration, and none of the values in between.
 
 use crate::adjoint::{Adjoint, Adjoints};
+use crate::context::Context;
 use crate::copy::Copy;
 use crate::emit::zeros_like;
-use crate::joint::Context;
 use crate::sweep::sweep;
 use crate::{GradientError, Result};
 use kiln_ir::{OpData, OpId, RegionId, Type, ValueId};
 use kiln_shape_inference::{GraphBuilder, OpView};
 use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
 
 /// Cotangents of an op's operands.
 type Cotangents = Vec<Option<Adjoint>>;
@@ -58,6 +59,25 @@ pub(crate) fn reverse_if(
     Ok(placed(data.operands.len(), 1, &wanted, &found))
 }
 
+/// A loop being reversed: which of its values carry gradients, by position.
+struct Reversal<'a> {
+    context: &'a Context<'a>,
+    /// The copy of the region that the loop is in.
+    copy: &'a Copy,
+    region: RegionId,
+    initial: &'a [ValueId],
+    carried: &'a [ValueId],
+    captured: &'a [ValueId],
+    /// Carried values whose cotangents travel from iteration to iteration.
+    flowing: Vec<usize>,
+    /// Captures that collect cotangents from every iteration.
+    collecting: Vec<usize>,
+    /// Results of the region that are stacked and have cotangents.
+    stacks: Vec<usize>,
+    /// Carried values at the start of each iteration, stacked.
+    history: &'a [(usize, ValueId)],
+}
+
 /// A loop over the iterations from the last to the first.
 pub(crate) fn reverse_loop(
     b: &mut GraphBuilder,
@@ -70,111 +90,130 @@ pub(crate) fn reverse_loop(
     let (&[region], [_, _, rest @ ..]) = (data.regions.as_slice(), data.operands.as_slice()) else {
         unreachable!("a verified loop has a region, a trip count and a condition")
     };
-    let inner = context.source.region(region);
     let (initial, captures) = rest.split_at(carried);
-    let parameters = &inner.parameters[1..];
+    let parameters = &context.source.region(region).parameters[1..];
     let (carried_parameters, captured) = parameters.split_at(carried);
-    // Carried values whose cotangents travel from iteration to iteration, and captures that collect them.
-    let flowing = active_positions(context, carried_parameters);
-    let collecting = active_positions(context, captured);
-    let stacks: Vec<usize> = seeded_positions(results)
-        .into_iter()
-        .filter(|&index| index >= carried)
-        .collect();
-    let history = copy
-        .histories
-        .get(&op)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let Some(trips) = trips(b, copy, data, carried, history) else {
+    let stacked = seeded_positions(results).into_iter();
+    let reversal = Reversal {
+        context,
+        copy,
+        region,
+        initial,
+        carried: carried_parameters,
+        captured,
+        flowing: active_positions(context, carried_parameters),
+        collecting: active_positions(context, captured),
+        stacks: stacked.filter(|&index| index >= carried).collect(),
+        history: copy
+            .histories
+            .get(&op)
+            .map(Vec::as_slice)
+            .unwrap_or_default(),
+    };
+    let Some(trips) = trips(b, copy, data, carried, reversal.history) else {
         return Err(GradientError::Control {
             op: OpView::of_op(data).label(),
             reason: "its number of iterations is not known from any stacked value".to_owned(),
         });
     };
-
-    let mut start = Vec::new();
-    for &index in &flowing {
-        let last = copy.value(data.results[index]);
-        start.push(match results[index] {
-            Some(adjoint) => adjoint.value,
-            None => zeros_like(b, last)?,
-        });
-    }
-    for &index in &collecting {
-        start.push(zeros_like(b, copy.value(captures[index]))?);
-    }
     let trips = {
         let vector = b.dims_tensor(&[trips])?;
         b.reshape(vector, &[])?
     };
+
+    let mut start = Vec::new();
+    for &index in &reversal.flowing {
+        start.push(match results[index] {
+            Some(adjoint) => adjoint.value,
+            None => zeros_like(b, copy.value(data.results[index]))?,
+        });
+    }
+    for &index in &reversal.collecting {
+        start.push(zeros_like(b, copy.value(captures[index]))?);
+    }
     let mut outside = vec![trips];
     outside.extend(copy.values(captures));
-    outside.extend(history.iter().map(|&(_, stack)| stack));
-    outside.extend(
-        stacks
-            .iter()
-            .filter_map(|&index| results[index])
-            .map(|adjoint| adjoint.value),
-    );
+    outside.extend(reversal.history.iter().map(|&(_, stack)| stack));
+    let seeds = reversal.stacks.iter().filter_map(|&index| results[index]);
+    outside.extend(seeds.map(|adjoint| adjoint.value));
 
     let found = b.repeat(trips, &start, &outside, |b, round, flow, outside| {
-        let (flow, collected) = flow.split_at(flowing.len());
-        let (trips, outside) = (outside[0], &outside[1..]);
-        let (captures, outside) = outside.split_at(captured.len());
-        let (kept, seeds) = outside.split_at(history.len());
-        let one = b.scalar(kiln_tensor::DType::I64, 1.0)?;
-        let last = b.sub(trips, one)?;
-        let iteration = b.sub(last, round)?;
-
-        let mut inside = vec![iteration];
-        for (index, &parameter) in carried_parameters.iter().enumerate() {
-            let stack = history.iter().position(|&(kept, _)| kept == index);
-            inside.push(match stack {
-                Some(stack) => b.gather(kept[stack], iteration, 0)?,
-                // Read by no op of the body.
-                None => stand_in(b, context, copy, parameter, initial[index])?,
-            });
-        }
-        inside.extend_from_slice(captures);
-        let mut inner_copy = copy.enter(b, context, region, &inside).reversed();
-        inner_copy.fill(b, context, region)?;
-        let mut adjoints = Adjoints::default();
-        for (&index, &cotangent) in flowing.iter().zip(flow) {
-            let result = inner.results[index + 1];
-            seed_result(b, context, &inner_copy, result, cotangent, &mut adjoints)?;
-        }
-        for (&index, &stack) in stacks.iter().zip(seeds) {
-            let cotangent = b.gather(stack, iteration, 0)?;
-            let result = inner.results[index + 1];
-            seed_result(b, context, &inner_copy, result, cotangent, &mut adjoints)?;
-        }
-        sweep(b, context, region, &inner_copy, &mut adjoints)?;
-        let mut next = Vec::new();
-        for &index in &flowing {
-            let parameter = carried_parameters[index];
-            next.push(or_zeros(
-                b,
-                &adjoints,
-                parameter,
-                inner_copy.value(parameter),
-            )?);
-        }
-        for (&index, &sum) in collecting.iter().zip(collected) {
-            next.push(match adjoints.get(captured[index]) {
-                Some(adjoint) => b.add(sum, adjoint.value)?,
-                None => sum,
-            });
-        }
+        let next = reversal.iteration(b, round, flow, outside)?;
         Ok::<_, GradientError>((next, Vec::new()))
     })?;
-    let (flow, collected) = found.split_at(flowing.len());
-    let mut cotangents = placed(data.operands.len(), 2, &flowing, flow);
-    let of_captures = placed(data.operands.len(), 2 + carried, &collecting, collected);
+    let (flow, collected) = found.split_at(reversal.flowing.len());
+    let mut cotangents = placed(data.operands.len(), 2, &reversal.flowing, flow);
+    let of_captures = placed(
+        data.operands.len(),
+        2 + carried,
+        &reversal.collecting,
+        collected,
+    );
     for (cotangent, other) in cotangents.iter_mut().zip(of_captures) {
         *cotangent = cotangent.or(other);
     }
     Ok(cotangents)
+}
+
+impl Reversal<'_> {
+    /// An iteration, computed again and reversed: the cotangents of the carried values before it, then the sums of those of the
+    /// captures. `outside` is the number of iterations, the captures, the history, and the cotangents of the stacks.
+    fn iteration(
+        &self,
+        b: &mut GraphBuilder,
+        round: ValueId,
+        flow: &[ValueId],
+        outside: &[ValueId],
+    ) -> Result<Vec<ValueId>> {
+        let context = self.context;
+        let inner = context.source.region(self.region);
+        let (flow, collected) = flow.split_at(self.flowing.len());
+        let (trips, outside) = (outside[0], &outside[1..]);
+        let (captures, outside) = outside.split_at(self.captured.len());
+        let (kept, seeds) = outside.split_at(self.history.len());
+        let one = b.scalar(DType::I64, 1.0)?;
+        let last = b.sub(trips, one)?;
+        let iteration = b.sub(last, round)?;
+
+        let mut inside = vec![iteration];
+        for (index, &parameter) in self.carried.iter().enumerate() {
+            let stack = self.history.iter().position(|&(kept, _)| kept == index);
+            inside.push(match stack {
+                Some(stack) => b.gather(kept[stack], iteration, 0)?,
+                // Read by no op of the body.
+                None => stand_in(b, context, self.copy, parameter, self.initial[index])?,
+            });
+        }
+        inside.extend_from_slice(captures);
+        let mut copy = self.copy.enter(b, context, self.region, &inside).reversed();
+        copy.fill(b, context, self.region)?;
+
+        let mut adjoints = Adjoints::default();
+        let carried = self.flowing.iter().zip(flow);
+        for (&index, &cotangent) in carried {
+            let result = inner.results[index + 1];
+            seed_result(b, context, &copy, result, cotangent, &mut adjoints)?;
+        }
+        for (&index, &stack) in self.stacks.iter().zip(seeds) {
+            let cotangent = b.gather(stack, iteration, 0)?;
+            let result = inner.results[index + 1];
+            seed_result(b, context, &copy, result, cotangent, &mut adjoints)?;
+        }
+        sweep(b, context, self.region, &copy, &mut adjoints)?;
+
+        let mut next = Vec::new();
+        for &index in &self.flowing {
+            let parameter = self.carried[index];
+            next.push(or_zeros(b, &adjoints, parameter, copy.value(parameter))?);
+        }
+        for (&index, &sum) in self.collecting.iter().zip(collected) {
+            next.push(match adjoints.get(self.captured[index]) {
+                Some(adjoint) => b.add(sum, adjoint.value)?,
+                None => sum,
+            });
+        }
+        Ok(next)
+    }
 }
 
 /// The number of iterations that ran: the outermost size of anything stacked.

@@ -3,7 +3,7 @@
 //! The body is copied once, with its symbols. A region is copied wherever it runs: in its control op, and again in the gradient
 //! of that op, which recomputes it; each copy has symbols of its own.
 
-use crate::joint::Context;
+use crate::context::Context;
 use crate::{GradientError, Result};
 use kiln_ir::{Definition, Op, OpData, OpId, RegionId, Type, ValueId};
 use kiln_shape_inference::{GraphBuilder, LoopBody, LoopOperands, OpView};

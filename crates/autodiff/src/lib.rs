@@ -40,6 +40,7 @@ mod error;
 mod activity;
 mod adjoint;
 mod check;
+mod context;
 mod copy;
 mod edges;
 mod emit;
@@ -60,6 +61,9 @@ pub use joint::{Cotangents, GradientRequest, JointGraph, differentiate, differen
 pub use rules::{CustomGradient, GradientContext, GradientRules};
 pub use tangents::{TangentGraph, tangents, tangents_with};
 pub use widen::widened;
+
+#[cfg(test)]
+mod tests;
 
 /// The result of emitting a part of a gradient.
 pub(crate) type Result<T, E = GradientError> = std::result::Result<T, E>;

@@ -1,8 +1,8 @@
 //! The reverse sweep over a region: cotangents from the results of each op to its operands.
 
 use crate::adjoint::{Adjoint, Adjoints};
+use crate::context::Context;
 use crate::copy::Copy;
-use crate::joint::Context;
 use crate::rules::{GradientContext, Rule};
 use crate::{Result, control};
 use kiln_ir::{Op, OpData, OpId, RegionId};

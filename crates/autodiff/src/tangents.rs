@@ -4,9 +4,10 @@
 //! reverse mode are the only ones. What the first transposition computes from cotangents alone is dead afterwards.
 
 use crate::activity::Activity;
+use crate::context::Context;
 use crate::copy::Copy;
 use crate::emit::zeros;
-use crate::joint::{Context, GradientRequest, differentiate_with};
+use crate::joint::{GradientRequest, differentiate_with};
 use crate::masks::Masks;
 use crate::rules::GradientRules;
 use crate::{GradientError, Result};

@@ -91,6 +91,7 @@ doctests! {
     WhatKilnIs = "tutorial/01_what_kiln_is.md";
     ShapesAsSymbols = "tutorial/02_shapes_as_symbols.md";
     FunctionsThatCompileThemselves = "tutorial/04_functions_that_compile_themselves.md";
+    Gradients = "tutorial/05_gradients.md";
     BringingYourModel = "guide/bringing-your-model.md";
     ChoosingDevices = "guide/backends.md";
     AddingADevice = "guide/adding-a-device.md";

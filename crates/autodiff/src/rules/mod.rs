@@ -18,9 +18,9 @@ mod window;
 pub use custom::{CustomGradient, GradientRules};
 
 use crate::adjoint::Adjoint;
+use crate::context::Context;
 use crate::edges::slope;
 use crate::emit::zeros_like;
-use crate::joint::Context;
 use crate::{GradientError, Result};
 use kiln_ir::{Dims, Op, OpData, ValueId};
 use kiln_shape_inference::{GraphBuilder, OpView};

@@ -76,7 +76,10 @@ impl GradientContext<'_, '_> {
         let b = &mut *self.builder;
         let selected = {
             let _ = (x, size, window);
-            return Err(crate::GradientError::Unsupported { op: "pool".to_owned(), what: "max".to_owned() });
+            return Err(crate::GradientError::Unsupported {
+                op: "pool".to_owned(),
+                what: "max".to_owned(),
+            });
             #[allow(unreachable_code)]
             x
         };

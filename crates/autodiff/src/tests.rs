@@ -1,0 +1,156 @@
+//! What is refused, and what its message says.
+
+use crate::{
+    GradientContext, GradientError, GradientRequest, GradientRules, differentiate,
+    differentiate_with,
+};
+use kiln_ir::{BlobMap, Graph, Type, ValueId};
+use kiln_shape_inference::{Inferred, ShapeInferenceEngine, read_graph, read_graph_with};
+use std::sync::Arc;
+
+fn graph(text: &str) -> Graph {
+    let text = format!("graph @main{text}");
+    read_graph(&text, &BlobMap::new()).unwrap_or_else(|errors| panic!("{}", errors.render(&text)))
+}
+
+fn refusal(text: &str, request: &GradientRequest) -> (String, &'static str) {
+    let error = differentiate(&graph(text), request).expect_err("it is refused");
+    (error.to_string(), error.code())
+}
+
+#[test]
+fn inputs_and_outputs_that_do_not_fit_are_refused() {
+    let text = "(%x: f32[N], %i: i64[N]) -> (f32[N], i64[N]) { return \"y\" = %x, \"j\" = %i }";
+    let with = GradientRequest::with_cotangents;
+    assert_eq!(
+        refusal(text, &with(&[0], &[2])),
+        ("there is no input 2: the graph has 2".to_owned(), "E0601")
+    );
+    assert_eq!(
+        refusal(text, &with(&[1], &[0])),
+        (
+            "output `j` cannot be differentiated: expected a tensor of floats, found i64[N]"
+                .to_owned(),
+            "E0602"
+        )
+    );
+    assert_eq!(
+        refusal(text, &with(&[0], &[1])),
+        (
+            "input `i` cannot be differentiated: expected a tensor of floats, found i64[N]"
+                .to_owned(),
+            "E0602"
+        )
+    );
+    let (message, code) = refusal(text, &GradientRequest::of_scalar(0, &[0]));
+    assert!(
+        message.starts_with("output `y` has type f32[N]"),
+        "{message}"
+    );
+    assert_eq!(code, "E0603");
+}
+
+#[test]
+fn an_op_without_a_derivative_is_named_with_its_path() {
+    let text = "(%x: f32[N]) -> f32[N] { %a = exp %x %b = floor %a %c = neg %b return \"y\" = %c }";
+    let (message, code) = refusal(text, &GradientRequest::with_cotangents(&[0], &[0]));
+    assert_eq!(
+        message,
+        "input `x` reaches the outputs only through floor (%2), which has no derivative; path: exp (%1) -> floor (%2) -> \
+         neg (%3); mark an operand with `stop_gradient` if its gradient is to be zero"
+    );
+    assert_eq!(code, "E0604");
+}
+
+#[test]
+fn a_stopped_or_unused_input_has_a_gradient_of_zero() {
+    let text = "(%x: f32[N], %y: f32[N]) -> f32[N] { %a = stop_gradient %x %b = floor %a return \"z\" = %b }";
+    let request = GradientRequest::with_cotangents(&[0], &[0, 1]);
+    let joint = differentiate(&graph(text), &request).expect("the path is stopped");
+    assert_eq!(joint.gradients, [1, 2]);
+    let names: Vec<&str> = joint
+        .graph
+        .output_names()
+        .iter()
+        .map(|name| &**name)
+        .collect();
+    assert_eq!(names, ["z", "d_x", "d_y"]);
+    for &output in &joint.graph.outputs()[1..] {
+        let shown = joint
+            .graph
+            .ty(output)
+            .display(joint.graph.dims())
+            .to_string();
+        assert_eq!(shown, "f32[N]");
+    }
+}
+
+#[test]
+fn a_path_around_an_op_without_a_derivative_is_enough() {
+    let text = "(%x: f32[N]) -> f32[N] { %a = floor %x %b = mul %a, %x return \"y\" = %b }";
+    let request = GradientRequest::with_cotangents(&[0], &[0]);
+    assert!(differentiate(&graph(text), &request).is_ok());
+}
+
+/// An engine and a graph with one custom op.
+fn custom() -> (ShapeInferenceEngine, Graph) {
+    let mut engine = ShapeInferenceEngine::new();
+    engine.register_custom("twice", |ctx, node| {
+        Ok(Inferred::of(Type::Tensor(ctx.tensor(node, 0)?)))
+    });
+    let text = "graph @main(%x: f32[N]) -> f32[N] { %y: f32[N] = custom %x {name = \"twice\", arguments = \"\"} return \"y\" = %y }";
+    let graph = read_graph_with(text, &BlobMap::new(), &engine)
+        .unwrap_or_else(|errors| panic!("{}", errors.render(text)));
+    (engine, graph)
+}
+
+#[test]
+fn custom_ops_use_their_registered_gradient() {
+    let (engine, graph) = custom();
+    let request = GradientRequest::with_cotangents(&[0], &[0]);
+    let refused = differentiate_with(&graph, &request, &GradientRules::new(), &engine);
+    assert!(
+        matches!(&refused, Err(error) if error.code() == "E0605"),
+        "{refused:?}"
+    );
+
+    let mut rules = GradientRules::new();
+    let twice =
+        |context: &mut GradientContext<'_, '_>| -> Result<Vec<Option<ValueId>>, GradientError> {
+            let cotangent = context.cotangent(0)?;
+            Ok(vec![Some(context.builder.add(cotangent, cotangent)?)])
+        };
+    rules.register("twice", Arc::new(twice));
+    let joint = differentiate_with(&graph, &request, &rules, &engine).expect("there is a gradient");
+    assert_eq!(joint.gradients.len(), 1);
+
+    let none = |_: &mut GradientContext<'_, '_>| Ok(Vec::new());
+    rules.register("twice", Arc::new(none));
+    let refused = differentiate_with(&graph, &request, &rules, &engine);
+    assert!(
+        matches!(&refused, Err(error) if error.code() == "E0606"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_loop_whose_carried_sizes_change_is_refused() {
+    let text = "(%x: f32[N], %n: i64[]) -> f32[] {
+        %t: bool[] = constant [true]
+        %y: f32[m] = loop %n, %t, %x {carried = 1} -> (m)
+          region(%i: i64[], %s: f32[k]) -> (k) {
+            %c: bool[] = constant [true]
+            %sq = square %s
+            %d = concat %sq, %s {axis = 0}
+            yield %c, %d
+          }
+        %sum = reduce %y {function = sum, axes = [0]}
+        return \"sum\" = %sum
+    }";
+    let (message, code) = refusal(text, &GradientRequest::of_scalar(0, &[0]));
+    assert_eq!(code, "E0607");
+    assert!(
+        message.contains("the size of carried value 0 changes"),
+        "{message}"
+    );
+}
