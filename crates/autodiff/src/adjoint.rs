@@ -3,7 +3,7 @@
 use crate::Result;
 use kiln_ir::ValueId;
 use kiln_shape_inference::GraphBuilder;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The cotangent of a value: a value of the joint graph with the same dtype and sizes.
 #[derive(Clone, Copy, Debug)]
@@ -16,17 +16,32 @@ pub(crate) struct Adjoint {
 
 /// Cotangents by value of the source graph.
 #[derive(Debug, Default)]
-pub(crate) struct Adjoints(HashMap<ValueId, Adjoint>);
+pub(crate) struct Adjoints {
+    values: HashMap<ValueId, Adjoint>,
+    /// The values whose cotangents are results, and stay when their definition was reached.
+    kept: HashSet<ValueId>,
+}
 
 impl Adjoints {
-    /// The cotangent of a value so far.
-    pub(crate) fn get(&self, of: ValueId) -> Option<Adjoint> {
-        self.0.get(&of).copied()
+    /// None yet; those of `kept` are results.
+    pub(crate) fn keeping(kept: &[ValueId]) -> Self {
+        Self {
+            values: HashMap::new(),
+            kept: kept.iter().copied().collect(),
+        }
     }
 
-    /// Removes the cotangent of a value whose definition was reached.
+    /// The cotangent of a value so far.
+    pub(crate) fn get(&self, of: ValueId) -> Option<Adjoint> {
+        self.values.get(&of).copied()
+    }
+
+    /// The cotangent of a value whose definition was reached: it is complete, and not needed again unless it is a result.
     pub(crate) fn take(&mut self, of: ValueId) -> Option<Adjoint> {
-        self.0.remove(&of)
+        if self.kept.contains(&of) {
+            return self.get(of);
+        }
+        self.values.remove(&of)
     }
 
     /// Adds to the cotangent of a value, which is `like` in the joint graph.
@@ -48,7 +63,7 @@ impl Adjoints {
                 is_masked: before.is_masked || more.is_masked,
             },
         };
-        self.0.insert(of, sum);
+        self.values.insert(of, sum);
         Ok(())
     }
 }

@@ -75,7 +75,7 @@ struct Reversal<'a> {
     /// Results of the region that are stacked and have cotangents.
     stacks: Vec<usize>,
     /// Carried values at the start of each iteration, stacked.
-    history: &'a [(usize, ValueId)],
+    history: Vec<(usize, ValueId)>,
 }
 
 /// A loop over the iterations from the last to the first.
@@ -104,13 +104,9 @@ pub(crate) fn reverse_loop(
         flowing: active_positions(context, carried_parameters),
         collecting: active_positions(context, captured),
         stacks: stacked.filter(|&index| index >= carried).collect(),
-        history: copy
-            .histories
-            .get(&op)
-            .map(Vec::as_slice)
-            .unwrap_or_default(),
+        history: copy.history(b, context, op)?,
     };
-    let Some(trips) = trips(b, copy, data, carried, reversal.history) else {
+    let Some(trips) = trips(b, copy, data, carried, &reversal.history) else {
         return Err(GradientError::Control {
             op: OpView::of_op(data).label(),
             reason: "its number of iterations is not known from any stacked value".to_owned(),

@@ -18,10 +18,12 @@ pub(crate) struct Copy {
     symbols: BTreeMap<SymbolId, DimId>,
     /// Whether this is the body, whose ops keep their symbols.
     is_body: bool,
+    /// Whether values that are not mapped are their own copies.
+    is_identity: bool,
     /// Whether its ops are going to be reversed, so that its loops keep their histories.
     is_reversed: bool,
     /// For each copied loop with active carried values: these values at the start of each iteration, stacked, by position.
-    pub(crate) histories: HashMap<OpId, Vec<(usize, ValueId)>>,
+    histories: HashMap<OpId, Vec<(usize, ValueId)>>,
 }
 
 impl Copy {
@@ -42,6 +44,33 @@ impl Copy {
         }
     }
 
+    /// The source graph itself, as the beginning of the joint graph.
+    pub(crate) fn identity() -> Self {
+        Self {
+            is_identity: true,
+            is_reversed: true,
+            ..Self::default()
+        }
+    }
+
+    /// The carried values of a loop at the start of each iteration, stacked; of the source graph itself by a second run.
+    pub(crate) fn history(
+        &self,
+        b: &mut GraphBuilder,
+        context: &Context<'_>,
+        op: OpId,
+    ) -> Result<Vec<(usize, ValueId)>> {
+        if let Some(history) = self.histories.get(&op) {
+            return Ok(history.clone());
+        }
+        let mut again = Self::default().reversed();
+        for &operand in &context.source.op(op).operands {
+            again.map(operand, self.value(operand));
+        }
+        again.copy_op(b, context, op)?;
+        Ok(again.histories.remove(&op).unwrap_or_default())
+    }
+
     /// Maps a value of the source graph.
     pub(crate) fn map(&mut self, from: ValueId, to: ValueId) {
         self.values.insert(from, to);
@@ -51,6 +80,7 @@ impl Copy {
     pub(crate) fn value(&self, from: ValueId) -> ValueId {
         match self.values.get(&from) {
             Some(&value) => value,
+            None if self.is_identity => from,
             None => unreachable!("a verified graph defines {from} before it is read"),
         }
     }

@@ -8,6 +8,7 @@
 //! | you want to | use |
 //! |---|---|
 //! | gradients of outputs with respect to inputs | [`differentiate`] |
+//! | gradients in a graph that is being built | [`append_gradients`] |
 //! | a Jacobian-vector product | [`tangents`] |
 //! | a gradient for a custom op | [`GradientRules::register`] |
 //! | to treat a value as a constant | the scalar function `stop_gradient` |
@@ -44,6 +45,7 @@ mod context;
 mod copy;
 mod edges;
 mod emit;
+mod extend;
 mod joint;
 mod masks;
 mod tangents;
@@ -57,6 +59,7 @@ pub use check::{
     CheckError, CheckOptions, GradientReport, InputCheck, WorstElement, check_gradients,
 };
 pub use error::GradientError;
+pub use extend::append_gradients;
 pub use joint::{Cotangents, GradientRequest, JointGraph, differentiate, differentiate_with};
 pub use rules::{CustomGradient, GradientContext, GradientRules};
 pub use tangents::{TangentGraph, tangents, tangents_with};

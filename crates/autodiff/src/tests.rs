@@ -1,11 +1,14 @@
 //! What is refused, and what its message says.
 
 use crate::{
-    GradientContext, GradientError, GradientRequest, GradientRules, differentiate,
-    differentiate_with,
+    GradientContext, GradientError, GradientRequest, GradientRules, append_gradients,
+    differentiate, differentiate_with,
 };
+use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::{BlobMap, Graph, Type, ValueId};
+use kiln_shape_inference::{GraphBuilder, InferError};
 use kiln_shape_inference::{Inferred, ShapeInferenceEngine, read_graph, read_graph_with};
+use kiln_tensor::{DType, Tensor};
 use std::sync::Arc;
 
 fn graph(text: &str) -> Graph {
@@ -153,4 +156,60 @@ fn a_loop_whose_carried_sizes_change_is_refused() {
         message.contains("the size of carried value 0 changes"),
         "{message}"
     );
+}
+
+/// `sum(h_3)` with `h_(t+1) = tanh(w * h_t)` and `h_0 = x`.
+fn recurrence(b: &mut GraphBuilder) -> Result<[ValueId; 3], InferError> {
+    let n = b.symbol("N")?;
+    let (x, w) = (
+        b.input("x", DType::F64, &[n]),
+        b.input("w", DType::F64, &[n]),
+    );
+    let trips = b.scalar(DType::I64, 3.0)?;
+    let last = b.repeat(trips, &[x], &[w], |b, _, carried, captures| {
+        let product = b.mul(carried[0], captures[0])?;
+        Ok::<_, InferError>((vec![b.tanh(product)?], Vec::new()))
+    })?;
+    Ok([x, w, b.reduce_sum(last[0], &[0], false)?])
+}
+
+#[test]
+fn appended_gradients_equal_those_of_the_joint_graph() {
+    let inputs = [[0.3, -0.7], [1.1, 0.4]].map(|row| Tensor::from_slice(&[2], &row).unwrap());
+    let run = |graph: &Graph| -> Vec<Vec<f64>> {
+        let outputs = interpret(graph, &inputs, &InterpretOptions::default()).unwrap();
+        outputs
+            .iter()
+            .map(|output| output.to_vec().unwrap())
+            .collect()
+    };
+    let mut b = GraphBuilder::new("main");
+    let [_, _, sum] = recurrence(&mut b).unwrap();
+    let plain = b.finish(&[("sum", sum)]).unwrap();
+    let joint = differentiate(&plain, &GradientRequest::of_scalar(0, &[0, 1])).unwrap();
+
+    let mut b = GraphBuilder::new("main");
+    let [x, w, sum] = recurrence(&mut b).unwrap();
+    let slopes = append_gradients(&mut b, &[(sum, None)], &[x, w], &GradientRules::new()).unwrap();
+    let appended = b
+        .finish(&[("sum", sum), ("d_x", slopes[0]), ("d_w", slopes[1])])
+        .unwrap();
+    assert_eq!(run(&joint.graph), run(&appended));
+}
+
+#[test]
+fn a_gradient_with_respect_to_an_intermediate_value_is_complete() {
+    let mut b = GraphBuilder::new("main");
+    let n = b.symbol("N").unwrap();
+    let x = b.input("x", DType::F64, &[n]);
+    let y = b.square(x).unwrap();
+    let z = b.mul(y, y).unwrap();
+    let sum = b.reduce_sum(z, &[0], false).unwrap();
+    let slopes = append_gradients(&mut b, &[(sum, None)], &[y, x], &GradientRules::new()).unwrap();
+    let graph = b.finish(&[("d_y", slopes[0]), ("d_x", slopes[1])]).unwrap();
+    let x = Tensor::from_slice(&[1], &[3.0_f64]).unwrap();
+    let outputs = interpret(&graph, &[x], &InterpretOptions::default()).unwrap();
+    // z = x^4 = y^2.
+    assert_eq!(outputs[0].to_vec::<f64>().unwrap(), [18.0]);
+    assert_eq!(outputs[1].to_vec::<f64>().unwrap(), [108.0]);
 }

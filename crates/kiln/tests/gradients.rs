@@ -1,6 +1,6 @@
 //! Gradients through the facade: compiled results equal the interpreter's, for every size.
 
-use kiln::{Device, Gradients, Options, Source, Tensor};
+use kiln::{Device, Gradients, Options, Source, Tensor, Var};
 
 /// Loads a text with gradients, compiled and interpreted.
 fn both(text: &str, gradients: &Gradients) -> [kiln::Model; 2] {
@@ -65,4 +65,40 @@ fn gradients_of_a_perceptron_are_compiled_for_every_batch_size() {
         ];
         assert_agree(&models, &inputs);
     }
+}
+
+#[test]
+fn a_training_step_is_one_recording_for_every_batch_size() {
+    let step = |x: Var, w: Var, b: Var, target: Var| {
+        let y = (x.matmul(&w) + &b).tanh();
+        let loss = (y - target).square().mean(..);
+        let [w_slope, b_slope] = loss.gradients([&w, &b]);
+        (loss, w - w_slope * 0.5, b - b_slope * 0.5)
+    };
+    let step = kiln::jit(step).with_options(
+        Options::new()
+            .cache(kiln::Cache::off())
+            .device(Device::cpu()),
+    );
+    let (mut w, mut b) = (values(&[3, 2], 1), values(&[2], 2));
+    let mut losses = Vec::new();
+    for round in 0..60 {
+        let batch = [8, 5, 13][round % 3];
+        let x = values(&[batch, 3], round);
+        let sums: Vec<f32> = x
+            .to_vec::<f32>()
+            .unwrap()
+            .chunks(3)
+            .flat_map(|row| [(row[0] - row[1]) / 4.0, row[2] / 3.0])
+            .collect();
+        let target = Tensor::from_slice(&[batch, 2], &sums).unwrap();
+        let loss;
+        (loss, w, b) = step.call([&x, &w, &b, &target]).unwrap();
+        losses.push(loss.to_vec::<f32>().unwrap()[0]);
+    }
+    assert!(
+        losses[57..].iter().sum::<f32>() < 0.1 * losses[..3].iter().sum::<f32>(),
+        "{losses:?}"
+    );
+    assert_eq!(step.n_recordings(), 1);
 }

@@ -3,6 +3,7 @@
 //! Operators return no `Result`: the first mistake is kept, with the line that made it, and ends the
 //! recording when the function returns.
 
+use kiln_autodiff::GradientError;
 use kiln_shape_inference::{InferError, Number};
 use kiln_symbolic_shape::DimError;
 use kiln_tensor::DType;
@@ -28,6 +29,14 @@ pub enum TraceError {
         at: CallSite,
         /// The reason.
         source: DimError,
+    },
+    /// A gradient that cannot be recorded; has the code of the cause.
+    #[error("{at}: {source}")]
+    Gradient {
+        /// Where it is taken.
+        at: CallSite,
+        /// The reason.
+        source: GradientError,
     },
     /// E0883: a variable of another recording.
     #[error(
@@ -84,6 +93,7 @@ impl TraceError {
         match self {
             Self::Op { source, .. } => source.code(),
             Self::Size { source, .. } => source.code(),
+            Self::Gradient { source, .. } => source.code(),
             Self::Foreign { .. } => "E0883",
             Self::Number { .. } => Number::NOT_HELD,
             Self::NoResult => "E0884",

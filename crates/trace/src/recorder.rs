@@ -4,6 +4,7 @@
 //! after it are meaningless.
 
 use crate::error::{CallSite, TraceError};
+use kiln_autodiff::GradientError;
 use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::{GraphBuilder, InferError};
 use kiln_symbolic_shape::{DimError, DimId, DimTable};
@@ -43,6 +44,18 @@ impl Recorder {
     ) -> Option<R> {
         let at = CallSite(Location::caller());
         self.attempt(|builder| record(builder).map_err(|source| TraceError::Op { at, source }))
+    }
+
+    /// Records gradients; `None` if that, or an earlier step, failed.
+    #[track_caller]
+    pub(crate) fn differentiate<R>(
+        &self,
+        differentiate: impl FnOnce(&mut GraphBuilder) -> Result<R, GradientError>,
+    ) -> Option<R> {
+        let at = CallSite(Location::caller());
+        self.attempt(|builder| {
+            differentiate(builder).map_err(|source| TraceError::Gradient { at, source })
+        })
     }
 
     /// Computes with sizes; `None` if that, or an earlier step, failed.

@@ -2,6 +2,7 @@
 
 mod contraction;
 mod elementwise;
+mod gradient;
 mod movement;
 mod operators;
 mod reduction;

@@ -86,17 +86,11 @@ impl Failure {
             Self::Trace(error) => match error {
                 TraceError::Op { source, .. } => of_infer(source),
                 TraceError::Size { source, .. } => of_dim(source),
+                TraceError::Gradient { source, .. } => of_gradient(source),
                 TraceError::Rank { .. } => ErrorKind::Limit,
                 _ => ErrorKind::InvalidInput,
             },
-            Self::Gradient(error) => match error {
-                GradientError::Infer { source, .. } => of_infer(source),
-                GradientError::Size { source, .. } => of_dim(source),
-                GradientError::NoCustomRule { .. }
-                | GradientError::Unsupported { .. }
-                | GradientError::Control { .. } => ErrorKind::Unsupported,
-                _ => ErrorKind::InvalidInput,
-            },
+            Self::Gradient(error) => of_gradient(error),
             // So was the plan: whatever else fails there is a defect.
             Self::Fusion(_) | Self::Panicked { .. } => ErrorKind::Internal,
             Self::Program(error) => of_program(error),
@@ -148,6 +142,17 @@ fn of_io(kind: io::ErrorKind) -> ErrorKind {
 fn of_dim(error: &DimError) -> ErrorKind {
     match error {
         DimError::Limit { .. } => ErrorKind::Limit,
+        _ => ErrorKind::InvalidInput,
+    }
+}
+
+fn of_gradient(error: &GradientError) -> ErrorKind {
+    match error {
+        GradientError::Infer { source, .. } => of_infer(source),
+        GradientError::Size { source, .. } => of_dim(source),
+        GradientError::NoCustomRule { .. }
+        | GradientError::Unsupported { .. }
+        | GradientError::Control { .. } => ErrorKind::Unsupported,
         _ => ErrorKind::InvalidInput,
     }
 }

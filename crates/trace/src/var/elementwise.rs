@@ -70,6 +70,8 @@ unary! {
     rsqrt "rsqrt";
     /// `x * x`.
     square "square";
+    /// The same, as a constant: its gradient is zero.
+    stop_gradient "stop_gradient";
     /// The absolute value.
     abs "abs";
     /// The error function.
