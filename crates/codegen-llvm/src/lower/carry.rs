@@ -15,10 +15,10 @@ use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// What a stage of a block carries from one step to the next: a run of the values that the loop carries.
+/// What a stage of a block carries from one step to the next: a range of the values that the loop carries.
 struct Held {
     stage: StageId,
-    /// Whether these are its values, one for each point of the tile, or else the addresses of its two copies.
+    /// Whether these are its values, one per point of the tile, rather than the addresses of its two copies.
     in_registers: bool,
     first: usize,
     count: usize,
@@ -34,7 +34,7 @@ impl Held {
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// A block. Schedules give it a tile without rows; outer vectors only where no stage has axes of its own.
+    /// Emits a block. Schedules give it a tile without rows, and with outer vectors only if no stage has axes of its own.
     pub(super) fn carry(
         &self,
         scope: &mut Scope<'ctx>,
@@ -110,8 +110,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Where the value that a stage had in the previous step is. The copies swap roles at each step: the first holds the
-    /// previous value.
+    /// The place of a stage's value of the previous step. The copies swap roles at each step: the first holds the previous
+    /// value.
     fn held(&self, held: &Held, carried: &[Value<'ctx>], points: &[Coordinate]) -> Place<'ctx> {
         if held.in_registers {
             let values = points.iter().copied().zip(carried.iter().copied());
@@ -123,7 +123,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Computes a stage in a step, and returns what it carries on.
+    /// Computes a stage in a step, and returns its carried values.
     fn carried_stage(
         &self,
         inner: &mut Scope<'ctx>,

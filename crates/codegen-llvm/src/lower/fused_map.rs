@@ -1,7 +1,7 @@
 //! A map fused into the array that it reads: each element is mapped while it is still in a register.
 //!
-//! The scores of an attention are sums of products, which are then scaled and masked. Stored first, they would be read and
-//! written once more.
+//! Attention scores are sums of products that are then scaled and masked. Stored first, they would be read and written
+//! again.
 
 use kiln_kernel::analysis::ElementwiseReader;
 use kiln_kernel::seeded::{Fault, is_on};

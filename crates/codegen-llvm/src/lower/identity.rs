@@ -48,7 +48,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(scalar_ops::emit(&self.emit, op, &[dtype, dtype], &[a, b])?.value)
     }
 
-    /// Whether a value replaces the best one so far, in an arg-reduction.
+    /// Whether a value replaces the best one so far in an arg-reduction.
     pub(super) fn is_better(
         &self,
         reduction: Reduction,

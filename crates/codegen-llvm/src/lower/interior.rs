@@ -15,7 +15,7 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// An index that is in bounds if two offsets are: the lowest and the highest from its value at the tile's first point.
+/// An index that is in bounds if its lowest and highest offset from the tile's first point are.
 pub(super) struct Span {
     of: GuardedIndex,
     pub(super) reach: Reach,
@@ -43,8 +43,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Runs the body, without conditions on a window's loads where all rows of the tile are in bounds: for one tap of a
-    /// window, before the loop over its contents, if there is one.
+    /// Runs the body, without conditions on a window's loads if all rows of the tile are in bounds at one tap; the test
+    /// precedes the loop over the window's contents, if there is one.
     pub(super) fn tap_inside_or_not(
         &self,
         scope: &Scope<'ctx>,
@@ -71,7 +71,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.spans_inside_or_not(scope, &spans, body, carried)
     }
 
-    /// Runs the body, without conditions on some indices where they are in bounds at every point of the tile.
+    /// Runs the body, without conditions on some indices if they are in bounds at every point of the tile.
     pub(super) fn spans_inside_or_not(
         &self,
         scope: &Scope<'ctx>,
@@ -129,8 +129,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(condition)
     }
 
-    /// The indices to test for a tile: those along the vectorised axis with constant strides along everything inner. Where
-    /// windows move along the rows of a full tile instead, all of theirs, unless they are tested tap by tap.
+    /// The indices to test for a tile: those along the vectorised axis with constant strides along everything inner. If
+    /// windows move along the rows of a full tile, all of theirs, unless they are tested tap by tap.
     fn spans(&self, scope: &Scope<'ctx>, axis: AxisId) -> Vec<Span> {
         let along_rows = scope.rows.filter(|rows| rows.count > 1);
         let by_taps: BTreeSet<NodeId> = self
@@ -188,7 +188,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Some(Span { of, reach })
     }
 
-    /// Whether the bounds of a value's loads do not depend on the iteration of the loop along an axis.
+    /// Whether the bounds of a value's loads are invariant in the loop along an axis.
     pub(super) fn is_tap(&self, value: NodeId, along: AxisId) -> bool {
         GuardedIndex::are_fixed_along(self.kernel, self.dependence, value, along)
     }

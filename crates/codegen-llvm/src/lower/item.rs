@@ -18,10 +18,10 @@ use crate::error::LlvmError;
 use crate::scalar_ops;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Items in order. Stages record in the scope where their locals are.
+    /// Emits items in order. Stages record in the scope where their locals are.
     ///
-    /// A tile with rows computes all of them at once where that shares loads, or is cheap; longer expressions run row by
-    /// row, so that their code is emitted once. What passes from one to the other goes through memory.
+    /// All rows of a tile are computed at once if that shares loads, or is cheap; longer expressions run row by row, so
+    /// that their code is emitted once. Values that one item passes to another go through memory.
     pub(super) fn items(
         &self,
         scope: &mut Scope<'ctx>,
@@ -74,7 +74,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.nest.loops.of_stage(self.kernel, stage)
     }
 
-    /// Runs the body for one row of the tile after the other.
+    /// Runs the body row by row.
     fn row_by_row(
         &self,
         scope: &Scope<'ctx>,
@@ -116,7 +116,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// The offset of a row of the tile from its first, where that is not its number times the row step.
+    /// The offset of a row of the tile from its first, where the row may repeat the last one.
     pub(super) fn repeated(&self, rows: Option<Rows<'ctx>>, row: u32) -> Option<Value<'ctx>> {
         let repeats = rows?.repeats.filter(|repeats| row >= repeats.from)?;
         let row = self.emit.i64(i64::from(row));
@@ -214,7 +214,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Computes a local into memory, or the map that is fused into it.
+    /// Computes a local in memory, and applies the map fused into it.
     pub(super) fn fill(
         &self,
         scope: &Scope<'ctx>,
@@ -252,7 +252,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// A reduction at some points, vectorised along a reduced axis if that suits it.
+    /// A reduction at some points, vectorised along a reduced axis if the layout suits that.
     pub(super) fn reduced(
         &self,
         scope: &Scope<'ctx>,
@@ -395,7 +395,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// The distinct points of the tile, given along which of its axes something differs.
+    /// The distinct points of the tile for a value that varies along some of its axes.
     pub(super) fn points_of(
         &self,
         scope: &Scope<'ctx>,

@@ -30,7 +30,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// The range of indices of an axis that is iterated: all of them, or a part.
+    /// The range of indices over which an axis is iterated: all of them, or a part.
     pub(super) fn indices_of(
         &self,
         scope: &Scope<'ctx>,
@@ -54,7 +54,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.counted_up_to(None, (begin, end, step), initial, body)
     }
 
-    /// Counts from `begin` to `end` by `step`, with loop-carried values, in at most this many iterations if that is known.
+    /// Counts from `begin` to `end` by `step`, with loop-carried values, in at most this many iterations if a bound is
+    /// known.
     pub(super) fn counted_up_to(
         &self,
         most: Option<u64>,
@@ -77,7 +78,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Emits the body twice, for two scopes: the first where a condition holds. Returns the values of whichever runs.
+    /// Emits the body twice, for two scopes: the first if a condition holds. Returns the values of the version that runs.
     pub(super) fn in_either(
         &self,
         condition: Value<'ctx>,
@@ -101,7 +102,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Emits the body twice: where a condition holds, and where not.
+    /// Emits the body twice: for a condition that holds, and for one that does not.
     pub(super) fn either(
         &self,
         condition: Value<'ctx>,
@@ -153,7 +154,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         is_multiple(self.kernel, axis, of)
     }
 
-    /// The largest multiple of a power of two that is at most a length, which is not negative.
+    /// The largest multiple of a power of two that is at most a non-negative length.
     pub(super) fn multiple_below(&self, length: Value<'ctx>, of: u32) -> Value<'ctx> {
         let emit = &self.emit;
         if of.is_power_of_two() {

@@ -58,7 +58,7 @@ pub(crate) fn emit_nest(
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Every unit of the kernel; returns how many there are.
+    /// Emits every unit of the kernel; returns their number.
     fn units(&self) -> Result<Quantity, LlvmError> {
         let units = self.nest.n_units(self.kernel);
         self.in_tasks(&units, &self.nest.units_per_task, &mut |unit| {
@@ -67,7 +67,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(units)
     }
 
-    /// The units of the tasks that a call of the function covers.
+    /// Runs the body for the units of the tasks that a call of the function covers.
     pub(super) fn in_tasks(
         &self,
         units: &Quantity,
@@ -86,7 +86,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// One unit: decodes its number, then computes it.
+    /// Computes one unit from its number.
     fn unit(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let (emit, nest, tile) = (&self.emit, self.nest, &self.nest.loops.tile);
         let mut rest = unit;

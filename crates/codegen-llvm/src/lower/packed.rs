@@ -18,7 +18,7 @@ use crate::error::LlvmError;
 pub(super) struct Place<'ctx> {
     /// In elements.
     pub(super) element: Value<'ctx>,
-    /// A constant offset, from what is known of the tile.
+    /// A constant offset, for a known position in the tile.
     pub(super) fixed: i64,
     /// Whether lanes are consecutive, where the element has lanes.
     is_consecutive: bool,
@@ -131,8 +131,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// For an index that is just the rows' or the vectorised axis: its block, its place within the block, and the block's
-    /// size.
+    /// For an index that is the row axis or the vectorised axis alone: its block, its position within the block, and the
+    /// block's size.
     fn known_block(
         &self,
         scope: &Scope<'ctx>,

@@ -1,8 +1,8 @@
 //! Packing of operands at launch, as a phase that precedes the computation.
 //!
 //! The layout is that of a packed constant: blocks of one axis innermost, zero-padded, or whole axes in another order. The
-//! packed copy is in scratch memory shared by all tasks. A *unit* of the phase is a few blocks of every axis but the one
-//! that is looped over, so that reads are contiguous.
+//! packed copy is in scratch memory shared by all tasks. A *unit* of the phase is a few blocks of every axis but the looped
+//! one, so that reads are contiguous.
 
 mod operand;
 
@@ -17,7 +17,7 @@ use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 use operand::Operand;
 
-/// Elements that are worth a task.
+/// Elements per task.
 const TASK_ELEMENTS: i64 = 1 << 14;
 
 /// Emits the function of a phase that packs an operand.

@@ -17,8 +17,8 @@ use crate::error::LlvmError;
 const LINE: u32 = 64;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Prefetches further on in a packed operand. A tile of many rows computes for so long with each line that a core,
-    /// which looks a few hundred instructions ahead, would load the next ones too late.
+    /// Prefetches further ahead in a packed operand. A tile of many rows computes for so long with each line that the
+    /// out-of-order window of a core, a few hundred instructions, would load the next ones too late.
     pub(super) fn fetch_further_blocks(
         &self,
         scope: &Scope<'ctx>,
@@ -35,7 +35,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let prefetch = &self.nest.loops.prefetch;
         let ahead = i64::from(prefetch.packed);
         let (strides, _) = packed_strides(self.kernel, pack);
-        // A short block is loaded soon enough.
+        // The loads of a short block are early enough.
         let is_long = ahead > 0
             && strides.first().is_some_and(|block| {
                 let elements = ahead / dtype.size_in_bytes() as i64;
@@ -54,10 +54,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Prefetches what a tile of a few rows, or the one after it, will read.
+    /// Prefetches what a tile of few rows, or the one after it, will read.
     ///
-    /// Where a few such tiles read a block one after the other, the first would wait for memory, and memory for the others.
-    /// So each of them prefetches a share of the next block, as large as its share of the rows.
+    /// Where a few such tiles read a block one after the other, the first would wait for memory, and memory would be idle
+    /// during the others. So each tile prefetches a share of the next block, proportional to its rows.
     fn fetch_share_of_next_block(
         &self,
         scope: &Scope<'ctx>,
@@ -95,7 +95,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Prefetches what a load reads in the next rows, if it is one that does.
+    /// Prefetches the next rows of a load, if its schedule says so.
     pub(super) fn fetch_next_rows(
         &self,
         scope: &Scope<'ctx>,
@@ -108,7 +108,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Some(vectors) = scope.vectors.filter(|_| asks) else {
             return;
         };
-        // In the order of units the rows of a tile come first, else the last of the outer axes.
+        // In unit order the rows of a tile are first; without rows, the last of the outer axes is.
         let (axis, rows) = match (scope.rows, self.kernel.outer().last()) {
             (Some(rows), _) => (rows.axis, self.nest.prefetch.rows_ahead),
             (None, Some(&axis)) => (axis, 1),

@@ -115,7 +115,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             // With masks one body serves full and partial vectors.
             let masked = tile.tail == Tail::Masked;
             let until = if masked { extent } else { middle };
-            // After whole sets less than one set is left.
+            // After the full sets less than one set remains.
             let most = (tile.vectors > 1).then_some(u64::from(tile.vectors));
             let range = (begin, until, step);
             let firsts_before = first_of(&carried);
@@ -174,7 +174,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(results)
     }
 
-    /// Combines the lanes of a vector, halves at a time.
+    /// Combines the lanes of a vector by halving.
     fn across(&self, reduce: &Reduce<'_>, vector: Value<'ctx>) -> Result<Value<'ctx>, LlvmError> {
         let emit = &self.emit;
         let mut vector = vector;
@@ -209,7 +209,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
         };
         if reduce.reduction.is_arg() {
-            // The best values, then their indices; none yet.
+            // The best values, then their indices; initially none.
             let value = self.zero(self.kernel.dtype(reduce.value));
             let mut initial = vec![widened(value); n_points];
             initial.extend(vec![widened(self.emit.i64(-1)); n_points]);
@@ -337,7 +337,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if reduce.reduction.is_arg() {
             return self.accumulate_arg(scope, reduce, points, carried);
         }
-        // Lanes out of range add to what is never read, unless lanes are combined.
+        // Lanes out of range add to sums that are never read, unless lanes are combined.
         let joined_lanes = scope
             .vectors
             .is_some_and(|vectors| reduce.axes.contains(&vectors.axis));

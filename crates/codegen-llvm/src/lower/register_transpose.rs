@@ -12,7 +12,7 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Loads and transposes the operands of a store, so that its rows find their elements.
+    /// Loads and transposes the operands of a store, and records them as the elements of its rows.
     pub(super) fn load_transposed(
         &self,
         scope: &Scope<'ctx>,

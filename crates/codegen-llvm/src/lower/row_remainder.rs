@@ -25,7 +25,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let (base, stop) = self.evened(axis, count, row_tile);
         let least = nest.remainder.least;
         let tile = if nest.tile.spread {
-            // The first axis counts the tiles; each of the others is in a part of the axis of its own.
+            // The first axis counts the tiles; the others each cover a part of their own of the axis.
             Rows {
                 spread: true,
                 ..self.tile_rows(axis, count, row_tile, None)
@@ -65,7 +65,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         column: Option<(AxisId, Value<'ctx>)>,
     ) -> Result<(), LlvmError> {
         let (emit, nest) = (&self.emit, &self.nest.loops);
-        // The remainder of a known size is known.
+        // The remainder of a constant size is constant.
         let is_known = self.bound(axis).as_constant().is_some();
         let mut most = match nest.remainder.rows.as_slice() {
             &[left] if is_known => left,
@@ -125,7 +125,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Repeats the last row for those of a tile that are past the end; at least `least` of them are not.
+    /// Repeats the last row for rows of a tile past the end, which the first `from` rows are not.
     fn repeats(&self, base: Value<'ctx>, stop: Value<'ctx>, from: u32) -> Repeats<'ctx> {
         let emit = &self.emit;
         let beside = emit.i64(1 + i64::from(is_on(Fault::LostLastRow)));
@@ -133,7 +133,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Repeats { from, last }
     }
 
-    /// Where a tile of rows begins, and where it ends at the latest.
+    /// The start of a tile of rows, and the latest end.
     ///
     /// A tile of a single row takes as long as one of four: each sum waits for the addition before it. Seven rows are
     /// therefore faster as four and three than as six and one.
@@ -157,7 +157,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             emit.icmp(IntPredicate::SLT, left, number(nest.remainder.evened_below)),
         );
         let is_few = emit.and(is_few, emit.icmp(IntPredicate::SGT, whole, number(0)));
-        // The last full tile ends early, and the remainder begins there.
+        // The last full tile ends early, where the remainder begins.
         let half = number((count + nest.remainder.evened_below - 1).div_ceil(2));
         let middle = emit.iadd(emit.isub(whole, number(count)), half);
         let is_last_full = emit.icmp(IntPredicate::EQ, emit.iadd(base, number(count)), whole);

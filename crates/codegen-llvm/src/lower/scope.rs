@@ -1,7 +1,7 @@
 //! The position in the loop nest at which code is emitted: bound axes, the tile, and values already computed.
 //!
-//! The scope of a loop starts as a copy of the enclosing one, so values computed outside are used inside and never the
-//! other way round: whatever a scope remembers dominates the code emitted with it.
+//! The scope of a loop starts as a copy of the enclosing one, so values computed outside are used inside but not vice
+//! versa: the values of a scope dominate the code emitted with it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,12 +19,12 @@ pub(crate) struct Coordinate {
     pub(crate) vector: u32,
 }
 
-/// Which elements of a vector are meant.
+/// Which elements of a vector are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// All of them, as a vector; a uniform value stays a scalar.
     Lanes,
-    /// The first, as a scalar.
+    /// The first lane, as a scalar.
     First,
 }
 
@@ -35,17 +35,17 @@ pub(crate) struct Rows<'ctx> {
     pub(crate) count: u32,
     /// The first index.
     pub(crate) base: Value<'ctx>,
-    /// Whether they are spread over the whole axis, instead of adjacent.
+    /// Whether they are spread over the whole axis, rather than adjacent.
     pub(crate) spread: bool,
     /// The offset of the first index from the tile's first.
     pub(crate) offset: Value<'ctx>,
-    /// Set where fewer rows than the tile's may be left.
+    /// Set if fewer rows than the tile's may remain.
     pub(crate) repeats: Option<Repeats<'ctx>>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
 
-/// The rows of a tile that are past the end: the last one again, computed and stored as often.
+/// For rows of a tile past the end: they are the last row, computed and stored again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repeats<'ctx> {
     /// The first that may be past the end.
@@ -62,13 +62,13 @@ pub(crate) struct Vectors<'ctx> {
     pub(crate) count: u32,
     /// The first index.
     pub(crate) base: Value<'ctx>,
-    /// How many elements are in range from the first one on, if not all of them are.
+    /// How many elements are in range from the first one on, unless all are.
     pub(crate) left: Option<Left<'ctx>>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
 
-/// A remainder of an axis that may be less than the vectors have lanes.
+/// The remainder of an axis, possibly fewer elements than lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left<'ctx> {
     /// Elements in range.
@@ -103,7 +103,7 @@ pub(crate) struct Array<'ctx> {
     pub(crate) row_stride: Quantity,
 }
 
-/// Which value of a stage is meant.
+/// The current or the previous value of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Moment {
     Now,
@@ -126,7 +126,7 @@ pub(crate) struct Scope<'ctx> {
     pub(crate) rows: Option<Rows<'ctx>>,
     pub(crate) vectors: Option<Vectors<'ctx>>,
     places: HashMap<(StageId, Moment), Place<'ctx>>,
-    /// Indices of loads that are in bounds at every point of the tile, though that is not proved for all points.
+    /// Indices of loads that are in bounds at every point of the tile, although not proved so for all points.
     inside: Vec<(NodeId, usize)>,
     streaming: bool,
     part: Option<Part<'ctx>>,
@@ -169,7 +169,7 @@ impl<'ctx> Scope<'ctx> {
         self.part.is_some_and(|part| axes.contains(&part.axis))
     }
 
-    /// The scope with rows. Only those known values stay that `keep` says are the same in other rows.
+    /// The scope with rows. Known values are kept if `keep` says that they are the same in other rows.
     pub(crate) fn with_rows(&self, rows: Rows<'ctx>, keep: impl Fn(NodeId) -> bool) -> Self {
         let mut scope = self.clone();
         scope.rows = Some(rows);
@@ -231,7 +231,7 @@ impl<'ctx> Scope<'ctx> {
         self.inside.contains(&(load, axis))
     }
 
-    /// The index an axis is bound to, rows and vectors apart.
+    /// The index an axis is bound to, except rows and vectors.
     pub(crate) fn axis(&self, axis: AxisId) -> Option<Value<'ctx>> {
         self.axes.get(&axis).copied()
     }

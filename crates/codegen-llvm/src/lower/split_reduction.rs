@@ -1,8 +1,9 @@
-//! Reductions to few results, split over parts of a reduced axis, whose partial results the next phase combines.
+//! Split reductions: those with few results are split along a reduced axis, and the next phase combines the partial
+//! results.
 //!
 //! The split depends on sizes alone, never on threads, so results are the same for any number of threads: each part is
 //! reduced like a whole, and the parts are combined in order. A reduction that reads the result of an earlier one combines
-//! it again in each task, at most [`SplitReductions::MOST_PARTS`] operations.
+//! it again in each task, with at most [`SplitReductions::MOST_PARTS`] operations.
 
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::Dependence;
@@ -56,7 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             scope = scope.with_axis(axis, emit.urem(rest, size));
             rest = emit.udiv(rest, size);
         }
-        // The items before it.
+        // The items before the reduction.
         let items = self.kernel.items();
         let place = items
             .iter()

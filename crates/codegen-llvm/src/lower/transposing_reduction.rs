@@ -13,7 +13,7 @@ use super::scope::{Array, Coordinate, Scope, Vectors};
 use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 
-/// The width in bits of the parts of a vector within which shuffles do not cross.
+/// The width in bits of the parts of a vector that shuffles do not cross.
 const PART: u32 = 128;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
@@ -79,7 +79,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(true)
     }
 
-    /// The dot products of one row from an index of the array on, as many as a vector has lanes.
+    /// The dot products of one row from an index of the array on: one per lane of a vector.
     fn dot_products(
         &self,
         scope: &Scope<'ctx>,

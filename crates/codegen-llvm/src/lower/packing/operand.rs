@@ -9,15 +9,15 @@ use super::super::context::Lowering;
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// Blocks that a unit packs side by side: as many lines as memory fetches well at once.
+/// Blocks that a unit packs side by side: as many concurrent streams as memory serves well.
 const BLOCKS: i64 = 4;
 
-/// An operand while it is packed.
+/// An operand being packed.
 pub(super) struct Operand<'ctx> {
     dtype: DType,
     source: Value<'ctx>,
     target: Value<'ctx>,
-    /// Outermost first; the last one is the run, the one before it the one that is looped over.
+    /// Outermost first; the last one is the run, the one before it is looped over.
     axes: Vec<Axis>,
     lanes: u32,
 }
@@ -84,7 +84,7 @@ impl<'ctx> Operand<'ctx> {
         }
     }
 
-    /// The axes that units cover, the one that is looped over, and the run.
+    /// The axes that units cover, the looped one, and the run.
     fn parts(&self) -> (&[Axis], &Axis, &Axis) {
         match self.axes.as_slice() {
             [units @ .., along, run] => (units, along, run),
@@ -99,7 +99,7 @@ impl<'ctx> Operand<'ctx> {
         })
     }
 
-    /// Elements that a unit packs.
+    /// Elements per unit.
     pub(super) fn per_unit(&self) -> Quantity {
         let (units, along, run) = self.parts();
         let blocks = if units.iter().any(|axis| axis.block.is_some()) {
@@ -157,7 +157,7 @@ impl<'ctx> Operand<'ctx> {
                 Ok(())
             })?;
         }
-        // A partial block: the last one.
+        // A partial block, the last one.
         let begin = emit.smax(begin, full);
         lowering.counted(begin, end, emit.i64(1), &[], |index, _| {
             let at = self.step(lowering, (source, target), axis, index);
@@ -251,7 +251,7 @@ impl<'ctx> Operand<'ctx> {
         Ok(())
     }
 
-    /// A full block whose elements are strided, while those of the looped axis are contiguous: transposed tile by tile.
+    /// A full block whose elements are strided, while those of the looped axis are contiguous: register-tile transposes.
     fn transposed(
         &self,
         lowering: &Lowering<'_, '_, 'ctx>,

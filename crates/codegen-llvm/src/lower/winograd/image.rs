@@ -11,7 +11,7 @@ use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Moment, Place, Scope};
 
 impl<'ctx> Strips<'_, '_, '_, 'ctx> {
-    /// One strip.
+    /// Computes one strip.
     pub(super) fn image(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let Winograd {

@@ -182,7 +182,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Where a tile begins: early enough for its columns to fit.
+    /// The first column of a tile, early enough for its columns to fit.
     fn first_column(&self, strip: &Strip<'ctx>, tile: Value<'ctx>) -> Value<'ctx> {
         let emit = &self.lowering.emit;
         let column = self.index(tile, self.number(self.sums_of_tile()), strip.column);

@@ -9,7 +9,7 @@ use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Form, Scope};
 
 impl<'ctx> Strips<'_, '_, '_, 'ctx> {
-    /// The weight transform of one channel and a vector of features.
+    /// Transforms the weights of one channel and a vector of features.
     pub(super) fn weights(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let Winograd {
