@@ -23,7 +23,7 @@ pub(crate) enum FaultCause {
     DivisionByZero = 2,
 }
 
-/// The launch arguments of a phase. They are loaded where needed, once, at the start of the function.
+/// The launch arguments of a phase. Load each one once, at the start of the function.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch<'ctx> {
     arguments: Value<'ctx>,

@@ -25,7 +25,7 @@ pub(crate) struct ModuleBuilder<'ctx> {
     module: Module<'ctx>,
     level: IsaLevel,
     /// Whether code never polls the stop word.
-    pub(crate) leaves_polls_out: bool,
+    pub(crate) without_polls: bool,
     internal: RefCell<BTreeMap<String, FunctionValue<'ctx>>>,
 }
 
@@ -48,7 +48,7 @@ impl<'ctx> ModuleBuilder<'ctx> {
             context,
             module: context.create_module("kernel"),
             level,
-            leaves_polls_out: false,
+            without_polls: false,
             internal: RefCell::new(BTreeMap::new()),
         }
     }

@@ -23,7 +23,7 @@ pub(crate) fn request(level: IsaLevel, output: Output) -> Request<'static> {
         text: "kernel @test()",
         level,
         effort: Effort::Light,
-        leaves_polls_out: false,
+        without_polls: false,
         output,
     }
 }

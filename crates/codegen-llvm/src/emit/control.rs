@@ -10,7 +10,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     /// Returns without a value.
     pub(crate) fn return_none(&self) {
         built(self.builder.build_return(None));
-        self.finish_polls();
+        self.emit_poll_exit();
     }
 
     /// Returns a value.

@@ -26,7 +26,7 @@ pub(super) struct Polling {
 impl<'ctx> Emitter<'_, 'ctx> {
     /// Makes the loops emitted from here on poll the word at this address.
     pub(crate) fn poll_at(&self, word: Value<'ctx>) {
-        if !self.module.leaves_polls_out {
+        if !self.module.without_polls {
             self.polled.set(Some(word));
         }
     }
@@ -89,7 +89,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     }
 
     /// Emits the return block of polls.
-    pub(super) fn finish_polls(&self) {
+    pub(super) fn emit_poll_exit(&self) {
         let Some(stopped) = self.stopped.take() else {
             return;
         };

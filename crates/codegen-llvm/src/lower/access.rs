@@ -11,9 +11,9 @@ use kiln_tensor::DType;
 
 use inkwell::IntPredicate;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::load::Condition;
-use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
+use super::scope::{Array, Coordinate, Form, Place, Scope, StageValue};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
@@ -43,7 +43,7 @@ impl<'ctx> Address<'ctx> {
     }
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Stores a value in the lanes in range.
     pub(super) fn store_at(
         &self,
@@ -64,7 +64,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         &self,
         scope: &Scope<'ctx>,
         stage: StageId,
-        moment: Moment,
+        moment: StageValue,
         indices: &[NodeId],
         at: Coordinate,
         form: Form,
@@ -350,7 +350,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             (Address::Consecutive(pointer), None) => {
                 let value = self.widened(scope, value);
-                if self.is_streamed(scope, value) {
+                if self.is_stored_non_temporally(scope, value) {
                     emit.store_non_temporal(pointer, value);
                 } else {
                     emit.store_dtype(dtype, pointer, value);

@@ -2,13 +2,13 @@
 
 use kiln_kernel::AxisId;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::reduce::Reduce;
 use super::scope::{Coordinate, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// How many accumulators the sums of a vector tile are split over, if they are too few to hide the latency of their
     /// additions.
     pub(super) fn accumulators(

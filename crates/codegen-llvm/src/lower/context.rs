@@ -17,7 +17,7 @@ use crate::emit::{Emitter, Value};
 use crate::module::PhaseParameters;
 
 /// Everything that is constant while one body is emitted.
-pub(crate) struct Lowering<'a, 'm, 'ctx> {
+pub(crate) struct KernelLowering<'a, 'm, 'ctx> {
     pub(crate) kernel: &'a VerifiedKernel,
     pub(crate) dependence: &'a Dependence,
     pub(crate) launch: &'a LaunchBuilder,
@@ -44,7 +44,7 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     scratch: RefCell<Quantity>,
 }
 
-impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
+impl<'a, 'm, 'ctx> KernelLowering<'a, 'm, 'ctx> {
     pub(crate) fn new(
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,

@@ -9,14 +9,14 @@ use kiln_kernel::{Node, NodeId};
 use kiln_scalar::{ExprNode as FunctionNode, Function, ScalarOp, ScalarValue};
 use kiln_tensor::DType;
 
-use super::context::Lowering;
-use super::scope::{Coordinate, Form, Moment, Scope};
+use super::context::KernelLowering;
+use super::scope::{Coordinate, Form, Scope, StageValue};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
 use crate::{math, scalar_ops};
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The value of a node at a point of the tile.
     pub(crate) fn value(
         &self,
@@ -126,13 +126,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             Node::Axis(axis) => Ok(self.axis_value(scope, *axis, at, form)),
             Node::Load(load) => self.load(scope, node, load, at, form),
             Node::Local { stage, indices } => {
-                self.local(scope, *stage, Moment::Now, indices, at, form)
+                self.local(scope, *stage, StageValue::Current, indices, at, form)
             }
             Node::Previous { stage, indices } => {
-                self.local(scope, *stage, Moment::Previous, indices, at, form)
+                self.local(scope, *stage, StageValue::Previous, indices, at, form)
             }
             Node::Last { stage, indices } => {
-                self.local(scope, *stage, Moment::Last, indices, at, form)
+                self.local(scope, *stage, StageValue::Last, indices, at, form)
             }
             Node::Apply { op, operands } => {
                 let wide = form == Form::Lanes && self.varies(scope, node);

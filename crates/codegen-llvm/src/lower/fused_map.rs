@@ -7,12 +7,12 @@ use kiln_kernel::analysis::ElementwiseReader;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, StageId};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Array, Coordinate, Form, Scope, Vectors};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Maps elements that were just computed, and stores the results to the array.
     pub(super) fn store_fused_map(
         &self,

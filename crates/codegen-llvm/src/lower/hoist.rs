@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use kiln_kernel::analysis::is_fixed_load;
 use kiln_kernel::{AxisId, Class, Node, NodeId};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Computes the parts of some nodes that are invariant along all of the axes, in each row of the tile. Loads from other
     /// buffers, and what may fault, stay in place.
     pub(super) fn hoist(

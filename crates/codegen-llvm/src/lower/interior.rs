@@ -9,7 +9,7 @@ use inkwell::IntPredicate;
 use kiln_kernel::analysis::{AxisPoints, GuardedIndex, Reach};
 use kiln_kernel::{AxisId, Item, Node, NodeId, StageOperation};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::reduce::Body;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
@@ -21,9 +21,9 @@ pub(super) struct Span {
     pub(super) reach: Reach,
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Runs the body, without masks for windows if the whole tile is in the interior.
-    pub(super) fn inside_or_not(
+    pub(super) fn interior_or_edge(
         &self,
         scope: &Scope<'ctx>,
         axis: AxisId,
@@ -45,7 +45,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// Runs the body, without conditions on a window's loads if all rows of the tile are in bounds at one tap; the test
     /// precedes the loop over the window's contents, if there is one.
-    pub(super) fn tap_inside_or_not(
+    pub(super) fn interior_or_edge_of_tap(
         &self,
         scope: &Scope<'ctx>,
         value: NodeId,
@@ -68,11 +68,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .filter(|open| !scope.is_inside(open.load, open.position))
             .filter_map(|open| self.span(scope, open))
             .collect();
-        self.spans_inside_or_not(scope, &spans, body, carried)
+        self.interior_or_edge_of_spans(scope, &spans, body, carried)
     }
 
     /// Runs the body, without conditions on some indices if they are in bounds at every point of the tile.
-    pub(super) fn spans_inside_or_not(
+    pub(super) fn interior_or_edge_of_spans(
         &self,
         scope: &Scope<'ctx>,
         spans: &[Span],

@@ -10,14 +10,14 @@ use kiln_scalar::ScalarOp;
 use kiln_schedule_cpu::Tile;
 use kiln_schedule_cpu::loops::ItemLoops;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::reduce::Reduce;
-use super::scope::{Array, Coordinate, Form, Moment, Place, Rows, Scope};
+use super::scope::{Array, Coordinate, Form, Place, Rows, Scope, StageValue};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::scalar_ops;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Emits items in order. Stages record in the scope where their locals are.
     ///
     /// All rows of a tile are computed at once if that shares loads, or is cheap; longer expressions run row by row, so
@@ -44,7 +44,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         for (place, (item, &together)) in items.iter().zip(&together).enumerate() {
             match item {
                 Item::Stage(stage) if finished == Some(*stage) => {}
-                Item::Stage(stage) if self.place_joined(scope, *stage)? => {}
+                Item::Stage(stage) if self.place_combined(scope, *stage)? => {}
                 Item::Stage(stage) => {
                     let next = items.get(place + 1);
                     let finish = next
@@ -148,14 +148,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Some(_) if !together => self.row_by_row(scope, &mut fill)?,
                 _ => fill(scope)?,
             }
-            scope.place(kept, Moment::Now, Place::Memory(array));
+            scope.place(kept, StageValue::Current, Place::Memory(array));
             return Ok(());
         }
         let Some(rows) = in_rows.filter(|_| spill) else {
             let points = self.stage_points(scope, id);
             let values = self.at_points(scope, tile, id, &points)?;
             let values: HashMap<_, _> = points.into_iter().zip(values).collect();
-            scope.place(id, Moment::Now, Place::Registers(values));
+            scope.place(id, StageValue::Current, Place::Registers(values));
             return Ok(());
         };
         let varying = scope
@@ -186,7 +186,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         scope.place(
             id,
-            Moment::Now,
+            StageValue::Current,
             Place::Spilled {
                 base,
                 lanes,
@@ -313,7 +313,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         match vector {
             Some(axis) if loops.stream => {
                 let from = (axis, self.emit.i64(0));
-                self.streaming_or_not(scope, &[store], from, tile.lanes, &mut |scope| {
+                self.non_temporal_or_plain(scope, &[store], from, tile.lanes, &mut |scope| {
                     self.over_points(scope, tile, &store.axes, vector, &mut body)
                 })
             }

@@ -8,7 +8,7 @@ use kiln_kernel::{IndexClass, Load, Node, NodeId};
 use kiln_tensor::DType;
 
 use super::access::Address;
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
@@ -24,7 +24,7 @@ pub(super) struct Condition<'ctx> {
 }
 
 impl<'ctx> Condition<'ctx> {
-    pub(super) fn require(&mut self, lowering: &Lowering<'_, '_, 'ctx>, value: Value<'ctx>) {
+    pub(super) fn require(&mut self, lowering: &KernelLowering<'_, '_, 'ctx>, value: Value<'ctx>) {
         let part = if lanes(value) > 1 {
             &mut self.lanes
         } else {
@@ -33,7 +33,7 @@ impl<'ctx> Condition<'ctx> {
         *part = Some(lowering.both(*part, value));
     }
 
-    pub(super) fn all(&self, lowering: &Lowering<'_, '_, 'ctx>) -> Option<Value<'ctx>> {
+    pub(super) fn all(&self, lowering: &KernelLowering<'_, '_, 'ctx>) -> Option<Value<'ctx>> {
         match (self.uniform, self.lanes) {
             (Some(uniform), Some(lanes)) => Some(lowering.both(Some(uniform), lanes)),
             (uniform, lanes) => uniform.or(lanes),
@@ -41,7 +41,7 @@ impl<'ctx> Condition<'ctx> {
     }
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// A load.
     pub(super) fn load(
         &self,
@@ -167,8 +167,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             (None, mask) => mask,
         };
         if let (Address::Consecutive(pointer), None) = (&address, mask) {
-            self.fetch_next_rows(scope, node, load, *pointer, at);
-            self.fetch_further_blocks(scope, load, *pointer, at)?;
+            self.prefetch_next_rows(scope, node, load, *pointer, at);
+            self.prefetch_packed_ahead(scope, load, *pointer, at)?;
         }
         Ok(match (address, mask) {
             (Address::Same(pointer), None) => {

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use kiln_kernel::analysis::is_multiple;
 use kiln_kernel::{AxisId, Extent};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::reduce::Body;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The number of points of an axis, as a scalar.
     ///
     /// The extents of axes may differ between rows only where a schedule without rows is used.
@@ -36,7 +36,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         scope: &Scope<'ctx>,
         axis: AxisId,
     ) -> Result<(Value<'ctx>, Value<'ctx>), LlvmError> {
-        match scope.part_of(axis) {
+        match scope.axis_range(axis) {
             Some(part) => Ok(part),
             None => Ok((self.emit.i64(0), self.extent(scope, axis)?)),
         }
@@ -132,7 +132,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         if let Some(extent) = self.bound(axis).as_constant()
             && matches!(self.kernel.axis(axis).extent, Extent::Size(_))
-            && scope.part_of(axis).is_none()
+            && scope.axis_range(axis).is_none()
             && (extent == 1
                 || (unroll
                     && extent * initial.len().max(1) as i64 <= i64::from(self.nest.loops.unroll)))

@@ -7,15 +7,15 @@ use inkwell::IntPredicate;
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, BufferId, Store};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Runs the body of stores in vectors along an axis, from a multiple of the lanes on, with non-temporal stores where
     /// they pay.
-    pub(super) fn streaming_or_not(
+    pub(super) fn non_temporal_or_plain(
         &self,
         scope: &Scope<'ctx>,
         stores: &[&Store],
@@ -44,7 +44,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         self.uses_non_temporal_stores.set(true);
         let body = &mut |scope: &Scope<'ctx>, _: &[_]| body(scope).map(|()| Vec::new());
-        self.in_either(pays, (&scope.streaming(), scope), body, &[])?;
+        self.in_either(pays, (&scope.non_temporal(), scope), body, &[])?;
         Ok(())
     }
 
@@ -63,15 +63,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// Fences non-temporal stores, if there are any, before completion is signalled.
-    pub(super) fn finish_streams(&self) {
+    pub(super) fn fence_non_temporal_stores(&self) {
         if self.uses_non_temporal_stores.get() {
             self.emit.store_fence();
         }
     }
 
     /// Whether a vector is stored non-temporally: whole, with every lane in range.
-    pub(super) fn is_streamed(&self, scope: &Scope<'ctx>, value: Value<'ctx>) -> bool {
-        let vectors = scope.vectors.filter(|_| scope.is_streaming());
+    pub(super) fn is_stored_non_temporally(&self, scope: &Scope<'ctx>, value: Value<'ctx>) -> bool {
+        let vectors = scope.vectors.filter(|_| scope.is_non_temporal());
         vectors.is_some_and(|vectors| crate::emit::lanes(value) == vectors.lanes)
     }
 }

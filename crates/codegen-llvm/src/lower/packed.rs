@@ -9,7 +9,7 @@ use kiln_kernel::{BufferId, Node, NodeId};
 use kiln_schedule_cpu::packed_strides;
 
 use super::access::Address;
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -24,7 +24,7 @@ pub(super) struct Place<'ctx> {
     is_consecutive: bool,
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The address of an element of a packed operand. Lanes are consecutive if the vectorised axis is the innermost of the
     /// packed array, whose block is a multiple of the lanes.
     pub(super) fn packed_address(

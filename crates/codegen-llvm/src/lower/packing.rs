@@ -11,11 +11,11 @@ use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::Dependence;
 use kiln_schedule_cpu::{PackedCopy, ScheduledNest};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::launch::LaunchBuilder;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
-use operand::Operand;
+use operand::PackedOperand;
 
 /// Elements per task.
 const TASK_ELEMENTS: i64 = 1 << 14;
@@ -31,8 +31,8 @@ pub(super) fn emit_copy(
     let dependence = Dependence::of(kernel);
     let entry = launch.next_entry();
     let phase = module.phase(&entry);
-    let lowering = Lowering::new(kernel, &dependence, launch, nest, (&[], &[]), phase);
-    let operand = Operand::of(&lowering, nest, copy);
+    let lowering = KernelLowering::new(kernel, &dependence, launch, nest, (&[], &[]), phase);
+    let operand = PackedOperand::of(&lowering, nest, copy);
     let per_unit = operand.per_unit();
     let fair = operand
         .units()

@@ -7,7 +7,7 @@
 use kiln_kernel::analysis::GuardedIndex;
 use kiln_kernel::{Load, NodeId};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::{Elem, Value};
 use crate::error::LlvmError;
@@ -15,7 +15,7 @@ use crate::error::LlvmError;
 /// Larger blocks of zeros are not worth their stack space.
 const ZEROS_LIMIT: i64 = 2048;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The address of consecutive elements of a row if `inside`, otherwise of zeros; `None` if the load does not move along
     /// rows as it must, or moves too far.
     pub(super) fn row_or_zeros(

@@ -5,12 +5,12 @@ use kiln_kernel::AxisId;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_schedule_cpu::least_rows;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Repeats, Rows, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The rows of a unit: a full tile, or the remainder in smaller ones.
     pub(super) fn rows(
         &self,
@@ -22,7 +22,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let (Some((axis, count)), Some(row_tile)) = (nest.tile.rows, row_tile) else {
             return self.columns(scope, column);
         };
-        let (base, stop) = self.evened(axis, count, row_tile);
+        let (base, stop) = self.balanced(axis, count, row_tile);
         let least = nest.remainder.least;
         let tile = if nest.tile.spread {
             // The first axis counts the tiles; the others each cover a part of their own of the axis.
@@ -49,7 +49,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Vec::new()
             },
             || {
-                edge = self.left_over(scope, axis, (base, stop), column);
+                edge = self.remaining_rows(scope, axis, (base, stop), column);
                 Vec::new()
             },
         );
@@ -57,7 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The row remainder, smaller than a tile.
-    fn left_over(
+    fn remaining_rows(
         &self,
         scope: &Scope<'ctx>,
         axis: AxisId,
@@ -137,7 +137,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ///
     /// A tile of a single row takes as long as one of four: each sum waits for the addition before it. Seven rows are
     /// therefore faster as four and three than as six and one.
-    fn evened(
+    fn balanced(
         &self,
         axis: AxisId,
         count: u32,

@@ -63,14 +63,14 @@ pub(crate) struct Vectors<'ctx> {
     /// The first index.
     pub(crate) base: Value<'ctx>,
     /// How many elements are in range from the first one on, unless all are.
-    pub(crate) left: Option<Left<'ctx>>,
+    pub(crate) left: Option<Remainder<'ctx>>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
 
 /// The remainder of an axis, possibly fewer elements than lanes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left<'ctx> {
+pub(crate) struct Remainder<'ctx> {
     /// Elements in range.
     pub(crate) elements: Value<'ctx>,
     /// The number of vectors in which all lanes are in range.
@@ -103,17 +103,17 @@ pub(crate) struct Array<'ctx> {
     pub(crate) row_stride: Quantity,
 }
 
-/// The current or the previous value of a stage.
+/// Which value of a stage: that of the current or previous step, or the last one of a finished block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Moment {
-    Now,
+pub(crate) enum StageValue {
+    Current,
     Previous,
     Last,
 }
 
-/// The part of a reduced axis that is iterated.
+/// The range of a reduced axis that is iterated.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'ctx> {
+pub(crate) struct AxisRange<'ctx> {
     pub(crate) axis: AxisId,
     pub(crate) begin: Value<'ctx>,
     pub(crate) end: Value<'ctx>,
@@ -125,11 +125,11 @@ pub(crate) struct Scope<'ctx> {
     axes: HashMap<AxisId, Value<'ctx>>,
     pub(crate) rows: Option<Rows<'ctx>>,
     pub(crate) vectors: Option<Vectors<'ctx>>,
-    places: HashMap<(StageId, Moment), Place<'ctx>>,
+    places: HashMap<(StageId, StageValue), Place<'ctx>>,
     /// Indices of loads that are in bounds at every point of the tile, although not proved so for all points.
     inside: Vec<(NodeId, usize)>,
-    streaming: bool,
-    part: Option<Part<'ctx>>,
+    non_temporal: bool,
+    range: Option<AxisRange<'ctx>>,
     /// Conditions of selects that are the same at every point of the tile.
     choices: Vec<(NodeId, bool)>,
     pub(crate) known: RefCell<HashMap<(NodeId, Coordinate, Form), Value<'ctx>>>,
@@ -151,22 +151,22 @@ impl<'ctx> Scope<'ctx> {
         scope
     }
 
-    /// The scope in which a part of an axis is iterated.
-    pub(crate) fn with_part(&self, part: Part<'ctx>) -> Self {
+    /// The scope in which a range of an axis is iterated.
+    pub(crate) fn with_axis_range(&self, range: AxisRange<'ctx>) -> Self {
         let mut scope = self.clone();
-        scope.part = Some(part);
+        scope.range = Some(range);
         scope
     }
 
-    /// The part of an axis that is iterated: from and to which index.
-    pub(crate) fn part_of(&self, axis: AxisId) -> Option<(Value<'ctx>, Value<'ctx>)> {
-        let part = self.part.filter(|part| part.axis == axis)?;
-        Some((part.begin, part.end))
+    /// The range of an axis that is iterated: its first index, and one past its last.
+    pub(crate) fn axis_range(&self, axis: AxisId) -> Option<(Value<'ctx>, Value<'ctx>)> {
+        let range = self.range.filter(|range| range.axis == axis)?;
+        Some((range.begin, range.end))
     }
 
-    /// Whether a part of one of some axes is iterated.
-    pub(crate) fn has_part_of(&self, axes: &[AxisId]) -> bool {
-        self.part.is_some_and(|part| axes.contains(&part.axis))
+    /// Whether a range of one of some axes is iterated.
+    pub(crate) fn has_range_of(&self, axes: &[AxisId]) -> bool {
+        self.range.is_some_and(|range| axes.contains(&range.axis))
     }
 
     /// The scope with rows. Known values are kept if `keep` says that they are the same in other rows.
@@ -215,15 +215,15 @@ impl<'ctx> Scope<'ctx> {
     }
 
     /// The scope in which stores are non-temporal.
-    pub(crate) fn streaming(&self) -> Self {
+    pub(crate) fn non_temporal(&self) -> Self {
         let mut scope = self.clone();
-        scope.streaming = true;
+        scope.non_temporal = true;
         scope
     }
 
     /// Whether stores are non-temporal.
-    pub(crate) fn is_streaming(&self) -> bool {
-        self.streaming
+    pub(crate) fn is_non_temporal(&self) -> bool {
+        self.non_temporal
     }
 
     /// Whether an index of a load is in bounds at every point of the tile.
@@ -237,12 +237,12 @@ impl<'ctx> Scope<'ctx> {
     }
 
     /// Records where a stage's local is from here on.
-    pub(crate) fn place(&mut self, stage: StageId, moment: Moment, place: Place<'ctx>) {
+    pub(crate) fn place(&mut self, stage: StageId, moment: StageValue, place: Place<'ctx>) {
         self.places.insert((stage, moment), place);
     }
 
     /// Where a stage's local is.
-    pub(crate) fn placed(&self, stage: StageId, moment: Moment) -> Option<&Place<'ctx>> {
+    pub(crate) fn placed(&self, stage: StageId, moment: StageValue) -> Option<&Place<'ctx>> {
         self.places.get(&(stage, moment))
     }
 

@@ -7,14 +7,14 @@ use kiln_kernel::AxisId;
 use kiln_kernel::analysis::{GuardedIndex, SlidingWindow};
 use kiln_schedule_cpu::sliding_window;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::interior::Span;
 use super::reduce::Reduce;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// How a reduction's window slides along the rows of the tile, where unrolling it pays.
     pub(super) fn sliding_window(
         &self,

@@ -6,8 +6,8 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_schedule_cpu::Tile;
 use kiln_schedule_cpu::loops::VectorStep;
 
-use super::context::Lowering;
-use super::scope::{Coordinate, Left, Scope, Vectors};
+use super::context::KernelLowering;
+use super::scope::{Coordinate, Remainder, Scope, Vectors};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
@@ -15,7 +15,7 @@ use crate::error::LlvmError;
 type Body<'a, 'ctx> = &'a mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>;
 
 /// An axis while it is iterated.
-struct Along<'a, 'ctx> {
+struct VectorLoop<'a, 'ctx> {
     scope: &'a Scope<'ctx>,
     axis: AxisId,
     tile: &'a Tile,
@@ -28,7 +28,7 @@ struct Along<'a, 'ctx> {
     block: Option<u32>,
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Runs the body for the indices `begin..end` of an axis in vectors of a tile, in the steps of the schedule. `begin` is
     /// a multiple of the lanes.
     pub(super) fn in_vectors(
@@ -40,7 +40,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         block: Option<u32>,
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
-        let along = Along {
+        let along = VectorLoop {
             scope,
             axis,
             tile,
@@ -76,7 +76,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Element by element.
     fn in_scalars(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
@@ -94,7 +94,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// the end.
     fn in_nearly_whole(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         vectors: u32,
         body: Body<'_, 'ctx>,
@@ -105,7 +105,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let spare = emit.i64(i64::from(lanes - 1));
         let whole = self.multiple_below(emit.iadd(length, spare), lanes * vectors);
         let middle = emit.iadd(begin, whole);
-        let sets = Along {
+        let sets = VectorLoop {
             end: emit.smin(middle, along.end),
             ..*along
         };
@@ -116,7 +116,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// One masked set where more than `above` vectors remain, else single masked vectors.
     fn in_set_or_single(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         above: u32,
         set: (u32, u32),
@@ -137,7 +137,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Sets of `count` vectors with every lane in range; returns the first index after them.
     fn in_whole(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         count: u32,
         body: Body<'_, 'ctx>,
@@ -156,14 +156,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The remainder from an index on, in sets of `count` vectors, some with every lane in range.
     fn in_sets(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         (count, full): (u32, u32),
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
         self.each_set(along, (begin, along.end), count, &mut |base| {
             let elements = self.emit.isub(along.end, base);
-            let vectors = self.set_of(along, base, count, Some(Left { elements, full }));
+            let vectors = self.set_of(along, base, count, Some(Remainder { elements, full }));
             body(&along.scope.with_vectors(vectors))
         })
     }
@@ -171,7 +171,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Runs the body for the first index of each set of vectors; without a loop if there is at most one.
     fn each_set(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         (begin, end): (Value<'ctx>, Value<'ctx>),
         count: u32,
         body: &mut dyn FnMut(Value<'ctx>) -> Result<(), LlvmError>,
@@ -195,10 +195,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     fn set_of(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         base: Value<'ctx>,
         count: u32,
-        left: Option<Left<'ctx>>,
+        left: Option<Remainder<'ctx>>,
     ) -> Vectors<'ctx> {
         let emit = &self.emit;
         let lanes = along.tile.lanes;

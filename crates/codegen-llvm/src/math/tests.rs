@@ -158,14 +158,14 @@ fn functions_of_two_floats_are_within_budget() {
             let lanes = level.lanes(64);
             let compiled = compile(level, lanes, budget.op, DType::F64);
             let results = compiled.run_f64(&[&a, &b]);
-            let mut worst = Worst::default();
+            let mut worst = MaxError::default();
             for ((&x, &y), &found) in a.iter().zip(&b).zip(&results) {
                 let expected = reference(budget.op)(x, y);
-                worst.see(error_f64(found, expected), || {
+                worst.record(error_f64(found, expected), || {
                     format!("{x:e}, {y:e}: {found:e} for {expected:e}")
                 });
             }
-            worst.hold(level, budget.op, "f64", budget.f64);
+            worst.check(level, budget.op, "f64", budget.f64);
             let (a, b): (Vec<f32>, Vec<f32>) = a
                 .iter()
                 .zip(&b)
@@ -173,14 +173,14 @@ fn functions_of_two_floats_are_within_budget() {
                 .unzip();
             let compiled = compile(level, level.lanes(32), budget.op, DType::F32);
             let results = compiled.run_f32(&[&a, &b]);
-            let mut worst = Worst::default();
+            let mut worst = MaxError::default();
             for ((&x, &y), &found) in a.iter().zip(&b).zip(&results) {
                 let expected = reference(budget.op)(f64::from(x), f64::from(y));
-                worst.see(error_f32(found, expected), || {
+                worst.record(error_f32(found, expected), || {
                     format!("{x:e}, {y:e}: {found:e} for {expected:e}")
                 });
             }
-            worst.hold(level, budget.op, "f32", budget.f32);
+            worst.check(level, budget.op, "f32", budget.f32);
         }
     }
 }
@@ -295,7 +295,7 @@ fn sweep_f32(stride: usize) {
                 )
             })
             .collect();
-        let mut worst: Vec<Worst> = levels.iter().map(|_| Worst::default()).collect();
+        let mut worst: Vec<MaxError> = levels.iter().map(|_| MaxError::default()).collect();
         let mut patterns = (0..=u64::from(u32::MAX)).step_by(stride).peekable();
         let mut extra = Some(edges());
         while patterns.peek().is_some() {
@@ -312,14 +312,14 @@ fn sweep_f32(stride: usize) {
             for ((_, compiled), worst) in compiled.iter().zip(&mut worst) {
                 let results = compiled.run_f32(&[&inputs]);
                 for ((&x, &found), &expected) in inputs.iter().zip(&results).zip(&expected) {
-                    worst.see(error_f32(found, expected), || {
+                    worst.record(error_f32(found, expected), || {
                         format!("{x:e} ({:#x}): {found:e} for {expected:e}", x.to_bits())
                     });
                 }
             }
         }
         for (&level, worst) in levels.iter().zip(&worst) {
-            worst.hold(level, budget.op, "f32", budget.f32);
+            worst.check(level, budget.op, "f32", budget.f32);
         }
     }
 }
@@ -327,14 +327,14 @@ fn sweep_f32(stride: usize) {
 fn check_f64(level: IsaLevel, budget: Budget, inputs: &[f64]) {
     let compiled = compile(level, level.lanes(64), budget.op, DType::F64);
     let results = compiled.run_f64(&[inputs]);
-    let mut worst = Worst::default();
+    let mut worst = MaxError::default();
     for (&x, &found) in inputs.iter().zip(&results) {
         let expected = reference(budget.op, x);
-        worst.see(error_f64(found, expected), || {
+        worst.record(error_f64(found, expected), || {
             format!("{x:e}: {found:e} for {expected:e}")
         });
     }
-    worst.hold(level, budget.op, "f64", budget.f64);
+    worst.check(level, budget.op, "f64", budget.f64);
 }
 
 /// The interpreter's definition in f64 (see `references_equal_the_interpreters_definitions`).
@@ -445,20 +445,20 @@ fn error_f64(found: f64, expected: f64) -> f64 {
 
 /// The largest error seen, and where.
 #[derive(Default)]
-struct Worst {
+struct MaxError {
     error: f64,
     place: String,
 }
 
-impl Worst {
-    fn see(&mut self, error: f64, place: impl FnOnce() -> String) {
+impl MaxError {
+    fn record(&mut self, error: f64, place: impl FnOnce() -> String) {
         if error > self.error {
             self.error = error;
             self.place = place();
         }
     }
 
-    fn hold(&self, level: IsaLevel, op: ScalarOp, dtype: &str, budget: f64) {
+    fn check(&self, level: IsaLevel, op: ScalarOp, dtype: &str, budget: f64) {
         println!(
             "BUDGET {} {dtype} {level}: {:.2} of {budget} at {}",
             op.name(),

@@ -96,14 +96,14 @@ fn tiny(x: Value<'_>) -> f64 {
 }
 
 /// Sine and cosine of the reduced argument, and its quadrant.
-struct Both<'ctx> {
+struct SinCos<'ctx> {
     sin: Value<'ctx>,
     cos: Value<'ctx>,
     quadrant: Value<'ctx>,
     swapped: Value<'ctx>,
 }
 
-fn sin_cos<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Both<'ctx> {
+fn sin_cos<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> SinCos<'ctx> {
     if is_f32(x) {
         let reduced = reduce(e, e.extend_float(x), Precision::Single);
         let r = e.narrow_float(reduced.r.high);
@@ -112,7 +112,7 @@ fn sin_cos<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Both<'ctx> {
         let half = e.fnma(z, e.float(z, 0.5), e.float(z, 1.0));
         let cos = e.fma(e.fmul(z, z), polynomial(e, z, &COS_F32), half);
         let quadrant = e.trunc_int(reduced.quadrant, Elem::I32);
-        return Both {
+        return SinCos {
             sin,
             cos,
             quadrant,
@@ -132,7 +132,7 @@ fn sin_cos<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Both<'ctx> {
     let lost = e.fsub(e.fsub(one, most), half);
     let tail = e.fma(e.fmul(z, z), polynomial(e, z, &COS_F64), lost);
     let cos = e.fadd(most, e.fnma(high, low, tail));
-    Both {
+    SinCos {
         sin,
         cos,
         quadrant,

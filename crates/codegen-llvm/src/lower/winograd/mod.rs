@@ -23,7 +23,7 @@ use kiln_kernel::analysis::Dependence;
 use kiln_schedule_cpu::ScheduledNest;
 use kiln_schedule_cpu::winograd::Winograd;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::launch::LaunchBuilder;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
@@ -44,7 +44,7 @@ pub(super) fn emit_winograd(
         let entry = launch.next_entry();
         let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
         let phase = module.phase(&entry);
-        let lowering = Lowering::new(kernel, &dependence, launch, nest, laid_out, phase);
+        let lowering = KernelLowering::new(kernel, &dependence, launch, nest, laid_out, phase);
         let strips = Strips::of(&lowering, nest, *winograd);
         let (units, per_task) = match is_image {
             true => (strips.units(), Quantity::constant(1)),
@@ -52,7 +52,7 @@ pub(super) fn emit_winograd(
         };
         lowering.in_tasks(&units, &per_task, &mut |unit| match is_image {
             true => strips.image(unit),
-            false => strips.weights(unit),
+            false => strips.weight_transform(unit),
         })?;
         lowering.emit.return_none();
         launch.phase(Phase {

@@ -6,12 +6,12 @@ use kiln_schedule_cpu::winograd::{ELEMENT, Winograd, strip_length};
 use kiln_schedule_cpu::{ScheduledNest, Tile};
 
 use crate::emit::Value;
-use crate::lower::context::Lowering;
+use crate::lower::context::KernelLowering;
 use crate::lower::scope::{Scope, Vectors};
 
 /// The image, divided into strips of tiles.
 pub(super) struct Strips<'l, 'a, 'm, 'ctx> {
-    pub(super) lowering: &'l Lowering<'a, 'm, 'ctx>,
+    pub(super) lowering: &'l KernelLowering<'a, 'm, 'ctx>,
     pub(super) winograd: Winograd,
     pub(super) tile: Tile,
     /// Tiles in a register tile.
@@ -41,7 +41,7 @@ pub(super) struct Strip<'ctx> {
 
 impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
     pub(super) fn of(
-        lowering: &'l Lowering<'a, 'm, 'ctx>,
+        lowering: &'l KernelLowering<'a, 'm, 'ctx>,
         nest: &ScheduledNest,
         winograd: Winograd,
     ) -> Self {

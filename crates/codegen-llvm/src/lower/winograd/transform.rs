@@ -13,12 +13,12 @@ use kiln_scalar::ScalarValue;
 use kiln_schedule_cpu::winograd::Transform;
 
 use crate::emit::Value;
-use crate::lower::context::Lowering;
+use crate::lower::context::KernelLowering;
 
 /// The input transform of a row of elements.
 pub(super) fn transform_input<'ctx>(
     transform: Transform,
-    lowering: &Lowering<'_, '_, 'ctx>,
+    lowering: &KernelLowering<'_, '_, 'ctx>,
     elements: &[Value<'ctx>],
 ) -> Vec<Value<'ctx>> {
     let emit = &lowering.emit;
@@ -48,7 +48,7 @@ pub(super) fn transform_input<'ctx>(
 /// The weight transform of a row of weights.
 pub(super) fn transform_weights<'ctx>(
     transform: Transform,
-    lowering: &Lowering<'_, '_, 'ctx>,
+    lowering: &KernelLowering<'_, '_, 'ctx>,
     weights: &[Value<'ctx>],
 ) -> Vec<Value<'ctx>> {
     let emit = &lowering.emit;
@@ -85,7 +85,7 @@ pub(super) fn transform_weights<'ctx>(
 /// The output transform of a row of products.
 pub(super) fn transform_output<'ctx>(
     transform: Transform,
-    lowering: &Lowering<'_, '_, 'ctx>,
+    lowering: &KernelLowering<'_, '_, 'ctx>,
     products: &[Value<'ctx>],
 ) -> Vec<Value<'ctx>> {
     let emit = &lowering.emit;
@@ -113,7 +113,11 @@ pub(super) fn transform_output<'ctx>(
 }
 
 /// A value times a constant.
-fn scaled<'ctx>(lowering: &Lowering<'_, '_, 'ctx>, factor: f32, value: Value<'ctx>) -> Value<'ctx> {
+fn scaled<'ctx>(
+    lowering: &KernelLowering<'_, '_, 'ctx>,
+    factor: f32,
+    value: Value<'ctx>,
+) -> Value<'ctx> {
     let emit = &lowering.emit;
     let factor = lowering.literal(ScalarValue::F32(factor));
     emit.fmul(emit.splat(factor, crate::emit::lanes(value)), value)

@@ -10,7 +10,7 @@ use crate::lower::scope::{Coordinate, Form, Scope};
 
 impl<'ctx> Strips<'_, '_, '_, 'ctx> {
     /// Transforms the weights of one channel and a vector of features.
-    pub(super) fn weights(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
+    pub(super) fn weight_transform(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let Winograd {
             channels,
