@@ -7,7 +7,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic, and print what it did"
 )]
 
 mod support;
@@ -113,7 +113,7 @@ const SWITCHED_ON: &str = "KILN_TEST_SEEDED";
 const FOUND: &str = "found: ";
 
 #[test]
-#[ignore = "every_seeded_fault_is_caught runs it once per mistake, in a process of its own"]
+#[ignore = "every_seeded_fault_is_caught runs it once per mistake, in a child process"]
 fn one_seeded_fault() {
     let name = std::env::var(SWITCHED_ON).unwrap();
     let fault = Fault::ALL

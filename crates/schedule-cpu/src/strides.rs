@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_blocks_occupy_full_ones() {
+    fn partial_blocks_occupy_whole_blocks() {
         let spec = PackSpec {
             buffer: 1,
             axes: vec![

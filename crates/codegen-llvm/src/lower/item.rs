@@ -21,7 +21,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Emits items in order. Stages record in the scope where their locals are.
     ///
     /// All rows of a tile are computed at once if that shares loads, or is cheap; longer expressions run row by row, so
-    /// that their code is emitted once. Values that one item passes to another go through memory.
+    /// that their code is emitted once. Values passed between the two go through memory.
     pub(super) fn items(
         &self,
         scope: &mut Scope<'ctx>,

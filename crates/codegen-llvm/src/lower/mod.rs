@@ -1,4 +1,4 @@
-//! KernelLowering of loop nests: the loops, what is computed in them, and what is loaded and stored.
+//! Lowering of loop nests: the loops, what is computed in them, and what is loaded and stored.
 //!
 //! The same code lowers every schedule. It iterates over the outer points of a kernel by
 //! [`Tile`](kiln_schedule_cpu::Tile)s: some points of one outer axis at once (*rows*, sharing what does not depend on

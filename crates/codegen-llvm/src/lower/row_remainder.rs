@@ -125,7 +125,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Repeats the last row for rows of a tile past the end, which the first `from` rows are not.
+    /// Repeats the last row in place of rows past the end; the first `from` rows are never past it.
     fn repeats(&self, base: Value<'ctx>, stop: Value<'ctx>, from: u32) -> Repeats<'ctx> {
         let emit = &self.emit;
         let beside = emit.i64(1 + i64::from(is_on(Fault::LostLastRow)));
