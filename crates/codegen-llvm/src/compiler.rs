@@ -22,7 +22,7 @@ use kiln_backend::IsaLevel;
 pub struct LlvmCompiler {
     effort: Effort,
     transform: Transform,
-    without_polls: bool,
+    omits_polls: bool,
 }
 
 impl LlvmCompiler {
@@ -55,7 +55,7 @@ impl LlvmCompiler {
     #[doc(hidden)]
     #[must_use]
     pub fn without_polls(mut self) -> Self {
-        self.without_polls = true;
+        self.omits_polls = true;
         self
     }
 
@@ -81,7 +81,7 @@ impl LlvmCompiler {
             text: &text,
             level,
             effort: self.effort,
-            without_polls: self.without_polls,
+            omits_polls: self.omits_polls,
             output,
         };
         let mut current = None;
@@ -133,7 +133,7 @@ impl KernelCompiler for LlvmCompiler {
             Effort::Light => "",
             Effort::Full => ", all passes",
         };
-        let polls = match self.without_polls {
+        let polls = match self.omits_polls {
             true => ", no polls",
             false => "",
         };

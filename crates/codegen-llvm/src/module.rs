@@ -25,7 +25,7 @@ pub(crate) struct ModuleBuilder<'ctx> {
     module: Module<'ctx>,
     level: IsaLevel,
     /// Whether code never polls the stop word.
-    pub(crate) without_polls: bool,
+    pub(crate) omits_polls: bool,
     internal: RefCell<BTreeMap<String, FunctionValue<'ctx>>>,
 }
 
@@ -48,7 +48,7 @@ impl<'ctx> ModuleBuilder<'ctx> {
             context,
             module: context.create_module("kernel"),
             level,
-            without_polls: false,
+            omits_polls: false,
             internal: RefCell::new(BTreeMap::new()),
         }
     }

@@ -42,7 +42,7 @@ pub(crate) struct Request<'a> {
     pub(crate) level: IsaLevel,
     pub(crate) effort: Effort,
     /// Whether code never polls the stop word.
-    pub(crate) without_polls: bool,
+    pub(crate) omits_polls: bool,
     pub(crate) output: Output,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn compile_module(
     let context = Context::create();
     diagnostics.collect_from(&context);
     let mut built = ModuleBuilder::new(&context, request.level);
-    built.without_polls = request.without_polls;
+    built.omits_polls = request.omits_polls;
     let machine = machine(request.level, request.effort)?;
     built.prepare(&machine);
 

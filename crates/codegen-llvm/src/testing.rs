@@ -23,7 +23,7 @@ pub(crate) fn request(level: IsaLevel, output: Output) -> Request<'static> {
         text: "kernel @test()",
         level,
         effort: Effort::Light,
-        without_polls: false,
+        omits_polls: false,
         output,
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Polling {
 impl<'ctx> Emitter<'_, 'ctx> {
     /// Makes the loops emitted from here on poll the word at this address.
     pub(crate) fn poll_at(&self, word: Value<'ctx>) {
-        if !self.module.without_polls {
+        if !self.module.omits_polls {
             self.polled.set(Some(word));
         }
     }
