@@ -16,8 +16,8 @@ const TABLE: &str = "crates/schedule-cpu/src/tile_costs.rs";
 const HEAD: &str = "\
 //! The measured cost of a reduction step for each register tile, by vectors per row. Written by `cargo xtask tune`.
 
-/// Level, work, rows and vectors of a tile, vectors of a row; and hundredths of what a vector's multiply-add takes where that
-/// is least in such work on the level.
+/// Level, work, rows and vectors of a tile, vectors of a row; and the cost in hundredths of the level's fastest vector
+/// multiply-add in such work.
 pub(super) const COSTS: &[(&str, &str, u32, u32, u32, u32)] = &[
 ";
 

@@ -1,9 +1,9 @@
 //! The kernel ABI, as seen from inside a phase.
 //!
-//! A phase is `extern "C" fn(args, scratch, first, last)`: it performs tasks `first..last`.
-//! `args` points to five words: the buffers' base addresses, the sizes (the artifact's evaluated
-//! arguments), the scratch memory shared by all tasks, the fault word, and the stop word. None of these
-//! tables changes during a launch. The stop word is 0 while the launch goes on; code that finds another value returns. The fault word keeps the first fault: `site << 8 | cause`.
+//! A phase is `extern "C" fn(args, scratch, first, last)`: it runs tasks `first..last`. `args` points to five words: the
+//! buffers' base addresses, the sizes (the artifact's evaluated arguments), the scratch memory shared by all tasks, the
+//! fault word, and the stop word. None of these tables changes during a launch. The stop word is 0 until the launch is
+//! stopped; code that reads another value returns. The fault word keeps the first fault: `site << 8 | cause`.
 
 use inkwell::values::BasicValue as _;
 
@@ -23,7 +23,7 @@ pub(crate) enum FaultCause {
     DivisionByZero = 2,
 }
 
-/// The launch arguments of a phase. Read what is needed once, at the start of the function.
+/// The launch arguments of a phase. Load each one once, at the start of the function.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch<'ctx> {
     arguments: Value<'ctx>,
@@ -46,17 +46,17 @@ impl<'ctx> Launch<'ctx> {
         self.entry(e, SIZES, position, Elem::I64)
     }
 
-    /// The scratch that all tasks share.
+    /// The scratch memory shared by all tasks.
     pub(crate) fn shared(self, e: &Emitter<'_, 'ctx>) -> Value<'ctx> {
         self.word(e, SHARED)
     }
 
-    /// Lets the loops that are written from here on return once the launch is to end.
+    /// Makes the loops emitted from here on return once the launch is stopped.
     pub(crate) fn poll(self, e: &Emitter<'_, 'ctx>) {
         e.poll_at(self.word(e, STOP));
     }
 
-    /// Records a fault of a site (its number is below 2^24) where the i1 is true.
+    /// Records a fault of a site (numbered below 2^24) if the i1 is true.
     pub(crate) fn fault_if(
         self,
         e: &Emitter<'_, 'ctx>,
@@ -82,12 +82,12 @@ impl<'ctx> Launch<'ctx> {
     }
 }
 
-/// Marks a load as giving the same whenever it is repeated, so that it leaves loops.
+/// Marks a load as invariant, so that LLVM can hoist it out of loops.
 fn invariant<'ctx>(e: &Emitter<'_, 'ctx>, loaded: Value<'ctx>) -> Value<'ctx> {
     if let Some(instruction) = loaded.as_instruction_value() {
         let context = e.module().context();
         let kind = context.get_kind_id("invariant.load");
-        // Refused only for what is no instruction.
+        // Fails only on a value that is not an instruction.
         let _ = instruction.set_metadata(context.metadata_node(&[]), kind);
     }
     loaded
@@ -132,14 +132,14 @@ mod tests {
                 fault: &raw mut fault,
                 stop: &raw const stop,
             };
-            // SAFETY: all that the phase above reads and writes is there.
+            // SAFETY: everything that the phase above reads and writes is allocated here.
             unsafe { phase.call(&arguments, 4, 6) };
             assert_eq!((out, fault), (40, (5 << 8) | 2));
         }
     }
 
     #[test]
-    fn faults_have_a_place_on_every_level() {
+    fn faults_compile_on_every_level() {
         for level in IsaLevel::ALL {
             let text = compile_module(request(level, Output::Assembly), &mut |_| {}, |module| {
                 let (e, parameters) = module.phase("phase");

@@ -22,7 +22,7 @@ use kiln_backend::IsaLevel;
 pub struct LlvmCompiler {
     effort: Effort,
     transform: Transform,
-    leaves_polls_out: bool,
+    omits_polls: bool,
 }
 
 impl LlvmCompiler {
@@ -31,7 +31,7 @@ impl LlvmCompiler {
         Self::default()
     }
 
-    /// The backend with LLVM's passes chosen: for comparing what they make of the same kernel.
+    /// The backend with the given LLVM passes, for comparing the code that they produce from one kernel.
     pub fn with_effort(effort: Effort) -> Self {
         Self {
             effort,
@@ -39,9 +39,9 @@ impl LlvmCompiler {
         }
     }
 
-    /// Sums windows of three by three with 36 products for sixteen sums instead of 64 (Winograd's F(4x4, 3x3) instead
-    /// of F(2x2, 3x3)), or as is usual. It is faster, and errors are about 1.6 times those of summing nine products, where
-    /// otherwise they are no larger.
+    /// Whether 3 x 3 convolutions use Winograd's F(4x4, 3x3), with 36 products per sixteen sums, instead of F(2x2, 3x3),
+    /// with 64. It is faster, but its errors are about 1.6 times those of direct summation; those of F(2x2, 3x3) are no
+    /// larger.
     #[must_use]
     pub fn with_fewer_products(mut self, wanted: bool) -> Self {
         self.transform = match wanted {
@@ -51,11 +51,11 @@ impl LlvmCompiler {
         self
     }
 
-    /// Code that never asks whether its launch is to end, to measure what asking costs. Nothing ends a launch of it early.
+    /// Code that never polls the stop word, for measuring the cost of polling. Its launches cannot be stopped early.
     #[doc(hidden)]
     #[must_use]
     pub fn without_polls(mut self) -> Self {
-        self.leaves_polls_out = true;
+        self.omits_polls = true;
         self
     }
 
@@ -81,7 +81,7 @@ impl LlvmCompiler {
             text: &text,
             level,
             effort: self.effort,
-            leaves_polls_out: self.leaves_polls_out,
+            omits_polls: self.omits_polls,
             output,
         };
         let mut current = None;
@@ -116,7 +116,7 @@ impl LlvmCompiler {
     }
 }
 
-/// A kernel's code and what a launch of it needs to know.
+/// A kernel's code and the metadata of its launches.
 struct Compiled {
     code: Vec<u8>,
     scheduled: Scheduled,
@@ -127,13 +127,13 @@ impl KernelCompiler for LlvmCompiler {
     fn version(&self) -> String {
         let (major, minor, patch) = inkwell::support::get_llvm_version();
         let code = env!("CARGO_PKG_VERSION");
-        // Other passes make other code, which must not share a key.
+        // Other passes produce other code, which must not share a key.
         let passes = match self.effort {
             Effort::None => ", no passes",
             Effort::Light => "",
             Effort::Full => ", all passes",
         };
-        let polls = match self.leaves_polls_out {
+        let polls = match self.omits_polls {
             true => ", no polls",
             false => "",
         };
@@ -183,7 +183,7 @@ impl KernelCompiler for LlvmCompiler {
             level_of(target).map_err(|error| failed(kernel, target, schedule, error.into()))?;
         let mut schedule = schedule.clone();
         let mut compiled = run(&schedule, observer)?;
-        // A tile that turns out not to fit the registers gives way to a smaller one, as long as that has fewer spills.
+        // If a tile does not fit the registers, smaller ones are tried as long as each has fewer spills.
         while let Some(hot) = hot_loop(&compiled.code).filter(|hot| hot.is_spilled())
             && let Some(smaller) = smaller_tile(kernel, level, self.transform, &schedule)
         {
@@ -211,7 +211,7 @@ impl KernelCompiler for LlvmCompiler {
             in_place: in_place(kernel),
             fault_sites: metadata.fault_sites,
         };
-        // SAFETY: the code was just made of a verified kernel, and the numbers with it.
+        // SAFETY: the code was just compiled from a verified kernel, and the metadata describes it.
         Ok(unsafe { Artifact::trusted(parts) })
     }
 
@@ -239,7 +239,7 @@ impl KernelCompiler for LlvmCompiler {
     }
 }
 
-/// The pairs of a written and a read buffer, by position, that may be one memory.
+/// The pairs of a written and a read buffer, by position, that may share memory.
 fn in_place(kernel: &VerifiedKernel) -> Vec<(usize, usize)> {
     let position = |buffer: BufferId| buffer.as_u32() as usize;
     let pairs = may_share(kernel.kernel()).into_iter();
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_effort_has_a_version_of_its_own() {
+    fn the_version_names_the_passes() {
         let version = |effort| LlvmCompiler::with_effort(effort).version();
         let usual = LlvmCompiler::new().version();
         assert_eq!(version(Effort::Light), usual);

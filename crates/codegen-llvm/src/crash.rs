@@ -1,8 +1,8 @@
-//! Crash reports: what is written when LLVM ends the process.
+//! Crash reports, written when LLVM aborts the process.
 //!
-//! LLVM calls a handler and then exits when it reaches a state that it considers impossible. The handler here writes a
-//! report that names the kernel being compiled on this thread, then aborts.
-//! Invariant: nothing unwinds through LLVM's frames; the handler never returns.
+//! When LLVM reaches a state that it considers impossible, it calls a handler and then exits. This handler writes a report
+//! that names the kernel being compiled on this thread, then aborts. Invariant: nothing unwinds through LLVM's frames; the
+//! handler never returns.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
@@ -12,11 +12,11 @@ use std::sync::OnceLock;
 
 use inkwell::llvm_sys::error_handling::LLVMInstallFatalErrorHandler;
 
-/// What is known when LLVM ends the process.
+/// What is known when LLVM aborts the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CrashReport {
-    /// What LLVM said.
+    /// LLVM's message.
     pub message: String,
     /// The name of the kernel that was being compiled, empty if none was.
     pub kernel: String,
@@ -32,14 +32,14 @@ thread_local! {
     static CURRENT: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
-/// Says where a crash report goes; the first call decides, and later ones change nothing.
+/// Sets the function that receives crash reports. Only the first call has an effect; the result says whether this was it.
 ///
-/// The process aborts when the function returns. Without one, the report goes to standard error.
+/// The process aborts when the function returns. Without one, the report is written to standard error.
 pub fn set_crash_report(report: impl Fn(&CrashReport) + Send + Sync + 'static) -> bool {
     REPORTER.set(Box::new(report)).is_ok()
 }
 
-/// While it lives, a crash on this thread is blamed on a kernel.
+/// While it is alive, a crash on this thread is attributed to a kernel.
 pub(crate) struct CurrentKernel(());
 
 impl CurrentKernel {
@@ -55,9 +55,9 @@ impl Drop for CurrentKernel {
     }
 }
 
-/// Makes LLVM call [`on_fatal_error`]. Once per process.
+/// Registers [`on_fatal_error`] with LLVM. Called once per process.
 pub(super) fn install() {
-    // SAFETY: the handler is a function of the type LLVM asks for and lives as long as the process.
+    // SAFETY: the handler has the type that LLVM expects and lives as long as the process.
     unsafe { LLVMInstallFatalErrorHandler(Some(on_fatal_error)) };
 }
 
@@ -65,7 +65,7 @@ extern "C" fn on_fatal_error(reason: *const c_char) {
     let message = if reason.is_null() {
         String::new()
     } else {
-        // SAFETY: LLVM passes a string that ends in a zero and outlives the call.
+        // SAFETY: LLVM passes a NUL-terminated string that outlives the call.
         unsafe { CStr::from_ptr(reason) }
             .to_string_lossy()
             .into_owned()
@@ -115,7 +115,7 @@ mod tests {
     use crate::testing::request;
     use kiln_backend::IsaLevel;
 
-    /// Asks for an instruction that the level lacks, which LLVM holds for impossible.
+    /// Emits an instruction that the level lacks, which is a fatal error in LLVM.
     fn provoke() {
         let request = Request {
             kernel: "doomed",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "ends its process; the tests below run it in one of its own"]
+    #[ignore = "aborts; the tests below run it in a child process"]
     fn child_with_a_reporter() {
         set_crash_report(|report| println!("REPORT {report:?}"));
         assert!(!set_crash_report(|_| {}), "the first one stays");
@@ -143,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "ends its process; the tests below run it in one of its own"]
+    #[ignore = "aborts; the tests below run it in a child process"]
     fn child_with_a_reporter_that_panics() {
         set_crash_report(|_| panic!("a reporter that fails"));
         provoke();
     }
 
     #[test]
-    #[ignore = "ends its process; the tests below run it in one of its own"]
+    #[ignore = "aborts; the tests below run it in a child process"]
     fn child_without_a_reporter() {
         provoke();
     }
@@ -165,7 +165,7 @@ mod tests {
         #[cfg(unix)]
         let aborted = {
             use std::os::unix::process::ExitStatusExt as _;
-            // SIGABRT, not an exit with some code.
+            // SIGABRT, not an exit code.
             output.status.signal() == Some(6)
         };
         #[cfg(not(unix))]
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fatal_error_is_never_silent() {
+    fn a_fatal_error_without_a_reporter_is_written_to_standard_error() {
         let (aborted, text) = run("child_without_a_reporter");
         assert!(aborted, "{text}");
         assert!(text.contains("while compiling kernel `doomed`"), "{text}");

@@ -1,15 +1,14 @@
 //! Instructions, over scalars and vectors alike.
 //!
-//! An [`Emitter`] writes into one function. A [`Value`] carries its type; each operation works on
-//! scalars and on vectors of any length, operands having one type unless it says otherwise.
-//! Names: `fadd` and its kind are for floats, `iadd` and its kind for integers; constants are made
-//! in the type of a value at hand (`float(like, 1.0)`).
+//! An [`Emitter`] writes into one function. A [`Value`] carries its type; each operation works on scalars and on vectors of
+//! any length. Operands have the same type unless stated otherwise. `fadd` and its kind are for floats, `iadd` and its kind
+//! for integers; constants take the type of an existing value (`float(like, 1.0)`).
 //!
-//! How Kiln's dtypes stand in registers: f64 and f32 as such, f16 and bf16 as their bits in an
-//! i16 (`scalar_ops::half` converts), integers as such, bool as an i1.
+//! Kiln's dtypes in registers: f64 and f32 as they are, f16 and bf16 as their bits in an i16 (`scalar_ops::half` converts),
+//! integers as they are, bool as an i1.
 //!
-//! Invariant: float operations here are strict: nothing is reassociated or contracted, unless
-//! [`Emitter::contracted`] says so for one value.
+//! Invariant: float operations here are strict: nothing is reassociated or contracted, unless [`Emitter::contracted`]
+//! allows it for one value.
 
 mod arithmetic;
 mod avx512;
@@ -41,7 +40,7 @@ pub(crate) use twofold::Twofold;
 /// A scalar or a vector in a register.
 pub(crate) type Value<'ctx> = BasicValueEnum<'ctx>;
 
-/// What one lane holds.
+/// The element type of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Elem {
     I1,
@@ -66,7 +65,7 @@ impl Elem {
         }
     }
 
-    /// The integer of a number of bits.
+    /// The integer type of a number of bits.
     pub(crate) fn integer(bits: u32) -> Elem {
         match bits {
             1 => Elem::I1,
@@ -95,17 +94,17 @@ pub(crate) struct Emitter<'m, 'ctx> {
     module: &'m ModuleBuilder<'ctx>,
     builder: Builder<'ctx>,
     function: FunctionValue<'ctx>,
-    /// How many loops were written.
+    /// How many loops were emitted.
     loops: Cell<u32>,
-    /// Whether innermost loops hide that they count.
+    /// Whether the counters of innermost loops are hidden from LLVM.
     hides_counters: Cell<bool>,
-    /// The word that loops poll, if they do.
+    /// The address of the word that loops poll, if they do.
     polled: Cell<Option<Value<'ctx>>>,
-    /// What a poll that ends the function jumps to.
+    /// The block that a poll jumps to when the launch is stopped.
     stopped: Cell<Option<BasicBlock<'ctx>>>,
-    /// Rounds of innermost loops since the last poll, at the most, in the loop body that is being written.
+    /// An upper bound on the innermost iterations since the last poll, within the loop body being emitted.
     unpolled: Cell<u64>,
-    /// Whether stores are to be fenced off before the function returns.
+    /// Whether a store fence is needed before the function returns.
     has_fences: Cell<bool>,
 }
 
@@ -143,7 +142,7 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
         self.module.context()
     }
 
-    /// The parameter of a function at a position that it has.
+    /// The parameter of a function at an existing position.
     pub(crate) fn parameter(&self, function: FunctionValue<'ctx>, position: u32) -> Value<'ctx> {
         function
             .get_nth_param(position)
@@ -177,14 +176,14 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
         }
     }
 
-    /// The type of a value's lanes, with another content.
+    /// The type of a value's lanes, with another element type.
     pub(crate) fn ty_like(&self, like: Value<'ctx>, elem: Elem) -> BasicTypeEnum<'ctx> {
         self.ty(elem, lanes(like))
     }
 
-    // Constants, in the type of a value at hand.
+    // Constants, in the type of an existing value.
 
-    /// A float in every lane of the type of `like`, which is of floats.
+    /// A float in every lane; `like` has floats.
     pub(crate) fn float(&self, like: Value<'ctx>, value: f64) -> Value<'ctx> {
         self.float_of(elem(like), lanes(like), value)
     }
@@ -197,14 +196,14 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
         splat_constant(ty.const_float(value).into(), lanes)
     }
 
-    /// An integer in every lane of the type of `like`, which is of integers.
+    /// An integer in every lane; `like` has integers.
     pub(crate) fn int(&self, like: Value<'ctx>, value: i64) -> Value<'ctx> {
         self.int_of(elem(like), lanes(like), value)
     }
 
     pub(crate) fn int_of(&self, elem: Elem, lanes: u32, value: i64) -> Value<'ctx> {
         let ty = self.ty(elem, 1).into_int_type();
-        // Above 64 bits the sign is what fills; below, the low bits are taken.
+        // Above 64 bits, sign-extended; below, truncated.
         splat_constant(ty.const_int(value as u64, true).into(), lanes)
     }
 
@@ -231,7 +230,7 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
 
     // Calls.
 
-    /// Calls an LLVM intrinsic by name; `overload` are the types that its name is completed with.
+    /// Calls an LLVM intrinsic by name; `overload` has the types that complete its name.
     pub(crate) fn intrinsic(
         &self,
         name: &str,
@@ -244,7 +243,7 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
         self.call(declaration, arguments)
     }
 
-    /// Calls a function; `None` if it gives nothing.
+    /// Calls a function; `None` if it returns nothing.
     pub(crate) fn call(
         &self,
         function: FunctionValue<'ctx>,
@@ -275,7 +274,7 @@ pub(crate) fn lanes(value: Value<'_>) -> u32 {
     }
 }
 
-/// What the lanes hold.
+/// The element type of the lanes.
 pub(crate) fn elem(value: Value<'_>) -> Elem {
     let scalar = match value.get_type() {
         BasicTypeEnum::VectorType(ty) => ty.get_element_type(),
@@ -296,7 +295,7 @@ fn splat_constant<'ctx>(scalar: Value<'ctx>, lanes: u32) -> Value<'ctx> {
     VectorType::const_vector(&vec![scalar; lanes as usize]).into()
 }
 
-/// The builder refuses only when it has no position, and an emitter's always has one.
+/// The builder fails only without an insertion point, and an emitter's always has one.
 fn built<T>(result: Result<T, BuilderError>) -> T {
     result.unwrap_or_else(|error| unreachable!("the emitter has a position: {error}"))
 }

@@ -10,13 +10,13 @@ pub enum LlvmError {
     /// E0501: the linked LLVM cannot generate code for a level.
     #[error("the linked LLVM has no code generator for `{level}`: {message}")]
     Target {
-        /// The level asked for.
+        /// The requested level.
         level: IsaLevel,
-        /// What LLVM said.
+        /// LLVM's message.
         message: String,
     },
 
-    /// E0502: the module that was built from a kernel is not valid; a fault of Kiln's.
+    /// E0502: the module generated from a kernel is invalid; a defect of Kiln's.
     #[error("kernel `{kernel}`: LLVM's verifier rejects the generated module: {message}")]
     InvalidModule {
         /// The kernel's name.
@@ -25,7 +25,7 @@ pub enum LlvmError {
         message: String,
     },
 
-    /// E0503: LLVM reported an error while it optimised or emitted.
+    /// E0503: LLVM reported an error while optimising or emitting.
     #[error("kernel `{kernel}`: LLVM reports: {}", .diagnostics.join("; "))]
     Diagnostics {
         /// The kernel's name.
@@ -34,7 +34,7 @@ pub enum LlvmError {
         diagnostics: Vec<String>,
     },
 
-    /// E0504: an object with a symbol that the loader has no meaning for; a fault of Kiln's.
+    /// E0504: an object that needs a symbol that the loader does not provide; a defect of Kiln's.
     #[error("kernel `{kernel}`: the object code needs `{symbol}`, which no loader provides")]
     UndefinedSymbol {
         /// The kernel's name.
@@ -43,29 +43,29 @@ pub enum LlvmError {
         symbol: String,
     },
 
-    /// E0505: an operation that code generation does not know for these operands.
+    /// E0505: an operation that code generation does not support for these operands.
     #[error("expected an operation on elements that code is generated for, found {what}")]
     Unsupported {
         /// The operation and its operands.
         what: String,
     },
 
-    /// E0506, E0507: a schedule that is not offered for the kernel, or a target of another backend.
+    /// E0506, E0507: a schedule that is not valid for the kernel, or a target of another backend.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
 
-    /// E0516: a process that was forked while its parent set LLVM up, which nothing can bring to an end there.
+    /// E0516: the process was forked while its parent set LLVM up, which cannot be completed in the child.
     #[error(
         "process {parent} was forked while it set LLVM up, so this child cannot use LLVM; compile in workers, or fork before the first compile or after it"
     )]
     ForkedInSetup {
-        /// The process that was at it.
+        /// The parent process.
         parent: u32,
     },
 }
 
 impl LlvmError {
-    /// The codes that there are, those of schedules too.
+    /// All error codes, those of schedules included.
     pub const CODES: &[&str] = &[
         "E0501",
         "E0502",

@@ -1,15 +1,15 @@
 //! Kernels to object code for CPUs, through LLVM.
 //!
-//! [`LlvmCompiler`] takes a verified kernel and returns an artifact: a relocatable object and what is needed to launch it.
+//! [`LlvmCompiler`] takes a verified kernel and returns an artifact: a relocatable object and the metadata to launch it.
 //! The object calls nothing but `memcpy`, `memmove` and `memset`, so running it needs no LLVM.
 //!
-//! - [`IsaLevel`](kiln_backend::IsaLevel): what code is generated for. Levels are found from what the processor can do.
-//! - [`kiln_schedule_cpu`]: which loops over vectors a kernel's stages become. `lower`: these loops as instructions.
-//! - `scalar_ops` and `math`: what each scalar operation is in instructions, at any number of
-//!   lanes, every function within a stated error of the exact value.
-//! - `emit`, `module`, `abi`, `session`: instructions, functions, the kernel ABI, and LLVM's own
-//!   rules. Every module passes LLVM's verifier; what LLVM reports is a typed error ([`LlvmError`]);
-//!   where it gives up on the process, a [`CrashReport`] names the kernel.
+//! - [`IsaLevel`](kiln_backend::IsaLevel): the instruction-set level of the code, detected from the processor's features.
+//! - [`kiln_schedule_cpu`]: the vectorised loops of a kernel's stages. `lower`: those loops as instructions.
+//! - `scalar_ops` and `math`: each scalar operation as instructions, for any number of lanes; every function is within a
+//!   stated error of the exact value.
+//! - `emit`, `module`, `abi`, `session`: instructions, functions, the kernel ABI, and LLVM's own rules. Every module passes
+//!   LLVM's verifier; errors that LLVM reports are typed ([`LlvmError`]); if LLVM aborts the process, a [`CrashReport`]
+//!   names the kernel.
 //!
 //! ```
 //! use kiln_codegen_llvm::LlvmCompiler;

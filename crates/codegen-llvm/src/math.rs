@@ -1,9 +1,8 @@
-//! Vector math: the functions of floats, at any number of lanes, without a library.
+//! Vector math: elementary functions of floats, for any number of lanes, without a library.
 //!
-//! Each function is on f32 or f64, keeps the edges of `kiln_scalar`'s table, and is within its
-//! budget of [`BUDGETS`] on every argument. All are free of branches but for rare loops (huge
-//! arguments of the trigonometric functions, remainders of operands of very different size).
-//! Constants come from `tools/minimax.py`.
+//! Each function takes f32 or f64, treats special values as `kiln_scalar`'s table defines, and is within its budget of
+//! [`BUDGETS`] for every argument. Functions are branch-free except for rare loops (huge arguments of the trigonometric
+//! functions, remainders of operands of very different size). Coefficients come from `tools/minimax.py`.
 
 mod common;
 mod error_function;
@@ -19,12 +18,12 @@ use kiln_scalar::ScalarOp;
 
 use crate::emit::{Emitter, Value};
 
-pub(crate) use exponential::exp_of_never_positive;
+pub(crate) use exponential::exp_of_non_positive;
 pub(crate) use inverse_trigonometric::atan2;
 pub(crate) use power::pow;
 pub(crate) use remainder::{floor_remainder, remainder};
 
-/// How far a function may be from the exact value.
+/// The maximum error of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Budget {
@@ -40,8 +39,7 @@ const fn budget(op: ScalarOp, f32: f64, f64: f64) -> Budget {
     Budget { op, f32, f64 }
 }
 
-/// The budget of every function; what is not here is exact. Those of f64 leave room for the last
-/// digit of what they are compared with.
+/// The budget of every function; functions not listed are exact. Those of f64 allow for the last digit of the reference.
 pub const BUDGETS: &[Budget] = &[
     budget(ScalarOp::Exp, 1.5, 2.0),
     budget(ScalarOp::Exp2, 1.0, 2.0),
@@ -68,7 +66,7 @@ pub const BUDGETS: &[Budget] = &[
     budget(ScalarOp::Erf, 3.0, 3.0),
 ];
 
-/// Emits a function of one float; `None` if the operation is none.
+/// Emits a function of one float; `None` for any other operation.
 pub(crate) fn function<'ctx>(
     e: &Emitter<'_, 'ctx>,
     op: ScalarOp,

@@ -1,7 +1,6 @@
 //! The LLVM module of one kernel: its functions and what they share.
 //!
-//! Every function made here has the same attributes, so that code moves freely between them.
-//! Not here: what functions contain (`emit`).
+//! All functions have the same attributes, so that LLVM can inline them into each other. Not here: their bodies (`emit`).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,19 +18,18 @@ use crate::target;
 use kiln_backend::IsaLevel;
 
 /// A module under construction.
-///
-/// `phase` adds an exported function of the kernel ABI; `internal` a private one, made once per
-/// name. Both hand out an [`Emitter`] placed at the start of the body.
+/// `phase` adds an exported function of the kernel ABI, `internal` a private one, once per name. Both return an [`Emitter`]
+/// placed at the start of the body.
 pub(crate) struct ModuleBuilder<'ctx> {
     context: &'ctx Context,
     module: Module<'ctx>,
     level: IsaLevel,
-    /// Whether code never asks whether it is to end.
-    pub(crate) leaves_polls_out: bool,
+    /// Whether code never polls the stop word.
+    pub(crate) omits_polls: bool,
     internal: RefCell<BTreeMap<String, FunctionValue<'ctx>>>,
 }
 
-/// The parameters of a phase, as the kernel ABI orders them.
+/// The parameters of a phase, in the order of the kernel ABI.
 #[derive(Clone, Copy)]
 pub(crate) struct PhaseParameters<'ctx> {
     /// The launch arguments (see `abi`).
@@ -50,7 +48,7 @@ impl<'ctx> ModuleBuilder<'ctx> {
             context,
             module: context.create_module("kernel"),
             level,
-            leaves_polls_out: false,
+            omits_polls: false,
             internal: RefCell::new(BTreeMap::new()),
         }
     }
@@ -101,9 +99,9 @@ impl<'ctx> ModuleBuilder<'ctx> {
         (emitter, parameters)
     }
 
-    /// The private function of a name, its body written at the first call.
+    /// The private function of a name; its body is emitted by the first call.
     ///
-    /// `body` gets the parameters and gives the result. It is marked as rarely called.
+    /// `body` takes the parameters and returns the result. The function is marked cold.
     pub(crate) fn internal(
         &self,
         name: &str,
@@ -135,7 +133,7 @@ impl<'ctx> ModuleBuilder<'ctx> {
         function
     }
 
-    /// The address of a private, read-only array, made once per name.
+    /// The address of a private, read-only array, added once per name.
     pub(crate) fn constant_words(&self, name: &str, words: &[u64]) -> Value<'ctx> {
         let global = self.module.get_global(name).unwrap_or_else(|| {
             let ty = self.context.i64_type();
@@ -160,12 +158,12 @@ impl<'ctx> ModuleBuilder<'ctx> {
         let mut texts = vec![
             ("target-cpu", target::cpu(self.level)),
             ("target-features", features),
-            // LLVM may not put calls of a C library where there were none.
+            // LLVM must not introduce calls of C library functions.
             ("no-builtins", ""),
             ("denormal-fp-math", "ieee,ieee"),
         ];
         if self.level == IsaLevel::Avx512 {
-            // Without these, 512-bit vectors are split in two for some processors.
+            // Without these, LLVM splits 512-bit vectors in two for some processors.
             texts.push(("prefer-vector-width", "512"));
             texts.push(("min-legal-vector-width", "512"));
         }

@@ -1,7 +1,7 @@
 //! The external symbols that an emitted object may need: `memcpy`, `memmove`, `memset`.
 //!
-//! The loader provides no others. An object that needs more is a defect of code generation, found
-//! here before the object is stored anywhere.
+//! The loader provides no others. An object that needs more is a defect of code generation; the check here comes before the
+//! object is stored anywhere.
 
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSymbol as _};
@@ -10,7 +10,7 @@ use crate::error::LlvmError;
 
 const PROVIDED: [&str; 3] = ["memcpy", "memmove", "memset"];
 
-/// Checks that every undefined symbol is one that loaders provide.
+/// Checks that loaders provide every undefined symbol.
 pub(crate) fn check_symbols(kernel: &str, bytes: &[u8]) -> Result<(), LlvmError> {
     let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(|error| LlvmError::Diagnostics {
         kernel: kernel.to_owned(),

@@ -1,8 +1,7 @@
-//! Every scalar operation, for any number of lanes: what `kiln_scalar`'s table says, as code.
+//! Every scalar operation of `kiln_scalar`'s table as code, for any number of lanes.
 //!
-//! [`emit`] is the entry. Operands stand in registers as `emit` says of dtypes. Nothing traps: an
-//! integer division by zero gives some number and a mask of the lanes that have a fault; the
-//! caller reports them, for the lanes that count.
+//! The entry point is [`emit`]. Operands have the register forms of the module `emit`. Nothing traps: an integer division
+//! by zero yields an arbitrary number and a mask of the lanes at fault; the caller reports those that are in range.
 
 mod cast;
 mod float;
@@ -15,7 +14,7 @@ use kiln_tensor::DType;
 use crate::emit::{Emitter, Value};
 use crate::error::LlvmError;
 
-/// What an operation gave.
+/// The result of an operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Outcome<'ctx> {
     pub(crate) value: Value<'ctx>,

@@ -1,9 +1,9 @@
 //! One compilation inside LLVM, from an empty module to bytes.
 //!
-//! LLVM's rules, kept here and nowhere else: targets are initialised once; every context has a
-//! handler that collects errors (without one LLVM would end the process); every module passes the
-//! verifier before any pass sees it, in release builds too; what LLVM made is dropped in the
-//! order machine, module, context. One context per compilation, so threads share nothing.
+//! LLVM's rules, enforced only here: targets are initialised once; every context has a handler that collects errors
+//! (without one LLVM would exit the process); every module passes the verifier before any pass runs, in release builds too;
+//! LLVM's objects are dropped in the order machine, module, context. Each compilation has a context of its own, so threads
+//! share nothing.
 
 use std::ffi::{CStr, c_void};
 use std::process;
@@ -32,7 +32,7 @@ use crate::setup::Setup;
 use crate::target;
 use kiln_backend::IsaLevel;
 
-/// What to compile, and into what.
+/// What to compile, and to which output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     /// The kernel's name, for errors and crash reports.
@@ -41,37 +41,37 @@ pub(crate) struct Request<'a> {
     pub(crate) text: &'a str,
     pub(crate) level: IsaLevel,
     pub(crate) effort: Effort,
-    /// Whether code never asks whether it is to end.
-    pub(crate) leaves_polls_out: bool,
+    /// Whether code never polls the stop word.
+    pub(crate) omits_polls: bool,
     pub(crate) output: Output,
 }
 
 /// How much LLVM optimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Effort {
-    /// No passes and the plainest instruction selection.
+    /// No passes and the simplest instruction selection.
     None,
-    /// What vector code needs that is already in its final form.
+    /// The passes that pay for code that is already vectorised.
     #[default]
     Light,
-    /// LLVM's own `-O2`, its vectorisers left out.
+    /// LLVM's own `-O2` without its vectorisers.
     Full,
 }
 
-/// What comes out.
+/// The output of a compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Output {
     /// A relocatable ELF object.
     Object,
-    /// LLVM's text, as generated.
+    /// LLVM IR, as generated.
     Ir,
-    /// LLVM's text, after the passes.
+    /// LLVM IR, after the passes.
     OptimisedIr,
     /// Assembly.
     Assembly,
 }
 
-/// What a compilation is doing, for observers that attribute time.
+/// The stages of a compilation, for observers that attribute time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
     Build,
@@ -90,12 +90,12 @@ pub(crate) fn compile_module(
 ) -> Result<Vec<u8>, LlvmError> {
     initialise()?;
     let _blame = CurrentKernel::set(request.kernel, request.text);
-    // Drop order is the reverse of declaration: machine, module (in `built`), context, errors.
+    // Dropped in the reverse order of declaration: machine, module (in `built`), context, errors.
     let diagnostics = Box::new(Diagnostics::default());
     let context = Context::create();
     diagnostics.collect_from(&context);
     let mut built = ModuleBuilder::new(&context, request.level);
-    built.leaves_polls_out = request.leaves_polls_out;
+    built.omits_polls = request.omits_polls;
     let machine = machine(request.level, request.effort)?;
     built.prepare(&machine);
 
@@ -125,7 +125,7 @@ pub(crate) fn compile_module(
         diagnostics: vec![message.to_string()],
     })?;
     let bytes = emitted.as_slice();
-    // An assembly buffer may count the zero that ends it.
+    // An assembly buffer may include its terminating NUL.
     let bytes = match request.output {
         Output::Assembly => bytes.strip_suffix(b"\0").unwrap_or(bytes),
         _ => bytes,
@@ -147,12 +147,12 @@ fn initialise() -> Result<(), LlvmError> {
     })
 }
 
-/// Options of LLVM that only its command line has.
+/// Options that LLVM has only on its command line.
 ///
-/// Machine-level hoisting keeps constants in registers across loops that do not use them, and an accumulator of the
-/// innermost loop goes to the stack for it: the same product ran at half its speed. Instructions are scheduled from the
-/// top: from both ends all loads of a long body come first, and again accumulators go to the stack. To look for integers
-/// that could as well be in mask registers takes a twentieth of the time, and none were found.
+/// Machine-level LICM keeps constants in registers across loops that do not use them, which spills accumulators of the
+/// innermost loop: one matrix product ran at half speed. Instructions are scheduled top-down: bidirectional scheduling
+/// moves all loads of a long body to its start, which spills accumulators too. The search for integers that could be in
+/// mask registers takes a twentieth of the compile time and found none.
 fn set_options() {
     let arguments = [
         c"kiln".as_ptr(),
@@ -161,8 +161,8 @@ fn set_options() {
         c"-disable-x86-domain-reassignment".as_ptr(),
     ];
     let count = arguments.len() as i32;
-    // SAFETY: called once, before any other use of LLVM, with strings that end in a zero and outlive the call; no
-    // overview is a null pointer.
+    // SAFETY: called once, before any other use of LLVM, with NUL-terminated strings that outlive the call; a null overview
+    // is allowed.
     unsafe {
         LLVMParseCommandLineOptions(count, arguments.as_ptr(), std::ptr::null());
     }
@@ -200,8 +200,7 @@ fn optimise(
 ) -> Result<(), LlvmError> {
     let passes = match request.effort {
         Effort::None => return Ok(()),
-        // The code is vectorised already: what is left is to share what is computed twice, to
-        // simplify addresses and to take what does not change out of loops. Measured on `exp` of 32
+        // The code is already vectorised, so CSE, address simplification and LICM are enough. Measured on `exp` of 32
         // lanes: 0.5 ms where `-O2` takes 2.9 ms, and the same code.
         Effort::Light => {
             "function(sroa,early-cse,instcombine<no-verify-fixpoint>,loop-mssa(licm),early-cse)"
@@ -221,8 +220,8 @@ fn optimise(
 
 /// The errors that LLVM reported on one context.
 ///
-/// Invariant: its address stays while the context lives, which has a pointer to it: it is boxed
-/// and dropped after the context.
+/// Invariant: its address is stable while the context, which points to it, is alive: it is boxed and dropped after the
+/// context.
 #[derive(Default)]
 struct Diagnostics {
     errors: std::sync::Mutex<Vec<String>>,
@@ -231,8 +230,8 @@ struct Diagnostics {
 impl Diagnostics {
     fn collect_from(&self, context: &Context) {
         let this: *const Diagnostics = self;
-        // SAFETY: the context is alive; the handler has the type asked for; `this` is valid until
-        // after the context is dropped (see the type), and is only read through a shared reference.
+        // SAFETY: the context is alive; the handler has the required type; `this` is valid until after the context is
+        // dropped (see the type), and is only read through a shared reference.
         unsafe {
             LLVMContextSetDiagnosticHandler(
                 context.as_ctx_ref(),
@@ -258,9 +257,8 @@ impl Diagnostics {
 }
 
 extern "C" fn on_diagnostic(info: LLVMDiagnosticInfoRef, context: *mut c_void) {
-    // SAFETY: LLVM passes the information it reports, alive during the call, and the pointer
-    // given with the handler, which `collect_from` says is valid; the description is a string
-    // that ends in a zero and is freed once, with LLVM's own function.
+    // SAFETY: LLVM passes the diagnostic, alive during the call, and the pointer registered with the handler, whose
+    // validity `collect_from` ensures; the description is a NUL-terminated string, freed once with LLVM's own function.
     let (severity, message, diagnostics) = unsafe {
         let description = LLVMGetDiagInfoDescription(info);
         let message = CStr::from_ptr(description).to_string_lossy().into_owned();
@@ -335,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_show_the_module_before_and_after_the_passes() {
+    fn ir_is_output_before_or_after_the_passes() {
         let before = text(IsaLevel::Avx512, Output::Ir);
         assert!(before.contains("fadd <16 x float>"), "{before}");
         assert!(
@@ -351,7 +349,7 @@ mod tests {
             request(IsaLevel::Portable, Output::Object),
             &mut |_| {},
             |module| {
-                // A body without an end.
+                // A body without a terminator.
                 module.phase("phase");
                 Ok(())
             },
@@ -362,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_a_library_is_an_error() {
+    fn a_call_of_a_library_function_is_an_error() {
         let error = compile_module(
             request(IsaLevel::Portable, Output::Object),
             &mut |_| {},

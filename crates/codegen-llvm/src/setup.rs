@@ -1,16 +1,16 @@
-//! Process-wide set-up of LLVM, and what a forked child sees of it: [`Setup`].
+//! Process-wide set-up of LLVM, safe across `fork`: [`Setup`].
 //!
-//! A child that was forked while another thread of its parent was setting LLVM up has it half done, with locks of LLVM held by
-//! a thread that does not exist. That cannot be repaired, so it is an error.
+//! A child forked while another thread of its parent was setting LLVM up inherits it half initialised, with LLVM's locks
+//! held by a thread that the child lacks. This cannot be repaired, so it is an error.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::LlvmError;
 
-/// Something that is done once.
+/// A once-only initialisation that detects forks.
 pub(crate) struct Setup {
-    /// The process in which it began; 0 before.
+    /// The process that began it; 0 before.
     process: AtomicU32,
     done: OnceLock<()>,
 }
@@ -23,10 +23,10 @@ impl Setup {
         }
     }
 
-    /// Sets LLVM up, if that was not done before; waits for another thread that does.
+    /// Sets LLVM up unless that is done; waits for another thread that is setting it up.
     ///
     /// # Errors
-    /// E0516 in a child that was forked meanwhile.
+    /// E0516 in a child forked during the set-up.
     pub(crate) fn run(&self, process: u32, setup: impl FnOnce()) -> Result<(), LlvmError> {
         if self.done.get().is_some() {
             return Ok(());
@@ -42,7 +42,7 @@ impl Setup {
         if before != process {
             return Err(LlvmError::ForkedInSetup { parent: before });
         }
-        // Only threads of the process in which it began wait here, so the wait has an end.
+        // Only threads of the process that began it wait here, so the wait ends.
         self.done.get_or_init(setup);
         Ok(())
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_done_once_and_others_wait_for_it() {
+    fn set_up_runs_once_and_other_threads_wait_for_it() {
         let (setup, times) = (Setup::new(), AtomicU32::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -70,34 +70,34 @@ mod tests {
         });
     }
 
-    /// Forks, and gives what the child's set-up gave: none where it was done.
+    /// Forks, and returns the error code of the child's set-up; `None` if it succeeded.
     fn code_in_a_child(setup: &Setup) -> Option<&'static str> {
-        // SAFETY: the child calls what this test is about, and ends without running anything of its parent's.
+        // SAFETY: the child runs only the set-up under test, then exits without running anything of its parent's.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let result = setup.run(process::id(), || ());
             let is_refused = result.is_err_and(|error| error.code() == "E0516");
-            // SAFETY: ends this process.
+            // SAFETY: exits this process.
             unsafe { libc::_exit(i32::from(is_refused)) };
         }
         assert!(child > 0);
         let mut status = 0;
-        // SAFETY: waits for the child of above.
+        // SAFETY: waits for the child forked above.
         let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert!(ended == child && libc::WIFEXITED(status), "{status}");
         (libc::WEXITSTATUS(status) == 1).then_some("E0516")
     }
 
     #[test]
-    fn a_child_forked_while_llvm_is_set_up_is_refused_and_others_are_not() {
+    fn only_a_child_forked_during_the_set_up_is_refused() {
         let setup = Setup::new();
-        // Before: the child does it itself.
+        // Before: the child sets LLVM up itself.
         assert_eq!(code_in_a_child(&setup), None);
         let during = setup.run(process::id(), || {
             assert_eq!(code_in_a_child(&setup), Some("E0516"));
         });
         during.unwrap();
-        // After: the child has it.
+        // After: the child inherits it.
         assert_eq!(code_in_a_child(&setup), None);
     }
 }

@@ -1,35 +1,35 @@
-//! Detects spills: whether the hot loops of emitted code keep their accumulators in registers.
+//! Spill detection: whether the hot loops of emitted code keep their accumulators in registers.
 //!
-//! A tile is chosen by counting registers; only the code shows what LLVM's allocator made of it. A loop of multiply-adds that
-//! goes through the stack for a vector runs at half the speed of a smaller tile that does not. Reads x86-64 code; for other
-//! machines the answer is unknown.
+//! A tile is chosen by counting registers; only the code shows what LLVM's allocator did. A loop of multiply-adds that
+//! spills a vector takes twice as long as one with a smaller tile that does not. Reads x86-64 code; the result is unknown
+//! for other machines.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, SectionKind};
 
-/// Multiply-adds of a loop that is worth looking at.
+/// The number of multiply-adds from which on a loop is examined.
 const HOT: u32 = 8;
 
-/// What the best of the largest innermost loops of multiply-adds does.
+/// Counts of the hot loop: of the largest innermost loops of multiply-adds, the one with the fewest spills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HotLoop {
     /// Its multiply-adds.
     pub(crate) multiply_adds: u32,
-    /// Instructions that move a vector to or from the stack, or compute with one there.
+    /// Instructions that move a vector to or from the stack, or have a stack operand.
     pub(crate) spills: u32,
 }
 
 impl HotLoop {
-    /// Whether the stack is in the way: what is moved now and then is hidden behind the arithmetic.
+    /// Whether spills cost time: a few are hidden by the arithmetic.
     pub(crate) fn is_spilled(self) -> bool {
         self.spills * 8 > self.multiply_adds
     }
 }
 
-/// The hot loop of an object; none if it has none, or is for another machine.
+/// The hot loop of an object; `None` if it has none, or is for another machine.
 ///
-/// Where a loop is there several times, for the edges of what it covers, that with fewest spills is meant.
+/// A loop may occur several times, for the edges of its range; the copy with the fewest spills counts.
 pub(crate) fn hot_loop(object: &[u8]) -> Option<HotLoop> {
     let file = ElfFile64::<LittleEndian>::parse(object).ok()?;
     if file.architecture() != object::Architecture::X86_64 {
@@ -43,7 +43,7 @@ pub(crate) fn hot_loop(object: &[u8]) -> Option<HotLoop> {
     hot.max_by_key(|found| (found.multiply_adds, u32::MAX - found.spills))
 }
 
-/// The innermost loops: from where a jump goes back to, to the jump, with no other such jump between.
+/// The innermost loops: from the target of a backward jump to the jump, with no other backward jump between.
 fn loops(code: &[u8]) -> Vec<HotLoop> {
     let decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let instructions: Vec<Instruction> = decoder.into_iter().collect();
@@ -56,8 +56,8 @@ fn loops(code: &[u8]) -> Vec<HotLoop> {
         }
         let target = jump.near_branch_target();
         let begin = instructions.partition_point(|instruction| instruction.ip() < target);
-        // What a poll that ends the function jumps to may lie before it, and is no loop.
-        if leaves(instructions.get(begin..end).unwrap_or_default()) {
+        // The return block of a poll may precede it, and is not a loop.
+        if returns_first(instructions.get(begin..end).unwrap_or_default()) {
             continue;
         }
         if begin >= last_end {
@@ -75,8 +75,8 @@ fn loops(code: &[u8]) -> Vec<HotLoop> {
     found
 }
 
-/// Whether code returns before it jumps anywhere.
-fn leaves(code: &[Instruction]) -> bool {
+/// Whether code returns before any jump.
+fn returns_first(code: &[Instruction]) -> bool {
     let flows = code.iter().map(Instruction::flow_control);
     let mut ends = flows.filter(|flow| *flow != FlowControl::Next);
     ends.next() == Some(FlowControl::Return)
@@ -90,7 +90,7 @@ fn is_multiply_add(instruction: &Instruction) -> bool {
     )
 }
 
-/// Whether a vector register and the stack take part.
+/// Whether an instruction involves a vector register and the stack.
 fn is_spill(instruction: &Instruction) -> bool {
     let operands = 0..instruction.op_count();
     let mut registers = operands
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_around_loops_is_not_counted_twice() {
+    fn only_innermost_loops_are_counted() {
         let mut nested = code(8, 1);
         nested.extend(code(10, 0));
         let back = -(nested.len() as i32 + 6);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_has_no_loops() {
+    fn bytes_that_are_not_an_object_have_no_hot_loop() {
         assert_eq!(hot_loop(b"not an object"), None);
     }
 }

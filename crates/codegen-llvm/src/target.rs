@@ -1,8 +1,8 @@
-//! The target machine that LLVM is given: always a plain processor, with each feature of the level named.
+//! LLVM's target machine: always a generic processor, with each feature of the level enabled explicitly.
 
 use kiln_backend::IsaLevel;
 
-/// The processor that LLVM is given: the plainest of the architecture.
+/// The processor name passed to LLVM: the baseline of the architecture.
 pub(crate) const fn cpu(level: IsaLevel) -> &'static str {
     match level {
         IsaLevel::Neon => "generic",

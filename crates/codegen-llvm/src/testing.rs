@@ -23,13 +23,12 @@ pub(crate) fn request(level: IsaLevel, output: Output) -> Request<'static> {
         text: "kernel @test()",
         level,
         effort: Effort::Light,
-        leaves_polls_out: false,
+        omits_polls: false,
         output,
     }
 }
 
-/// Compiles a function of lanes; the phase reads arrays of `inputs` and writes one of `outputs`
-/// each.
+/// Compiles a function of lanes; the phase reads an array per input and writes one per output.
 pub(crate) fn compile_lanes(
     request: Request<'_>,
     lanes: u32,
@@ -83,7 +82,7 @@ pub(crate) fn build_lanes<'ctx>(
     e.return_none();
 }
 
-/// A compiled function of lanes that can be run.
+/// A compiled function of lanes.
 pub(crate) struct Lanes {
     phase: Phase,
     lanes: usize,
@@ -111,7 +110,7 @@ impl Lanes {
         }
     }
 
-    /// Runs over arrays of one length, given as bytes; gives the outputs as bytes.
+    /// Runs over arrays of equal length, as bytes; returns the outputs as bytes.
     pub(crate) fn run(&self, inputs: &[&[u8]]) -> Vec<Vec<u8>> {
         let n = inputs[0].len() / self.inputs[0].size_in_bytes();
         let padded = n.next_multiple_of(self.lanes);
@@ -138,8 +137,8 @@ impl Lanes {
             fault: ptr::null_mut(),
             stop: &0,
         };
-        // SAFETY: the arrays are as many as the function was built for, and each as long as the
-        // number of tasks in elements of its dtype; nothing else is read.
+        // SAFETY: there are as many arrays as the function was built for, each with as many elements of its dtype as there
+        // are tasks; nothing else is read.
         unsafe { self.phase.call(&arguments, 0, padded as u64) };
         arrays
             .split_off(inputs.len())
@@ -190,9 +189,9 @@ impl Phase {
     /// Runs tasks `first..last`, without scratch memory.
     ///
     /// # Safety
-    /// The arguments are as the phase that was built expects them.
+    /// The arguments are what the phase expects.
     pub(crate) unsafe fn call(&self, arguments: &LaunchArguments, first: u64, last: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.code.call(0, arguments, ptr::null_mut(), first, last) };
     }
 }

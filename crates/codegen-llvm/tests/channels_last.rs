@@ -1,10 +1,10 @@
-//! Small nets of convolutions, whose compilers want channels innermost: compiled at every level, and compared with the
-//! interpreter at sizes around the vectors' widths.
+//! Small convolutional networks whose compiler prefers channels innermost: compiled at every level, and compared with the
+//! interpreter at sizes around the vector widths.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 #[path = "channels_last/random.rs"]
@@ -20,7 +20,7 @@ use kiln_testkit::generate::{Flavor, random_tensor};
 use kiln_testkit::programs::Compared;
 use kiln_testkit::random::SplitMix64;
 
-/// How many pictures, and of how many rows and columns: `N`, `A`, `B`.
+/// Numbers of images, and of their rows and columns: `N`, `A`, `B`.
 const SIZES: [[usize; 3]; 10] = [
     [1, 7, 8],
     [0, 3, 3],
@@ -34,16 +34,16 @@ const SIZES: [[usize; 3]; 10] = [
     [1, 4, 31],
 ];
 
-/// What the elements of weights and inputs are.
+/// The elements of weights and inputs.
 #[derive(Clone, Copy)]
 enum Elements {
     Smooth,
-    /// This number in the middle of each convolution's weights, and of the picture, and in its corners.
+    /// This number in the middle of each convolution's weights and of the image, and in its corners.
     With(f32),
 }
 
-/// A net, with what its text leaves open filled in: `weights` are constants, `window(s, d, p)` is a window with a stride, a
-/// dilation and a padding on all sides.
+/// A network whose text is completed: `weights` are constants, `window(s, d, p)` is a window with a stride, a dilation and
+/// a padding on all sides.
 fn graph(text: &str, elements: Elements) -> Graph {
     let mut blobs = BlobMap::new();
     let mut random = SplitMix64::new(7);
@@ -83,7 +83,7 @@ fn graph(text: &str, elements: Elements) -> Graph {
         .unwrap_or_else(|errors| panic!("{}", errors.render(&full)))
 }
 
-/// The tensor with a number in its middle and at some places.
+/// The tensor with a number in the middle and at some places.
 fn with(mut tensor: Tensor, places: &[usize], number: f32) -> Tensor {
     let middle = tensor.len() / 2;
     let elements = tensor.as_mut_slice::<f32>().unwrap();
@@ -95,7 +95,7 @@ fn with(mut tensor: Tensor, places: &[usize], number: f32) -> Tensor {
     tensor
 }
 
-/// Compares a net, fused and not, at every level.
+/// Compares a network, fused and not, at every level.
 fn check(text: &str) {
     check_with(text, Elements::Smooth);
 }
@@ -118,7 +118,7 @@ fn compare(text: &str, elements: Elements, fuse: bool, sizes: &[[usize; 3]]) -> 
         let dims = graph.dims();
         let mut binding = Binding::new();
         for symbol in dims.symbols() {
-            // Others the run finds out.
+            // The run determines the others.
             if let Some(place) = "NAB".find(dims.symbol_name(symbol)) {
                 binding.set(symbol, sizes[place] as i64).unwrap();
             }
@@ -157,7 +157,7 @@ fn compare(text: &str, elements: Elements, fuse: bool, sizes: &[[usize; 3]]) -> 
     Ok(())
 }
 
-/// The buffers of which the channels lie innermost, for the first level and the last.
+/// The buffers whose channels are innermost, for the first level and the last.
 fn channels_last(text: &str) -> [Vec<String>; 2] {
     let graph = graph(text, Elements::Smooth);
     let runtimes = support::graphs::runtimes();
@@ -188,20 +188,20 @@ const WIDER: &str = "graph @wider(%x: f32[N, 8, A, B]) -> f32[N, 8, A, B] {
 }";
 
 #[test]
-fn wider_and_back() {
+fn expanding_and_reducing_channels() {
     check(WIDER);
 }
 
 #[test]
-fn of_other_types() {
+fn other_float_types() {
     for dtype in ["f64", "f16", "bf16"] {
         check(&WIDER.replace("f32", dtype));
     }
 }
 
-/// Enough work for several threads, and rows of windows that have neither border.
+/// Enough work for several threads, and rows of windows that touch neither border.
 #[test]
-fn on_larger_pictures() {
+fn larger_images() {
     for stride in [1, 2] {
         let text = format!(
             "graph @large(%x: f32[N, 3, A, B]) -> f32[N, 8, (A + {stride} - 1) / {stride}, (B + {stride} - 1) / {stride}] {{
@@ -223,7 +223,7 @@ fn on_larger_pictures() {
 }
 
 #[test]
-fn what_lies_between_convolutions_has_its_channels_innermost() {
+fn values_between_convolutions_have_channels_innermost() {
     for found in channels_last(WIDER) {
         assert_eq!(found, ["c"]);
     }
@@ -233,7 +233,7 @@ fn what_lies_between_convolutions_has_its_channels_innermost() {
 }
 
 #[test]
-fn in_steps_of_two() {
+fn strided_windows() {
     check(
         "graph @strided(%x: f32[N, 3, A, B]) -> f32[N, 8, (A + 1) / 2, (B + 1) / 2] {
   %w: f32[16, 3, 3, 3] = weights
@@ -249,9 +249,9 @@ fn in_steps_of_two() {
     );
 }
 
-/// Other steps, gaps and borders along rows than along columns.
+/// Strides, dilations and borders that differ between rows and columns.
 #[test]
-fn in_uneven_windows() {
+fn windows_that_differ_between_axes() {
     check(
         "graph @uneven(%x: f32[N, 8, A, B]) -> f32[N, 24, A + 1, (B + 2) / 3] {
   %w: f32[24, 8, 3, 2] = weights
@@ -265,7 +265,7 @@ fn in_uneven_windows() {
 }
 
 #[test]
-fn with_gaps() {
+fn dilated_windows() {
     check(
         "graph @dilated(%x: f32[N, 7, A, B]) -> f32[N, 12, A, B] {
   %w: f32[24, 7, 3, 3] = weights
@@ -279,7 +279,7 @@ fn with_gaps() {
 }
 
 #[test]
-fn channel_by_channel() {
+fn depthwise_windows() {
     check(
         "graph @depthwise(%x: f32[N, 12, A, B]) -> f32[N, 16, A, B] {
   %three: f32[] = constant [3.0]
@@ -303,7 +303,7 @@ fn channel_by_channel() {
 }
 
 #[test]
-fn in_groups() {
+fn grouped_windows() {
     check(
         "graph @grouped(%x: f32[N, 16, A, B]) -> f32[N, 8, A, B] {
   %w: f32[32, 8, 3, 3] = weights
@@ -317,7 +317,7 @@ fn in_groups() {
 }
 
 #[test]
-fn past_a_chain() {
+fn residual_connections() {
     check(
         "graph @residual(%x: f32[N, 8, A, B]) -> f32[N, 24, A, B] {
   %w: f32[24, 8, 1, 1] = weights
@@ -337,7 +337,7 @@ fn past_a_chain() {
 }
 
 #[test]
-fn squeezed_and_excited() {
+fn squeeze_and_excitation() {
     check(
         "graph @squeeze(%x: f32[N, 8, A, B]) -> f32[N, 12, A, B] where A >= 1, B >= 1 {
   %w: f32[24, 8, 3, 3] = weights
@@ -377,11 +377,11 @@ const BRANCHES: &str = "graph @branches(%x: f32[N, 3, A, B]) -> f32[N, 1, A, B] 
 }";
 
 #[test]
-fn branches_are_joined() {
+fn concatenated_branches() {
     check(BRANCHES);
 }
 
-fn joined(axis: usize, shape: &str) -> String {
+fn concatenation(axis: usize, shape: &str) -> String {
     format!(
         "graph @joined(%x: f32[N, 8, A, B]) -> f32[{shape}] {{
   %w: f32[24, 8, 1, 1] = weights
@@ -397,18 +397,18 @@ fn joined(axis: usize, shape: &str) -> String {
 }
 
 #[test]
-fn rows_and_columns_are_joined() {
-    check(&joined(2, "N, 8, 2*A, B"));
-    check(&joined(3, "N, 8, A, 2*B"));
+fn concatenation_along_rows_and_columns() {
+    check(&concatenation(2, "N, 8, 2*A, B"));
+    check(&concatenation(3, "N, 8, A, 2*B"));
 }
 
 #[test]
-fn pictures_are_joined() {
-    check(&joined(0, "2*N, 8, A, B"));
+fn concatenation_of_images() {
+    check(&concatenation(0, "2*N, 8, A, B"));
 }
 
 #[test]
-fn spread_by_a_transposed_convolution() {
+fn transposed_convolution() {
     check(
         "graph @transposed(%x: f32[N, 8, A, B]) -> f32[N, 8, 2*A, 2*B] {
   %w: f32[24, 8, 1, 1] = weights
@@ -425,7 +425,7 @@ fn spread_by_a_transposed_convolution() {
 }
 
 #[test]
-fn enlarged_and_added() {
+fn resized_and_added() {
     check(
         "graph @enlarged(%x: f32[N, 8, A, B], %y: f32[N, 8, 2*A, 2*B]) -> f32[N, 7, 2*A, 2*B] {
   %w: f32[24, 8, 1, 1] = weights
@@ -442,7 +442,7 @@ fn enlarged_and_added() {
 }
 
 #[test]
-fn largest_of_windows() {
+fn max_pool() {
     check(
         "graph @pooled(%x: f32[N, 3, A, B]) -> f32[N, 8, (A + 1) / 2, (B + 1) / 2] {
   %w: f32[24, 3, 3, 3] = weights
@@ -457,7 +457,7 @@ fn largest_of_windows() {
 }
 
 #[test]
-fn means_of_windows() {
+fn average_pool() {
     for function in ["mean", "mean_with_padding"] {
         check(&format!(
             "graph @pooled(%x: f32[N, 8, A, B]) -> f32[N, 8, A, B] {{
@@ -473,7 +473,7 @@ fn means_of_windows() {
 }
 
 #[test]
-fn all_numbers_of_channels() {
+fn channel_counts_around_the_vector_widths() {
     for [inputs, middle, outputs] in [
         [1, 8, 3],
         [3, 12, 7],
@@ -498,9 +498,9 @@ fn all_numbers_of_channels() {
     }
 }
 
-/// A picture's last use is a product, for which its elements are put in a row.
+/// The last use of an image is a matrix product of its flattened elements.
 #[test]
-fn flattened_for_a_product() {
+fn flattened_for_a_matrix_product() {
     check(
         "graph @flat(%x: f32[N, 8, A, B]) -> f32[N, A*B, 12] {
   %w: f32[24, 8, 3, 3] = weights
@@ -516,7 +516,7 @@ fn flattened_for_a_product() {
 }
 
 #[test]
-fn joined_what_is_joined_already() {
+fn nested_concatenations() {
     check(
         "graph @nested(%x: f32[N, 8, A, B]) -> f32[N, 8, A, B] {
   %w: f32[8, 8, 3, 3] = weights
@@ -534,9 +534,9 @@ fn joined_what_is_joined_already() {
     );
 }
 
-/// What the run finds out becomes a size: what is needed later outlives the arena.
+/// Data of the run become a size: values needed later outlive the arena.
 #[test]
-fn past_the_end_of_a_segment() {
+fn values_that_outlive_a_segment() {
     check(
         "graph @segments(%x: f32[N, 8, A, B]) -> (f32[N, 8, A, B], f32[n]) {
   %w: f32[24, 8, 3, 3] = weights
@@ -557,7 +557,7 @@ fn past_the_end_of_a_segment() {
 }
 
 #[test]
-fn within_a_loop() {
+fn convolutions_in_a_loop() {
     check(
         "graph @loop(%x: f32[N, 8, A, B]) -> f32[N, 8, A, B] {
   %u: f32[8, 8, 1, 1] = weights
@@ -582,7 +582,7 @@ fn within_a_loop() {
 }
 
 #[test]
-fn numbers_that_are_not_finite() {
+fn non_finite_elements() {
     for number in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         check_with(WIDER, Elements::With(number));
         check_with(

@@ -1,14 +1,14 @@
-//! Code for AArch64 gives what kernels mean, run by an emulator where there is one.
+//! Code for AArch64 computes what kernels mean, run by an emulator if one is installed.
 //!
-//! Objects are linked with a small program in C (`emulated/driver.c`), which has sizes and operands from standard input. On a
-//! machine without `aarch64-linux-gnu-gcc` or `qemu-aarch64` nothing is run, and the test says so (on Debian: `apt-get install
-//! qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross`).
+//! Objects are linked with a small C program (`emulated/driver.c`), which reads sizes and operands from standard input. On
+//! a machine without `aarch64-linux-gnu-gcc` or `qemu-aarch64` the test runs nothing and says so (on Debian: `apt-get
+//! install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross`).
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod support;
@@ -33,10 +33,10 @@ use support::{SMOOTH, kernel};
 
 const CROSS_COMPILER: &str = "aarch64-linux-gnu-gcc";
 
-/// Points of a call at most.
+/// Maximum points of a call.
 const WORK: f64 = 20_000.0;
 
-/// Products with packed weights, windows, rows with functions, conversions: what registers, masks and tails are used for.
+/// Products with packed weights, windows, rows with functions, conversions: kernels that use registers, masks and tails.
 const KERNELS: [&str; 6] = [
     "kernel @map(%x: in f32[N], %y: in f32[N], %z: out f32[N]) {
        outer n < N
@@ -69,13 +69,13 @@ const KERNELS: [&str; 6] = [
      }",
 ];
 
-/// Indices that are data, some of which are outside.
+/// Indices that are data, some out of bounds.
 const PICK: &str = "kernel @pick(%x: in f32[3], %i: in i64[M], %y: out f32[M]) {
    outer m < M
    store %y[m] = %x[%i[m]]
  }";
 
-/// The emulator, where it and the cross compiler are there.
+/// The emulator, if it and the cross compiler are installed.
 fn emulator() -> Option<&'static str> {
     let is_there = |program: &&str| {
         let asked = Command::new(program)
@@ -130,7 +130,7 @@ impl Program {
         Self { emulator, path }
     }
 
-    /// Runs it on an input; gives its output.
+    /// Runs it on an input; returns its output.
     fn run(&self, input: Vec<u8>) -> Vec<u8> {
         let mut child = Command::new(self.emulator)
             .arg(&self.path)
@@ -147,7 +147,7 @@ impl Program {
     }
 }
 
-/// A call as the driver reads it: what its operands hold at first.
+/// A call in the driver's format, with the initial contents of its operands.
 struct Call<'a> {
     symbols: &'a [i64],
     tensors: Vec<Tensor>,
@@ -206,7 +206,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Takes what this call gave off the front of an output.
+    /// Takes the results of this call off the front of an output.
     fn read(&self, kernel: &VerifiedKernel, output: &mut &[u8]) -> (Vec<Tensor>, Option<Fault>) {
         let mut take = |bytes: usize| {
             let (first, rest) = output.split_at(bytes);
@@ -244,8 +244,8 @@ fn word(to: &mut Vec<u8>, number: usize) {
     to.extend_from_slice(&(number as u64).to_le_bytes());
 }
 
-/// Compares a kernel, compiled with the best schedule and with the fallback, with what it means; how many calls agreed, and
-/// how many faulted.
+/// Compares a kernel, compiled with the best schedule and with the fallback, with its meaning; returns how many calls
+/// agreed, and how many faulted.
 fn check(emulator: &'static str, folder: &Path, text: &str, elements: Elements) -> (usize, usize) {
     let kernel = kernel(text);
     let (compiler, target) = (LlvmCompiler::new(), LlvmCompiler::target(IsaLevel::Neon));

@@ -1,11 +1,11 @@
-//! Elements whose distance, in elements or in bytes, does not fit 32 bits: read, written and counted right.
+//! Elements whose offset, in elements or in bytes, exceeds 32 bits: read, written and counted correctly.
 //!
-//! Operands of several GiB take addresses and hardly any memory: pages that nobody touches are not there.
+//! Operands of several GiB reserve addresses and hardly any memory: untouched pages are not backed.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod support;
@@ -22,10 +22,10 @@ use kiln_tensor::{DType, Element, Tensor};
 use kiln_testkit::kernels::{BackwardPool, Variant};
 use support::{compiled, kernel, symbols};
 
-/// One past what 31 bits hold: its double is past what 32 bits hold.
+/// One past 31 bits; twice it is past 32 bits.
 const FAR: i64 = (1 << 31) + 1;
 
-/// An operand: its memory, of which only some elements are ever touched.
+/// An operand: its memory, of which only some elements are touched.
 struct Operand {
     memory: Memory,
     dtype: DType,
@@ -41,14 +41,14 @@ impl Operand {
         }
     }
 
-    /// These elements, one after the other.
+    /// These elements, contiguous.
     fn of<T: Element>(device: &NativeExecutor, elements: &[T]) -> Self {
         let operand = Self::reaching::<T>(device, elements.len() as i64 - 1);
         operand.put(device, 0, elements);
         operand
     }
 
-    /// Puts elements at a distance from the start, without compiled code.
+    /// Writes elements at an offset from the start, without compiled code.
     fn put<T: Element>(&self, device: &NativeExecutor, distance: i64, elements: &[T]) {
         let source = Tensor::from_slice(&[elements.len()], elements).unwrap();
         let uploaded = device.upload(&source).unwrap();
@@ -65,14 +65,14 @@ impl Operand {
             bytes,
         };
         let mut execution = device.begin();
-        // SAFETY: the memory is this test's alone.
+        // SAFETY: only this test uses the memory.
         let copied =
             unsafe { execution.run_builtin(&Builtin::Copy, &[(from, operand)], &[(to, operand)]) };
         copied.unwrap();
         execution.finish().unwrap();
     }
 
-    /// The elements at some distances.
+    /// The elements at some offsets.
     fn at<T: Element>(&self, device: &NativeExecutor, distances: &[i64]) -> Vec<T> {
         assert_eq!(self.dtype, T::DTYPE);
         let element = |&distance: &i64| {
@@ -92,7 +92,7 @@ fn whole(memory: &Memory) -> MemorySlice<'_> {
     }
 }
 
-/// Runs one variant of a kernel on operands as they are.
+/// Runs one variant of a kernel on the given operands.
 fn run(
     device: &NativeExecutor,
     variant: &Variant,
@@ -112,7 +112,7 @@ fn run(
         numbers: &variant.artifact.numbers(&context).unwrap(),
     };
     let mut execution = device.clone().with_pool(Arc::clone(pool)).begin();
-    // SAFETY: each operand has a memory of its own, which is this test's.
+    // SAFETY: each operand has separate memory, which only this test uses.
     unsafe { execution.launch(&variant.loaded, &launch) }.unwrap();
     execution.finish().unwrap()
 }
@@ -140,7 +140,7 @@ fn for_each_variant(
     }
 }
 
-/// Strides as a constant and as a size, of few elements and of more than a vector has.
+/// Strides as a constant and as a size, for fewer elements than a vector has and for more.
 #[test]
 fn strides_beyond_32_bits_reach_their_elements() {
     let device = NativeExecutor::new();
@@ -188,9 +188,9 @@ fn strides_beyond_32_bits_reach_their_elements() {
     }
 }
 
-/// What an index that is no plain multiple reaches, where it is inside and where it is not.
+/// The elements that an affine index reaches, in bounds and out of bounds.
 #[test]
-fn guards_of_indices_beyond_32_bits_hold() {
+fn guards_compare_all_bits_of_indices_beyond_32_bits() {
     let device = NativeExecutor::new();
     let kernel = kernel(
         "kernel @guarded(%x: in i8[N], %y: out i8[K]) {
@@ -201,7 +201,7 @@ fn guards_of_indices_beyond_32_bits_hold() {
     let x = Operand::reaching::<i8>(&device, 2 * FAR + 1);
     x.put(&device, FAR - 1, &[1_i8]);
     x.put(&device, 2 * FAR - 1, &[2_i8, 3]);
-    // What the last index would be if only 32 bits of it counted.
+    // The last index truncated to 32 bits.
     x.put(&device, (3 * FAR - 1) % (1 << 32), &[99_i8]);
     for (n, expected) in [
         (2 * FAR + 2, [7, 1, 2, 7]),
@@ -218,7 +218,7 @@ fn guards_of_indices_beyond_32_bits_hold() {
     }
 }
 
-/// Positions that are data: reached, and refused where only their low bits are inside.
+/// Indices that are data: in bounds, and refused if only their low bits are in bounds.
 #[test]
 fn checked_indices_beyond_32_bits_are_reached_or_faults() {
     let device = NativeExecutor::new();
@@ -235,7 +235,7 @@ fn checked_indices_beyond_32_bits_are_reached_or_faults() {
     for (&at, &element) in inside.iter().zip(&elements) {
         x.put(&device, at, &[element]);
     }
-    // As many as fill vectors, and some more.
+    // Enough to fill vectors, and a remainder.
     let many: Vec<i64> = inside.iter().cycle().take(37).copied().collect();
     let outside = [-1, n, n + (1 << 32), 1 << 40, i64::MAX, i64::MIN];
     for_each_variant(&kernel, &[("N", n), ("K", 37)], |run, name| {
@@ -254,7 +254,7 @@ fn checked_indices_beyond_32_bits_are_reached_or_faults() {
     });
 }
 
-/// Rows whose elements are near, and which are not near each other: products, rows and windows.
+/// Rows whose elements are adjacent, but far from each other: products, rows and windows.
 #[test]
 fn rows_beyond_32_bits_are_read_by_every_schedule() {
     let device = NativeExecutor::new();
@@ -266,7 +266,7 @@ fn rows_beyond_32_bits_are_read_by_every_schedule() {
     }
     let operand = format!("%x: in f32[M, 8] strides [{stride}, 1]");
 
-    // Every row times the identity, doubled: the compiler does not know what it is.
+    // Every row times the identity, doubled: opaque to the compiler.
     let product = kernel(&format!(
         "kernel @product({operand}, %w: in f32[8, N], %y: out f32[M, N]) {{
           outer m < M, n < N
@@ -328,9 +328,9 @@ fn rows_beyond_32_bits_are_read_by_every_schedule() {
     });
 }
 
-/// Sizes themselves: the last element of a row of more than 2^31, and results of no elements.
+/// Sizes: the last element of a row of more than 2^31, and results without elements.
 #[test]
-fn sizes_beyond_32_bits_are_counted_right() {
+fn sizes_beyond_32_bits_are_computed_correctly() {
     let device = NativeExecutor::new();
     let ends = kernel(
         "kernel @ends(%x: in u8[M, N], %y: out u8[M], %z: out i64[M]) where N >= 2 {
@@ -366,9 +366,9 @@ fn sizes_beyond_32_bits_are_counted_right() {
     }
 }
 
-/// Loops of more than 2^31 rounds, over one element.
+/// Loops of more than 2^31 iterations, over one element.
 #[test]
-fn loops_beyond_32_bits_end_where_they_should() {
+fn loops_beyond_32_bits_run_every_iteration() {
     let device = NativeExecutor::new();
     let n = FAR + 2;
     let count = kernel(
@@ -383,7 +383,7 @@ fn loops_beyond_32_bits_end_where_they_should() {
           store %y[] = s
         }",
     );
-    // The second takes seconds, whatever the schedule.
+    // The second takes seconds with any schedule.
     for (kernel, variants, expected) in [(count, usize::MAX, 3 * n), (last, 1, n - 1)] {
         let symbols = symbols(&kernel, &[("N", n)]);
         let [pool, _] = pools();
@@ -397,7 +397,7 @@ fn loops_beyond_32_bits_end_where_they_should() {
     }
 }
 
-/// Every element of a tensor of more than 2^31, in earnest.
+/// Every element of a tensor of more than 2^31 elements.
 #[test]
 #[ignore = "writes two gigabytes"]
 fn more_than_two_to_the_31_elements_are_computed() {

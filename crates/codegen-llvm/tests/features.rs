@@ -1,10 +1,9 @@
-//! Features of the form that need operands, or looks at what happened, of their own; the others are files
-//! (`testkit/testdata`).
+//! Kernel features whose tests need specific operands, or inspect faults; the others are files (`testkit/testdata`).
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod support;
@@ -14,9 +13,9 @@ use kiln_tensor::Tensor;
 use kiln_testkit::kernels::{check_kernel, run_kernel};
 use support::{compiled, kernel};
 
-/// The padding of a convolution is zeros that are multiplied; a transposed one multiplies nothing that is not there.
+/// The padding of a convolution is zeros that are multiplied; a transposed convolution multiplies only existing elements.
 #[test]
-fn weights_that_are_not_finite_meet_the_padding() {
+fn non_finite_weights_are_multiplied_with_the_padding() {
     let runtimes = support::graphs::runtimes();
     for (channels, groups, op) in [
         (2, 1, "conv"),
@@ -56,7 +55,7 @@ fn weights_that_are_not_finite_meet_the_padding() {
 }
 
 #[test]
-fn quotients_at_the_ends_of_the_range() {
+fn division_at_the_limits_of_the_float_range() {
     let kernel = kernel(
         "kernel @scaled(%x: in f32[M, N], %d: in f32[M], %y: out f32[M, N]) {
           outer i < M
@@ -105,9 +104,9 @@ fn quotients_at_the_ends_of_the_range() {
     }
 }
 
-/// The comparison runs them as if there were no caches too.
+/// The comparison also runs them as if there were no caches.
 #[test]
-fn results_larger_than_caches_go_past_them() {
+fn results_larger_than_caches_are_stored_non_temporally() {
     let executor = kiln_native::NativeExecutor::new();
     for (text, shapes) in [
         (
@@ -150,8 +149,8 @@ fn results_larger_than_caches_go_past_them() {
 }
 
 #[test]
-fn sums_are_kept_in_the_type_that_is_asked_for() {
-    // 2^24 and many small ones: an f32 sum loses them, in any order.
+fn sums_are_accumulated_in_the_requested_type() {
+    // 2^24 and many small numbers: an f32 sum loses them, in any order.
     let text = "kernel @wide(%x: in f32[N], %y: out f64[1]) {
       outer i < 1
       s = reduce add[r < N] f64(%x[r])
@@ -169,9 +168,9 @@ fn sums_are_kept_in_the_type_that_is_asked_for() {
     check_kernel(&executor, &kernel, &variants, &[1000], &tensors).unwrap();
 }
 
-/// Every index that is read, with what the kernel and its code report.
+/// Every index that is read, with the faults of the kernel and of its code.
 #[test]
-fn indices_outside_are_reported_with_their_site() {
+fn out_of_bounds_indices_are_reported_with_their_site() {
     let text = "kernel @gather(%n: in i64[K], %x: in f32[N, D], %y: out f32[K, D]) {
       outer k < K
       store %y[k, d < D] = %x[%n[k], d]
@@ -217,7 +216,7 @@ fn indices_outside_are_reported_with_their_site() {
 }
 
 #[test]
-fn integers_divided_by_zero_are_reported_and_nothing_else_is() {
+fn only_integer_divisions_by_zero_are_reported() {
     for (text, divisor_is_zero) in [
         ("%a[i] / %b[i]", true),
         ("%a[i] % %b[i]", true),
@@ -238,7 +237,7 @@ fn integers_divided_by_zero_are_reported_and_nothing_else_is() {
                 if let Some(at) = zero {
                     divisors[at] = 0;
                 }
-                // The one quotient that does not fit wraps.
+                // The one quotient that overflows wraps.
                 let mut dividends: Vec<i32> = (0..n as i32).map(|i| 3 * i - 40).collect();
                 dividends[0] = i32::MIN;
                 if zero != Some(0) {

@@ -1,14 +1,14 @@
-//! The cases of `testkit/testdata`: each stage is as its file says, and each run, compiled with the fallback schedule and
-//! with every schedule at every level, gives what the interpreter gives.
+//! The cases of `testkit/testdata`: each stage is what its file says, and each run, compiled with the fallback schedule and
+//! with every schedule at every level, gives the interpreter's results.
 //!
-//! `KILN_TEST_FILES=WORD` checks the files alone whose paths hold a word. With `KILN_TEST_BLESS=1` (`cargo xtask bless
-//! --files`) stages and results are rewritten as they are.
+//! `KILN_TEST_FILES=WORD` checks only the files whose paths contain a word. With `KILN_TEST_BLESS=1` (`cargo xtask bless
+//! --files`) stages and results are rewritten.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic, and print what it did"
 )]
 
 mod support;

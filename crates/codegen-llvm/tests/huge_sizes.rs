@@ -1,9 +1,10 @@
-//! Sizes at the boundaries of 32 and 64 bits, in compiled programs: counted right, or refused before anything is allocated.
+//! Sizes at the boundaries of 32 and 64 bits in compiled programs: computed correctly, or refused before anything is
+//! allocated.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod support;
@@ -13,7 +14,7 @@ use kiln_tensor::Tensor;
 use kiln_testkit::programs::Compared;
 use support::graphs;
 
-/// What sizes are made of.
+/// Factors of the sizes.
 const BOUNDARY: [i64; 12] = [
     0,
     1,
@@ -29,7 +30,7 @@ const BOUNDARY: [i64; 12] = [
     i64::MIN,
 ];
 
-/// Bytes that no machine has, so that asking for them is an error.
+/// More bytes than any machine has, so that their allocation is an error.
 const IMPOSSIBLE: i128 = 1 << 48;
 
 /// Row 3 of the faults, in compiled code.
@@ -54,7 +55,7 @@ fn sizes_on_the_boundary_are_refused_by_compiled_programs() {
             let longest = i128::from(n.max(m));
             let possible = n >= 0 && m >= 0 && bytes <= 64 && longest < IMPOSSIBLE;
             if !possible && n >= 0 && m >= 0 && bytes < IMPOSSIBLE && bytes > 0 {
-                // A machine may have so much.
+                // A machine may have this much.
                 continue;
             }
             let inputs = [

@@ -1,9 +1,9 @@
-//! Code of an instruction-set level has no instruction that a machine of that level may lack.
+//! Code of an instruction-set level uses no instruction outside the level.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod support;
@@ -19,7 +19,7 @@ use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, SectionKind};
 use support::kernel;
 
-/// Sums of products, windows, rows with functions, conversions and integers: what vectors are used for.
+/// Products, windows, rows with functions, conversions and integers: kernels that use vectors.
 const KERNELS: [&str; 5] = [
     "kernel @product(%x: in f32[M, 48], %w: const f32[48, 40], %y: out f32[M, 40]) {
        outer m < M, n < 40
@@ -45,7 +45,7 @@ const KERNELS: [&str; 5] = [
      }",
 ];
 
-/// What every machine of the architecture has.
+/// The baseline of the architecture.
 const BASE: [&str; 8] = [
     "X64",
     "CMOV",
@@ -57,7 +57,7 @@ const BASE: [&str; 8] = [
     "CX8",
 ];
 
-/// What the features that LLVM is told of stand for.
+/// The processor features behind those that LLVM is given.
 fn allowed(level: IsaLevel) -> BTreeSet<String> {
     let features = level
         .features()
@@ -77,7 +77,7 @@ fn allowed(level: IsaLevel) -> BTreeSet<String> {
     named.chain(BASE.map(str::to_owned)).collect()
 }
 
-/// The features of the processor that an object's instructions ask for.
+/// The processor features that an object's instructions need.
 fn asked_for(object: &[u8]) -> BTreeSet<String> {
     let file = ElfFile64::<LittleEndian>::parse(object).unwrap();
     let code = file
@@ -131,7 +131,7 @@ fn code_of_a_level_has_no_instruction_that_the_level_lacks() {
                 }
             }
         }
-        // It is used, too: or this would say nothing.
+        // The level's instructions are used, or the test would be vacuous.
         let expected = match level {
             IsaLevel::Avx2Fma => Some("FMA"),
             IsaLevel::Avx512 => Some("AVX512F"),

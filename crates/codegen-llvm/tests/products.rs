@@ -1,9 +1,10 @@
-//! Products with schedules that the machine would not choose; those that it does are files of `testkit/testdata/products`.
+//! Products with schedules that this machine would not choose; those that it chooses are files of
+//! `testkit/testdata/products`.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod support;
@@ -59,7 +60,7 @@ const SIZES: [[i64; 3]; 42] = [
     [41, 13, 4],
 ];
 
-/// Two factors as they come.
+/// Two factors, neither of them packed.
 const PRODUCT: &str = "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
   outer m < M, n < N
   s = reduce add[k < K] %x[m, k] * %y[k, n]
@@ -68,7 +69,7 @@ const PRODUCT: &str = "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f3
 
 /// As on a machine whose half vectors are as fast as whole ones.
 #[test]
-fn few_columns_in_halves_of_vectors() {
+fn products_with_vectors_of_half_the_width() {
     let kernel = kernel(PRODUCT);
     let variants = compiled_as(&kernel, |loops| {
         for nest in &mut loops.nests {
@@ -78,9 +79,9 @@ fn few_columns_in_halves_of_vectors() {
     check_variants(&kernel, &variants, ["M", "K", "N"], &SIZES);
 }
 
-/// A tile of more sums than there are registers is not what comes out.
+/// A tile of more accumulators than registers is replaced by a smaller one.
 #[test]
-fn tiles_that_do_not_fit_the_registers_give_way() {
+fn tiles_that_spill_are_replaced_by_smaller_ones() {
     let kernel = kernel(PRODUCT);
     let compiler = LlvmCompiler::new();
     let target = LlvmCompiler::target(IsaLevel::Avx2Fma);
@@ -100,7 +101,7 @@ fn tiles_that_do_not_fit_the_registers_give_way() {
         "{}",
         artifact.schedule.text
     );
-    // The same kernel as it is asked for when nobody meddles keeps its tile.
+    // With its own schedule the same kernel keeps its tile.
     let usual = compiler.schedules(&kernel, &target).remove(0).schedule;
     let artifact = compiler
         .compile(&kernel, &target, &usual, &mut Unobserved)

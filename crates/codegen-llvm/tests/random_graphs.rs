@@ -1,15 +1,15 @@
 //! Random graphs, fused and compiled at every level, compared with the interpreter.
 //!
-//! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first three hundred. Others are checked every day, for as long
-//! as `KILN_TEST_SECONDS` says; `KILN_TEST_BASE` repeats those of a day. The ignored test goes on for an hour,
-//! from a seed that the clock gives, and says what it did.
+//! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first three hundred. A daily test checks further seeds for
+//! `KILN_TEST_SECONDS` seconds; `KILN_TEST_BASE` repeats those of a day. The ignored test runs for an hour from a seed
+//! given by the clock, and prints what it did.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic, and print what it did"
 )]
 
 mod support;
@@ -22,10 +22,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use support::graphs::{self, Tally};
 
-/// The graphs among the first three hundred whose outputs differ at some level because rounding takes a value over a jump.
+/// The graphs among the first three hundred whose outputs differ at some level because rounding moves a value across a
+/// jump.
 const WITH_JUMPS: &[u64] = &[];
 
-/// Checks seeds on two threads until they are used up or the time is.
+/// Checks seeds on two threads until they or the time run out.
 fn check_seeds(seeds: Range<u64>, until: Option<Instant>) -> Tally {
     let runtimes = graphs::runtimes();
     let next = AtomicU64::new(seeds.start);
@@ -111,7 +112,7 @@ fn an_hour_of_random_graphs() {
     let mut tally = Tally::default();
     let end = Instant::now() + Duration::from_secs(3600);
     let mut first = start;
-    // Runtimes keep every kernel: fresh ones now and then.
+    // Runtimes keep every kernel, so they are replaced now and then.
     while Instant::now() < end {
         let part = check_seeds(first..first + 500, Some(end));
         first += 500;

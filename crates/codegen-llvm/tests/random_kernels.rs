@@ -1,14 +1,14 @@
 //! Random kernels: compiled with every schedule at every level, and compared with their meaning.
 //!
-//! `KILN_TEST_KERNELS=FIRST..END` checks other seeds than the first few. Others are checked every day, for as long as
-//! `KILN_TEST_SECONDS` says; `KILN_TEST_BASE` repeats those of a day.
+//! `KILN_TEST_KERNELS=FIRST..END` checks other seeds than the first few. A daily test checks further seeds for
+//! `KILN_TEST_SECONDS` seconds; `KILN_TEST_BASE` repeats those of a day.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic, and print what it did"
 )]
 
 mod support;
@@ -25,7 +25,7 @@ fn seeds(usual: Range<u64>) -> Range<u64> {
     given.map_or(usual, |(first, end)| parse(first)..parse(end))
 }
 
-/// Checks seeds on two threads, until they are used up or `go_on` says no.
+/// Checks seeds on two threads, until they run out or `go_on` returns false.
 fn check_seeds(seeds: Range<u64>, go_on: impl Fn() -> bool + Sync) {
     let next = AtomicU64::new(seeds.start);
     let all = Mutex::new((0, 0, Vec::new()));

@@ -1,9 +1,9 @@
-//! Random loops whose iterations are element-wise: each is a kernel, and gives what the interpreter gives.
+//! Random loops whose iterations are element-wise: each becomes one kernel, and gives the interpreter's results.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod support;
@@ -14,8 +14,8 @@ use kiln_fusion::{FusionOptions, plan};
 use kiln_ir::BlobMap;
 use kiln_testkit::random::SplitMix64;
 
-/// A loop over `A` slices, of values over `B` points or `3` times as many. What an iteration yields differs no more than what
-/// it is given, so that roundings do not grow.
+/// A loop over `A` slices, of values over `B` points or `3` times as many. An iteration does not amplify differences, so
+/// roundings do not grow.
 fn random_loop(seed: u64) -> String {
     let mut random = SplitMix64::new(seed);
     let points = ["B", "3, B"][random.below(2) as usize];
@@ -59,7 +59,7 @@ fn random_loop(seed: u64) -> String {
         };
         yielded.push(apply(&mut ops, "mul", &["%quarter", &last]));
     }
-    // A value may be handed on to another, or be yielded twice.
+    // A value may be passed to another, or be yielded twice.
     if random.below(3) == 0 {
         yielded[0] = format!("%c{}", n_carried - 1);
     }
@@ -108,7 +108,7 @@ fn random_loop(seed: u64) -> String {
 }
 
 #[test]
-fn random_loops_are_kernels_and_right() {
+fn random_element_wise_loops_become_correct_kernels() {
     let runtimes = support::graphs::runtimes();
     for seed in 0..40 {
         let text = random_loop(seed);

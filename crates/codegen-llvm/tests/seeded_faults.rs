@@ -1,12 +1,13 @@
-//! Tests of the tests: with each seeded mistake switched on, some check of this suite fails.
+//! Mutation tests: with each seeded mistake enabled, some check of this suite fails.
 //!
-//! `cargo test -p kiln-codegen-llvm --features seeded-faults --test seeded_faults`; `KILN_TEST_FAULT=NAME` for one alone.
+//! `cargo test -p kiln-codegen-llvm --features seeded-faults --test seeded_faults`; `KILN_TEST_FAULT=NAME` for a single
+//! one.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic, and print what it did"
 )]
 
 mod support;
@@ -20,7 +21,7 @@ use kiln_kernel::seeded::{Fault, switch};
 use kiln_testkit::cases::topic;
 use support::graphs::{self, Tally};
 
-/// What finds mistakes, quickest first: a name, and what it does. An error or a panic is a find.
+/// The checks, quickest first, each with a name. An error or a panic is a find.
 type Check = (&'static str, fn() -> Result<(), String>);
 
 const CHECKS: [Check; 5] = [
@@ -44,7 +45,7 @@ fn kernels() -> Result<(), String> {
     for name in ["smoke", "examples"] {
         let cases = topic(name).map_err(|error| error.to_string())?;
         for case in cases.iter().filter(|case| case.is_kernel()) {
-            // As it is with sizes that the evaluator is equal to.
+            // The last program has sizes that the evaluator can handle.
             let programs = case.programs().map_err(|error| error.to_string())?;
             let program = programs.last().unwrap();
             support::try_text(program, case.elements(), 3000.0)?;
@@ -74,7 +75,7 @@ fn random_graphs() -> Result<(), String> {
     (0..60).try_for_each(|seed| graphs::check_seed(seed, &runtimes, &mut Tally::default()))
 }
 
-/// The first check that finds something, with what it found.
+/// The first check that fails, with its message.
 fn first_find() -> Option<(&'static str, String)> {
     CHECKS.iter().find_map(|(name, check)| {
         let message = match catch_unwind(AssertUnwindSafe(check)) {
@@ -89,7 +90,8 @@ fn first_find() -> Option<(&'static str, String)> {
     })
 }
 
-/// What finds a mistake, in a process of its own: one that reads beyond an operand meets a guard page, which ends it.
+/// The check that finds a mistake, run in a separate process: a read beyond an operand hits a guard page, which ends the
+/// process.
 fn found_by(fault: &str) -> Option<String> {
     let ended = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", SEEDED])
@@ -105,20 +107,20 @@ fn found_by(fault: &str) -> Option<String> {
     found.map(str::to_owned)
 }
 
-/// The test that a process of [`found_by`] runs, the variable that names its mistake, and what begins the line it says.
+/// The test that a process of [`found_by`] runs, the variable that names its mistake, and the prefix of its output line.
 const SEEDED: &str = "one_seeded_fault";
 const SWITCHED_ON: &str = "KILN_TEST_SEEDED";
 const FOUND: &str = "found: ";
 
 #[test]
-#[ignore = "every_seeded_fault_is_caught runs it once per mistake, in a process of its own"]
+#[ignore = "every_seeded_fault_is_caught runs it once per mistake, in a child process"]
 fn one_seeded_fault() {
     let name = std::env::var(SWITCHED_ON).unwrap();
     let fault = Fault::ALL
         .into_iter()
         .find(|fault| format!("{fault:?}") == name);
     switch(Some(fault.unwrap()));
-    // The test harness has begun a line of its own.
+    // The test harness has begun a line.
     if let Some((check, message)) = first_find() {
         let message = message.lines().next().unwrap_or_default();
         println!("\n{FOUND}{check}: {message}");

@@ -1,10 +1,9 @@
-//! Compiled code that is to end: every phase of every class of kernels, with every schedule at every level, reads its stop
-//! word.
+//! Stopping compiled code: every phase of every class of kernel, with every schedule at every level, reads its stop word.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod support;
@@ -15,7 +14,7 @@ use support::{kernel, targets};
 
 /// A kernel of each class.
 const KERNELS: [&str; 9] = [
-    // One task: all of it is one result.
+    // A single task with one result.
     "kernel @full(%x: in f32[K], %o: out f32[]) {
            s = reduce add[a < A, k < K] tanh(%x[k])
            store %o[] = s

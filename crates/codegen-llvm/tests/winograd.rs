@@ -1,10 +1,10 @@
-//! Windows of three by three that are summed with fewer products: around the ends of tiles and strips, with and without
-//! borders, and with what comes before and after the sums.
+//! Winograd convolutions: at the ends of tiles and strips, with and without borders, and with stages before and after the
+//! sums.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod support;
@@ -18,8 +18,8 @@ use support::{
     symbols,
 };
 
-/// Lines and columns of images for tiles of two sums and of four: one tile, ends of tiles, more than a strip, and what has
-/// no tile.
+/// Lines and columns of images, for F(2x2, 3x3) and F(4x4, 3x3): one tile, ends of tiles, more than a strip, and images
+/// smaller than a tile.
 const IMAGES: [(u32, &[[i64; 2]]); 2] = [
     (
         2,
@@ -38,7 +38,7 @@ const IMAGES: [(u32, &[[i64; 2]]); 2] = [
     (4, &[[4, 4], [4, 7], [7, 5], [6, 10], [4, 98], [3, 5]]),
 ];
 
-/// Compares with the meaning at images of all sizes, each with other numbers of images, channels and features.
+/// Compares with the kernel's meaning at all these images, each with other numbers of images, channels and features.
 fn check(text: &str) {
     let kernel = kernel(text);
     let dims = kernel.dims();
@@ -90,12 +90,12 @@ const WITH_A_BORDER: &str = "kernel @conv(%x: in f32[N, H, W, C], %w: const f32[
     }";
 
 #[test]
-fn windows_over_a_border_with_an_epilogue() {
+fn windows_with_a_border_and_an_epilogue() {
     check(WITH_A_BORDER);
 }
 
 #[test]
-fn windows_inside_with_features_that_fill_no_set() {
+fn windows_without_a_border_and_a_partial_set_of_features() {
     check(
         "kernel @conv(%x: in f32[N, H + 2, W + 2, C], %w: const f32[K, C, 3, 3], %o: out f32[N, H, W, K])
            where C % 16 == 0, K % 16 == 0 {
@@ -106,9 +106,9 @@ fn windows_inside_with_features_that_fill_no_set() {
     );
 }
 
-/// The window's first axis runs along the columns, and what is summed is computed first.
+/// The window's first axis runs along the columns, and its operand is computed.
 #[test]
-fn windows_of_what_is_computed() {
+fn windows_over_a_computed_operand() {
     check(
         "kernel @conv(%x: in f32[N, H, W, C], %g: in f32[N, C], %w: const f32[3, 3, C, 16], %o: out f32[N, H, W, 16])
            where C % 16 == 0 {
@@ -120,9 +120,9 @@ fn windows_of_what_is_computed() {
     );
 }
 
-/// Beyond the border is what the window's own place says, which neighbours do not share.
+/// Outside the border the value depends on the window's own position, which neighbours do not share.
 #[test]
-fn borders_of_other_numbers_are_summed_as_they_were() {
+fn position_dependent_borders_do_not_use_winograd() {
     let text = WITH_A_BORDER.replace("else 0.0", "else %b[min(i, 23)]");
     let kernel = kernel(&text);
     let variants = compiled_as(&kernel, |_| ());
@@ -132,9 +132,9 @@ fn borders_of_other_numbers_are_summed_as_they_were() {
     check_variants(&kernel, &variants, ["N", "H", "W", "C"], &sizes);
 }
 
-/// Small images, and those with so many channels that a strip does not stay near, are summed as they were.
+/// Small images, and those whose strips exceed the cache because of their channels, do not use Winograd.
 #[test]
-fn sizes_decide_which_way() {
+fn winograd_is_chosen_by_image_and_channels() {
     let kernel = kernel(WITH_A_BORDER);
     let variants = compiled_as(&kernel, |_| ());
     let variant = variants.last().unwrap();
@@ -158,9 +158,9 @@ fn sizes_decide_which_way() {
     assert_eq!(tasks(14, 14, 4096), [false, false, true]);
 }
 
-/// Those who ask for tiles of four get tiles of two where four do not stay near, or are large for the image.
+/// With F(4x4, 3x3) enabled, F(2x2, 3x3) is used where the larger tiles exceed the cache, or are large for the image.
 #[test]
-fn tiles_of_four_are_for_those_who_ask() {
+fn f4x4_is_used_only_if_enabled() {
     let kernel = kernel(WITH_A_BORDER);
     let compiler = LlvmCompiler::new().with_fewer_products(true);
     let target = compiler.host();

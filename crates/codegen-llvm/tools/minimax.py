@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Minimax polynomials by Remez exchange, printed as Rust constants.
 
-Prints, for each entry of TABLE, the polynomial that is nearest to a function on an interval in a
-weighted sense, its coefficients lowest first, rounded to the float they are used in, and the
-largest weighted error left. Needs mpmath.
+For each entry of TABLE, prints the polynomial with the smallest maximum weighted error from a
+function on an interval, coefficients lowest first, rounded to the float type that uses them, and
+that error. Needs mpmath.
 """
 import sys
 import struct

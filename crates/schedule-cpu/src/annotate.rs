@@ -25,13 +25,13 @@ const UNROLL: u32 = 20;
 /// Expressions of at most this many operations are computed for all rows of a tile at once.
 const TOGETHER_LIMIT: usize = 6;
 
-/// Prefetch distance in packed operands, in bytes: what a tile uses during a memory access.
+/// Prefetch distance in packed operands, in bytes: what a tile reads during one memory latency.
 const PACKED_AHEAD: u32 = 8192;
 
 /// A tile of this many rows or fewer spends less time on a line than memory takes to deliver it.
 const WAITING_ROWS: u32 = 4;
 
-/// Scalar operations that are worth a task.
+/// Scalar operations per task.
 const TASK_OPERATIONS: i64 = 1 << 16;
 
 /// Completes a nest whose strategy, sizes, tile, remainder and packing are decided.
@@ -63,7 +63,8 @@ pub(crate) fn annotate(
         nest.splits = boundaries.len() as u32;
         nest.peel = !GuardedIndex::all(kernel).is_empty();
         let stores = non_temporal::plain_stores(kernel);
-        nest.stream = non_temporal::may_stream(kernel, level, &annotator.layout, &stores, columns);
+        nest.stream =
+            non_temporal::can_be_non_temporal(kernel, level, &annotator.layout, &stores, columns);
     }
     nest.vectors = annotator.vectors(nest);
     nest.prefetch = match nest.split_reductions {
@@ -118,7 +119,7 @@ impl Annotator<'_> {
             along,
             transposing_reduction: along.is_some_and(transposes),
             accumulators: accumulators(kernel, self.level, id),
-            sliding_window: self.slides(id),
+            sliding_window: self.is_sliding_window(id),
             peel_taps: self.peel_taps(id),
             ..ItemLoops::default()
         }
@@ -130,7 +131,13 @@ impl Annotator<'_> {
         let along = is_inner.then(|| self.layout.store_vectors(store)).flatten();
         let streams = |axis: AxisId| {
             store.axes.as_slice() == [axis]
-                && non_temporal::may_stream(kernel, self.level, &self.layout, &[store], axis)
+                && non_temporal::can_be_non_temporal(
+                    kernel,
+                    self.level,
+                    &self.layout,
+                    &[store],
+                    axis,
+                )
         };
         ItemLoops {
             together: store.axes.is_empty() && self.is_short(store.value),
@@ -150,7 +157,7 @@ impl Annotator<'_> {
         n_operations(self.kernel, value) <= TOGETHER_LIMIT
     }
 
-    fn slides(&self, id: StageId) -> bool {
+    fn is_sliding_window(&self, id: StageId) -> bool {
         let stage = self.kernel.stage(id);
         let (
             Some((rows, count)),

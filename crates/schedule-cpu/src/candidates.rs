@@ -1,4 +1,4 @@
-//! The schedules for a kernel: the loops that the strategies propose, and the fallback.
+//! The candidate schedules of a kernel: the loops that the strategies propose, and the fallback.
 //!
 //! A [`Schedule`] is the text of a kernel's [`Loops`]. Its name is that of the strategies that proposed them, and the rows,
 //! vectors and lanes of the last one's tile.
@@ -11,8 +11,8 @@ use crate::strategies::{self, Problem};
 use crate::winograd::Transform;
 use crate::{cost, preferred_layout};
 
-/// The schedules for a kernel, best first; the last one is the fallback. 3 x 3 windows have tiles of as many sums as the
-/// transform has.
+/// The schedules for a kernel, best first; the last one is the fallback. Winograd convolutions use up to the given
+/// transform.
 pub fn candidates(
     kernel: &VerifiedKernel,
     level: IsaLevel,
@@ -36,7 +36,7 @@ pub fn candidates(
     candidates
 }
 
-/// The schedule with a third less rows in its usual tile, for code that spills; `None` if it has none to give up.
+/// The schedule with a third fewer rows in its usual tile, for code that spills; `None` if the tile cannot be reduced.
 pub fn smaller_tile(
     kernel: &VerifiedKernel,
     level: IsaLevel,
@@ -49,7 +49,7 @@ pub fn smaller_tile(
     with_tile(kernel, level, transform, (rows * 2 / 3, tile.vectors))
 }
 
-/// The schedule with the usual tile of a more general kernel's; `None` where the kernel has that tile anyway, or no rows.
+/// The schedule with the usual tile of a more general kernel; `None` if the kernel has that tile anyway, or no rows.
 pub fn adapted(
     kernel: &VerifiedKernel,
     level: IsaLevel,
@@ -69,7 +69,7 @@ pub fn adapted(
     }
 }
 
-/// The schedule with a usual tile of so many rows and vectors, for measuring them; `None` for a kernel whose tile has no
+/// The schedule with a usual tile of the given rows and vectors, for measuring them; `None` for a kernel whose tile has no
 /// rows.
 pub fn with_tile(
     kernel: &VerifiedKernel,

@@ -14,7 +14,8 @@ pub(crate) struct Access {
     steps: Vec<(AxisId, Option<Quantity>)>,
     /// Its depth in nested inner loops.
     pub(crate) depth: u32,
-    /// Whether it belongs to a stage that all rows of a tile compute together: a contraction, or one that is no array.
+    /// Whether it belongs to a stage that all rows of a tile compute together: a contraction, or a stage without axes of
+    /// its own.
     pub(crate) is_together: bool,
     /// Whether it is a store.
     pub(crate) is_store: bool,
@@ -68,7 +69,7 @@ fn moving(
     let mut steps = steps(kernel, dependence, access.indices, &strides);
     if let Some(load) = access.load {
         for (axis, step) in &mut steps {
-            // A packable operand is read element by element by vectors along an outer axis.
+            // Vectors along an outer axis read a packable operand contiguously.
             if kernel.outer().contains(axis)
                 && (packing::is_packable(kernel, access.buffer, *axis)
                     || (packing::is_copyable(kernel, access.buffer, *axis)

@@ -4,10 +4,10 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// E0506: a schedule that is not offered for the kernel.
+    /// E0506: a schedule that is not valid for the kernel.
     #[error("expected loops that are right for the kernel in schedule {schedule}: {reason}")]
     Schedule {
-        /// The schedule asked for.
+        /// The requested schedule.
         schedule: String,
         /// What is wrong with it.
         reason: String,
@@ -18,17 +18,17 @@ pub enum ScheduleError {
         "expected a target of this backend, found `{target}`: levels are portable, avx2+fma, avx512 and neon"
     )]
     UnknownTarget {
-        /// The target asked for.
+        /// The requested target.
         target: String,
     },
 
-    /// E0517: code that no store has, in a build that compiles nothing.
+    /// E0517: code that is in no store, in a build without a compiler.
     #[error("no store has its code, and this build of Kiln has no compiler")]
     NoCompiler,
 }
 
 impl ScheduleError {
-    /// The codes that there are.
+    /// All error codes.
     pub const CODES: &[&str] = &["E0506", "E0507", "E0517"];
 
     /// The error's stable code.

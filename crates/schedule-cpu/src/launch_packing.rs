@@ -1,4 +1,4 @@
-//! Operands that are packed at launch by a phase of their own, and where their packed copies are.
+//! Operands packed at launch: the memory of their packed copies.
 
 use kiln_backend::{PackAxis, PackSpec, Quantity};
 use kiln_kernel::{BufferId, VerifiedKernel};

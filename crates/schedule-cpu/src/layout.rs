@@ -28,8 +28,8 @@ pub struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// The layout of a kernel whose constants, and operands packed at launch, are blocked as `packs` says, with the other
-    /// packed copies in whole axes of another order.
+    /// The layout of a kernel: `packs` are the constants and operands packed in blocks; the other `copies` have whole axes
+    /// in another order.
     pub fn new(
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,
@@ -74,7 +74,7 @@ impl<'a> Layout<'a> {
         self.packs.iter().find(|pack| pack.buffer == position)
     }
 
-    /// The axis of a buffer whose blocks are innermost where it is packed.
+    /// The axis of a packed buffer whose blocks are innermost.
     pub fn innermost_of_pack(&self, buffer: BufferId) -> Option<usize> {
         match self.pack(buffer)?.axes.last() {
             Some(PackAxis::Inner { axis, .. }) => Some(*axis),
@@ -82,7 +82,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The terms of an index along an axis whose blocks are the groups that the index counts through.
+    /// The terms of an index along an axis packed in groups: the group and the position within it.
     pub fn grouped_by(&self, axis: PackAxis, index: NodeId) -> Option<GroupedIndex> {
         let (PackAxis::Outer { block, .. } | PackAxis::Inner { block, .. }) = axis else {
             return None;
@@ -91,7 +91,7 @@ impl<'a> Layout<'a> {
         (grouped.size == block as i64).then_some(grouped)
     }
 
-    /// Whether a load of a packed operand may cross its block: a block of one group need not be whole vectors.
+    /// Whether a load of a packed operand may cross its block: the block of a group need not be a multiple of the vector.
     pub fn may_leave_block(&self, load: &Load) -> bool {
         let innermost = self.pack(load.buffer).and_then(|pack| pack.axes.last());
         innermost.is_some_and(|&innermost| match innermost {
@@ -177,7 +177,7 @@ impl<'a> Layout<'a> {
         self.best_axis(&store.axes, &nodes, Some(store))
     }
 
-    /// Among some axes the one along which most accesses are contiguous and fewest are scattered.
+    /// Among some axes the one with the most contiguous and the fewest scattered accesses.
     fn best_axis(
         &self,
         axes: &[AxisId],
@@ -218,7 +218,7 @@ impl<'a> Layout<'a> {
         best.map(|(_, axis)| axis)
     }
 
-    /// Whether the extent of another axis depends on the index of this one: lanes would have loops of their own length.
+    /// Whether the extent of another axis depends on the index of this one: lanes would have different trip counts.
     fn bounds_others(&self, axis: AxisId) -> bool {
         self.kernel.axes().values().any(|other| match other.extent {
             Extent::Size(_) => false,
@@ -226,7 +226,7 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// The loads and locals that nodes are made of.
+    /// The loads and locals below some nodes.
     fn accesses_below(&self, nodes: &[NodeId]) -> Vec<NodeId> {
         let is_access = |&node: &NodeId| {
             matches!(

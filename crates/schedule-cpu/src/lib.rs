@@ -1,16 +1,16 @@
-//! How a kernel's loops run on a CPU: tiles, layouts of operands, tasks, and what they cost. Numbers alone: nothing here
-//! writes code, and nothing needs LLVM.
+//! Schedules of kernels for CPUs: tiles, layouts of operands, tasks, and their costs. Plain data: nothing here emits code
+//! or needs LLVM.
 //!
-//! - [`candidates`]: the schedules for a kernel, best first; the last one is the fallback, which suits any kernel. Each holds
-//!   the loops that *strategies* propose, one file of `strategies` each, in a table that says which is tried first.
-//! - [`loops`]: the loop-nest form that they are written in: its text, its reader and its verifier.
-//! - [`Scheduled`]: what one schedule means for a kernel: a [`ScheduledNest`] for each kind of sizes, with how points are
-//!   distributed as tasks, and where operands are ([`Layout`], [`PackedCopy`]).
+//! - [`candidates`]: the schedules for a kernel, best first; the last one is the fallback, which suits any kernel. Each
+//!   contains the loops that *strategies* propose, one file of `strategies` each, in a table that gives their order.
+//! - [`loops`]: the loop-nest form: its text, its reader and its verifier.
+//! - [`Scheduled`]: a kernel under a schedule: a [`ScheduledNest`] for each condition on sizes, with the distribution of
+//!   points as tasks, and the memory of operands ([`Layout`], [`PackedCopy`]).
 //! - [`target_of`], [`level_of`], [`features_of`]: the targets that these schedules are for.
-//! - [`StoredCode`]: stands for the compiler in a build that has none.
+//! - [`StoredCode`]: takes the compiler's role in a build without one.
 //!
-//! A [`Schedule`](kiln_backend::Schedule) is the text of a kernel's loops. Nests are made from the text alone, so what it
-//! says is what was compiled.
+//! A [`Schedule`](kiln_backend::Schedule) is the text of a kernel's loops. Nests are built from the text alone, so the text
+//! is exactly what was compiled.
 //!
 //! ```
 //! use kiln_backend::IsaLevel;

@@ -3,7 +3,7 @@
 use kiln_kernel::analysis::{Boundary, Dependence};
 use kiln_kernel::{AxisId, VerifiedKernel};
 
-/// More boundaries are not told apart: what lies between two is code of its own.
+/// The most boundaries at which a loop is split: each piece is separate code.
 pub(crate) const MOST_SPLITS: u32 = 7;
 
 /// The first `most` boundaries along an outer axis, at which a loop over it is split.

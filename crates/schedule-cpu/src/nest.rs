@@ -1,9 +1,9 @@
-//! Scheduled kernels: loop nests with what they mean for one kernel, from which code is emitted.
+//! Scheduled kernels: loop nests bound to one kernel, from which code is emitted.
 //!
 //! The parallel outer axes are cut into *units*: a row tile, a chunk of the vectorised axis, and one point of each other
 //! axis. Consecutive units differ in their rows first, to read the same columns, or in their columns first, to write the
-//! same rows. A task is a run of consecutive units. Each nest has phases of its own, which have no tasks at sizes that
-//! another nest serves.
+//! same rows. A task is a run of consecutive units. Each nest has its own phases, which have no tasks at sizes that another
+//! nest handles.
 
 use kiln_backend::{ArtifactBuffer, PackSpec, Quantity, Schedule};
 use kiln_kernel::VerifiedKernel;
@@ -20,10 +20,10 @@ use crate::tile::VectorAxis;
 use crate::winograd::Winograd;
 use crate::work;
 
-/// A kernel as a schedule arranges it.
+/// A kernel with a schedule applied.
 #[derive(Clone, Debug)]
 pub struct Scheduled {
-    /// The nests; at any sizes one of them does the kernel's work.
+    /// The nests; at any sizes exactly one of them runs.
     pub nests: Vec<ScheduledNest>,
     /// How constants are packed before the first launch.
     pub packs: Vec<PackSpec>,
@@ -35,7 +35,7 @@ impl Scheduled {
     /// A kernel under a schedule: its loops, read from the schedule's text. The fallback needs no text.
     ///
     /// # Errors
-    /// E0506 if the text is not one of loops that are right for the kernel.
+    /// E0506 if the text does not describe loops that are valid for the kernel.
     pub fn new(kernel: &VerifiedKernel, schedule: &Schedule) -> Result<Self, ScheduleError> {
         let refused = |reason: String| ScheduleError::Schedule {
             schedule: schedule.to_string(),
@@ -50,7 +50,7 @@ impl Scheduled {
         Ok(Self::of_loops(kernel, loops))
     }
 
-    /// A kernel under loops that are right for it. A launch runs the first nest whose condition holds.
+    /// A kernel under valid loops. A launch runs the first nest whose condition holds.
     fn of_loops(kernel: &VerifiedKernel, loops: Loops) -> Self {
         let mut shared_scratch = Quantity::constant(0);
         let mut rest = Quantity::constant(1);
@@ -83,7 +83,7 @@ impl Scheduled {
                         let size = |dim| Quantity::of(kernel.dims(), dim);
                         let zero = Quantity::constant(0);
                         let one = Quantity::constant(1);
-                        // The last element of a buffer that is not empty, plus one.
+                        // The last element of a non-empty buffer, plus one.
                         let strides = buffer_strides(kernel, id);
                         let mut last = one.clone();
                         let mut filled = one.clone();
@@ -105,14 +105,14 @@ impl Scheduled {
     }
 }
 
-/// A loop nest with what it means for a kernel: where its operands are, and how its points are distributed as tasks.
+/// A loop nest bound to a kernel: the memory of its operands, and the distribution of its points as tasks.
 #[derive(Clone, Debug)]
 pub struct ScheduledNest {
     /// The loops.
     pub loops: LoopNest,
     /// 1 at the sizes it is for, 0 elsewhere.
     pub when: Quantity,
-    /// 1 at the sizes at which consecutive units differ in their columns, 0 where they differ in their rows.
+    /// 1 at sizes where consecutive units differ in their columns, 0 where they differ in their rows.
     pub columns_first: Quantity,
     /// Units per task.
     pub units_per_task: Quantity,
@@ -122,15 +122,15 @@ pub struct ScheduledNest {
     pub copies: Vec<PackedCopy>,
     /// What is prefetched.
     pub prefetch: Prefetch,
-    /// The sum of products that Winograd's transform is for.
+    /// The contraction that uses the Winograd transform.
     pub winograd: Option<Winograd>,
-    /// Reductions to few results that are split.
+    /// The split reductions.
     pub split: Option<SplitReductions>,
 }
 
 impl ScheduledNest {
-    /// Distributes the points of a nest: enough work per task to be worth it, and tasks for every thread. Also returns
-    /// the bytes of scratch that tasks share.
+    /// Distributes the points of a nest: enough work per task to be worth it, and tasks for every thread. Also returns the
+    /// bytes of scratch shared by tasks.
     fn of(
         kernel: &VerifiedKernel,
         packs: &[PackSpec],
@@ -147,8 +147,8 @@ impl ScheduledNest {
             .split_reductions
             .then(|| SplitReductions::of(kernel))
             .flatten();
-        // Transformed weights, and partial results of split reductions, are placed where packed copies would be; no nest
-        // has two of these.
+        // Transformed weights, and partial results of split reductions, share the place of packed copies; no nest has two
+        // of these.
         let (split, bytes) = match (&winograd, split) {
             (Some(winograd), _) => (None, winograd.shared_bytes(kernel)),
             (None, Some((split, parts))) => (Some(split), parts),

@@ -1,4 +1,4 @@
-//! Non-temporal stores: for results that may exceed the caches, and whose time is that of writing them.
+//! Non-temporal stores: for results that may exceed the caches, in kernels bound by their stores.
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::{AxisId, Item, Store, VerifiedKernel};
@@ -8,7 +8,7 @@ use crate::layout::Layout;
 use crate::value_cost::is_plain;
 
 /// Whether vectors along an axis of some stores can be non-temporal: consecutive floats that are only written.
-pub(crate) fn may_stream(
+pub(crate) fn can_be_non_temporal(
     kernel: &VerifiedKernel,
     level: IsaLevel,
     layout: &Layout<'_>,
@@ -25,8 +25,8 @@ pub(crate) fn may_stream(
     level.has_streaming_stores() && !stores.is_empty() && stores.iter().all(is_suited)
 }
 
-/// The stores of a kernel that does nothing but write plain values, along outer axes alone. Reductions, and expensive maps,
-/// are not bound by their stores.
+/// The stores of a kernel that only writes plain values, along outer axes alone. Reductions and expensive maps are not
+/// bound by their stores.
 pub fn plain_stores(kernel: &VerifiedKernel) -> Vec<&Store> {
     let mut stores = Vec::new();
     for item in kernel.items() {

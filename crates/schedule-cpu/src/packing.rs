@@ -1,7 +1,8 @@
-//! Which operands a tile reads packed: those indexed by its rows or by its vectorised axis.
+//! The operands that a tile reads packed: those indexed by its rows or by its vectorised axis (Goto and van de Geijn,
+//! "Anatomy of high-performance matrix multiplication", 2008).
 //!
-//! Constants are packed once, when the kernel is loaded; other operands by a phase of each launch, where enough is computed
-//! with each of their elements.
+//! Constants are packed once, when the kernel is loaded; other operands by a phase of each launch, if each of their
+//! elements is used often enough.
 
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::analysis::{Dependence, GroupedIndex};
@@ -10,12 +11,12 @@ use kiln_tensor::DType;
 
 use super::tile::{Tile, VectorAxis};
 
-/// Rows from which on packing a shared operand at each launch pays that vectors could not read in place.
+/// The row count from which on packing a shared operand at each launch pays if vectors could not read it in place.
 pub(super) const SCATTERED_ROWS: u32 = 12;
 
 /// How each constant is packed: blocks of rows, or of vectors, innermost.
 pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
-    // Vectors along inner axes may run along any axis of a constant, and blocks of rows would cut across them.
+    // Vectors along inner axes may run along any axis of a constant, and blocks of rows would split them.
     let VectorAxis::Outer(vector) = tile.vector else {
         return Vec::new();
     };
@@ -29,7 +30,7 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
         for &(tiled, block) in &wishes {
             let avoided = (tiled != vector).then_some(vector);
             if let Some(place) = indexed_by(kernel, id, tiled, avoided) {
-                // Groups are blocks of their own, whatever the tile.
+                // Groups are separate blocks, whatever the tile.
                 let block = place.group.unwrap_or(block);
                 specs.push(in_blocks(kernel, id, place.axis, block));
                 break;
@@ -39,7 +40,7 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     specs
 }
 
-/// How other operands that all rows of a tile share are packed at launch: blocks of vectors innermost.
+/// How other operands shared by all rows of a tile are packed at launch: blocks of vectors innermost.
 pub(super) fn copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     let Some((rows, _)) = tile.rows else {
         return Vec::new();
@@ -64,7 +65,7 @@ pub(super) fn copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     }
 }
 
-/// Whether what packing puts in blocks is contiguous anyway.
+/// Whether the packed blocks would be contiguous without packing.
 pub(super) fn are_dense(kernel: &VerifiedKernel, specs: &[PackSpec]) -> bool {
     specs.iter().all(|spec| {
         let buffer = kernel.buffer(BufferId::from_u32(spec.buffer as u32));
@@ -76,8 +77,8 @@ pub(super) fn are_dense(kernel: &VerifiedKernel, specs: &[PackSpec]) -> bool {
     })
 }
 
-/// How operands that all rows share are packed for vectors along the reduced axis, where they are not contiguous along it
-/// already. `None` if one cannot be.
+/// How operands shared by all rows are packed for vectors along the reduced axis, unless they are contiguous along it
+/// already. `None` if one cannot be packed.
 pub(super) fn along_reduced(kernel: &VerifiedKernel, rows: AxisId) -> Option<Vec<PackSpec>> {
     let reduced = reduced(kernel)?;
     let mut copies = Vec::new();
@@ -98,7 +99,7 @@ pub(super) fn along_reduced(kernel: &VerifiedKernel, rows: AxisId) -> Option<Vec
     Some(copies)
 }
 
-/// The axis along which the only products of a kernel are summed.
+/// The reduced axis of a kernel's only contraction.
 pub(super) fn reduced(kernel: &VerifiedKernel) -> Option<AxisId> {
     let [contraction] = kernel.classification().contractions.as_slice() else {
         return None;
@@ -112,7 +113,7 @@ pub(super) fn reduced(kernel: &VerifiedKernel) -> Option<AxisId> {
     }
 }
 
-/// The operands, other than constants, that are read by products and by nothing else, with the stage that sums these.
+/// The operands, other than constants, that only products read, with the stage that sums the products.
 fn factors(kernel: &VerifiedKernel) -> Vec<(StageId, BufferId)> {
     let mut factors = Vec::new();
     for contraction in &kernel.classification().contractions {
@@ -133,7 +134,7 @@ fn factors(kernel: &VerifiedKernel) -> Vec<(StageId, BufferId)> {
     factors
 }
 
-/// Whether a buffer, by position, is an operand that products read and nothing else does.
+/// Whether a buffer, by position, is an operand that only products read.
 pub(super) fn is_factor(kernel: &VerifiedKernel, buffer: usize) -> bool {
     let factors = factors(kernel);
     factors
@@ -154,7 +155,7 @@ fn in_blocks(kernel: &VerifiedKernel, buffer: BufferId, axis: usize, block: u32)
     }
 }
 
-/// The axes of a buffer in loop order: reduced ones last, as they are nested.
+/// The axes of a buffer in loop order: reduced axes last, as they are nested.
 fn in_loop_order(kernel: &VerifiedKernel, buffer: BufferId) -> Vec<usize> {
     let depth = |axis: &usize| {
         let index = kernel
@@ -182,7 +183,7 @@ pub(super) fn is_packable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisI
     data.role == Role::Const && data.rank() >= 2 && indexed_by(kernel, buffer, axis, None).is_some()
 }
 
-/// Whether a buffer is another operand that can be packed so at each launch, and is read often enough.
+/// Whether a buffer is another operand that can be packed like that at each launch, and is read often enough.
 pub(super) fn is_copyable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> bool {
     let is_shared = |&row: &AxisId| {
         let place = indexed_by(kernel, buffer, axis, Some(row));
@@ -192,12 +193,12 @@ pub(super) fn is_copyable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisI
     is_factor && kernel.outer().iter().any(is_shared)
 }
 
-/// Where an axis of the kernel indexes a buffer.
+/// The position of a kernel axis among a buffer's indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     /// The axis of the buffer.
     axis: usize,
-    /// Points of a group, where the index is the place within one.
+    /// Points of a group, if the index is the position within one.
     group: Option<u32>,
 }
 
@@ -208,8 +209,8 @@ impl Place {
     }
 }
 
-/// The axis of a buffer that every load indexes by exactly this axis of the kernel, or by the place within a group, and by
-/// nothing else; and which no load indexes by the axis to avoid.
+/// The axis of a buffer that every load indexes by exactly this axis of the kernel, or by the position within a group, and
+/// by nothing else; and that no load indexes by the axis to avoid.
 fn indexed_by(
     kernel: &VerifiedKernel,
     buffer: BufferId,

@@ -1,6 +1,6 @@
-//! The axis order that a contraction or a window prefers for its buffers: channels innermost.
+//! Preferred layouts: contractions and windows prefer channels innermost.
 //!
-//! An axis that also indexes the weights is either vectorised or reduced step by step. With it innermost, neighbouring
+//! An axis that also indexes the weights is either vectorised or reduced step by step. If it is innermost, neighbouring
 //! elements are used together whatever a window does with rows and columns, and image edges leave no remainder.
 
 use kiln_kernel::{Role, VerifiedKernel};

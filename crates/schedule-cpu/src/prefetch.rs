@@ -1,4 +1,4 @@
-//! Which memory is prefetched while rows are computed.
+//! Software prefetch in row kernels: which memory is prefetched while rows are computed.
 //!
 //! A row kernel makes several passes over a row: the first waits for memory, the later ones find the row in the cache and
 //! leave memory idle. The later passes prefetch the next row, and the first pass the memory of the row's results.
@@ -14,26 +14,26 @@ use kiln_kernel::{
 use crate::loops::{LoopNest, Prefetches};
 use crate::tile::{Tile, VectorAxis};
 
-/// With more tiles than this reading the same block, the first does not matter.
+/// If more tiles than this read the same block, the first one's wait is negligible.
 const FEW_TILES: i64 = 8;
 
-/// What is prefetched, and where.
+/// The prefetches of a nest.
 #[derive(Clone, Debug, Default)]
 pub struct Prefetch {
-    /// Loads that prefetch what they will load in the next rows: those of all items but the first that read a buffer along
-    /// axes of their own.
+    /// Loads that prefetch the elements of the next rows: those of all items but the first that read a buffer along axes of
+    /// their own.
     loads: BTreeSet<NodeId>,
-    /// The axis that the first of these items reduces, and the stores over axes of the same length, by position in the list
-    /// of items, whose lines it prefetches.
+    /// The axis that the first of these items reduces, and the stores whose lines it prefetches: those over axes of the
+    /// same length, by position in the list of items.
     stores: Option<(AxisId, Vec<(usize, AxisId)>)>,
     /// The distance in rows from this tile to the next.
     pub rows_ahead: u32,
-    /// Whether the next tile is of other columns, as a quantity.
+    /// Whether the next tile covers other columns, as a quantity.
     columns_first: Option<Quantity>,
 }
 
 impl Prefetch {
-    /// What is worth prefetching with a tile. Lines of rows only where items are vectorised along axes of their own.
+    /// The prefetches that pay for a tile. Rows are prefetched only if items are vectorised along axes of their own.
     pub(crate) fn wanted(
         kernel: &VerifiedKernel,
         dependence: &Dependence,
@@ -50,7 +50,7 @@ impl Prefetch {
         }
     }
 
-    /// What a nest prefetches.
+    /// The prefetches of a nest.
     pub(crate) fn of(
         kernel: &VerifiedKernel,
         dependence: &Dependence,
@@ -94,7 +94,7 @@ impl Prefetch {
             ..Self::default()
         };
         for readers in readers.into_values() {
-            // A single loop keeps memory busy by itself.
+            // A single loop keeps memory busy.
             if let [(first, _), later @ ..] = readers.as_slice()
                 && !later.is_empty()
             {
@@ -109,7 +109,7 @@ impl Prefetch {
         prefetch
     }
 
-    /// Whether a load prefetches what it reads in the next rows.
+    /// Whether a load prefetches the elements of the next rows.
     pub fn is_ahead(&self, load: NodeId) -> bool {
         self.loads.contains(&load)
     }
@@ -129,7 +129,7 @@ impl Prefetch {
         stores.filter_map(store).collect()
     }
 
-    /// 1 where a few tiles in a row read the same block, each for some of the rows, else 0.
+    /// 1 if a few consecutive tiles read the same block, each for some of the rows, else 0.
     pub fn shares_blocks(&self, all: &Quantity, mine: &Quantity) -> Quantity {
         let one = Quantity::constant(1);
         let others = (all.clone() - mine.clone()).max(Quantity::constant(0));
@@ -169,7 +169,7 @@ fn stores_after(kernel: &VerifiedKernel, first: usize) -> Option<(AxisId, Vec<(u
     Some((reduced, stores))
 }
 
-/// The nodes below an item; none of a carry block, which goes through its rows step by step.
+/// The nodes below an item; none for a carry block, which processes its rows step by step.
 fn nodes_of(kernel: &VerifiedKernel, item: &Item) -> BTreeSet<NodeId> {
     let root = match item {
         Item::Stage(stage) => kernel.stage(*stage).value,

@@ -10,8 +10,8 @@ use super::tile_choice::contraction_tiles;
 use super::tile_choice::{self, Work};
 use kiln_backend::IsaLevel;
 
-/// The blocks of a group of random bits, whose words are this many elements apart: adjacent vectors of this many lanes are
-/// words of the same blocks.
+/// The distance in elements between words of one block of random bits: adjacent vectors of this many lanes use words of the
+/// same blocks.
 const RANDOM_LANES: u32 = 8;
 
 /// Elements per vector: as many of the widest float (or the widest loaded element) as a register holds. A map with random
@@ -35,7 +35,7 @@ fn has_random_bits(kernel: &VerifiedKernel) -> bool {
     kernel.nodes().values().any(|data| is_random(&data.node))
 }
 
-/// How a level handles a partial vector: by masks, where loads and stores of the kernel's dtypes have them.
+/// How a level handles a partial vector: by masks, if it has masked loads and stores of the kernel's dtypes.
 pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
     let wide = |bits: u32| {
         kernel
@@ -50,10 +50,10 @@ pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
     }
 }
 
-/// Rows and vectors of a contraction's tile: one of the level's.
+/// Rows and vectors of a contraction's tile: one of the level's tiles.
 ///
-/// With the vectorised axis of `size` elements, the cheapest for a row of them, as measured; where the size is unknown, or
-/// makes no difference, the one that suits the work.
+/// If the vectorised axis has `size` elements, the cheapest one measured for such a row; if the size is unknown, or makes
+/// no difference, the one that suits the work.
 pub(super) fn contraction_shape(
     level: IsaLevel,
     work: Work,
@@ -67,9 +67,9 @@ pub(super) fn contraction_shape(
     tile_choice::cheapest(level, work, tiles, width.filter(|&width| width > 0))
 }
 
-/// Rows and vectors of the tile of a kernel that joins several contractions: of the level's tiles the one with most vectors
-/// that divide a row. A tile does more than sum, so units of work should be alike, and several vectors hide each other's
-/// latency.
+/// Rows and vectors of the tile of a kernel with several contractions: of the level's tiles the one with the most vectors
+/// that divide a row. Such a tile does more than sum, so units of work should be alike, and several vectors hide each
+/// other's latency.
 pub(super) fn joined_shape(
     level: IsaLevel,
     work: Work,
@@ -88,7 +88,7 @@ pub(super) fn joined_shape(
     }
 }
 
-/// Vectors per tile of a skinny GEMM: what the accumulators of three rows leave room for.
+/// Vectors per tile of a skinny GEMM: as many as fit beside the accumulators of three rows.
 pub(super) fn skinny_vectors(level: IsaLevel) -> u32 {
     const ROWS: u32 = 3;
     // An element per row, and vectors being loaded.
@@ -96,7 +96,7 @@ pub(super) fn skinny_vectors(level: IsaLevel) -> u32 {
     (level.n_vector_registers() - OTHERS) / ROWS
 }
 
-/// Of at most `limit` rows the count that wastes least of an axis of `size` points.
+/// The count of at most `limit` rows that wastes least of an axis of `size` points.
 pub(super) fn fitting(limit: u32, size: Option<i64>) -> u32 {
     let Some(size) = size
         .and_then(|size| u32::try_from(size).ok())
@@ -112,7 +112,7 @@ pub(super) fn fitting(limit: u32, size: Option<i64>) -> u32 {
         .map_or(limit, |rows| rows.min(size))
 }
 
-/// The outer axis along which most of the loads in reductions stay the same while the result does not.
+/// The outer axis that leaves most of the loads in reductions unchanged, but not the result.
 pub(super) fn row_axis(
     kernel: &VerifiedKernel,
     accesses: &[Access],
@@ -138,7 +138,7 @@ pub(super) fn row_axis(
                 shared += weight;
             }
         }
-        // Where no access moves along the axis every load is shared, and yet nothing is computed but copies.
+        // If no access moves along the axis, every load is shared, but only copies are computed.
         if shared > 1 && own > 0 && best.is_none_or(|(so_far, _)| shared >= so_far) {
             best = Some((shared, axis));
         }

@@ -1,6 +1,6 @@
-//! Tiles for the rows that fill no full tile.
+//! Tiles for the row remainder.
 //!
-//! Each row count is more code to compile; what it saves depends on how often that many rows are left.
+//! Each row count is more code to compile; its benefit depends on how often a remainder has that many rows.
 
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::{Class, Item, VerifiedKernel};
@@ -11,21 +11,21 @@ use crate::strategies::SKINNY_ROWS;
 /// A row remainder is joined with the last full tile into two tiles of three or four rows only for tiles of this many rows.
 const EVENED_ROWS: u32 = 6;
 
-/// How the rows that fill no tile are computed.
+/// How the row remainder is computed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowRemainder {
     /// The fewest rows that the full tile computes, repeating its last row for the missing ones.
     pub least: u32,
-    /// Row counts of the smaller tiles, largest first. Where the next smaller one is too small for the remainder, the last
-    /// row is repeated to fill this one.
+    /// Row counts of the smaller tiles, largest first. If the remainder exceeds the next smaller one, the last row is
+    /// repeated to fill this one.
     pub rows: Vec<u32>,
     /// A remainder of fewer rows than this is joined with the last full tile into two tiles of about equal size; 0 to leave
-    /// both as they are.
+    /// both unchanged.
     pub evened_below: u32,
 }
 
-/// The fewest rows for which a tile of `count` rows is used: what the next smaller one computes in one tile, or nearly, is
-/// left to it.
+/// The fewest rows for which a tile of `count` rows is used: the next smaller tile handles any number that it computes in
+/// one step, or nearly.
 pub fn least_rows(count: u32, next: Option<u32>) -> u32 {
     next.map_or(1, |next| (next + (count / 4).max(1)).min(count))
 }
@@ -50,7 +50,7 @@ pub(crate) fn row_remainder(
     }
     let mut rows = rows(kernel, tile, count, (packs.is_empty(), reads_in_place));
     let mut least = count;
-    // A tile for full ones only, beside one that may repeat its last row, would be the same code twice.
+    // A tile for full row counts only would duplicate the code of one that may repeat its last row.
     if rows.first() == Some(&count) && may_repeat(kernel, count, packs) {
         rows.remove(0);
         least = least_rows(count, rows.first().copied());
@@ -76,7 +76,7 @@ fn rows(
     let is_contraction = class == Class::Contraction;
     match count {
         _ if class == Class::Map => vec![1],
-        // A row must not be accumulated twice.
+        // An accumulated row must not be computed twice.
         _ if combines(kernel) => vec![1],
         // Two or three rows are computed as four; a dot product is not.
         ..=4 if is_contraction && tile.vector == VectorAxis::Inner => vec![count, 1],
@@ -87,10 +87,10 @@ fn rows(
         SKINNY_ROWS if reads_in_place => vec![2, 1],
         // Beside many rows a few single ones do not matter.
         EVENED_ROWS if reads_in_place => vec![4, 3, 1],
-        // Weights are read again for each tile: six to eight rows, say of a batch, are better computed as one.
+        // Weights are read again for each tile: six to eight rows, as of a batch, are better computed as one tile.
         8.. if reads_in_place => vec![8, 4, 1],
         5.. if reads_in_place => vec![4, 1],
-        // The rows of an attention are as few as its tokens.
+        // Attention has as few rows as tokens.
         5.. if class == Class::Attention => vec![2, 1],
         // Four rows take as long as one.
         5.. if is_product => vec![4],
@@ -98,7 +98,7 @@ fn rows(
     }
 }
 
-/// Whether a tile may repeat a row: not where an operand is packed in blocks of rows.
+/// Whether a tile may repeat a row: not if an operand is packed in blocks of rows.
 fn may_repeat(kernel: &VerifiedKernel, rows: u32, packs: &[PackSpec]) -> bool {
     let in_blocks = |pack: &PackSpec| {
         let innermost = pack.axes.last();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tile_that_may_repeat_rows_needs_no_other_for_as_many() {
+    fn no_remainder_tile_has_a_row_count_that_the_full_tile_covers() {
         let expected = RowRemainder {
             least: 6,
             rows: vec![4, 1],
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn six_rows_and_one_become_four_and_three() {
+    fn six_rows_and_one_are_balanced_to_four_and_three() {
         let expected = RowRemainder {
             least: 6,
             rows: vec![4, 3, 1],
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_remainder_of_a_known_number_of_rows_is_known() {
+    fn a_constant_row_count_has_one_remainder_tile() {
         let (count, remainder) = remainder_of("29", "const", IsaLevel::Avx2Fma);
         assert_eq!((remainder.least, remainder.rows), (count, vec![29 % count]));
     }

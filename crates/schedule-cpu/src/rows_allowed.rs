@@ -1,4 +1,4 @@
-//! Which outer axes may be rows or vectors of a tile.
+//! Legality of outer axes as rows or vectors of a tile.
 
 use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{AxisId, Extent, Item, Role, VerifiedKernel};

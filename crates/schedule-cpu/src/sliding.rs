@@ -6,7 +6,7 @@ use kiln_kernel::{AxisId, NodeId, VerifiedKernel};
 /// The most taps that are unrolled: their weights, the sums and an element fit the registers of every level.
 const MOST_TAPS: i64 = 7;
 
-/// How a value reduced over `taps` slides along rows, if it has few enough taps.
+/// How a value reduced over `taps` slides along rows, if there are few enough taps.
 pub fn sliding_window(
     kernel: &VerifiedKernel,
     dependence: &Dependence,

@@ -1,4 +1,5 @@
-//! Reductions to few results, split over parts of a reduced axis, whose partial results the next phase combines.
+//! Split reductions: those with few results are split along a reduced axis, and the next phase combines the partial
+//! results.
 //!
 //! The split depends on sizes alone, never on threads, so results are the same for any number of threads: each part is
 //! reduced like a whole, and the parts are combined in order.
@@ -12,16 +13,16 @@ use crate::strides::bound;
 /// Points of each part of the split axis are a multiple of this.
 const POINTS: i64 = 64;
 
-/// The most results for which a reduction is split: more are distributed themselves.
+/// The most results for which a reduction is split: more results are enough tasks.
 const FEW: i64 = 8;
 
-/// The reductions of a kernel that are split.
+/// The split reductions of a kernel.
 #[derive(Clone, Debug)]
 pub struct SplitReductions {
     reductions: Vec<SplitReduction>,
 }
 
-/// One of them.
+/// A split reduction.
 #[derive(Clone, Debug)]
 pub struct SplitReduction {
     /// Its stage.
@@ -32,7 +33,7 @@ pub struct SplitReduction {
     pub length: Quantity,
     /// The number of parts, at most [`SplitReductions::MOST_PARTS`]: none for an axis without points.
     pub n_parts: Quantity,
-    /// The offset of the partial results in the scratch that tasks share, in bytes; those of one result are adjacent.
+    /// The offset of the partial results in the scratch shared by tasks, in bytes; those of one result are adjacent.
     pub offset: Quantity,
 }
 
@@ -40,7 +41,8 @@ impl SplitReductions {
     /// The most parts of a reduction.
     pub const MOST_PARTS: i64 = 64;
 
-    /// For a kernel with few results, all of whose stages are scalars; also the bytes of the partial results.
+    /// The split reductions of a kernel with few results whose stages are all scalars; also the bytes of the partial
+    /// results.
     pub(crate) fn of(kernel: &VerifiedKernel) -> Option<(Self, Quantity)> {
         if n_results(kernel)? > FEW {
             return None;
@@ -112,7 +114,7 @@ impl SplitReduction {
     }
 }
 
-/// The number of outer points, where it is known.
+/// The number of outer points, if it is known.
 fn n_results(kernel: &VerifiedKernel) -> Option<i64> {
     let mut points = 1i64;
     for &axis in kernel.outer() {

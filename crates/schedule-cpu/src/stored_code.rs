@@ -1,4 +1,4 @@
-//! The stand-in for the compiler in builds without one: same schedules, layouts and keys, and no compilation.
+//! A replacement for the compiler in builds without one: same schedules, layouts and keys, and no compilation.
 
 use kiln_backend::{
     Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
@@ -10,10 +10,11 @@ use crate::error::ScheduleError;
 use crate::target::{features_of, host_target, level_of};
 use crate::winograd::Transform;
 
-/// Its version where no compiler is known to have made anything.
+/// The version if no compiler is known.
 const NONE: &str = "none";
 
-/// A [`KernelCompiler`] that speaks for the one that made the code of a store, so that keys find it; it compiles nothing.
+/// A [`KernelCompiler`] with the version of the one that compiled the code of a store, so that keys match; it compiles
+/// nothing.
 ///
 /// ```
 /// use kiln_backend::{KernelCompiler, Unobserved};
@@ -39,7 +40,7 @@ pub struct StoredCode {
 }
 
 impl StoredCode {
-    /// Speaks for the compiler of a version, or for none.
+    /// Assumes the version of a compiler, or none.
     pub fn new(version: Option<String>) -> Self {
         Self {
             version: version.unwrap_or_else(|| NONE.to_owned()),
@@ -47,7 +48,7 @@ impl StoredCode {
         }
     }
 
-    /// With the schedules of a compiler that sums windows of three by three by a transform.
+    /// With the schedules of a compiler that uses this Winograd transform.
     #[must_use]
     pub fn with_transform(self, transform: Transform) -> Self {
         Self { transform, ..self }

@@ -4,7 +4,7 @@ use kiln_backend::{PackAxis, PackSpec, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, BufferId, StageId, VerifiedKernel};
 
-/// The most points an axis can have.
+/// An upper bound on the points of an axis.
 pub fn bound(kernel: &VerifiedKernel, axis: AxisId) -> Quantity {
     Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound())
 }
@@ -85,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_dense_unless_it_says_otherwise() {
+    fn a_buffer_without_strides_is_dense() {
         let kernel = matrix();
         let of = |position| numbers(&buffer_strides(&kernel, BufferId::from_u32(position)));
         assert_eq!([of(0), of(1)], [[1, 5], [7, 1]]);
     }
 
     #[test]
-    fn blocks_that_are_not_full_take_as_much_as_full_ones() {
+    fn partial_blocks_occupy_whole_blocks() {
         let spec = PackSpec {
             buffer: 1,
             axes: vec![

@@ -20,7 +20,7 @@ pub fn host_target() -> Target {
     target_of(IsaLevel::host().unwrap_or(IsaLevel::Portable))
 }
 
-/// The features of a target, as passed to the compiler and as keys have them; none for an unknown target.
+/// The features of a target, as passed to the compiler and as part of keys; none for an unknown target.
 pub fn features_of(target: &Target) -> Vec<String> {
     let features = level_of(target).map_or("", IsaLevel::features).split(',');
     features
@@ -32,7 +32,7 @@ pub fn features_of(target: &Target) -> Vec<String> {
 /// The level of a target.
 ///
 /// # Errors
-/// E0507 if the target is of another backend, or there is no such level.
+/// E0507 if the target is of another backend, or its level does not exist.
 pub fn level_of(target: &Target) -> Result<IsaLevel, ScheduleError> {
     let level = (target.backend == BACKEND)
         .then(|| target.level.parse().ok())
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_level_has_a_target_and_no_other_does() {
+    fn exactly_the_levels_have_targets() {
         for level in IsaLevel::ALL {
             assert_eq!(level_of(&target_of(level)), Ok(level));
         }

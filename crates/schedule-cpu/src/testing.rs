@@ -13,7 +13,7 @@ pub(crate) fn kernel(text: &str) -> VerifiedKernel {
     kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
-/// A product of `rows` by `K` elements with a right operand of some role and shape, which names its indices.
+/// A product of `rows` by `K` elements with a right operand of the given role and shape, which names its indices.
 pub(crate) fn product(rows: &str, role: &str, right: &str, columns: &str) -> VerifiedKernel {
     let indices = right.to_lowercase().replace(&columns.to_lowercase(), "n");
     kernel(&format!(

@@ -1,15 +1,15 @@
-//! How many points of a kernel the generated code computes at once, and along which axes.
+//! Tiles: how many points of a kernel are computed at once, and along which axes.
 
 use kiln_kernel::AxisId;
 
 /// The shape of the innermost body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tile {
-    /// Points of one outer axis that are computed together, so that what does not depend on them is shared.
+    /// Points of one outer axis that are computed together, so that values independent of the axis are shared.
     pub rows: Option<(AxisId, u32)>,
-    /// Whether these points are spread over the whole axis, instead of adjacent.
+    /// Whether these points are spread over the whole axis, rather than adjacent.
     pub spread: bool,
-    /// What is vectorised.
+    /// The vectorised axis.
     pub vector: VectorAxis,
     /// Elements per vector; 1 is scalar code.
     pub lanes: u32,
@@ -19,7 +19,7 @@ pub struct Tile {
     pub tail: Tail,
 }
 
-/// What is vectorised.
+/// The vectorised axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VectorAxis {
     /// Nothing.
@@ -27,7 +27,7 @@ pub enum VectorAxis {
     None,
     /// One outer axis, throughout the body.
     Outer(AxisId),
-    /// The innermost axis of each stage and store, as suits it.
+    /// The innermost axis of each stage and store, chosen per item.
     Inner,
 }
 

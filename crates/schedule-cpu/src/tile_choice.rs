@@ -1,4 +1,4 @@
-//! The register tile of a contraction: the cheapest of its level, as measured.
+//! The register tile of a contraction: the cheapest of its level by measurement.
 //!
 //! The cost of a row depends on its number of vectors, since a partial set takes another path. The table
 //! (`tile_costs.rs`) covers rows of up to [`TILED_VECTORS`]; `cargo xtask tune` measures it. A level that was never
@@ -27,10 +27,10 @@ pub const fn contraction_tiles(level: IsaLevel) -> &'static [(u32, u32)] {
 /// What the rows of a contraction's tile are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Rows of an array, with vectors of sums.
+    /// Rows of an array, with a vector of results per accumulator.
     Product,
-    /// Rows of an array, with vectors of products that are summed horizontally in the end.
-    Dots,
+    /// Rows of an array, with vectors of partial sums, each reduced horizontally at the end.
+    DotProducts,
     /// Positions of a window, each with several taps.
     Window,
 }
@@ -43,14 +43,14 @@ impl Work {
         match operation {
             Some(StageOperation::Reduce { axes, .. }) if axes.len() > 1 => Work::Window,
             _ if matches!(vector, VectorAxis::Outer(_)) => Work::Product,
-            _ => Work::Dots,
+            _ => Work::DotProducts,
         }
     }
 
     /// Its name in the table.
     fn name(self) -> &'static str {
         match self {
-            Work::Product | Work::Dots => "product",
+            Work::Product | Work::DotProducts => "product",
             Work::Window => "window",
         }
     }
@@ -61,12 +61,12 @@ const NOISE: u64 = 3;
 
 /// Associativity of the level-1 cache on many cores.
 ///
-/// Rows of an array whose distance is a multiple of 4 KiB, as those of 1024 floats, share a set. Twelve such rows take a
-/// tenth longer than eight. Positions of a window are closer together.
+/// Rows of an array whose distance is a multiple of 4 KiB, such as those of 1024 floats, share a set. Twelve such rows take
+/// a tenth longer than eight. Positions of a window are closer together.
 const WAYS: u32 = 8;
 
 /// The cheapest tile for a row of this many vectors. Among equal ones, and if the width is unknown, the one with most rows,
-/// which reads what they share least often; of the rows of an array no more than the associativity of the level-1 cache,
+/// which reads shared operands least often; for rows of an array, no more rows than the associativity of the level-1 cache,
 /// unless each is read a vector at a time.
 pub(super) fn cheapest(
     level: IsaLevel,
@@ -86,7 +86,7 @@ pub(super) fn cheapest(
 fn row(level: IsaLevel, work: Work, tile: (u32, u32), width: u32) -> u64 {
     let cost = |width: u32| match width {
         0 => 0,
-        _ => measured(level, work, tile, width).unwrap_or_else(|| reckoned(tile, width)),
+        _ => measured(level, work, tile, width).unwrap_or_else(|| estimated(tile, width)),
     };
     let most = TILED_VECTORS;
     u64::from(width / most) * cost(most) + cost(width % most)
@@ -99,8 +99,8 @@ fn measured(level: IsaLevel, work: Work, (rows, vectors): (u32, u32), width: u32
     found.map(|&(.., cost)| u64::from(cost))
 }
 
-/// The same, estimated for a core that does two multiply-adds and two loads per cycle with a latency of four.
-fn reckoned((rows, vectors): (u32, u32), width: u32) -> u64 {
+/// The same, estimated for a core that issues two multiply-adds and two loads per cycle with a latency of four.
+fn estimated((rows, vectors): (u32, u32), width: u32) -> u64 {
     let (rows, vectors, width) = (u64::from(rows), u64::from(vectors), u64::from(width));
     // In half cycles, of which a multiply-add takes one.
     let step = |vectors: u64| (rows * vectors).max(rows + vectors).max(8);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_was_not_measured_goes_by_its_units() {
+    fn an_unmeasured_level_is_estimated_from_its_execution_units() {
         let level = IsaLevel::Neon;
         let choice = |width| cheapest(level, Work::Product, contraction_tiles(level), width);
         assert_eq!([choice(None), choice(Some(2))], [(8, 2); 2]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_unknown_width_take_the_tile_with_most_rows_that_fit_the_cache() {
+    fn rows_of_unknown_width_use_the_tile_with_most_rows_that_fit_the_cache() {
         for level in IsaLevel::ALL {
             let tiles = contraction_tiles(level);
             let choices = WORKS.map(|work| cheapest(level, work, tiles, None));
@@ -177,7 +177,7 @@ mod tests {
             let along = [VectorAxis::Outer(columns), VectorAxis::Inner];
             along.map(|vector| Work::of(&kernel, vector))
         };
-        assert_eq!(work("", "w"), [Work::Product, Work::Dots]);
+        assert_eq!(work("", "w"), [Work::Product, Work::DotProducts]);
         assert_eq!(work("t < 3, ", "w + t"), [Work::Window; 2]);
     }
 }

@@ -1,7 +1,7 @@
 //! The measured cost of a reduction step for each register tile, by vectors per row. Written by `cargo xtask tune`.
 
-/// Level, work, rows and vectors of a tile, vectors of a row; and hundredths of what a vector's multiply-add takes where that
-/// is least in such work on the level.
+/// Level, work, rows and vectors of a tile, vectors of a row; and the cost in hundredths of the level's fastest vector
+/// multiply-add in such work.
 pub(super) const COSTS: &[(&str, &str, u32, u32, u32, u32)] = &[
     ("portable", "product", 4, 2, 1, 143),
     ("portable", "product", 3, 3, 1, 150),

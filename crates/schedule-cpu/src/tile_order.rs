@@ -1,8 +1,8 @@
 //! The order of the tiles of a contraction: down a block of columns, or along a block of rows.
 //!
-//! Down the columns, a block of the right operand is read once, and all rows once per block. Along the rows it is the other
-//! way round, and results are written in long runs: with long rows, each tile of the other order touches a new page per
-//! row, for a line or two.
+//! Down the columns, a block of the right operand is read once, and all rows once per block. Along the rows the reverse is
+//! true, and results are written in long runs: with long rows, each tile of the other order touches a new page per row, for
+//! a line or two.
 
 use kiln_backend::PackSpec;
 use kiln_kernel::{Class, VerifiedKernel};
@@ -11,13 +11,13 @@ use crate::loops::{Factor, Size, When};
 use crate::packing;
 use crate::tile::{Tile, VectorAxis};
 
-/// Bytes of a row from which on its tiles are in pages of their own.
+/// The row size in bytes from which on tiles of a row are on separate pages.
 const PAGE: u32 = 4096;
 
-/// The sizes at which tiles go along the rows: where rows are long, and the right operand stays in the cache while it is
+/// The sizes at which tiles proceed along the rows: if rows are long, and the right operand stays in the cache while it is
 /// read again for each block of rows.
 ///
-/// Never where the weights are the rows, as in a convolution whose pixels are the columns: nothing was gained there, and a
+/// Never if the weights are the rows, as in a convolution whose pixels are the columns: it gained nothing there, and a
 /// choice made at each launch is code to compile.
 pub(crate) fn columns_first(kernel: &VerifiedKernel, tile: &Tile, packs: &[PackSpec]) -> When {
     let (Some(_), VectorAxis::Outer(columns), Some(reduced), Class::Contraction) = (
@@ -52,7 +52,7 @@ mod tests {
 
     use crate::testing::{loops, product};
 
-    /// At `M`, `K` and `N`, with a cache of 1 MiB; `None` where no launch decides.
+    /// At `M`, `K` and `N`, with a cache of 1 MiB; `None` if the order is fixed.
     fn at(role: &str, symbols: &[i64]) -> Option<i64> {
         let kernel = product("M", role, "K, N", "N");
         let nests = loops(&kernel, IsaLevel::Avx2Fma).nests;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn long_rows_are_written_along_while_the_right_factor_stays_in_the_cache() {
+    fn tiles_follow_long_rows_while_the_right_operand_stays_in_the_cache() {
         let inputs = |n, k| at("in", &[50, k, n]);
         assert_eq!([inputs(1023, 8), inputs(1024, 8)], [Some(0), Some(1)]);
         assert_eq!([inputs(1024, 256), inputs(1024, 257)], [Some(1), Some(0)]);

@@ -1,12 +1,12 @@
-//! Transposing reductions: dot products that are contiguous along the reduced axis, a vector of them at a time.
+//! Transposing reductions: dot products that are contiguous along the reduced axis, computed a vector of results at a time.
 
 use kiln_kernel::analysis::is_multiple;
 use kiln_kernel::{AxisId, Reduction, StageId, StageOperation, VerifiedKernel};
 
 use crate::value_cost::is_plain;
 
-/// Whether an array of dot products, vectorised along what is reduced, can be computed a vector of results at a time: whole
-/// vectors of a float sum over one axis, for one axis of results.
+/// Whether an array of dot products, vectorised along the reduced axis, can be computed a vector of results at a time:
+/// whole vectors of a float sum over one axis, for one axis of results.
 pub(crate) fn transposes(
     kernel: &VerifiedKernel,
     lanes: u32,

@@ -1,4 +1,4 @@
-//! How many operations a value takes, for choices that depend on it.
+//! The number of operations of a value, for choices that depend on it.
 
 use kiln_kernel::analysis::{arithmetic_operations, expression_nodes};
 use kiln_kernel::{NodeId, VerifiedKernel};
@@ -6,10 +6,10 @@ use kiln_kernel::{NodeId, VerifiedKernel};
 /// Expressions of at most this many nodes are computed faster than memory stores their results.
 const PLAIN_LIMIT: usize = 32;
 
-/// The weight of an operation that is more than an instruction or two.
+/// The weight of an operation of several instructions.
 const MANY: usize = 6;
 
-/// Whether a value takes only a few operations of an instruction or two, so that it is bound by memory.
+/// Whether a value takes only a few operations of an instruction or two each, so that it is bound by memory.
 pub fn is_plain(kernel: &VerifiedKernel, value: NodeId) -> bool {
     let nodes = expression_nodes(kernel, &[value]);
     nodes.len() <= PLAIN_LIMIT
@@ -18,7 +18,7 @@ pub fn is_plain(kernel: &VerifiedKernel, value: NodeId) -> bool {
             .all(|&node| arithmetic_operations(kernel, node).is_some())
 }
 
-/// How many operations a value takes: those on indices do not count, and a function counts as several.
+/// How many operations a value takes: index arithmetic does not count, and a function counts as several.
 pub fn n_operations(kernel: &VerifiedKernel, value: NodeId) -> usize {
     let nodes = expression_nodes(kernel, &[value]).into_iter();
     nodes

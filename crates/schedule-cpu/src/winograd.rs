@@ -1,9 +1,9 @@
-//! Windows of three by three that are summed with fewer products: Winograd's F(2x2, 3x3) and F(4x4, 3x3).
+//! Winograd convolution of 3 x 3 windows: F(2x2, 3x3) and F(4x4, 3x3).
 //!
-//! Two by two neighbouring sums of nine products each are 36 products for every channel. From sixteen differences of the
-//! sixteen elements that the four windows cover, and as many sums of the nine weights, it takes sixteen (Lavin, Gray:
-//! "Fast algorithms for convolutional neural networks", 2015): for each *plane*, one of the sixteen, a product of matrices.
-//! Here is which kernels these are, and what they take; what elements and weights become is the emitter's matter.
+//! Two by two neighbouring sums of nine products take 36 products per channel. From sixteen differences of the sixteen
+//! elements that the four windows cover, and sixteen sums of the nine weights, they take sixteen (Lavin, Gray: "Fast
+//! algorithms for convolutional neural networks", 2015): one matrix product for each of sixteen *planes*. This module
+//! decides which kernels qualify, and their sizes; the transforms are the emitter's.
 
 use std::collections::BTreeSet;
 
@@ -25,17 +25,17 @@ pub const TAPS: usize = 3;
 /// The dtype of images, weights and sums.
 pub const ELEMENT: DType = DType::F32;
 
-/// The fewest tiles in a strip: with as many, a plane's weights are not read too often, and its elements still fit the
+/// The fewest tiles in a strip: enough to amortise reading a plane's weights, and few enough for its elements to fit the
 /// level-1 cache beside them.
 const STRIP: u32 = 16;
 
-/// Sums along each axis of a tile.
+/// Which Winograd transform: the sums along each axis of a tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transform {
-    /// Sixteen products instead of 36, at the same error.
+    /// F(2x2, 3x3): sixteen products instead of 36, with the same error.
     #[default]
     TwoByTwo,
-    /// 36 products instead of 144, at a larger error.
+    /// F(4x4, 3x3): 36 products instead of 144, with a larger error.
     FourByFour,
 }
 
@@ -47,7 +47,7 @@ impl Transform {
             .find(|transform| transform.sums() == sums)
     }
 
-    /// This, and those with fewer sums.
+    /// This transform and the smaller ones.
     pub(crate) fn and_smaller(self) -> impl Iterator<Item = Self> {
         let all = [Self::FourByFour, Self::TwoByTwo].into_iter();
         all.filter(move |other| other.sums() <= self.sums())
@@ -72,38 +72,38 @@ impl Transform {
     }
 }
 
-/// An axis of the image, and that of the window along it.
+/// An axis of the image, and the window's axis along it.
 #[derive(Clone, Copy, Debug)]
 pub struct Along {
-    /// That of the image.
+    /// The image's axis.
     pub image: AxisId,
-    /// That of the window.
+    /// The window's axis.
     pub taps: AxisId,
 }
 
-/// The sum that a kernel begins with, over a window of three by three and channels, for each feature.
+/// The contraction that a kernel starts with: over a 3 x 3 window and channels, for each feature.
 #[derive(Clone, Copy, Debug)]
 pub struct Winograd {
     /// The stage that sums.
     pub stage: StageId,
-    /// What is summed: this element of an image,
+    /// The image operand: this element,
     pub element: NodeId,
     /// times this constant.
     pub weight: NodeId,
-    /// Lines of the image: those of an axis of which a tile has no rows.
+    /// Lines of the image: the axis along which a tile has no rows.
     pub lines: Along,
-    /// Its columns, which are the rows of tiles.
+    /// Columns of the image, which are the rows of tiles.
     pub columns: Along,
-    /// What is summed besides the window.
+    /// The reduced axis besides the window's.
     pub channels: AxisId,
-    /// What vectors of results run along.
+    /// The vectorised axis of results.
     pub features: AxisId,
-    /// How many sums a tile has.
+    /// The transform.
     pub transform: Transform,
 }
 
 impl Winograd {
-    /// Of a kernel with a tile whose rows are along the image, and whose vectors are along the features. Channels and
+    /// The convolution of a kernel whose tile has rows along the image, and vectors along the features. Channels and
     /// features are whole vectors.
     pub(crate) fn of(kernel: &VerifiedKernel, tile: &Tile, transform: Transform) -> Option<Self> {
         let (VectorAxis::Outer(features), Some((columns, _)), false) =
@@ -116,7 +116,7 @@ impl Winograd {
         };
         let mut stores = kernel.info().stores.iter();
         if stores.any(|store| !store.serial.is_empty()) {
-            // Strips are done in any order.
+            // Strips are computed in any order.
             return None;
         }
         let (axes, factors) = products_of(kernel, stage)?;
@@ -168,7 +168,7 @@ impl Winograd {
         [self.lines.image, self.columns.image]
     }
 
-    /// Bytes of the sums of weights, which all tasks share.
+    /// Bytes of the transformed weights, which all tasks share.
     pub(crate) fn shared_bytes(&self, kernel: &VerifiedKernel) -> Quantity {
         let of_plane = bound(kernel, self.channels) * bound(kernel, self.features);
         of_plane * Quantity::constant(self.plane_elements_bytes())
@@ -179,7 +179,7 @@ impl Winograd {
         i64::from(self.transform.planes()) * ELEMENT.size_in_bytes() as i64
     }
 
-    /// Bytes that a strip reads again and again: its differences, and the weights of a tile's features.
+    /// Bytes that a strip reads repeatedly: its transformed elements, and the weights of a tile's features.
     pub(crate) fn near_bytes(&self, tile: &Tile) -> Size {
         let rows = tile.rows.map_or(1, |(_, rows)| rows);
         let of_channel = strip_length(rows) + tile.lanes * tile.vectors;
@@ -188,7 +188,7 @@ impl Winograd {
     }
 }
 
-/// The axes of a sum of products over three of them, and the factors.
+/// The three axes of a sum of products, and the factors.
 fn products_of(kernel: &VerifiedKernel, stage: StageId) -> Option<(&[AxisId], [NodeId; 2])> {
     let stage = kernel.stage(stage);
     let (
@@ -210,7 +210,7 @@ fn products_of(kernel: &VerifiedKernel, stage: StageId) -> Option<(&[AxisId], [N
     (is_plain && axes.len() == TAPS).then_some((axes.as_slice(), factors))
 }
 
-/// Whether a value is the same at one more point of an axis as at one more of another.
+/// Whether a value changes equally with one step along either of two axes.
 fn moves_alike(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -226,7 +226,7 @@ fn moves_alike(
         }
         match kernel.node(node) {
             Node::Load(load) => {
-                // What is there instead, outside of the image, must move as the image does.
+                // The alternative value outside the image must move as the image does.
                 pending.extend(load.guard.as_ref().map(|guard| guard.otherwise));
                 let is_choosy = load
                     .guard
@@ -250,7 +250,7 @@ fn moves_alike(
     true
 }
 
-/// The points of an axis, where they are known.
+/// The points of an axis, if they are constant.
 fn size(kernel: &VerifiedKernel, axis: AxisId) -> Option<i64> {
     match kernel.axis(axis).extent {
         Extent::Size(size) => kernel.dims().as_constant(size),

@@ -28,20 +28,20 @@ binary! {
     iadd Add;
     isub Sub;
     imul Mul;
-    /// Undefined for a divisor of 0 and for `MIN / -1`: the caller has excluded both.
+    /// Undefined for a divisor of 0 and for `MIN / -1`, which the caller excludes.
     sdiv SDiv;
-    /// Undefined for a divisor of 0: the caller has excluded it.
+    /// Undefined for a divisor of 0, which the caller excludes.
     udiv UDiv;
-    /// Undefined for a divisor of 0: the caller has excluded it.
+    /// Undefined for a divisor of 0, which the caller excludes.
     urem URem;
     and And;
     or Or;
     xor Xor;
-    /// Undefined for a shift by the width or more: the caller has excluded it.
+    /// Undefined for a shift by the width or more, which the caller excludes.
     shl Shl;
-    /// Undefined for a shift by the width or more: the caller has excluded it.
+    /// Undefined for a shift by the width or more, which the caller excludes.
     lshr LShr;
-    /// Undefined for a shift by the width or more: the caller has excluded it.
+    /// Undefined for a shift by the width or more, which the caller excludes.
     ashr AShr;
 }
 
@@ -58,10 +58,10 @@ impl<'ctx> Emitter<'_, 'ctx> {
         built(self.builder.build_cast(opcode, value, ty, ""))
     }
 
-    /// Allows a float sum, difference or product to become part of a multiply-add.
+    /// Allows a float sum, difference or product to be contracted to a multiply-add.
     pub(crate) fn contracted(&self, value: Value<'ctx>) -> Value<'ctx> {
         if let Some(instruction) = value.as_instruction_value() {
-            // What is no float arithmetic (a constant, say) has no such flag and needs none.
+            // Values that are not float arithmetic (constants, say) have no such flag and need none.
             let _ = instruction.set_fast_math_flags(FastMathFlags::AllowContract);
         }
         value
@@ -89,7 +89,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.intrinsic_value("llvm.sqrt", &[a])
     }
 
-    /// `a * b + c`: one rounding where the level has it, two elsewhere.
+    /// `a * b + c`: rounded once where the level has the instruction, twice elsewhere.
     pub(crate) fn fma(&self, a: Value<'ctx>, b: Value<'ctx>, c: Value<'ctx>) -> Value<'ctx> {
         if self.level().has_fma() {
             self.intrinsic_value("llvm.fma", &[a, b, c])
@@ -111,7 +111,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.xor(a, self.int(a, -1))
     }
 
-    /// Compares floats; the predicate says what NaN gives.
+    /// Compares floats; the predicate defines the result for NaN.
     pub(crate) fn fcmp(
         &self,
         predicate: FloatPredicate,
@@ -154,7 +154,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.fcmp(FloatPredicate::UNO, a, a)
     }
 
-    /// `a` where the condition is true, else `b`. A scalar condition chooses whole vectors.
+    /// `a` where the condition is true, else `b`. A scalar condition selects whole vectors.
     pub(crate) fn select(
         &self,
         condition: Value<'ctx>,
@@ -183,7 +183,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.intrinsic_value("llvm.umax", &[a, b])
     }
 
-    /// f16 bits to f32. Only for levels that have the instruction.
+    /// f16 bits to f32. Only for levels with the instruction.
     pub(crate) fn f16_to_f32(&self, bits: Value<'ctx>) -> Value<'ctx> {
         let half = built(self.builder.build_cast(
             InstructionOpcode::BitCast,
@@ -194,7 +194,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.cast(InstructionOpcode::FPExt, half, Elem::F32)
     }
 
-    /// f32 to f16 bits. Only for levels that have the instruction.
+    /// f32 to f16 bits. Only for levels with the instruction.
     pub(crate) fn f32_to_f16(&self, x: Value<'ctx>) -> Value<'ctx> {
         let half = built(self.builder.build_cast(
             InstructionOpcode::FPTrunc,
@@ -213,7 +213,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    /// The high word of `high:low` shifted up; shifts are taken modulo the width.
+    /// The high word of `high:low` shifted left; shifts are modulo the width.
     pub(crate) fn funnel_left(
         &self,
         high: Value<'ctx>,
@@ -223,24 +223,24 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.intrinsic_value("llvm.fshl", &[high, low, shift])
     }
 
-    /// The number of zero bits above the highest one; the width for 0.
+    /// The number of leading zero bits; the width for 0.
     pub(crate) fn leading_zeros(&self, a: Value<'ctx>) -> Value<'ctx> {
         self.intrinsic("llvm.ctlz", &[a.get_type()], &[a, self.bool_of(1, false)])
             .unwrap_or_else(|| unreachable!("ctlz has a value"))
     }
 
-    /// The smaller one where neither is NaN and both are not zero; `b` otherwise. One instruction
-    /// on x86, for places where the rest does not matter.
+    /// The smaller one if neither is NaN and not both are zero; `b` otherwise. One instruction on x86, for uses where the
+    /// other cases do not matter.
     pub(crate) fn fmin_loose(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
         self.select(self.fcmp(FloatPredicate::OLT, a, b), a, b)
     }
 
-    /// The larger one where neither is NaN and both are not zero; `b` otherwise.
+    /// The larger one if neither is NaN and not both are zero; `b` otherwise.
     pub(crate) fn fmax_loose(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
         self.select(self.fcmp(FloatPredicate::OGT, a, b), a, b)
     }
 
-    /// The same bits, as lanes of another content of the same width.
+    /// The same bits, as lanes of another type of the same width.
     pub(crate) fn bitcast(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
         self.cast(InstructionOpcode::BitCast, value, to)
     }
@@ -310,7 +310,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         .into()
     }
 
-    /// The lanes of `a`, then those of `b`, picked by number.
+    /// The lanes of `a`, then those of `b`, selected by number.
     pub(crate) fn shuffle(&self, a: Value<'ctx>, b: Value<'ctx>, picks: &[u32]) -> Value<'ctx> {
         let numbers: Vec<_> = picks
             .iter()
@@ -326,12 +326,12 @@ impl<'ctx> Emitter<'_, 'ctx> {
         .into()
     }
 
-    /// As many vectors as each has lanes, a power of two, with rows and columns exchanged.
+    /// Transposes a square of vectors: as many as each has lanes, a power of two.
     pub(crate) fn transpose(&self, mut rows: Vec<Value<'ctx>>) -> Vec<Value<'ctx>> {
         let n = rows.len() as u32;
         let mut width = 1;
         while width < n {
-            // Off the diagonal, squares of this width change places.
+            // The off-diagonal blocks of this width are swapped.
             let low: Vec<u32> = (0..n)
                 .map(|lane| {
                     if lane & width == 0 {
@@ -374,11 +374,10 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    /// A mask of the first lanes, as many as a count says that is at most all of them and not negative.
+    /// A mask of the first `count` lanes; `0 <= count <= lanes`.
     pub(crate) fn first_lanes(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
-        // A comparison is recomputed at each use, in the innermost loop; where masks are bits, the mask of a number is not.
-        // Only where a register holds no more lanes: a mask of eight that is spilled comes back from LLVM 19 with eight
-        // more.
+        // A comparison is recomputed at each use, in the innermost loop; where masks are bits, a mask made from a number is
+        // not. Only where a register has no more lanes than this: LLVM 19 reloads a spilled mask of eight with eight more.
         const LANES: u32 = 16;
         if self.level() == IsaLevel::Avx512 && lanes == LANES {
             let one = self.i64(1);
@@ -415,7 +414,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         .into()
     }
 
-    /// Integers with a bit for each lane.
+    /// Integers with one bit per lane.
     fn bits_type(&self, lanes: u32) -> IntType<'ctx> {
         std::num::NonZeroU32::new(lanes)
             .and_then(|bits| self.context().custom_width_int_type(bits).ok())

@@ -1,28 +1,28 @@
-//! AVX-512 instructions that LLVM does not select from generic ones.
+//! AVX-512 instructions that LLVM does not select from generic IR.
 //!
-//! Each exists for vectors of 128, 256 and 512 bits. For other lane counts or levels there is none, and callers emit the
-//! generic form.
+//! Each exists for vectors of 128, 256 and 512 bits. For other lane counts or levels the functions return `None`, and
+//! callers emit the generic form.
 
 use super::order::Side;
 use super::{Elem, Emitter, Value, elem, lanes};
 use kiln_backend::IsaLevel;
 
-/// Rounding as everywhere else.
+/// The current rounding mode.
 const CURRENT_DIRECTION: i64 = 4;
 
 impl<'ctx> Emitter<'_, 'ctx> {
-    /// Whether [`Emitter::scaled_by_power`] is there for numbers like these.
+    /// Whether [`Emitter::scaled_by_power`] supports values of this type.
     pub(crate) fn scales_by_powers(&self, like: Value<'ctx>) -> bool {
         Form::of(self, like).is_some()
     }
 
-    /// `x * 2^n` for an integral `n`, rounded once, subnormal results too; NaN where either is.
+    /// `x * 2^n` for an integral `n`, rounded once, subnormal results too; NaN if either is.
     pub(crate) fn scaled_by_power(&self, x: Value<'ctx>, n: Value<'ctx>) -> Option<Value<'ctx>> {
         let form = Form::of(self, x)?;
         form.call(self, "scalef", vec![x, n])
     }
 
-    /// The smaller or the larger one, -0 being less than +0; where one is NaN, either.
+    /// The minimum or maximum, with -0 < +0; if one is NaN, either operand.
     pub(super) fn extreme_of_numbers(
         &self,
         side: Side,
@@ -30,7 +30,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         b: Value<'ctx>,
     ) -> Option<Value<'ctx>> {
         let form = Form::of(self, a)?;
-        // The lowest bit is set for the larger one; above, that the sign is the chosen one's.
+        // Bit 0 selects the maximum; the bits above select the sign of the result.
         let choice = match side {
             Side::Smaller => 0b0100,
             Side::Larger => 0b0101,
@@ -40,10 +40,10 @@ impl<'ctx> Emitter<'_, 'ctx> {
     }
 }
 
-/// Vectors that there are instructions for.
+/// A vector type with instructions.
 struct Form<'ctx> {
     suffix: &'static str,
-    /// What lanes behind a mask that has none would hold.
+    /// The pass-through operand of an unmasked instruction.
     unmasked: Value<'ctx>,
     mask: Value<'ctx>,
     is_full: bool,

@@ -1,4 +1,4 @@
-//! Loops, branches and returns, with loop-carried values instead of memory.
+//! Loops, branches and returns. Loop-carried values are phis, not memory.
 
 use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;
@@ -7,19 +7,19 @@ use inkwell::values::{BasicValue, BasicValueEnum, InstructionValue, PhiValue};
 use super::{Emitter, Value, built};
 
 impl<'ctx> Emitter<'_, 'ctx> {
-    /// Ends the function without a value.
+    /// Returns without a value.
     pub(crate) fn return_none(&self) {
         built(self.builder.build_return(None));
-        self.finish_polls();
+        self.emit_poll_exit();
     }
 
-    /// Ends the function with a value.
+    /// Returns a value.
     pub(crate) fn return_value(&self, value: Value<'ctx>) {
         built(self.builder.build_return(Some(&value)));
     }
 
-    /// Repeats the body while the condition, an i1 of the carried values, holds; gives what they
-    /// are in the end. The body gives as many values as it gets.
+    /// Repeats the body while the condition, an i1 of the carried values, is true; returns their final values. The body
+    /// returns as many values as it takes.
     pub(crate) fn while_loop(
         &self,
         initial: &[Value<'ctx>],
@@ -48,11 +48,11 @@ impl<'ctx> Emitter<'_, 'ctx> {
         carried
     }
 
-    /// Counts an i64 from `begin` up to but not including `end`, by `step`, which is above zero.
+    /// Counts an i64 from `begin` up to but not including `end`, by `step`, which is positive.
     ///
-    /// The counter is hidden from LLVM in loops with loops inside, and in all after [`Emitter::hide_counters`]. Where the
-    /// function [polls](Emitter::poll_at), the loop polls as often as its body requires (see [`super::poll`]); `most` is a
-    /// bound on its iterations, where one is known.
+    /// The counter is hidden from LLVM in loops that contain loops, and in all loops after [`Emitter::hide_counters`].
+    /// Where the function [polls](Emitter::poll_at), the loop polls as often as its body requires (see [`super::poll`]);
+    /// `most` is an upper bound on its iterations, if one is known.
     pub(crate) fn for_range(
         &self,
         begin: Value<'ctx>,
@@ -66,7 +66,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let mut started = vec![begin];
         started.extend_from_slice(initial);
         let before = self.block();
-        // A chunk of rounds runs from `chunk` on; where the loop is not chunked, this block does nothing.
+        // A chunk of iterations starts at `chunk`; if the loop is not chunked, this block is empty.
         let chunk = self.new_block("chunk");
         let head = self.new_block("head");
         let inside = self.new_block("body");
@@ -112,7 +112,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
             self.builder.position_at_end(after);
             return rest.to_vec();
         };
-        // The chunk's first values, and where it ends.
+        // The initial values and the end of the chunk.
         let Some(jump) = chunk.get_terminator() else {
             unreachable!("the block ends in a jump to the head")
         };
@@ -129,7 +129,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let until = self.iadd(first.as_basic_value(), length);
         let until = self.smin(until, end);
         comparison.set_operand(1, until);
-        // At its end: on to the next, or out.
+        // At the end of the chunk: continue with the next one, or leave the loop.
         self.builder.position_at_end(after);
         let more = self.icmp(IntPredicate::SLT, *counter, end);
         let again = self.new_block("again");
@@ -149,17 +149,16 @@ impl<'ctx> Emitter<'_, 'ctx> {
         rest.to_vec()
     }
 
-    /// Hides from LLVM that the innermost loops written from here on count, too.
+    /// Hides the counters of innermost loops, too, from LLVM in the loops emitted from here on.
     ///
-    /// Loop strength reduction makes other counters of all that is computed from one. It is worth its time where an address
-    /// takes several operations; the most it is spent on loops around others, which it makes no faster: with those and the
-    /// loops of products hidden, a product of two inputs compiles in two thirds of the time and is as fast.
+    /// Loop strength reduction derives further induction variables from a visible counter. That pays where an address takes
+    /// several operations. It spends most of its time on outer loops, which it does not make faster: with their counters
+    /// and those of contractions hidden, a product of two inputs compiles in two thirds of the time and is as fast.
     pub(crate) fn hide_counters(&self) {
         self.hides_counters.set(true);
     }
 
-    /// Makes all uses of a counter, from a block on, uses of a value of which LLVM knows nothing; a use by the instruction
-    /// that compares it stays.
+    /// Replaces all uses of a counter from a block on by an opaque value; a use by the instruction that compares it stays.
     fn hide(
         &self,
         counter: Value<'ctx>,
@@ -184,7 +183,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    /// Runs the body where the i1 is true.
+    /// Runs the body if the i1 is true.
     pub(crate) fn when(&self, condition: Value<'ctx>, body: impl FnOnce()) {
         self.branch(
             condition,
@@ -196,7 +195,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
     }
 
-    /// Runs one of the two; gives the values of the one that ran.
+    /// Runs one of two bodies; returns its values.
     pub(crate) fn branch(
         &self,
         condition: Value<'ctx>,
@@ -231,8 +230,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
             .collect()
     }
 
-    /// `usual`, but where any lane of the mask is true, those lanes from `rare`, which is run only
-    /// then.
+    /// `usual`, except in the lanes where the mask is true, which come from `rare`; `rare` is run only if there are any.
     pub(crate) fn patch_lanes(
         &self,
         mask: Value<'ctx>,
@@ -252,7 +250,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         )
     }
 
-    /// Inline assembly without operands, to provoke what LLVM reports.
+    /// Inline assembly without operands, to provoke diagnostics of LLVM.
     #[cfg(test)]
     pub(crate) fn inline_assembly(&self, text: &str) {
         let ty = self.context().void_type().fn_type(&[], false);
@@ -268,7 +266,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         built(self.builder.build_indirect_call(ty, assembly, &[], ""));
     }
 
-    /// Writes at the end of the function's first block, so that what is computed is known everywhere after it.
+    /// Emits at the end of the function's entry block, so that the result dominates all later uses.
     pub(crate) fn at_entry<T>(&self, write: impl FnOnce() -> T) -> T {
         let here = self.block();
         if let Some(entry) = self.function.get_first_basic_block() {
@@ -300,7 +298,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     }
 }
 
-/// How many rounds a loop between constants has.
+/// The number of iterations of a loop between constants.
 fn rounds(begin: Value<'_>, end: Value<'_>, step: Value<'_>) -> Option<u64> {
     let number = |value: Value<'_>| value.into_int_value().get_sign_extended_constant();
     let length = number(end)?.saturating_sub(number(begin)?).max(0);

@@ -1,7 +1,7 @@
 //! Loads, stores and addresses.
 //!
-//! Alignment is always stated; no element past a pointer is touched beyond the lanes named. `load_dtype` and `store_dtype`
-//! convert between the memory and register forms of a dtype: only bool differs (a byte that is 0 or 1, against an i1).
+//! Alignment is always explicit; no element beyond the lanes of an access is touched. `load_dtype` and `store_dtype`
+//! convert between the memory and register forms of a dtype, which differ only for bool (a byte that is 0 or 1, and an i1).
 
 use inkwell::AtomicOrdering;
 use inkwell::IntPredicate;
@@ -13,22 +13,22 @@ use kiln_tensor::DType;
 
 use super::{Elem, Emitter, Value, built, elem, lanes};
 
-/// What memory that is asked for ahead will be used for.
+/// What prefetched memory will be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     Read,
-    /// Only so soon that the second cache is near enough, and the first one is left to what is used now.
+    /// A later read: the line is brought into the second-level cache, and the first level is left to current data.
     ReadLater,
     Write,
 }
 
 impl<'ctx> Emitter<'_, 'ctx> {
-    /// The address this many bytes past a pointer. Either may be a vector, of i64 and of pointers.
+    /// The address this many bytes past a pointer. Either may be a vector, of i64 or of pointers.
     pub(crate) fn offset(&self, pointer: Value<'ctx>, bytes: Value<'ctx>) -> Value<'ctx> {
         let mut indices = [bytes.as_value_ref()];
-        // SAFETY: the builder, the type and both values are alive and of one context, the list of
-        // indices is as long as said, and the name ends in a zero. Only an address is computed:
-        // what is read or written there is the caller's to keep in bounds.
+        // SAFETY: the builder, the type and both values are alive and of one context, the list of indices is as long as
+        // stated, and the name is NUL-terminated. This computes only an address: accesses through it are kept in bounds by
+        // the caller.
         unsafe {
             Value::new(LLVMBuildGEP2(
                 self.builder.as_mut_ptr(),
@@ -52,7 +52,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.offset(pointer, self.imul(index, size))
     }
 
-    /// Asks for the line of an address to be brought into the nearest cache; any address may be asked for.
+    /// Prefetches the cache line of an address; any address is allowed.
     pub(crate) fn prefetch(&self, pointer: Value<'ctx>, intent: Intent) {
         let number = |value| self.int_of(Elem::I32, 1, value);
         let (write, nearest, data) = (
@@ -79,7 +79,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
                 .build_load(ty, pointer.into_pointer_value(), ""),
         );
         if let Some(instruction) = loaded.as_instruction_value() {
-            // Powers of two are all that callers pass, and all that is refused otherwise.
+            // Callers pass powers of two; only other alignments fail.
             let _ = instruction.set_alignment(alignment);
         }
         loaded
@@ -94,7 +94,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let _ = store.set_alignment(alignment);
     }
 
-    /// Stores a vector past the caches, at a multiple of its size.
+    /// Non-temporal store of a vector, aligned to its size.
     pub(crate) fn store_non_temporal(&self, pointer: Value<'ctx>, value: Value<'ctx>) {
         let store = built(
             self.builder
@@ -107,7 +107,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let _ = store.set_metadata(context.metadata_node(&[one.into()]), kind);
     }
 
-    /// Makes all streamed stores visible before any later store; x86 alone.
+    /// Makes all non-temporal stores visible before any later store; x86 only.
     pub(crate) fn store_fence(&self) {
         self.intrinsic("llvm.x86.sse.sfence", &[], &[]);
         self.has_fences.set(true);
@@ -124,7 +124,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.icmp(IntPredicate::EQ, rest, self.i64(0))
     }
 
-    /// Loads consecutive elements, aligned as elements are.
+    /// Loads consecutive elements, with the alignment of an element.
     pub(crate) fn load_dtype(
         &self,
         dtype: DType,
@@ -135,13 +135,13 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.in_register(dtype, self.load(ty, pointer, alignment(dtype)))
     }
 
-    /// Stores consecutive elements, aligned as elements are.
+    /// Stores consecutive elements, with the alignment of an element.
     pub(crate) fn store_dtype(&self, dtype: DType, pointer: Value<'ctx>, value: Value<'ctx>) {
         self.store(pointer, self.in_memory(dtype, value), alignment(dtype));
     }
 
-    /// Loads the elements whose lane of the mask is true, `otherwise` in the rest; memory behind
-    /// the rest is not touched. Vectors only.
+    /// Loads the elements whose lane of the mask is true, `otherwise` in the other lanes, whose memory is not touched.
+    /// Vectors only.
     pub(crate) fn masked_load_dtype(
         &self,
         dtype: DType,
@@ -179,8 +179,8 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
     }
 
-    /// Stores the first `count` (an i64) elements of a vector that has a power of two of lanes; all of them where it has no
-    /// more. Without a mask: by halves, of halves.
+    /// Stores the first `count` (an i64) elements of a vector with a power of two of lanes; all of them if `count` is
+    /// larger. Without a mask: in halves, recursively.
     pub(crate) fn store_first(
         &self,
         dtype: DType,
@@ -204,8 +204,8 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
     }
 
-    /// For a count below the number of lanes: the lower half if so many are wanted, then the same with the lanes after it, or
-    /// else with that half.
+    /// For a count below the number of lanes: stores the lower half if that many are left and continues with the upper
+    /// half, or else continues with the lower half.
     fn store_halves(
         &self,
         dtype: DType,
@@ -227,7 +227,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
             };
             let bit = self.and(count, self.i64(i64::from(width)));
             let is_needed = self.icmp(IntPredicate::NE, bit, self.i64(0));
-            // What larger halves took comes before.
+            // The lanes stored by larger halves come first.
             let before = self.and(count, self.i64(-2 * i64::from(width)));
             let place = self.element(pointer, dtype, before);
             self.when(is_needed, || self.store(place, low, alignment(dtype)));
@@ -235,7 +235,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    /// Loads from a vector of addresses where the mask is true, `otherwise` in the rest.
+    /// Loads from a vector of addresses where the mask is true, `otherwise` in the other lanes.
     pub(crate) fn gather_dtype(
         &self,
         dtype: DType,
@@ -257,7 +257,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.in_register(dtype, loaded)
     }
 
-    /// Stores to a vector of addresses where the mask is true, lane 0 first.
+    /// Stores to a vector of addresses where the mask is true, in lane order.
     pub(crate) fn scatter_dtype(
         &self,
         dtype: DType,
@@ -276,7 +276,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     /// Memory on the stack, 64-byte aligned. Only for small, fixed sizes.
     pub(crate) fn stack(&self, bytes: u32) -> Value<'ctx> {
-        // At the start of the function, where it is allocated once and not per iteration.
+        // In the entry block, so that it is allocated once and not per iteration.
         let builder = self.context().create_builder();
         let entry = self
             .function
@@ -294,8 +294,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         pointer.into()
     }
 
-    /// The same pointer or integer, of which LLVM knows nothing: a load through it stays a load, and what counts may as well
-    /// not.
+    /// The same pointer or integer, opaque to LLVM: a load through it stays a load, and a counter is not recognised as one.
     pub(crate) fn opaque(&self, value: Value<'ctx>) -> Value<'ctx> {
         let ty = value.get_type();
         let function = ty.fn_type(&[ty.into()], false);
@@ -317,7 +316,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         .unwrap_or_else(|| unreachable!("the assembly has a result"))
     }
 
-    /// Replaces the u32 at `pointer` by `value` if it is still 0; the first one wins.
+    /// Replaces the u32 at `pointer` by `value` if it is still 0, atomically.
     pub(crate) fn set_if_zero(&self, pointer: Value<'ctx>, value: Value<'ctx>) {
         let zero = self.context().i32_type().const_zero();
         built(self.builder.build_cmpxchg(

@@ -1,7 +1,7 @@
-//! Minimum and maximum of two floats, with NaN and signed zeros as the operations define.
+//! Minimum and maximum of two floats, with NaN and signed zeros as `kiln_scalar` defines them.
 //!
-//! Spelled out instead of left to `llvm.minimum`: LLVM 19 drops a NaN for some operand types on
-//! x86. With a constant on one side two instructions are left, with AVX-512 three without.
+//! Not `llvm.minimum`: LLVM 19 drops a NaN for some operand types on x86. With a constant operand, two instructions remain;
+//! with AVX-512 three without.
 
 use inkwell::FloatPredicate;
 
@@ -13,7 +13,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.extreme(Side::Smaller, a, b)
     }
 
-    /// The larger one; NaN if either is, and +0 is more than -0.
+    /// The larger one; NaN if either is, and +0 is greater than -0.
     pub(crate) fn maximum(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
         self.extreme(Side::Larger, a, b)
     }
@@ -26,7 +26,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
         if let Some(chosen) = self.extreme_of_numbers(side, a, b) {
             let is_nan = self.fcmp(FloatPredicate::UNO, a, b);
-            // The sum is NaN where either is.
+            // The sum is NaN if either is.
             return self.select(is_nan, self.fadd(a, b), chosen);
         }
         let beyond = self.fcmp(side.strictly(), a, b);
@@ -39,13 +39,13 @@ impl<'ctx> Emitter<'_, 'ctx> {
         };
         let equal = self.fcmp(FloatPredicate::OEQ, a, b);
         let chosen = self.select(equal, self.bits_to_float(zero), chosen);
-        // A NaN in `b` was chosen already: nothing is beyond it.
+        // If `b` is NaN it was chosen already: no comparison with it is true.
         self.select(self.is_nan(a), a, chosen)
     }
 
-    /// Against a constant: `x` where it is beyond or NaN, the constant elsewhere.
+    /// With a constant: `x` if it is beyond the limit or NaN, otherwise the constant.
     fn limited(&self, side: Side, x: Value<'ctx>, limit: Value<'ctx>, value: f64) -> Value<'ctx> {
-        // Of equal zeros, the constant is right if it is the one that orders last on this side.
+        // Of equal zeros, the constant is right if it is the last in order on this side.
         let constant_wins_ties = match side {
             Side::Smaller => value != 0.0 || value.is_sign_negative(),
             Side::Larger => value != 0.0 || value.is_sign_positive(),
@@ -76,7 +76,7 @@ impl Side {
     }
 }
 
-/// The value of a constant that is the same in every lane.
+/// The value of a constant whose lanes are all equal.
 fn constant(value: Value<'_>) -> Option<f64> {
     match value {
         Value::FloatValue(value) => value.get_constant().map(|(number, _)| number),

@@ -12,21 +12,21 @@ use inkwell::values::{BasicValue as _, InstructionValue};
 
 use super::{Emitter, Value, built};
 
-/// Innermost rounds between two polls, at the most, of one loop. A round is rarely as long as a microsecond.
+/// Upper bound on the innermost iterations of one loop between two polls. An iteration rarely takes a microsecond.
 const UNPOLLED: u64 = 1 << 14;
 
 /// How a loop polls.
 pub(super) struct Polling {
-    /// After how many rounds, if it does.
+    /// The number of iterations between polls, if it polls.
     pub(super) every: Option<i64>,
-    /// Rounds since the last poll when it is over, at the most.
+    /// Upper bound on the iterations since the last poll when the loop ends.
     pub(super) left: u64,
 }
 
 impl<'ctx> Emitter<'_, 'ctx> {
-    /// Lets the loops that are written from here on poll the word at this address.
+    /// Makes the loops emitted from here on poll the word at this address.
     pub(crate) fn poll_at(&self, word: Value<'ctx>) {
-        if !self.module.leaves_polls_out {
+        if !self.module.omits_polls {
             self.polled.set(Some(word));
         }
     }
@@ -50,7 +50,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    /// Returns from the function if the launch is to end.
+    /// Returns from the function if the launch is stopped.
     pub(super) fn poll(&self) {
         let Some(word) = self.polled.get() else {
             return;
@@ -58,7 +58,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let ty = self.context().i32_type();
         let loaded = built(self.builder.build_load(ty, word.into_pointer_value(), ""));
         if let Some(instruction) = loaded.as_instruction_value() {
-            // Refused only for what is no load. Another thread writes the word while this one runs.
+            // Fails only on a value that is not a load. Another thread writes the word while this one runs.
             let _ = instruction.set_volatile(true);
             let _ = instruction.set_alignment(4);
         }
@@ -78,18 +78,18 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.builder.position_at_end(next);
     }
 
-    /// Says that a jump nearly always goes to its first target, so that the code of the other is out of the way.
+    /// Marks the first target of a jump as likely, so that the code of the other is moved out of line.
     fn set_likely(&self, jump: InstructionValue<'ctx>) {
         let context = self.context();
         let weight = |weight: u64| context.i32_type().const_int(weight, false).into();
         let name = context.metadata_string("branch_weights").into();
         let weights = context.metadata_node(&[name, weight((1 << 20) - 1), weight(1)]);
-        // Refused only for what is no instruction.
+        // Fails only on a value that is not an instruction.
         let _ = jump.set_metadata(weights, context.get_kind_id("prof"));
     }
 
-    /// Writes what a poll that ends the function jumps to.
-    pub(super) fn finish_polls(&self) {
+    /// Emits the return block of polls.
+    pub(super) fn emit_poll_exit(&self) {
         let Some(stopped) = self.stopped.take() else {
             return;
         };

@@ -1,15 +1,14 @@
-//! Rounding floats to integral values, with an instruction or without.
+//! Rounding floats to integral values, with or without a dedicated instruction.
 //!
-//! Without one, adding and subtracting `2^(fraction bits)` rounds to the nearest even, and the
-//! other directions are one step from there. Invariants: the sign of zero is kept; NaN, infinities
-//! and large values stay.
+//! Without one, adding and subtracting `2^(fraction bits)` rounds to nearest even, and the other directions differ from
+//! that by at most one. Invariants: the sign of zero is kept; NaN, infinities and large values are unchanged.
 
 use inkwell::FloatPredicate;
 
 use super::{Elem, Emitter, Value, elem};
 
 impl<'ctx> Emitter<'_, 'ctx> {
-    /// The nearest integral value, halves to even.
+    /// The nearest integral value, ties to even.
     pub(crate) fn round_even(&self, x: Value<'ctx>) -> Value<'ctx> {
         if self.level().rounds() {
             return self.intrinsic_value("llvm.roundeven", &[x]);
@@ -17,7 +16,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.where_fractional(x, self.nearest(x))
     }
 
-    /// The integral value at or below.
+    /// The largest integral value not above `x`.
     pub(crate) fn floor(&self, x: Value<'ctx>) -> Value<'ctx> {
         if self.level().rounds() {
             return self.intrinsic_value("llvm.floor", &[x]);
@@ -28,7 +27,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.where_fractional(x, self.select(above, below, nearest))
     }
 
-    /// The integral value at or above.
+    /// The smallest integral value not below `x`.
     pub(crate) fn ceil(&self, x: Value<'ctx>) -> Value<'ctx> {
         if self.level().rounds() {
             return self.intrinsic_value("llvm.ceil", &[x]);
@@ -64,7 +63,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     }
 }
 
-/// From here on, floats have no fraction.
+/// From this value on, floats have no fraction.
 fn first_integral(elem: Elem) -> f64 {
     match elem {
         Elem::F32 => 8_388_608.0,

@@ -1,4 +1,4 @@
-//! Instructions that nothing else in this crate's tests runs: memory behind masks, lanes, loops.
+//! Instructions that no other test of this crate covers: masked memory, lanes, loops.
 
 use inkwell::IntPredicate;
 
@@ -43,7 +43,7 @@ fn masked_memory_is_touched_only_where_the_mask_is_true() {
 }
 
 #[test]
-fn the_first_elements_are_stored_and_no_others() {
+fn store_first_stores_only_the_first_elements() {
     let inputs = [DType::F32, DType::I64];
     for level in host_levels() {
         let compiled = Lanes::new(level, 8, &inputs, &[DType::F32], |e, values| {
@@ -68,7 +68,7 @@ fn the_first_elements_are_stored_and_no_others() {
 }
 
 #[test]
-fn scattered_lanes_are_gathered_again() {
+fn gather_reads_what_scatter_wrote() {
     for level in host_levels() {
         for dtype in [DType::F32, DType::Bool, DType::F16, DType::I64] {
             let compiled = Lanes::new(level, 4, &[dtype], &[dtype], |e, values| {
@@ -103,7 +103,7 @@ fn scattered_lanes_are_gathered_again() {
 }
 
 #[test]
-fn lanes_are_picked_and_spread() {
+fn lanes_are_extracted_and_broadcast() {
     for level in host_levels() {
         let compiled = Lanes::new(level, 4, &[DType::F32], &[DType::F32; 2], |e, values| {
             let x = values[0];
@@ -175,7 +175,7 @@ fn multiply_adds_are_contracted_only_where_allowed() {
     }
 }
 
-/// How often a module hides a value from LLVM.
+/// How many values of a module are hidden from LLVM.
 fn hidden(write: impl Fn(&Emitter<'_, '_>)) -> usize {
     let request = request(IsaLevel::Portable, Output::Ir);
     let text = compile_module(request, &mut |_| {}, |module| {
@@ -196,7 +196,7 @@ fn count_to_three<'ctx>(e: &Emitter<'_, 'ctx>, body: impl FnOnce(Value<'ctx>)) {
 }
 
 #[test]
-fn loops_around_loops_hide_that_they_count() {
+fn counters_of_outer_loops_are_hidden() {
     fn innermost(e: &Emitter<'_, '_>) {
         count_to_three(e, |counter| {
             e.iadd(counter, counter);
@@ -212,12 +212,12 @@ fn loops_around_loops_hide_that_they_count() {
 }
 
 #[test]
-fn a_hidden_counter_counts() {
+fn a_loop_with_a_hidden_counter_runs_every_iteration() {
     for level in host_levels() {
         let compiled = Lanes::new(level, 1, &[DType::I64], &[DType::I64], |e, values| {
             e.hide_counters();
             let (zero, one) = (e.i64(0), e.i64(1));
-            // The sum of outer * 10 + inner over 0..x each, where x is what is given.
+            // The sum of outer * 10 + inner, each over 0..x for the input x.
             let sum = e.for_range(zero, values[0], one, None, &[zero], |outer, carried| {
                 e.for_range(zero, values[0], one, None, carried, |inner, carried| {
                     let both = e.iadd(e.imul(outer, e.i64(10)), inner);

@@ -1,7 +1,7 @@
-//! Numbers as unevaluated sums of two floats, for what one float cannot hold.
+//! Double-word arithmetic: numbers as unevaluated sums of two floats, for more precision than one float has.
 //!
-//! The algorithms are those of Dekker and Knuth, as in the Handbook of Floating-Point Arithmetic,
-//! chapter 4. Invariant: `|low| <= ulp(high) / 2`, so `high` is the sum rounded.
+//! The algorithms are those of Dekker and Knuth, as in the Handbook of Floating-Point Arithmetic, chapter 4. Invariant:
+//! `|low| <= ulp(high) / 2`, so `high` is the rounded sum.
 
 use super::{Elem, Emitter, Value, elem};
 
@@ -29,8 +29,8 @@ impl<'ctx> Emitter<'_, 'ctx> {
         Twofold { high, low }
     }
 
-    /// `a * b`, exactly unless the low part underflows. Without fused multiply-add, neither may
-    /// be within a few powers of two of overflow.
+    /// `a * b`, exactly unless the low part underflows. Without fused multiply-add, neither operand may be within a few
+    /// powers of two of overflow.
     pub(crate) fn two_product(&self, a: Value<'ctx>, b: Value<'ctx>) -> Twofold<'ctx> {
         let high = self.fmul(a, b);
         if self.level().has_fma() {
@@ -90,7 +90,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    /// A constant, split from two floats that sum to it.
+    /// A constant, given as two floats that sum to it.
     pub(crate) fn twofold(&self, like: Value<'ctx>, high: f64, low: f64) -> Twofold<'ctx> {
         Twofold {
             high: self.float(like, high),
@@ -98,7 +98,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    /// A float as the sum of two with half its bits each (Veltkamp).
+    /// A float as the sum of two with half as many bits each (Veltkamp).
     fn halves(&self, a: Value<'ctx>) -> (Value<'ctx>, Value<'ctx>) {
         let splitter = match elem(a) {
             Elem::F32 => 4097.0,

@@ -11,21 +11,21 @@ use kiln_tensor::DType;
 
 use inkwell::IntPredicate;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::load::Condition;
-use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
+use super::scope::{Array, Coordinate, Form, Place, Scope, StageValue};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
 
-/// Where the elements of an access are.
+/// The addresses of an access.
 #[derive(Clone, Copy)]
 pub(super) enum Address<'ctx> {
     /// The same element in all lanes.
     Same(Value<'ctx>),
-    /// Consecutive elements, from this one on.
+    /// Consecutive elements, from this address on.
     Consecutive(Value<'ctx>),
-    /// Every other element, from this one on.
+    /// Every other element, from this address on.
     EveryOther(Value<'ctx>),
     /// An address per lane.
     Each(Value<'ctx>),
@@ -43,8 +43,8 @@ impl<'ctx> Address<'ctx> {
     }
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// A store of a value, in the lanes in range.
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// Stores a value in the lanes in range.
     pub(super) fn store_at(
         &self,
         scope: &Scope<'ctx>,
@@ -64,7 +64,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         &self,
         scope: &Scope<'ctx>,
         stage: StageId,
-        moment: Moment,
+        moment: StageValue,
         indices: &[NodeId],
         at: Coordinate,
         form: Form,
@@ -168,8 +168,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Replaces elements by what `update` computes from them: one, or those of a vector, which are all distinct. An index
-    /// out of bounds is a fault, and nothing is written there.
+    /// Updates elements by what `update` computes from them: one element, or those of a vector, which are distinct. An
+    /// index out of bounds is a fault, and nothing is written there.
     pub(super) fn update_at(
         &self,
         scope: &Scope<'ctx>,
@@ -311,7 +311,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.literal(kiln_scalar::ScalarValue::zero(dtype))
     }
 
-    /// The lanes in range in which a condition holds, if that may be fewer than all.
+    /// The lanes in range in which a condition holds, if they may not be all.
     fn masked(
         &self,
         scope: &Scope<'ctx>,
@@ -350,7 +350,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             (Address::Consecutive(pointer), None) => {
                 let value = self.widened(scope, value);
-                if self.is_streamed(scope, value) {
+                if self.is_stored_non_temporally(scope, value) {
                     emit.store_non_temporal(pointer, value);
                 } else {
                     emit.store_dtype(dtype, pointer, value);
@@ -454,8 +454,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.address(scope, &array, indices, at, form)
     }
 
-    /// The sum of the terms of an address, each with the index that it comes from: terms that change in inner loops last,
-    /// so that the rest is hoisted out of them.
+    /// The sum of the terms of an address, each with the index that it comes from. Terms that change in inner loops come
+    /// last, so that the others are hoisted.
     pub(super) fn summed(&self, mut parts: Vec<(NodeId, Value<'ctx>)>) -> Value<'ctx> {
         let emit = &self.emit;
         parts.sort_by_key(|(node, _)| self.dependence.depth(self.kernel, *node));
@@ -499,7 +499,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let row_zero = matches!(per_row, Some(Some(_)));
         let lane_even = !matches!(per_lane, Some(None));
         if !lane_even && form == Form::Lanes {
-            // Each lane by itself.
+            // A separate address per lane.
             let Some(vectors) = scope.vectors else {
                 unreachable!("lanes differ along vectors in use alone")
             };
@@ -528,8 +528,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 emit.element(pointer, array.dtype, self.quantity(&distance))
             }
         };
-        // The row first: its start is invariant in loops over its contents. The vector last: an offset that is the same for
-        // all sizes becomes part of the instruction.
+        // The row first: its address is invariant in loops over its contents. The vector last: an offset that is the same
+        // for all sizes becomes part of the instruction.
         let mut pointer = array.base;
         if let Some(Some(per_row)) = &per_row {
             pointer = match self.repeated(scope.rows, at.row) {

@@ -1,14 +1,14 @@
-//! Accumulator splitting: several partial sums per result, to hide the latency of multiply-adds in small tiles.
+//! Accumulator splitting: several partial sums per result, to hide FMA latency in small tiles.
 
 use kiln_kernel::AxisId;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::reduce::Reduce;
 use super::scope::{Coordinate, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// How many accumulators the sums of a vector tile are split over, if they are too few to hide the latency of their
     /// additions.
     pub(super) fn accumulators(
@@ -22,7 +22,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         splits.then_some(accumulators)
     }
 
-    /// Products along an axis, every other one (or every fourth, or eighth) into an accumulator of its own.
+    /// Products along an axis, distributed over the accumulators: every second (or fourth, or eighth) product per
+    /// accumulator.
     pub(super) fn split_accumulators(
         &self,
         scope: &Scope<'ctx>,
@@ -35,7 +36,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let n_sums = carried.len();
         let ways = (accumulators / n_sums.max(1)).max(1);
         let extent = self.extent(scope, axis)?;
-        // The remainder comes first, so that the loop over full sets ends where the axis does.
+        // The remainder comes first, so that the loop over full sets ends with the axis.
         let rest = emit.isub(extent, self.multiple_below(extent, ways as u32));
         let one = emit.i64(1);
         let first = self.counted(emit.i64(0), rest, one, carried, |index, carried| {

@@ -10,21 +10,21 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Carry, Item, StageId};
 use kiln_schedule_cpu::{Tile, VectorAxis};
 
-use super::context::Lowering;
-use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
+use super::context::KernelLowering;
+use super::scope::{Array, Coordinate, Form, Place, Scope, StageValue};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// What a stage of a block carries from one step to the next: a run of the values that the loop carries.
-struct Held {
+/// What a stage of a block carries from one step to the next: a range of the values that the loop carries.
+struct Carried {
     stage: StageId,
-    /// Whether these are its values, one for each point of the tile, or else the addresses of its two copies.
+    /// Whether these are its values, one per point of the tile, rather than the addresses of its two copies.
     in_registers: bool,
     first: usize,
     count: usize,
 }
 
-impl Held {
+impl Carried {
     fn of<'v, 'ctx>(&self, carried: &'v [Value<'ctx>]) -> &'v [Value<'ctx>] {
         match carried.get(self.first..self.first + self.count) {
             Some(own) => own,
@@ -33,8 +33,8 @@ impl Held {
     }
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// A block. Schedules give it a tile without rows; outer vectors only where no stage has axes of its own.
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// Emits a block. Schedules give it a tile without rows, and with outer vectors only if no stage has axes of its own.
     pub(super) fn carry(
         &self,
         scope: &mut Scope<'ctx>,
@@ -43,7 +43,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let points = scope.coordinates();
-        let mut all: Vec<Held> = Vec::new();
+        let mut all: Vec<Carried> = Vec::new();
         let mut initial: Vec<Value<'ctx>> = Vec::new();
         for item in &carry.items {
             let Item::Stage(stage) = *item else { continue };
@@ -57,7 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 initial.extend(copies);
             }
             let count = initial.len() - first;
-            all.push(Held {
+            all.push(Carried {
                 stage,
                 in_registers,
                 first,
@@ -79,7 +79,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 let mut inner = scope.with_axis(carry.axis, index);
                 for held in &all {
                     let previous = self.held(held, held.of(carried), &points);
-                    inner.place(held.stage, Moment::Previous, previous);
+                    inner.place(held.stage, StageValue::Previous, previous);
                 }
                 let mut next = Vec::with_capacity(carried.len());
                 let mut stages = all.iter();
@@ -105,14 +105,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         )?;
         for held in &all {
             let last = self.held(held, held.of(&ended), &points);
-            scope.place(held.stage, Moment::Last, last);
+            scope.place(held.stage, StageValue::Last, last);
         }
         Ok(())
     }
 
-    /// Where the value that a stage had in the previous step is. The copies swap roles at each step: the first holds the
-    /// previous value.
-    fn held(&self, held: &Held, carried: &[Value<'ctx>], points: &[Coordinate]) -> Place<'ctx> {
+    /// The place of a stage's value of the previous step. The copies swap roles at each step: the first holds the previous
+    /// value.
+    fn held(&self, held: &Carried, carried: &[Value<'ctx>], points: &[Coordinate]) -> Place<'ctx> {
         if held.in_registers {
             let values = points.iter().copied().zip(carried.iter().copied());
             return Place::Registers(values.collect::<HashMap<_, _>>());
@@ -123,12 +123,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Computes a stage in a step, and returns what it carries on.
+    /// Computes a stage in a step, and returns its carried values.
     fn carried_stage(
         &self,
         inner: &mut Scope<'ctx>,
         tile: &Tile,
-        held: &Held,
+        held: &Carried,
         before: &[Value<'ctx>],
         points: &[Coordinate],
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
@@ -139,7 +139,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 .into_iter()
                 .map(|value| self.widened(inner, value))
                 .collect();
-            inner.place(stage, Moment::Now, self.held(held, &values, points));
+            inner.place(stage, StageValue::Current, self.held(held, &values, points));
             return Ok(values);
         }
         let &[there, other] = before else {
@@ -147,7 +147,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         self.fill(inner, tile, (stage, None), &self.array_at(stage, other))?;
         let now = Place::Memory(self.array_at(stage, other));
-        inner.place(stage, Moment::Now, now);
+        inner.place(stage, StageValue::Current, now);
         Ok(vec![other, there])
     }
 

@@ -17,14 +17,14 @@ use crate::emit::{Emitter, Value};
 use crate::module::PhaseParameters;
 
 /// Everything that is constant while one body is emitted.
-pub(crate) struct Lowering<'a, 'm, 'ctx> {
+pub(crate) struct KernelLowering<'a, 'm, 'ctx> {
     pub(crate) kernel: &'a VerifiedKernel,
     pub(crate) dependence: &'a Dependence,
     pub(crate) launch: &'a LaunchBuilder,
     pub(crate) emit: Emitter<'m, 'ctx>,
     pub(crate) parameters: PhaseParameters<'ctx>,
     abi: Launch<'ctx>,
-    /// What may be computed before a loop that may run zero times.
+    /// Nodes that may be computed before a loop that may run zero times.
     pub(super) unconditional: Unconditional,
     /// The layouts of buffers and locals.
     pub(crate) layout: Layout<'a>,
@@ -44,7 +44,7 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     scratch: RefCell<Quantity>,
 }
 
-impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
+impl<'a, 'm, 'ctx> KernelLowering<'a, 'm, 'ctx> {
     pub(crate) fn new(
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,
@@ -101,7 +101,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         self.quantity(&Quantity::of(self.kernel.dims(), dim))
     }
 
-    /// The most points an axis can have.
+    /// An upper bound on the points of an axis.
     pub(crate) fn bound(&self, axis: AxisId) -> Quantity {
         kiln_schedule_cpu::bound(self.kernel, axis)
     }
@@ -122,7 +122,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         base
     }
 
-    /// An address in the scratch that all tasks share, at an offset in bytes.
+    /// An address in the scratch shared by all tasks, at an offset in bytes.
     pub(super) fn shared(&self, offset: &Quantity) -> Value<'ctx> {
         let offset = self.quantity(offset);
         self.emit.at_entry(|| {
@@ -131,7 +131,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         })
     }
 
-    /// Records a fault of a site where the i1 is true.
+    /// Records a fault of a site if the i1 is true.
     pub(crate) fn fault_if(&self, condition: Value<'ctx>, site: String, cause: FaultCause) {
         let site = u32::try_from(self.launch.fault_site(site)).unwrap_or(u32::MAX) & 0xff_ffff;
         self.abi.fault_if(&self.emit, condition, site, cause);

@@ -1,4 +1,4 @@
-//! Values of nodes at a point of the tile.
+//! Node values at a point of the tile.
 //!
 //! Each node is computed once per point that it depends on, and as a scalar where it is uniform across lanes.
 
@@ -9,14 +9,14 @@ use kiln_kernel::{Node, NodeId};
 use kiln_scalar::{ExprNode as FunctionNode, Function, ScalarOp, ScalarValue};
 use kiln_tensor::DType;
 
-use super::context::Lowering;
-use super::scope::{Coordinate, Form, Moment, Scope};
+use super::context::KernelLowering;
+use super::scope::{Coordinate, Form, Scope, StageValue};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
 use crate::{math, scalar_ops};
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The value of a node at a point of the tile.
     pub(crate) fn value(
         &self,
@@ -25,7 +25,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         at: Coordinate,
         form: Form,
     ) -> Result<Value<'ctx>, LlvmError> {
-        // Arithmetic is walked without recursion, however long; only indices within indices recurse.
+        // Arithmetic is walked iteratively, however long; only indices within indices recurse.
         let mut pending = vec![node];
         let mut wanted = Vec::new();
         while let Some(next) = pending.pop() {
@@ -91,7 +91,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         scope.known.borrow_mut().insert(key, value);
     }
 
-    /// A node at the part of the point that it depends on.
+    /// A node with the part of the point that it depends on.
     fn key(
         &self,
         scope: &Scope<'ctx>,
@@ -126,13 +126,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             Node::Axis(axis) => Ok(self.axis_value(scope, *axis, at, form)),
             Node::Load(load) => self.load(scope, node, load, at, form),
             Node::Local { stage, indices } => {
-                self.local(scope, *stage, Moment::Now, indices, at, form)
+                self.local(scope, *stage, StageValue::Current, indices, at, form)
             }
             Node::Previous { stage, indices } => {
-                self.local(scope, *stage, Moment::Previous, indices, at, form)
+                self.local(scope, *stage, StageValue::Previous, indices, at, form)
             }
             Node::Last { stage, indices } => {
-                self.local(scope, *stage, Moment::Last, indices, at, form)
+                self.local(scope, *stage, StageValue::Last, indices, at, form)
             }
             Node::Apply { op, operands } => {
                 let wide = form == Form::Lanes && self.varies(scope, node);
@@ -150,7 +150,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     (ScalarOp::Exp, &[x], &[value])
                         if is_never_positive(self.kernel, self.dependence, x) =>
                     {
-                        Ok(math::exp_of_never_positive(&self.emit, value))
+                        Ok(math::exp_of_non_positive(&self.emit, value))
                     }
                     _ => self.apply((scope, at), *op, &dtypes, &values),
                 }
@@ -228,7 +228,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return match form {
                 Form::First => emit.iadd(vectors.base, start),
                 Form::Lanes => {
-                    // One splat and constants, so that LLVM sees what is the same in several vectors.
+                    // One splat plus constants, so that LLVM sees what several vectors share.
                     let numbers = emit.lane_numbers(Elem::I64, vectors.lanes);
                     let numbers = emit.iadd(emit.splat(start, vectors.lanes), numbers);
                     emit.iadd(emit.splat(vectors.base, vectors.lanes), numbers)

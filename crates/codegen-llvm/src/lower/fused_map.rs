@@ -1,18 +1,18 @@
 //! A map fused into the array that it reads: each element is mapped while it is still in a register.
 //!
-//! The scores of an attention are sums of products, which are then scaled and masked. Stored first, they would be read and
-//! written once more.
+//! Attention scores are sums of products that are then scaled and masked. Stored first, they would be read and written
+//! again.
 
 use kiln_kernel::analysis::ElementwiseReader;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, StageId};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Array, Coordinate, Form, Scope, Vectors};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Maps elements that were just computed, and stores the results to the array.
     pub(super) fn store_fused_map(
         &self,

@@ -1,18 +1,19 @@
-//! Loop-invariant loads, computed before the loop.
+//! Hoisting of loop-invariant loads.
 //!
-//! LLVM hoists arithmetic out of loops but no load, since a loop may run zero times. Reading a local is always safe, and so
-//! is reading an element at a constant place of a buffer of constant size; values made of these alone are hoisted here.
+//! LLVM hoists arithmetic out of loops but not loads, since a loop may run zero times. Reading a local is always safe, and
+//! so is reading an element at a constant index of a buffer of constant size; values computed from these alone are hoisted
+//! here.
 
 use std::collections::BTreeSet;
 
 use kiln_kernel::analysis::is_fixed_load;
 use kiln_kernel::{AxisId, Class, Node, NodeId};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Computes the parts of some nodes that are invariant along all of the axes, in each row of the tile. Loads from other
     /// buffers, and what may fault, stay in place.
     pub(super) fn hoist(
@@ -46,8 +47,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Loads that are always safe, before the vectors of a map's outer axis: LLVM then hoists what depends on them alone,
-    /// such as the words of a key. Other classes need their registers.
+    /// Hoists loads that are always safe out of the vector loop of a map's outer axis: LLVM then hoists what depends on
+    /// them alone, such as the words of a key. Other classes need their registers.
     pub(super) fn hoist_fixed_loads(&self, scope: &Scope<'ctx>) -> Result<(), LlvmError> {
         if self.kernel.classification().class != Class::Map {
             return Ok(());

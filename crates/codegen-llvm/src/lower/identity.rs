@@ -6,12 +6,12 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_tensor::DType;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::scalar_ops;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The initial value of a reduction: its identity, or zero for an arg-reduction.
     pub(super) fn identity(&self, reduction: Reduction, dtype: DType) -> Value<'ctx> {
         let zero = ScalarValue::zero(dtype);
@@ -48,7 +48,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(scalar_ops::emit(&self.emit, op, &[dtype, dtype], &[a, b])?.value)
     }
 
-    /// Whether a value replaces the best one so far, in an arg-reduction.
+    /// Whether a value replaces the best one so far in an arg-reduction.
     pub(super) fn is_better(
         &self,
         reduction: Reduction,

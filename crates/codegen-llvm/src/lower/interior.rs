@@ -9,21 +9,21 @@ use inkwell::IntPredicate;
 use kiln_kernel::analysis::{AxisPoints, GuardedIndex, Reach};
 use kiln_kernel::{AxisId, Item, Node, NodeId, StageOperation};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::reduce::Body;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// An index that is in bounds if two offsets are: the lowest and the highest from its value at the tile's first point.
+/// An index that is in bounds if its lowest and highest offset from the tile's first point are.
 pub(super) struct Span {
     of: GuardedIndex,
     pub(super) reach: Reach,
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Runs the body, without masks for windows if the whole tile is in the interior.
-    pub(super) fn inside_or_not(
+    pub(super) fn interior_or_edge(
         &self,
         scope: &Scope<'ctx>,
         axis: AxisId,
@@ -43,9 +43,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Runs the body, without conditions on a window's loads where all rows of the tile are in bounds: for one tap of a
-    /// window, before the loop over its contents, if there is one.
-    pub(super) fn tap_inside_or_not(
+    /// Runs the body, without conditions on a window's loads if all rows of the tile are in bounds at one tap; the test
+    /// precedes the loop over the window's contents, if there is one.
+    pub(super) fn interior_or_edge_of_tap(
         &self,
         scope: &Scope<'ctx>,
         value: NodeId,
@@ -68,11 +68,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .filter(|open| !scope.is_inside(open.load, open.position))
             .filter_map(|open| self.span(scope, open))
             .collect();
-        self.spans_inside_or_not(scope, &spans, body, carried)
+        self.interior_or_edge_of_spans(scope, &spans, body, carried)
     }
 
-    /// Runs the body, without conditions on some indices where they are in bounds at every point of the tile.
-    pub(super) fn spans_inside_or_not(
+    /// Runs the body, without conditions on some indices if they are in bounds at every point of the tile.
+    pub(super) fn interior_or_edge_of_spans(
         &self,
         scope: &Scope<'ctx>,
         spans: &[Span],
@@ -129,8 +129,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(condition)
     }
 
-    /// The indices to test for a tile: those along the vectorised axis with constant strides along everything inner. Where
-    /// windows move along the rows of a full tile instead, all of theirs, unless they are tested tap by tap.
+    /// The indices to test for a tile: those along the vectorised axis with constant strides along everything inner. If
+    /// windows move along the rows of a full tile, all of theirs, unless they are tested tap by tap.
     fn spans(&self, scope: &Scope<'ctx>, axis: AxisId) -> Vec<Span> {
         let along_rows = scope.rows.filter(|rows| rows.count > 1);
         let by_taps: BTreeSet<NodeId> = self
@@ -188,7 +188,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Some(Span { of, reach })
     }
 
-    /// Whether the bounds of a value's loads do not depend on the iteration of the loop along an axis.
+    /// Whether the bounds of a value's loads are invariant in the loop along an axis.
     pub(super) fn is_tap(&self, value: NodeId, along: AxisId) -> bool {
         GuardedIndex::are_fixed_along(self.kernel, self.dependence, value, along)
     }

@@ -10,18 +10,18 @@ use kiln_scalar::ScalarOp;
 use kiln_schedule_cpu::Tile;
 use kiln_schedule_cpu::loops::ItemLoops;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::reduce::Reduce;
-use super::scope::{Array, Coordinate, Form, Moment, Place, Rows, Scope};
+use super::scope::{Array, Coordinate, Form, Place, Rows, Scope, StageValue};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::scalar_ops;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Items in order. Stages record in the scope where their locals are.
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// Emits items in order. Stages record in the scope where their locals are.
     ///
-    /// A tile with rows computes all of them at once where that shares loads, or is cheap; longer expressions run row by
-    /// row, so that their code is emitted once. What passes from one to the other goes through memory.
+    /// All rows of a tile are computed at once if that shares loads, or is cheap; longer expressions run row by row, so
+    /// that their code is emitted once. Values passed between the two go through memory.
     pub(super) fn items(
         &self,
         scope: &mut Scope<'ctx>,
@@ -44,7 +44,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         for (place, (item, &together)) in items.iter().zip(&together).enumerate() {
             match item {
                 Item::Stage(stage) if finished == Some(*stage) => {}
-                Item::Stage(stage) if self.place_joined(scope, *stage)? => {}
+                Item::Stage(stage) if self.place_combined(scope, *stage)? => {}
                 Item::Stage(stage) => {
                     let next = items.get(place + 1);
                     let finish = next
@@ -74,7 +74,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.nest.loops.of_stage(self.kernel, stage)
     }
 
-    /// Runs the body for one row of the tile after the other.
+    /// Runs the body row by row.
     fn row_by_row(
         &self,
         scope: &Scope<'ctx>,
@@ -116,7 +116,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// The offset of a row of the tile from its first, where that is not its number times the row step.
+    /// The offset of a row of the tile from its first, where the row may repeat the last one.
     pub(super) fn repeated(&self, rows: Option<Rows<'ctx>>, row: u32) -> Option<Value<'ctx>> {
         let repeats = rows?.repeats.filter(|repeats| row >= repeats.from)?;
         let row = self.emit.i64(i64::from(row));
@@ -148,14 +148,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Some(_) if !together => self.row_by_row(scope, &mut fill)?,
                 _ => fill(scope)?,
             }
-            scope.place(kept, Moment::Now, Place::Memory(array));
+            scope.place(kept, StageValue::Current, Place::Memory(array));
             return Ok(());
         }
         let Some(rows) = in_rows.filter(|_| spill) else {
             let points = self.stage_points(scope, id);
             let values = self.at_points(scope, tile, id, &points)?;
             let values: HashMap<_, _> = points.into_iter().zip(values).collect();
-            scope.place(id, Moment::Now, Place::Registers(values));
+            scope.place(id, StageValue::Current, Place::Registers(values));
             return Ok(());
         };
         let varying = scope
@@ -186,7 +186,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         scope.place(
             id,
-            Moment::Now,
+            StageValue::Current,
             Place::Spilled {
                 base,
                 lanes,
@@ -214,7 +214,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Computes a local into memory, or the map that is fused into it.
+    /// Computes a local in memory, and applies the map fused into it.
     pub(super) fn fill(
         &self,
         scope: &Scope<'ctx>,
@@ -252,7 +252,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// A reduction at some points, vectorised along a reduced axis if that suits it.
+    /// A reduction at some points, vectorised along a reduced axis if the layout suits that.
     pub(super) fn reduced(
         &self,
         scope: &Scope<'ctx>,
@@ -313,7 +313,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         match vector {
             Some(axis) if loops.stream => {
                 let from = (axis, self.emit.i64(0));
-                self.streaming_or_not(scope, &[store], from, tile.lanes, &mut |scope| {
+                self.non_temporal_or_plain(scope, &[store], from, tile.lanes, &mut |scope| {
                     self.over_points(scope, tile, &store.axes, vector, &mut body)
                 })
             }
@@ -395,7 +395,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// The distinct points of the tile, given along which of its axes something differs.
+    /// The distinct points of the tile for a value that varies along some of its axes.
     pub(super) fn points_of(
         &self,
         scope: &Scope<'ctx>,

@@ -1,4 +1,4 @@
-//! What a launch must know of a kernel: the numbers passed to its code, its phases, and the sites that can fault.
+//! The launch metadata of a kernel: the numbers passed to its code, its phases, and the sites that can fault.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

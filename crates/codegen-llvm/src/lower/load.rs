@@ -1,4 +1,4 @@
-//! Loads from buffers: under which condition, and in how many lanes.
+//! Loads from buffers: their conditions and lanes.
 //!
 //! A condition that is uniform across lanes selects between the element and zeros; one that differs between lanes is a
 //! mask. Consecutive elements are one vector load, every other element two of them; anything else is a gather.
@@ -8,7 +8,7 @@ use kiln_kernel::{IndexClass, Load, Node, NodeId};
 use kiln_tensor::DType;
 
 use super::access::Address;
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
@@ -24,7 +24,7 @@ pub(super) struct Condition<'ctx> {
 }
 
 impl<'ctx> Condition<'ctx> {
-    pub(super) fn require(&mut self, lowering: &Lowering<'_, '_, 'ctx>, value: Value<'ctx>) {
+    pub(super) fn require(&mut self, lowering: &KernelLowering<'_, '_, 'ctx>, value: Value<'ctx>) {
         let part = if lanes(value) > 1 {
             &mut self.lanes
         } else {
@@ -33,7 +33,7 @@ impl<'ctx> Condition<'ctx> {
         *part = Some(lowering.both(*part, value));
     }
 
-    pub(super) fn all(&self, lowering: &Lowering<'_, '_, 'ctx>) -> Option<Value<'ctx>> {
+    pub(super) fn all(&self, lowering: &KernelLowering<'_, '_, 'ctx>) -> Option<Value<'ctx>> {
         match (self.uniform, self.lanes) {
             (Some(uniform), Some(lanes)) => Some(lowering.both(Some(uniform), lanes)),
             (uniform, lanes) => uniform.or(lanes),
@@ -41,7 +41,7 @@ impl<'ctx> Condition<'ctx> {
     }
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// A load.
     pub(super) fn load(
         &self,
@@ -58,7 +58,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         // Uniform conditions are kept apart from those that differ between lanes.
         let mut condition = Condition::default();
         let mut otherwise = None;
-        // Indices along the vectors that must be in range: a mask, whatever becomes of the other conditions.
+        // Indices along the vectors that must be in range are a mask, independent of the other conditions.
         let mut ranges = Vec::new();
         if let Some(guard) = &load.guard {
             if let Some(when) = guard.when {
@@ -109,7 +109,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 .is_some_and(|guard| self.is_zero(guard.otherwise));
         let otherwise = match otherwise {
             Some(value) if !checked => value,
-            // A zero where an index is out of bounds: the alternative value belongs to a guard alone.
+            // A zero where an index is out of bounds: only a guard has an alternative value.
             _ => self.zero(dtype),
         };
         let otherwise = if wide {
@@ -125,7 +125,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             };
             let pointer = emit.select(condition, pointer, self.dummy());
             let loaded = emit.load_dtype(dtype, 1, pointer);
-            // The dummy is zeros.
+            // The dummy holds zeros.
             return Ok(if otherwise_is_zero || checked {
                 loaded
             } else {
@@ -135,7 +135,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Some(vectors) = scope.vectors else {
             unreachable!("a value varies along vectors in use alone")
         };
-        // A uniform condition selects the address, as the dummy is zeros; conditions that differ between lanes are a mask.
+        // A uniform condition selects the address, since the dummy holds zeros; conditions that differ between lanes are a
+        // mask.
         let zeros = otherwise_is_zero || checked;
         let (address, condition) = match (address, condition.uniform) {
             (Address::Consecutive(pointer), Some(all)) if zeros => {
@@ -166,8 +167,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             (None, mask) => mask,
         };
         if let (Address::Consecutive(pointer), None) = (&address, mask) {
-            self.fetch_next_rows(scope, node, load, *pointer, at);
-            self.fetch_further_blocks(scope, load, *pointer, at)?;
+            self.prefetch_next_rows(scope, node, load, *pointer, at);
+            self.prefetch_packed_ahead(scope, load, *pointer, at)?;
         }
         Ok(match (address, mask) {
             (Address::Same(pointer), None) => {
@@ -193,8 +194,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Every other one of twice as many elements, where a mask is set: two vectors and a shuffle. Elements in between are
-    /// touched only where all lanes are loaded, and the one after the last never: it is not part of the access.
+    /// The even elements of twice as many, under a mask: two vectors and a shuffle. Elements in between are loaded only if
+    /// all lanes are, and the one after the last never: it is not part of the access.
     fn load_every_other(
         &self,
         dtype: DType,
@@ -222,7 +223,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 )
             }
             Some(mask) => {
-                // Lane i of the mask stands for element 2 i; the odd ones are not loaded.
+                // Lane i of the mask belongs to element 2 i; the odd elements are not loaded.
                 let none = emit.bool_of(n_lanes, false);
                 let spread = |from: u32| {
                     let half = |lane| from + lane / 2;

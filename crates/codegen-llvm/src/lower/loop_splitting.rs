@@ -11,11 +11,11 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Node, NodeId};
 use kiln_scalar::ScalarOp;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Runs the body for a set of vectors, once per piece that they may be in, and once for sets that cross a boundary.
     pub(super) fn split_at_boundaries(
         &self,

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use kiln_kernel::analysis::is_multiple;
 use kiln_kernel::{AxisId, Extent};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::reduce::Body;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The number of points of an axis, as a scalar.
     ///
     /// The extents of axes may differ between rows only where a schedule without rows is used.
@@ -30,13 +30,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// The range of indices of an axis that is iterated: all of them, or a part.
+    /// The range of indices over which an axis is iterated: all of them, or a part.
     pub(super) fn indices_of(
         &self,
         scope: &Scope<'ctx>,
         axis: AxisId,
     ) -> Result<(Value<'ctx>, Value<'ctx>), LlvmError> {
-        match scope.part_of(axis) {
+        match scope.axis_range(axis) {
             Some(part) => Ok(part),
             None => Ok((self.emit.i64(0), self.extent(scope, axis)?)),
         }
@@ -54,7 +54,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.counted_up_to(None, (begin, end, step), initial, body)
     }
 
-    /// Counts from `begin` to `end` by `step`, with loop-carried values, in at most this many iterations if that is known.
+    /// Counts from `begin` to `end` by `step`, with loop-carried values, in at most this many iterations if a bound is
+    /// known.
     pub(super) fn counted_up_to(
         &self,
         most: Option<u64>,
@@ -77,7 +78,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Emits the body twice, for two scopes: the first where a condition holds. Returns the values of whichever runs.
+    /// Emits the body twice, for two scopes: the first if a condition holds. Returns the values of the version that runs.
     pub(super) fn in_either(
         &self,
         condition: Value<'ctx>,
@@ -101,7 +102,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Emits the body twice: where a condition holds, and where not.
+    /// Emits the body twice: for a condition that holds, and for one that does not.
     pub(super) fn either(
         &self,
         condition: Value<'ctx>,
@@ -131,7 +132,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         if let Some(extent) = self.bound(axis).as_constant()
             && matches!(self.kernel.axis(axis).extent, Extent::Size(_))
-            && scope.part_of(axis).is_none()
+            && scope.axis_range(axis).is_none()
             && (extent == 1
                 || (unroll
                     && extent * initial.len().max(1) as i64 <= i64::from(self.nest.loops.unroll)))
@@ -153,7 +154,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         is_multiple(self.kernel, axis, of)
     }
 
-    /// The largest multiple of a power of two that is at most a length, which is not negative.
+    /// The largest multiple of a power of two that is at most a non-negative length.
     pub(super) fn multiple_below(&self, length: Value<'ctx>, of: u32) -> Value<'ctx> {
         let emit = &self.emit;
         if of.is_power_of_two() {

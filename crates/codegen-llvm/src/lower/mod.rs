@@ -1,8 +1,9 @@
-//! From a kernel to functions of a module: the loops, what is computed in them, and what is loaded and stored.
+//! Lowering of loop nests: the loops, what is computed in them, and what is loaded and stored.
 //!
-//! One nest serves every schedule. It runs over the outer points of a kernel as a [`Tile`](kiln_schedule_cpu::Tile) says:
-//! some points of one outer axis at once (*rows*, sharing what does not depend on them), and vectors along one axis, outer
-//! or inner. Without rows and vectors it is plain loops, which compile any verified kernel.
+//! The same code lowers every schedule. It iterates over the outer points of a kernel by
+//! [`Tile`](kiln_schedule_cpu::Tile)s: some points of one outer axis at once (*rows*, sharing what does not depend on
+//! them), and vectors along one axis, outer or inner. Without rows and vectors the nest is plain loops, which compile any
+//! verified kernel.
 //!
 //! - `launch`: the numbers passed to the code, its phases, and the sites that can fault.
 //! - `context`: the kernel, the function being emitted and its parameters.

@@ -11,11 +11,11 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, VerifiedKernel};
 use kiln_schedule_cpu::{ScheduledNest, VectorAxis, plain_stores, split_at};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::launch::LaunchBuilder;
 use super::packing::emit_copy;
 use super::scope::Scope;
-use super::split_reduction::emit_shares;
+use super::split_reduction::emit_partial_reductions;
 use super::winograd::emit_winograd;
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -35,16 +35,16 @@ pub(crate) fn emit_nest(
         emit_copy(module, kernel, nest, copy, launch)?;
     }
     if let Some(split) = &nest.split {
-        emit_shares(module, kernel, (nest, split), launch)?;
+        emit_partial_reductions(module, kernel, (nest, split), launch)?;
     }
     let dependence = Dependence::of(kernel);
     let entry = launch.next_entry();
     let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
     let phase = module.phase(&entry);
-    let mut lowering = Lowering::new(kernel, &dependence, launch, nest, laid_out, phase);
+    let mut lowering = KernelLowering::new(kernel, &dependence, launch, nest, laid_out, phase);
     lowering.split = nest.split.as_ref();
     let units = lowering.units()?;
-    lowering.finish_streams();
+    lowering.fence_non_temporal_stores();
     lowering.emit.return_none();
     launch.phase(Phase {
         entry,
@@ -57,8 +57,8 @@ pub(crate) fn emit_nest(
     Ok(())
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Every unit of the kernel; returns how many there are.
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// Emits every unit of the kernel; returns their number.
     fn units(&self) -> Result<Quantity, LlvmError> {
         let units = self.nest.n_units(self.kernel);
         self.in_tasks(&units, &self.nest.units_per_task, &mut |unit| {
@@ -67,7 +67,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(units)
     }
 
-    /// The units of the tasks that a call of the function covers.
+    /// Runs the body for the units of the tasks that a call of the function covers.
     pub(super) fn in_tasks(
         &self,
         units: &Quantity,
@@ -86,7 +86,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// One unit: decodes its number, then computes it.
+    /// Computes one unit from its number.
     fn unit(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let (emit, nest, tile) = (&self.emit, self.nest, &self.nest.loops.tile);
         let mut rest = unit;
@@ -176,11 +176,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.hoist_fixed_loads(scope)?;
         let boundaries = split_at(self.kernel, self.dependence, axis, nest.splits);
         let from = (axis, begin);
-        self.streaming_or_not(scope, &stores, from, nest.tile.lanes, &mut |scope| {
+        self.non_temporal_or_plain(scope, &stores, from, nest.tile.lanes, &mut |scope| {
             let range = (begin, end, Some(nest.chunk));
             self.in_vectors(scope, axis, &nest.tile, range, block, &mut |scope| {
                 self.split_at_boundaries(scope, axis, &boundaries, &mut |scope| {
-                    self.inside_or_not(scope, axis, &mut |scope| {
+                    self.interior_or_edge(scope, axis, &mut |scope| {
                         self.items(&mut scope.clone(), &nest.tile, items)
                     })
                 })

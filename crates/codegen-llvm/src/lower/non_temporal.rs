@@ -1,21 +1,21 @@
 //! Non-temporal stores of results that exceed every cache.
 //!
-//! A line that is written as a whole need not be read first, nor evict what will be used again. One test per row decides
-//! whether the result is that large and its rows are aligned for such stores; the loop is emitted twice.
+//! A line that is written as a whole need not be read first, and need not evict data that will be used again. One test per
+//! row decides whether the result is that large and its rows are aligned for such stores; the loop is emitted twice.
 
 use inkwell::IntPredicate;
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, BufferId, Store};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Runs the body of stores in vectors along an axis, from a multiple of the lanes on: with non-temporal stores where
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// Runs the body of stores in vectors along an axis, from a multiple of the lanes on, with non-temporal stores where
     /// they pay.
-    pub(super) fn streaming_or_not(
+    pub(super) fn non_temporal_or_plain(
         &self,
         scope: &Scope<'ctx>,
         stores: &[&Store],
@@ -44,14 +44,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         self.uses_non_temporal_stores.set(true);
         let body = &mut |scope: &Scope<'ctx>, _: &[_]| body(scope).map(|()| Vec::new());
-        self.in_either(pays, (&scope.streaming(), scope), body, &[])?;
+        self.in_either(pays, (&scope.non_temporal(), scope), body, &[])?;
         Ok(())
     }
 
-    /// Whether a buffer is too large for a reader to find it in a cache.
+    /// Whether a buffer exceeds what a reader would find in a cache.
     ///
     /// The limit was measured: with more than half of the last-level cache to itself, and as much read beside it, a result
-    /// is read sooner from memory than it is written through the caches.
+    /// is read from memory sooner than it is written through the caches.
     pub(super) fn is_large(&self, buffer: BufferId) -> Value<'ctx> {
         let data = self.kernel.buffer(buffer);
         let size = Quantity::constant(2 * data.dtype.size_in_bytes() as i64);
@@ -62,16 +62,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.emit.icmp(IntPredicate::SGT, twice, cache)
     }
 
-    /// Fences non-temporal stores, if there are any, before anything signals that they are done.
-    pub(super) fn finish_streams(&self) {
+    /// Fences non-temporal stores, if there are any, before completion is signalled.
+    pub(super) fn fence_non_temporal_stores(&self) {
         if self.uses_non_temporal_stores.get() {
             self.emit.store_fence();
         }
     }
 
-    /// Whether a whole vector is stored past the caches.
-    pub(super) fn is_streamed(&self, scope: &Scope<'ctx>, value: Value<'ctx>) -> bool {
-        let vectors = scope.vectors.filter(|_| scope.is_streaming());
+    /// Whether a vector is stored non-temporally: whole, with every lane in range.
+    pub(super) fn is_stored_non_temporally(&self, scope: &Scope<'ctx>, value: Value<'ctx>) -> bool {
+        let vectors = scope.vectors.filter(|_| scope.is_non_temporal());
         vectors.is_some_and(|vectors| crate::emit::lanes(value) == vectors.lanes)
     }
 }

@@ -9,7 +9,7 @@ use kiln_kernel::{BufferId, Node, NodeId};
 use kiln_schedule_cpu::packed_strides;
 
 use super::access::Address;
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -18,13 +18,13 @@ use crate::error::LlvmError;
 pub(super) struct Place<'ctx> {
     /// In elements.
     pub(super) element: Value<'ctx>,
-    /// A constant offset, from what is known of the tile.
+    /// A constant offset, for a known position in the tile.
     pub(super) fixed: i64,
     /// Whether lanes are consecutive, where the element has lanes.
     is_consecutive: bool,
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The address of an element of a packed operand. Lanes are consecutive if the vectorised axis is the innermost of the
     /// packed array, whose block is a multiple of the lanes.
     pub(super) fn packed_address(
@@ -131,8 +131,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// For an index that is just the rows' or the vectorised axis: its block, its place within the block, and the block's
-    /// size.
+    /// For an index that is the row axis or the vectorised axis alone: its block, its position within the block, and the
+    /// block's size.
     fn known_block(
         &self,
         scope: &Scope<'ctx>,

@@ -1,8 +1,8 @@
 //! Packing of operands at launch, as a phase that precedes the computation.
 //!
 //! The layout is that of a packed constant: blocks of one axis innermost, zero-padded, or whole axes in another order. The
-//! packed copy is in scratch memory shared by all tasks. A *unit* of the phase is a few blocks of every axis but the one
-//! that is looped over, so that reads are contiguous.
+//! packed copy is in scratch memory shared by all tasks. A *unit* of the phase is a few blocks of every axis but the looped
+//! one, so that reads are contiguous.
 
 mod operand;
 
@@ -11,13 +11,13 @@ use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::Dependence;
 use kiln_schedule_cpu::{PackedCopy, ScheduledNest};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::launch::LaunchBuilder;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
-use operand::Operand;
+use operand::PackedOperand;
 
-/// Elements that are worth a task.
+/// Elements per task.
 const TASK_ELEMENTS: i64 = 1 << 14;
 
 /// Emits the function of a phase that packs an operand.
@@ -31,8 +31,8 @@ pub(super) fn emit_copy(
     let dependence = Dependence::of(kernel);
     let entry = launch.next_entry();
     let phase = module.phase(&entry);
-    let lowering = Lowering::new(kernel, &dependence, launch, nest, (&[], &[]), phase);
-    let operand = Operand::of(&lowering, nest, copy);
+    let lowering = KernelLowering::new(kernel, &dependence, launch, nest, (&[], &[]), phase);
+    let operand = PackedOperand::of(&lowering, nest, copy);
     let per_unit = operand.per_unit();
     let fair = operand
         .units()

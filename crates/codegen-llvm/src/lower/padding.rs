@@ -7,17 +7,17 @@
 use kiln_kernel::analysis::GuardedIndex;
 use kiln_kernel::{Load, NodeId};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::{Elem, Value};
 use crate::error::LlvmError;
 
-/// A block of more zeros than this is not worth its place on the stack.
+/// Larger blocks of zeros are not worth their stack space.
 const ZEROS_LIMIT: i64 = 2048;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// The address of consecutive elements of a row that exists if `inside`, or of zeros; `None` if the load does not move
-    /// along rows as it must, or too far.
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// The address of consecutive elements of a row if `inside`, otherwise of zeros; `None` if the load does not move along
+    /// rows as it must, or moves too far.
     pub(super) fn row_or_zeros(
         &self,
         scope: &Scope<'ctx>,
@@ -97,7 +97,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     let zero = self.emit.int_of(Elem::I64, 8, 0);
                     self.emit.store(line, zero, 64);
                 }
-                // If LLVM knew that they are zeros, loads would become branches around them.
+                // If LLVM knew that they are zeros, it would turn loads into branches around them.
                 self.emit.opaque(zeros)
             })
         })

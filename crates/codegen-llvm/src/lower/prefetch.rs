@@ -8,7 +8,7 @@ use kiln_kernel::{AxisId, Load, NodeId, Store};
 use kiln_schedule_cpu::packed_strides;
 
 use super::access::Address;
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Rows, Scope, Vectors};
 use crate::emit::{Intent, Value};
 use crate::error::LlvmError;
@@ -16,10 +16,10 @@ use crate::error::LlvmError;
 /// Bytes of a cache line.
 const LINE: u32 = 64;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Prefetches further on in a packed operand. A tile of many rows computes for so long with each line that a core,
-    /// which looks a few hundred instructions ahead, would load the next ones too late.
-    pub(super) fn fetch_further_blocks(
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// Prefetches further ahead in a packed operand. A tile of many rows computes for so long with each line that the
+    /// out-of-order window of a core, a few hundred instructions, would load the next ones too late.
+    pub(super) fn prefetch_packed_ahead(
         &self,
         scope: &Scope<'ctx>,
         load: &Load,
@@ -35,7 +35,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let prefetch = &self.nest.loops.prefetch;
         let ahead = i64::from(prefetch.packed);
         let (strides, _) = packed_strides(self.kernel, pack);
-        // A short block is loaded soon enough.
+        // The loads of a short block are early enough.
         let is_long = ahead > 0
             && strides.first().is_some_and(|block| {
                 let elements = ahead / dtype.size_in_bytes() as i64;
@@ -45,7 +45,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return Ok(());
         }
         if rows.count >= 2 && rows.count <= prefetch.shared_rows {
-            return self.fetch_share_of_next_block(scope, &rows, load, at);
+            return self.prefetch_share_of_next_block(scope, &rows, load, at);
         }
         if rows.count >= 2 {
             let ahead = self.emit.offset(pointer, self.emit.i64(ahead));
@@ -54,11 +54,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Prefetches what a tile of a few rows, or the one after it, will read.
+    /// Prefetches what a tile of few rows, or the one after it, will read.
     ///
-    /// Where a few such tiles read a block one after the other, the first would wait for memory, and memory for the others.
-    /// So each of them prefetches a share of the next block, as large as its share of the rows.
-    fn fetch_share_of_next_block(
+    /// Where a few such tiles read a block one after the other, the first would wait for memory, and memory would be idle
+    /// during the others. So each tile prefetches a share of the next block, proportional to its rows.
+    fn prefetch_share_of_next_block(
         &self,
         scope: &Scope<'ctx>,
         rows: &Rows<'ctx>,
@@ -95,8 +95,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Prefetches what a load reads in the next rows, if it is one that does.
-    pub(super) fn fetch_next_rows(
+    /// Prefetches the next rows of a load, if its schedule says so.
+    pub(super) fn prefetch_next_rows(
         &self,
         scope: &Scope<'ctx>,
         node: NodeId,
@@ -108,7 +108,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Some(vectors) = scope.vectors.filter(|_| asks) else {
             return;
         };
-        // In the order of units the rows of a tile come first, else the last of the outer axes.
+        // In unit order the rows of a tile are first; without rows, the last of the outer axes is.
         let (axis, rows) = match (scope.rows, self.kernel.outer().last()) {
             (Some(rows), _) => (rows.axis, self.nest.prefetch.rows_ahead),
             (None, Some(&axis)) => (axis, 1),
@@ -128,7 +128,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// Prefetches the lines that will be written at some points of the tile, in a loop over the axis that the first item
     /// reduces.
-    pub(super) fn fetch_results(
+    pub(super) fn prefetch_results(
         &self,
         scope: &Scope<'ctx>,
         points: &[Coordinate],
@@ -139,13 +139,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         for (store, axis) in self.nest.prefetch.stores_along(self.kernel, vectors.axis) {
             let scope = scope.with_vectors(Vectors { axis, ..vectors });
             for &at in points {
-                self.fetch_result(&scope, &vectors, store, at)?;
+                self.prefetch_result(&scope, &vectors, store, at)?;
             }
         }
         Ok(())
     }
 
-    fn fetch_result(
+    fn prefetch_result(
         &self,
         scope: &Scope<'ctx>,
         vectors: &Vectors<'ctx>,

@@ -9,8 +9,8 @@ use kiln_tensor::DType;
 
 use inkwell::IntPredicate;
 
-use super::context::Lowering;
-use super::scope::{Coordinate, Form, Left, Scope, Vectors};
+use super::context::KernelLowering;
+use super::scope::{Coordinate, Form, Remainder, Scope, Vectors};
 use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 use crate::scalar_ops;
@@ -29,7 +29,7 @@ pub(super) struct Reduce<'a> {
 pub(super) type Body<'a, 'ctx> =
     dyn FnMut(&Scope<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError> + 'a;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Reduces at each of the given points of the tile, keeping the lanes of the vectors in use separate.
     pub(super) fn reduce(
         &self,
@@ -39,7 +39,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
         let initial = self.initial(scope, reduce, points.len());
         let results = self.reduce_axes(scope, reduce, reduce.axes, points, initial)?;
-        Ok(self.finished(reduce, results, points.len()))
+        Ok(self.final_results(reduce, results, points.len()))
     }
 
     /// Reduces at each of the given points with vectors along one of the reduced axes; not for arg-reductions.
@@ -89,7 +89,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         })
                     });
                     let points: Vec<Coordinate> = points.collect();
-                    self.fetch_results(&inner, &points)?;
+                    self.prefetch_results(&inner, &points)?;
                     self.accumulate(&inner, reduce, &points, carried)
                 })?;
             }
@@ -115,12 +115,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             // With masks one body serves full and partial vectors.
             let masked = tile.tail == Tail::Masked;
             let until = if masked { extent } else { middle };
-            // After whole sets less than one set is left.
+            // After the full sets less than one set remains.
             let most = (tile.vectors > 1).then_some(u64::from(tile.vectors));
             let range = (begin, until, step);
             let firsts_before = first_of(&carried);
             let singles = self.counted_up_to(most, range, &firsts_before, |base, carried| {
-                let left = masked.then(|| Left {
+                let left = masked.then(|| Remainder {
                     elements: emit.isub(extent, base),
                     full: 0,
                 });
@@ -164,7 +164,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let Some(joined) = joined else {
                 unreachable!("a tile has at least one vector")
             };
-            let across = self.across(reduce, joined)?;
+            let across = self.reduce_lanes(reduce, joined)?;
             results.push(if tile.tail == Tail::Scalar {
                 self.join(reduce.reduction, reduce.accumulator, across, scalar)?
             } else {
@@ -174,8 +174,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(results)
     }
 
-    /// Combines the lanes of a vector, halves at a time.
-    fn across(&self, reduce: &Reduce<'_>, vector: Value<'ctx>) -> Result<Value<'ctx>, LlvmError> {
+    /// Combines the lanes of a vector by halving.
+    fn reduce_lanes(
+        &self,
+        reduce: &Reduce<'_>,
+        vector: Value<'ctx>,
+    ) -> Result<Value<'ctx>, LlvmError> {
         let emit = &self.emit;
         let mut vector = vector;
         while lanes(vector) > 1 {
@@ -209,7 +213,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
         };
         if reduce.reduction.is_arg() {
-            // The best values, then their indices; none yet.
+            // The best values, then their indices; initially none.
             let value = self.zero(self.kernel.dtype(reduce.value));
             let mut initial = vec![widened(value); n_points];
             initial.extend(vec![widened(self.emit.i64(-1)); n_points]);
@@ -224,7 +228,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.varies(scope, reduce.value)
     }
 
-    fn finished(
+    fn final_results(
         &self,
         reduce: &Reduce<'_>,
         results: Vec<Value<'ctx>>,
@@ -255,7 +259,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let mut accumulate = |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
                 self.accumulate(scope, reduce, points, carried)
             };
-            if scope.has_part_of(reduce.axes) {
+            if scope.has_range_of(reduce.axes) {
                 return self.along(scope, last, true, carried, |scope, carried| {
                     accumulate(scope, carried)
                 });
@@ -265,7 +269,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 let along = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
                     self.along(scope, last, true, carried, &mut accumulate)
                 };
-                return self.tap_inside_or_not(scope, reduce.value, Some(last), along, carried);
+                return self.interior_or_edge_of_tap(
+                    scope,
+                    reduce.value,
+                    Some(last),
+                    along,
+                    carried,
+                );
             }
             if let Some(accumulators) = self.accumulators(scope, reduce, points) {
                 let along = (last, accumulators);
@@ -278,13 +288,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     self.sliding_sums(scope, reduce, (&slide, last), points, carried)
                 };
                 let spans = self.spans_of_taps(scope, &slide);
-                return self.spans_inside_or_not(scope, &spans, sliding_sums, carried);
+                return self.interior_or_edge_of_spans(scope, &spans, sliding_sums, carried);
             }
             self.along(scope, last, true, carried, |scope, carried| {
                 match loops.peel_taps {
                     PeelTaps::InInnermost => {
                         let value = reduce.value;
-                        self.tap_inside_or_not(scope, value, None, &mut accumulate, carried)
+                        self.interior_or_edge_of_tap(scope, value, None, &mut accumulate, carried)
                     }
                     _ => accumulate(scope, carried),
                 }
@@ -337,7 +347,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if reduce.reduction.is_arg() {
             return self.accumulate_arg(scope, reduce, points, carried);
         }
-        // Lanes out of range add to what is never read, unless lanes are combined.
+        // Lanes out of range add to sums that are never read, unless lanes are combined.
         let joined_lanes = scope
             .vectors
             .is_some_and(|vectors| reduce.axes.contains(&vectors.axis));

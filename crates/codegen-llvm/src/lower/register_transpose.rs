@@ -7,12 +7,12 @@ use kiln_kernel::Store;
 use kiln_schedule_cpu::transposed_loads;
 
 use super::access::Address;
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Loads and transposes the operands of a store, so that its rows find their elements.
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// Loads and transposes the operands of a store, and records them as the elements of its rows.
     pub(super) fn load_transposed(
         &self,
         scope: &Scope<'ctx>,

@@ -5,12 +5,12 @@ use kiln_kernel::AxisId;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_schedule_cpu::least_rows;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::scope::{Repeats, Rows, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The rows of a unit: a full tile, or the remainder in smaller ones.
     pub(super) fn rows(
         &self,
@@ -22,10 +22,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let (Some((axis, count)), Some(row_tile)) = (nest.tile.rows, row_tile) else {
             return self.columns(scope, column);
         };
-        let (base, stop) = self.evened(axis, count, row_tile);
+        let (base, stop) = self.balanced(axis, count, row_tile);
         let least = nest.remainder.least;
         let tile = if nest.tile.spread {
-            // The first axis counts the tiles; each of the others is in a part of the axis of its own.
+            // The first axis counts the tiles; the others each cover a part of their own of the axis.
             Rows {
                 spread: true,
                 ..self.tile_rows(axis, count, row_tile, None)
@@ -49,7 +49,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Vec::new()
             },
             || {
-                edge = self.left_over(scope, axis, (base, stop), column);
+                edge = self.remaining_rows(scope, axis, (base, stop), column);
                 Vec::new()
             },
         );
@@ -57,7 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The row remainder, smaller than a tile.
-    fn left_over(
+    fn remaining_rows(
         &self,
         scope: &Scope<'ctx>,
         axis: AxisId,
@@ -65,7 +65,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         column: Option<(AxisId, Value<'ctx>)>,
     ) -> Result<(), LlvmError> {
         let (emit, nest) = (&self.emit, &self.nest.loops);
-        // The remainder of a known size is known.
+        // The remainder of a constant size is constant.
         let is_known = self.bound(axis).as_constant().is_some();
         let mut most = match nest.remainder.rows.as_slice() {
             &[left] if is_known => left,
@@ -125,7 +125,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Repeats the last row for those of a tile that are past the end; at least `least` of them are not.
+    /// Repeats the last row in place of rows past the end; the first `from` rows are never past it.
     fn repeats(&self, base: Value<'ctx>, stop: Value<'ctx>, from: u32) -> Repeats<'ctx> {
         let emit = &self.emit;
         let beside = emit.i64(1 + i64::from(is_on(Fault::LostLastRow)));
@@ -133,11 +133,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Repeats { from, last }
     }
 
-    /// Where a tile of rows begins, and where it ends at the latest.
+    /// The start of a tile of rows, and the latest end.
     ///
     /// A tile of a single row takes as long as one of four: each sum waits for the addition before it. Seven rows are
     /// therefore faster as four and three than as six and one.
-    fn evened(
+    fn balanced(
         &self,
         axis: AxisId,
         count: u32,
@@ -157,7 +157,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             emit.icmp(IntPredicate::SLT, left, number(nest.remainder.evened_below)),
         );
         let is_few = emit.and(is_few, emit.icmp(IntPredicate::SGT, whole, number(0)));
-        // The last full tile ends early, and the remainder begins there.
+        // The last full tile ends early, where the remainder begins.
         let half = number((count + nest.remainder.evened_below - 1).div_ceil(2));
         let middle = emit.iadd(emit.isub(whole, number(count)), half);
         let is_last_full = emit.icmp(IntPredicate::EQ, emit.iadd(base, number(count)), whole);

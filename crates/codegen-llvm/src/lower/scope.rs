@@ -1,7 +1,7 @@
 //! The position in the loop nest at which code is emitted: bound axes, the tile, and values already computed.
 //!
-//! The scope of a loop starts as a copy of the enclosing one, so values computed outside are used inside and never the
-//! other way round: whatever a scope remembers dominates the code emitted with it.
+//! The scope of a loop starts as a copy of the enclosing one, so values computed outside are used inside but not vice
+//! versa: the values of a scope dominate the code emitted with it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,12 +19,12 @@ pub(crate) struct Coordinate {
     pub(crate) vector: u32,
 }
 
-/// Which elements of a vector are meant.
+/// Which elements of a vector are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// All of them, as a vector; a uniform value stays a scalar.
     Lanes,
-    /// The first, as a scalar.
+    /// The first lane, as a scalar.
     First,
 }
 
@@ -35,17 +35,17 @@ pub(crate) struct Rows<'ctx> {
     pub(crate) count: u32,
     /// The first index.
     pub(crate) base: Value<'ctx>,
-    /// Whether they are spread over the whole axis, instead of adjacent.
+    /// Whether they are spread over the whole axis, rather than adjacent.
     pub(crate) spread: bool,
     /// The offset of the first index from the tile's first.
     pub(crate) offset: Value<'ctx>,
-    /// Set where fewer rows than the tile's may be left.
+    /// Set if fewer rows than the tile's may remain.
     pub(crate) repeats: Option<Repeats<'ctx>>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
 
-/// The rows of a tile that are past the end: the last one again, computed and stored as often.
+/// For rows of a tile past the end: they are the last row, computed and stored again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repeats<'ctx> {
     /// The first that may be past the end.
@@ -62,15 +62,15 @@ pub(crate) struct Vectors<'ctx> {
     pub(crate) count: u32,
     /// The first index.
     pub(crate) base: Value<'ctx>,
-    /// How many elements are in range from the first one on, if not all of them are.
-    pub(crate) left: Option<Left<'ctx>>,
+    /// How many elements are in range from the first one on, unless all are.
+    pub(crate) left: Option<Remainder<'ctx>>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
 
-/// A remainder of an axis that may be less than the vectors have lanes.
+/// The remainder of an axis, possibly fewer elements than lanes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left<'ctx> {
+pub(crate) struct Remainder<'ctx> {
     /// Elements in range.
     pub(crate) elements: Value<'ctx>,
     /// The number of vectors in which all lanes are in range.
@@ -103,17 +103,17 @@ pub(crate) struct Array<'ctx> {
     pub(crate) row_stride: Quantity,
 }
 
-/// Which value of a stage is meant.
+/// Which value of a stage: that of the current or previous step, or the last one of a finished block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Moment {
-    Now,
+pub(crate) enum StageValue {
+    Current,
     Previous,
     Last,
 }
 
-/// The part of a reduced axis that is iterated.
+/// The range of a reduced axis that is iterated.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'ctx> {
+pub(crate) struct AxisRange<'ctx> {
     pub(crate) axis: AxisId,
     pub(crate) begin: Value<'ctx>,
     pub(crate) end: Value<'ctx>,
@@ -125,11 +125,11 @@ pub(crate) struct Scope<'ctx> {
     axes: HashMap<AxisId, Value<'ctx>>,
     pub(crate) rows: Option<Rows<'ctx>>,
     pub(crate) vectors: Option<Vectors<'ctx>>,
-    places: HashMap<(StageId, Moment), Place<'ctx>>,
-    /// Indices of loads that are in bounds at every point of the tile, though that is not proved for all points.
+    places: HashMap<(StageId, StageValue), Place<'ctx>>,
+    /// Indices of loads that are in bounds at every point of the tile, although not proved so for all points.
     inside: Vec<(NodeId, usize)>,
-    streaming: bool,
-    part: Option<Part<'ctx>>,
+    non_temporal: bool,
+    range: Option<AxisRange<'ctx>>,
     /// Conditions of selects that are the same at every point of the tile.
     choices: Vec<(NodeId, bool)>,
     pub(crate) known: RefCell<HashMap<(NodeId, Coordinate, Form), Value<'ctx>>>,
@@ -151,25 +151,25 @@ impl<'ctx> Scope<'ctx> {
         scope
     }
 
-    /// The scope in which a part of an axis is iterated.
-    pub(crate) fn with_part(&self, part: Part<'ctx>) -> Self {
+    /// The scope in which a range of an axis is iterated.
+    pub(crate) fn with_axis_range(&self, range: AxisRange<'ctx>) -> Self {
         let mut scope = self.clone();
-        scope.part = Some(part);
+        scope.range = Some(range);
         scope
     }
 
-    /// The part of an axis that is iterated: from and to which index.
-    pub(crate) fn part_of(&self, axis: AxisId) -> Option<(Value<'ctx>, Value<'ctx>)> {
-        let part = self.part.filter(|part| part.axis == axis)?;
-        Some((part.begin, part.end))
+    /// The range of an axis that is iterated: its first index, and one past its last.
+    pub(crate) fn axis_range(&self, axis: AxisId) -> Option<(Value<'ctx>, Value<'ctx>)> {
+        let range = self.range.filter(|range| range.axis == axis)?;
+        Some((range.begin, range.end))
     }
 
-    /// Whether a part of one of some axes is iterated.
-    pub(crate) fn has_part_of(&self, axes: &[AxisId]) -> bool {
-        self.part.is_some_and(|part| axes.contains(&part.axis))
+    /// Whether a range of one of some axes is iterated.
+    pub(crate) fn has_range_of(&self, axes: &[AxisId]) -> bool {
+        self.range.is_some_and(|range| axes.contains(&range.axis))
     }
 
-    /// The scope with rows. Only those known values stay that `keep` says are the same in other rows.
+    /// The scope with rows. Known values are kept if `keep` says that they are the same in other rows.
     pub(crate) fn with_rows(&self, rows: Rows<'ctx>, keep: impl Fn(NodeId) -> bool) -> Self {
         let mut scope = self.clone();
         scope.rows = Some(rows);
@@ -215,15 +215,15 @@ impl<'ctx> Scope<'ctx> {
     }
 
     /// The scope in which stores are non-temporal.
-    pub(crate) fn streaming(&self) -> Self {
+    pub(crate) fn non_temporal(&self) -> Self {
         let mut scope = self.clone();
-        scope.streaming = true;
+        scope.non_temporal = true;
         scope
     }
 
     /// Whether stores are non-temporal.
-    pub(crate) fn is_streaming(&self) -> bool {
-        self.streaming
+    pub(crate) fn is_non_temporal(&self) -> bool {
+        self.non_temporal
     }
 
     /// Whether an index of a load is in bounds at every point of the tile.
@@ -231,18 +231,18 @@ impl<'ctx> Scope<'ctx> {
         self.inside.contains(&(load, axis))
     }
 
-    /// The index an axis is bound to, rows and vectors apart.
+    /// The index an axis is bound to, except rows and vectors.
     pub(crate) fn axis(&self, axis: AxisId) -> Option<Value<'ctx>> {
         self.axes.get(&axis).copied()
     }
 
     /// Records where a stage's local is from here on.
-    pub(crate) fn place(&mut self, stage: StageId, moment: Moment, place: Place<'ctx>) {
+    pub(crate) fn place(&mut self, stage: StageId, moment: StageValue, place: Place<'ctx>) {
         self.places.insert((stage, moment), place);
     }
 
     /// Where a stage's local is.
-    pub(crate) fn placed(&self, stage: StageId, moment: Moment) -> Option<&Place<'ctx>> {
+    pub(crate) fn placed(&self, stage: StageId, moment: StageValue) -> Option<&Place<'ctx>> {
         self.places.get(&(stage, moment))
     }
 

@@ -7,14 +7,14 @@ use kiln_kernel::AxisId;
 use kiln_kernel::analysis::{GuardedIndex, SlidingWindow};
 use kiln_schedule_cpu::sliding_window;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::interior::Span;
 use super::reduce::Reduce;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// How a reduction's window slides along the rows of the tile, where unrolling it pays.
     pub(super) fn sliding_window(
         &self,
@@ -33,8 +33,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         (is_fitting && is_plain).then_some(slide)
     }
 
-    /// What must be tested so that all taps of a window's row are in bounds in all rows of the tile: the index that they
-    /// move. The others are the same for all.
+    /// The index to test so that all taps of a window's row are in bounds in all rows of the tile: the one that taps move.
+    /// The others are the same for all.
     pub(super) fn spans_of_taps(&self, scope: &Scope<'ctx>, slide: &SlidingWindow) -> Vec<Span> {
         let open = GuardedIndex::below(self.kernel, slide.load).into_iter();
         open.filter(|open| open.position == slide.position)
@@ -43,7 +43,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .collect()
     }
 
-    /// Every tap of a row of the window, one element after the other.
+    /// Accumulates every tap of a row of the window, element by element.
     pub(super) fn sliding_sums(
         &self,
         scope: &Scope<'ctx>,
@@ -52,7 +52,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         points: &[Coordinate],
         carried: &[Value<'ctx>],
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
-        // What is known at a tap, above all its weight, is known for all rows.
+        // Values known at a tap, above all its weight, are known for all rows.
         let at_taps: Vec<Scope<'ctx>> = (0..slide.n_taps)
             .map(|tap| scope.with_axis(taps, self.emit.i64(tap)))
             .collect();

@@ -1,23 +1,24 @@
-//! Reductions to few results, split over parts of a reduced axis, whose partial results the next phase combines.
+//! Split reductions: those with few results are split along a reduced axis, and the next phase combines the partial
+//! results.
 //!
 //! The split depends on sizes alone, never on threads, so results are the same for any number of threads: each part is
 //! reduced like a whole, and the parts are combined in order. A reduction that reads the result of an earlier one combines
-//! it again in each task, at most [`SplitReductions::MOST_PARTS`] operations.
+//! it again in each task, with at most [`SplitReductions::MOST_PARTS`] operations.
 
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{Item, StageId, StageOperation, VerifiedKernel};
 use kiln_schedule_cpu::{ScheduledNest, SplitReduction, SplitReductions};
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::launch::LaunchBuilder;
-use super::scope::{Coordinate, Moment, Part, Place, Scope};
+use super::scope::{AxisRange, Coordinate, Place, Scope, StageValue};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 
 /// Emits the functions of the phases that compute partial results.
-pub(super) fn emit_shares(
+pub(super) fn emit_partial_reductions(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
     (nest, split): (&ScheduledNest, &SplitReductions),
@@ -28,7 +29,7 @@ pub(super) fn emit_shares(
         let entry = launch.next_entry();
         let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
         let phase = module.phase(&entry);
-        let mut lowering = Lowering::new(kernel, &dependence, launch, nest, laid_out, phase);
+        let mut lowering = KernelLowering::new(kernel, &dependence, launch, nest, laid_out, phase);
         lowering.split = Some(split);
         let units = share.n_units(kernel);
         let one = Quantity::constant(1);
@@ -44,7 +45,7 @@ pub(super) fn emit_shares(
     Ok(())
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// One part of a reduction, at one outer point.
     fn part(&self, share: &SplitReduction, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let emit = &self.emit;
@@ -56,7 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             scope = scope.with_axis(axis, emit.urem(rest, size));
             rest = emit.udiv(rest, size);
         }
-        // The items before it.
+        // The items before the reduction.
         let items = self.kernel.items();
         let place = items
             .iter()
@@ -71,7 +72,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             emit.iadd(begin, length),
             self.quantity(&self.bound(share.axis)),
         );
-        let scope = scope.with_part(Part {
+        let scope = scope.with_axis_range(AxisRange {
             axis: share.axis,
             begin,
             end,
@@ -86,7 +87,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The combined value of a stage that was reduced in parts.
-    pub(super) fn joined(
+    pub(super) fn combined(
         &self,
         scope: &Scope<'ctx>,
         stage: StageId,
@@ -124,16 +125,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// Records the local of a stage that was reduced in parts; returns whether it was.
-    pub(super) fn place_joined(
+    pub(super) fn place_combined(
         &self,
         scope: &mut Scope<'ctx>,
         stage: StageId,
     ) -> Result<bool, LlvmError> {
-        let Some(value) = self.joined(scope, stage)? else {
+        let Some(value) = self.combined(scope, stage)? else {
             return Ok(false);
         };
         let values = [(Coordinate::default(), value)].into_iter().collect();
-        scope.place(stage, Moment::Now, Place::Registers(values));
+        scope.place(stage, StageValue::Current, Place::Registers(values));
         Ok(true)
     }
 

@@ -7,16 +7,16 @@
 use kiln_kernel::{AxisId, Reduction, StageId, StageOperation};
 use kiln_schedule_cpu::Tile;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::reduce::Reduce;
 use super::scope::{Array, Coordinate, Scope, Vectors};
 use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 
-/// The width in bits of the parts of a vector within which shuffles do not cross.
+/// The width in bits of the parts of a vector that shuffles do not cross.
 const PART: u32 = 128;
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Fills an array of dot products that is contiguous along the reduced axis: whole vectors of results, and the
     /// remainder one by one. Returns false, and does nothing, for any other array.
     pub(super) fn fill_by_transposing_reduction(
@@ -79,7 +79,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(true)
     }
 
-    /// The dot products of one row from an index of the array on, as many as a vector has lanes.
+    /// The dot products of one row from an index of the array on: one per lane of a vector.
     fn dot_products(
         &self,
         scope: &Scope<'ctx>,

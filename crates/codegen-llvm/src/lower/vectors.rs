@@ -6,31 +6,31 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_schedule_cpu::Tile;
 use kiln_schedule_cpu::loops::VectorStep;
 
-use super::context::Lowering;
-use super::scope::{Coordinate, Left, Scope, Vectors};
+use super::context::KernelLowering;
+use super::scope::{Coordinate, Remainder, Scope, Vectors};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// What is done with vectors of an axis.
+/// Code for the vectors of an axis.
 type Body<'a, 'ctx> = &'a mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>;
 
 /// An axis while it is iterated.
-struct Along<'a, 'ctx> {
+struct VectorLoop<'a, 'ctx> {
     scope: &'a Scope<'ctx>,
     axis: AxisId,
     tile: &'a Tile,
     end: Value<'ctx>,
     /// Whether at most one set of the tile's vectors is iterated.
     is_one_set: bool,
-    /// The most indices, where that is known.
+    /// An upper bound on the indices, if one is known.
     most: Option<u32>,
-    /// The block that constants are packed in.
+    /// The packing block of constants.
     block: Option<u32>,
 }
 
-impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Runs the body for the indices `begin..end` of an axis in vectors of a tile, step by step. `begin` is a multiple of the
-    /// lanes.
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// Runs the body for the indices `begin..end` of an axis in vectors of a tile, in the steps of the schedule. `begin` is
+    /// a multiple of the lanes.
     pub(super) fn in_vectors(
         &self,
         scope: &Scope<'ctx>,
@@ -40,7 +40,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         block: Option<u32>,
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
-        let along = Along {
+        let along = VectorLoop {
             scope,
             axis,
             tile,
@@ -76,7 +76,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Element by element.
     fn in_scalars(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
@@ -90,10 +90,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Sets of vectors all but the last of which are whole; returns the first index after them, which may be past the end.
+    /// Sets of vectors, full except for the last one's final vector; returns the first index after them, which may be past
+    /// the end.
     fn in_nearly_whole(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         vectors: u32,
         body: Body<'_, 'ctx>,
@@ -104,7 +105,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let spare = emit.i64(i64::from(lanes - 1));
         let whole = self.multiple_below(emit.iadd(length, spare), lanes * vectors);
         let middle = emit.iadd(begin, whole);
-        let sets = Along {
+        let sets = VectorLoop {
             end: emit.smin(middle, along.end),
             ..*along
         };
@@ -112,10 +113,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(middle)
     }
 
-    /// One masked set where more than `above` vectors are left, else single masked vectors.
+    /// One masked set where more than `above` vectors remain, else single masked vectors.
     fn in_set_or_single(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         above: u32,
         set: (u32, u32),
@@ -136,7 +137,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Sets of `count` vectors with every lane in range; returns the first index after them.
     fn in_whole(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         count: u32,
         body: Body<'_, 'ctx>,
@@ -152,25 +153,25 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(end)
     }
 
-    /// The rest from an index on, in sets of `count` vectors, of which some have every lane in range.
+    /// The remainder from an index on, in sets of `count` vectors, some with every lane in range.
     fn in_sets(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         begin: Value<'ctx>,
         (count, full): (u32, u32),
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
         self.each_set(along, (begin, along.end), count, &mut |base| {
             let elements = self.emit.isub(along.end, base);
-            let vectors = self.set_of(along, base, count, Some(Left { elements, full }));
+            let vectors = self.set_of(along, base, count, Some(Remainder { elements, full }));
             body(&along.scope.with_vectors(vectors))
         })
     }
 
-    /// Runs the body for the first index of each set of vectors: without a loop where there is at most one.
+    /// Runs the body for the first index of each set of vectors; without a loop if there is at most one.
     fn each_set(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         (begin, end): (Value<'ctx>, Value<'ctx>),
         count: u32,
         body: &mut dyn FnMut(Value<'ctx>) -> Result<(), LlvmError>,
@@ -194,10 +195,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     fn set_of(
         &self,
-        along: &Along<'_, 'ctx>,
+        along: &VectorLoop<'_, 'ctx>,
         base: Value<'ctx>,
         count: u32,
-        left: Option<Left<'ctx>>,
+        left: Option<Remainder<'ctx>>,
     ) -> Vectors<'ctx> {
         let emit = &self.emit;
         let lanes = along.tile.lanes;
@@ -218,8 +219,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Some(self.mask_below(count, scope.vectors?.lanes))
     }
 
-    /// How many lanes of a vector of the tile are in range, if that may be fewer than all: 0 or more, where more than the
-    /// lanes means all.
+    /// How many lanes of a vector of the tile are in range, unless all are: 0 or more, where more than the lanes means all.
     pub(super) fn lanes_left(&self, scope: &Scope<'ctx>, at: Coordinate) -> Option<Value<'ctx>> {
         let emit = &self.emit;
         let vectors = scope.vectors?;
@@ -231,10 +231,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// The lanes below a count, which is not negative.
+    /// The lanes below a non-negative count.
     pub(super) fn mask_below(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
         let emit = &self.emit;
-        // More than the lanes of a vector is all of them; capped, so that the count fits the type it is compared in.
+        // More than the lanes of a vector means all; capped, so that the count fits the type it is compared in.
         let count = emit.smin(count, emit.i64(i64::from(lanes)));
         let count = emit.iadd(count, emit.i64(i64::from(is_on(Fault::WideMask))));
         emit.first_lanes(count, lanes)

@@ -1,23 +1,23 @@
-//! Shared by the math functions: polynomials, powers of two, the integer bits of floats.
+//! Helpers of the math functions: polynomials, powers of two, the integer bits of floats.
 
 use inkwell::{FloatPredicate, IntPredicate};
 
 use crate::emit::{Elem, Emitter, Value, elem};
 
-/// A number rounded to an integer, as a float and as bits of the same width.
+/// A number rounded to an integer, as a float and as integer bits of the same width.
 #[derive(Clone, Copy)]
 pub(super) struct Rounded<'ctx> {
     pub(super) float: Value<'ctx>,
     pub(super) integer: Value<'ctx>,
 }
 
-/// Rounds to nearest even numbers below `2^(fraction bits - 2)`; NaN gives NaN and some integer.
+/// Rounds numbers below `2^(fraction bits - 2)` to nearest even; NaN gives NaN and an arbitrary integer.
 pub(super) fn round<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Rounded<'ctx> {
     let magic = rounding_constant(e, x);
     split_off_integer(e, e.fadd(x, magic), magic)
 }
 
-/// `round` of a product, which may be rounded before.
+/// `round` of a product, which may itself be rounded first.
 pub(super) fn round_product<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
@@ -56,7 +56,7 @@ pub(super) fn polynomial<'ctx>(
     })
 }
 
-/// The same with neighbouring coefficients paired: half as many steps wait for each other.
+/// The same with neighbouring coefficients paired: half the dependency chain.
 pub(super) fn polynomial_in_pairs<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
@@ -82,13 +82,13 @@ pub(super) fn power_of_two<'ctx>(e: &Emitter<'_, 'ctx>, n: Value<'ctx>) -> Value
     e.bits_to_float(e.shl(biased, e.int(n, fraction)))
 }
 
-/// `2^n` as two factors, of which the first times a number near 1 is exact, for `n` up to a quarter beyond the range of
-/// exponents: what is out of range, or subnormal, becomes so with the second factor, in one rounding.
+/// `2^n` as two factors, the first of which times a number near 1 is exact, for `n` up to a quarter beyond the range of
+/// exponents: a result out of range, or subnormal, becomes so by the second factor, with one rounding.
 pub(super) fn power_factors<'ctx>(
     e: &Emitter<'_, 'ctx>,
     n: Rounded<'ctx>,
 ) -> (Value<'ctx>, Value<'ctx>) {
-    // The exponent of the second is half the range down or up, as the sign of `n` is; the first has the rest.
+    // The second exponent is half the range, with the sign of `n`; the first is the rest.
     let (bias, fraction, half) = exponents(n);
     let exponent = |exponent: i64| e.int(n.integer, (bias + exponent) << fraction);
     let (small, large) = (exponent(-half), exponent(half));
@@ -100,7 +100,7 @@ pub(super) fn power_factors<'ctx>(
     (e.bits_to_float(first), e.bits_to_float(second))
 }
 
-/// The same for `n` that is at most 0.
+/// The same for `n <= 0`.
 pub(super) fn power_factors_down<'ctx>(
     e: &Emitter<'_, 'ctx>,
     n: Rounded<'ctx>,
@@ -129,7 +129,7 @@ pub(super) fn scale<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, n: Rounded<'ctx
     e.fmul(e.fmul(x, first), second)
 }
 
-/// `x` held between two limits; NaN stays.
+/// `x` clamped to two limits; NaN is kept.
 pub(super) fn clamp<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
@@ -140,7 +140,7 @@ pub(super) fn clamp<'ctx>(
     e.fmax_loose(e.float(x, low), x)
 }
 
-/// `result`, but `x` itself where it is so small that it is its own value; keeps -0.
+/// `result`, but `x` itself where it is small enough to equal it; keeps -0.
 pub(super) fn itself_below<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
@@ -161,7 +161,7 @@ pub(super) fn nan_unless_finite<'ctx>(
     e.select(finite, result, e.float(x, f64::NAN))
 }
 
-/// A function of f64 lanes on f32 lanes, rounded once.
+/// A function of f64 lanes applied to f32 lanes, rounded once.
 pub(super) fn through_f64<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,

@@ -1,8 +1,8 @@
 //! Exponentials: `exp`, `exp2`, `expm1` and the logistic function.
 //!
-//! The argument is `n ln 2 + r` with `|r| <= ln 2 / 2`, and `e^r = 1 + r + r^2 Q(r)`. `ln 2` is
-//! taken off in two parts, of which the first times `n` is exact. Polynomials are minimax
-//! (`tools/minimax.py`), in the relative error of the function.
+//! The argument is reduced to `n ln 2 + r` with `|r| <= ln 2 / 2` (Cody and Waite: `ln 2` is subtracted in two parts, the
+//! first of which times `n` is exact), and `e^r = 1 + r + r^2 Q(r)`. Polynomials are minimax (`tools/minimax.py`), in the
+//! relative error of the function.
 
 use inkwell::FloatPredicate;
 
@@ -73,14 +73,13 @@ pub(crate) fn exp<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     mantissa(e, within_limits(e, x)).scaled(e, power_factors)
 }
 
-/// `e^x` for `x` that is at most 0, or NaN: the same bits with fewer instructions.
-pub(crate) fn exp_of_never_positive<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
+/// `e^x` for `x <= 0`, or NaN: the same bits with fewer instructions.
+pub(crate) fn exp_of_non_positive<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     let x = e.fmax_loose(e.float(x, lowest(x)), x);
     mantissa(e, x).scaled(e, power_factors_down)
 }
 
-/// `e^x` as a power of two and a factor between 0.7 and 1.5; beyond what floats hold, as if at
-/// the limit.
+/// `e^x` as a power of two and a factor between 0.7 and 1.5; beyond the range of floats, as at the limit.
 pub(super) fn exp_parts<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
@@ -101,7 +100,7 @@ impl<'ctx> Mantissa<'ctx> {
         e.fma(self.slope, self.r, e.float(self.r, 1.0))
     }
 
-    /// `e^x`, rounded once more where it is subnormal; `factors` gives `2^n` as two.
+    /// `e^x`, rounded again where it is subnormal; `factors` returns `2^n` as two.
     fn scaled(
         &self,
         e: &Emitter<'_, 'ctx>,
@@ -110,18 +109,18 @@ impl<'ctx> Mantissa<'ctx> {
         if e.scales_by_powers(self.r) {
             return scale(e, self.value(e), self.n);
         }
-        // The product does not wait for the slope.
+        // The product does not depend on the slope.
         let (first, second) = factors(e, self.n);
         e.fmul(e.fma(self.slope, e.fmul(self.r, first), first), second)
     }
 }
 
-/// Where `e^x` is 0, in floats.
+/// The float below which `e^x` is 0.
 fn lowest(x: Value<'_>) -> f64 {
     if is_f32(x) { -104.0 } else { -746.0 }
 }
 
-/// `x` as near as matters: beyond, `e^x` is 0 or infinite.
+/// `x` clamped to limits beyond which `e^x` is 0 or infinite.
 fn within_limits<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     let highest = if is_f32(x) { 89.0 } else { 711.0 };
     clamp(e, x, lowest(x), highest)
@@ -152,7 +151,7 @@ pub(crate) fn exp2<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     exp2_of(e, x, e.float(x, 0.0), &EXP2_F64)
 }
 
-/// `2^(high + low)` for f64 between -1100 and 1100 and a small second part.
+/// `2^(high + low)` for f64 between -1100 and 1100 and a small low part.
 pub(super) fn exp2_twofold<'ctx>(
     e: &Emitter<'_, 'ctx>,
     high: Value<'ctx>,
@@ -175,7 +174,7 @@ fn exp2_of<'ctx>(
     const LN_2_LOW: f64 = 2.3190468138462996e-17;
     let n = round(e, high);
     let r = e.fadd(e.fsub(high, n.float), low);
-    // 1 + r ln 2 + r^2 Q(r), with what the nearest float to ln 2 lacks.
+    // 1 + r ln 2 + r^2 Q(r), with the error of the f64 nearest to ln 2.
     let tail = e.fma(
         e.fmul(r, r),
         polynomial(e, r, coefficients),
@@ -200,7 +199,7 @@ pub(crate) fn expm1<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> 
     } else {
         polynomial(e, r, &EXP_F64)
     };
-    // What rounding `r` lost.
+    // The rounding error of `r`.
     let lost = e.fadd(e.fsub(reduced.r, r), rest);
     let power = e.fadd(r, e.fma(e.fmul(r, r), q, lost));
     // 2^n power + (2^n - 1), halved so that 2^n does not overflow.
@@ -212,8 +211,8 @@ pub(crate) fn expm1<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> 
 
 /// `1 / (1 + e^-x)`.
 pub(crate) fn sigmoid<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
-    // The exponential is only ever of a number that is not above zero, so it cannot overflow.
-    let small = exp_of_never_positive(e, e.fneg(e.fabs(x)));
+    // The exponential's argument is never positive, so it cannot overflow.
+    let small = exp_of_non_positive(e, e.fneg(e.fabs(x)));
     let one = e.float(x, 1.0);
     let negative = e.fcmp(FloatPredicate::OLT, x, e.float(x, 0.0));
     e.fdiv(e.select(negative, small, one), e.fadd(one, small))
@@ -227,7 +226,7 @@ struct Reduced<'ctx> {
 }
 
 fn reduce<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Reduced<'ctx> {
-    // The first part of ln 2 has zeros below, as many as `n` has bits.
+    // The first part of ln 2 ends in as many zeros as `n` has bits.
     let (high, low) = if is_f32(x) {
         (0.693359375, -2.121_944_400_546_905_8e-4)
     } else {

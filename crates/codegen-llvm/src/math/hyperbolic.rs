@@ -1,7 +1,7 @@
 //! Hyperbolic functions and their inverses.
 //!
-//! All come down to `exp`, `expm1` and `log1p`, in forms that do not cancel; `sinh` near zero is a
-//! polynomial (minimax, `tools/minimax.py`). f32 is computed in f64, but for `tanh`.
+//! All reduce to `exp`, `expm1` and `log1p`, in forms without cancellation; `sinh` near zero is a polynomial (minimax,
+//! `tools/minimax.py`). f32 is computed in f64, except for `tanh`.
 
 use std::f64::consts::LN_2;
 
@@ -55,12 +55,12 @@ pub(crate) fn cosh<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     e.fadd(grown, shrunk)
 }
 
-/// `e^x / 2` and `e^-x / 2`, neither overflowing before the result does.
+/// `e^x / 2` and `e^-x / 2`, without overflow before the result overflows.
 fn half_exponentials<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> (Value<'ctx>, Value<'ctx>) {
     let (n, power) = exp_parts(e, x);
     let half = e.float(x, 0.5);
     let grown = scale(e, e.fmul(power, half), n);
-    // From 40 on, the smaller one is lost in the larger one, and the quotient is 0.
+    // From 40 on, the smaller one is below the precision of the larger one, and the quotient is 0.
     (grown, e.fdiv(e.float(x, 0.25), grown))
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn atanh<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> 
     e.copysign(result, x)
 }
 
-/// `log1p(inside)`, or `log(2 x)` where x is so large that they are the same.
+/// `log1p(inside)`, or `log(2 x)` for `x` so large that they are equal.
 fn log1p_or_log_twice<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,

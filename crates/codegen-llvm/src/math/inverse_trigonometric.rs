@@ -1,8 +1,8 @@
 //! Inverse sine, cosine and tangent, of one argument and of two.
 //!
-//! The inverse tangent takes `pi/4` or `pi/2` off so that what is left is at most `tan(pi/8)`; the
-//! inverse sine above 1/2 goes through `sqrt((1 - x) / 2)`. f32 is computed in f64.
-//! Polynomials are minimax (`tools/minimax.py`), in the relative error of the function.
+//! The inverse tangent subtracts `pi/4` or `pi/2` so that the remaining argument is at most `tan(pi/8)`; the inverse sine
+//! above 1/2 uses `sqrt((1 - x) / 2)`. f32 is computed in f64. Polynomials are minimax (`tools/minimax.py`), in the
+//! relative error of the function.
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
@@ -43,7 +43,7 @@ const ASIN_F64: [f64; 13] = [
     0.032629339855472096,
 ];
 
-/// What the nearest f64 to `pi/2` lacks.
+/// The difference of `pi/2` and the nearest f64.
 const FRAC_PI_2_LOW: f64 = 6.123233995736766e-17;
 
 /// `tan(pi/8)`.
@@ -120,13 +120,13 @@ pub(crate) fn atan2<'ctx>(e: &Emitter<'_, 'ctx>, y: Value<'ctx>, x: Value<'ctx>)
     let (zero, one) = (e.float(x, 0.0), e.float(x, 1.0));
     let infinity = e.float(x, f64::INFINITY);
     let (mut over, mut under) = (e.fabs(y), e.fabs(x));
-    // With an infinity, only which of the two are infinite counts.
+    // If an argument is infinite, only which of the two are infinite matters.
     let is_infinite = |value| e.fcmp(FloatPredicate::OEQ, value, infinity);
     let (over_infinite, under_infinite) = (is_infinite(over), is_infinite(under));
     let any_infinite = e.or(over_infinite, under_infinite);
     let as_one = |mask, value| e.select(any_infinite, e.select(mask, one, zero), value);
     (over, under) = (as_one(over_infinite, over), as_one(under_infinite, under));
-    // Large ones are scaled so that their sum does not overflow.
+    // Large arguments are scaled so that their sum does not overflow.
     let largest = e.fmax_loose(over, under);
     let is_huge = e.fcmp(FloatPredicate::OGT, largest, e.float(x, 2f64.powi(1000)));
     let factor = e.select(is_huge, e.float(x, 2f64.powi(-60)), one);
@@ -142,8 +142,7 @@ pub(crate) fn atan2<'ctx>(e: &Emitter<'_, 'ctx>, y: Value<'ctx>, x: Value<'ctx>)
     e.select(unordered, e.float(x, f64::NAN), result)
 }
 
-/// The angle whose tangent is `over / under`, neither negative nor infinite, in `[0, pi/2]`; 0 if
-/// both are 0.
+/// The angle whose tangent is `over / under`, both non-negative and finite, in `[0, pi/2]`; 0 if both are 0.
 fn quotient_angle<'ctx>(
     e: &Emitter<'_, 'ctx>,
     over: Value<'ctx>,

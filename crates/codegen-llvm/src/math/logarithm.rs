@@ -1,4 +1,4 @@
-//! Logarithms: `log`, `log2`, `log1p`, and the one inside `pow`.
+//! Logarithms: `log`, `log2`, `log1p`, and the one that `pow` uses.
 //!
 //! The argument is `2^k (1 + f)` with `1 + f` between `sqrt(1/2)` and `sqrt(2)`. In f64,
 //! `log(1 + f) = 2 s + s^3 P(s^2)` with `s = f / (2 + f)`, arranged so that `f` itself is added
@@ -78,8 +78,7 @@ pub(crate) fn log1p<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> 
     let zero = e.float(x, 0.0);
     let Twofold { high: u, low: lost } = e.two_sum(one, x);
     let parts = split(e, u);
-    // Where 1 + x needs no scaling, x itself is used; elsewhere, what rounding the sum lost counts
-    // as a share of it.
+    // Where 1 + x needs no scaling, x itself is used; elsewhere, the rounding error of the sum is added, relative to it.
     let is_near_one = e.fcmp(FloatPredicate::OEQ, parts.k, zero);
     let lost = e.select(is_near_one, zero, e.fdiv(lost, u));
     let parts = Parts {
@@ -141,7 +140,7 @@ struct Parts<'ctx> {
     f: Value<'ctx>,
 }
 
-/// Takes positive, finite numbers apart; others give numbers of no meaning.
+/// Splits positive, finite numbers; the result for others is meaningless.
 fn split<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Parts<'ctx> {
     let single = is_f32(x);
     let (fraction_bits, bias, least_normal, lift) = if single {
@@ -149,13 +148,13 @@ fn split<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Parts<'ctx> {
     } else {
         (52, 1023, f64::MIN_POSITIVE, 54)
     };
-    // Denormals are made normal first.
+    // Subnormals are scaled to normal numbers first.
     let is_small = e.fcmp(FloatPredicate::OLT, x, e.float(x, least_normal));
     let lifted = e.fmul(x, e.float(x, 2f64.powi(lift)));
     let x = e.select(is_small, lifted, x);
     let lowered = e.select(is_small, e.float(x, f64::from(-lift)), e.float(x, 0.0));
 
-    // The exponent steps up at sqrt(2) rather than at 2.
+    // The exponent increments at sqrt(2) rather than at 2.
     let root = e.to_bits(e.float(x, std::f64::consts::FRAC_1_SQRT_2));
     let one = e.to_bits(e.float(x, 1.0));
     let moved = e.iadd(e.to_bits(x), e.isub(one, root));
@@ -166,7 +165,7 @@ fn split<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Parts<'ctx> {
         let k = e.isub(exponent, e.int(exponent, bias));
         e.signed_to_float(k, Elem::F32)
     } else {
-        // Small integers become f64 by standing in the low bits of 2^52.
+        // Small integers become f64 in the low bits of 2^52.
         let magic = e.float(x, 2f64.powi(52));
         let k = e.bits_to_float(e.or(exponent, e.to_bits(magic)));
         e.fsub(k, e.float(x, 2f64.powi(52) + bias as f64))
@@ -197,7 +196,7 @@ fn sum<'ctx>(e: &Emitter<'_, 'ctx>, parts: Parts<'ctx>, more: Value<'ctx>) -> Va
     e.fma(k, e.float(k, 0.6931471803691238), near)
 }
 
-/// At `pole` minus infinity, below it NaN; infinity and NaN stay.
+/// Minus infinity at `pole`, NaN below it; infinity and NaN are kept.
 fn edges<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
@@ -215,7 +214,7 @@ fn edges<'ctx>(
     e.select(ordinary, result, edge)
 }
 
-/// Whether f64 lanes hold integers, and odd ones: `(integral, odd)`.
+/// Whether f64 lanes are integers, and odd: `(integral, odd)`.
 pub(super) fn parity<'ctx>(e: &Emitter<'_, 'ctx>, y: Value<'ctx>) -> (Value<'ctx>, Value<'ctx>) {
     let integral = e.fcmp(FloatPredicate::OEQ, e.trunc_float(y), y);
     // From 2^53 on, all are even.

@@ -1,7 +1,7 @@
 //! `pow` and `rsqrt`.
 //!
-//! `x^y = 2^(y log2 |x|)`, in f64 with the logarithm and the product in two parts, so that what
-//! the exponential magnifies is small; f32 takes plain f64 arithmetic.
+//! `x^y = 2^(y log2 |x|)`. In f64 the logarithm and the product are double-word numbers, so that the error that the
+//! exponential magnifies is small; f32 is computed in f64.
 
 use inkwell::FloatPredicate;
 
@@ -10,7 +10,7 @@ use super::exponential::{exp2_short, exp2_twofold};
 use super::logarithm::{log2_short, log2_twofold, parity};
 use crate::emit::{Emitter, Value};
 
-/// `x` to the power of `y`, with the edges of C's `pow`.
+/// `x` to the power of `y`, with the special cases of C's `pow`.
 pub(crate) fn pow<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, y: Value<'ctx>) -> Value<'ctx> {
     if is_f32(x) {
         let (x, y) = (e.extend_float(x), e.extend_float(y));
@@ -20,7 +20,7 @@ pub(crate) fn pow<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, y: Value<'ctx>) -
         return e.narrow_float(edges(e, x, y, magnitude));
     }
     let logarithm = log2_twofold(e, e.fabs(x));
-    // Beyond this, the result has long left the range of floats, or is 1.
+    // Beyond this, the result is outside the range of floats, or is 1.
     let bounded = clamp(e, y, -(2f64.powi(66)), 2f64.powi(66));
     let exponent = e.twofold_scale(logarithm, bounded);
     let high = clamp(e, exponent.high, -1100.0, 1100.0);
@@ -28,12 +28,12 @@ pub(crate) fn pow<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, y: Value<'ctx>) -
     edges(e, x, y, exp2_twofold(e, high, low))
 }
 
-/// `1 / sqrt(x)`, of -0 minus infinity.
+/// `1 / sqrt(x)`; minus infinity for -0.
 pub(crate) fn rsqrt<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     e.fdiv(e.float(x, 1.0), e.sqrt(x))
 }
 
-/// Gives the magnitude of the power its sign, and its value where the formula has none.
+/// Applies the sign of the power, and the special cases.
 fn edges<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
@@ -46,7 +46,7 @@ fn edges<'ctx>(
     let equals = |a, b| e.fcmp(FloatPredicate::OEQ, a, b);
     let (integral, odd) = parity(e, y);
 
-    // Of zeros and infinities: one of the two, by the sign of y.
+    // Zeros and infinities: one or the other, by the sign of y.
     let is_zero = equals(x, zero);
     let is_infinite = equals(e.fabs(x), infinity);
     let y_positive = e.fcmp(FloatPredicate::OGT, y, zero);

@@ -1,8 +1,7 @@
 //! The exact remainder of a division of floats.
 //!
-//! The magnitude of the dividend is split into an integer and a power of two and reduced a
-//! few bits of the power at a time, in integers; every step is exact, as the result must be.
-//! The loop runs until all lanes are done: once for operands of similar size.
+//! The magnitude of the dividend is split into an integer and a power of two and reduced by a few bits of the power at a
+//! time, in integers; every step is exact. The loop runs until all lanes are done: once for operands of similar size.
 
 use inkwell::{FloatPredicate, IntPredicate};
 
@@ -19,7 +18,7 @@ pub(crate) fn remainder<'ctx>(
     let rest = e.branch(e.any(e.not(below)), || vec![magnitude(e, x, y)], || vec![x]);
     let rest = rest.first().copied().unwrap_or(x);
     let rest = e.copysign(e.select(below, x, rest), a);
-    // No value: of an infinity or NaN, by zero or NaN. `x - x` is 0 or NaN, `y / y` 1 or NaN.
+    // No value: an infinite or NaN dividend, a zero or NaN divisor. `x - x` is 0 or NaN, `y / y` 1 or NaN.
     let zero = e.float(a, 0.0);
     let infinite = e.float(a, f64::INFINITY);
     let defined = e.and(
@@ -41,11 +40,11 @@ pub(crate) fn floor_remainder<'ctx>(
     let signs = e.xor(e.to_bits(rest), e.to_bits(b));
     let differ = e.icmp(IntPredicate::SLT, signs, e.int(signs, 0));
     let stepped = e.select(differ, e.fadd(rest, b), rest);
-    // NaN stays: its sign may differ, and then the sum is NaN too.
+    // NaN is kept: its sign may differ, and then the sum is NaN too.
     e.select(is_zero, e.copysign(zero, b), stepped)
 }
 
-/// For `x >= y`, both of them positive; lanes that are not so give anything.
+/// For positive `x >= y`; other lanes are arbitrary.
 fn magnitude<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, y: Value<'ctx>) -> Value<'ctx> {
     let format = Format::of(elem(x));
     let (x_fraction, x_exponent) = format.take_apart(e, x);
@@ -72,8 +71,8 @@ fn magnitude<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, y: Value<'ctx>) -> Val
         },
     );
     let rest = reduced.first().copied().unwrap_or(first);
-    // The rest is below the divisor's fraction, so it fits a float, and so does what it stands
-    // for: multiplying by a power of two, in two steps for the smallest, is exact.
+    // The rest is below the divisor's fraction, so it is exact as a float, and so is its scaled value: multiplying by a
+    // power of two, in two steps for the smallest, is exact.
     let rest = e.signed_to_float(rest, elem(x));
     let exponent = e.isub(y_exponent, e.int(zero, format.bias + format.fraction_bits));
     let one = e.int(zero, 1);
@@ -82,7 +81,7 @@ fn magnitude<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, y: Value<'ctx>) -> Val
     e.fmul(rest, format.power_of_two(e, e.isub(exponent, half)))
 }
 
-/// How a float is laid out; the numbers are for 64-bit integers.
+/// The layout of a float; the numbers are for 64-bit integers.
 struct Format {
     elem: Elem,
     fraction_bits: i64,
@@ -122,7 +121,7 @@ impl Format {
         )
     }
 
-    /// `2^n` for an i64 `n` of a normal number.
+    /// `2^n` for an i64 `n` in the range of normal exponents.
     fn power_of_two<'ctx>(&self, e: &Emitter<'_, 'ctx>, n: Value<'ctx>) -> Value<'ctx> {
         let biased = e.iadd(n, e.int(n, self.bias));
         let bits = e.shl(biased, e.int(n, self.fraction_bits));

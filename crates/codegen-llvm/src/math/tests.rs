@@ -1,4 +1,4 @@
-//! Every function, at every level of this machine, against `libm` in f64 or better.
+//! Every function, at every level that this machine runs, against `libm` in f64 or better.
 
 use kiln_scalar::{ExprBuilder, Mode, ScalarOp, ScalarValue, Signature, evaluate};
 use kiln_tensor::DType;
@@ -8,7 +8,7 @@ use crate::scalar_ops::emit;
 use crate::testing::{Lanes, host_levels};
 use kiln_backend::IsaLevel;
 
-/// Values at which functions have edges, and their neighbours.
+/// Special arguments of functions, and their neighbours.
 const EDGES: &[f64] = &[
     0.0,
     1e-320,
@@ -83,23 +83,23 @@ const EDGES: &[f64] = &[
 ];
 
 #[test]
-fn functions_of_one_f32_keep_their_budget() {
-    // A prime stride meets every exponent and sign.
+fn functions_of_one_f32_are_within_budget() {
+    // A prime stride covers every exponent and sign.
     sweep_f32(19_997);
 }
 
 #[test]
 #[ignore = "every f32: minutes in a release build"]
-fn functions_of_one_f32_keep_their_budget_everywhere() {
+fn functions_of_one_f32_are_within_budget_everywhere() {
     sweep_f32(1);
 }
 
 #[test]
-fn functions_of_one_f64_keep_their_budget() {
+fn functions_of_one_f64_are_within_budget() {
     let mut inputs = edges();
     let mut random = Random(7);
     for _ in 0..4_000 {
-        // Every exponent alike, then numbers of ordinary size.
+        // Uniform over exponents, then numbers of ordinary size.
         inputs.push(f64::from_bits(random.next()));
         let uniform = random.uniform();
         inputs.extend([
@@ -121,7 +121,7 @@ fn functions_of_one_f64_keep_their_budget() {
 }
 
 #[test]
-fn functions_of_two_floats_keep_their_budget() {
+fn functions_of_two_floats_are_within_budget() {
     let mut random = Random(11);
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for &x in &edges() {
@@ -158,14 +158,14 @@ fn functions_of_two_floats_keep_their_budget() {
             let lanes = level.lanes(64);
             let compiled = compile(level, lanes, budget.op, DType::F64);
             let results = compiled.run_f64(&[&a, &b]);
-            let mut worst = Worst::default();
+            let mut worst = MaxError::default();
             for ((&x, &y), &found) in a.iter().zip(&b).zip(&results) {
                 let expected = reference(budget.op)(x, y);
-                worst.see(error_f64(found, expected), || {
+                worst.record(error_f64(found, expected), || {
                     format!("{x:e}, {y:e}: {found:e} for {expected:e}")
                 });
             }
-            worst.hold(level, budget.op, "f64", budget.f64);
+            worst.check(level, budget.op, "f64", budget.f64);
             let (a, b): (Vec<f32>, Vec<f32>) = a
                 .iter()
                 .zip(&b)
@@ -173,20 +173,20 @@ fn functions_of_two_floats_keep_their_budget() {
                 .unzip();
             let compiled = compile(level, level.lanes(32), budget.op, DType::F32);
             let results = compiled.run_f32(&[&a, &b]);
-            let mut worst = Worst::default();
+            let mut worst = MaxError::default();
             for ((&x, &y), &found) in a.iter().zip(&b).zip(&results) {
                 let expected = reference(budget.op)(f64::from(x), f64::from(y));
-                worst.see(error_f32(found, expected), || {
+                worst.record(error_f32(found, expected), || {
                     format!("{x:e}, {y:e}: {found:e} for {expected:e}")
                 });
             }
-            worst.hold(level, budget.op, "f32", budget.f32);
+            worst.check(level, budget.op, "f32", budget.f32);
         }
     }
 }
 
 #[test]
-fn the_number_of_lanes_changes_nothing() {
+fn results_do_not_depend_on_the_number_of_lanes() {
     let wide = edges();
     let narrow: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
     for level in host_levels() {
@@ -210,9 +210,9 @@ fn the_number_of_lanes_changes_nothing() {
     }
 }
 
-/// Down to the last bit, subnormal results included.
+/// Bit for bit, subnormal results included.
 #[test]
-fn the_exponential_of_what_is_never_positive_is_the_exponential() {
+fn exp_of_non_positive_arguments_equals_exp() {
     let negative = |x: f64| if x.is_nan() { x } else { -x.abs() };
     let mut inputs: Vec<f64> = edges().into_iter().map(negative).collect();
     let mut random = Random(5);
@@ -230,7 +230,7 @@ fn the_exponential_of_what_is_never_positive_is_the_exponential() {
         let compiled = |dtype: DType| {
             let lanes = level.lanes(dtype.size_in_bytes() as u32 * 8);
             Lanes::new(level, lanes, &[dtype], &[dtype], |e, values| {
-                vec![super::exp_of_never_positive(e, values[0])]
+                vec![super::exp_of_non_positive(e, values[0])]
             })
         };
         let bits = |x: f32| if x.is_nan() { 1 } else { x.to_bits() };
@@ -295,7 +295,7 @@ fn sweep_f32(stride: usize) {
                 )
             })
             .collect();
-        let mut worst: Vec<Worst> = levels.iter().map(|_| Worst::default()).collect();
+        let mut worst: Vec<MaxError> = levels.iter().map(|_| MaxError::default()).collect();
         let mut patterns = (0..=u64::from(u32::MAX)).step_by(stride).peekable();
         let mut extra = Some(edges());
         while patterns.peek().is_some() {
@@ -312,14 +312,14 @@ fn sweep_f32(stride: usize) {
             for ((_, compiled), worst) in compiled.iter().zip(&mut worst) {
                 let results = compiled.run_f32(&[&inputs]);
                 for ((&x, &found), &expected) in inputs.iter().zip(&results).zip(&expected) {
-                    worst.see(error_f32(found, expected), || {
+                    worst.record(error_f32(found, expected), || {
                         format!("{x:e} ({:#x}): {found:e} for {expected:e}", x.to_bits())
                     });
                 }
             }
         }
         for (&level, worst) in levels.iter().zip(&worst) {
-            worst.hold(level, budget.op, "f32", budget.f32);
+            worst.check(level, budget.op, "f32", budget.f32);
         }
     }
 }
@@ -327,17 +327,17 @@ fn sweep_f32(stride: usize) {
 fn check_f64(level: IsaLevel, budget: Budget, inputs: &[f64]) {
     let compiled = compile(level, level.lanes(64), budget.op, DType::F64);
     let results = compiled.run_f64(&[inputs]);
-    let mut worst = Worst::default();
+    let mut worst = MaxError::default();
     for (&x, &found) in inputs.iter().zip(&results) {
         let expected = reference(budget.op, x);
-        worst.see(error_f64(found, expected), || {
+        worst.record(error_f64(found, expected), || {
             format!("{x:e}: {found:e} for {expected:e}")
         });
     }
-    worst.hold(level, budget.op, "f64", budget.f64);
+    worst.check(level, budget.op, "f64", budget.f64);
 }
 
-/// What the interpreter computes in f64 (`the_references_are_the_interpreters` holds it to that).
+/// The interpreter's definition in f64 (see `references_equal_the_interpreters_definitions`).
 fn reference(op: ScalarOp, x: f64) -> f64 {
     match op {
         ScalarOp::Rsqrt => 1.0 / x.sqrt(),
@@ -370,7 +370,7 @@ fn reference(op: ScalarOp, x: f64) -> f64 {
 }
 
 #[test]
-fn the_references_are_the_interpreters() {
+fn references_equal_the_interpreters_definitions() {
     for budget in unary() {
         let mut builder = ExprBuilder::new(1);
         let inputs = builder.inputs();
@@ -390,7 +390,7 @@ fn the_references_are_the_interpreters() {
     }
 }
 
-/// Units in the last place between a result and the exact value; infinite where an edge is wrong.
+/// Units in the last place between a result and the exact value; infinite if a special case is wrong.
 fn error_f32(found: f32, expected: f64) -> f64 {
     if expected.is_nan() || found.is_nan() {
         return if expected.is_nan() && found.is_nan() {
@@ -404,10 +404,10 @@ fn error_f32(found: f32, expected: f64) -> f64 {
         return 0.0;
     }
     if rounded == 0.0 && found == 0.0 || found.is_infinite() && rounded.is_infinite() {
-        // Of another sign.
+        // The signs differ.
         return f64::INFINITY;
     }
-    // Beyond the largest, infinity counts as the next number.
+    // Above the largest float, infinity counts as the next one.
     let value = |x: f32| {
         if x.is_infinite() {
             2f64.powi(128).copysign(f64::from(x))
@@ -445,20 +445,20 @@ fn error_f64(found: f64, expected: f64) -> f64 {
 
 /// The largest error seen, and where.
 #[derive(Default)]
-struct Worst {
+struct MaxError {
     error: f64,
     place: String,
 }
 
-impl Worst {
-    fn see(&mut self, error: f64, place: impl FnOnce() -> String) {
+impl MaxError {
+    fn record(&mut self, error: f64, place: impl FnOnce() -> String) {
         if error > self.error {
             self.error = error;
             self.place = place();
         }
     }
 
-    fn hold(&self, level: IsaLevel, op: ScalarOp, dtype: &str, budget: f64) {
+    fn check(&self, level: IsaLevel, op: ScalarOp, dtype: &str, budget: f64) {
         println!(
             "BUDGET {} {dtype} {level}: {:.2} of {budget} at {}",
             op.name(),

@@ -1,9 +1,9 @@
-//! Sine, cosine and tangent, right for every argument.
+//! Sine, cosine and tangent, accurate for every argument.
 //!
-//! The argument is `k pi/2 + r` with `|r| <= pi/4`. Up to a million, `k pi/2` is taken off in
-//! parts of which all but the last times `k` are exact (Cody and Waite); beyond, a function that is
-//! called only then multiplies by the bits of `2/pi` that matter (Payne and Hanek), in integers.
-//! Polynomials are minimax (`tools/minimax.py`), in the relative error of the function.
+//! The argument is reduced to `k pi/2 + r` with `|r| <= pi/4`. Up to a million, `k pi/2` is subtracted in parts all but the
+//! last of which times `k` are exact (Cody and Waite); beyond, an out-of-line function multiplies by the relevant bits of
+//! `2/pi` (Payne and Hanek), in integers. Polynomials are minimax (`tools/minimax.py`), in the relative error of the
+//! function.
 
 use inkwell::{FloatPredicate, IntPredicate};
 
@@ -46,7 +46,7 @@ const COS_F32: [f64; 3] = [
     2.443312587274704e-05,
 ];
 
-/// The first argument that is reduced by the exact method.
+/// The first argument with the exact reduction.
 const LARGE: f64 = 1e6;
 
 /// `pi/2` in parts of 33 bits, the last one of 53.
@@ -86,7 +86,7 @@ pub(crate) fn tan<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     itself_below(e, x, tiny(x), nan_unless_finite(e, x, value))
 }
 
-/// Below this, sine and tangent are their argument.
+/// Below this, sine and tangent equal their argument.
 fn tiny(x: Value<'_>) -> f64 {
     if is_f32(x) {
         2f64.powi(-13)
@@ -95,15 +95,15 @@ fn tiny(x: Value<'_>) -> f64 {
     }
 }
 
-/// Sine and cosine of the reduced argument, and which quadrant it came from.
-struct Both<'ctx> {
+/// Sine and cosine of the reduced argument, and its quadrant.
+struct SinCos<'ctx> {
     sin: Value<'ctx>,
     cos: Value<'ctx>,
     quadrant: Value<'ctx>,
     swapped: Value<'ctx>,
 }
 
-fn sin_cos<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Both<'ctx> {
+fn sin_cos<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> SinCos<'ctx> {
     if is_f32(x) {
         let reduced = reduce(e, e.extend_float(x), Precision::Single);
         let r = e.narrow_float(reduced.r.high);
@@ -112,7 +112,7 @@ fn sin_cos<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Both<'ctx> {
         let half = e.fnma(z, e.float(z, 0.5), e.float(z, 1.0));
         let cos = e.fma(e.fmul(z, z), polynomial(e, z, &COS_F32), half);
         let quadrant = e.trunc_int(reduced.quadrant, Elem::I32);
-        return Both {
+        return SinCos {
             sin,
             cos,
             quadrant,
@@ -126,13 +126,13 @@ fn sin_cos<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Both<'ctx> {
     // sin(h + l) = sin h + l cos h, and cos h = 1 - h^2/2 is enough for l.
     let tail = e.fmul(e.fmul(high, z), polynomial(e, z, &SIN_F64));
     let sin = e.fadd(high, e.fadd(tail, e.fnma(low, half, low)));
-    // cos(h + l) = cos h - l h, 1 - h^2/2 with what rounding it loses.
+    // cos(h + l) = cos h - l h, 1 - h^2/2 with its rounding error.
     let one = e.float(z, 1.0);
     let most = e.fsub(one, half);
     let lost = e.fsub(e.fsub(one, most), half);
     let tail = e.fma(e.fmul(z, z), polynomial(e, z, &COS_F64), lost);
     let cos = e.fadd(most, e.fnma(high, low, tail));
-    Both {
+    SinCos {
         sin,
         cos,
         quadrant,
@@ -146,7 +146,7 @@ enum Precision {
     Double,
 }
 
-/// `x = quadrant pi/2 + r`; only the low two bits of the quadrant count.
+/// `x = quadrant pi/2 + r`; only the low two bits of the quadrant matter.
 struct Reduced<'ctx> {
     r: Twofold<'ctx>,
     quadrant: Value<'ctx>,
@@ -199,7 +199,7 @@ fn reduce_to_double<'ctx>(
     e.fast_two_sum(third.high, low)
 }
 
-/// The reduction of every lane by the exact method: high part, low part, quadrant.
+/// The exact reduction of every lane: high part, low part, quadrant.
 fn reduce_large<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> [Value<'ctx>; 3] {
     let n_lanes = lanes(x);
     // Three arrays: the argument, replaced by the high part; the low part; the quadrant.
@@ -272,7 +272,7 @@ const TWO_OVER_PI: [u64; 23] = [
     0,
 ];
 
-/// For a finite scalar from 1 on; others give numbers of no meaning.
+/// For a finite scalar of at least 1; the result for others is meaningless.
 ///
 /// `|x|` is `m 2^p` with a 53-bit `m`. Bits of `2/pi` above weight `2^(1 - p)` only contribute
 /// multiples of 4 quadrants, so 192 bits from there on times `m`, modulo `2^192`, are the quadrant
@@ -321,7 +321,7 @@ fn payne_hanek<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Reduced<'ctx> {
     let quadrant = e.iadd(whole, e.zext(negative, Elem::I64));
     let magnitude = e.select(negative, e.ineg(fraction), fraction);
 
-    // Two floats of 53 bits each from the first one bit on.
+    // Two floats of 53 bits each, starting at the first one bit.
     let zeros = e.leading_zeros(magnitude);
     let zeros = e.umin(zeros, wide_int(127));
     let normal = e.shl(magnitude, zeros);

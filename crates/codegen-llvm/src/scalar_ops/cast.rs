@@ -7,8 +7,8 @@ use kiln_tensor::DType;
 use super::half;
 use crate::emit::{Elem, Emitter, Value, elem, lanes};
 
-/// Converts every lane: floats to integers truncate and saturate with NaN as 0, integers keep
-/// their low bits, floats round once to nearest even, `bool` is whether it is not zero.
+/// Converts every lane: floats to integers truncate and saturate with NaN as 0, integers keep their low bits, floats round
+/// once to nearest even, `bool` is whether the value is not zero.
 pub(super) fn emit<'ctx>(
     e: &Emitter<'_, 'ctx>,
     a: Value<'ctx>,
@@ -40,7 +40,7 @@ pub(super) fn emit<'ctx>(
         (_, DType::Bool) => e.icmp(IntPredicate::NE, a, e.int(a, 0)),
         (_, to) if to.is_integer() => resize(e, a, from.is_signed(), Elem::of(to)),
         (_, DType::F32 | DType::F64) => to_float(e, a, from, Elem::of(to)),
-        // Whatever f32 does not hold exactly is infinite in f16.
+        // Integers that f32 cannot hold exactly are infinite in f16.
         (_, DType::F16) => half::narrow(e, to, to_float(e, a, from, Elem::F32)),
         (_, _) if from.bits() <= 16 => half::narrow(e, to, to_float(e, a, from, Elem::F32)),
         (_, _) if from.bits() <= 32 => half::narrow_f64(e, to, to_float(e, a, from, Elem::F64)),
@@ -91,15 +91,15 @@ fn saturate<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, to: DType) -> Value<'ct
         .unwrap_or_else(|| unreachable!("a conversion has a value"))
 }
 
-/// A 64-bit integer that f64 holds exactly: itself, or with its low bits folded into one odd bit,
-/// so that rounding further is right.
+/// A 64-bit integer that f64 holds exactly: itself, or with its low bits folded into a sticky bit (round to odd), so that
+/// further rounding is correct.
 fn to_odd<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, from: DType) -> Value<'ctx> {
     const DROPPED: i64 = 0xfff;
     let zero = e.int(a, 0);
     let dropped = e.icmp(IntPredicate::NE, e.and(a, e.int(a, DROPPED)), zero);
     let sticky = e.select(dropped, e.int(a, DROPPED + 1), zero);
     let odd = e.or(e.and(a, e.int(a, !DROPPED)), sticky);
-    // Exact below 2^53 as it is: the bits above are all equal to the sign.
+    // Values below 2^53 are exact: the bits above are all equal to the sign.
     let exact = if from.is_signed() {
         let above = e.ashr(a, e.int(a, 53));
         let moved = e.iadd(above, e.int(a, 1));

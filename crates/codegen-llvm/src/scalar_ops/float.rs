@@ -1,4 +1,4 @@
-//! Floats: f32 and f64 as they are, 16-bit ones through f32.
+//! Float operations: f32 and f64 directly, 16-bit floats through f32.
 
 use inkwell::FloatPredicate;
 
@@ -9,7 +9,7 @@ use super::half;
 use crate::emit::{Elem, Emitter, Value, elem};
 use crate::math;
 
-/// Emits an operation of floats; `None` if it is none.
+/// Emits an operation of floats; `None` for any other operation.
 pub(super) fn emit<'ctx>(
     e: &Emitter<'_, 'ctx>,
     op: ScalarOp,
@@ -19,7 +19,7 @@ pub(super) fn emit<'ctx>(
     if !matches!(dtype, DType::F16 | DType::BF16) {
         return native(e, op, operands);
     }
-    // What only moves or looks at bits needs no arithmetic.
+    // Moves and bit tests need no arithmetic.
     match (op, operands) {
         (ScalarOp::Neg, &[a]) => return Some(e.xor(a, e.int(a, 0x8000))),
         (ScalarOp::Abs, &[a]) => return Some(e.and(a, e.int(a, 0x7fff))),
@@ -61,7 +61,7 @@ fn binary<'ctx>(
     b: Value<'ctx>,
 ) -> Option<Value<'ctx>> {
     let compare = |predicate| e.fcmp(predicate, a, b);
-    // Coordinates are f64, and a rounding less would move them over a border as one more would.
+    // Coordinates are f64: one rounding more or less would move them across a border.
     let contracted = |value| match elem(value) {
         Elem::F32 => e.contracted(value),
         _ => value,

@@ -1,8 +1,7 @@
-//! 16-bit floats: their bits to f32 and back.
+//! 16-bit floats: conversion of their bits to f32 and back.
 //!
-//! Widening is exact; narrowing rounds to nearest even; denormals are kept. IEEE halves use the
-//! conversion instructions of levels that have them, and integer arithmetic elsewhere; nothing
-//! calls a library.
+//! Widening is exact; narrowing rounds to nearest even; subnormals are kept. IEEE halves use the conversion instructions of
+//! levels that have them, and integer arithmetic elsewhere; there are no library calls.
 
 use inkwell::{FloatPredicate, IntPredicate};
 
@@ -36,11 +35,11 @@ pub(crate) fn narrow_f64<'ctx>(e: &Emitter<'_, 'ctx>, dtype: DType, x: Value<'ct
     narrow(e, dtype, narrow_to_odd(e, x))
 }
 
-/// f64 to f32 with an odd last bit if it is not exact, so that rounding further is right.
+/// f64 to f32 by round to odd, so that further rounding is correct.
 fn narrow_to_odd<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     let nearest = e.narrow_float(x);
     let back = e.extend_float(nearest);
-    // Not for exact values, NaN, and infinities that were infinite before.
+    // Not for exact values, NaN, and infinite operands.
     let inexact = e.fcmp(FloatPredicate::ONE, back, x);
     let away = e.fcmp(FloatPredicate::OGT, e.fabs(back), e.fabs(x));
     let bits = e.to_bits(nearest);
@@ -54,20 +53,20 @@ fn narrow_bf16<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     let bits = e.to_bits(x);
     let last = e.and(e.lshr(bits, e.int(bits, 16)), e.int(bits, 1));
     let rounded = e.iadd(bits, e.iadd(last, e.int(bits, 0x7fff)));
-    // A NaN must stay one whatever its low bits: it becomes quiet.
+    // A NaN stays NaN whatever its low bits: it becomes quiet.
     let quiet = e.or(bits, e.int(bits, 0x0040_0000));
     let chosen = e.select(e.is_nan(x), quiet, rounded);
     e.trunc_int(e.lshr(chosen, e.int(bits, 16)), Elem::I16)
 }
 
-/// The exponent moves by 112; denormals become numbers by a subtraction that is exact.
+/// The exponent moves by 112; subnormals are converted by an exact subtraction.
 fn widen_f16<'ctx>(e: &Emitter<'_, 'ctx>, bits: Value<'ctx>) -> Value<'ctx> {
     let wide = e.zext(bits, Elem::I32);
     let sign = e.shl(e.and(wide, e.int(wide, 0x8000)), e.int(wide, 16));
     let magnitude = e.shl(e.and(wide, e.int(wide, 0x7fff)), e.int(wide, 13));
     let normal = e.iadd(magnitude, e.int(wide, 112 << 23));
     let special = e.iadd(magnitude, e.int(wide, 224 << 23));
-    // 2^-14 with the fraction of the denormal, less 2^-14.
+    // 2^-14 with the fraction of the subnormal, minus 2^-14.
     let shifted = e.bits_to_float(e.iadd(magnitude, e.int(wide, 113 << 23)));
     let denormal = e.to_bits(e.fsub(shifted, e.float(shifted, 2f64.powi(-14))));
     let is_special = e.icmp(IntPredicate::UGE, magnitude, e.int(wide, 31 << 23));
@@ -89,7 +88,7 @@ fn narrow_f16<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     let half = e.float_of(Elem::F32, lanes(x), 0.5);
     let aligned = e.to_bits(e.fadd(e.bits_to_float(magnitude), half));
     let denormal = e.isub(aligned, int(126 << 23));
-    // From 65520 on everything is infinite; NaN stays one.
+    // From 65520 on, infinite; NaN stays NaN.
     let nan = e.or(e.and(e.lshr(magnitude, int(13)), int(0x3ff)), int(0x7e00));
     let is_nan = e.icmp(IntPredicate::UGT, magnitude, int(0x7f80_0000));
     let is_large = e.icmp(IntPredicate::UGE, magnitude, int(0x477f_f000));

@@ -1,4 +1,4 @@
-//! Integers and comparisons of them and of `bool`: two's complement, wrapping, never trapping.
+//! Integer operations, and comparisons of integers and `bool`: two's complement, wrapping, never trapping.
 
 use inkwell::IntPredicate;
 use kiln_kernel::seeded::{Fault, is_on};
@@ -9,7 +9,7 @@ use kiln_tensor::DType;
 use super::Outcome;
 use crate::emit::{Emitter, Value, elem};
 
-/// Emits an operation of integers or a comparison of `bool`s; `None` if it is neither.
+/// Emits an operation of integers or a comparison of `bool`s; `None` for any other operation.
 pub(super) fn emit<'ctx>(
     e: &Emitter<'_, 'ctx>,
     op: ScalarOp,
@@ -92,7 +92,7 @@ fn sign<'ctx>(e: &Emitter<'_, 'ctx>, signed: bool, a: Value<'ctx>) -> Value<'ctx
     }
 }
 
-/// A division that cannot trap: where the divisor is 0, and for `MIN / -1`, it divides by 1.
+/// A division that cannot trap: it divides by 1 if the divisor is 0, and for `MIN / -1`.
 #[derive(Clone, Copy)]
 struct Division<'ctx> {
     a: Value<'ctx>,
@@ -133,7 +133,7 @@ fn divide<'ctx>(
         );
         unsafe_lanes = e.or(by_zero, overflows);
     }
-    // MIN / 1 is MIN, as wanted of MIN / -1, and leaves 0, as wanted too.
+    // MIN / 1 is MIN with remainder 0, the results required of MIN / -1.
     let divisor = e.select(unsafe_lanes, e.int(b, 1), b);
     let quotient = if signed {
         e.sdiv(a, divisor)
@@ -185,7 +185,7 @@ fn floor_mod<'ctx>(
     }
 }
 
-/// Where flooring differs from truncating: something is left, of another sign than the divisor.
+/// Where flooring differs from truncating: a non-zero remainder whose sign differs from the divisor's.
 fn needs_step<'ctx>(e: &Emitter<'_, 'ctx>, rest: Value<'ctx>, divisor: Value<'ctx>) -> Value<'ctx> {
     let zero = e.int(rest, 0);
     let differs = e.icmp(IntPredicate::SLT, e.xor(rest, divisor), zero);
@@ -195,7 +195,7 @@ fn needs_step<'ctx>(e: &Emitter<'_, 'ctx>, rest: Value<'ctx>, divisor: Value<'ct
     e.and(differs, e.icmp(IntPredicate::NE, rest, zero))
 }
 
-/// By squaring: as many rounds as the widest exponent has bits.
+/// By squaring, with as many iterations as the widest exponent has bits.
 fn power<'ctx>(
     e: &Emitter<'_, 'ctx>,
     signed: bool,
@@ -260,7 +260,7 @@ fn shift_right<'ctx>(
     e.select(shift_fits(e, a, b), shifted, e.int(a, 0))
 }
 
-/// The amount, at most the width less one; a negative one counts as large.
+/// The shift amount, at most the width minus one; a negative amount counts as large.
 fn in_range<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
     e.umin(b, e.int(b, i64::from(elem(a).bits()) - 1))
 }

@@ -1,5 +1,5 @@
-//! Every operation on every dtype it takes, at every level of this machine, against the
-//! interpreter's definition.
+//! Every operation on every dtype that it takes, at every level that this machine runs, against the interpreter's
+//! definition.
 
 use kiln_scalar::{ExprBuilder, Mode, ScalarError, ScalarOp, ScalarValue, evaluate};
 use kiln_tensor::{DType, bf16, f16};
@@ -9,7 +9,7 @@ use crate::session::Output;
 use crate::testing::{Lanes, compile_lanes, host_levels, request};
 use kiln_backend::IsaLevel;
 
-/// Operations whose result is defined to the last bit.
+/// Operations with bit-exact results.
 const EXACT: &[ScalarOp] = &[
     ScalarOp::Add,
     ScalarOp::Sub,
@@ -77,7 +77,7 @@ fn every_conversion_is_as_the_interpreter_defines_it() {
 }
 
 #[test]
-fn the_number_of_lanes_changes_nothing() {
+fn results_do_not_depend_on_the_number_of_lanes() {
     for level in host_levels() {
         for lanes in LANES {
             for dtype in [DType::F32, DType::F16, DType::I64, DType::U8] {
@@ -90,7 +90,7 @@ fn the_number_of_lanes_changes_nothing() {
 }
 
 #[test]
-fn extremes_are_the_same_at_every_width() {
+fn min_and_max_are_the_same_at_every_vector_width() {
     for level in host_levels() {
         for lanes in [2, 8, 16] {
             for dtype in [DType::F32, DType::F64] {
@@ -137,7 +137,7 @@ fn every_16_bit_float_converts_as_defined() {
 }
 
 #[test]
-fn functions_of_16_bit_floats_are_near_what_is_defined() {
+fn functions_of_16_bit_floats_are_near_their_definition() {
     let inputs: Vec<u16> = (0..=u16::MAX).step_by(7).collect();
     let bits: Vec<u8> = inputs.iter().flat_map(|x| x.to_le_bytes()).collect();
     for level in host_levels() {
@@ -172,7 +172,7 @@ fn functions_of_16_bit_floats_are_near_what_is_defined() {
 }
 
 #[test]
-fn no_operation_needs_a_library() {
+fn no_operation_calls_a_library() {
     for level in IsaLevel::ALL {
         for &op in ScalarOp::ALL {
             for dtypes in operand_types(op) {
@@ -260,7 +260,7 @@ fn check(level: IsaLevel, lanes: u32, op: ScalarOp, dtypes: &[DType]) {
     }
 }
 
-/// What the interpreter defines; an error is a fault.
+/// The interpreter's definition; an error is a fault.
 fn define(op: ScalarOp, dtypes: &[DType], row: &[ScalarValue]) -> Result<ScalarValue, ScalarError> {
     let mut builder = ExprBuilder::new(dtypes.len());
     let inputs = builder.inputs();
@@ -317,7 +317,7 @@ fn from_bits(dtype: DType, bits: u64) -> ScalarValue {
     }
 }
 
-/// Zeros, ones, limits of every dtype, ties, denormals, infinities, NaN, and what is near them.
+/// Zeros, ones, limits of every dtype, ties, subnormals, infinities, NaN, and their neighbours.
 fn interesting(dtype: DType) -> Vec<ScalarValue> {
     if dtype == DType::Bool {
         return vec![ScalarValue::Bool(false), ScalarValue::Bool(true)];

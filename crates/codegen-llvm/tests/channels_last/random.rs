@@ -1,4 +1,4 @@
-//! Random nets over pictures of one size: what has its channels innermost meets what has not, in all kinds of ops.
+//! Random networks over images of one size: values with channels innermost meet values without, in all kinds of ops.
 //!
 //! `KILN_TEST_NETS=FIRST..END` checks other seeds than the first ones.
 
@@ -9,11 +9,11 @@ use kiln_testkit::random::SplitMix64;
 
 use super::{Elements, compare};
 
-/// A net that is being written.
+/// A network being written.
 struct Net {
     text: String,
     random: SplitMix64,
-    /// The pictures so far: names, and their channels.
+    /// The images so far: names, and their channels.
     pictures: Vec<(String, u64)>,
     n_names: usize,
 }
@@ -36,7 +36,7 @@ impl Net {
         name
     }
 
-    /// One of the last pictures, more often than not the very last.
+    /// One of the last images, more often than not the very last.
     fn pick(&mut self) -> (String, u64) {
         let back = self.random.below(2) * self.random.below(4);
         let at = self.pictures.len().saturating_sub(1 + back as usize);
@@ -161,7 +161,7 @@ impl Net {
     }
 }
 
-/// A net that follows from a seed.
+/// The network of a seed.
 fn net(seed: u64) -> String {
     let mut random = SplitMix64::new(seed);
     let channels = [1, 3, 8, 24][random.below(4) as usize];
@@ -183,7 +183,7 @@ fn net(seed: u64) -> String {
     )
 }
 
-/// Some numbers that are not finite, now and then.
+/// Non-finite numbers for some seeds.
 fn elements(seed: u64) -> Elements {
     match seed % 7 {
         5 => Elements::With(f32::NAN),
@@ -216,7 +216,7 @@ fn random_nets_do_what_they_mean() {
     });
 }
 
-/// A convolution and a pool of random windows, between convolutions that want channels innermost.
+/// A convolution and a pooling over random windows, between convolutions that prefer channels innermost.
 fn windows(seed: u64) -> String {
     let mut random = SplitMix64::new(seed);
     let mut one_of = |numbers: &[usize]| numbers[random.below(numbers.len() as u64) as usize];
@@ -224,7 +224,7 @@ fn windows(seed: u64) -> String {
     let mut window = |ks: [usize; 2], is_pool: bool| {
         let strides = [(); 2].map(|()| one_of(&[1, 1, 2, 3]));
         let dilations = [(); 2].map(|()| one_of(&[1, 1, 2]));
-        // A pool's border is less wide than its window.
+        // A pool's padding is narrower than its window.
         let most = |axis: usize| if is_pool { ks[axis] - 1 } else { 4 };
         let low = [0, 1].map(|axis| one_of(&[0, 1, 2, 4]).min(most(axis)));
         let high = [0, 1].map(|axis| one_of(&[0, 1, 2, 4]).min(most(axis)));

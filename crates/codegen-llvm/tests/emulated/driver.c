@@ -1,8 +1,8 @@
-/* Launches one kernel, call after call: sizes and operands from standard input, operands and the fault word to standard
+/* Launches one kernel repeatedly: sizes and operands from standard input, operands and the fault word to standard
  * output. All numbers are little-endian words of 64 bits. `phases.h` is generated and names the kernel's phases.
  *
- * Tasks run one by one, the last first. An operand lies as badly aligned as it says, between bytes that must stay as they
- * are: exit status 3 says that they did not, 2 that the input is cut short.
+ * Tasks run one by one, the last first. An operand has the misalignment that the input gives, between guard bytes that must
+ * not change: exit status 3 means that they did, 2 that the input is truncated.
  */
 #include <stdint.h>
 #include <stdio.h>

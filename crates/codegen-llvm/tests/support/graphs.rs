@@ -18,19 +18,19 @@ use kiln_testkit::random::{SplitMix64, seeded_bytes};
 
 /// How many sets of shapes each graph is run at.
 const N_SHAPES: usize = 10;
-/// Elements that the inputs of one call may have together.
+/// Maximum elements of the inputs of one call together.
 const MOST_ELEMENTS: usize = 1 << 14;
 
-/// A runtime per level, each with other threads.
+/// A runtime per level, each with a different number of threads.
 pub(crate) fn runtimes() -> Vec<Arc<Runtime>> {
     let compiler: Arc<dyn KernelCompiler> = Arc::new(LlvmCompiler::new());
     programs::runtimes(&compiler, super::targets())
 }
 
-/// Ops that may add the weights of one element before they multiply it: it matters where a number is not finite.
+/// Ops that may add the weights of one element before they multiply it, which matters for non-finite elements.
 const WEIGHTED: [&str; 1] = ["resize"];
 
-/// Ops with jumps: a small difference in an operand may be a large one in the result.
+/// Discontinuous ops: a small difference in an operand may be a large one in the result.
 const JUMPS: [&str; 21] = [
     "cast",
     "floor",
@@ -55,7 +55,7 @@ const JUMPS: [&str; 21] = [
     "log",
 ];
 
-/// Whether what is not finite is so in another way: weights of one element may be added before or after it is multiplied.
+/// Whether a non-finite element differs legitimately: weights of one element may be added before or after it is multiplied.
 fn is_other_infinity(finding: &ProgramFinding) -> bool {
     let ProgramFinding::Output {
         source: Unexplained::Element {
@@ -87,20 +87,20 @@ fn constants_are_tame(graph: &Graph) -> bool {
     })
 }
 
-/// What came of some graphs.
+/// The results of some graphs.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) graphs: usize,
-    /// Runs with outputs, and runs that fail in the interpreter too.
+    /// Runs with outputs, and runs that also fail in the interpreter.
     pub(crate) agreed: usize,
     pub(crate) failed: usize,
     pub(crate) broken: Vec<String>,
-    /// Graphs whose outputs differ, perhaps because rounding took a value over a jump, by their seeds.
+    /// Seeds of graphs whose outputs differ, perhaps because rounding moved a value across a jump.
     pub(crate) unstable: BTreeMap<u64, String>,
 }
 
 impl Tally {
-    /// Adds what came of other graphs.
+    /// Adds the results of other graphs.
     pub(crate) fn add(&mut self, other: Self) {
         self.graphs += other.graphs;
         self.agreed += other.agreed;
@@ -161,13 +161,13 @@ pub(crate) fn check_seed(
     };
     let graph = random_graph(&mut choices, &options).unwrap();
     if !smooth && !constants_are_tame(&graph) {
-        // Where sums overflow depends on the order and the width of their additions.
+        // Whether sums overflow depends on the order and the width of their additions.
         return Ok(());
     }
     let special = !graph
         .ops()
         .any(|(_, data)| WEIGHTED.contains(&data.op.mnemonic()));
-    // A product of many overflows, or becomes 0, in one order and not in another.
+    // A product of many factors overflows, or becomes 0, in one order and not in another.
     let is_product =
         |text: &str| text.contains("function = product") || text.contains("combine = mul");
     let jumps = is_product(&text::print(&graph))
@@ -180,7 +180,7 @@ pub(crate) fn check_seed(
     tally.graphs += 1;
     let mut random = SplitMix64::new(seed);
     for shape in 0..N_SHAPES {
-        // Choices of its own for each call: those of the graph run dry.
+        // Separate choices for each call: those of the graph run out.
         let bytes = seeded_bytes(random.next_u64(), 512);
         let mut choices = Unstructured::new(&bytes);
         let Some(shapes) = input_shapes(&mut choices, &graph).unwrap() else {
@@ -205,7 +205,7 @@ pub(crate) fn check_seed(
                 break;
             }
             Err(finding @ ProgramFinding::Output { .. }) if !smooth && jumps => {
-                // Another rounding may take a value over a jump; seldom.
+                // Another rounding may move a value across a jump; rare.
                 let report = report(seed, &graph, runtimes, fuse, &inputs, &finding);
                 tally.unstable.insert(seed, report);
                 break;

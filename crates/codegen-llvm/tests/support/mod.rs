@@ -1,4 +1,4 @@
-//! What tests of compiled kernels share: levels, kernels from text, and comparing at many sizes.
+//! Shared by tests of compiled kernels: levels, kernels from text, and comparisons at many sizes.
 
 #![allow(
     dead_code,
@@ -77,13 +77,13 @@ pub(crate) fn has_winograd(kernel: &VerifiedKernel, schedule: &Schedule) -> bool
     nests.iter().any(|nest| nest.winograd.is_some())
 }
 
-/// A kernel at every level that this machine runs, with the best schedule's loops changed.
+/// A kernel at every level that this machine runs, with the loops of the best schedule changed.
 pub(crate) fn compiled_as(kernel: &VerifiedKernel, change: impl Fn(&mut Loops)) -> Vec<Variant> {
     let change = |schedule: &Schedule| with_loops(kernel, schedule, &change);
     compiled_with(&LlvmCompiler::new(), kernel, change)
 }
 
-/// A kernel at every level that this machine runs, with what `change` makes of the best schedule.
+/// A kernel at every level that this machine runs, with the best schedule transformed by `change`.
 fn compiled_with(
     compiler: &LlvmCompiler,
     kernel: &VerifiedKernel,
@@ -101,23 +101,24 @@ fn compiled_with(
     targets().iter().map(variant).collect()
 }
 
-/// A kernel with windows of three by three at every level that this machine runs, summed with fewer products from the
-/// smallest images on, in tiles of up to so many sums along an axis.
+/// A kernel with 3 x 3 windows at every level that this machine runs, by Winograd from the smallest images on, in tiles of
+/// up to `sums` sums along an axis.
 pub(crate) fn compiled_with_fewer_products(kernel: &VerifiedKernel, sums: u32) -> Vec<Variant> {
     let compiler = LlvmCompiler::new().with_fewer_products(sums > 2);
     let variants = compiled_with(&compiler, kernel, |schedule| {
-        // The fewest points of an image, for tiles of two and of four sums.
+        // The fewest points of an image, for F(2x2, 3x3) and F(4x4, 3x3).
         let text = schedule.text.replace(">= 192 ", ">= 1 ");
         Schedule::new("changed").with_text(text.replace(">= 768 ", ">= 4 "))
     });
     let has_it = |variant: &Variant| has_winograd(kernel, &variant.artifact.schedule);
     let has_fma = |target: &Target| target.level.parse::<IsaLevel>().unwrap().has_fma();
-    // A level may keep direct sums: which of two is faster there depends on the machine's caches.
+    // A level may keep direct sums: which is faster depends on the machine's caches.
     assert_eq!(variants.iter().any(has_it), targets().iter().any(has_fma));
     variants
 }
 
-/// Compares compiled kernels with their meaning at the given sizes of their symbols, with ordinary numbers: all calls agree.
+/// Compares compiled kernels with their meaning at the given sizes of their symbols, with ordinary numbers; all calls must
+/// agree.
 pub(crate) fn check_variants<const N: usize>(
     kernel: &VerifiedKernel,
     variants: &[Variant],
@@ -137,7 +138,7 @@ pub(crate) fn check_variants<const N: usize>(
     }
 }
 
-/// Compares a kernel with its meaning at sizes that cover the edges; how many calls agreed, and how many faulted.
+/// Compares a kernel with its meaning at sizes that cover the edges; returns how many calls agreed, and how many faulted.
 pub(crate) fn try_text(
     text: &str,
     elements: Elements,
@@ -228,7 +229,7 @@ pub(crate) fn try_random_kernel(seed: u64) -> Result<(usize, usize), String> {
         };
         let sizes = symbols.iter().copied().filter(|&size| size > 0);
         let smallest = sizes.min().unwrap_or(1).min(5);
-        // Indices that are data: one in five calls may have some outside.
+        // Indices that are data: one call in five may have some out of bounds.
         let indices = match shape % 5 {
             4 => (-1, smallest + 1),
             _ => (0, smallest),

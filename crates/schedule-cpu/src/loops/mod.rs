@@ -1,13 +1,13 @@
 //! The loop-nest form: what a schedule does with a kernel, as data with a text.
 //!
-//! A [`Loops`] holds one [`LoopNest`] per strategy that takes some sizes of the kernel. A launch runs the first one whose
-//! [`When`] holds. A nest names every transformation of its loops: register tile, vector remainders, peeling, packing,
-//! prefetching, accumulator splitting and so on; emitting code chooses nothing. The emitter still looks up facts about the
+//! A [`Loops`] contains one [`LoopNest`] per strategy that handles some sizes of the kernel. A launch runs the first one
+//! whose [`When`] holds. A nest names every transformation of its loops: register tile, vector remainders, peeling,
+//! packing, prefetching, accumulator splitting and so on; the emitter makes no choices. It still looks up facts about the
 //! kernel, such as which loads a peeled loop no longer guards.
 //!
-//! - `when`: conditions on sizes. `names`: what axes and items are called in the text.
-//! - `print`, `read`: the text. Reading what was printed gives the same nests.
-//! - `verify`: what a nest must satisfy to be right for a kernel.
+//! - `when`: conditions on sizes. `names`: the names of axes and items in the text.
+//! - `print`, `read`: the text. Reading a printed text gives the same nests.
+//! - `verify`: the conditions under which a nest is valid for a kernel.
 //!
 //! ```text
 //! loops {
@@ -62,17 +62,17 @@ pub struct Loops {
 pub struct LoopNest {
     /// The strategy that proposed it.
     pub strategy: String,
-    /// The sizes that it is for, unless an earlier nest takes them.
+    /// The sizes that it is for, unless an earlier nest handles them.
     pub when: When,
     /// How other operands are packed by a phase of each launch.
     pub copies: Vec<PackSpec>,
-    /// What the innermost body computes at once.
+    /// The tile that the innermost body computes.
     pub tile: Tile,
     /// Elements of a vectorised outer axis per unit of work; a multiple of the tile's.
     pub chunk: u32,
     /// The sizes at which consecutive units differ in their columns instead of their rows.
     pub columns_first: When,
-    /// Scalar operations that are worth a task.
+    /// Scalar operations per task.
     pub task_operations: i64,
     /// How the row remainder is computed.
     pub remainder: RowRemainder,
@@ -80,11 +80,11 @@ pub struct LoopNest {
     pub vectors: Vec<VectorSteps>,
     /// Boundaries of a piecewise value at which the loop over the vectorised outer axis is split.
     pub splits: u32,
-    /// Whether tiles inside all bounds have code of their own, without masks.
+    /// Whether tiles within all bounds have a separate version, without masks.
     pub peel: bool,
-    /// Whether the vectorised outer axis is written by non-temporal stores where results exceed the caches.
+    /// Whether the vectorised outer axis is written by non-temporal stores if results exceed the caches.
     pub stream: bool,
-    /// What is prefetched.
+    /// The prefetches.
     pub prefetch: Prefetches,
     /// The Winograd transform of a 3 x 3 convolution.
     pub winograd: Option<Transform>,
@@ -98,7 +98,7 @@ pub struct LoopNest {
     pub items: Vec<ItemLoops>,
 }
 
-/// What is prefetched.
+/// The prefetches of a nest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefetches {
     /// Whether later passes over a row prefetch the next one.
@@ -107,14 +107,14 @@ pub struct Prefetches {
     pub results: bool,
     /// Distance in packed operands, in bytes; 0 for never.
     pub packed: u32,
-    /// Tiles of at most this many rows share the prefetching of the next packed block among each other.
+    /// Tiles of at most this many rows share the prefetching of the next packed block.
     pub shared_rows: u32,
 }
 
 /// The loops of one item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemLoops {
-    /// Whether all rows of a tile are computed together, instead of one after the other.
+    /// Whether all rows of a tile are computed together, rather than one after the other.
     pub together: bool,
     /// The inner axis that is vectorised.
     pub along: Option<AxisId>,
@@ -122,15 +122,15 @@ pub struct ItemLoops {
     pub fuse_next: bool,
     /// Whether dot products are reduced a vector of them at a time, by transposing partial sums.
     pub transposing_reduction: bool,
-    /// How many accumulators a reduction of fewer sums is split over; 0 for no splitting.
+    /// How many accumulators a reduction with fewer sums is split over; 0 for no splitting.
     pub accumulators: u32,
     /// Whether the taps of a window that slides along the rows are unrolled, to load each element once.
     pub sliding_window: bool,
-    /// Whether full tiles load operands along the rows, and transpose them in registers.
+    /// Whether full tiles load operands along the rows and transpose them in registers.
     pub register_transpose: bool,
-    /// Where a reduction over a guarded window tests its bounds once for many iterations.
+    /// Where the bounds of a guarded window are tested once for many iterations.
     pub peel_taps: PeelTaps,
-    /// Whether vectors along the inner axis are written by non-temporal stores where results exceed the caches.
+    /// Whether vectors along the inner axis are written by non-temporal stores if results exceed the caches.
     pub stream: bool,
 }
 
@@ -140,7 +140,7 @@ pub enum PeelTaps {
     /// Nowhere.
     #[default]
     Never,
-    /// Before the innermost loop of the reduction, whose iterations they do not depend on.
+    /// Before the innermost loop of the reduction, in which they are invariant.
     BeforeInnermost,
     /// In each iteration of the innermost loop, for all rows of the tile.
     InInnermost,
@@ -203,7 +203,7 @@ impl LoopNest {
     }
 }
 
-/// Every item of a kernel in order, a carry block before what is in it.
+/// Every item of a kernel in order, a carry block before its items.
 pub(crate) fn items(kernel: &Kernel) -> impl Iterator<Item = &Item> {
     kernel.items().iter().flat_map(|item| {
         let inner: &[Item] = match item {

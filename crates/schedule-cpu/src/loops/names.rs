@@ -1,7 +1,7 @@
-//! What the axes and items of a kernel are called in the text of its loops.
+//! The names of a kernel's axes and items in the text of its loops.
 //!
-//! Axes of different items may have the same name; they are numbered in the order of the kernel, which does not change when
-//! the kernel is printed and read back.
+//! Axes of different items may have the same name; they are numbered in the order of the kernel, which printing and reading
+//! the kernel preserves.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl AxisNames {
     }
 }
 
-/// An item as the text names it: a stage by its name, a store by its buffer, a carry block by its axis.
+/// An item's name in the text: a stage's own, a store's buffer, a carry block's axis.
 pub(super) struct ItemName<'k>(pub(super) &'k Kernel, pub(super) &'k Item);
 
 impl fmt::Display for ItemName<'_> {

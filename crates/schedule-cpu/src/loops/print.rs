@@ -18,7 +18,7 @@ impl Loops {
         let names = AxisNames::of(kernel);
         let printer = Printer { kernel, names };
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = printer.loops(&mut text, self);
         text
     }
@@ -60,7 +60,7 @@ impl Printer<'_> {
         writeln!(out, "  }}")
     }
 
-    /// The lines of a nest before its body; none for what is not used.
+    /// The lines of a nest before its body; unused properties have none.
     fn header(&self, nest: &LoopNest) -> Vec<String> {
         let mut lines = Vec::new();
         let mut put = |is_used: bool, line: String| {

@@ -20,7 +20,7 @@ type Read<T> = Result<T, Diagnostic>;
 /// Reads the loops of a kernel. They are not [verified](super::verify).
 ///
 /// # Errors
-/// The first token that does not fit, or name that the kernel does not have.
+/// The first token that does not fit, or the first name that the kernel does not have.
 pub fn read(kernel: &Kernel, source: &str) -> Result<Loops, Diagnostic> {
     let mut reader = Reader {
         kernel,
@@ -124,7 +124,7 @@ impl Reader<'_> {
         Ok(nest)
     }
 
-    /// The name of the item that comes next.
+    /// The name of the next item.
     fn item_name(&mut self, expected: &str) -> Read<()> {
         let start = self.cursor.span();
         let found = match self.cursor.identifier()? {
@@ -148,7 +148,7 @@ impl Reader<'_> {
     fn item(&mut self) -> Read<ItemLoops> {
         let mut loops = ItemLoops::default();
         let ends = |cursor: &mut Cursor<'_>| {
-            // The name of the next item is followed by a colon, or is two tokens long.
+            // The name of the next item is followed by a colon, or has two tokens.
             let is_name = matches!(cursor.peek(), TokenKind::Identifier(_));
             !is_name || matches!(cursor.peek_second(), TokenKind::Colon)
         };

@@ -1,4 +1,4 @@
-//! How a vectorised axis is cut into vectors: whole sets of them, then a remainder that is masked or scalar.
+//! How a vectorised axis is cut into vectors: whole sets of them, then a masked or scalar remainder.
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::analysis::is_multiple;
@@ -15,9 +15,9 @@ const WIDE: u32 = 8;
 pub struct VectorSteps {
     /// The axis.
     pub axis: AxisId,
-    /// The rows of the tiles that are cut so; all others if none are given.
+    /// The rows of the tiles that are cut like this; all other tiles if empty.
     pub rows: Option<u32>,
-    /// The steps, each for what the one before leaves.
+    /// The steps, each for the remainder of the one before.
     pub steps: Vec<VectorStep>,
 }
 
@@ -26,22 +26,22 @@ pub struct VectorSteps {
 pub enum VectorStep {
     /// Sets of this many vectors with every lane in range.
     Whole(u32),
-    /// Sets of this many vectors with every vector but the last whole, as long as there are that many.
+    /// Sets of this many vectors, all whole but the last vector, while at least that many remain.
     NearlyWhole(u32),
-    /// The rest in sets of some vectors, of which the first `full` have every lane in range.
+    /// The remainder in sets of some vectors, of which the first `full` have every lane in range.
     Masked {
         /// Vectors of a set.
         vectors: u32,
-        /// Those without a mask.
+        /// Vectors without a mask.
         full: u32,
     },
-    /// The rest as one masked set, where it is more than `above` vectors; else one masked vector after the other.
+    /// The remainder as one masked set, if it is more than `above` vectors; else as single masked vectors.
     MaskedAbove {
-        /// Vectors up to which single ones are used.
+        /// The number of vectors up to which single ones are used.
         above: u32,
         /// Vectors of the set.
         vectors: u32,
-        /// Those without a mask.
+        /// Vectors without a mask.
         full: u32,
     },
     /// Element by element.
@@ -60,8 +60,8 @@ pub(crate) fn vector_steps(
     let full_rows = tile.rows.map_or(1, |(_, count)| count);
     let is_slow = level.has_slow_masked_stores();
     let is_wide = vectors >= WIDE;
-    // Contractions over an unknown number of columns. The arithmetic outweighs the masks of a set, and a body for sets that
-    // are known to be whole is code to compile; not with as many vectors as there are mask registers, nor for a single row.
+    // Contractions over an unknown number of columns. The arithmetic outweighs the masks of a set, and a body for whole
+    // sets is code to compile; not with as many vectors as there are mask registers, nor for a single row.
     let is_open_product = kernel.classification().class == Class::Contraction
         && bound(kernel, axis).as_constant().is_none()
         && tile.tail == Tail::Masked
@@ -97,7 +97,7 @@ pub(crate) fn vector_steps(
         false => rows == 1,
     };
     if masks_one {
-        // At most one vector with a mask: its stores take longer than most of what is computed here.
+        // At most one masked vector: its stores take longer than most of the computation here.
         if is_wide {
             steps.push(VectorStep::Whole(vectors / 2));
         }
@@ -106,10 +106,10 @@ pub(crate) fn vector_steps(
         // In a row remainder there is little to save, and each number of vectors is code to compile.
         steps.push(masked(vectors));
     } else if is_wide && rows > 1 {
-        // Half as many vectors with several rows are accumulators enough.
+        // With several rows, half as many vectors are accumulators enough.
         steps.push(masked(vectors / 2));
     } else {
-        // A single vector is done alone; one that shares its operands with other rows, where it fills no whole set.
+        // A single vector is computed alone; one that shares its operands with other rows, if it does not fill a set.
         steps.push(match is_wide {
             true => VectorStep::MaskedAbove {
                 above: 1,

@@ -1,4 +1,4 @@
-//! The text of loops, and what is refused.
+//! The text of loops, and the loops that are refused.
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::VerifiedKernel;
@@ -50,7 +50,7 @@ const KERNELS: [&str; 6] = [
 ];
 
 #[test]
-fn what_is_printed_reads_back_as_the_same_and_is_right() {
+fn printed_loops_read_back_equal_and_verify() {
     let mut kernels = vec![
         product("M", "in", "K, N", "N"),
         product("M", "const", "K, 512", "512"),
@@ -79,7 +79,7 @@ fn loops_of_a_convolution() {
 }
 
 #[test]
-fn a_text_that_does_not_fit_the_kernel_says_where() {
+fn errors_in_loop_texts_have_positions() {
     let kernel = product("M", "in", "K, N", "N");
     let text = printed(&kernel);
     for (from, to, expected) in [

@@ -1,7 +1,7 @@
-//! What loops must satisfy to be right for a kernel, whatever their text says.
+//! Validity of loops for a kernel, independent of who wrote their text.
 //!
-//! Strategies decide what pays; this decides what is allowed. Loops come from strategies of this process, from a worker's
-//! request, or from a file of a user, and all of them are checked.
+//! Strategies decide what pays; the verifier decides what is allowed. Loops come from strategies of this process, from a
+//! worker's request, or from a user's file, and all of them are checked.
 
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
@@ -16,7 +16,7 @@ use crate::tile::{Tail, VectorAxis};
 use crate::winograd::Winograd;
 use crate::{packing, register_transpose, transposing_reduction};
 
-/// The most vectors, rows and lanes of a tile: beyond these code grows without end.
+/// The most vectors, rows and lanes of a tile, which bound the code size.
 const MOST_VECTORS: u32 = 16;
 const MOST_ROWS: u32 = 64;
 const MOST_LANES: u32 = 64;
@@ -28,7 +28,7 @@ type Verified = Result<(), String>;
 /// Checks that loops compute what a kernel means.
 ///
 /// # Errors
-/// What is wrong with the first nest that does not.
+/// What is wrong with the first invalid nest.
 pub fn verify(kernel: &VerifiedKernel, loops: &Loops) -> Result<(), String> {
     let dependence = Dependence::of(kernel);
     for pack in &loops.packs {
@@ -197,7 +197,7 @@ impl Verifier<'_> {
         all.all(|item| !matches!(item, Item::Store(store) if store.combine.is_some()))
     }
 
-    /// Whether the cuts of an axis are stated for any number of rows: an axis without cuts would not be computed.
+    /// Whether an axis has cuts for any number of rows: without cuts it would not be computed.
     fn is_cut(&self, axis: AxisId) -> bool {
         let mut all = self.nest.vectors.iter();
         all.any(|steps| steps.axis == axis && steps.rows.is_none() && !steps.steps.is_empty())
@@ -300,7 +300,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Whether no loop's length depends on the lane.
+    /// Whether the trip counts of all loops are independent of the lane.
     fn has_equal_lanes(&self, axis: AxisId) -> bool {
         let mut axes = self.kernel.axes().values();
         axes.all(|other| match other.extent {
@@ -310,7 +310,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Whether the stages of carry blocks are scalars, which vectors of points carry in registers, in steps of equal length.
+/// Whether the stages of carry blocks are scalars, carried in registers by vectors of points, in steps of equal length.
 fn carries_in_vectors(kernel: &VerifiedKernel) -> bool {
     let mut axes = kernel.axes().values();
     let mut stages = kernel.stages().values();
@@ -318,7 +318,7 @@ fn carries_in_vectors(kernel: &VerifiedKernel) -> bool {
         && stages.all(|stage| stage.axes.is_empty())
 }
 
-/// Whether the axes of a packed operand are each of the operand's once.
+/// Whether the packed axes are the operand's, each once.
 fn pack_axes(kernel: &VerifiedKernel, spec: &PackSpec) -> Verified {
     let rank = match kernel.buffers().values().nth(spec.buffer) {
         Some(_) => kernel.buffer(BufferId::from_u32(spec.buffer as u32)).rank(),

@@ -1,4 +1,4 @@
-//! Conditions on the sizes of a launch: any of several conjunctions of comparisons between products of sizes.
+//! Conditions on the sizes of a launch: disjunctions of conjunctions of comparisons between products of sizes.
 
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, VerifiedKernel};
@@ -6,7 +6,7 @@ use kiln_kernel::{AxisId, VerifiedKernel};
 use crate::strides::bound;
 use crate::work;
 
-/// The sizes that something is for: those at which all comparisons of one of the lists hold.
+/// A condition: the sizes at which all comparisons of one of the lists hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct When(pub(super) Vec<Vec<Comparison>>);
 
@@ -15,7 +15,7 @@ pub struct When(pub(super) Vec<Vec<Comparison>>);
 pub struct Comparison {
     /// The left side.
     pub left: Size,
-    /// Whether the left side must be at least the right one, or else below it.
+    /// Whether the left side must be at least the right one, rather than below it.
     pub at_least: bool,
     /// The right side.
     pub right: Size,
@@ -26,16 +26,16 @@ pub struct Comparison {
 pub struct Size {
     /// The constant factor.
     pub constant: i64,
-    /// The others.
+    /// The other factors.
     pub factors: Vec<Factor>,
 }
 
 /// A size of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Factor {
-    /// The most points of an axis.
+    /// An upper bound on the points of an axis.
     Axis(AxisId),
-    /// Bytes of the cache of a level from 1 to 3 that one core can count on.
+    /// Bytes of the cache of a level from 1 to 3 that one core can rely on.
     Cache(u8),
     /// Bytes of all results.
     Results,
@@ -54,12 +54,12 @@ impl When {
         Self(Vec::new())
     }
 
-    /// Where a size is at least another.
+    /// Sizes of at least another.
     pub fn at_least(left: impl Into<Size>, right: impl Into<Size>) -> Self {
         Self::of(left.into(), true, right.into())
     }
 
-    /// Where a size is below another.
+    /// Sizes below another.
     pub fn below(left: impl Into<Size>, right: impl Into<Size>) -> Self {
         Self::of(left.into(), false, right.into())
     }
@@ -72,7 +72,7 @@ impl When {
         }]])
     }
 
-    /// Where both hold.
+    /// The conjunction.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let mut all = Vec::new();
@@ -84,7 +84,7 @@ impl When {
         Self(all)
     }
 
-    /// Where either holds.
+    /// The disjunction.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         self.0.extend(other.0);
@@ -119,7 +119,7 @@ impl When {
         Self(lists)
     }
 
-    /// 1 where it holds, else 0.
+    /// 1 if it holds, else 0.
     pub fn quantity(&self, kernel: &VerifiedKernel) -> Quantity {
         let one = || Quantity::constant(1);
         let all = |list: &Vec<Comparison>| {
@@ -138,7 +138,7 @@ impl When {
 }
 
 impl Comparison {
-    /// 1 where it holds, else 0.
+    /// 1 if it holds, else 0.
     fn quantity(&self, kernel: &VerifiedKernel) -> Quantity {
         let (zero, one) = (Quantity::constant(0), Quantity::constant(1));
         let (left, right) = (self.left.quantity(kernel), self.right.quantity(kernel));

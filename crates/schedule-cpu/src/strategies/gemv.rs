@@ -1,4 +1,4 @@
-//! GEMV, and products so shallow that writing their results takes longest: one row, many vectors.
+//! GEMV, and products so shallow that they are bound by their stores: one row, many vectors.
 
 use kiln_kernel::AxisId;
 
@@ -12,15 +12,15 @@ use crate::tile::Tile;
 /// Vectors per tile.
 pub(super) const VECTORS: u32 = 8;
 
-/// Depth of a sum below which writing results takes longer than computing them: they are written in long runs.
+/// The depth of a sum below which a product is bound by its stores, which are then done in long runs.
 const SHALLOW: u32 = 4;
 
-/// Bytes of a tile's row that are a long run by themselves: row by row, 2000 x 2 by 2000 took 500 us instead of 580 with
-/// runs of 64 bytes, and 440 instead of 350 with runs of 128.
+/// Bytes of a tile's row that are a long run alone: row by row, 2000 x 2 by 2000 took 500 us instead of 580 with runs of 64
+/// bytes, and 440 instead of 350 with runs of 128.
 const LONG_RUN: u32 = 128;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
-    // A tile for a few rows that is as wide serves single rows as well.
+    // A skinny GEMM tile that is as wide handles single rows as well.
     if skinny_vectors(problem.level) >= VECTORS {
         return Vec::new();
     }
@@ -33,12 +33,12 @@ pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
         ..problem.base.tile
     };
     let run = tile.lanes * tile.vectors;
-    let when = When::below(rows, 2).or(is_written(problem, columns, run));
+    let when = When::below(rows, 2).or(is_store_bound(problem, columns, run));
     vec![Proposal::new(when, tile, run)]
 }
 
-/// The sizes at which what counts is how results are written: shallow sums, and whole runs of columns.
-pub(super) fn is_written(problem: &Problem<'_>, columns: AxisId, run: u32) -> When {
+/// The sizes at which a product is bound by its stores: shallow sums, and whole runs of columns.
+pub(super) fn is_store_bound(problem: &Problem<'_>, columns: AxisId, run: u32) -> When {
     let piece = problem.base.tile.vectors * problem.level.vector_bytes();
     let shallow = if piece < LONG_RUN { SHALLOW } else { 1 };
     match packing::reduced(problem.kernel) {

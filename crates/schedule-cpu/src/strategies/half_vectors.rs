@@ -1,4 +1,4 @@
-//! Products with at most half a vector of columns: vectors of half the width, where these are as fast.
+//! Products with at most half a vector of columns: vectors of half the width, if these are as fast.
 
 use super::problem::Problem;
 use super::skinny_gemm::SKINNY_ROWS;
@@ -7,7 +7,7 @@ use crate::loops::When;
 use crate::packing;
 use crate::tile::Tile;
 
-/// Whether a level and a kernel have them.
+/// Whether half vectors suit a level and a kernel.
 pub(super) fn applies(problem: &Problem<'_>) -> bool {
     let copies = packing::copies(problem.kernel, &problem.base.tile);
     problem.level.halves_are_as_fast()

@@ -1,4 +1,4 @@
-//! Maps: every point by itself, in runs of vectors along one axis.
+//! Maps: independent points, in runs of vectors along one axis.
 
 use kiln_kernel::AxisId;
 
@@ -31,7 +31,7 @@ pub(super) fn base(problem: &Problem<'_>) -> Base {
     let columns = problem.columns();
     let vectors = match columns.and_then(|axis| problem.size(axis)) {
         Some(size) if size <= i64::from(problem.lanes) => 1,
-        _ => unbroken(problem, columns),
+        _ => vectors_per_piece(problem, columns),
     };
     let tile = Tile {
         rows: None,
@@ -49,8 +49,8 @@ pub(super) fn base(problem: &Problem<'_>) -> Base {
     }
 }
 
-/// Vectors per tile: as many as are within one piece everywhere, where the boundaries of a piecewise value are constants.
-fn unbroken(problem: &Problem<'_>, columns: Option<AxisId>) -> u32 {
+/// Vectors per tile: as many as never cross a piece, if the boundaries of a piecewise value are constants.
+fn vectors_per_piece(problem: &Problem<'_>, columns: Option<AxisId>) -> u32 {
     let (kernel, lanes) = (problem.kernel, problem.lanes);
     let boundaries = columns.map_or(Vec::new(), |axis| {
         split_at(kernel, &problem.dependence, axis, MOST_SPLITS)

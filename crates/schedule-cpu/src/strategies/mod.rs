@@ -1,12 +1,12 @@
 //! Strategies: ways to arrange a kernel's loops, each for the kernels and sizes that suit it.
 //!
-//! A strategy is a file that proposes a register tile, what is packed, and the sizes it is for. [`STRATEGIES`] is the table
-//! of them. A kernel whose sizes are symbols has one artifact, yet no tile suits both GEMM and GEMV: the proposals of all
-//! strategies become the nests of the kernel, and a launch runs the first whose sizes hold. Sizes alone decide, never the
-//! number of threads.
+//! A strategy is a file that proposes a register tile, the packing of operands, and the sizes it is for. [`STRATEGIES`] is
+//! the table of them. A kernel whose sizes are symbols has one artifact, yet no tile suits both GEMM and GEMV: the
+//! proposals of all strategies become the nests of the kernel, and a launch runs the first whose condition on sizes holds.
+//! Sizes alone decide, never the number of threads.
 //!
-//! To add a strategy, write a file with a `propose` function and add a line to the table, before those that would take its
-//! sizes.
+//! To add a strategy, write a file with a `propose` function and add a line to the table, before those that would handle
+//! its sizes.
 
 mod column_reduction;
 mod dot_products;
@@ -80,7 +80,7 @@ struct Strategy {
     propose: fn(&Problem<'_>) -> Vec<Proposal>,
 }
 
-/// What a strategy proposes.
+/// A proposal of a strategy.
 #[derive(Clone, Debug)]
 struct Proposal {
     /// The sizes it is for.

@@ -1,11 +1,11 @@
-//! Contractions whose usual row axis is short at run time: rows of another axis.
+//! Contractions whose usual row axis is short at run time: tile rows along another axis.
 
 use super::Proposal;
 use super::problem::Problem;
 use crate::loops::When;
 use crate::tile::Tile;
 
-/// An axis with fewer points than this gives too few rows, if another axis has enough.
+/// An axis with fewer points than this has too few rows, if another axis has enough.
 const FEW_ROWS: u32 = 4;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {

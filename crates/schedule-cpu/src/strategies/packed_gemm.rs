@@ -1,4 +1,4 @@
-//! Products of many rows whose right operand is data: it is packed at each launch.
+//! GEMM whose right operand is data: it is packed at each launch.
 
 use super::Proposal;
 use super::problem::Problem;
@@ -6,7 +6,7 @@ use crate::loops::When;
 use crate::packing::{self, SCATTERED_ROWS};
 use crate::tile::VectorAxis;
 
-/// Rows from which on packing a shared operand at each launch pays.
+/// The row count from which on packing a shared operand at each launch pays.
 const ROWS: u32 = 32;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {

@@ -1,4 +1,4 @@
-//! What strategies decide on: a kernel, a level, and what is vectorised.
+//! The input of strategies: a kernel, a level, and the vectorised axis.
 
 use kiln_backend::{IsaLevel, PackSpec};
 use kiln_kernel::analysis::{Dependence, arithmetic_operations};
@@ -28,7 +28,7 @@ pub(crate) struct Problem<'k> {
     pub(super) accesses: Vec<Access>,
     /// Elements per vector.
     pub(super) lanes: u32,
-    /// What is vectorised.
+    /// The vectorised axis.
     pub(super) vector: VectorAxis,
     /// The usual tile.
     pub(super) base: Base,
@@ -39,13 +39,13 @@ pub(crate) struct Problem<'k> {
 /// The usual tile of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Base {
-    /// Which kind of kernel it is for.
+    /// The kind of kernel.
     pub(super) kind: Kind,
     /// The tile.
     pub(super) tile: Tile,
     /// Elements of a vectorised outer axis per unit of work.
     pub(super) chunk: u32,
-    /// An axis that serves for rows as well as the tile's, for sizes at which that has too few points.
+    /// Another axis that suits as rows, for sizes at which the tile's has too few points.
     pub(super) other_rows: Option<AxisId>,
 }
 
@@ -60,9 +60,9 @@ pub(super) enum Kind {
     Map,
     /// No reduction, and an operand that is contiguous across the vectors.
     Transpose,
-    /// Windows that slide along the rows, with an element per lane.
+    /// Sliding windows along the rows, with an element per lane.
     SlidingWindow,
-    /// Products whose operands rows share.
+    /// Products whose operands are shared between rows.
     Contraction,
     /// Other reductions.
     Reduction,
@@ -97,8 +97,8 @@ impl Problem<'_> {
         self
     }
 
-    /// How constants are packed for a tile. Not where a nest splits a reduction, whose vectors run along the reduced axis
-    /// and would cut across blocks.
+    /// How constants are packed for a tile. Not if a nest splits a reduction: its vectors run along the reduced axis and
+    /// would cross blocks.
     pub(super) fn packs_of(&self, tile: &Tile) -> Vec<PackSpec> {
         match SplitReductions::applies(self.kernel) {
             true => Vec::new(),
@@ -106,7 +106,7 @@ impl Problem<'_> {
         }
     }
 
-    /// The points of an axis, where they are known.
+    /// The points of an axis, if they are constant.
     pub(super) fn size(&self, axis: AxisId) -> Option<i64> {
         let kernel = self.kernel;
         kernel.dims().as_constant(kernel.axis(axis).extent.bound())
@@ -120,7 +120,7 @@ impl Problem<'_> {
         }
     }
 
-    /// Whether it sums products.
+    /// Whether it is a sum of products.
     pub(super) fn is_product(&self) -> bool {
         !self.kernel.classification().contractions.is_empty()
     }
@@ -130,7 +130,7 @@ impl Problem<'_> {
         self.kernel.classification().class == Class::Contraction
     }
 
-    /// The rows and columns of a product none of whose operands is a constant that is packed ahead.
+    /// The rows and columns of a product without an operand that is packed ahead.
     pub(super) fn unpacked_product(&self) -> Option<(AxisId, AxisId)> {
         let is_unpacked = self.is_product() && self.packs.is_empty();
         let (rows, _) = self.base.tile.rows.filter(|_| is_unpacked)?;
@@ -142,12 +142,12 @@ impl Problem<'_> {
         stages.any(|stage| matches!(stage.operation, StageOperation::Reduce { .. }))
     }
 
-    /// Whether an axis may serve as rows of a tile.
+    /// Whether an axis may be the rows of a tile.
     pub(super) fn rows_allowed(&self, axis: AxisId) -> bool {
         rows_allowed(self.kernel, &self.dependence, axis)
     }
 
-    /// Vectors along one outer axis (all items together), or along inner ones (each item by itself), whichever makes the
+    /// Vectors along one outer axis (all items together), or along inner ones (each item separately), whichever makes the
     /// accesses cheaper.
     pub(super) fn cheapest_vectors(&self) -> VectorAxis {
         let sum = if self.is_product() { ADD_LANES } else { 0.0 };
@@ -157,7 +157,7 @@ impl Problem<'_> {
                 continue;
             }
             let cost = self.outer_cost(axis);
-            // Among equal costs the innermost axis wins.
+            // Among equal costs the innermost axis is chosen.
             if cost <= best.0 {
                 best = (cost, VectorAxis::Outer(axis));
             }
@@ -165,7 +165,7 @@ impl Problem<'_> {
         best.1
     }
 
-    /// The cost of the accesses when each item is vectorised along an inner axis of its own.
+    /// The cost of the accesses if each item is vectorised along an inner axis of its own.
     fn inner_cost(&self) -> f64 {
         let cost = |access: &Access| {
             let along = access.axes.iter();
@@ -175,7 +175,7 @@ impl Problem<'_> {
         self.accesses.iter().map(cost).sum()
     }
 
-    /// The cost of the accesses when one outer axis is vectorised.
+    /// The cost of the accesses if one outer axis is vectorised.
     fn outer_cost(&self, axis: AxisId) -> f64 {
         let cost = |access: &Access| {
             access.weight() * access.cost_along(axis, self.lanes) * self.waste(axis)
@@ -202,7 +202,7 @@ impl Problem<'_> {
         self.has_idle_lanes() || self.only_reads()
     }
 
-    /// Whether vectors of half as many lanes would leave fewer idle, in products that many sums share.
+    /// Whether vectors of half as many lanes would leave fewer idle, in products shared by many sums.
     pub(super) fn has_idle_lanes(&self) -> bool {
         let tile = &self.base.tile;
         let size = self.columns().and_then(|axis| self.size(axis));
@@ -214,8 +214,8 @@ impl Problem<'_> {
         (whole - half) * IDLE >= whole
     }
 
-    /// Whether it reads several rows at once and only adds their elements up. Memory delivers more of them to vectors of
-    /// half the width: 64 MB were read at 31 GB/s instead of 27, where a core alone reads 34 at most.
+    /// Whether it reads several rows at once and only sums their elements. Memory delivers more of them to vectors of half
+    /// the width: 64 MB were read at 31 GB/s instead of 27; the maximum of one core is 34.
     pub(super) fn only_reads(&self) -> bool {
         let kernel = self.kernel;
         let is_read = |value| matches!(kernel.node(value), Node::Load(_));
@@ -237,7 +237,7 @@ impl Problem<'_> {
         }
     }
 
-    /// Whether it is so cheap per element that it is bound by memory when there are many rows.
+    /// Whether it is so cheap per element that it is bound by memory if there are many rows.
     pub(super) fn waits_for_memory(&self) -> bool {
         let kernel = self.kernel;
         let is_inner = |axis: &AxisId| !kernel.outer().contains(axis);

@@ -1,6 +1,6 @@
 //! Reductions at their usual sizes: contractions, sliding windows, and sums of rows or columns.
 //!
-//! Where loads inside reductions are shared between the points of another outer axis, a tile holds several rows of it.
+//! If the points of another outer axis share loads inside reductions, a tile has several rows of it.
 
 use kiln_kernel::{AxisId, StageOperation};
 
@@ -15,7 +15,7 @@ use crate::tile_choice::Work;
 /// Rows of a sliding-window tile: their sums, a row of weights and an element fit the registers.
 const SLIDING_ROWS: u32 = 8;
 
-/// Vectors processed one after the other in a unit of a sliding window: each is little work.
+/// Sets of vectors per unit of a sliding window, since each is little work.
 const SLIDING_SETS: u32 = 8;
 
 /// Vectors of a tile without rows.
@@ -55,7 +55,7 @@ pub(super) fn base(problem: &Problem<'_>) -> Base {
     let fits = |(axis, limit)| (axis, fitting(limit, problem.size(axis)));
     let mut rows = found.axis.map(fits).filter(|&(_, count)| count > 1);
     let slides = match (rows, columns) {
-        (Some((axis, _)), Some(columns)) => slides(problem, axis, columns),
+        (Some((axis, _)), Some(columns)) => is_sliding_window(problem, axis, columns),
         _ => false,
     };
     if slides {
@@ -94,7 +94,7 @@ pub(super) fn base(problem: &Problem<'_>) -> Base {
 }
 
 /// Whether a window slides along rows, with an element per lane.
-fn slides(problem: &Problem<'_>, rows: AxisId, columns: AxisId) -> bool {
+fn is_sliding_window(problem: &Problem<'_>, rows: AxisId, columns: AxisId) -> bool {
     let (kernel, dependence) = (problem.kernel, &problem.dependence);
     kernel.stages().values().any(|stage| {
         let StageOperation::Reduce { axes, .. } = &stage.operation else {

@@ -1,4 +1,4 @@
-//! Which outer axis the rows of a reduction's tile are points of, and how many there are.
+//! The rows of a reduction's tile: their outer axis, and their number.
 
 use kiln_kernel::{AxisId, Item};
 
@@ -7,7 +7,7 @@ use crate::cost::Access;
 use crate::register_tile::row_axis;
 use crate::tile::VectorAxis;
 
-/// Rows that share no loads and are reduced together all the same.
+/// Rows that are reduced together although they share no loads.
 const STREAMS: u32 = 4;
 
 /// The same for rows that are read again after they are reduced: they should stay in the level-1 cache until then.
@@ -16,19 +16,19 @@ const KEPT_STREAMS: u32 = 2;
 /// The rows of a tile.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TileRows {
-    /// The axis, and at most how many rows.
+    /// The axis, and the maximum number of rows.
     pub(super) axis: Option<(AxisId, u32)>,
-    /// Whether they are spread over the axis, as streams of their own.
+    /// Whether they are spread over the axis, as separate streams.
     pub(super) spread: bool,
-    /// Another axis that would serve as well.
+    /// Another axis that would suit as well.
     pub(super) other: Option<AxisId>,
 }
 
-/// The rows of a reduction's tile, of which products have at most `limit`.
+/// The rows of a reduction's tile; at most `limit` for products.
 pub(super) fn of_reduction(problem: &Problem<'_>, limit: u32) -> TileRows {
     let columns = problem.columns();
     let allowed = |axis| problem.rows_allowed(axis);
-    // Items vectorised along an axis of their own go row by row, except scalar stages and contractions.
+    // Items vectorised along an axis of their own are computed row by row, except scalar stages and contractions.
     let together: Vec<Access> = problem
         .accesses
         .iter()
@@ -64,8 +64,8 @@ pub(super) fn of_reduction(problem: &Problem<'_>, limit: u32) -> TileRows {
 
 /// An axis whose points are reduced together although they share no loads, and how many of them.
 ///
-/// A sum waits for the addition before it, so several sums take no longer than one; and several rows are several streams,
-/// which keep more of memory busy.
+/// Each addition of a sum depends on the one before, so several sums take no longer than one; and several rows are several
+/// streams, which use more of the memory bandwidth.
 fn stream_axis(problem: &Problem<'_>) -> Option<(AxisId, u32)> {
     let kernel = problem.kernel;
     let outer = kernel.outer();
@@ -82,7 +82,7 @@ fn stream_axis(problem: &Problem<'_>) -> Option<(AxisId, u32)> {
     problem.rows_allowed(axis).then_some((axis, count))
 }
 
-/// Whether an item keeps values along inner axes.
+/// Whether an item fills an array along inner axes.
 fn fills_array(problem: &Problem<'_>, item: &Item) -> bool {
     match item {
         Item::Stage(stage) => !problem.kernel.stage(*stage).axes.is_empty(),

@@ -1,6 +1,6 @@
 //! Scans: kernels whose points depend on each other, through carry blocks or combining stores.
 //!
-//! One point at a time, with vectors inside; or, where steps do the same for neighbouring points, a vector of points.
+//! One point at a time, with vectors inside; or, if steps do the same for neighbouring points, a vector of points.
 
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::{AxisId, Class, Extent, Stage, StageOperation, VerifiedKernel};
@@ -19,11 +19,11 @@ const JOINED_CHUNK: u32 = 1024;
 /// The most carried values for which several vectors are carried per value.
 const FEW_CARRIED: usize = 2;
 
-/// Vectors per value for few carried values, where rows are read in longer runs for it: a running sum over 200 x 1024 took
-/// 65 us with two, and takes 42.
+/// Vectors per value for few carried values, since rows are then read in longer runs: a running sum over 200 x 1024 took 65
+/// us with two, and takes 42.
 const WIDE: u32 = 4;
 
-/// Vectors per value elsewhere: rows a power of two apart would share a cache set.
+/// Vectors per value otherwise: rows a power of two apart would share a cache set.
 const NARROW: u32 = 2;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {

@@ -1,4 +1,4 @@
-//! Products of two or three rows: computed together, with as many vectors as registers hold sums of.
+//! Skinny GEMM, with two or three rows: computed together, with as many vectors as fit the registers.
 
 use kiln_kernel::AxisId;
 
@@ -9,7 +9,7 @@ use crate::packing;
 use crate::register_tile::skinny_vectors;
 use crate::tile::Tile;
 
-/// The most rows: too few for a full tile.
+/// The maximum row count: too few for a full tile.
 pub(crate) const SKINNY_ROWS: u32 = 3;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
@@ -24,7 +24,7 @@ pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
     let run = tile.lanes * tile.vectors;
     let few = When::below(rows, SKINNY_ROWS + 1);
     let when = match tile.vectors >= gemv::VECTORS {
-        true => few.or(gemv::is_written(problem, columns, run)),
+        true => few.or(gemv::is_store_bound(problem, columns, run)),
         false => few,
     };
     vec![Proposal::new(when, tile, run)]

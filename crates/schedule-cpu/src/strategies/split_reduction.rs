@@ -1,4 +1,4 @@
-//! Reductions to few results over very many elements: split over parts of the reduced axis.
+//! Reductions with few results over very many elements: split along the reduced axis.
 //!
 //! The split depends on sizes alone, so results are the same for any number of threads.
 
@@ -8,7 +8,7 @@ use crate::loops::{Factor, When};
 use crate::split_reductions::SplitReductions;
 use crate::tile::{Tile, VectorAxis};
 
-/// Operations from which on a reduction to few results is worth splitting.
+/// The number of operations from which on splitting a reduction with few results pays.
 const SHARED_WORK: u32 = 1 << 17;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {

@@ -1,4 +1,4 @@
-//! Which strategy takes which sizes.
+//! Which strategy handles which sizes.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn strategy((kernel, loops): &(VerifiedKernel, Loops), symbols: [i64; 3]) -> &st
 }
 
 #[test]
-fn each_strategy_of_a_product_takes_some_sizes() {
+fn each_strategy_of_a_product_handles_some_sizes() {
     for (right, level, expected) in [
         (
             "K, N",
@@ -64,13 +64,13 @@ fn each_strategy_of_a_product_takes_some_sizes() {
 }
 
 #[test]
-fn products_of_few_rows_compute_them_together() {
+fn skinny_gemm_computes_its_rows_together() {
     let product = open_product("K, N", IsaLevel::Avx2Fma);
     let found = [1, 2, 3, 4].map(|m| strategy(&product, [m, 64, 64]));
     assert_eq!(found, ["gemv", "skinny_gemm", "skinny_gemm", "contraction"]);
 }
 
-/// With so many registers that three rows have as many vectors as a single one.
+/// With enough registers for three rows to have as many vectors as a single one.
 #[test]
 fn skinny_tiles_as_wide_as_gemv_tiles_serve_single_rows() {
     let product = open_product("K, N", IsaLevel::Avx512);
@@ -87,7 +87,7 @@ fn many_rows_and_more_columns_than_a_block_are_packed_at_launch() {
 }
 
 #[test]
-fn few_columns_of_deep_sums_run_along_the_reduced_axis() {
+fn deep_sums_with_few_columns_are_vectorised_along_the_reduced_axis() {
     let product = open_product("K, N", IsaLevel::Avx2Fma);
     let is_dot = |k, n| strategy(&product, [64, k, n]) == "dot_products";
     let found = [(12, 1), (24, 2), (11, 1), (23, 2), (1000, 5)].map(|(k, n)| is_dot(k, n));
@@ -95,14 +95,14 @@ fn few_columns_of_deep_sums_run_along_the_reduced_axis() {
 }
 
 #[test]
-fn shallow_products_write_long_runs() {
+fn shallow_products_are_stored_in_long_runs() {
     let product = open_product("K, N", IsaLevel::Avx2Fma);
     let found = [3, 4].map(|k| strategy(&product, [20, k, 64]));
     assert_eq!(found, ["gemv", "contraction"]);
 }
 
 #[test]
-fn rows_run_along_the_axis_that_has_them() {
+fn tile_rows_follow_the_axis_with_enough_points() {
     let kernel = kernel(
         "kernel @mm(%x: in f32[A, B, K], %y: const f32[K, N], %o: out f32[B, A, N]) {
            outer b < B, a < A, n < N
@@ -121,7 +121,7 @@ fn rows_run_along_the_axis_that_has_them() {
 }
 
 #[test]
-fn rows_beyond_the_second_cache_go_one_by_one() {
+fn rows_beyond_the_second_level_cache_are_computed_one_by_one() {
     let of_value = |value: &str| {
         let kernel = kernel(&format!(
             "kernel @rows(%x: in f32[M, N], %o: out f32[M, N]) {{
@@ -143,7 +143,7 @@ fn rows_beyond_the_second_cache_go_one_by_one() {
         [0, 1, 256, 257].map(rows),
         [Some(2), Some(2), Some(2), None]
     );
-    // A kernel with much arithmetic does not wait for memory.
+    // A kernel with much arithmetic is not bound by memory.
     assert_eq!(of_value("exp(%x[m, i] - s)").1.nests.len(), 1);
 }
 
@@ -160,7 +160,7 @@ fn few_packable_columns_are_vectorised_rather_than_the_reduced_axis() {
 }
 
 #[test]
-fn columns_that_leave_many_lanes_idle_suit_half_vectors() {
+fn column_counts_with_many_idle_lanes_suit_half_vectors() {
     let has_idle_lanes = |columns: &str| {
         let kernel = product("M", "const", &format!("K, {columns}"), columns);
         let (level, transform) = (IsaLevel::Avx512, Transform::default());

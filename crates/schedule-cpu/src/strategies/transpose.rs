@@ -1,4 +1,4 @@
-//! Transposes: maps that read contiguously, along another axis, what they write along their vectors. A tile of as many rows
+//! Transposes: maps whose operand is contiguous along another axis than the vectors of their result. A tile of as many rows
 //! of that axis as a vector has lanes is transposed in registers.
 
 use kiln_kernel::{AxisId, Node};
@@ -42,7 +42,7 @@ pub(super) fn base(problem: &Problem<'_>) -> Option<Base> {
     })
 }
 
-/// The axis along which a kernel reads contiguously what it writes along its vectors.
+/// The axis along which the operand of a kernel is contiguous, if its result is contiguous along the vectors.
 fn read_axis(problem: &Problem<'_>, columns: AxisId) -> Option<AxisId> {
     let kernel = problem.kernel;
     let mut nodes = kernel.nodes().values();

@@ -1,4 +1,4 @@
-//! The problem of a kernel: what is vectorised, and the tile that it has at sizes that no special strategy takes.
+//! The problem of a kernel: the vectorised axis, and the tile at sizes that no special strategy handles.
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::VerifiedKernel;
@@ -12,8 +12,7 @@ use crate::tile::{Tile, VectorAxis};
 use crate::winograd::Transform;
 
 impl<'k> Problem<'k> {
-    /// A kernel for a level; `None` if it has nothing but its fallback. Windows of three by three have tiles of up to as
-    /// many sums as the transform has.
+    /// A kernel for a level; `None` if it has only its fallback. Winograd convolutions use up to the given transform.
     pub(crate) fn new(
         kernel: &'k VerifiedKernel,
         level: IsaLevel,

@@ -1,4 +1,4 @@
-//! Winograd convolution: windows of three by three over images that are large enough to pay for its transforms.
+//! Winograd convolution: 3 x 3 windows over images that are large enough to pay for its transforms.
 
 use super::Proposal;
 use super::problem::Problem;
@@ -17,7 +17,7 @@ pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
     if !problem.level.has_fma() {
         return Vec::new();
     }
-    // Where tiles of four by four sums do not stay in the cache, tiles of two by two may.
+    // If tiles of F(4x4, 3x3) do not fit the cache, those of F(2x2, 3x3) may.
     let transforms = problem.transform.and_smaller();
     let proposals = transforms.filter_map(|transform| {
         let winograd = Winograd::of(kernel, base, transform)?;
@@ -37,7 +37,7 @@ pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
             POINTS * larger,
         );
         let whole = When::at_least(lines, sums).and(When::at_least(columns, sums));
-        // Planes that do not stay in the second-level cache cost more to load than their products save.
+        // Planes that exceed the second-level cache cost more to load than their products save.
         let near = When::at_least(Factor::Cache(2), winograd.near_bytes(&tile));
         Some(Proposal {
             winograd: Some(transform),

@@ -5,19 +5,19 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_schedule_cpu::{PackedCopy, ScheduledNest, packed_points, packed_strides};
 use kiln_tensor::DType;
 
-use super::super::context::Lowering;
+use super::super::context::KernelLowering;
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// Blocks that a unit packs side by side: as many lines as memory fetches well at once.
+/// Blocks that a unit packs side by side: as many concurrent streams as memory serves well.
 const BLOCKS: i64 = 4;
 
-/// An operand while it is packed.
-pub(super) struct Operand<'ctx> {
+/// An operand being packed.
+pub(super) struct PackedOperand<'ctx> {
     dtype: DType,
     source: Value<'ctx>,
     target: Value<'ctx>,
-    /// Outermost first; the last one is the run, the one before it the one that is looped over.
+    /// Outermost first; the last one is the run, the one before it is looped over.
     axes: Vec<Axis>,
     lanes: u32,
 }
@@ -47,9 +47,9 @@ impl Axis {
     }
 }
 
-impl<'ctx> Operand<'ctx> {
+impl<'ctx> PackedOperand<'ctx> {
     pub(super) fn of(
-        lowering: &Lowering<'_, '_, 'ctx>,
+        lowering: &KernelLowering<'_, '_, 'ctx>,
         nest: &ScheduledNest,
         copy: &PackedCopy,
     ) -> Self {
@@ -84,8 +84,8 @@ impl<'ctx> Operand<'ctx> {
         }
     }
 
-    /// The axes that units cover, the one that is looped over, and the run.
-    fn parts(&self) -> (&[Axis], &Axis, &Axis) {
+    /// The axes that units cover, the looped one, and the run.
+    fn axis_roles(&self) -> (&[Axis], &Axis, &Axis) {
         match self.axes.as_slice() {
             [units @ .., along, run] => (units, along, run),
             _ => unreachable!("what is laid out anew has two axes or more"),
@@ -93,15 +93,15 @@ impl<'ctx> Operand<'ctx> {
     }
 
     pub(super) fn units(&self) -> Quantity {
-        let (units, ..) = self.parts();
+        let (units, ..) = self.axis_roles();
         units.iter().fold(Quantity::constant(1), |product, axis| {
             product * axis.pieces()
         })
     }
 
-    /// Elements that a unit packs.
+    /// Elements per unit.
     pub(super) fn per_unit(&self) -> Quantity {
-        let (units, along, run) = self.parts();
+        let (units, along, run) = self.axis_roles();
         let blocks = if units.iter().any(|axis| axis.block.is_some()) {
             BLOCKS
         } else {
@@ -112,11 +112,11 @@ impl<'ctx> Operand<'ctx> {
 
     pub(super) fn unit(
         &self,
-        lowering: &Lowering<'_, '_, 'ctx>,
+        lowering: &KernelLowering<'_, '_, 'ctx>,
         unit: Value<'ctx>,
     ) -> Result<(), LlvmError> {
         let emit = &lowering.emit;
-        let (units, along, run) = self.parts();
+        let (units, along, run) = self.axis_roles();
         let mut rest = unit;
         let (mut source, mut target) = (self.source, self.target);
         let mut blocks = None;
@@ -157,7 +157,7 @@ impl<'ctx> Operand<'ctx> {
                 Ok(())
             })?;
         }
-        // A partial block: the last one.
+        // A partial block, the last one.
         let begin = emit.smax(begin, full);
         lowering.counted(begin, end, emit.i64(1), &[], |index, _| {
             let at = self.step(lowering, (source, target), axis, index);
@@ -173,7 +173,7 @@ impl<'ctx> Operand<'ctx> {
     /// The addresses this many points further along an axis.
     fn step(
         &self,
-        lowering: &Lowering<'_, '_, 'ctx>,
+        lowering: &KernelLowering<'_, '_, 'ctx>,
         (source, target): (Value<'ctx>, Value<'ctx>),
         axis: &Axis,
         index: Value<'ctx>,
@@ -188,7 +188,7 @@ impl<'ctx> Operand<'ctx> {
 
     fn along(
         &self,
-        lowering: &Lowering<'_, '_, 'ctx>,
+        lowering: &KernelLowering<'_, '_, 'ctx>,
         along: &Axis,
         at: (Value<'ctx>, Value<'ctx>),
         body: &mut dyn FnMut((Value<'ctx>, Value<'ctx>)) -> Result<(), LlvmError>,
@@ -205,7 +205,7 @@ impl<'ctx> Operand<'ctx> {
     /// A run of `count` elements.
     fn run(
         &self,
-        lowering: &Lowering<'_, '_, 'ctx>,
+        lowering: &KernelLowering<'_, '_, 'ctx>,
         run: &Axis,
         at: (Value<'ctx>, Value<'ctx>),
         length: Value<'ctx>,
@@ -235,7 +235,7 @@ impl<'ctx> Operand<'ctx> {
     /// A partial block of `count` elements, zero-padded.
     fn partly(
         &self,
-        lowering: &Lowering<'_, '_, 'ctx>,
+        lowering: &KernelLowering<'_, '_, 'ctx>,
         run: &Axis,
         at: (Value<'ctx>, Value<'ctx>),
         (inside, block): (Value<'ctx>, i64),
@@ -251,10 +251,10 @@ impl<'ctx> Operand<'ctx> {
         Ok(())
     }
 
-    /// A full block whose elements are strided, while those of the looped axis are contiguous: transposed tile by tile.
+    /// A full block whose elements are strided, while those of the looped axis are contiguous: register-tile transposes.
     fn transposed(
         &self,
-        lowering: &Lowering<'_, '_, 'ctx>,
+        lowering: &KernelLowering<'_, '_, 'ctx>,
         (along, run): (&Axis, &Axis),
         at: (Value<'ctx>, Value<'ctx>),
         block: i64,

@@ -8,10 +8,10 @@ use kiln_schedule_cpu::winograd::{ELEMENT, Winograd};
 use super::strips::{Strip, Strips};
 use crate::emit::Value;
 use crate::error::LlvmError;
-use crate::lower::scope::{Coordinate, Moment, Place, Scope};
+use crate::lower::scope::{Coordinate, Place, Scope, StageValue};
 
 impl<'ctx> Strips<'_, '_, '_, 'ctx> {
-    /// One strip.
+    /// Computes one strip.
     pub(super) fn image(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let Winograd {
@@ -54,7 +54,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
                 ELEMENT,
             ),
         };
-        self.differences(&strip)?;
+        self.input_transform(&strip)?;
         let n_vectors = lowering.quantity(&self.n_vectors());
         let mut begin = emit.i64(0);
         for count in [self.tile.vectors, 1] {
@@ -63,7 +63,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
             let end = emit.iadd(begin, whole);
             lowering.counted(begin, end, count_of, &[], |vector, _| {
                 self.products(&strip, (vector, count))?;
-                self.sums(&strip, count)?;
+                self.output_transform(&strip, count)?;
                 self.results(&strip, (vector, count))?;
                 Ok(Vec::new())
             })?;
@@ -119,7 +119,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
                             (at, emit.load_dtype(ELEMENT, lanes, place))
                         })
                         .collect();
-                    scope.place(stage, Moment::Now, Place::Registers(sums));
+                    scope.place(stage, StageValue::Current, Place::Registers(sums));
                     lowering.items(&mut scope, &self.tile, items)?;
                     Ok(Vec::new())
                 })

@@ -1,14 +1,14 @@
-//! Windows of three by three with fewer products: Winograd's F(2x2, 3x3), and F(4x4, 3x3) for those who ask for it.
+//! Winograd convolution of 3 x 3 windows: F(2x2, 3x3), and F(4x4, 3x3) on request.
 //!
-//! Two by two neighbouring sums of nine products each are 36 products for every channel. From sixteen differences of the
-//! sixteen elements that the four windows cover, and as many sums of the nine weights, it takes sixteen (Lavin, Gray:
-//! "Fast algorithms for convolutional neural networks", 2015): for each *plane*, one of the sixteen, a product of matrices.
-//! One phase makes the sums of weights, the next goes through the image in *strips* of such tiles.
+//! Two by two neighbouring sums of nine products take 36 products per channel. From sixteen differences of the sixteen
+//! elements that the four windows cover, and sixteen sums of the nine weights, they take sixteen (Lavin, Gray: "Fast
+//! algorithms for convolutional neural networks", 2015): one matrix product for each of sixteen *planes*. One phase
+//! transforms the weights, the next processes the image in *strips* of such tiles.
 //!
-//! Where an axis has points left over, its last tile begins earlier, and gives those points alone. What is
-//! not finite spreads no further than its windows reach, but infinities become NaNs.
+//! If an axis has remaining points, its last tile begins earlier and stores those points alone. Non-finite values spread no
+//! further than their windows reach, but infinities become NaNs.
 //!
-//! - [`Winograd`]: which kernels these are. `strips`: sizes, and where things lie. `transform`: differences and sums.
+//! - [`Winograd`]: which kernels qualify. `strips`: sizes and memory layout. `transform`: the three transforms.
 //! - `weights`: the first phase. `image`, `planes`: the second.
 
 mod image;
@@ -23,13 +23,13 @@ use kiln_kernel::analysis::Dependence;
 use kiln_schedule_cpu::ScheduledNest;
 use kiln_schedule_cpu::winograd::Winograd;
 
-use super::context::Lowering;
+use super::context::KernelLowering;
 use super::launch::LaunchBuilder;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 use strips::Strips;
 
-/// Transformed weights that are worth a task.
+/// Transformed weights per task.
 const TASK_WEIGHTS: i64 = 64;
 
 /// Emits the functions of the phases of a kernel.
@@ -44,7 +44,7 @@ pub(super) fn emit_winograd(
         let entry = launch.next_entry();
         let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
         let phase = module.phase(&entry);
-        let lowering = Lowering::new(kernel, &dependence, launch, nest, laid_out, phase);
+        let lowering = KernelLowering::new(kernel, &dependence, launch, nest, laid_out, phase);
         let strips = Strips::of(&lowering, nest, *winograd);
         let (units, per_task) = match is_image {
             true => (strips.units(), Quantity::constant(1)),
@@ -52,7 +52,7 @@ pub(super) fn emit_winograd(
         };
         lowering.in_tasks(&units, &per_task, &mut |unit| match is_image {
             true => strips.image(unit),
-            false => strips.weights(unit),
+            false => strips.weight_transform(unit),
         })?;
         lowering.emit.return_none();
         launch.phase(Phase {

@@ -11,7 +11,7 @@ use crate::lower::scope::{Coordinate, Form, Scope};
 
 impl<'ctx> Strips<'_, '_, '_, 'ctx> {
     /// The input transform of each tile, vectorised along the channels.
-    pub(super) fn differences(&self, strip: &Strip<'ctx>) -> Result<(), LlvmError> {
+    pub(super) fn input_transform(&self, strip: &Strip<'ctx>) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let Winograd {
             lines,
@@ -145,7 +145,11 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
     }
 
     /// The output transform of each tile.
-    pub(super) fn sums(&self, strip: &Strip<'ctx>, vectors: u32) -> Result<(), LlvmError> {
+    pub(super) fn output_transform(
+        &self,
+        strip: &Strip<'ctx>,
+        vectors: u32,
+    ) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let (zero, one) = (emit.i64(0), emit.i64(1));
         let (lanes, transform) = (self.tile.lanes, self.winograd.transform);
@@ -182,7 +186,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Where a tile begins: early enough for its columns to fit.
+    /// The first column of a tile, early enough for its columns to fit.
     fn first_column(&self, strip: &Strip<'ctx>, tile: Value<'ctx>) -> Value<'ctx> {
         let emit = &self.lowering.emit;
         let column = self.index(tile, self.number(self.sums_of_tile()), strip.column);

@@ -6,12 +6,12 @@ use kiln_schedule_cpu::winograd::{ELEMENT, Winograd, strip_length};
 use kiln_schedule_cpu::{ScheduledNest, Tile};
 
 use crate::emit::Value;
-use crate::lower::context::Lowering;
+use crate::lower::context::KernelLowering;
 use crate::lower::scope::{Scope, Vectors};
 
-/// The image in strips of tiles.
+/// The image, divided into strips of tiles.
 pub(super) struct Strips<'l, 'a, 'm, 'ctx> {
-    pub(super) lowering: &'l Lowering<'a, 'm, 'ctx>,
+    pub(super) lowering: &'l KernelLowering<'a, 'm, 'ctx>,
     pub(super) winograd: Winograd,
     pub(super) tile: Tile,
     /// Tiles in a register tile.
@@ -21,13 +21,13 @@ pub(super) struct Strips<'l, 'a, 'm, 'ctx> {
 
 /// One strip.
 pub(super) struct Strip<'ctx> {
-    /// The outer axes that are neither the image's nor the features', bound to indices.
+    /// The outer axes other than the image's and the features', bound to indices.
     pub(super) scope: Scope<'ctx>,
     /// Its first line.
     pub(super) line: Value<'ctx>,
     /// Its first column.
     pub(super) column: Value<'ctx>,
-    /// The line where its tiles begin: earlier where fewer lines are left than a tile has.
+    /// The line where its tiles begin: earlier if fewer lines remain than a tile has.
     pub(super) from_line: Value<'ctx>,
     /// The number of its tiles.
     pub(super) tiles: Value<'ctx>,
@@ -41,7 +41,7 @@ pub(super) struct Strip<'ctx> {
 
 impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
     pub(super) fn of(
-        lowering: &'l Lowering<'a, 'm, 'ctx>,
+        lowering: &'l KernelLowering<'a, 'm, 'ctx>,
         nest: &ScheduledNest,
         winograd: Winograd,
     ) -> Self {
@@ -66,7 +66,7 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
         strip_length(self.block)
     }
 
-    /// Sums along an axis of a tile.
+    /// Sums of a tile along an axis.
     pub(super) fn sums_of_tile(&self) -> u32 {
         self.winograd.transform.sums()
     }
@@ -76,7 +76,7 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
         self.sums_of_tile() * self.length()
     }
 
-    /// Columns before the strip's first at which a tile may begin, where it is the image's last.
+    /// How many columns before the strip's first a tile may begin, if it is the image's last.
     pub(super) fn lead(&self) -> u32 {
         self.sums_of_tile() - 1
     }

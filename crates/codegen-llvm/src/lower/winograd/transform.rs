@@ -1,10 +1,10 @@
-//! How many sums a tile has, and what elements, weights and products become on the way.
+//! The Winograd transforms of elements, weights and products.
 //!
-//! Each transform evaluates polynomials at as many points as a tile has elements along an axis, infinity among them. Two sums
-//! take 0, 1 and -1: all factors are 1 or a half, and the sums are as near as those of nine products. Four take 0 and the
-//! square roots of a half and of two, with both signs. That those are each other's inverses keeps what is multiplied of one
-//! size: errors are some 1.6 times those of nine products, where the usual 1, 2 and their negatives give 4.7 times
-//! (64 channels of normal numbers, the worst of each tile, 200 tiles).
+//! Each transform evaluates polynomials at as many points as a tile has elements along an axis, infinity among them. F(2x2,
+//! 3x3) uses 0, 1 and -1: all factors are 1 or 1/2, and the sums are as accurate as those of nine products. F(4x4, 3x3)
+//! uses 0 and the square roots of 1/2 and of 2, with both signs. As those are each other's inverses, the factors of the
+//! products have similar magnitudes: errors are some 1.6 times those of nine products, where the usual points 1, 2 and
+//! their negatives give 4.7 times (64 channels of normal numbers, the worst of each tile, 200 tiles).
 
 use std::f32::consts::{FRAC_1_SQRT_2, SQRT_2};
 
@@ -13,12 +13,12 @@ use kiln_scalar::ScalarValue;
 use kiln_schedule_cpu::winograd::Transform;
 
 use crate::emit::Value;
-use crate::lower::context::Lowering;
+use crate::lower::context::KernelLowering;
 
 /// The input transform of a row of elements.
 pub(super) fn transform_input<'ctx>(
     transform: Transform,
-    lowering: &Lowering<'_, '_, 'ctx>,
+    lowering: &KernelLowering<'_, '_, 'ctx>,
     elements: &[Value<'ctx>],
 ) -> Vec<Value<'ctx>> {
     let emit = &lowering.emit;
@@ -27,7 +27,7 @@ pub(super) fn transform_input<'ctx>(
     match (transform, elements) {
         (Transform::TwoByTwo, &[a, b, c, d]) => vec![sub(a, c), add(b, c), sub(c, b), sub(b, d)],
         (Transform::FourByFour, &[a, b, c, d, e, f]) => {
-            // At the square roots of a half, and at those of two.
+            // At the square roots of 1/2, and at those of 2.
             let (even, odd) = (sub(e, add(c, c)), sub(d, add(b, b)));
             let odd = times(FRAC_1_SQRT_2, odd);
             let (far_even, far_odd) = (sub(e, times(0.5, c)), sub(d, times(0.5, b)));
@@ -48,7 +48,7 @@ pub(super) fn transform_input<'ctx>(
 /// The weight transform of a row of weights.
 pub(super) fn transform_weights<'ctx>(
     transform: Transform,
-    lowering: &Lowering<'_, '_, 'ctx>,
+    lowering: &KernelLowering<'_, '_, 'ctx>,
     weights: &[Value<'ctx>],
 ) -> Vec<Value<'ctx>> {
     let emit = &lowering.emit;
@@ -85,7 +85,7 @@ pub(super) fn transform_weights<'ctx>(
 /// The output transform of a row of products.
 pub(super) fn transform_output<'ctx>(
     transform: Transform,
-    lowering: &Lowering<'_, '_, 'ctx>,
+    lowering: &KernelLowering<'_, '_, 'ctx>,
     products: &[Value<'ctx>],
 ) -> Vec<Value<'ctx>> {
     let emit = &lowering.emit;
@@ -113,7 +113,11 @@ pub(super) fn transform_output<'ctx>(
 }
 
 /// A value times a constant.
-fn scaled<'ctx>(lowering: &Lowering<'_, '_, 'ctx>, factor: f32, value: Value<'ctx>) -> Value<'ctx> {
+fn scaled<'ctx>(
+    lowering: &KernelLowering<'_, '_, 'ctx>,
+    factor: f32,
+    value: Value<'ctx>,
+) -> Value<'ctx> {
     let emit = &lowering.emit;
     let factor = lowering.literal(ScalarValue::F32(factor));
     emit.fmul(emit.splat(factor, crate::emit::lanes(value)), value)

@@ -9,8 +9,8 @@ use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Form, Scope};
 
 impl<'ctx> Strips<'_, '_, '_, 'ctx> {
-    /// The weight transform of one channel and a vector of features.
-    pub(super) fn weights(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
+    /// Transforms the weights of one channel and a vector of features.
+    pub(super) fn weight_transform(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let Winograd {
             channels,

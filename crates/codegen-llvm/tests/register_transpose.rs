@@ -1,4 +1,4 @@
-//! Register tiles are transposed beside sums of rows; other maps that transpose are files of `testkit/testdata/movement`.
+//! Register-tile transposes in a kernel with a reduction; transposing maps are files of `testkit/testdata/movement`.
 
 mod support;
 
@@ -22,8 +22,8 @@ const SIZES: [[i64; 3]; 14] = [
     [1, 3, 130],
 ];
 
-/// Rows left over are done as many at once as there are lanes, and yet are no square: the last one is there again.
-/// Sums and an operand that is transposed in one tile of as many rows as a vector has lanes.
+/// A sum and a transposed operand in one tile of as many rows as a vector has lanes. A remainder tile that repeats its last
+/// row has as many rows, but they are not consecutive.
 const BY_ROWS_OF_N: &str = "loops {
   nest by_rows_of_n {
     rows n * 4
@@ -40,7 +40,7 @@ const BY_ROWS_OF_N: &str = "loops {
 }";
 
 #[test]
-fn beside_sums_of_rows_that_repeat_the_last() {
+fn register_transpose_beside_a_sum_with_a_repeated_last_row() {
     let kernel = kernel(
         "kernel @turn(%x: in f32[M, B, N], %w: in f32[M, M], %z: in f32[M, B, N], %y: out f32[M, N, B]) {
           outer m < M, b < B, n < N
