@@ -63,7 +63,7 @@ impl Inspect {
     pub(crate) fn run(self) -> Result<Failures, Error> {
         let is_code = CODE_STAGES.contains(&self.stage.as_str());
         let (model, _) = self.model.load_with(&Bar::new(), |loading| {
-            // Code is asked for, so it is compiled, in debug builds too.
+            // Showing code requires compiling it, even in debug builds.
             if is_code {
                 self.model.compile_for(loading);
             }

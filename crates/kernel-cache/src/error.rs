@@ -85,7 +85,7 @@ pub enum CacheError {
 
     /// E0708: a bundle in another format.
     #[error(
-        "expected a bundle of format {expected}, found format {found} in {path:?}; make it with this version of Kiln"
+        "expected a bundle of format {expected}, found format {found} in {path:?}; rebuild it with this version of Kiln"
     )]
     BundleFormat {
         /// The file.

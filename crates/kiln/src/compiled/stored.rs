@@ -1,9 +1,9 @@
-//! Programs that outlive the process: what a model became, kept under a digest of the model and of all that decides
-//! what becomes of it.
+//! Programs that outlive the process: the program of a model, kept under a digest of the model and of everything else that
+//! decides what the program is.
 //!
-//! An entry is the program as data. Of its large constants, those that are in the model's files are named by their places
-//! there; the others are entries of their own, by digest. None is read before it is needed. Whatever is wrong with an
-//! entry, the model is imported as if there were none.
+//! An entry is the program as data. Large constants that are in the model's files are referred to by their places there;
+//! the others are entries of their own, by digest. None is read before it is needed. If anything is wrong with an entry,
+//! the model is imported as if there were none.
 
 use super::runtime::{SharedRuntime, VERSION};
 use crate::error::Error;
@@ -39,14 +39,14 @@ struct StoredConstant {
     digest: String,
     dtype: DType,
     shape: Vec<usize>,
-    /// Where the model's files have it; none where it is an entry of its own.
+    /// The place in the model's files; none if it is an entry of its own.
     place: Option<ConstantPlace>,
 }
 
-/// What makes a constant again whose entry is gone.
+/// Rebuilds the graph of a constant whose entry is missing.
 type MakeAgain = dyn Fn() -> Result<Graph, Error> + Send + Sync;
 
-/// The constants of a graph that is only made if one of its constants is missing.
+/// The constants of a graph that is built only if one of them is missing.
 struct Remedy {
     make: Box<MakeAgain>,
     made: ForkCell<Option<BTreeMap<Digest, Tensor>>>,
@@ -70,7 +70,7 @@ impl Remedy {
 }
 
 impl ProgramStore {
-    /// Where the program of this model is kept; none where nothing is, or the options bring a runtime of their own.
+    /// Where the program of this model is kept; none if nothing is kept, or the options supply a runtime.
     pub(crate) fn of(
         model: &ModelDigest,
         choice: &Choice,
@@ -94,7 +94,7 @@ impl ProgramStore {
             ("inputs", options.import.key()?),
             ("passes", format!("{:?}", options.passes)),
             ("mode", format!("{:?}", options.import.mode)),
-            // Another device may fuse otherwise, and so may the same one after an update.
+            // Another device may fuse differently, and so may the same one after an update.
             ("device", shared.device.key().to_owned()),
             ("fusion", format!("{:?}", shared.device.fusion())),
             ("target", target.to_string()),
@@ -110,7 +110,8 @@ impl ProgramStore {
         })
     }
 
-    /// The program, if it is there and whole. `make` makes its graph, where a constant of it is gone when it is needed.
+    /// The program, if it is stored and intact. `make` builds its graph, for constants that are missing when they are
+    /// needed.
     pub(crate) fn load(
         &self,
         source: &Origin,
@@ -130,7 +131,7 @@ impl ProgramStore {
         });
         let loaded = self.read(&entry.payload, source, &remedy);
         if let Err(problem) = &loaded {
-            tracing::info!(problem, "a stored program that cannot be used");
+            tracing::info!(problem, "a stored program cannot be used");
             self.disk.remove(&self.key);
         }
         loaded.ok()
@@ -159,21 +160,19 @@ impl ProgramStore {
             shape,
             place,
         } = stored;
-        let known: Digest = digest
-            .parse()
-            .map_err(|_| "a digest that is none".to_owned())?;
+        let known: Digest = digest.parse().map_err(|_| "not a digest".to_owned())?;
         let tensor = match place {
             Some(place) => source.constant(place, *dtype, shape, known),
             None => self.entry(stored, known, remedy),
         };
-        let tensor = tensor.ok_or_else(|| format!("constant {digest} is gone"))?;
+        let tensor = tensor.ok_or_else(|| format!("constant {digest} is missing"))?;
         if tensor.dtype() != *dtype || tensor.shape() != shape {
             return Err(format!("constant {digest} has changed"));
         }
         Constant::of_known_digest(tensor, known).map_err(|error| error.to_string())
     }
 
-    /// A constant that is an entry of its own, read when it is needed.
+    /// A constant with an entry of its own, read on demand.
     fn entry(
         &self,
         stored: &StoredConstant,
@@ -199,11 +198,11 @@ impl ProgramStore {
         Tensor::deferred(stored.dtype, &stored.shape, load).ok()
     }
 
-    /// Keeps a program. What cannot be kept is logged, and made again next time.
+    /// Stores a program. A failure is logged; the program is then rebuilt next time.
     pub(crate) fn store(&self, program: &Program, source: &Origin, time: Duration) {
         let _span = tracing::info_span!("kiln.store_program").entered();
         if let Err(problem) = self.try_store(program, source, time) {
-            tracing::debug!(problem, "the program is not kept");
+            tracing::debug!(problem, "the program was not stored");
         }
     }
 
@@ -243,12 +242,12 @@ impl ProgramStore {
     }
 }
 
-/// Keeps a constant; what cannot be kept is made again next time.
+/// Stores a constant; if that fails, it is rebuilt next time.
 fn put(disk: &DiskTier, key: &CacheKey, tensor: &Tensor) {
     if let Ok(bytes) = tensor.as_bytes()
         && let Err(problem) = disk.put(key, Duration::ZERO, Content::data(bytes))
     {
-        tracing::debug!(%problem, "a constant is not kept");
+        tracing::debug!(%problem, "a constant was not stored");
     }
 }
 
