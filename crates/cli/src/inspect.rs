@@ -98,7 +98,7 @@ impl Inspect {
     ) -> Result<Failures, Error> {
         if self.dot.is_some() || self.svg.is_some() || self.json {
             bail!(
-                "--dot, --svg and --json show graphs: {} is none",
+                "--dot, --svg and --json show graphs: stage {} is not one",
                 self.stage
             );
         }

@@ -69,7 +69,7 @@ impl std::error::Error for Error {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// E0871: a call lacks an input.
-    #[error("missing input {expected}; give it a tensor")]
+    #[error("missing input {expected}; pass a tensor for it")]
     MissingInput { expected: String },
     /// E0872: a call names an input that the model does not have, or names one twice.
     #[error("{problem} input `{name}`, expected each of these once: {expected}")]
@@ -193,7 +193,9 @@ pub(crate) enum Failure {
         next: &'static str,
     },
     /// E0984: a recorded function that returns a different number of results than before.
-    #[error("function {name} gave {found} results, a different number than when it was recorded")]
+    #[error(
+        "function {name} returned {found} results, a different number than when it was recorded"
+    )]
     Results { name: String, found: usize },
     /// E0985: a file could not be written.
     #[error("cannot write {file}: {source}")]

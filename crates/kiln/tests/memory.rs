@@ -54,7 +54,11 @@ fn dropped_outputs_return_to_the_pool() {
     let after = model.memory_stats().unwrap();
     assert_eq!(after.reuses, stats.reuses + 5);
     assert_eq!(after.peak_bytes, stats.peak_bytes);
-    assert!(after.to_report().contains("of these, memory kept before"));
+    assert!(
+        after
+            .to_report()
+            .contains("of these, served from kept memory")
+    );
 }
 
 #[test]

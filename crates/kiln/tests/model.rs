@@ -45,7 +45,7 @@ fn inputs_are_checked_before_anything_runs() {
     let fail = |inputs: &[(&str, &Tensor)]| summary(&model.run(inputs).unwrap_err());
     assert_eq!(
         fail(&[("x", &x)]),
-        "E0871 (invalid input): missing input scale: f32[3]; give it a tensor"
+        "E0871 (invalid input): missing input scale: f32[3]; pass a tensor for it"
     );
     assert_eq!(
         fail(&[("x", &x), ("z\u{1b}", &scale)]),
@@ -66,7 +66,7 @@ fn inputs_are_checked_before_anything_runs() {
     let by_position = |inputs: Vec<&Tensor>| summary(&model.run(inputs).unwrap_err());
     assert_eq!(
         by_position(vec![&x]),
-        "E0871 (invalid input): missing input scale: f32[3]; give it a tensor"
+        "E0871 (invalid input): missing input scale: f32[3]; pass a tensor for it"
     );
     assert_eq!(
         by_position(vec![&scale, &x]),

@@ -116,7 +116,7 @@ fn stale_stated_sizes_are_a_notice_and_refuse_no_call() {
     assert_eq!(
         stale,
         [
-            r#"the model states types that its operators do not confirm, 1 in all; type of "y": the model states f32[batch, batch], its operators give f32[batch, length]; the latter counts"#
+            r#"the model states types that its operators do not confirm, 1 in all; type of "y": the model states f32[batch, batch], its operators give f32[batch, length]; the latter is used"#
         ]
     );
     let x = Tensor::full(&[3, 2], 1.5_f32).unwrap();

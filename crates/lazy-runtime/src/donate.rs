@@ -102,7 +102,7 @@ impl Donations {
         for pair in &mut self.pairs {
             let (input, output) = (pair.input, pair.output);
             if input >= inputs || output >= outputs {
-                let problem = ", one of which is not there";
+                let problem = ", one of which does not exist";
                 return Err(RuntimeError::Donation {
                     input,
                     output,

@@ -196,7 +196,7 @@ fn copied_section<'data>(
     }
     let alignment = header.sh_addralign(ENDIAN).max(1);
     if !alignment.is_power_of_two() || alignment > ALIGNMENT_LIMIT {
-        return refuse("asks for an alignment that is no power of two up to 4096");
+        return refuse("requires an alignment that is not a power of two up to 4096");
     }
     let bytes = header.data(ENDIAN, data).map_err(NativeError::damaged)?;
     Ok(Some(Section {
@@ -240,7 +240,7 @@ impl<'data> Symbols<'data> {
                 .name(ENDIAN, all.strings())
                 .map_err(NativeError::damaged)?;
             let name = std::str::from_utf8(name)
-                .map_err(|_| NativeError::damaged("a symbol's name that is no UTF-8"))?;
+                .map_err(|_| NativeError::damaged("a symbol's name that is not UTF-8"))?;
             let section = all
                 .symbol_section(ENDIAN, symbol, index)
                 .map_err(NativeError::damaged)?;
@@ -291,7 +291,7 @@ fn symbol_target(
                 return Ok(Symbol::Elsewhere);
             };
             if offset > copied.sections[section].bytes.len() as u64 {
-                return refuse("lies outside its section");
+                return refuse("is outside its section");
             }
             Ok(Symbol::Target(Target::Place { section, offset }))
         }

@@ -29,7 +29,7 @@ const REPEAT_LIMIT: u64 = 64;
 const SIZE_OPS_LIMIT: usize = 16;
 
 /// Why a body with requirements on sizes stays a loop: a loop that runs no iteration has none.
-const ASKS: &str = "its body asks something of sizes";
+const ASKS: &str = "its body has requirements on sizes";
 
 /// The loop of a lowering.
 pub(super) struct Body {
@@ -178,7 +178,7 @@ fn trips_of(graph: &Graph, id: OpId) -> Result<LoopTrips, &'static str> {
     match course.trips {
         Some(trips) if course.begins == Some(true) && course.goes_on => Ok(trips),
         Some(_) => Err("data may end it early"),
-        None => Err("how often it runs is data, and no size"),
+        None => Err("its trip count is data, not a size"),
     }
 }
 
@@ -193,9 +193,13 @@ fn check_body(graph: &Graph, body: &kiln_ir::Region) -> Result<(), &'static str>
             OpKind::Pointwise | OpKind::Movement => {}
             OpKind::Lookup if !matches!(data.op, Op::Resize(_)) => {}
             OpKind::Apart if matches!(data.op, Op::Constant(_)) => {}
-            OpKind::Contraction | OpKind::Window => return Err("its body sums products"),
-            OpKind::Reduction | OpKind::Scan => return Err("its body reduces"),
-            _ => return Err("its body does more than compute elements from elements"),
+            OpKind::Contraction | OpKind::Window => {
+                return Err("its body contains a contraction or a window");
+            }
+            OpKind::Reduction | OpKind::Scan => {
+                return Err("its body contains a reduction or a scan");
+            }
+            _ => return Err("its body is not element-wise"),
         }
     }
     let asks =
@@ -346,7 +350,7 @@ impl RegionLowering<'_> {
         let shape = self.shape(initial)?;
         let mut places = at.iter().zip(&shape);
         if !is_first || !places.all(|(&index, &size)| self.is_plain(index, size)) {
-            let why = "its iterations move carried values from point to point";
+            let why = "its iterations move carried values between points";
             return Err(unsupported(id, self.graph.op(id), why));
         }
         let start = self.get(initial, at.clone(), GuardId::NONE)?;
@@ -438,7 +442,7 @@ impl RegionLowering<'_> {
             Some(body) if cost > REPEAT_LIMIT => Err(refused(
                 body.id,
                 self.graph.op(body.id),
-                "what its body computes for fewer points would be computed anew for each",
+                "values that its body computes for fewer points would be recomputed for each",
             )),
             _ => Ok(()),
         }

@@ -44,15 +44,15 @@ struct StoredConstant {
 }
 
 /// Rebuilds the graph of a constant whose entry is missing.
-type MakeAgain = dyn Fn() -> Result<Graph, Error> + Send + Sync;
+type RebuildGraph = dyn Fn() -> Result<Graph, Error> + Send + Sync;
 
 /// The constants of a graph that is built only if one of them is missing.
-struct Remedy {
-    make: Box<MakeAgain>,
+struct MissingConstants {
+    make: Box<RebuildGraph>,
     made: ForkCell<Option<BTreeMap<Digest, Tensor>>>,
 }
 
-impl Remedy {
+impl MissingConstants {
     fn constant(&self, digest: Digest) -> Option<Tensor> {
         let made = self.made.get_or_init(|| {
             tracing::info!("a stored constant is missing: the model is imported for it");
@@ -125,11 +125,11 @@ impl ProgramStore {
                 return None;
             }
         };
-        let remedy = Arc::new(Remedy {
+        let missing = Arc::new(MissingConstants {
             make: Box::new(make),
             made: ForkCell::new(),
         });
-        let loaded = self.read(&entry.payload, source, &remedy);
+        let loaded = self.read(&entry.payload, source, &missing);
         if let Err(problem) = &loaded {
             tracing::info!(problem, "a stored program cannot be used");
             self.disk.remove(&self.key);
@@ -137,12 +137,17 @@ impl ProgramStore {
         loaded.ok()
     }
 
-    fn read(&self, bytes: &[u8], source: &Origin, remedy: &Arc<Remedy>) -> Result<Program, String> {
+    fn read(
+        &self,
+        bytes: &[u8],
+        source: &Origin,
+        missing: &Arc<MissingConstants>,
+    ) -> Result<Program, String> {
         let stored: StoredModel =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let mut blobs = BlobMap::new();
         for constant in &stored.constants {
-            blobs.insert(self.constant(constant, source, remedy)?);
+            blobs.insert(self.constant(constant, source, missing)?);
         }
         Program::load_within(&stored.program, &blobs, &self.limits)
             .map_err(|error| error.to_string())
@@ -152,7 +157,7 @@ impl ProgramStore {
         &self,
         stored: &StoredConstant,
         source: &Origin,
-        remedy: &Arc<Remedy>,
+        missing: &Arc<MissingConstants>,
     ) -> Result<Constant, String> {
         let StoredConstant {
             digest,
@@ -163,7 +168,7 @@ impl ProgramStore {
         let known: Digest = digest.parse().map_err(|_| "not a digest".to_owned())?;
         let tensor = match place {
             Some(place) => source.constant(place, *dtype, shape, known),
-            None => self.entry(stored, known, remedy),
+            None => self.entry(stored, known, missing),
         };
         let tensor = tensor.ok_or_else(|| format!("constant {digest} is missing"))?;
         if tensor.dtype() != *dtype || tensor.shape() != shape {
@@ -177,10 +182,10 @@ impl ProgramStore {
         &self,
         stored: &StoredConstant,
         digest: Digest,
-        remedy: &Arc<Remedy>,
+        missing: &Arc<MissingConstants>,
     ) -> Option<Tensor> {
         let (disk, key) = (Arc::clone(&self.disk), constant_key(&stored.digest));
-        let (dtype, shape, remedy) = (stored.dtype, stored.shape.clone(), Arc::clone(remedy));
+        let (dtype, shape, missing) = (stored.dtype, stored.shape.clone(), Arc::clone(missing));
         let load = move || {
             let read = Tensor::filled_by(dtype, &shape, |content| {
                 let read = disk.get_into(&key, content).map(drop);
@@ -188,7 +193,7 @@ impl ProgramStore {
             });
             match read {
                 Err(error @ TensorError::Deferred(_)) => {
-                    let made = remedy.constant(digest).ok_or(error)?;
+                    let made = missing.constant(digest).ok_or(error)?;
                     put(&disk, &key, &made);
                     Ok(made)
                 }

@@ -28,8 +28,8 @@ impl Model {
         self.0.options.timing()
     }
 
-    /// Counts of what was compiled, and of every fallback, for this model and those that share kernels with it. All zero
-    /// for an interpreted model.
+    /// Counts of what was compiled, and of what did not go as planned, for this model and those that share kernels with
+    /// it. All zero for an interpreted model.
     ///
     /// ```
     /// # #[cfg(feature = "llvm")] {

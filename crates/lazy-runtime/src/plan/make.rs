@@ -295,7 +295,7 @@ impl<'a> Maker<'a> {
             last = reach
                 .and_then(|reach| last.checked_add(reach))
                 .ok_or_else(|| {
-                    RuntimeError::malformed(format!("%{} reaches out of memory", buffer.name))
+                    RuntimeError::malformed(format!("%{} extends beyond its memory", buffer.name))
                 })?;
         }
         let end = usize::try_from(last)
@@ -408,7 +408,7 @@ impl<'a> Maker<'a> {
         let elements = if bytes == 0 { 0 } else { elements };
         let offset = elements
             .checked_mul(buffers[id].dtype.size_in_bytes())
-            .ok_or_else(|| RuntimeError::malformed(format!("{id} lies out of memory")))?;
+            .ok_or_else(|| RuntimeError::malformed(format!("{id} is outside its memory")))?;
         let (memory, offset) = match buffers[root].place {
             Place::Constant(constant) => {
                 let memory = match known {
@@ -425,9 +425,7 @@ impl<'a> Maker<'a> {
                 let position = starts.binary_search_by_key(&root, |&(buffer, _)| buffer);
                 let start = position.ok().and_then(|position| starts.get(position));
                 let &(_, start) = start.ok_or_else(|| {
-                    RuntimeError::malformed(format!(
-                        "{root} lies in the arena, and no step uses it"
-                    ))
+                    RuntimeError::malformed(format!("{root} is in the arena, and no step uses it"))
                 })?;
                 let index = u32::try_from(segment)
                     .map_err(|_| RuntimeError::malformed("too many segments"))?;
@@ -462,7 +460,7 @@ impl<'a> Maker<'a> {
                 let whole = strides.into_iter().map(isize::try_from);
                 let whole = whole.collect::<Result<_, _>>();
                 apart = Some(whole.map_err(|_| {
-                    RuntimeError::malformed(format!("%{} reaches out of memory", buffer.name))
+                    RuntimeError::malformed(format!("%{} extends beyond its memory", buffer.name))
                 })?);
             }
         }

@@ -10,7 +10,7 @@ use crate::step::{Action, Step};
 /// Checks a program; returns the problem if there is one.
 pub(super) fn check(program: &Program) -> Result<(), String> {
     if !program.blocks.is_valid(program.body) {
-        return Err("a body that is not there".to_owned());
+        return Err("a missing body".to_owned());
     }
     for (id, block) in &program.blocks {
         let region = program.graph.region(block.region);
@@ -55,16 +55,16 @@ impl Checker<'_> {
                     }
                 }
                 Place::Constant(constant) if !self.program.constants.is_valid(constant) => {
-                    return Err(format!("{constant}, which is not there"));
+                    return Err(format!("{constant}, which does not exist"));
                 }
                 Place::Slot { segment, slot } => {
                     let segment = self.block.segments.get(segment);
                     if segment.is_none_or(|segment| slot >= segment.slots.len()) {
-                        return Err("a slot that is not there".to_owned());
+                        return Err("a missing slot".to_owned());
                     }
                 }
                 Place::Parameter(index) if index >= self.block.parameters.len() => {
-                    return Err("a parameter that is not there".to_owned());
+                    return Err("a missing parameter".to_owned());
                 }
                 _ => {}
             }
@@ -75,7 +75,7 @@ impl Checker<'_> {
         let is_there =
             |donation: &Donation| donation.parameter < parameters && donation.result < results;
         if !self.block.donations.iter().all(is_there) {
-            return Err("a donation of what is not there".to_owned());
+            return Err("a donation of a missing buffer".to_owned());
         }
         if self.block.segments.is_empty() {
             return Err(format!("{} without a segment", self.id));
@@ -96,14 +96,14 @@ impl Checker<'_> {
         match &step.action {
             Action::Kernel(launch) => {
                 let Some(kernel) = self.program.kernels.get(launch.kernel) else {
-                    return Err(format!("{}, which is not there", launch.kernel));
+                    return Err(format!("{}, which does not exist", launch.kernel));
                 };
                 let form = kernel.kernel.kernel();
                 let counts = [launch.operands.len(), launch.values.len()];
                 if counts.iter().any(|&count| count != form.buffers().len())
                     || launch.symbols.len() != form.dims().symbols().count()
                 {
-                    return Err(format!("a launch that does not fit {}", launch.kernel));
+                    return Err(format!("a launch that does not match {}", launch.kernel));
                 }
                 self.sizes(&launch.symbols)?;
             }
@@ -148,7 +148,7 @@ impl Checker<'_> {
             .iter()
             .find(|size| size.index() >= self.program.sizes.len())
         {
-            Some(size) => Err(format!("{size}, which is not there")),
+            Some(size) => Err(format!("{size}, which does not exist")),
             None => Ok(()),
         }
     }

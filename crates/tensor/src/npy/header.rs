@@ -54,7 +54,7 @@ impl Header {
             }
         }
         if !cursor.rest.trim().is_empty() {
-            return Err(malformed("the header goes on after its dictionary"));
+            return Err(malformed("the header continues after its dictionary"));
         }
         let missing = |key| malformed(format!("the header lacks the key `{key}`"));
         let (dtype, byte_order) = descr.ok_or_else(|| missing("descr"))?;
@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
             .rest
             .get(1..)
             .and_then(|rest| rest.split_once(quote))
-            .ok_or_else(|| malformed("a string in the header does not end"))?;
+            .ok_or_else(|| malformed("a string in the header is unterminated"))?;
         self.rest = rest;
         Ok(text)
     }

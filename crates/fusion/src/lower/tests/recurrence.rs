@@ -237,17 +237,17 @@ fn loops_that_are_not_elementwise_recurrences_are_refused() {
     said(
         products,
         "%b",
-        "E0401 expected operations that a kernel computes, found `loop` (op8): its body sums products",
+        "E0401 expected operations that a kernel computes, found `loop` (op8): its body contains a contraction or a window",
     );
     let reduces = "%r: f32[1] = reduce %s {function = sum, axes = [0], keep_dims}
                    %b: f32[N] = add %a, %r";
-    said(reduces, "%b", "its body reduces");
+    said(reduces, "%b", "its body contains a reduction or a scan");
     let turns = "%r: f32[N] = slice %s {starts = [N - 1], sizes = [N], steps = [-1]}
                  %b: f32[N] = add %a, %r";
     said(
         turns,
         "%b",
-        "its iterations move carried values from point to point",
+        "its iterations move carried values between points",
     );
     let picks = "%o: i64[N] = iota {dims = [N], axis = 0, dtype = i64}
                  %r: f32[N] = gather %s, %o {axis = 0}";
@@ -256,11 +256,11 @@ fn loops_that_are_not_elementwise_recurrences_are_refused() {
                    %f: f32[1] = gelu %e
                    %m: f32[1] = gelu %f
                    %b: f32[N] = add %s, %m";
-    said(repeats, "%b", "would be computed anew for each");
+    said(repeats, "%b", "would be recomputed for each");
     let asks = "%c: f32[N] = slice %l {starts = [0], sizes = [N], steps = [1]}
                 %b: f32[N] = add %s, %c";
     let why = refused(&body(asks, "%b"));
-    assert!(why.contains("its body asks something of sizes"), "{why}");
+    assert!(why.contains("its body has requirements on sizes"), "{why}");
     // Nothing prevents it.
     assert_eq!(
         class_of(&body("%b: f32[N] = add %s, %a", "%b")),
@@ -286,7 +286,7 @@ fn loops_with_data_dependent_trip_counts_are_refused() {
         )
     };
     let data = refused(&text("%n", "%true", "%on"));
-    assert!(data.contains("how often it runs is data"), "{data}");
+    assert!(data.contains("its trip count is data"), "{data}");
     for (go, on) in [("%c", "%on"), ("%true", "%d")] {
         let data = refused(&text("%three", go, on));
         assert!(data.contains("data may end it early"), "{data}");

@@ -193,7 +193,10 @@ fn read_table(ctx: &NodeContext<'_>) -> Result<Option<(Tensor, Tensor, Tensor)>,
             Tensor::scalar(attributes.get_or("default_int64", -1_i64)?)
         }
         None => {
-            let expected = format!("the value of {} for what is no key", values.dtype());
+            let expected = format!(
+                "the value of {} for values that are not keys",
+                values.dtype()
+            );
             return Err(ctx.attribute_error("default_tensor", expected, "none"));
         }
     };
