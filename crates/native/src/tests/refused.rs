@@ -114,12 +114,12 @@ fn unsupported_symbols_are_refused() {
         (
             with("expf", SymbolKind::Unknown, undefined, 0),
             "E0853",
-            "undefined symbol `expf`; a kernel may call memcpy, memmove, memset alone",
+            "undefined symbol `expf`; a kernel may only call memcpy, memmove, memset",
         ),
         (
             with("__tls_get_addr", SymbolKind::Text, undefined, 0),
             "E0853",
-            "undefined symbol `__tls_get_addr`; a kernel may call memcpy, memmove, memset alone",
+            "undefined symbol `__tls_get_addr`; a kernel may only call memcpy, memmove, memset",
         ),
         (
             with("counter", SymbolKind::Tls, text, 0),
