@@ -1,6 +1,6 @@
-//! Gives the facade the version that keys of stored code name: that of the package, and in a checkout of the
-//! repository a digest of the sources that decide what is compiled, so that a change of them is never answered with
-//! what was compiled before it.
+//! Computes the version of Kiln that keys of stored code contain: that of the package and, in a checkout of the repository,
+//! a digest of the sources that decide what is compiled, so that code compiled before a change of them is never reused
+//! after it.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -35,7 +35,7 @@ fn main() -> io::Result<()> {
     }
     println!("cargo::rerun-if-changed=build.rs");
     files.sort();
-    // FNV-1a of 128 bits: no more is asked of it than to differ where sources do.
+    // 128-bit FNV-1a: it only has to differ where sources differ.
     let mut digest = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
     for file in &files {
         let name = file.display().to_string();

@@ -70,7 +70,7 @@ pub(crate) fn run(models: &Models) -> Result<()> {
 /// An empty folder.
 fn emptied(folder: PathBuf) -> Result<PathBuf> {
     if folder.exists() {
-        std::fs::remove_dir_all(&folder).context("cannot remove the models of before")?;
+        std::fs::remove_dir_all(&folder).context("cannot remove the previous models")?;
     }
     std::fs::create_dir_all(&folder).context("cannot create a folder for models")?;
     Ok(folder)

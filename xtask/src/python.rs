@@ -32,7 +32,7 @@ pub(crate) fn python(root: &Path, folder: PathBuf, needs: &Needs<'_>) -> Result<
     }
     environment.make(root, needs)?;
     std::fs::write(environment.installed(), wanted)
-        .with_context(|| format!("cannot note which {what} are installed"))?;
+        .with_context(|| format!("cannot record which {what} are installed"))?;
     Ok(environment.python())
 }
 

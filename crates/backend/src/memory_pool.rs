@@ -98,8 +98,8 @@ impl MemoryStats {
             (megabytes(self.peak_bytes), "rented at most"),
             (megabytes(self.kept_bytes), "kept for later requests"),
             (self.rents.to_string(), "times rented"),
-            (self.reuses.to_string(), "of these, memory kept before"),
-            (self.refusals.to_string(), "times refused for the limit"),
+            (self.reuses.to_string(), "of these, served from kept memory"),
+            (self.refusals.to_string(), "requests refused by the limit"),
         ];
         let line = |(number, what): &(String, &str)| format!("{number:>12}  {what}\n");
         let lines: String = lines.iter().map(line).collect();

@@ -194,7 +194,7 @@ impl Bench {
 
 fn timed(model: &Model, inputs: &[(String, Tensor)]) -> Result<(Duration, Outputs), Error> {
     let start = Instant::now();
-    // As a program does that ends no call: Ctrl-C ends the process.
+    // Not interruptible: Ctrl-C ends the process.
     let outputs = model.run(inputs)?;
     Ok((start.elapsed(), outputs))
 }
@@ -209,7 +209,7 @@ fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The most resident memory this process ever had; 0 where the system does not tell.
+/// The peak resident memory of this process; 0 if the system does not report it.
 fn peak_rss_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

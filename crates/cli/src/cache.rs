@@ -34,7 +34,7 @@ enum Action {
         #[arg(long)]
         remove: bool,
     },
-    /// Remove every entry, and what processes left that died
+    /// Remove every entry, and files left behind by processes that died
     Clear,
 }
 
@@ -62,7 +62,9 @@ impl Cache {
             None => Folder::default(),
         };
         let (Some(disk), Some(path)) = (folder.open(), folder.path()) else {
-            bail!("nothing is kept: KILN_CACHE_DIR is `off`, or there is no home; name a --folder");
+            bail!(
+                "there is no cache folder: KILN_CACHE_DIR is `off`, or HOME is not set; pass --folder"
+            );
         };
         match self.action {
             Action::Ls => self.list(&disk),
@@ -170,7 +172,7 @@ impl Cache {
             report::line(serde_json::json!({"whole": verified.whole, "bad": bad}).to_string())?;
         } else {
             report::line(format!(
-                "{} entries are whole, {bad} are not",
+                "{} entries are intact, {bad} are not",
                 verified.whole
             ))?;
         }

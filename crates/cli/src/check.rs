@@ -201,7 +201,7 @@ impl Check {
             .iter()
             .filter(|step| step.kind == "interpret")
         {
-            let reason = step.reason.as_deref().unwrap_or("no reason is known");
+            let reason = step.reason.as_deref().unwrap_or("unknown reason");
             report::line(format!("interpreted: {}: {reason}", step.name))?;
         }
         Ok(())
@@ -220,7 +220,7 @@ fn memory(graph: &Graph, binding: &Binding, said: &[String]) -> Result<(), Error
         elements.checked_mul(i64::try_from(ty.dtype.size_in_bytes()).ok()?)
     };
     let Some(most) = most_alive(graph, bytes_of) else {
-        return report::line("memory: not known before a call");
+        return report::line("memory: unknown before a call");
     };
     let at = if said.is_empty() {
         String::new()

@@ -175,7 +175,7 @@ impl Compare {
         }
         if let Some(at) = &comparison.amplified_at {
             self.context(
-                "every step is right by itself; the model amplifies rounding at",
+                "every step is right in isolation; the model amplifies rounding at",
                 at,
             )?;
         }

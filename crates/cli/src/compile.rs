@@ -58,7 +58,7 @@ impl Compile {
         let shapes = precompile(&model, &self.shapes(&model)?);
         bar.finish();
         if !model.wait_for_compiles(STORING) {
-            bail!("what was compiled could not be stored within {STORING:?}");
+            bail!("the compiled code could not be stored within {STORING:?}");
         }
         let time = begin.elapsed();
         let stats = model.compilation_stats();
@@ -96,9 +96,7 @@ impl Compile {
             }
         }
         if not_stored > 0 {
-            bail!(
-                "{not_stored} kernels could not be stored; `kiln cache stats` says where they would be"
-            );
+            bail!("{not_stored} kernels could not be stored; `kiln cache stats` prints the folder");
         }
         Ok(Failures::default())
     }

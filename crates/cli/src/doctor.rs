@@ -155,7 +155,7 @@ fn memory() -> Check {
         _ => Check::absent(
             "memory",
             "unknown",
-            "the system does not say how much there is; nothing depends on it",
+            "the system does not report it; nothing depends on it",
         ),
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct ImportArguments {
 }
 
 impl ImportArguments {
-    /// What is said here.
+    /// The decisions made by these arguments.
     pub(crate) fn import(&self) -> Result<Import, Error> {
         let mut import = Import::new();
         for NamedCount { name, count } in &self.ranks {

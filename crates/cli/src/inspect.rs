@@ -63,7 +63,7 @@ impl Inspect {
     pub(crate) fn run(self) -> Result<Failures, Error> {
         let is_code = CODE_STAGES.contains(&self.stage.as_str());
         let (model, _) = self.model.load_with(&Bar::new(), |loading| {
-            // Code is asked for, so it is compiled, in debug builds too.
+            // Showing code requires compiling it, even in debug builds.
             if is_code {
                 self.model.compile_for(loading);
             }
@@ -98,7 +98,7 @@ impl Inspect {
     ) -> Result<Failures, Error> {
         if self.dot.is_some() || self.svg.is_some() || self.json {
             bail!(
-                "--dot, --svg and --json show graphs: {} is none",
+                "--dot, --svg and --json show graphs: stage {} is not one",
                 self.stage
             );
         }

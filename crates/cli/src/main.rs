@@ -55,13 +55,13 @@ enum Command {
     Bench(bench::Bench),
     /// Compile and store everything that calls of a model may need
     Compile(compile::Compile),
-    /// Show what a model is after any stage, from its graph to machine code
+    /// Show a model after any stage, from its graph to machine code
     Inspect(inspect::Inspect),
-    /// Explain what a model's ops became, and why two of them are or are not one kernel
+    /// Explain which kernels a model's ops became, and why two of them are or are not one kernel
     Explain(explain::Explain),
     /// Check compiled code against the interpreter on your inputs
     Compare(compare::Compare),
-    /// Show what an ONNX model contains, whether all of it is supported, and what a call will take
+    /// Show what an ONNX model contains, whether all of it is supported, and how much memory a call needs
     #[cfg(feature = "llvm")]
     #[cfg(feature = "onnx")]
     Check(check::Check),

@@ -101,12 +101,12 @@ impl ModelArguments {
         })
     }
 
-    /// Has a model loaded for the device of [`compiled_device`](Self::compiled_device).
+    /// Makes a model load for the device of [`compiled_device`](Self::compiled_device).
     pub(crate) fn compile_for(&self, loading: &mut Loading) {
         loading.device = Some(self.compiled_device());
     }
 
-    /// The device, for commands that are about compiled code: the CPU where `--device` does not say another one that
+    /// The device for commands about compiled code: that of `--device` if it compiles, otherwise the CPU.
     /// compiles.
     pub(crate) fn compiled_device(&self) -> Device {
         let device = self.device.clone();
@@ -114,8 +114,7 @@ impl ModelArguments {
         compiles.unwrap_or_else(Device::cpu)
     }
 
-    /// The levels of `list`, where `all` stands for every one that the device has here; of an empty list, that of
-    /// `--target`.
+    /// The levels of `list`, where `all` stands for every level of the device; for an empty list, that of `--target`.
     pub(crate) fn targets(&self, list: &[String]) -> Result<Vec<Option<String>>, Error> {
         if list.is_empty() {
             return Ok(vec![self.target.clone()]);
@@ -133,7 +132,7 @@ impl ModelArguments {
         Ok(targets)
     }
 
-    /// The numbers of threads of `list`; of an empty list, that of `--threads`.
+    /// The numbers of threads of `list`; for an empty list, that of `--threads`.
     pub(crate) fn thread_counts(&self, list: &[usize]) -> Vec<usize> {
         if list.is_empty() {
             vec![self.threads]
@@ -145,13 +144,13 @@ impl ModelArguments {
     fn open(&self, options: Options) -> Result<Model, kiln::Error> {
         match &self.bundle_key {
             Some(key) => Model::open_sealed_bundle(&self.model, &SealKey::read(key)?, options),
-            // SAFETY: the user vouches for this file as for a program.
+            // SAFETY: the user trusts this file as a program.
             None if self.trust_bundle => unsafe { Model::open_bundle(&self.model, options) },
             None => options.load(&self.model),
         }
     }
 
-    /// Loads the model otherwise than the arguments say.
+    /// Loads the model with settings that differ from the arguments.
     pub(crate) fn load_with(
         &self,
         bar: &Bar,
@@ -172,7 +171,7 @@ impl ModelArguments {
         };
         let mut options = loading
             .options()
-            // Every command looks at all outputs, and what it measures includes having them.
+            // Every command reads all outputs, so measurements include downloading them.
             .outputs(OutputPlacement::Host)
             .import(self.importing.import()?.mode(mode))
             .cache(self.cache()?);
@@ -220,7 +219,7 @@ impl ModelArguments {
     }
 }
 
-/// What commands change of the arguments.
+/// The settings that commands may change.
 pub(crate) struct Loading {
     pub(crate) device: Option<Device>,
     /// 0 is one per core.

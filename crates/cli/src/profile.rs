@@ -116,7 +116,7 @@ impl Profile {
             return Ok(Vec::new());
         };
         let rows = last.iter().enumerate().map(|(number, step)| {
-            // Loops may run another number of steps; those at one position are otherwise the same.
+            // Loops may run a different number of steps in each call; otherwise the steps at one position are the same.
             let times = calls
                 .iter()
                 .filter_map(|steps| Some(steps.get(number)?.time));

@@ -42,7 +42,7 @@ impl ReproWriter {
         let what = repro.to_string();
         let what = what.lines().next().unwrap_or_default().to_owned();
         report::note(format!(
-            "  written to {}: {what}\n  shown again by: {}",
+            "  written to {}: {what}\n  reproduce with: {}",
             folder.display(),
             command(&folder, target, threads)
         ));
@@ -109,7 +109,7 @@ mod tests {
             let wrong = text::print(kernel.kernel()).replace("sqrt(", "sigmoid(");
             let wrong = text::read(&wrong).ok().and_then(|wrong| verify(wrong).ok());
             let Some(wrong) = wrong else {
-                unreachable!("a function takes the place of another")
+                unreachable!("one function replaces another")
             };
             self.0.compile(&wrong, target, schedule, observer)
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_written_once_and_shown_again_from_its_files() {
+    fn the_first_difference_is_written_once_and_reproduced_from_its_files() {
         let text = "graph @block(%x: f32[B, 8]) -> (f32[B, 8], f32[B]) {
           %e = exp %x
           %t = sqrt %e
@@ -151,7 +151,7 @@ mod tests {
             "{command}"
         );
 
-        // The command's effect: with the defect it differs again, without it does not.
+        // As the command does: with the defect the outputs differ again, without it they do not.
         for (options, agrees) in [(wrong(), false), (Options::new(), true)] {
             let again = options.load(path.join("graph.kiln")).unwrap();
             let cases = crate::cases::Case::all(&path.join("cases")).unwrap();
@@ -161,7 +161,7 @@ mod tests {
             assert_eq!(comparison.agrees(), agrees);
         }
 
-        // Once is enough; and `off` is never.
+        // It is not written a second time, nor with `off`.
         std::fs::remove_dir_all(&path).unwrap();
         writer.write(&comparison, None, 1).unwrap();
         ReproWriter::new(Path::new("off"))

@@ -28,12 +28,12 @@ pub(crate) struct Run {
     /// Fail if anything would have to be compiled
     #[arg(long)]
     no_compile: bool,
-    /// How many milliseconds a call may take, including compilers
+    /// How many milliseconds a call may take, including compiling
     #[arg(long, value_name = "MS")]
     time_limit: Option<u64>,
     #[command(flatten)]
     timing: TimingArguments,
-    /// Write which shapes occurred, and how long they took, for `kiln compile --profile`
+    /// Write the shapes that occurred, and the time they took, for `kiln compile --profile`
     #[arg(long, value_name = "FILE")]
     save_profile: Option<PathBuf>,
     /// Print a JSON line per call

@@ -62,7 +62,7 @@ mod tests {
     use kiln::DType;
 
     #[test]
-    fn quantiles_lie_between_samples() {
+    fn quantiles_are_interpolated_between_samples() {
         let samples = [1, 2, 4].map(Duration::from_millis);
         assert_eq!(quantile(&samples, 0.5), 2.0);
         assert_eq!(quantile(&samples, 0.75), 3.0);

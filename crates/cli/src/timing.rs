@@ -38,7 +38,7 @@ pub(crate) struct TimingArguments {
 }
 
 impl TimingArguments {
-    /// The same observation with what these arguments say.
+    /// The observation with these arguments applied.
     pub(crate) fn apply(&self, observation: Observation, bar: &Bar) -> Observation {
         let bar = bar.clone();
         let tell = move |report: &Report| {

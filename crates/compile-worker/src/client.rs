@@ -160,7 +160,7 @@ impl WorkerCompiler {
             pool.bury(worker);
             match lost {
                 Lost::BeforeBegin(error) if tries < TRIES => {
-                    tracing::debug!(%error, "a compile worker was dead before it was used");
+                    tracing::debug!(%error, "a compile worker had died before it was used");
                 }
                 // Leftovers of earlier compiles are not this kernel's fault.
                 Lost::Compiling(error @ WorkerError::Memory { .. })
@@ -269,7 +269,7 @@ impl CompilerWrapper for WorkerCompiler {
 
 fn unexpected() -> WorkerError {
     WorkerError::Protocol {
-        problem: "another reply than requested".to_owned(),
+        problem: "a reply to a different request".to_owned(),
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn confine(parent: i32, limits: &CompileLimits) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // It may have ended before the signal was requested.
     if getppid().map(Pid::as_raw_pid) != Some(parent) {
-        return Err(io::Error::other("the parent has ended"));
+        return Err(io::Error::other("the parent process has exited"));
     }
     close_inherited();
     // A verbose compiler must not wait for a reader: output that does not fit is lost.

@@ -77,14 +77,14 @@ pub enum WorkerError {
     },
 
     /// E0514: an invalid message from the worker.
-    #[error("the compile worker sent an invalid message: {problem}")]
+    #[error("the compile worker sent a malformed message: {problem}")]
     Protocol {
         /// What is wrong with it.
         problem: String,
     },
 
     /// E0515: every caller that waited for the compile was cancelled.
-    #[error("the compile was cancelled: no call waits for it")]
+    #[error("the compile was cancelled: no call is waiting for it")]
     Cancelled,
 
     /// An error of the compiler itself, under its own code.

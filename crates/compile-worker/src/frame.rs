@@ -86,7 +86,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     if blake3::hash(&payload).as_bytes() != &digest {
         return Err(damaged("its digest does not match"));
     }
-    let short = || damaged("it is cut short");
+    let short = || damaged("it is truncated");
     let (head_len, rest) = payload.split_first_chunk::<4>().ok_or_else(short)?;
     let head_len = u32::from_le_bytes(*head_len) as usize;
     let (head, body) = rest.split_at_checked(head_len).ok_or_else(short)?;

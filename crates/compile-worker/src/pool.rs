@@ -185,7 +185,7 @@ impl Shared {
                     state.idle.insert(0, worker);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a compile worker does not start");
+                    tracing::warn!(%error, "a compile worker failed to start");
                     state.live -= 1;
                     state.failed(error, self.begin.elapsed());
                 }

@@ -133,7 +133,7 @@ impl Worker {
                 Ok(())
             }
             Ok(_) => Err(failed(
-                "its first message is another than expected".to_owned(),
+                "its first message is not the expected one".to_owned(),
             )),
             Err(Broken::Time) => Err(failed(format!(
                 "it was not ready within {:?}",
@@ -202,7 +202,7 @@ impl Worker {
                 Reply::TooLong { given } => return Ok(Made::TooLong { given }),
                 Reply::Failed { code, message } => return Ok(Made::Failed { code, message }),
                 Reply::Ready { .. } => {
-                    let problem = "a second first message".to_owned();
+                    let problem = "its first message, a second time".to_owned();
                     return Err(Lost::Compiling(WorkerError::Protocol { problem }));
                 }
             }

@@ -43,7 +43,7 @@ impl WorkerProgram {
         };
         if !is_worker_program() {
             return Err(failed(
-                "this program does not serve as one, and no other is named".to_owned(),
+                "this program cannot serve as one, and no other is configured".to_owned(),
             ));
         }
         let path = std::env::current_exe().map_err(|error| failed(error.to_string()))?;

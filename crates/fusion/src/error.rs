@@ -31,7 +31,7 @@ pub enum FusionError {
         found: String,
     },
     /// E0427: ops that depend on their own results: the graph is invalid, or regions were joined wrongly.
-    #[error("the nodes of {region} wait for each other; verify the graph")]
+    #[error("the nodes of {region} depend on each other; verify the graph")]
     Cycle {
         /// The region of the graph.
         region: String,

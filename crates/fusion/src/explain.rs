@@ -270,10 +270,10 @@ impl Explainer<'_> {
                 self.explanation.benefit = Some(benefit);
                 let view = [first, last].iter().any(|node| node.kind == NodeKind::View);
                 if view {
-                    self.say("  one of them is a view, which costs nothing as it is".to_owned());
+                    self.say("  one of them is a view, which already costs nothing".to_owned());
                 } else {
                     self.say(format!(
-                        "  one kernel would be legal and save too little: {benefit}"
+                        "  one kernel would be legal but save too little: {benefit}"
                     ));
                 }
                 self.explanation.refusal.get_or_insert(Refusal::NoBenefit);

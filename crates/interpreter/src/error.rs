@@ -95,7 +95,7 @@ pub enum InterpretError {
     },
 
     /// E0817: a value that is not a tensor, which the interpreter cannot represent.
-    #[error("{value}: expected a tensor, found {ty}: the interpreter runs tensors alone")]
+    #[error("{value}: expected a tensor, found {ty}: the interpreter supports only tensors")]
     NotATensor {
         /// The value.
         value: String,

@@ -58,9 +58,9 @@ fn ids_outside_the_graph_are_reported() {
     append(&mut graph, new);
     graph.set_outputs([("y", x)]);
     assert_snapshot!(errors(&graph), @"
-    [E0201] op0 (relu, %1): value %77 is not of this graph
-    [E0201] op0 (relu, %1): region region5 is not of this graph
-    [E0201] op0 (relu, %1): symbol s9 is not of this graph
+    [E0201] op0 (relu, %1): value %77 is not in this graph
+    [E0201] op0 (relu, %1): region region5 is not in this graph
+    [E0201] op0 (relu, %1): symbol s9 is not in this graph
     ");
 
     let (mut graph, x, _) = one_input();
@@ -73,7 +73,7 @@ fn ids_outside_the_graph_are_reported() {
         ),
     );
     graph.set_outputs([("y", ValueId::from_u32(44))]);
-    assert_snapshot!(errors(&graph), @"[E0201] region0: value %44 is not of this graph");
+    assert_snapshot!(errors(&graph), @"[E0201] region0: value %44 is not in this graph");
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn regions_and_ops_have_one_owner() {
     let result = graph.op(id).results[0];
     graph.set_outputs([("y", result)]);
     assert_snapshot!(errors(&graph), @"
-    [E0211] region1: region region1 is in 2 places, expected one
-    [E0211] region2: region region2 is in 0 places, expected one
+    [E0211] region1: region region1 occurs in 2 places, expected one
+    [E0211] region2: region region2 occurs in 0 places, expected one
     ");
 }
 
@@ -256,9 +256,9 @@ fn symbols_must_be_bound_once_before_use() {
     .join("\n");
     assert_snapshot!(messages, @"
     [E0210] %0: symbol B has no value here; an input, region parameter or op must give it one first
-    [E0209] op0 (bind): symbol B gets a value twice
+    [E0209] op0 (bind): symbol B is given a value twice
     [E0210] op0 (dims, %2): symbol m has no value here; an input, region parameter or op must give it one first
-    [E0209] op1 (bind): symbol m gets a value twice
+    [E0209] op1 (bind): symbol m is given a value twice
     ");
 }
 

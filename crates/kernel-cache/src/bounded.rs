@@ -39,7 +39,7 @@ pub struct LruLimits {
 
 /// The result of an insertion.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "what was evicted is to be dropped where that may take time"]
+#[must_use = "dropping evicted values may take time"]
 pub struct Inserted<K, V> {
     /// Whether the entry was inserted; false if it alone exceeds a limit.
     pub is_kept: bool,

@@ -110,7 +110,7 @@ impl Bundle {
         let front_bytes = prelude.front_bytes();
         let Some(front_bytes) = front_bytes.filter(|&bytes| bytes <= found.len().min(FRONT_LIMIT))
         else {
-            return Err(damaged("its prelude", "lengths without sense".to_owned()));
+            return Err(damaged("its prelude", "invalid lengths".to_owned()));
         };
         // Bounded by the length of the file, checked above.
         let front_bytes = usize::try_from(front_bytes).unwrap_or(usize::MAX);
@@ -140,7 +140,7 @@ impl Bundle {
         Ok(Self {
             manifest: manifest.to_vec(),
             index: read_index(index, found.len())
-                .ok_or_else(|| damaged("its index", "entries that are not there".to_owned()))?,
+                .ok_or_else(|| damaged("its index", "missing entries".to_owned()))?,
             file,
             path: path.to_owned(),
             trust,
@@ -214,7 +214,7 @@ impl Prelude {
             u64::from_le_bytes(bytes.unwrap_or_default())
         };
         if bytes.get(..8) != Some(&MAGIC) {
-            let problem = "it does not begin as a bundle".to_owned();
+            let problem = "it does not start with the magic bytes of a bundle".to_owned();
             return Err(damaged(path, "its prelude", problem));
         }
         // Two 32-bit numbers: the format and the number of entries.
@@ -228,7 +228,7 @@ impl Prelude {
         }
         let manifest_bytes = usize::try_from(number(16)).ok();
         let (Some(manifest_bytes), sealed @ 0..=1) = (manifest_bytes, number(32)) else {
-            let problem = "numbers without sense".to_owned();
+            let problem = "invalid numbers".to_owned();
             return Err(damaged(path, "its prelude", problem));
         };
         Ok(Self {

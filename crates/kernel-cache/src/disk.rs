@@ -123,7 +123,7 @@ impl DiskTier {
         };
         let info = folder
             .info()
-            .map_err(FolderProblem::io("looking at the folder"))?;
+            .map_err(FolderProblem::io("inspecting the folder"))?;
         trust::judge_folder(&info, self.fs.user())?;
         Ok(folder)
     }
@@ -134,7 +134,7 @@ impl DiskTier {
             Err(FolderProblem::Missing) => {
                 self.fs
                     .make()
-                    .map_err(FolderProblem::io("making the folder"))?;
+                    .map_err(FolderProblem::io("creating the folder"))?;
                 self.folder()
             }
             result => result,
@@ -153,7 +153,7 @@ impl DiskTier {
         name: &str,
     ) -> Result<(Vec<u8>, Box<dyn FolderFile>), Miss> {
         let mut file = self.open_entry(folder, name)?;
-        let info = file.info().map_err(Miss::io("looking at the entry"))?;
+        let info = file.info().map_err(Miss::io("inspecting the entry"))?;
         let limit = self.options.max_entry_bytes;
         let too_large = Miss::TooLarge {
             bytes: info.bytes,
@@ -180,7 +180,7 @@ impl DiskTier {
                 return Err(Miss::io("opening the entry")(error));
             }
         };
-        judge(file.info().map_err(Miss::io("looking at the entry"))?)?;
+        judge(file.info().map_err(Miss::io("inspecting the entry"))?)?;
         Ok(file)
     }
 
@@ -274,7 +274,7 @@ impl DiskTier {
 
     /// Everything before the content of an open entry, and the parsed head.
     fn read_front(&self, file: &mut dyn FolderFile) -> Result<(Vec<u8>, EntryHead), Miss> {
-        let info = file.info().map_err(Miss::io("looking at the entry"))?;
+        let info = file.info().map_err(Miss::io("inspecting the entry"))?;
         let mut front = file.read(PRELUDE).map_err(Miss::io("reading the entry"))?;
         let rest = entry::front_bytes(&front)?.saturating_sub(front.len());
         front.extend(file.read(rest).map_err(Miss::io("reading the entry"))?);
@@ -337,13 +337,13 @@ impl DiskTier {
         if self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(%problem, "cache folder");
         } else {
-            tracing::warn!(%folder, code, "the cache folder is of no use: {problem}");
+            tracing::warn!(%folder, code, "cannot use the cache folder: {problem}");
             if !tracing::dispatcher::has_been_set() {
                 let name = self.fs.path().file_name().unwrap_or_default().display();
                 // A failed write to standard error cannot be reported.
                 let _ = writeln!(
                     std::io::stderr(),
-                    "kiln: the cache folder {name} is of no use: {problem}"
+                    "kiln: cannot use the cache folder {name}: {problem}"
                 );
             }
         }

@@ -37,7 +37,7 @@ pub enum CacheError {
     },
 
     /// E0704: the compile was given up without a result; the key can be retried at once.
-    #[error("the compile of {key} was given up; request it again")]
+    #[error("the compile of {key} was abandoned; request it again")]
     Abandoned {
         /// The key.
         key: CacheKey,
@@ -64,7 +64,7 @@ pub enum CacheError {
     },
 
     /// E0707: a bundle changed since it was written.
-    #[error("the bundle {path:?} is damaged: {part}: {problem}; copy or make it again")]
+    #[error("the bundle {path:?} is damaged: {part}: {problem}; copy or rebuild it")]
     Bundle {
         /// The file.
         path: PathBuf,
@@ -85,7 +85,7 @@ pub enum CacheError {
 
     /// E0708: a bundle in another format.
     #[error(
-        "expected a bundle of format {expected}, found format {found} in {path:?}; make it with this version of Kiln"
+        "expected a bundle of format {expected}, found format {found} in {path:?}; rebuild it with this version of Kiln"
     )]
     BundleFormat {
         /// The file.
@@ -157,7 +157,7 @@ pub enum FolderProblem {
         found: u32,
     },
     /// Others may write to it.
-    #[error("others may write to it (mode {mode:03o}); `chmod 700` it")]
+    #[error("other users may write to it (mode {mode:03o}); `chmod 700` it")]
     WritableByOthers {
         /// Its mode.
         mode: u32,
@@ -239,7 +239,7 @@ impl<E: std::fmt::Display> std::fmt::Display for Failure<E> {
             Self::Compile {
                 error,
                 retry_in: Some(time),
-            } => write!(formatter, "{error} (as before; tried again in {time:.1?})"),
+            } => write!(formatter, "{error} (as before; next attempt in {time:.1?})"),
             Self::Cache(error) => write!(formatter, "{error}"),
         }
     }

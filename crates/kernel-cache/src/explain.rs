@@ -71,7 +71,7 @@ impl fmt::Display for MissReport {
                     .try_for_each(|difference| write!(formatter, "\n    {difference}"))
             }
             (None, Some(subject)) => {
-                write!(formatter, "\n  nothing of this {} is stored", subject.name)
+                write!(formatter, "\n  nothing is stored for this {}", subject.name)
             }
             (None, None) => Ok(()),
         }

@@ -22,7 +22,7 @@ pub enum Miss {
         found: u64,
     },
     /// The file does not begin with the magic number.
-    #[error("the file is no cache entry")]
+    #[error("the file is not a cache entry")]
     NotAnEntry,
     /// Written in another format.
     #[error("expected format {expected}, found {found}")]
@@ -57,7 +57,7 @@ pub enum Miss {
         found: String,
     },
     /// Same digest, but a field differs: two things share a key.
-    #[error("the entry differs in {field}, which its key does not tell apart")]
+    #[error("the entry differs in {field}, which its key does not distinguish")]
     Field {
         /// The field.
         field: String,
@@ -75,7 +75,7 @@ pub enum Miss {
         part: &'static str,
     },
     /// The entry is intact, but not signed with the key of this process.
-    #[error("expected an entry that is signed with the cache key, found another")]
+    #[error("expected an entry signed with the cache key, found one that is not")]
     Unauthenticated,
     /// Above the limit on one entry.
     #[error("the entry has {bytes} bytes, above the limit of {limit}")]
@@ -131,7 +131,7 @@ pub enum Rejection {
         found: u32,
     },
     /// Others may write to it.
-    #[error("others may write to it (mode {mode:03o})")]
+    #[error("other users may write to it (mode {mode:03o})")]
     WritableByOthers {
         /// Its mode.
         mode: u32,

@@ -46,7 +46,7 @@ pub enum KernelError {
         found: DType,
     },
     /// E0219: a number that a dtype cannot represent.
-    #[error("expected a number that {dtype} holds, found {value}")]
+    #[error("expected a number that {dtype} can represent, found {value}")]
     Literal {
         /// The number.
         value: f64,
@@ -54,7 +54,7 @@ pub enum KernelError {
         dtype: DType,
     },
     /// E0220: a named function does not accept these operands or parameters.
-    #[error("`{function}` cannot be called so: {source}")]
+    #[error("invalid call of `{function}`: {source}")]
     Scalar {
         /// The function.
         function: &'static str,
@@ -134,7 +134,7 @@ pub enum KernelError {
     },
     /// E0237: a reduction of values that it does not accept.
     #[error(
-        "expected values that `{reduction}` joins in {accumulator} for stage {stage}, found {found}"
+        "expected values that `{reduction}` combines in {accumulator} for stage {stage}, found {found}"
     )]
     ReducedType {
         /// The stage.
@@ -171,7 +171,7 @@ pub enum KernelError {
         role: &'static str,
     },
     /// E0240: a combining store whose operation does not exist for the dtype.
-    #[error("expected numbers that a store joins with `{combine}`, found {dtype} in %{buffer}")]
+    #[error("expected numbers that a store combines with `{combine}`, found {dtype} in %{buffer}")]
     CombineType {
         /// The combining operation.
         combine: &'static str,

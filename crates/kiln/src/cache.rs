@@ -1,4 +1,4 @@
-//! Where compiled code is kept between processes, said by the user: [`Cache`].
+//! Where compiled code is kept between processes, as set by the user: [`Cache`].
 
 use crate::environment;
 use kiln_kernel_cache::{DiskOptions, DiskTier, SealKey};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Where compiled code is kept, so that later processes need not compile it again.
 ///
-/// The default is a folder of this user: `KILN_CACHE_DIR`, or else `kiln` in `XDG_CACHE_HOME`, or else `.cache/kiln` in the
-/// home folder. `KILN_CACHE_DIR=off` keeps nothing. What is wrong with the folder is logged, and is never an error of a
+/// The default is a folder of the current user: `KILN_CACHE_DIR`, or else `kiln` in `XDG_CACHE_HOME`, or else `.cache/kiln`
+/// in the home folder. With `KILN_CACHE_DIR=off` nothing is kept. Problems with the folder are logged and never fail a
 /// call.
 ///
 /// ```
@@ -45,8 +45,8 @@ impl Cache {
         }
     }
 
-    /// In this folder, which is made when something is stored. It must belong to this user, and nobody else may write
-    /// to it.
+    /// In this folder, which is created when something is first stored. It must belong to the current user, and no other
+    /// user may have write access to it.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
         Self {
             folder: Some(path.into()),
@@ -55,7 +55,7 @@ impl Cache {
         }
     }
 
-    /// About how many bytes the folder may hold; what was used longest ago goes. Four GiB unless said otherwise.
+    /// Approximate limit on the bytes in the folder; the least recently used entries are evicted. Four GiB by default.
     #[must_use]
     pub fn max_bytes(self, bytes: u64) -> Self {
         Self {
@@ -64,8 +64,8 @@ impl Cache {
         }
     }
 
-    /// With a key that signs what is stored: entries that are not signed with it are made again. A process without the
-    /// key reads signed entries, and neither replaces nor removes them.
+    /// With a key that signs what is stored: entries not signed with it are rebuilt. A process without the key reads signed
+    /// entries, and neither replaces nor removes them.
     ///
     /// ```
     /// use kiln::{Cache, SealKey};
@@ -82,12 +82,12 @@ impl Cache {
         }
     }
 
-    /// The folder; none where nothing is kept.
+    /// The folder; none if nothing is kept.
     pub fn path(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// The folder as a store, to list, check and clear it; none where nothing is kept.
+    /// The folder as a store, to list, check and clear it; none if nothing is kept.
     pub fn open(&self) -> Option<DiskTier> {
         let defaults = DiskOptions::default();
         let options = DiskOptions {

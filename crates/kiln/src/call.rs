@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One call of a model or of a session: made by [`Model::call`] and [`Session::call`], and carried out by
+/// One call of a model or of a session: created by [`Model::call`] and [`Session::call`], and executed by
 /// [`run`](Self::run) or [`run_into`](Self::run_into).
 ///
 /// ```
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// assert_eq!(outputs[0].to_vec::<f32>()?, [3.0, 3.0]);
 ///
 /// let cancellation = Cancellation::new();
-/// cancellation.cancel(); // by whichever thread has a clone of it
+/// cancellation.cancel(); // usually from another thread, through a clone
 /// let error = model.call([("x", &x)]).cancellation(&cancellation).run().unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Cancelled);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -47,12 +47,12 @@ enum Target<'a> {
 /// What a call carries besides its inputs and outputs.
 #[derive(Default)]
 pub(crate) struct Carried<'a> {
-    /// None where nothing can end the call: it then costs nothing to ask.
+    /// None if nothing can end the call: there is then nothing to poll.
     pub(crate) options: Option<CallOptions>,
     pub(crate) profile: Option<&'a mut Vec<StepProfile>>,
 }
 
-/// The same by its parts.
+/// The fields of [`Carried`].
 pub(crate) type CarriedParts<'a> = (Option<&'a CallOptions>, Option<&'a mut Vec<StepProfile>>);
 
 impl Carried<'_> {
@@ -81,25 +81,25 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Ends the call, with `E0835`, when this is cancelled by another thread. It ends within milliseconds wherever it is,
-    /// also in the middle of a step, and does not wait for a compiler any longer.
+    /// Ends the call, with `E0835`, when another thread cancels this. The call ends within milliseconds wherever it is,
+    /// even in the middle of a step, and stops waiting for a compiler.
     pub fn cancellation(self, cancellation: &Cancellation) -> Self {
         self.with(|options| options.with_cancellation(cancellation))
     }
 
-    /// Ends the call likewise once `should_stop` returns true. It is asked often, on any thread that works for the call and
-    /// on one that watches over all calls of a runtime, so it should return at once.
+    /// Ends the call in the same way once `should_stop` returns true. It is called often, on any thread that works for the
+    /// call and on the thread that supervises all calls of a runtime, so it should return at once.
     pub fn cancel_when(self, should_stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.with(|options| options.with_should_stop(Arc::new(should_stop)))
     }
 
-    /// Ends the call likewise, with `E0894`, when it took so long, what it waited for compilers included.
+    /// Ends the call in the same way, with `E0894`, when it has taken this long, time spent waiting for compilers included.
     pub fn time_limit(self, limit: Duration) -> Self {
         self.with(|options| options.with_time_limit(limit))
     }
 
-    /// Writes what each step of the call cost to `steps`, in order, in place of what is there. The call fails with `E0983`
-    /// where the model is interpreted.
+    /// Writes the cost of each step of the call to `steps`, in order, replacing its contents. The call fails with `E0983`
+    /// if the model is interpreted.
     ///
     /// ```no_run
     /// # let (model, x) = (kiln::Model::load("model.onnx")?, kiln::Tensor::scalar(1.0f32));
@@ -113,12 +113,12 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Makes the call.
+    /// Executes the call.
     ///
     /// # Errors
-    /// When an input is missing, unknown, given twice, or of another dtype, rank or size than the
-    /// model takes; when an op meets a fault, such as an index out of range; when a limit is
-    /// exceeded; when the call was ended. For a session see [`Session::run`], too.
+    /// When an input is missing, unknown, given twice, or differs in dtype, rank or size from what the model takes; when an
+    /// op meets a fault, such as an index out of range; when a limit is exceeded; when the call was ended. For a session
+    /// see also [`Session::run`].
     pub fn run(mut self) -> Result<Outputs, Error> {
         match self.target {
             Target::Model(model) => model.serve(&mut self.inputs, &mut self.carried),
@@ -126,14 +126,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Makes the call, and writes what it gives into `outputs`, one per output: in place where a tensor has the output's dtype
-    /// and shape, and its memory is not shared; kernels then compute right there where nothing speaks against it. A compiled
-    /// call with sizes that came before, and with inputs by position or donated, then allocates no memory.
+    /// Executes the call and writes its results into `outputs`, one tensor per output. A tensor with the output's dtype and
+    /// shape, whose memory is not shared, is written in place; kernels compute there directly where possible. A compiled
+    /// call with sizes seen before, and with inputs by position or donated, then allocates no memory.
     ///
     /// # Errors
-    /// As [`run`](Self::run); when there are not as many tensors as outputs. What the tensors hold is then not defined, unless
-    /// the call carries something that may end it: they are then as they were. Once all is computed, and only to be copied
-    /// into the tensors, such a call is not ended any more.
+    /// As [`run`](Self::run); when the number of tensors differs from the number of outputs. The contents of the tensors
+    /// are then unspecified, unless the call may be ended early: then they are unchanged. Such a call can no longer be
+    /// ended once all results are computed and only the copy into the tensors remains.
     ///
     /// ```
     /// use kiln::{DType, Model, Source, Tensor};
@@ -150,7 +150,7 @@ impl<'a> Call<'a> {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Inlined, a call that carries nothing is made without a `Call` in memory.
+    // Inlined, so that a call that carries nothing needs no `Call` in memory.
     #[inline]
     pub fn run_into(mut self, outputs: &mut [Tensor]) -> Result<(), Error> {
         let carried = &mut self.carried;

@@ -1,6 +1,6 @@
 //! Compile workers: processes that run LLVM in place of this one.
 //!
-//! A program that asks for [`Compiler::worker`](crate::Compiler::worker) begins with [`main_if_worker`]:
+//! A program that uses [`Compiler::worker`](crate::Compiler::worker) begins with [`main_if_worker`]:
 //!
 //! ```
 //! use kiln::{Compiler, Compiling, Options};
@@ -20,21 +20,21 @@ use kiln_kernel::{text, verify};
 
 pub use kiln_compile_worker::{CompileLimits, WorkerError, WorkerProgram};
 
-/// What a worker compiles before its first request, so that LLVM has started by then.
+/// Compiled by a worker before its first request, so that LLVM has started by then.
 const FIRST: &str = "kernel @prepare(%x: in f32[N], %y: out f32[N]) {
   outer i < N
   store %y[i] = %x[i] + %x[i]
 }";
 
-/// Serves as a compile worker and does not return, if this process was started as one; returns at once otherwise.
+/// Serves as a compile worker and does not return if this process was started as one; returns at once otherwise.
 ///
 /// Call it first in `main`, before files are opened and threads started.
 pub fn main_if_worker() {
     kiln_compile_worker::main_if_worker(|| {
         kiln_codegen_llvm::set_crash_report(|report| {
             use std::io::Write as _;
-            // The parent knows the kernel, and shows this.
-            let _ = writeln!(std::io::stderr(), "LLVM gave up: {}", report.message);
+            // The parent knows the kernel, and prints this.
+            let _ = writeln!(std::io::stderr(), "LLVM aborted: {}", report.message);
         });
         let compiler = LlvmCompiler::new();
         prepare(&compiler);
@@ -42,7 +42,7 @@ pub fn main_if_worker() {
     });
 }
 
-/// Starts LLVM. Whatever fails here fails again, with an error, in a request.
+/// Starts LLVM. An error here is ignored: it recurs, and is reported, in a request.
 fn prepare(compiler: &LlvmCompiler) {
     if let Some(kernel) = text::read(FIRST)
         .ok()

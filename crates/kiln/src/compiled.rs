@@ -1,4 +1,4 @@
-//! The compiled path: a graph planned, and a runtime that compiles and runs it.
+//! The compiled path: a planned graph, and a runtime that compiles and runs it.
 //!
 //! Not here: calls by name, and the choice between this path and the interpreter.
 

@@ -1,6 +1,6 @@
-//! Where kernels are compiled: in this process, or in workers that may crash.
+//! Where kernels are compiled: in this process, or in workers, which may crash.
 //!
-//! Not here: the workers themselves, which are `kiln_compile_worker`'s.
+//! Not here: the workers themselves, which are in `kiln_compile_worker`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,20 +22,20 @@ use kiln_compile_worker::WorkerProgram;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compiler {
-    /// In this process: nothing to set up. What LLVM does to its process, it does to this one.
+    /// In this process: nothing to set up, but a crash of LLVM is a crash of this process.
     #[default]
     InProcess,
-    /// In worker processes, within [`Limits::compile`](crate::Limits). A crash of LLVM, a hang, or too much memory is an
-    /// error of one kernel, which the next schedule and then the interpreter serve.
+    /// In worker processes, within [`Limits::compile`](crate::Limits). A crash of LLVM, a hang or excessive memory use is
+    /// an error of one kernel, which then runs under the next schedule or in the interpreter.
     Worker {
-        /// The worker's program, such as the `kiln` command. Without it, this program, which must begin with
+        /// The worker's program, such as the `kiln` command. By default this program, which must then begin with
         /// [`compile_worker::main_if_worker`](crate::compile_worker::main_if_worker).
         program: Option<WorkerProgram>,
     },
 }
 
 impl Compiler {
-    /// In workers that run this program.
+    /// In workers that run the current program.
     pub fn worker() -> Self {
         Self::Worker { program: None }
     }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compilers_read_back_and_others_are_refused() {
+    fn compiler_names_round_trip_and_unknown_ones_are_refused() {
         for compiler in [Compiler::InProcess, Compiler::worker()] {
             assert_eq!(compiler.to_string().parse::<Compiler>().unwrap(), compiler);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// use kiln::{CompilePolicy, Compiling, Options};
 /// use std::time::Duration;
 ///
-/// // No call waits longer than 10 ms for a compiler; the interpreter answers meanwhile.
+/// No call waits longer than 10 ms for a compiler; meanwhile steps are interpreted.
 /// let options = Options::new().compiling(Compiling {
 ///     policy: CompilePolicy::Background,
 ///     max_block: Some(Duration::from_millis(10)),
@@ -23,36 +23,35 @@ use std::time::Duration;
 pub struct Compiling {
     /// When kernels are compiled; by default when a call first needs them.
     pub policy: CompilePolicy,
-    /// How long a call may wait for compilers, all its kernels together, before the interpreter answers in their place.
-    /// Without it, as long as it takes where the policy waits at all.
+    /// How long a call may wait for compilers, over all its kernels, before the interpreter runs the steps that still lack
+    /// code. By default without limit, if the policy waits at all.
     pub max_block: Option<Duration>,
-    /// How long a call may wait for compilers before it fails with an error of kind
-    /// [`Limit`](crate::ErrorKind::Limit). The compile goes on. Without it, calls wait.
+    /// How long a call may wait for compilers before it fails with an error of kind [`Limit`](crate::ErrorKind::Limit). The
+    /// compile continues. By default calls wait without limit.
     pub timeout: Option<Duration>,
-    /// How much time may go into compiling in this process, for whichever model it is. When it is spent, what is not compiled
-    /// is left to the interpreter, and [`CompilationStats`](crate::CompilationStats) say so. None by default.
+    /// How much time this process may spend compiling, over all models. Once it is spent, whatever is not compiled is
+    /// interpreted, and [`CompilationStats`](crate::CompilationStats) report so. No limit by default.
     pub budget: Option<Duration>,
-    /// How many threads compile, from 1 to 1024; without it, one per core. One of them at a time compiles what no call waits
-    /// for.
+    /// How many threads compile, from 1 to 1024; by default one per core. At most one of them at a time compiles kernels
+    /// that no call waits for.
     pub threads: Option<usize>,
-    /// When kernels get variants for sizes that come often: the same kernel with the sizes fixed, compiled in the background
-    /// and kept where it is measured to win. `None` is for no variants.
+    /// When kernels get variants for frequent sizes: the same kernel with the sizes fixed, compiled in the background and
+    /// kept if measurements show that it is faster. `None` disables variants.
     pub variants: Option<VariantOptions>,
-    /// Whether the same inputs give the same bits whenever they come, in this process and the next. Nothing that is
-    /// measured then decides which code answers: no variants are made, and no other plans are tried. Nor may the
-    /// interpreter answer while code is compiled, so `policy` must be [`FirstUse`](CompilePolicy::FirstUse) or
-    /// [`AheadOfTime`](CompilePolicy::AheadOfTime), without `max_block` and `budget`: anything else is refused. False by
-    /// default.
+    /// Whether the same inputs always give the same bits, in this process and the next. No measurement then decides which
+    /// code runs: there are no variants, and no other plans are tried. Nor may the interpreter run steps while code is
+    /// compiled, so `policy` must be [`FirstUse`](CompilePolicy::FirstUse) or [`AheadOfTime`](CompilePolicy::AheadOfTime),
+    /// without `max_block` and `budget`: anything else is refused. False by default.
     pub deterministic: bool,
-    /// Whether convolutions with windows of three by three may be computed with Winograd's F(4x4, 3x3): 36 products for
-    /// sixteen sums instead of 64, which takes less time for images of many points. The usual F(2x2, 3x3) gives errors no
-    /// larger than summing nine products does, this about 1.6 times those. False by default.
+    /// Whether 3 x 3 convolutions may use Winograd's F(4x4, 3x3): 36 products per sixteen sums instead of 64, which is
+    /// faster for large images. The errors of the usual F(2x2, 3x3) are no larger than those of summing nine products;
+    /// those of this one are about 1.6 times as large. False by default.
     pub fewer_products: bool,
-    /// Where kernels are compiled: in this process, the default, or in workers, whose crashes, hangs and hunger for memory
-    /// are errors of one kernel. What a compile there may take is [`Limits::compile`](crate::Limits).
+    /// Where kernels are compiled: in this process, the default, or in workers, whose crashes, hangs and excessive memory
+    /// use are errors of one kernel. [`Limits::compile`](crate::Limits) bounds each compile in a worker.
     ///
-    /// Loading fails with E0508, of kind [`Environment`](crate::ErrorKind::Environment), where a worker is asked for and
-    /// there is no program to run as one.
+    /// Loading fails with E0508, of kind [`Environment`](crate::ErrorKind::Environment), if a worker is requested and there
+    /// is no program to run as one.
     #[cfg(feature = "llvm")]
     pub compiler: crate::compiler::Compiler,
 }
@@ -86,7 +85,7 @@ impl From<CompilePolicy> for Compiling {
 #[cfg(feature = "native")]
 impl Compiling {
     /// # Errors
-    /// When something contradicts being deterministic, and that is asked for.
+    /// When determinism is requested and another option contradicts it.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let is_compiled_first = matches!(
             self.policy,
@@ -97,7 +96,7 @@ impl Compiling {
                 deterministic: false,
                 ..
             } => return Ok(()),
-            _ if !is_compiled_first => "a policy by which the interpreter answers meanwhile",
+            _ if !is_compiled_first => "a policy that interprets while code is compiled",
             Self {
                 max_block: Some(_), ..
             } => "max_block",

@@ -1,4 +1,4 @@
-//! What a model takes and gives, as a user sees it.
+//! The inputs and outputs of a model, as a user sees them.
 
 use kiln_ir::{Graph, Type, ValueId};
 use kiln_symbolic_shape::SymbolicShape;
@@ -49,13 +49,12 @@ impl ValueDescription {
         &self.name
     }
 
-    /// The element type; none when the model does not say, or where the value is no tensor.
+    /// The element type; none if the model does not state it, or if the value is not a tensor.
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
     }
 
-    /// The symbolic shape; none when the rank is known only at a call, or where the value is no
-    /// tensor.
+    /// The symbolic shape; none if the rank is known only at a call, or if the value is not a tensor.
     pub fn shape(&self) -> Option<&SymbolicShape> {
         self.shape.as_ref()
     }

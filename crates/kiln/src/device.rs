@@ -1,7 +1,7 @@
-//! What executes a model, by key: the registry of devices.
+//! Devices, which execute models, and their registry, by key.
 //!
-//! A [`Device`] is the interpreter, or an entry that a [`DeviceEntry`] made: how to have a compiler and an executor, and what
-//! fusion may do there. The CPU is an entry like any other. Not here: the executors themselves.
+//! A [`Device`] is the interpreter, or a [`DeviceEntry`]: how to get a compiler and an executor, and what fusion may do
+//! there. The CPU is an entry like any other. Not here: the executors themselves.
 
 #[cfg(feature = "native")]
 mod cpu;
@@ -17,11 +17,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What executes a model: the reference interpreter, or a device that compiled code runs on.
+/// What executes a model: the reference interpreter, or a device that runs compiled code.
 ///
-/// A device goes by a key, such as `cpu`, and may have levels to compile for, which follow a colon: `cpu:avx2+fma`. The
-/// default of a release build is the CPU, where this build has a compiler; a debug build interprets, so that a program
-/// under development starts at once and every op can be followed.
+/// A device has a key, such as `cpu`, and may have levels to compile for, which follow a colon: `cpu:avx2+fma`. The default
+/// of a release build is the CPU, if this build has a compiler; a debug build interprets, so that a program under
+/// development starts at once and every op can be followed.
 ///
 /// ```
 /// use kiln::Device;
@@ -35,17 +35,17 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Device {
     kind: Kind,
-    /// What comes after the colon of its key.
+    /// The part of its key after the colon.
     level: Option<String>,
 }
 
 #[derive(Clone)]
 enum Kind {
     Interpreter,
-    /// The CPU, also in builds that cannot compile for it: a bundle runs on it.
+    /// The CPU, even in builds that cannot compile for it: bundles run on it.
     #[cfg_attr(
         not(feature = "native"),
-        allow(dead_code, reason = "this build has the interpreter alone")
+        allow(dead_code, reason = "this build has only the interpreter")
     )]
     Cpu,
     Other(Arc<dyn DeviceEntry>),
@@ -55,7 +55,7 @@ const INTERPRETER: &str = "interpreter";
 const CPU: &str = "cpu";
 
 impl Device {
-    /// The reference interpreter: one op after the other, on one thread. Slow, and the definition of what every op means.
+    /// The reference interpreter: one op after another, on one thread. Slow; it defines the meaning of every op.
     pub const fn interpreter() -> Self {
         Self {
             kind: Kind::Interpreter,
@@ -63,7 +63,8 @@ impl Device {
         }
     }
 
-    /// This machine's CPU: native code, compiled by LLVM when a call first needs it. Part of builds with the feature `llvm`.
+    /// This machine's CPU: native code, compiled by LLVM when a call first needs it. Available in builds with the feature
+    /// `llvm`.
     pub const fn cpu() -> Self {
         Self {
             kind: Kind::Cpu,
@@ -72,7 +73,7 @@ impl Device {
     }
 
     /// The devices that this build has or that were [registered](Self::register): the interpreter, the CPU, then the others
-    /// in their order.
+    /// in order of registration.
     pub fn all() -> Vec<Self> {
         let own = [Self::interpreter(), Self::cpu()];
         let others = registry::all().into_iter().map(Self::of_entry);
@@ -80,11 +81,11 @@ impl Device {
         all.filter(Self::is_available).collect()
     }
 
-    /// Adds a device for the rest of the process. It is found by its key from then on, by
-    /// [`Options::device`](crate::Options::device) and by whatever reads keys, such as a command line.
+    /// Adds a device for the rest of the process. From then on its key is accepted by
+    /// [`Options::device`](crate::Options::device) and by anything that parses keys, such as a command line.
     ///
     /// # Errors
-    /// `E0974` when the key is taken, or is not made of lower-case letters, digits and `-`.
+    /// `E0974` when the key is taken, or contains anything but lower-case letters, digits and `-`.
     pub fn register(entry: impl DeviceEntry + 'static) -> Result<Self, Error> {
         let entry: Arc<dyn DeviceEntry> = Arc::new(entry);
         registry::add(Arc::clone(&entry), &[INTERPRETER, CPU])?;
@@ -107,13 +108,13 @@ impl Device {
         }
     }
 
-    /// The level that it compiles for, where its key says one.
+    /// The level that it compiles for, if its key states one.
     pub fn level(&self) -> Option<&str> {
         self.level.as_deref()
     }
 
-    /// The levels that it can compile for here, the lowest first: what [`Options::target`](crate::Options::target) takes.
-    /// Without a word it is the highest.
+    /// The levels that it can compile for here, lowest first; these are the values of
+    /// [`Options::target`](crate::Options::target), the highest being the default.
     pub fn levels(&self) -> Vec<String> {
         self.entry().map_or_else(Vec::new, |entry| entry.levels())
     }
@@ -121,7 +122,7 @@ impl Device {
     /// The same device at a level.
     ///
     /// # Errors
-    /// `E0980` when it does not have that level here.
+    /// `E0980` if it does not have that level here.
     pub fn at_level(&self, level: &str) -> Result<Self, Error> {
         let levels = self.levels();
         if !levels.iter().any(|known| known == level) {
@@ -154,7 +155,7 @@ impl Device {
         }
     }
 
-    /// Whether this build can compile for it, and not only run what is compiled already.
+    /// Whether this build can compile for it, not only run compiled code.
     #[cfg(feature = "native")]
     pub(crate) fn has_compiler(&self) -> bool {
         match self.kind {
@@ -169,13 +170,13 @@ impl Device {
         matches!(self.kind, Kind::Interpreter)
     }
 
-    /// What fusion may do for it, and the rates by which it decides.
+    /// What fusion may do for it, and the cost rates that fusion uses.
     pub(crate) fn fusion(&self) -> FusionOptions {
         self.entry()
             .map_or_else(FusionOptions::new, |entry| entry.fusion())
     }
 
-    /// How it is made; none for the interpreter.
+    /// Its entry; none for the interpreter.
     pub(crate) fn entry(&self) -> Option<Arc<dyn DeviceEntry>> {
         match &self.kind {
             Kind::Interpreter => None,
@@ -187,7 +188,7 @@ impl Device {
         }
     }
 
-    /// The error for a device that this build does not have.
+    /// The error for a device that this build lacks.
     pub(crate) fn unknown(name: &str) -> Error {
         let available: Vec<_> = Self::all().iter().map(ToString::to_string).collect();
         Failure::UnknownName {
@@ -259,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_device_is_told_which_exist() {
+    fn an_unknown_device_is_an_error_that_lists_those_that_exist() {
         for text in ["abacus", "", "CPU", "abacus:fast"] {
             let error = text.parse::<Device>().unwrap_err();
             assert_eq!(error.code(), "E0974");
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_a_device_does_not_have_is_told_which_it_has() {
+    fn an_unknown_level_is_an_error_that_lists_those_of_the_device() {
         let error = "interpreter:fast".parse::<Device>().unwrap_err();
         assert_eq!(
             (error.code(), error.to_string().as_str()),

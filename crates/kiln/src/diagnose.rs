@@ -1,16 +1,16 @@
-//! Tools for looking into a model: what became of its graph, which ops became one kernel and why, what was compiled, and
-//! whether compiled code gives what the interpreter gives.
+//! Tools for looking inside a model: its graph at each stage, which ops became one kernel and why, what was compiled, and
+//! whether compiled code agrees with the interpreter.
 //!
-//! Nothing here changes a model. Plans that are shown are made again, with the same result. What a call's steps cost is asked
-//! of the call: [`Call::profile`](crate::Call::profile).
+//! Nothing here changes a model. Plans are recomputed to be shown, with the same result. The cost of a call's steps comes
+//! from [`Call::profile`](crate::Call::profile).
 //!
 //! | you want to | use |
 //! |---|---|
-//! | see the graph, or what came of it, at any stage | [`graph`], [`inspect`], [`inspect_kernel`] with a [`Stage`] |
-//! | know why ops did or did not become one kernel | [`explain`], [`explain_pair`] |
+//! | see the graph, or what was made of it, at any stage | [`graph`], [`inspect`], [`inspect_kernel`] with a [`Stage`] |
+//! | find out why ops did or did not become one kernel | [`explain`], [`explain_pair`] |
 //! | check compiled code against the interpreter | [`reference()`], [`compare()`] |
-//! | know what was compiled, and why | [`compile_records`], [`variant_records`] |
-//! | know what a call will take | [`call_memory`] |
+//! | find out what was compiled, and why | [`compile_records`], [`variant_records`] |
+//! | predict how much memory a call needs | [`call_memory`] |
 
 mod compare;
 mod comparison;
@@ -35,9 +35,9 @@ use crate::guard::guarded;
 use crate::inputs::Inputs;
 use crate::model::Model;
 
-/// What a call with inputs of these shapes takes beyond them: its arena, its results, scratch; and the most that values take
-/// at one time, which is the least that it could. What such a call needs is compiled. None for an interpreted model, and
-/// where the sizes need another plan than the main one.
+/// The memory of a call with inputs of these shapes, beyond those inputs: its arena, its results and scratch; also the peak
+/// of live values, which is a lower bound. Whatever such a call needs is compiled. None for an interpreted model, and for
+/// sizes that need another plan than the main one.
 ///
 /// # Errors
 /// As [`Model::precompile`].
@@ -49,8 +49,8 @@ pub fn call_memory<'a>(
     guarded("compiling", || model.call_memory(&shapes))
 }
 
-/// One record per compile, in order: which kernel, why, how long it took. Of this model and
-/// those that share kernels with it.
+/// One record per compile, in order: which kernel, why, how long it took. Covers this model and those that share kernels
+/// with it.
 pub fn compile_records(model: &Model) -> Vec<CompileRecord> {
     #[cfg(feature = "native")]
     if let Some(runtime) = model.runtime() {
@@ -60,7 +60,7 @@ pub fn compile_records(model: &Model) -> Vec<CompileRecord> {
     Vec::new()
 }
 
-/// The variants of kernels for sizes that came often, why there are, and what each gained: of this model and those that
+/// The variants of kernels for frequent sizes, why each was made, and what it gained. Covers this model and those that
 /// share kernels with it.
 pub fn variant_records(model: &Model) -> Vec<VariantRecord> {
     #[cfg(feature = "native")]

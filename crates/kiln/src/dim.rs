@@ -1,7 +1,7 @@
-//! What a user says about one of a model's dimensions.
+//! A user's constraint on one of a model's dimensions.
 //!
-//! A [`Dim`] is a wish without a name: it is checked when it meets the model's symbol. It becomes a
-//! [`SymbolicDimension`], which holds the arithmetic.
+//! A [`Dim`] has no name: it is checked when it is applied to a symbol of the model. It becomes a [`SymbolicDimension`],
+//! which holds the arithmetic.
 
 use crate::error::{Error, Failure};
 use kiln_symbolic_shape::{DimError, SymbolicDimension};
@@ -76,7 +76,7 @@ impl Dim {
         }
     }
 
-    /// A size that it often has; speed may depend on it, meaning never does.
+    /// A size that is frequent; it may affect speed but never results.
     #[must_use]
     pub fn likely(self, size: i64) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Dim {
         }
     }
 
-    /// The description of a symbol of this name.
+    /// The dimension with this constraint and name.
     ///
     /// # Errors
     /// When no size satisfies it.
@@ -139,7 +139,7 @@ fn parse(text: &str) -> Option<Dim> {
     })
 }
 
-/// The text before `mark`, and the number after it where there is one.
+/// The text before `mark`, and the number after it, if any.
 fn split_number(text: &str, mark: char) -> Option<(&str, Option<i64>)> {
     match text.split_once(mark) {
         None => Some((text, None)),
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_mean_what_the_builder_says() {
+    fn texts_parse_to_what_the_builder_makes() {
         let cases = [
             ("8", Dim::fixed(8)),
             ("1..512", Dim::range(1..=512)),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_errors_that_show_the_form() {
+    fn malformed_texts_are_errors_that_show_the_form() {
         for text in [
             "",
             "x",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_dimension_is_found_when_it_meets_its_name() {
+    fn an_impossible_dimension_is_refused_when_it_is_named() {
         assert!(Dim::range(1..=7).multiple_of(8).symbolic("N").is_err());
         assert!(Dim::any().multiple_of(0).symbolic("N").is_err());
         assert_eq!(

@@ -1,15 +1,15 @@
-//! What the environment says: read here, and nowhere else in the library.
+//! Reads the environment; no other code in the library does.
 //!
-//! | variable | says |
+//! | variable | meaning |
 //! |---|---|
 //! | `KILN_CACHE_DIR` | the folder of compiled code; `off` for none |
-//! | `KILN_CACHE_MAX_MB` | about how many megabytes it may hold |
-//! | `XDG_CACHE_HOME`, `HOME` | where that folder is without the first: `kiln` in the one, `.cache/kiln` in the other |
+//! | `KILN_CACHE_MAX_MB` | its approximate size limit in megabytes |
+//! | `XDG_CACHE_HOME`, `HOME` | the base of that folder by default: `kiln` in the one, `.cache/kiln` in the other |
 
 use std::env;
 use std::path::PathBuf;
 
-/// What the environment says about the cache.
+/// The cache settings of the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheEnvironment {
     /// None is no cache.
@@ -17,7 +17,7 @@ pub(crate) struct CacheEnvironment {
     pub(crate) max_bytes: Option<u64>,
 }
 
-/// Reads it.
+/// Reads the cache settings.
 pub(crate) fn cache() -> CacheEnvironment {
     let path = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     of_variables(
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_is_the_one_that_is_named_or_where_others_keep_theirs() {
+    fn the_cache_folder_is_the_named_one_or_in_the_users_cache_folder() {
         let path = |text: &str| Some(PathBuf::from(text));
         let folder = |own, xdg, home| of_variables(own, xdg, home, None).folder;
         assert_eq!(folder(path("/c"), path("/x"), path("/h")), path("/c"));

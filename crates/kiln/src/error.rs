@@ -1,7 +1,6 @@
-//! The one error of the facade: what kind of trouble, a stable code, and what the layer below said.
+//! The facade's error: its kind, a stable code, and the message of the layer below.
 //!
-//! Users match on [`Error::kind`] and look codes up; the enums of the crates below stay free to
-//! grow.
+//! Users match on [`Error::kind`] and look codes up; the enums of the crates below stay free to grow.
 
 mod kind;
 
@@ -38,12 +37,12 @@ use std::fmt;
 pub struct Error(Box<Failure>);
 
 impl Error {
-    /// What kind of trouble it is.
+    /// The kind of error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind()
     }
 
-    /// The stable code, such as `E0873`; the book has a page on each.
+    /// The stable code, such as `E0873`; the book documents each.
     pub fn code(&self) -> &'static str {
         self.0.code()
     }
@@ -67,11 +66,11 @@ impl std::error::Error for Error {
     }
 }
 
-/// What went wrong. Names in it are escaped already.
+/// What went wrong. Names in it are already escaped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// E0871: a call lacks an input.
-    #[error("missing input {expected}; give it a tensor")]
+    #[error("missing input {expected}; pass a tensor for it")]
     MissingInput { expected: String },
     /// E0872: a call names an input that the model does not have, or names one twice.
     #[error("{problem} input `{name}`, expected each of these once: {expected}")]
@@ -80,14 +79,14 @@ pub(crate) enum Failure {
         name: String,
         expected: String,
     },
-    /// E0873: an input of another dtype or rank than the model takes.
+    /// E0873: an input whose dtype or rank is not what the model takes.
     #[error("input {name}: expected {expected}, given {given}")]
     InputType {
         name: String,
         expected: String,
         given: String,
     },
-    /// E0874: an output is asked for that the model does not have.
+    /// E0874: a request for an output that the model does not have.
     #[error("unknown output `{name}`, expected one of: {expected}")]
     UnknownOutput { name: String, expected: String },
     /// E0875: a pair of an input and an output that a session cannot hold.
@@ -97,17 +96,17 @@ pub(crate) enum Failure {
         expected: &'static str,
         found: String,
     },
-    /// E0877: another number of tensors than a session takes and gives beside its states.
-    #[error("expected {expected} {what} beside the states of the session, found {found}")]
+    /// E0877: the wrong number of tensors for the inputs or outputs of a session that are not states.
+    #[error("expected {expected} {what} besides the states of the session, found {found}")]
     SessionTensors {
         what: &'static str,
         expected: usize,
         found: usize,
     },
     /// E0876: a session whose state was being written when a call failed.
-    #[error("the states {names} were being written when a call failed: set them anew")]
+    #[error("the states {names} were being written when a call failed: set them again")]
     StateLost { names: String },
-    /// E0971: the file's ending says no known kind of model.
+    /// E0971: a file extension that is not that of a known kind of model.
     #[error("unknown kind of model file: expected a name that ends in {expected}, found {found}")]
     UnknownFormat {
         expected: &'static str,
@@ -119,40 +118,40 @@ pub(crate) enum Failure {
     /// E0973: a stage that does not exist.
     #[error("unknown stage `{name}`, expected one of: {expected}")]
     UnknownStage { name: String, expected: String },
-    /// E0974: a device, or a place to compile in, that this build does not have.
+    /// E0974: a device, or a place to compile, that this build does not have.
     #[error("unknown {what} `{name}`, expected one of: {expected}")]
     UnknownName {
         what: &'static str,
         name: String,
         expected: String,
     },
-    /// E0974: a device that is registered under a key that it cannot have.
-    #[error("a device cannot have the key `{name}`: {problem}")]
+    /// E0974: an invalid or taken key for a device.
+    #[error("invalid device key `{name}`: {problem}")]
     DeviceKey { name: String, problem: &'static str },
-    /// E0998: a device that is known and cannot be had.
+    /// E0998: a known device that is unavailable.
     #[cfg(feature = "native")]
     #[error("device {device} cannot be used: {problem}")]
     Device {
         device: String,
         problem: crate::device::DeviceProblem,
     },
-    /// E0975: a text that is no constraint on a dimension.
+    /// E0975: a text that is not a constraint on a dimension.
     #[error(
         "expected a constraint such as `8`, `1..512`, `%8` or `1..512 % 8 ~ 128`, found `{text}`"
     )]
     DimText { text: String },
-    /// E0976: the rank of an input is not known, and what was asked for needs it.
-    #[error("the rank of input {name} is not known; say it with `Import::rank`")]
+    /// E0976: a request that needs the rank of an input, which is unknown.
+    #[error("the rank of input {name} is unknown; set it with `Import::rank`")]
     UnknownRank { name: String },
-    /// E0995: what was asked for needs one graph, and the model is one or another, as data say.
+    /// E0995: a request that needs a single graph, of a model whose graph depends on data.
     #[error(
-        "the model's graph depends on data, such as the branch that an `If` takes: it is known in calls alone"
+        "the model's graph depends on data, such as the branch that an `If` takes: it is known only during a call"
     )]
     SeveralGraphs,
     /// E0996: a call whose graph depends on too much.
     #[error(
         "expected a graph that depends on at most {limit} conditions and trip counts, found more; \
-         say what decides it with `Import::fix`"
+         fix the inputs that decide them with `Import::fix`"
     )]
     Questions { limit: usize },
     /// E0977: a file could not be read.
@@ -164,7 +163,7 @@ pub(crate) enum Failure {
     /// E0978: an option that cannot be satisfied.
     #[error("dimension {name}: {source}")]
     Dim { name: String, source: DimError },
-    /// E0979: an input or output is no tensor.
+    /// E0979: an input or output that is not a tensor.
     #[error("{name} is {found}: inputs and outputs other than tensors are not supported yet")]
     NotATensor { name: String, found: String },
     /// E0980: a level that a device does not have, or that this machine cannot run.
@@ -176,7 +175,7 @@ pub(crate) enum Failure {
         device: String,
         expected: String,
     },
-    /// E0981: a number of threads or plans that makes no sense.
+    /// E0981: a number of threads or plans out of range.
     #[cfg(feature = "native")]
     #[error("expected {bound} {limit} {what}, given {given}")]
     Count {
@@ -185,17 +184,19 @@ pub(crate) enum Failure {
         what: &'static str,
         given: usize,
     },
-    /// E0982: a value or op that the graph does not have.
+    /// E0982: a value or op that is not in the graph.
     #[error("unknown op or value `{name}`, expected the name of one: {expected}")]
     UnknownValue { name: String, expected: String },
-    /// E0983: something that only compiled code has, asked of a model that is interpreted.
+    /// E0983: a request for something that only compiled code has, of an interpreted model.
     #[error("{what} needs compiled code, and this model is interpreted; {next}")]
     NotCompiled {
         what: &'static str,
         next: &'static str,
     },
-    /// E0984: a recorded function that gives another number of results than before.
-    #[error("function {name} gave {found} results, another number than it was recorded with")]
+    /// E0984: a recorded function that returns a different number of results than before.
+    #[error(
+        "function {name} returned {found} results, a different number than when it was recorded"
+    )]
     Results { name: String, found: usize },
     /// E0985: a file could not be written.
     #[error("cannot write {file}: {source}")]
@@ -203,33 +204,33 @@ pub(crate) enum Failure {
         file: String,
         source: std::io::Error,
     },
-    /// E0987: a file that is not what it was when the model was loaded.
+    /// E0987: a file that changed after the model was loaded.
     #[cfg(feature = "onnx")]
     #[error("{file} has changed since the model was loaded; load the model again")]
     Changed { file: String },
     /// E0991: a panic inside Kiln or in a callback, caught at the facade.
     #[error(
-        "expected {doing} to end, found a panic: {message}; this is a defect: report it with the model"
+        "expected {doing} to complete, found a panic: {message}; this is a defect: report it with the model"
     )]
     Panicked {
         doing: &'static str,
         message: String,
     },
-    /// E0990: an option beside `deterministic` that lets time decide what answers.
+    /// E0990: an option that makes results depend on timing, used with `deterministic`.
     #[cfg(feature = "native")]
     #[error(
-        "expected nothing that lets time decide beside deterministic, found {what}; leave one of them out"
+        "expected no option that makes results depend on timing with deterministic, found {what}; remove one of them"
     )]
     NotDeterministic { what: &'static str },
-    /// E0997: a bundle where data is expected.
+    /// E0997: a bundle where a model was expected.
     #[error(
         "expected a model, which is data, found the bundle `{found}`, which is machine code; if you trust it, open it with `Model::open_bundle`, or with its key with `Model::open_sealed_bundle` (on the command line: --trust-bundle, --bundle-key)"
     )]
     BundleIsCode { found: String },
-    /// E0988: a bundle that another version made.
+    /// E0988: a bundle made by another version.
     #[cfg(feature = "native")]
     #[error(
-        "expected a bundle of Kiln {expected}, found one of {found}; make it with this version"
+        "expected a bundle of Kiln {expected}, found one of {found}; rebuild it with this version"
     )]
     BundleVersion {
         expected: &'static str,
@@ -238,16 +239,16 @@ pub(crate) enum Failure {
     /// E0989: a bundle whose code this machine cannot run.
     #[cfg(feature = "native")]
     #[error(
-        "expected a bundle for one of this machine's levels ({expected}), found one for {found}; make it with `--target` or `Options::target`"
+        "expected a bundle for one of this machine's levels ({expected}), found one for {found}; rebuild it with `--target` or `Options::target`"
     )]
     BundleTarget { expected: String, found: String },
-    /// E0986: an option that only the import of an ONNX model can follow.
+    /// E0986: an option that only applies to ONNX models.
     #[error(
         "`{option}` of input `{name}`: expected an ONNX model, found a graph; change the graph instead"
     )]
     NotImported { option: &'static str, name: String },
 
-    /// E01xx, E02xx, E03xx: text that is no graph.
+    /// E01xx, E02xx, E03xx: malformed text of a graph.
     #[error("{rendered}")]
     Text {
         code: &'static str,
@@ -256,19 +257,19 @@ pub(crate) enum Failure {
     /// E02xx: a graph that is not well formed.
     #[error(transparent)]
     Verify(#[from] VerifyErrors),
-    /// E03xx: types that do not fit.
+    /// E03xx: types that do not match.
     #[error(transparent)]
     Infer(#[from] InferError),
-    /// E03xx: types that do not fit, in several places.
+    /// E03xx: types that do not match, in several places.
     #[error(transparent)]
     InferAll(#[from] InferErrors),
-    /// E03xx: sizes that do not fit.
+    /// E03xx: sizes that do not match.
     #[error(transparent)]
     Symbol(#[from] DimError),
-    /// E03xx: sizes that do not fit, at a call.
+    /// E03xx: sizes that do not match, at a call.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
-    /// E03xx: a tensor's own trouble.
+    /// E03xx: an error of a tensor.
     #[error(transparent)]
     Tensor(#[from] TensorError),
     /// A pass failed.
@@ -287,23 +288,23 @@ pub(crate) enum Failure {
     /// E06xx: the model cannot be differentiated.
     #[error(transparent)]
     Gradient(#[from] GradientError),
-    /// E04xx: ops could not be sorted into kernels.
+    /// E04xx: fusion failed.
     #[error(transparent)]
     Fusion(#[from] FusionError),
-    /// E083x: a program could not be laid out.
+    /// E083x: building a program failed.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// E05xx: a kernel could not be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// E0508 to E0515: a compile worker could not be had.
+    /// E0508 to E0515: a compile worker is unavailable.
     #[cfg(feature = "llvm")]
     #[error(transparent)]
     Worker(#[from] kiln_compile_worker::WorkerError),
     /// E08xx: a call failed.
     #[error(transparent)]
     Run(#[from] InterpretError),
-    /// E07xx: a store failed that was named to be used.
+    /// E07xx: an explicitly named store failed.
     #[error(transparent)]
     Cache(#[from] CacheError),
     /// E08xx: a call of compiled code failed.
@@ -382,24 +383,24 @@ impl Failure {
 }
 
 impl Failure {
-    /// That `what` needs compiled code.
+    /// The error that `what` needs compiled code.
     pub(crate) fn not_compiled(what: &'static str) -> Error {
         let next = if cfg!(feature = "llvm") {
-            "ask for `Device::cpu()` (on the command line, --device cpu)"
+            "use `Device::cpu()` (on the command line, --device cpu)"
         } else {
             "build with the feature `llvm`"
         };
         Self::NotCompiled { what, next }.into()
     }
 
-    /// What a reader found wrong with `text`, with the lines in question.
+    /// A reader's diagnostics about `text`, with the lines in question.
     pub(crate) fn text(diagnostics: &Diagnostics, text: &str) -> Self {
         let code = diagnostics
             .iter()
             .next()
             .map_or(Diagnostic::UNEXPECTED_TOKEN, |first| first.code);
         let rendered = diagnostics.render(text);
-        // Whoever prints the error says its code.
+        // The code is printed separately.
         let rendered = match rendered.strip_prefix(&format!("error[{code}]: ")) {
             Some(rest) => rest.to_owned(),
             None => rendered,

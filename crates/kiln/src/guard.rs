@@ -1,18 +1,18 @@
-//! The border that no panic crosses: every public entrance that can fail runs inside [`guarded`], which a test holds to the
-//! list of public items.
+//! The boundary that no panic crosses: every public entry point that can fail runs inside [`guarded`]; a test checks that
+//! against the list of public items.
 //!
-//! A panic of an importer, a pass, fusion, planning or a user's callback is a defect there; here it becomes E0991. What it
-//! leaves behind is whole: a model is published only when it is built, locks ignore poison, and what a call had taken from
-//! a pool is dropped.
+//! A panic of an importer, a pass, fusion, planning or a user's callback is a defect there; here it becomes E0991. It
+//! leaves consistent state behind: a model is published only once it is built, locks ignore poison, and what a call took
+//! from a pool is dropped.
 
 use crate::error::{Error, Failure};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Longer messages of panics are cut.
-const MOST_CHARACTERS: usize = 400;
+/// Longer panic messages are truncated.
+const MAX_CHARACTERS: usize = 400;
 
-/// Runs part of an entrance; a panic in it is an internal error that says what was being done.
+/// Runs an entry point; a panic in it is an internal error that states the operation.
 pub(crate) fn guarded<T>(
     doing: &'static str,
     work: impl FnOnce() -> Result<T, Error>,
@@ -26,22 +26,22 @@ pub(crate) fn guarded<T>(
         Ok(result) => result,
         Err(payload) => {
             let message = message_of(&*payload);
-            // A payload's drop is foreign code too, and may panic again.
+            // Dropping a payload runs foreign code too, and may panic again.
             std::mem::forget(payload);
-            tracing::error!(doing, message, "a panic was caught");
+            tracing::error!(doing, message, "caught a panic");
             Err(Failure::Panicked { doing, message }.into())
         }
     }
 }
 
-/// What the panic said, on one line.
+/// The panic's message, on one line.
 fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a panic without a message");
-    let line: String = text.chars().take(MOST_CHARACTERS).collect();
+    let line: String = text.chars().take(MAX_CHARACTERS).collect();
     line.escape_debug().to_string()
 }
 

@@ -1,5 +1,5 @@
-//! What is decided about an ONNX model when it is imported: ranks, constants, lengths of sequences, optionals left out, and
-//! how strictly it is read.
+//! Decisions about an ONNX model at import: ranks, constants, lengths of sequences, omitted optional inputs, and
+//! strictness.
 
 use crate::error::{Error, Failure};
 #[cfg(feature = "native")]
@@ -8,7 +8,7 @@ use kiln_shape_inference::Mode;
 use kiln_tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is decided about an ONNX model when it is imported.
+/// Decisions about an ONNX model at import.
 ///
 /// ```no_run
 /// use kiln::{Import, Options, Tensor};
@@ -43,29 +43,29 @@ impl Default for Import {
 }
 
 impl Import {
-    /// Nothing is decided.
+    /// No decisions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says the rank of an input whose rank the model leaves open. Without it, the model is built
-    /// once for each combination of ranks that calls bring, at the first such call.
+    /// Sets the rank of an input whose rank the model leaves open. Without it, the model is built once for each combination
+    /// of ranks, at the first call that has it.
     #[must_use]
     pub fn rank(mut self, input: impl Into<String>, rank: usize) -> Self {
         self.ranks.insert(input.into(), rank);
         self
     }
 
-    /// Makes an input a constant: for one that decides about axes or ranks, which must be known when the model is imported.
-    /// Calls then leave it out.
+    /// Makes an input a constant, for an input that decides axes or ranks, which must be known at import. Calls then omit
+    /// it.
     #[must_use]
     pub fn fix(mut self, input: impl Into<String>, value: Tensor) -> Self {
         self.fixed.insert(input.into(), value);
         self
     }
 
-    /// How many entries a sequence has that goes in. Calls bring them as inputs of their own, `xs.0`, `xs.1` and so on, whose
-    /// rank may be said and which may be constants; a sequence that comes out is given likewise.
+    /// The number of entries of a sequence input. Calls pass the entries as separate inputs, `xs.0`, `xs.1` and so on,
+    /// whose ranks may be set and which may be constants; sequence outputs are returned likewise.
     ///
     /// ```no_run
     /// use kiln::{Import, Options};
@@ -80,17 +80,17 @@ impl Import {
         self
     }
 
-    /// Loads the model for calls that leave this optional input out; without it, calls bring it.
+    /// Loads the model for calls that omit this optional input; without it, calls must pass it.
     #[must_use]
     pub fn absent(mut self, input: impl Into<String>) -> Self {
         self.absent.insert(input.into());
         self
     }
 
-    /// What to do where types that the model states contradict those inferred from its ops.
+    /// What to do if types that the model states contradict those inferred from its ops.
     ///
-    /// `Lenient` (the default) goes by what is inferred, because many exporters leave stale shapes
-    /// behind; `Strict` refuses the model.
+    /// `Lenient` (the default) uses the inferred types, because many exporters leave stale shapes behind; `Strict` refuses
+    /// the model.
     #[must_use]
     pub fn mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
@@ -98,10 +98,10 @@ impl Import {
 }
 
 impl Import {
-    /// Refuses what is only of use for a model that is imported.
+    /// Refuses decisions that only apply to an imported model.
     ///
     /// # Errors
-    /// When anything was said.
+    /// When any was made.
     pub(crate) fn refuse_for_graph(&self) -> Result<(), Error> {
         let fixed = self.fixed.keys().map(|name| ("fix", name));
         let lengths = self.lengths.keys().map(|name| ("length", name));
@@ -116,7 +116,7 @@ impl Import {
         }
     }
 
-    /// The decisions as a text, equal where they are; none where memory is short.
+    /// The decisions as a text, equal iff they are; none if memory runs out.
     #[cfg(feature = "native")]
     pub(crate) fn key(&self) -> Option<String> {
         let fixed = self.fixed.iter().map(|(name, tensor)| {

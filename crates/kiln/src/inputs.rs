@@ -1,14 +1,14 @@
-//! What a call is given: tensors by name or by position, lent or given up.
+//! The inputs of a call: tensors by name or by position, borrowed or donated.
 //!
-//! Shapes are given the same way where a call is prepared and not made.
+//! Shapes are passed in the same way where a call is only prepared.
 //!
-//! Invariant: tensors in a slice, in the model's order, are passed on as they are, without an allocation.
+//! Invariant: a slice of tensors, in the model's order, is passed on without an allocation.
 
 use kiln_lazy_runtime::Donations;
 use kiln_tensor::Tensor;
 use std::fmt;
 
-/// The inputs of a call, by name or by position; every call takes them as whatever becomes them.
+/// The inputs of a call, by name or by position; every call accepts anything that converts into them.
 ///
 /// | given | as |
 /// |---|---|
@@ -17,10 +17,10 @@ use std::fmt;
 /// | `[&x, &w]`, or a `Vec` of references | positions, in the model's order |
 /// | `&[x, w]`, a slice or a `Vec` of tensors | positions; a compiled call then allocates nothing for its inputs |
 /// | [`Inputs::default`] | none |
-/// | [`Inputs::donated`] | positions; some of the tensors are given up |
+/// | [`Inputs::donated`] | positions; some of the tensors are donated |
 /// | an iterator of pairs or references that is collected | as its items |
 ///
-/// Where a call is prepared ([`Model::precompile`](crate::Model::precompile)), shapes are in the place of tensors.
+/// Where a call is prepared ([`Model::precompile`](crate::Model::precompile)), shapes take the place of tensors.
 ///
 /// ```
 /// use kiln::{Inputs, Model, Source, Tensor};
@@ -47,13 +47,13 @@ pub struct Inputs<'a, T = Tensor>(pub(crate) Given<'a, T>);
 pub(crate) enum Given<'a, T> {
     /// In the model's order.
     Slice(&'a [T]),
-    /// Those without a name are at the positions where they are listed.
+    /// Inputs without a name are at the positions where they are listed.
     Listed(Vec<Input<'a, T>>),
-    /// In the model's order, and what may be taken of them.
+    /// In the model's order, and what may be done with their memory.
     Donated(&'a mut [T], &'a mut Donations),
 }
 
-/// One input of a call: with a name, or for the position where it is listed.
+/// One input of a call: with a name, or at the position where it is listed.
 pub struct Input<'a, T = Tensor> {
     pub(crate) name: Option<&'a str>,
     pub(crate) value: &'a T,
@@ -67,14 +67,14 @@ impl<T> Default for Inputs<'_, T> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Tensors in the model's order, some of which are given up: an output may be computed in the memory of an input that it
-    /// is paired with, so that what the graph leaves as it is needs no copy. An input whose memory was taken is gone from
-    /// `tensors`: looking at what is left there is an error, `E0943`. What became of each, `donations` say.
+    /// Tensors in the model's order, some of which are donated: an output may be computed in the memory of the input that
+    /// it is paired with, so that what the graph leaves unchanged is not copied. An input whose memory was taken is gone
+    /// from `tensors`: reading it is an error, `E0943`. `donations` report what became of each.
     ///
-    /// The call fails with `E0898` for a pair of an input and an output that are not there. Inputs are then as they were,
-    /// save those that are [spoiled](crate::DonationFate::Spoiled).
+    /// The call fails with `E0898` if a pair names an input or output that does not exist. Inputs are then unchanged,
+    /// except those that are [spoiled](crate::DonationFate::Spoiled).
     ///
-    /// Tensors that go from call to call are a [`Session`](crate::Session)'s, whose calls give up nothing else.
+    /// For tensors that are kept from call to call use a [`Session`](crate::Session), whose calls donate nothing else.
     ///
     /// ```
     /// use kiln::{Donations, Inputs, Model, Source, Tensor};

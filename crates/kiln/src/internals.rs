@@ -1,7 +1,7 @@
-//! The crates that Kiln is made of, each by its name, and what takes their types.
+//! The crates that Kiln consists of, by name, and functions that take their types.
 //!
-//! **None of this is stable**: with any version an item here may change, move or go. It is for those who build on a part of
-//! Kiln alone, add a device or an operator, or write a tool; programs that load and call models need none of it. An item
+//! **None of this is stable**: any version may change, move or remove an item here. It is for those who use a single part
+//! of Kiln, add a device or an operator, or write a tool; programs that load and call models do not need it. An item
 //! elsewhere in `kiln` that names a type of these crates, such as the graph that
 //! [`diagnose::graph`](crate::diagnose::graph) returns, is as stable as that type.
 
@@ -30,7 +30,7 @@ pub use kiln_tensor as tensor;
 pub use kiln_timing as timing;
 pub use kiln_trace as trace;
 
-/// What a device is made of, for [`Device::register`](crate::Device::register).
+/// The parts of a device, for [`Device::register`](crate::Device::register).
 pub mod device {
     pub use crate::device::{DeviceEntry, DeviceProblem, DeviceSetup, StoredBy};
 }
@@ -39,9 +39,9 @@ use crate::options::Options;
 use kiln_lazy_runtime::Runtime;
 use std::sync::Arc;
 
-/// Options by which compiled code runs on this runtime, with a compiler, a device and threads of the caller's; what they say
-/// of threads, target and sharing then counts for nothing. The device that they name is the one that reports name, and it
-/// says what fusion may do.
+/// Options to run compiled code on this runtime, with a compiler, a device and threads of the caller's; their settings for
+/// threads, target and sharing are then ignored. The device set in them is the one that reports name, and it determines
+/// what fusion may do.
 #[must_use]
 pub fn on_runtime(options: Options, runtime: Arc<Runtime>) -> Options {
     Options {

@@ -1,4 +1,4 @@
-//! Functions that compile themselves: recorded at the first call, run as a model.
+//! Functions compiled just in time: recorded at the first call, run as a model.
 
 use crate::error::{Error, Failure};
 use crate::gradients::Gradients;
@@ -20,9 +20,8 @@ use std::sync::MutexGuard;
 
 /// Makes a function of [`Var`](crate::Var)s callable with tensors.
 ///
-/// The function is recorded once per dtypes and ranks of its arguments, at the first call that
-/// brings them; sizes stay symbols. It takes one to eight variables and gives one, a tuple of up to
-/// four, an array or a vector.
+/// The function is recorded once per combination of dtypes and ranks of its arguments, at the first call with it; sizes
+/// stay symbols. It takes one to eight variables and returns one, a tuple of up to four, an array or a vector.
 ///
 /// ```
 /// use kiln::{Tensor, Var};
@@ -46,11 +45,11 @@ pub fn jit<A: Arguments, F: TraceFunction<A>>(function: F) -> Jit<F, A> {
     }
 }
 
-/// A function that compiles itself; see [`jit`].
+/// A function compiled just in time; see [`jit`].
 pub struct Jit<F, A> {
     traced: Traced<F, A>,
     options: Options,
-    /// By the types of the arguments. Only ever added to, so a panic elsewhere leaves it valid.
+    /// By the types of the arguments. Entries are only ever added, so a panic elsewhere leaves it valid.
     models: ForkLock<BTreeMap<Signature, Model>>,
 }
 
@@ -85,7 +84,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         self.traced.name()
     }
 
-    /// How many recordings there are: one per dtypes and ranks of the arguments.
+    /// The number of recordings: one per combination of dtypes and ranks of the arguments.
     pub fn n_recordings(&self) -> usize {
         self.lock().len()
     }
@@ -93,8 +92,8 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
     /// Calls the function.
     ///
     /// # Errors
-    /// When an op of the function does not fit its operands (with the line it stands on), when sizes
-    /// do not fit each other, and as [`Call::run`](crate::Call::run).
+    /// When an op of the function does not match its operands (with the op's source line), when sizes do not match each
+    /// other, and as [`Call::run`](crate::Call::run).
     pub fn call(&self, inputs: A::Tensors<'_>) -> Result<<F::Output as Results>::Tensors, Error> {
         self.results(self.run(&inputs)?.into_tensors())
     }
@@ -119,11 +118,10 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         })
     }
 
-    /// The model for arguments of these types, recorded if it is the first time: to be inspected,
-    /// explained or profiled.
+    /// The model for arguments of these types, recorded if needed: to be inspected, explained or profiled.
     ///
     /// # Errors
-    /// When an op of the function does not fit its operands, and as [`Model::load`].
+    /// When an op of the function does not match its operands, and as [`Model::load`].
     pub fn model(&self, signature: &[ArgumentType]) -> Result<Model, Error> {
         if let Some(model) = self.lock().get(signature) {
             return Ok(model.clone());
@@ -144,9 +142,9 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         model.map_or_else(CompilationStats::default, |model| model.compilation_stats())
     }
 
-    /// Where the time went, of all recordings together; see [`Model::timing`].
+    /// Where the time went, over all recordings; see [`Model::timing`].
     pub fn timing(&self) -> &Timing {
-        self.options.clockwork()
+        self.options.timing()
     }
 
     /// A function of the same arguments that returns the results and the gradients of the first result, a scalar such as a

@@ -1,6 +1,6 @@
 //! A just-in-time compiler for tensor programs whose shapes change from call to call.
 //!
-//! Load a model, look at what it takes, call it with tensors of any size that its symbols allow:
+//! Load a model, look at its inputs, call it with tensors of any size that its symbols allow:
 //!
 //! ```
 //! use kiln::{Model, Source, Tensor};
@@ -32,10 +32,10 @@
 //! | call it | [`Model::run`] with [`Inputs`] by name or position |
 //! | write into outputs of your own, end a call early, profile it | [`Model::call`], a [`Call`] |
 //! | keep tensors from call to call | [`Model::session`], a [`Session`] |
-//! | say more about its dimensions | [`Options::dim`] with a [`Dim`] |
-//! | decide about inputs when a model is imported | [`Options::import`] with an [`Import`] |
-//! | say when, where and for how long kernels are compiled | [`Options::compiling`] with [`Compiling`] |
-//! | say where compiled code is kept | [`Options::cache`] with a [`Cache`] |
+//! | constrain its dimensions | [`Options::dim`] with a [`Dim`] |
+//! | make decisions about inputs when a model is imported | [`Options::import`] with an [`Import`] |
+//! | set when, where and for how long kernels are compiled | [`Options::compiling`] with [`Compiling`] |
+//! | set where compiled code is kept | [`Options::cache`] with a [`Cache`] |
 //! | bound memory, time and sizes | [`Options::limits`] with [`Limits`] |
 //! | know where the time went, follow long work | [`Options::observe`] with an [`Observation`], [`Model::timing`] |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
@@ -45,19 +45,18 @@
 //!
 //! # What is stable
 //!
-//! Everything but [`internals`], which has every crate that Kiln is made of by its name: for building graphs in Rust, adding
+//! Everything except [`internals`], which re-exports every crate that Kiln consists of, for building graphs in Rust, adding
 //! devices and writing tools.
 //!
 //! # What executes a model
 //!
-//! Native code ([`Device::cpu`]): ops are fused into kernels while their sizes are still symbols,
-//! and each kernel is compiled when a call first needs it, once for all sizes. The reference
-//! interpreter ([`Device::interpreter`]) says what every op means: right, and slow. Debug builds
-//! interpret unless [`Options::device`] says otherwise.
+//! Native code ([`Device::cpu`]): ops are fused into kernels while their sizes are still symbols, and each kernel is
+//! compiled when a call first needs it, once for all sizes. The reference interpreter ([`Device::interpreter`]) defines the
+//! meaning of every op; it is correct and slow. Debug builds interpret unless [`Options::device`] is set.
 //!
 //! # Features
 //!
-//! | feature | gives | default |
+//! | feature | provides | default |
 //! |---|---|---|
 //! | `llvm` | compiling native code; needs LLVM to build; implies `native` | yes |
 //! | `native` | running native code that was compiled before, from a bundle or a cache | yes |

@@ -1,13 +1,13 @@
-//! Every limit a user may set, in one place.
+//! Every limit a user may set.
 //!
-//! One field per layer, each the limits struct of the crate that enforces it. They are passed down explicitly: no layer
-//! reads a limit from anywhere else. The book's page on limits has a row for each, which `cargo xtask tidy` checks; so
-//! every type here is written with its crate.
+//! There is one field per layer, each the limits struct of the crate that enforces it. Limits are passed down explicitly:
+//! no layer reads a limit from anywhere else. The book's page on limits has a row for each, which `cargo xtask tidy`
+//! checks; so every type here is written with its crate.
 
 use crate::machine_memory;
 use kiln_lazy_runtime::RuntimeOptions;
 
-/// When to give up, rather than take all memory or run for ever.
+/// When to give up, rather than use all memory or run forever.
 ///
 /// ```
 /// use kiln::{Limits, MemoryLimits, Options};
@@ -32,20 +32,20 @@ pub struct Limits {
     pub text: kiln_ir::text::TextLimits,
     /// Limits of a graph's table of sizes, and of proofs about them.
     pub dims: kiln_symbolic_shape::DimLimits,
-    /// Limits of planning: how large a kernel may grow, and how much work may go into a plan.
+    /// Limits of planning: how large a kernel may grow, and how much work a plan may take.
     pub fusion: kiln_fusion::FusionLimits,
     /// Limits of each call.
     pub run: kiln_interpreter::InterpretLimits,
-    /// Memory that the arenas, results and scratch of calls may take at one time, and how much of it is kept for later calls,
-    /// for all models that share kernels: nine tenths of what the machine has, or the control group that the process is in. A
-    /// call that would take more ends with an error of kind [`Resource`](crate::ErrorKind::Resource).
+    /// Memory that the arenas, results and scratch of calls may use at one time, and how much of it is kept for later
+    /// calls, over all models that share kernels: nine tenths of the memory of the machine, or of the control group that
+    /// the process is in. A call that would use more ends with an error of kind [`Resource`](crate::ErrorKind::Resource).
     pub memory: kiln_backend::MemoryLimits,
-    /// How many compiled kernels are kept in memory, and how many bytes they may take, for all models that share kernels:
-    /// 10,000 and 1 GiB. The least recently used go first, unless a launch plan holds them; what goes is read from disk when
-    /// it is wanted again, or compiled anew.
+    /// How many compiled kernels are kept in memory, and how many bytes they may take, over all models that share kernels:
+    /// 10,000 and 1 GiB. The least recently used are evicted first, unless a launch plan holds them; an evicted kernel is
+    /// read from disk when it is needed again, or recompiled.
     pub kernels: kiln_kernel_cache::LruLimits,
-    /// For how many combinations of sizes a part of a model keeps its launch plan: 1024, those used last. A call with other
-    /// sizes plans first, which takes some microseconds a step. At least 1.
+    /// For how many combinations of sizes a part of a model keeps its launch plan: the 1024 used last. A call with other
+    /// sizes plans first, which takes some microseconds per step. At least 1.
     pub launch_plans: usize,
 }
 
@@ -70,7 +70,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those of reading a text.
+    /// The limits on reading a text.
     pub(crate) fn of_reading(&self) -> kiln_ir::text::ReadLimits {
         kiln_ir::text::ReadLimits::new(self.text, self.dims.clone())
     }

@@ -1,13 +1,13 @@
-//! How much memory this machine, or the control group that the process is in, has: the limit of calls that set none.
+//! The memory of this machine, or of the control group that the process is in: the default limit of calls.
 
 use std::fs;
 use std::path::Path;
 
-/// Percent of it that calls may take at one time.
+/// The percentage of it that calls may use at one time.
 const SHARE: u128 = 90;
 
-/// Bytes that calls may take at one time where the user sets no limit: most of what there is, or no limit where that is not
-/// known.
+/// Bytes that calls may use at one time unless the user sets a limit: most of the memory, or no limit if its size is
+/// unknown.
 pub(crate) fn default_limit() -> usize {
     limit_of(Path::new("/"))
 }
@@ -27,7 +27,7 @@ fn limit_of(root: &Path) -> usize {
     })
 }
 
-/// The least limit of a group and those above it.
+/// The minimum of the limits of a group and its ancestors.
 fn limit_of_group(root: &Path, group: &str) -> Option<u64> {
     let base = root.join("sys/fs/cgroup");
     let group = base.join(group.trim_start_matches('/'));
@@ -36,7 +36,7 @@ fn limit_of_group(root: &Path, group: &str) -> Option<u64> {
     limits.filter_map(|text| bytes(&text)).min()
 }
 
-/// A number of bytes; `max` is none.
+/// A number of bytes; none for `max`.
 fn bytes(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_of_machine_and_groups_counts() {
+    fn the_minimum_of_machine_and_groups_is_the_limit() {
         let total = ("proc/meminfo", "MemTotal:       1000 kB\nMemFree: 1 kB\n");
         let own = ("proc/self/cgroup", "0::/a/b\n");
         assert_eq!(machine(&[]), usize::MAX);

@@ -1,7 +1,7 @@
-//! A loaded model: what it takes and gives, and calls.
+//! A loaded model: its inputs and outputs, and calls.
 //!
-//! A model is built once when it is loaded. Where its graph depends on what calls bring (the rank of an input, the branch
-//! that an `If` takes), it is built once for each such combination instead, at the first call that brings it.
+//! A model is built once when it is loaded. If its graph depends on what calls pass (the rank of an input, the branch that
+//! an `If` takes), it is built once for each such combination instead, at the first call with that combination.
 
 mod ahead;
 mod arrange;
@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A tensor program, ready to be called with tensors of any size that it allows.
+/// A tensor program, ready to be called with tensors of any size it allows.
 ///
 /// Cheap to clone; may be called from many threads at once.
 ///
@@ -74,13 +74,15 @@ struct Inner {
 }
 
 impl Model {
-    /// Loads a model, with the defaults of [`Options`]; with others, [`Options::load`] does.
+    /// Loads a model with the default [`Options`]; [`Options::load`] loads it with others.
     ///
-    /// A path is a file: ONNX (`.onnx`) or a graph's text (`.kiln`). Whatever the [source](Source), it is data, from anyone:
-    /// nothing in it is run as it is. A bundle is code, and has a function of its own, [`open_bundle`](Self::open_bundle).
+    /// A path refers to a file: ONNX (`.onnx`) or a graph's text (`.kiln`). Any [source](Source) is data and may be
+    /// untrusted: nothing in it is executed as machine code. A bundle is code, and has a function of its own,
+    /// [`open_bundle`](Self::open_bundle).
     ///
     /// # Errors
-    /// When a file cannot be read; when the source is damaged, or asks for what Kiln does not do; E0997 for a bundle.
+    /// When a file cannot be read; when the source is damaged, or needs something that Kiln does not support; E0997 for a
+    /// bundle.
     ///
     /// ```no_run
     /// let model = kiln::Model::load("model.onnx")?;
@@ -90,19 +92,19 @@ impl Model {
         Self::of_source(source.into(), Options::new())
     }
 
-    /// Builds a model of a source, and times that.
+    /// Builds a model from a source, timed.
     pub(crate) fn of_source(source: Source<'_>, options: Options) -> Result<Self, Error> {
         guarded("loading", || {
             let options = options.started();
-            let timing = options.clockwork().clone();
+            let timing = options.timing().clone();
             let _inside = timing.enter();
-            let (control, clockwork) = (options.control(None), timing.clone());
+            let (control, thread_timing) = (options.control(None), timing.clone());
             let origin = {
                 let _span = building(&timing, "read", "Reading a model and checking it");
                 Origin::read(source, &options)?
             };
             waiting(control.as_deref(), move || {
-                let _inside = clockwork.enter();
+                let _inside = thread_timing.enter();
                 Self::new(origin, options)
             })
         })
@@ -133,22 +135,22 @@ impl Model {
         })))
     }
 
-    /// What the model takes, in its order.
+    /// The inputs, in the model's order.
     pub fn inputs(&self) -> &[ValueDescription] {
         &self.0.signature.inputs
     }
 
-    /// What the model gives, in its order.
+    /// The outputs, in the model's order.
     pub fn outputs(&self) -> &[ValueDescription] {
         &self.0.signature.outputs
     }
 
-    /// Texts that came with the model, such as its author or a dictionary.
+    /// Texts stored with the model, such as its author or a dictionary.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.0.signature.metadata
     }
 
-    /// What executes the model. With an open rank and no call yet, what is to execute it.
+    /// The device that executes the model; for a model with an open rank that was not called yet, the device that will.
     pub fn device(&self) -> Device {
         match self.0.instances.any() {
             Some(instance) => instance.executable().device(),
@@ -164,12 +166,12 @@ impl Model {
         self.call(inputs).run()
     }
 
-    /// A call that carries more than inputs: outputs to write into, what may end it, where its profile goes.
+    /// A call with more than inputs: outputs to write into, conditions to end it, a place for its profile.
     pub fn call<'a>(&'a self, inputs: impl Into<Inputs<'a>>) -> Call<'a> {
         Call::of_model(self, inputs.into())
     }
 
-    /// A session of calls that hand tensors on: see [`Session`](crate::Session).
+    /// A session, whose calls pass tensors on to the next: see [`Session`](crate::Session).
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder::new(self)
     }
@@ -182,7 +184,7 @@ impl Model {
         &self.0.options
     }
 
-    /// The instance for these inputs. Where the graph depends on data, finding it is a part of the call.
+    /// The instance for these inputs. If the graph depends on data, finding it is part of the call.
     pub(crate) fn instance_for(
         &self,
         inputs: &[Tensor],
@@ -197,7 +199,7 @@ impl Model {
         }
     }
 
-    /// The instance, where there is only one.
+    /// The instance, if there is only one.
     pub(crate) fn only_instance(&self) -> Result<Chosen<'_>, Error> {
         if let Instances::Only(instance) = &self.0.instances {
             return Ok(Chosen::Only(instance));
@@ -213,7 +215,7 @@ impl Model {
         .into())
     }
 
-    /// The outputs of an instance: the tensors that it gave, by its graph's names.
+    /// The outputs of an instance: its tensors, with the names of its graph.
     pub(crate) fn outputs_of(&self, instance: &Instance, tensors: Vec<Tensor>) -> Outputs {
         let names = match &self.0.instances {
             Instances::Only(_) => Arc::clone(&self.0.signature.output_names),

@@ -1,11 +1,11 @@
-//! What is timed, and what is called during long work.
+//! What is timed, and which callbacks long work calls.
 
 use crate::notice::{Notice, Notices};
 use crate::progress::{self, Progress};
 use crate::recording::{self, Recording};
 use kiln_timing::Report;
 
-/// What is timed, and what is called during long work.
+/// What is timed, and which callbacks long work calls.
 ///
 /// ```
 /// use kiln::timing::Verbosity;
@@ -30,13 +30,13 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// The defaults: timed at [`Verbosity::Default`](kiln_timing::Verbosity::Default), and nothing is called.
+    /// The defaults: timed at [`Verbosity::Default`](kiln_timing::Verbosity::Default), without callbacks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How much is timed: a verbosity, options with a filter and a number of spans that are kept one by one, or a recorder
-    /// that several models share. What it costs is in the book's chapter "Reading a timing report".
+    /// How much is timed: a verbosity, options with a filter and a number of individually kept spans, or a recorder that
+    /// several models share. The book's chapter "Reading a timing report" states the overhead.
     #[must_use]
     pub fn timing(self, recording: impl Into<Recording>) -> Self {
         Self {
@@ -45,8 +45,8 @@ impl Observation {
         }
     }
 
-    /// Calls `listener` with the report after the model's first call, unless timing is off. The same goes to `tracing`
-    /// as one event.
+    /// Calls `listener` with the report after the model's first call, unless timing is off. The report also goes to
+    /// `tracing` as one event.
     #[must_use]
     pub fn on_timing(self, listener: impl Fn(&Report) + Send + Sync + 'static) -> Self {
         Self {
@@ -55,8 +55,7 @@ impl Observation {
         }
     }
 
-    /// Calls `listener` during long work, on the thread that does it; kernels are compiled on
-    /// threads of their own.
+    /// Calls `listener` during long work, on the thread that does it; kernels are compiled on separate threads.
     #[must_use]
     pub fn on_progress(self, listener: impl Fn(Progress<'_>) + Send + Sync + 'static) -> Self {
         Self {
@@ -65,8 +64,8 @@ impl Observation {
         }
     }
 
-    /// Tells `listener` when a model runs otherwise than asked, such as interpreted because this is
-    /// a debug build. The same goes to `tracing`.
+    /// Calls `listener` when a model runs differently than requested, for example interpreted because this is a debug
+    /// build. The notice also goes to `tracing`.
     #[must_use]
     pub fn on_notice(self, listener: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
         Self {

@@ -1,7 +1,7 @@
-//! How to load and run a model: what is set often has a setter, the rest is in plain structs, each about one thing.
+//! How to load and run a model: frequent settings have setters, the rest is in plain structs, one per topic.
 //!
-//! Numbers that make no sense are refused when a model is loaded. No number means "none" or "as many as there are": that is
-//! what is not set.
+//! Numbers that make no sense are refused when a model is loaded. No number stands for "none" or "as many as there are": a
+//! setting is then left unset.
 
 use crate::cache::Cache;
 use crate::compiling::Compiling;
@@ -77,9 +77,9 @@ pub struct Options {
     pub(crate) compiling: Compiling,
     pub(crate) limits: Limits,
     pub(crate) observation: Observation,
-    /// The recorder of the model that these options are of; none before it is loaded.
+    /// The recorder of the model loaded with these options; none before it is loaded.
     pub(crate) recorder: Option<Arc<Recorder>>,
-    pub(crate) stop: StopQuestion,
+    pub(crate) stop: StopCallback,
 }
 
 /// Which passes run over a graph before it is planned.
@@ -89,10 +89,10 @@ pub enum Passes {
     /// All of them.
     #[default]
     All,
-    /// All but those that fold constant parameters into each other, such as a batch norm into the weights before it:
+    /// All but those that fold constant parameters into each other, such as a batch norm into the preceding weights:
     /// parameters stay recognisable.
     KeepParameters,
-    /// None: the graph is run as it was imported.
+    /// None: the graph runs as it was imported.
     None,
 }
 
@@ -114,7 +114,7 @@ impl Default for Options {
             limits: Limits::default(),
             observation: Observation::default(),
             recorder: None,
-            stop: StopQuestion::default(),
+            stop: StopCallback::default(),
         }
     }
 }
@@ -128,20 +128,19 @@ impl Options {
     /// Loads a model with these options.
     ///
     /// # Errors
-    /// As [`Model::load`], and when an option does not fit the model or another option.
+    /// As [`Model::load`], and when an option does not match the model or contradicts another.
     pub fn load<'a>(&self, source: impl Into<Source<'a>>) -> Result<Model, Error> {
         Model::of_source(source.into(), self.clone())
     }
 
-    /// Constrains the dimension that the model calls `name`. Loading fails when the model has no
-    /// such dimension.
+    /// Constrains the dimension called `name` in the model. Loading fails if the model has no such dimension.
     #[must_use]
     pub fn dim(mut self, name: impl Into<String>, dim: Dim) -> Self {
         self.dims.insert(name.into(), dim);
         self
     }
 
-    /// What is decided about an ONNX model when it is imported: ranks, constants, lengths of sequences.
+    /// Decisions about an ONNX model at import: ranks, constants, lengths of sequences.
     #[must_use]
     pub fn import(self, import: Import) -> Self {
         Self { import, ..self }
@@ -162,9 +161,9 @@ impl Options {
         Self { passes, ..self }
     }
 
-    /// What executes the model; without it, [`Device::default`]. A device that is asked for is
-    /// used, or the model is refused; the default gives way to the interpreter where a model cannot
-    /// be compiled, and says so to [`Observation::on_notice`].
+    /// The device that executes the model; [`Device::default`] if unset. A device that is set is used, or the model is
+    /// refused; the default falls back to the interpreter if a model cannot be compiled, and reports that to
+    /// [`Observation::on_notice`].
     ///
     /// ```
     /// use kiln::{Device, Options};
@@ -181,8 +180,8 @@ impl Options {
         }
     }
 
-    /// How many threads a call may use, from 1 to 1024; without it, one per core. Results do not depend
-    /// on it. The interpreter always uses one, whatever is said here.
+    /// How many threads a call may use, from 1 to 1024; by default one per core. Results do not depend on it. The
+    /// interpreter always uses one.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self {
@@ -191,9 +190,9 @@ impl Options {
         }
     }
 
-    /// The level of the device that code is compiled for, by name: on a CPU an instruction set, `portable`, `avx2+fma`,
-    /// `avx512` ([`Device::levels`] lists them). Without it, that of the device's key, or else the highest that this machine
-    /// has. The interpreter has no use for it.
+    /// The level of the device to compile for, by name: on a CPU an instruction set, `portable`, `avx2+fma`, `avx512`
+    /// ([`Device::levels`] lists them). By default that of the device's key, or else the highest that this machine has. The
+    /// interpreter ignores it.
     #[must_use]
     pub fn target(self, level: impl Into<String>) -> Self {
         Self {
@@ -202,9 +201,9 @@ impl Options {
         }
     }
 
-    /// Whether compiled kernels, constants and threads are shared with the other models of this
-    /// process that have the same number of threads and the same target; on by default. Off, the
-    /// model has its own, and [`Model::compilation_stats`] counts its work alone.
+    /// Whether compiled kernels, constants and threads are shared with the other models of this process that have the same
+    /// number of threads and the same target; on by default. If off, the model has its own, and
+    /// [`Model::compilation_stats`] counts its work alone.
     #[must_use]
     pub fn shared_kernels(self, shared_kernels: bool) -> Self {
         Self {
@@ -213,15 +212,15 @@ impl Options {
         }
     }
 
-    /// Where the outputs of calls are when a call returns. By default where they were computed: on a device with a memory of
-    /// its own they stay in it, calls on that device read them there, and they are downloaded when the host first looks at
-    /// their elements, which fails with an error of the tensor where the device does. A CPU's memory is the host's, so there
-    /// is no difference.
+    /// Where outputs are when a call returns. By default where they were computed: on a device with its own memory they
+    /// stay there, calls on that device read them there, and they are downloaded when the host first reads their elements,
+    /// which fails with an error of the tensor if the device fails. A CPU uses the host's memory, so there is no
+    /// difference.
     ///
     /// ```
     /// use kiln::{Options, OutputPlacement};
     ///
-    /// // Downloading is part of each call, and so are its errors.
+    /// Each call downloads its outputs, and returns the errors of that.
     /// let options = Options::new().outputs(OutputPlacement::Host);
     /// # let _ = options;
     /// ```
@@ -230,13 +229,13 @@ impl Options {
         Self { outputs, ..self }
     }
 
-    /// Where compiled code is kept between processes; by default in a folder of this user.
+    /// Where compiled code is kept between processes; by default in a folder of the current user.
     #[must_use]
     pub fn cache(self, cache: Cache) -> Self {
         Self { cache, ..self }
     }
 
-    /// When, where and for how long kernels are compiled: [`Compiling`], or the policy alone.
+    /// When, where and for how long kernels are compiled: [`Compiling`], or just the policy.
     ///
     /// ```
     /// use kiln::{CompilePolicy, Options};
@@ -258,7 +257,7 @@ impl Options {
         Self { limits, ..self }
     }
 
-    /// What is timed, and what is called during long work.
+    /// What is timed, and which callbacks long work calls.
     #[must_use]
     pub fn observe(self, observation: Observation) -> Self {
         Self {
@@ -267,14 +266,14 @@ impl Options {
         }
     }
 
-    /// Asks `should_stop` again and again while the model is loaded and called, on any thread that works for it and on one
-    /// that watches over all calls of a runtime, so it should return at once. Once it returns true, the call ends with an
-    /// error of kind [`Cancelled`](crate::ErrorKind::Cancelled). To end one call of many, see
+    /// Polls `should_stop` while the model is loaded and called, on any thread that works for it and on the thread that
+    /// supervises all calls of a runtime, so it should return at once. Once it returns true, the call ends with an error of
+    /// kind [`Cancelled`](crate::ErrorKind::Cancelled). To end one call of many, see
     /// [`Call::cancellation`](crate::Call::cancellation).
     #[must_use]
     pub fn cancel_when(self, should_stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {
-            stop: StopQuestion(Some(Arc::new(should_stop))),
+            stop: StopCallback(Some(Arc::new(should_stop))),
             ..self
         }
     }
@@ -290,7 +289,7 @@ impl Options {
         is_native && self.cache.path().is_some()
     }
 
-    /// What watches over a call that begins now, or over loading; none where nothing can end it.
+    /// The control of a call that begins now, or of loading; none if nothing can end it.
     pub(crate) fn control(&self, call: Option<&CallOptions>) -> Option<Arc<CallControl>> {
         let call = match &self.stop.0 {
             Some(question) => {
@@ -303,13 +302,13 @@ impl Options {
     }
 }
 
-/// Asked whether a call is to end; nothing by default.
+/// Returns whether a call is to end; unset by default.
 #[derive(Clone, Default)]
-pub(crate) struct StopQuestion(Option<Arc<Question>>);
+pub(crate) struct StopCallback(Option<Arc<ShouldStop>>);
 
-type Question = dyn Fn() -> bool + Send + Sync;
+type ShouldStop = dyn Fn() -> bool + Send + Sync;
 
-impl fmt::Debug for StopQuestion {
+impl fmt::Debug for StopCallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "asked" } else { "none" })
     }

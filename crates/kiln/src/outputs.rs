@@ -1,4 +1,4 @@
-//! What a call gave: tensors in the model's order, by position and by name.
+//! The outputs of a call, in the model's order, by position and by name.
 
 use crate::error::{Error, Failure};
 use kiln_tensor::Tensor;
@@ -60,12 +60,12 @@ impl Outputs {
         self.names.iter().map(|name| &**name).zip(&self.tensors)
     }
 
-    /// How many there are.
+    /// The number of outputs.
     pub fn len(&self) -> usize {
         self.tensors.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }

@@ -1,12 +1,11 @@
-//! News of long work, for progress bars.
+//! Progress of long work, for progress bars.
 //!
-//! Not a log: that is `tracing`. A listener is called on the thread that works, between steps, and
-//! should return quickly.
+//! Not a log: that is `tracing`. A listener is called on the working thread, between steps, and should return quickly.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// How far some work has come.
+/// The progress of some work.
 ///
 /// ```
 /// use kiln::{Observation, Options, Source, Work};
@@ -27,11 +26,11 @@ use std::sync::Arc;
 pub struct Progress<'a> {
     /// What is being done.
     pub work: Work,
-    /// The step that comes next, such as the name of a pass or an op.
+    /// The next step, such as the name of a pass or an op.
     pub step: &'a str,
     /// How many steps are done.
     pub done: usize,
-    /// How many there are, where that is known.
+    /// The total number of steps, if known.
     pub total: Option<usize>,
 }
 
@@ -63,7 +62,7 @@ impl fmt::Display for Work {
     }
 }
 
-/// Called with progress; nothing by default.
+/// Called with progress; unset by default.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(Option<Arc<Callback>>);
 
@@ -78,7 +77,7 @@ impl Listener {
         self.0.is_some()
     }
 
-    pub(crate) fn tell(&self, work: Work, step: &str, done: usize, total: Option<usize>) {
+    pub(crate) fn notify(&self, work: Work, step: &str, done: usize, total: Option<usize>) {
         if let Some(listener) = &self.0 {
             listener(Progress {
                 work,

@@ -1,7 +1,7 @@
-//! What a model times, and the summary after its first call.
+//! The timing of a model, and the summary after its first call.
 //!
-//! A recorder is made when a model is loaded, one per model unless the options bring one. Not here: what is timed;
-//! every layer opens its own spans.
+//! A recorder is created when a model is loaded, one per model unless the options supply one. Not here: the events; every
+//! layer opens its own spans.
 
 use crate::options::Options;
 use kiln_fork_lock::ForkLazy;
@@ -15,17 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Recorder {
     timing: Timing,
     listener: Listener,
-    /// Whether the first call was told of.
-    is_told: AtomicBool,
+    /// Whether the first call was reported.
+    is_reported: AtomicBool,
 }
 
-/// Where a model's times go: a recorder of its own, or one that several models share.
+/// Where a model's times go: its own recorder, or one that several models share.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Recording {
-    /// Of its own, made with these options when the model is loaded.
+    /// Its own, created with these options when the model is loaded.
     Own(TimingOptions),
-    /// That of the caller, whose verbosity, filter and records count.
+    /// The caller's, with its verbosity, filter and records.
     Shared(Timing),
 }
 
@@ -63,7 +63,7 @@ impl Options {
         self.recorder = Some(Arc::new(Recorder {
             timing,
             listener: self.observation.on_timing.clone(),
-            is_told: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
         }));
         self
     }
@@ -71,31 +71,31 @@ impl Options {
     /// The same with one recorder for all models that are loaded with them.
     pub(crate) fn with_one_recorder(self) -> Self {
         let mut started = self.started();
-        started.observation.recording = started.clockwork().clone().into();
+        started.observation.recording = started.timing().clone().into();
         started
     }
 
-    /// The recorder of the model that these options are of; one that is off for options of none.
-    pub(crate) fn clockwork(&self) -> &Timing {
+    /// The recorder of the model loaded with these options; a disabled one before it is loaded.
+    pub(crate) fn timing(&self) -> &Timing {
         static OFF: ForkLazy<Timing> = ForkLazy::new(Timing::off);
         let recorder = self.recorder.as_ref();
         recorder.map_or(&*OFF, |recorder| &recorder.timing)
     }
 
-    /// Lets the wall clock run for a call, as long as the first one was not told of; later ones time themselves.
+    /// Runs the wall clock for a call until the first one is reported; later calls time themselves.
     pub(crate) fn enter_first_call(&self) -> Option<Span<'_>> {
         let recorder = self.recorder.as_ref()?;
-        let is_told = recorder.is_told.load(Ordering::Relaxed);
-        (!is_told).then(|| recorder.timing.enter())
+        let is_reported = recorder.is_reported.load(Ordering::Relaxed);
+        (!is_reported).then(|| recorder.timing.enter())
     }
 
-    /// Tells of the first call, once.
-    pub(crate) fn tell_first_call(&self) {
+    /// Reports the first call, once.
+    pub(crate) fn report_first_call(&self) {
         let Some(recorder) = &self.recorder else {
             return;
         };
-        if recorder.is_told.load(Ordering::Relaxed)
-            || recorder.is_told.swap(true, Ordering::Relaxed)
+        if recorder.is_reported.load(Ordering::Relaxed)
+            || recorder.is_reported.swap(true, Ordering::Relaxed)
             || !recorder.timing.is_at(Verbosity::Default)
         {
             return;
@@ -123,7 +123,7 @@ pub(crate) fn building<'a>(timing: &'a Timing, name: &str, description: &str) ->
     timing.begin(timing.named_exactly(Category::Build, name, description))
 }
 
-/// Called with the report after the first call; nothing by default.
+/// Called with the report after the first call; unset by default.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(Option<Arc<Callback>>);
 

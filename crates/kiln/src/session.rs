@@ -1,4 +1,4 @@
-//! Calls that hand tensors on to the next one: caches that grow, parameters that are trained, hidden states.
+//! Calls that pass tensors on to the next one: growing caches, trained parameters, hidden states.
 
 mod builder;
 
@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 /// A model with *states*: inputs that it keeps between calls, each replaced by an output of the call.
 ///
-/// States are given up to the outputs that replace them, so that an output may be computed in the memory of the state. A graph
-/// that changes a part of a state (`update_slice`, a scatter) then writes that part and copies nothing; a call with sizes that
-/// came before allocates nothing. A cache therefore has the size of all that it may hold, and how much of it is filled is an
-/// input: one launch plan serves every length. On a device with a memory of its own states stay there from call to call, unless
-/// [outputs](crate::Options::outputs) are asked for in the host's memory; looking at one downloads it.
+/// States are donated to the outputs that replace them, so that an output may be computed in the memory of the state. A
+/// graph that changes part of a state (`update_slice`, a scatter) then writes that part and copies nothing; a call with
+/// sizes seen before allocates nothing. A cache therefore has the size of its full capacity, and an input says how much of
+/// it is filled: one launch plan serves every length. On a device with its own memory, states stay there from call to call,
+/// unless [outputs](crate::Options::outputs) are requested in the host's memory; reading a state downloads it.
 ///
-/// A session is called by one thread at a time, which the compiler sees to:
+/// A session is called by one thread at a time, which the compiler enforces:
 ///
 /// ```compile_fail,E0499
 /// # let model = kiln::Model::load(kiln::Source::text("graph @id(%x: f32[N]) -> f32[N] { return %x }")).unwrap();
@@ -34,7 +34,7 @@ use std::sync::Arc;
 /// });
 /// ```
 ///
-/// A cache of four rows that one row is written into at a time:
+/// A cache of four rows, written one row at a time:
 ///
 /// ```
 /// use kiln::{Model, Source, Tensor};
@@ -60,13 +60,13 @@ pub struct Session {
     model: Model,
     /// In the model's order, the states among them.
     inputs: Vec<Tensor>,
-    /// In the model's order; where a state is replaced, what its next value may be written into.
+    /// In the model's order; for a state's output, memory that its next value may be written into.
     outputs: Vec<Tensor>,
     states: Vec<State>,
     donations: Donations,
-    /// The names of the outputs that are no states.
+    /// The names of the outputs that are not states.
     names: Arc<[Arc<str>]>,
-    /// What stands where there is no tensor.
+    /// A placeholder for absent tensors.
     nothing: Tensor,
 }
 
@@ -75,7 +75,7 @@ struct State {
     name: String,
     input: usize,
     output: usize,
-    /// Whether a failed call has left it without elements to rely on.
+    /// Whether a failed call left its elements undefined.
     is_lost: bool,
 }
 
@@ -85,19 +85,19 @@ impl Session {
         &self.model
     }
 
-    /// Calls the model with the inputs that are no states, by name or by position among them: see [`Inputs`]. States become
-    /// what the call gave; the other outputs are returned.
+    /// Calls the model with the inputs that are not states, by name or by position among them: see [`Inputs`]. States
+    /// become the results of the call; the other outputs are returned.
     ///
     /// # Errors
-    /// As [`Call::run`]; `E0877` for another number of tensors. States are then as they were, save those that results were
-    /// being written into, and the next call is `E0876` until these are [set](Self::set_state).
+    /// As [`Call::run`]; `E0877` for the wrong number of tensors. States are then unchanged, except those that results were
+    /// being written into, and the next call fails with `E0876` until these are [set](Self::set_state).
     pub fn run<'a>(&'a mut self, inputs: impl Into<Inputs<'a>>) -> Result<Outputs, Error> {
         self.call(inputs).run()
     }
 
-    /// A call that carries more than inputs. One that may be ended computes beside the states, so that none is lost. What it
-    /// is given to write into is for the outputs that replace no state; with inputs by position, and sizes that came before,
-    /// a compiled call then allocates nothing.
+    /// A call with more than inputs. A call that may be ended computes into memory other than the states', so that none is
+    /// lost. The tensors it is given to write into are for the outputs that replace no state; with inputs by position, and
+    /// sizes seen before, a compiled call then allocates nothing.
     pub fn call<'a>(&'a mut self, inputs: impl Into<Inputs<'a>>) -> Call<'a> {
         Call::of_session(self, inputs.into())
     }
@@ -163,11 +163,11 @@ impl Session {
         Ok(())
     }
 
-    /// A state as it is: what the last call gave, or what was set. A clone shares its memory, so that the next call computes
-    /// the state anew beside it.
+    /// The current value of a state: from the last call, or as set. A clone shares its memory, so the next call then
+    /// computes the state into other memory.
     ///
     /// # Errors
-    /// `E0875` where there is none of that name; `E0876` where a failed call has left it without elements to rely on.
+    /// `E0875` if there is no state of that name; `E0876` if a failed call left its elements undefined.
     pub fn state(&self, input: &str) -> Result<&Tensor, Error> {
         let state = &self.states[self.position(input)?];
         match state.is_lost {
@@ -179,7 +179,7 @@ impl Session {
     /// Sets a state, for the next call.
     ///
     /// # Errors
-    /// `E0875` where there is none of that name, or the tensor has another dtype or shape.
+    /// `E0875` if there is no state of that name, or the tensor has another dtype or shape.
     pub fn set_state(&mut self, input: &str, tensor: Tensor) -> Result<(), Error> {
         let position = self.position(input)?;
         let state = &mut self.states[position];
@@ -192,7 +192,7 @@ impl Session {
     /// The states, in the order in which they were named.
     ///
     /// # Errors
-    /// `E0876` where a failed call has left one without elements to rely on.
+    /// `E0876` if a failed call left the elements of one undefined.
     pub fn into_states(self) -> Result<Vec<(String, Tensor)>, Error> {
         self.check_states()?;
         let Self {
@@ -210,7 +210,7 @@ impl Session {
 
     fn advance(&mut self, carried: &mut Carried<'_>) -> Result<(), Error> {
         self.check_states()?;
-        // Unless the call says otherwise, even if it does not return.
+        // Undefined unless the call reports otherwise, even if it does not return.
         self.states
             .iter_mut()
             .for_each(|state| state.is_lost = true);
@@ -221,7 +221,7 @@ impl Session {
         for state in &mut self.states {
             state.is_lost = self.donations.fate(state.input) == DonationFate::Spoiled;
             if called.is_ok() {
-                // What the state was, if it still is, is what the next one may be written into.
+                // The old state, if it still exists, is memory that the next one may be written into.
                 std::mem::swap(
                     &mut self.inputs[state.input],
                     &mut self.outputs[state.output],

@@ -1,6 +1,6 @@
-//! What a model is loaded from: data, from anyone.
+//! What a model is loaded from: data, possibly untrusted.
 //!
-//! Not here: bundles. They are code, and no source is one.
+//! Not here: bundles. They are code, and not a source.
 
 use kiln_ir::Graph;
 use std::borrow::Cow;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// What a model is loaded from: a file, a graph's text, an ONNX model in memory, or a graph.
 ///
-/// Paths become sources by themselves, and so do graphs. All of it is data: nothing in a source is run as it is. A bundle is
-/// code and no source; see [`Model::open_bundle`](crate::Model::open_bundle).
+/// Paths and graphs convert into sources. All of it is data: nothing in a source is executed as machine code. A bundle is
+/// code and not a source; see [`Model::open_bundle`](crate::Model::open_bundle).
 ///
 /// ```
 /// use kiln::{Model, Source};
@@ -34,8 +34,8 @@ pub(crate) enum Kind<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// A file: ONNX (`.onnx`) or a graph's text (`.kiln`). Files beside it may be read, too: those that an ONNX model names,
-    /// and the archive with the large constants of a text.
+    /// A file: ONNX (`.onnx`) or a graph's text (`.kiln`). Files beside it may be read too: those that an ONNX model refers
+    /// to, and the archive with the large constants of a text.
     pub fn file(path: &'a (impl AsRef<Path> + ?Sized)) -> Self {
         Self(Kind::File(path.as_ref().into()))
     }
@@ -45,7 +45,7 @@ impl<'a> Source<'a> {
         Self(Kind::Text(text))
     }
 
-    /// An ONNX model in memory. Tensors that it keeps in files of their own come from `files`, if there are any.
+    /// An ONNX model in memory. Tensors that it keeps in external files come from `files`, if given.
     ///
     /// ```
     /// use kiln::{Model, Source};

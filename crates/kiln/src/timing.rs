@@ -1,7 +1,7 @@
-//! Where the time went: recorders, how much they record, and their reports and traces.
+//! Where the time went: recorders, their verbosity, and their reports and traces.
 //!
-//! A model has a recorder ([`Model::timing`](crate::Model::timing)); how much it records, an
-//! [`Observation`](crate::Observation) says.
+//! A model has a recorder ([`Model::timing`](crate::Model::timing)); an [`Observation`](crate::Observation) sets how much
+//! it records.
 
 pub use crate::recording::Recording;
 pub use kiln_timing::{

@@ -1,17 +1,18 @@
-//! Each large allocation of a load and of a call fails, one after the other: a typed error that says how many bytes, nothing
-//! changed, and a retry that works.
+//! Makes each large allocation of a load and of a call fail in turn: the result is a typed error that states the number of
+//! bytes, nothing has changed, and a retry succeeds.
 //!
-//! The allocator of this program fails the n-th request for at least [`LARGE`] bytes, on whatever thread, for n = 0, 1, 2 …
-//! until an operation makes fewer; and then again that one and all that follow. What the system maps for tensors goes through `mmap64`, which is defined here in place of
-//! the C library's. An infallible allocation aborts the process, so that a test cannot miss it: with the variable
-//! `KILN_TEST_ALLOCATIONS` set, the last backtrace printed is its place.
+//! The allocator of this program fails the n-th request for at least [`LARGE`] bytes, on any thread, for n = 0, 1, 2 …
+//! until an operation makes fewer requests; then again that request and all later ones. Memory that the system maps for
+//! tensors goes through `mmap64`, which is defined here in place of the C library's. An infallible allocation aborts the
+//! process, so that a test cannot miss it: with the variable `KILN_TEST_ALLOCATIONS` set, the last backtrace printed is
+//! where it happened.
 
 #![cfg(all(feature = "llvm", feature = "onnx", target_os = "linux"))]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a test may panic, and tells what it counted"
+    reason = "a test may panic, and prints its counts"
 )]
 
 use kiln::internals::ir::Graph;
@@ -28,19 +29,19 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
-/// What is smaller does not grow with a model or its inputs here.
+/// Smaller allocations do not grow with a model or its inputs here.
 const LARGE: usize = 80 << 10;
 
-/// How many large allocations succeed before one fails; negative where none fails.
+/// How many large allocations succeed before one fails; negative if none is to fail.
 static UNTIL_FAILURE: AtomicI64 = AtomicI64::new(-1);
-/// Whether all that follow fail as well.
+/// Whether all later ones fail as well.
 static IS_LASTING: AtomicBool = AtomicBool::new(false);
-/// The bytes of the first one that failed; 0 while none has.
+/// The bytes of the first one that failed; 0 if none has.
 static FAILED: AtomicUsize = AtomicUsize::new(0);
-/// Whether the places of failures are printed.
+/// Whether backtraces of failures are printed.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this request is the one to fail.
+/// Whether this request is to fail.
 fn fails(bytes: usize) -> bool {
     if bytes < LARGE || UNTIL_FAILURE.load(Ordering::SeqCst) < 0 || is_compile_thread() {
         return false;
@@ -61,7 +62,7 @@ fn fails(bytes: usize) -> bool {
     is_it
 }
 
-/// Whether this thread compiles: what a compile takes is as much as there is code, and a compile worker bounds it.
+/// Whether this is a compile thread: the memory of a compile grows with the code, and a compile worker bounds it.
 fn is_compile_thread() -> bool {
     let mut name = [0_u8; 16];
     // SAFETY: the system writes at most sixteen bytes, the last one zero.
@@ -71,13 +72,13 @@ fn is_compile_thread() -> bool {
 
 struct Failing;
 
-// SAFETY: everything is the system allocator's doing, or refused.
+// SAFETY: every call is forwarded to the system allocator, or refused.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if fails(layout.size()) {
             return null_mut();
         }
-        // SAFETY: the caller's promise is the system allocator's.
+        // SAFETY: the system allocator's contract is upheld by the caller.
         unsafe { System.alloc(layout) }
     }
 
@@ -120,11 +121,11 @@ unsafe extern "C" fn mmap64(
     offset: i64,
 ) -> *mut c_void {
     if flags & libc::MAP_ANONYMOUS != 0 && fails(bytes) {
-        // SAFETY: the address is this thread's.
+        // SAFETY: the address is thread-local.
         unsafe { *libc::__errno_location() = libc::ENOMEM };
         return libc::MAP_FAILED;
     }
-    // SAFETY: the caller's promise is the system's.
+    // SAFETY: the system's contract is upheld by the caller.
     let mapped = unsafe {
         libc::syscall(
             libc::SYS_mmap,
@@ -139,15 +140,15 @@ unsafe extern "C" fn mmap64(
     mapped as *mut c_void
 }
 
-/// The tests take turns, from their first line on: an injected failure hits the next large allocation of any thread.
+/// Serialises the tests, from their first line on: an injected failure hits the next large allocation of any thread.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `operation` on a state made anew while its first, second, … large allocation fails, until all have; alone, and with
-/// all that follow. Each time it succeeds nevertheless, or says how much memory there was not, and `check` judges the state
-/// that it left. Returns how many allocations there were, and how often it was an error.
+/// Runs `operation` on a fresh state while its first, second, … large allocation fails, until each has failed; alone, and
+/// with all later ones. Each time it must succeed nevertheless, or report how much memory was missing, and `check` checks
+/// the state it left. Returns the number of allocations, and the number of errors.
 fn fail_each<S>(
     what: &str,
     mut prepare: impl FnMut() -> S,
@@ -175,7 +176,7 @@ fn fail_each<S>(
                 n_errors += 1;
                 let place = format!("{what}: allocation {n} of {bytes} bytes: {error}");
                 assert_eq!(error.kind(), ErrorKind::Resource, "{place}");
-                assert!(says_how_many(&error), "{place}");
+                assert!(states_a_size(&error), "{place}");
             }
             check(state);
         }
@@ -187,8 +188,8 @@ fn fail_each<S>(
     (refused.len(), n_errors)
 }
 
-/// Whether an error has a number of bytes that could be a large allocation.
-fn says_how_many(error: &Error) -> bool {
+/// Whether an error contains a number of bytes that could be a large allocation.
+fn states_a_size(error: &Error) -> bool {
     let text = error.to_string();
     let mut words = text.split_whitespace();
     words.any(|word| word.parse().is_ok_and(|said: usize| said >= LARGE / 2))
@@ -202,7 +203,7 @@ fn options(device: Device) -> Options {
         .cache(Cache::off())
 }
 
-/// Numbers that say where they are.
+/// Elements that equal their positions.
 fn counting(dtype: DType, shape: &[usize]) -> Tensor {
     let n: usize = shape.iter().product();
     match dtype {
@@ -213,7 +214,7 @@ fn counting(dtype: DType, shape: &[usize]) -> Tensor {
     .unwrap()
 }
 
-/// An input: its name, dtype and shape, in which 0 is the number of rows.
+/// An input: its name, dtype and shape, in which 0 stands for the number of rows.
 type Input = (&'static str, DType, &'static [usize]);
 
 fn inputs(inputs: &[Input], rows: usize) -> Vec<(String, Tensor)> {
@@ -237,7 +238,7 @@ fn bytes_of(outputs: &Outputs) -> Vec<Vec<u8>> {
     outputs.iter().map(bytes).collect()
 }
 
-/// What a graph does, the rest of it, and its inputs. The buffers are large at [`ROWS`] rows.
+/// A description of each graph, its text after the name, and its inputs. The buffers are large at [`ROWS`] rows.
 const CASES: &[(&str, &str, &[Input])] = &[
     (
         "products, reductions and maps",
@@ -360,7 +361,7 @@ const CASES: &[(&str, &str, &[Input])] = &[
     ),
 ];
 
-/// Rows of a first call, and of one that needs more memory.
+/// Rows of the first call, and of one that needs more memory.
 const ROWS: usize = 500;
 const MORE_ROWS: usize = 700;
 
@@ -417,12 +418,12 @@ fn each_large_allocation_of_a_call_may_fail() {
     }
 }
 
-/// How a model is kept.
+/// The format in which a model is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     /// Everything in one file.
     Inside,
-    /// Weights in a file beside it.
+    /// Weights in an external file.
     Beside,
     /// A bundle.
     Bundle,

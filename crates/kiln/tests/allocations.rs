@@ -5,7 +5,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may panic, and tells what it measured"
+    reason = "a test may panic, and prints what it measured"
 )]
 
 use kiln::diagnose::{self, CallMemory};
@@ -19,7 +19,7 @@ static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// What is counted is counted of one test at a time.
+/// Serialises the tests, so that each counts its own allocations.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -27,13 +27,13 @@ fn alone() -> MutexGuard<'static, ()> {
 
 struct Counting;
 
-// SAFETY: everything is the system allocator's doing.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller's promise is the system allocator's.
+        // SAFETY: the system allocator's contract is upheld by the caller.
         unsafe { System.alloc(layout) }
     }
 
@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A model that shares nothing with others, and calls of which take one thread.
+/// A model that shares nothing with others, and whose calls use one thread.
 fn alone_on_a_thread(text: &str) -> Model {
     let options = Options::new()
         .device(Device::cpu())
@@ -87,7 +87,7 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [2.0; 15]);
     assert_eq!(outputs[1].to_vec::<f32>().unwrap(), [6.0; 5]);
     assert_eq!(allocations, 0, "in a hundred calls");
-    // Tensors that do not fit are replaced, and shared ones are not written to.
+    // Tensors that do not match are replaced, and shared ones are not written to.
     let kept = outputs[0].clone();
     let mut others = [outputs[0].clone(), zeros(&[1])];
     let inputs = [
@@ -110,7 +110,7 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
 }
 
 #[test]
-fn a_row_is_appended_to_a_cache_without_allocations_or_plans() {
+fn appending_a_row_to_a_cache_allocates_and_plans_nothing() {
     let _alone = alone();
     let text = "graph @append(%cache: f32[C, 64], %at: i64[1], %row: f32[1, 64]) -> (f32[C, 64], f32[64]) {
       %next = update_slice %cache, %at, %row {axes = [0]}
@@ -152,7 +152,7 @@ fn a_row_is_appended_to_a_cache_without_allocations_or_plans() {
     assert_eq!(allocations, 0, "in a thousand calls");
 }
 
-/// What one warm call takes that begins without an arena: allocations, and most bytes beyond those before.
+/// The cost of one warm call that starts without an arena: the number of allocations, and the peak of additional bytes.
 fn cost(model: &Model, inputs: &[(String, Tensor)]) -> (usize, usize) {
     let call = || {
         drop(model.run(inputs).unwrap());
@@ -175,7 +175,7 @@ fn real_model_calls_allocate_less_and_less_often_than_interpreted_ones() {
     let Some(folder) = std::env::var_os("KILN_MODELS") else {
         return;
     };
-    // No piece of memory is so large that it comes from the system and not from the allocator.
+    // No block of memory is large enough to bypass the allocator.
     let cases: [(&str, &[usize]); 4] = [
         ("ocr-det", &[1, 3, 96, 96]),
         ("ocr-rec", &[1, 3, 48, 160]),

@@ -1,5 +1,4 @@
-//! What executes a model: native code and the interpreter give the same, fall-backs are told, and
-//! compiles are counted.
+//! Native code and the interpreter give the same results, fallbacks are reported, and compiles are counted.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -16,7 +15,7 @@ const MLP: &str = "graph @mlp(%x: f32[B, 4], %w: f32[4, N], %b: f32[N]) -> f32[B
 }";
 
 #[test]
-fn a_backend_that_is_asked_for_is_used() {
+fn a_requested_backend_is_used() {
     let options = Options::new().device(Device::interpreter());
     let model = options.load(Source::text(MLP)).unwrap();
     assert_eq!(model.device(), Device::interpreter());
@@ -105,14 +104,14 @@ mod compiled {
             diagnose::compile_records(&model).len() as u64,
             stats.compilations
         );
-        // Sizes seen before and new ones alike find their code.
+        // Both sizes seen before and new ones find their code.
         let before = stats.compilations;
         run(&model, 9, 23);
         assert_eq!(model.compilation_stats().compilations, before);
     }
 
     #[test]
-    fn every_level_of_this_machine_gives_the_same() {
+    fn every_level_of_this_machine_gives_the_same_results() {
         let expected = run(&own().load(Source::text(MLP)).unwrap(), 5, 19);
         assert!(!Device::cpu().levels().is_empty());
         for level in Device::cpu().levels() {
@@ -155,7 +154,7 @@ mod compiled {
     }
 
     #[test]
-    fn targets_and_threads_that_make_no_sense_are_refused() {
+    fn targets_that_make_no_sense_are_refused() {
         let error = own().target("avx9000").load(Source::text(MLP)).unwrap_err();
         assert_eq!(
             (error.kind(), error.code()),
@@ -180,10 +179,10 @@ mod compiled {
         for (options, expected) in [
             (own().threads(1 << 20), "at most 1024 threads, given"),
             (own().threads(0), "at least 1 threads, given 0"),
-            (own().compiling(compiling(0)), "at least 1 threads that"),
+            (own().compiling(compiling(0)), "at least 1 compile threads"),
             (
                 own().compiling(compiling(1 << 20)),
-                "at most 1024 threads that",
+                "at most 1024 compile threads",
             ),
             (own().limits(no_plans), "at least 1 launch plans, given 0"),
         ] {
@@ -196,7 +195,7 @@ mod compiled {
     }
 
     #[test]
-    fn a_debug_build_says_once_that_it_interprets() {
+    fn a_debug_build_reports_once_that_it_interprets() {
         let notices = Arc::new(Mutex::new(Vec::new()));
         for _ in 0..2 {
             let heard = Arc::clone(&notices);
@@ -224,7 +223,7 @@ mod compiled {
     }
 
     #[test]
-    fn compiles_and_plans_are_told_to_listeners() {
+    fn compiles_and_plans_are_reported_to_listeners() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
         let options = own().observe(Observation::new().on_progress(move |progress| {
@@ -242,7 +241,7 @@ mod compiled {
     }
 
     #[test]
-    fn calls_that_are_cancelled_do_not_begin() {
+    fn cancelled_calls_do_not_begin() {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let options = own().cancel_when(move || asked.load(Ordering::Relaxed));
@@ -301,7 +300,7 @@ mod compiled {
             .run([("a", &x), ("b", &Tensor::full(&[2], 1.0f32).unwrap())])
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-        // A size of 1 takes another plan, which is counted.
+        // A size of 1 needs another plan, which is counted.
         let one = Tensor::full(&[1], 1.0f32).unwrap();
         let sum = model.run([("a", &x), ("b", &one)]).unwrap();
         assert_eq!(sum[0].to_vec::<f32>().unwrap(), [2.0; 3]);
@@ -321,7 +320,7 @@ mod compiled {
     }
 
     #[test]
-    fn a_runtime_of_ones_own_is_used() {
+    fn a_runtime_supplied_by_the_caller_is_used() {
         use kiln::internals::lazy_runtime::{Runtime, RuntimeOptions};
         let runtime = Arc::new(Runtime::new(
             Some(Arc::new(kiln::internals::codegen_llvm::LlvmCompiler::new())),
@@ -334,7 +333,7 @@ mod compiled {
     }
 
     #[test]
-    fn many_threads_call_one_model() {
+    fn many_threads_may_call_one_model() {
         let model = own().load(Source::text(MLP)).unwrap();
         let expected: Vec<Tensor> = (0..8).map(|n| run(&model, n, 8 - n)).collect();
         std::thread::scope(|scope| {
@@ -356,7 +355,7 @@ mod compiled {
 
 #[cfg(feature = "llvm")]
 #[test]
-fn steps_without_code_read_and_write_the_memory_that_their_kernels_would_have() {
+fn interpreted_steps_share_memory_as_their_kernels_would() {
     let text = "graph @shares(%x: f32[N], %z: f32[M]) -> (f32[N], f32[M]) {
       %0 = reduce %x {function = max, axes = [0], keep_dims}
       %1 = sub %x, %0

@@ -4,7 +4,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic and print"
 )]
 
 use kiln::internals::shape_inference::GraphBuilder;
@@ -23,12 +23,12 @@ fn options() -> Options {
         .cache(Cache::off())
 }
 
-/// Nothing may be compiled.
+/// Compiling is an error.
 fn ahead() -> Options {
     options().compiling(CompilePolicy::AheadOfTime)
 }
 
-/// `y = relu(x w) + b` with a weight that kernels want packed.
+/// `y = relu(x w) + b` with a weight that kernels read packed.
 fn small() -> Model {
     let weight: Vec<f32> = (0..8 * 32).map(|i| (i % 7) as f32 - 2.0).collect();
     let bias: Vec<f32> = (0..32).map(|i| i as f32).collect();
@@ -52,7 +52,7 @@ fn small() -> Model {
 
 /// Opens a bundle of these tests.
 fn open(path: &Path, options: Options) -> Result<Model, kiln::Error> {
-    // SAFETY: it was saved here; where a test damaged it since, its digests do not match.
+    // SAFETY: it was saved here; if a test damaged it since, its digests do not match.
     unsafe { Model::open_bundle(path, options) }
 }
 
@@ -69,7 +69,7 @@ fn saved(folder: &Path) -> PathBuf {
     path
 }
 
-/// Ten pairs of inputs that are one kernel each where their sizes are equal.
+/// Ten pairs of inputs that make one kernel each if their sizes are equal.
 fn pairs() -> String {
     let numbers = || 0..10;
     let inputs = numbers().map(|i| format!("%x{i}: f32[A{i}], %y{i}: f32[B{i}]"));
@@ -86,7 +86,7 @@ fn pairs() -> String {
 }
 
 #[test]
-fn a_bundle_serves_every_call_whichever_facts_fail() {
+fn a_bundle_serves_every_call_whichever_plan_facts_fail() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("pairs.kiln-bundle");
     let model = options().load(Source::text(&pairs())).unwrap();
@@ -117,7 +117,7 @@ fn a_bundle_serves_every_call_whichever_facts_fail() {
     }
     let stats = bundle.compilation_stats();
     assert_eq!((stats.compilations, stats.interpreted_steps), (0, 0));
-    assert_eq!(stats.other_plans, 0, "it plans nothing");
+    assert_eq!(stats.other_plans, 0, "no plan was made");
     let explained = diagnose::explain(&bundle).unwrap().to_string();
     assert!(
         explained.contains("without any fact: 20 launches"),
@@ -168,7 +168,7 @@ fn a_bundle_is_not_loaded_as_a_model() {
 }
 
 #[test]
-fn a_sealed_bundle_opens_with_its_key_alone() {
+fn a_sealed_bundle_opens_only_with_its_key() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("sealed.kiln-bundle");
     let key = SealKey::of_secret(&[7; 32]);
@@ -191,14 +191,14 @@ fn a_sealed_bundle_opens_with_its_key_alone() {
 }
 
 #[test]
-fn code_that_was_planted_in_a_sealed_bundle_does_not_run() {
+fn code_injected_into_a_sealed_bundle_does_not_run() {
     use kiln::internals::kernel_cache::{Bundle, EntryKind};
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("sealed.kiln-bundle");
     let key = SealKey::of_secret(&[7; 32]);
     small().save_bundle(&path, Some(&key)).unwrap();
     let whole = fs::read(&path).unwrap();
-    // An attacker without the key mends every digest, but not the codes.
+    // An attacker without the key fixes every digest, but not the authentication codes.
     let mut refused = 0;
     for at in (0..whole.len()).step_by(173) {
         let mut planted = whole.clone();
@@ -212,7 +212,7 @@ fn code_that_was_planted_in_a_sealed_bundle_does_not_run() {
         if checked.is_ok() {
             let model = Model::open_sealed_bundle(&path, &key, ahead()).unwrap();
             let x = Tensor::full(&[2, 8], 0.5_f32).unwrap();
-            // Of constants, only those are read that a call needs.
+            // Only those constants are read that a call needs.
             match model.run([("x", &x)]) {
                 Ok(found) => assert!(found[0].bit_equal(&small().run([("x", &x)]).unwrap()[0])),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Environment, "{error}"),
@@ -223,7 +223,7 @@ fn code_that_was_planted_in_a_sealed_bundle_does_not_run() {
 }
 
 #[test]
-fn options_about_the_graph_come_too_late_for_a_bundle() {
+fn options_about_the_graph_are_refused_for_a_bundle() {
     let folder = TempDir::new().unwrap();
     let path = saved(folder.path());
     let narrowed = options().dim("B", kiln::Dim::fixed(2));
@@ -245,7 +245,7 @@ fn options_about_the_graph_come_too_late_for_a_bundle() {
 }
 
 #[test]
-fn every_damage_is_an_error_that_says_where() {
+fn damage_anywhere_is_an_error_that_names_the_place() {
     let folder = TempDir::new().unwrap();
     let path = saved(folder.path());
     let whole = fs::read(&path).unwrap();
@@ -272,7 +272,7 @@ fn every_damage_is_an_error_that_says_where() {
         damaged[bit / 8] ^= 1 << (bit % 8);
         fs::write(&path, &damaged).unwrap();
         match look() {
-            // Of constants, only those are read that a call needs.
+            // Only those constants are read that a call needs.
             Ok(found) => {
                 assert_eq!(found, expected);
                 unread += 1;
@@ -287,7 +287,7 @@ fn every_damage_is_an_error_that_says_where() {
             }
         }
     }
-    println!("{unread} flipped bits in what no call reads");
+    println!("{unread} bit flips in bytes that no call reads");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn another_version_and_another_level_are_refused_with_the_next_step() {
     assert!(
         error
             .to_string()
-            .ends_with("found one of 0.0.1; make it with this version"),
+            .ends_with("found one of 0.0.1; rebuild it with this version"),
         "{error}"
     );
     let level = manifest.split("\"level\":\"").nth(1).unwrap();
@@ -326,7 +326,7 @@ fn another_version_and_another_level_are_refused_with_the_next_step() {
 }
 
 #[test]
-fn real_model_answers_from_a_bundle_are_those_of_the_model() {
+fn real_model_bundles_give_the_results_of_the_model() {
     let Some(models) = std::env::var_os("KILN_MODELS").map(PathBuf::from) else {
         println!("SKIPPED: bundles of real models need KILN_MODELS, their folder");
         return;

@@ -1,4 +1,4 @@
-//! What is compiled is kept: a second runtime, as a second process would, compiles nothing.
+//! Compiled code is kept: a second runtime, standing in for a second process, compiles nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "llvm")]
@@ -41,7 +41,7 @@ fn cache_folder() -> (TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn what_one_compiled_another_loads() {
+fn a_second_runtime_loads_what_the_first_compiled() {
     let (_folder, path) = cache_folder();
     let first = own(&path).load(Source::text(MLP)).unwrap();
     let expected = run(&first);
@@ -59,7 +59,7 @@ fn what_one_compiled_another_loads() {
 }
 
 #[test]
-fn ahead_of_time_nothing_is_compiled_and_what_is_missing_is_explained() {
+fn ahead_of_time_calls_compile_nothing_and_explain_what_is_missing() {
     let (_folder, path) = cache_folder();
     let strict = || own(&path).compiling(CompilePolicy::AheadOfTime);
     let model = strict().load(Source::text(MLP)).unwrap();
@@ -73,7 +73,7 @@ fn ahead_of_time_nothing_is_compiled_and_what_is_missing_is_explained() {
     assert_eq!(error.kind(), ErrorKind::Environment);
     assert!(error.to_string().contains("disk: no such entry"), "{error}");
     assert_eq!(model.compilation_stats().compilations, 0);
-    // Compiled for another level, the miss says so.
+    // If it was compiled for another level, the miss says so.
     let lowest = own(&path).target(&Device::cpu().levels()[0]);
     run(&lowest.load(Source::text(MLP)).unwrap());
     let error = model.run([("x", &x), ("w", &w), ("b", &b)]).unwrap_err();
@@ -87,7 +87,7 @@ fn ahead_of_time_nothing_is_compiled_and_what_is_missing_is_explained() {
 }
 
 #[test]
-fn a_damaged_folder_is_never_why_a_call_fails() {
+fn a_damaged_cache_folder_never_fails_a_call() {
     let (_folder, path) = cache_folder();
     let expected = run(&own(&path).load(Source::text(MLP)).unwrap());
     for entry in std::fs::read_dir(&path).unwrap() {
@@ -104,9 +104,9 @@ fn a_damaged_folder_is_never_why_a_call_fails() {
     assert_eq!(run(&model), expected);
     let stats = model.compilation_stats();
     assert!(stats.cache.corrupt > 0 && stats.compilations > 0);
-    // A folder that cannot be one.
+    // A path that cannot be a folder.
     let file = path.join("file");
-    std::fs::write(&file, "no folder").unwrap();
+    std::fs::write(&file, "not a folder").unwrap();
     let model = own(&file).load(Source::text(MLP)).unwrap();
     assert_eq!(run(&model), expected);
     assert!(model.wait_for_compiles(Duration::from_secs(10)));
@@ -114,7 +114,7 @@ fn a_damaged_folder_is_never_why_a_call_fails() {
 }
 
 #[test]
-fn what_was_forgotten_is_compiled_again_or_loaded_where_a_folder_has_it() {
+fn cleared_kernels_are_reloaded_from_the_folder_or_recompiled() {
     let (_folder, path) = cache_folder();
     for cache in [Cache::off(), Cache::folder(&path)] {
         let is_kept = cache.path().is_some();

@@ -1,4 +1,4 @@
-//! Calls of a model that are ended early, whatever executes it.
+//! Calls of a model that are ended early, on every device.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -67,7 +67,7 @@ fn a_model_is_cancelled_from_another_thread_and_runs_again() {
 }
 
 #[test]
-fn a_call_that_takes_longer_than_it_may_is_a_limit() {
+fn a_call_beyond_its_time_limit_is_a_limit_error() {
     for model in models() {
         let limit = Duration::from_millis(30);
         let inputs = [Tensor::scalar(1_i64 << 32), x()];
@@ -87,7 +87,7 @@ fn a_call_that_takes_longer_than_it_may_is_a_limit() {
 }
 
 #[test]
-fn loading_is_cancelled_while_it_is_at_work_and_works_again() {
+fn loading_can_be_cancelled_midway_and_then_retried() {
     let (reached, goes_on) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicBool::new(false)),
@@ -113,7 +113,7 @@ fn loading_is_cancelled_while_it_is_at_work_and_works_again() {
             std::thread::yield_now();
         }
         is_cancelled.store(true, Ordering::SeqCst);
-        // While the work still waits.
+        // While the work is still waiting.
         let error = loading.join().unwrap().err().unwrap();
         assert_eq!(
             (error.kind(), error.code()),

@@ -1,5 +1,5 @@
-//! Control flow of ONNX models: branches of an `If` that differ in rank, loops that carry sequences, loops without end or
-//! without an iteration.
+//! Control flow of ONNX models: branches of an `If` that differ in rank, loops that carry sequences, endless loops and
+//! loops without an iteration.
 #![cfg(feature = "onnx")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -31,7 +31,7 @@ fn branches(then: &[u8], otherwise: &[u8]) -> [Vec<u8>; 2] {
     ]
 }
 
-/// `to = squeeze(from, axis)` as torch writes it: an `If` on the size. Constants `zero` and `one` are there.
+/// `to = squeeze(from, axis)` as torch writes it: an `If` on the size. The constants `zero` and `one` exist.
 fn squeeze(to: &str, from: &str, axis: &str) -> Vec<Vec<u8>> {
     let then = branch(
         &[
@@ -70,7 +70,7 @@ fn ramp(shape: &[usize]) -> Tensor {
 }
 
 #[test]
-fn branches_of_different_ranks_are_taken_call_by_call() {
+fn branches_of_different_ranks_are_chosen_per_call() {
     let mut nodes = squeeze("s", "x", "one");
     nodes.push(node("y = Neg(s)", &[]));
     let x = value("x", F32, Some(&["N", "D"]));
@@ -101,7 +101,7 @@ fn branches_of_different_ranks_are_taken_call_by_call() {
 }
 
 #[test]
-fn several_branches_of_different_ranks_are_told_apart_as_calls_come() {
+fn several_branches_of_different_ranks_are_chosen_per_call() {
     let mut nodes = squeeze("a", "x", "one");
     nodes.extend(squeeze("b", "z", "zero"));
     nodes.extend(squeeze("c", "a", "zero"));
@@ -128,7 +128,7 @@ fn several_branches_of_different_ranks_are_told_apart_as_calls_come() {
     }
 }
 
-/// An `If` on data, in whose first branch there is another one, whose branches differ.
+/// An `If` on data whose first branch contains another, whose branches differ.
 fn nested() -> Vec<u8> {
     let flat = branch(&[node("flat = Squeeze(x, zeros)", &[])], "flat");
     let as_is = branch(&[node("as_is = Identity(x)", &[])], "as_is");
@@ -148,7 +148,7 @@ fn nested() -> Vec<u8> {
 }
 
 #[test]
-fn branches_that_differ_inside_a_branch_are_taken_as_data_say() {
+fn nested_branches_of_different_ranks_are_chosen_by_data() {
     for model in models(&nested()) {
         for (x, d, expected) in [
             (ramp(&[1, 3]), true, vec![3]),
@@ -160,14 +160,14 @@ fn branches_that_differ_inside_a_branch_are_taken_as_data_say() {
             let y = model.run([("x", &x), ("d", &d)]).unwrap();
             assert_eq!(y[0].shape(), expected);
         }
-        // The branch that is taken squeezes a size of 2.
+        // The branch taken squeezes a size of 2.
         let (x, d) = (ramp(&[2, 3]), Tensor::scalar(true));
         let error = model.run([("x", &x), ("d", &d)]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     }
 }
 
-/// `y` of a list `list` to which a loop appends `entry`, once for each of `n` iterations `i`.
+/// `y` of a list `list` to which a loop appends `entry`, once in each of `n` iterations `i`.
 fn appending(appended: &[Vec<u8>], tail: Vec<u8>) -> Vec<u8> {
     let mut body = appended.to_vec();
     body.push(node("list_out = SequenceInsert(list_in, entry)", &[]));
@@ -206,7 +206,7 @@ fn run_n(model: &Model, n: i64, x: &Tensor) -> Result<Tensor, kiln::Error> {
 }
 
 #[test]
-fn lists_that_loops_append_to_are_joined_whatever_their_length() {
+fn lists_built_by_loops_are_concatenated_at_any_length() {
     let join = |axis, new_axis| {
         let attributes = [
             int_attribute("axis", axis),
@@ -257,7 +257,7 @@ fn lists_that_loops_append_to_are_joined_whatever_their_length() {
 }
 
 #[test]
-fn lists_whose_entries_are_looked_at_one_by_one_are_as_long_as_data_say() {
+fn lists_read_entry_by_entry_have_the_length_that_data_decide() {
     let x = ramp(&[2, 2]);
     let second = appending(&multiples(), node("y = SequenceAt(list, one)", &[]));
     let length = appending(&multiples(), node("y = SequenceLength(list)", &[]));
@@ -302,8 +302,8 @@ fn entries_of_a_list_may_differ_in_size() {
     }
 }
 
-/// `all = start, start + delta, …`, as the function that ONNX defines `Range` by: a loop of `ceil((limit - start) / delta)`
-/// iterations.
+/// `all = start, start + delta, …`, as the function by which ONNX defines `Range`: a loop of `ceil((limit - start) /
+/// delta)` iterations.
 fn expanded_range() -> Vec<u8> {
     let body = graph(
         &[
@@ -340,7 +340,7 @@ fn range(model: &Model, [start, limit, delta]: [f32; 3]) -> Result<Vec<f32>, kil
 }
 
 #[test]
-fn loops_of_more_iterations_than_may_run_end_before_the_first() {
+fn loops_beyond_the_iteration_limit_are_refused_before_the_first_iteration() {
     let begin = std::time::Instant::now();
     for model in models(&expanded_range()) {
         assert_eq!(range(&model, [1.0, 5.0, 2.0]).unwrap(), [1.0, 3.0]);
@@ -348,7 +348,7 @@ fn loops_of_more_iterations_than_may_run_end_before_the_first() {
         assert_eq!((error.code(), error.kind()), ("E0833", ErrorKind::Limit));
         assert_eq!(range(&model, [1.0, 4.0, 1.0]).unwrap(), [1.0, 2.0, 3.0]);
     }
-    // As many iterations as the limit takes hours.
+    // The maximum number of iterations would take hours.
     assert!(begin.elapsed().as_secs() < 100, "{:?}", begin.elapsed());
 }
 
@@ -371,7 +371,7 @@ fn ranges_of_step_zero_are_refused_when_loaded_or_when_called() {
 }
 
 #[test]
-fn a_loop_without_an_iteration_stacks_nothing_of_the_sizes_that_are_known() {
+fn a_loop_without_iterations_stacks_empty_tensors_of_the_known_sizes() {
     let body = graph(
         &[
             node("on = Identity(go)", &[]),
@@ -410,7 +410,7 @@ fn a_loop_without_an_iteration_stacks_nothing_of_the_sizes_that_are_known() {
     }
 }
 
-/// A list to which a loop appends `x` while what it counts to is below `n`: each round asks.
+/// A list to which a loop appends `x` while its counter is below `n`: each iteration asks a question.
 fn appending_while() -> Vec<u8> {
     let body = graph(
         &[
@@ -444,7 +444,7 @@ fn appending_while() -> Vec<u8> {
 }
 
 #[test]
-fn a_call_is_asked_no_more_often_than_the_limit() {
+fn the_questions_of_a_call_are_limited() {
     for model in models(&appending_while()) {
         for n in [3, 1] {
             assert_eq!(
@@ -458,7 +458,7 @@ fn a_call_is_asked_no_more_often_than_the_limit() {
 }
 
 #[test]
-fn the_time_of_a_call_covers_what_it_is_asked() {
+fn the_time_limit_of_a_call_covers_its_questions() {
     for model in models(&appending_while()) {
         let (n, x) = (Tensor::scalar(3_i64), ramp(&[2, 2]));
         let call = model.call([("n", &n), ("x", &x)]);

@@ -1,5 +1,5 @@
-//! Transposed convolutions, compiled as interpreted: strides above, at and below the kernel's size, padding, dilation, groups,
-//! results that are as many times as large as the stride and others, and weights that are not finite.
+//! Transposed convolutions, compiled and interpreted: strides larger than, equal to and smaller than the kernel, padding,
+//! dilation, groups, results whose sizes are and are not multiples of the stride, and weights that are not finite.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -7,7 +7,7 @@
 use kiln::{Cache, Device, Model, Options, Source, Tensor};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 
-/// Along one axis: kernel, stride, dilation, low, high, further elements of the result.
+/// Along one axis: kernel, stride, dilation, low, high, extra elements of the result.
 const AXES: [[usize; 6]; 12] = [
     [2, 2, 1, 0, 0, 0],
     [4, 2, 1, 1, 1, 0],
@@ -25,7 +25,7 @@ const AXES: [[usize; 6]; 12] = [
 
 const GROUPS: usize = 2;
 
-/// The text of one along rows and, one further in the list, columns; weights are constants.
+/// The text of a case, with one entry of the list along rows and the next along columns; weights are constants.
 fn text(number: usize, weight: impl Fn(usize) -> f32) -> String {
     let (y, x) = (AXES[number], AXES[(number + 1) % AXES.len()]);
     let pair = |part: usize| format!("[{}, {}]", y[part], x[part]);
@@ -80,15 +80,15 @@ fn check(text: &str) {
 }
 
 #[test]
-fn compiled_as_interpreted() {
+fn compiled_transposed_convolutions_equal_interpreted_ones() {
     for number in 0..AXES.len() {
         check(&text(number, |place| (place % 7) as f32 * 0.25 - 0.625));
     }
 }
 
-/// A tap beside the input brings nothing, and no product of zero and infinity.
+/// A tap outside the input contributes nothing, and no product of zero and infinity.
 #[test]
-fn weights_that_are_not_finite_meet_no_border() {
+fn weights_that_are_not_finite_are_not_multiplied_with_padding() {
     for number in [1, 2, 4, 7] {
         check(&text(number, |place| match place % 5 {
             0 => f32::INFINITY,

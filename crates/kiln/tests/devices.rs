@@ -1,4 +1,4 @@
-//! Devices that a user registers: found by their keys, made by their entries, and told apart from others in all that is kept.
+//! Devices registered by a user: found by key, made by their entries, and kept apart in everything that is stored.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(unsafe_code, reason = "a bundle that the test made is opened")]
@@ -18,7 +18,7 @@ use kiln::{Cache, Device, ErrorKind, Model, Options, OutputPlacement, Source, Te
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What crossed between the host and a device.
+/// Transfers between the host and a device.
 #[derive(Default)]
 struct Traffic {
     uploads: AtomicUsize,
@@ -34,7 +34,7 @@ impl Traffic {
     }
 }
 
-/// The CPU as if its memory were not the host's: all that crosses is copied and counted.
+/// The CPU with a memory of its own: every transfer is copied and counted.
 struct Apart {
     cpu: NativeExecutor,
     traffic: Arc<Traffic>,
@@ -56,7 +56,7 @@ impl ExecutorWrapper for Apart {
     }
 
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {
-        // No other device of this file has a memory of its own.
+        // No other device of this file has its own memory.
         if let Some(place) = Resident::place_of(tensor).filter(|place| place.offset == 0) {
             return Ok(place.memory.clone());
         }
@@ -89,7 +89,7 @@ impl ExecutorWrapper for Apart {
     }
 }
 
-/// A device for tests, whose code is the CPU's.
+/// A device for tests that runs the CPU's code.
 struct TestDevice {
     key: &'static str,
     traffic: Arc<Traffic>,
@@ -159,7 +159,7 @@ fn call(model: &Model, x: &Tensor) -> Tensor {
     model.run([("x", x)]).unwrap()[0].clone()
 }
 
-/// How many kernels a call launches.
+/// The number of kernels that a call launches.
 fn launches_of(model: &Model) -> usize {
     let (x, mut steps) = (x(), Vec::new());
     model.call([("x", &x)]).profile(&mut steps).run().unwrap();
@@ -184,7 +184,7 @@ fn a_registered_device_is_found_by_its_key_and_runs_models() {
     assert_eq!(model.device(), device);
     let explained = diagnose::explain(&model).unwrap().to_string();
     assert!(explained.contains("on device apart-1\n"), "{explained}");
-    // From one model to the other nothing crosses.
+    // Between the two models nothing is transferred.
     let y = call(&other, &call(&model, &x()));
     assert_eq!((traffic.counts(), y.is_loaded()), ((1, 0), false));
     let reference = options(Device::interpreter())
@@ -201,7 +201,7 @@ fn a_registered_device_is_found_by_its_key_and_runs_models() {
         "{found:?} {expected:?}"
     );
     assert_eq!(traffic.counts(), (1, 1));
-    // Nor does the interpreter mind where a tensor is.
+    // The interpreter accepts a tensor in any memory.
     assert_eq!(call(&reference, &call(&model, &x())).len(), 3);
 
     let host = options(device).outputs(OutputPlacement::Host);
@@ -227,7 +227,7 @@ fn the_state_of_a_session_stays_on_its_device() {
         let at = Tensor::full(&[1], call as i64 % 4).unwrap();
         let row = Tensor::full(&[1, 2], call as f32).unwrap();
         session.run([("at", &at), ("row", &row)]).unwrap();
-        // The cache once, then what is new.
+        // The cache once, then only new rows.
         assert_eq!(traffic.counts(), (1 + 2 * (call + 1), 0));
     }
     let rows = session.state("cache").unwrap().to_vec::<f32>().unwrap();
@@ -239,7 +239,7 @@ fn the_state_of_a_session_stays_on_its_device() {
 }
 
 #[test]
-fn what_fusion_may_do_is_the_devices_to_say() {
+fn the_device_decides_what_fusion_may_do() {
     let narrow = TestDevice {
         fusion: FusionOptions::new().with_max_ops(1),
         ..TestDevice::new("narrow-1")
@@ -261,7 +261,7 @@ fn onnx() -> Vec<u8> {
 }
 
 #[test]
-fn programs_that_are_kept_are_of_one_device() {
+fn stored_programs_belong_to_one_device() {
     let narrow = TestDevice {
         fusion: FusionOptions::new().with_max_ops(1),
         ..TestDevice::new("narrow-2")
@@ -278,7 +278,7 @@ fn programs_that_are_kept_are_of_one_device() {
         let model = options.load(&file).unwrap();
         launches_of(&model)
     };
-    // The target and the compiler are the same, and each is loaded a second time from what was kept.
+    // The target and the compiler are the same, and each is loaded a second time from the store.
     let both = || (launches(&narrow), launches(&wide));
     assert_eq!([both(), both()], [(3, 1), (3, 1)]);
 }
@@ -292,7 +292,7 @@ fn a_bundle_names_its_device() {
     let path = folder.path().join("m.kiln-bundle");
     let model = options(device.clone()).load(Source::text(CHAIN)).unwrap();
     model.save_bundle(&path, None).unwrap();
-    // SAFETY: it was just made.
+    // SAFETY: it was just written.
     let bundle = unsafe { Model::open_bundle(&path, Options::new().cache(Cache::off())) }.unwrap();
     assert_eq!(bundle.device(), device);
     let before = traffic.counts();
@@ -301,7 +301,7 @@ fn a_bundle_names_its_device() {
 }
 
 #[test]
-fn keys_that_are_taken_or_cannot_be_typed_are_refused() {
+fn taken_and_malformed_device_keys_are_refused() {
     Device::register(TestDevice::new("twice")).unwrap();
     for (key, problem) in [
         ("twice", "another device has this key"),
@@ -320,9 +320,9 @@ fn keys_that_are_taken_or_cannot_be_typed_are_refused() {
 }
 
 #[test]
-fn a_device_that_cannot_be_had_is_a_typed_error() {
+fn an_unavailable_device_is_a_typed_error() {
     let absent = TestDevice {
-        problem: Some("no card is there"),
+        problem: Some("no card was found"),
         ..TestDevice::new("absent")
     };
     let absent = Device::register(absent).unwrap();
@@ -333,12 +333,12 @@ fn a_device_that_cannot_be_had_is_a_typed_error() {
     );
     assert_eq!(
         error.to_string(),
-        "device absent cannot be used: no card is there"
+        "device absent cannot be used: no card was found"
     );
 }
 
 #[test]
-fn a_level_is_said_by_the_key_or_by_the_target_and_not_otherwise_by_both() {
+fn a_level_is_set_by_key_or_target_and_a_conflict_is_refused() {
     let device: Device = "cpu:portable".parse().unwrap();
     let load = |options: Options| options.cache(Cache::off()).load(Source::text(CHAIN));
     let by_key = load(Options::new().device(device.clone())).unwrap();

@@ -1,4 +1,4 @@
-//! `Options::fewer_products`: windows of three by three in fewer products, for the models that ask for it and no other.
+//! `Options::fewer_products`: Winograd's F(4x4, 3x3) for models that enable it, and no others.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -23,7 +23,7 @@ fn model(device: Device, fewer_products: bool) -> Model {
         let border = format!("low = [{border}, {border}], high = [{border}, {border}]");
         format!("{{strides = [1, 1], dilations = [1, 1], {border}, groups = 1}}")
     };
-    // What is between two convolutions may lie as they like.
+    // The layouts between two convolutions are free.
     let (point, three) = (weights(1), weights(3));
     let text = format!(
         "graph @main(%x: f32[N, {CHANNELS}, H, W]) -> f32[N, {CHANNELS}, H, W] {{
@@ -59,7 +59,7 @@ fn run(model: &Model) -> Vec<Tensor> {
     vec![model.run([("x", &x)]).unwrap()[0].clone()]
 }
 
-/// The sums along an axis of a tile, by the loops of the window; none where nothing has fewer products.
+/// The sums along an axis of a tile, from the loops of the window; none if the convolution does not use Winograd.
 fn sums(model: &Model) -> Option<i64> {
     let loops = diagnose::inspect(model, Stage::Loops).unwrap();
     let mut lines = loops.lines().map(str::trim);
@@ -67,14 +67,14 @@ fn sums(model: &Model) -> Option<i64> {
 }
 
 #[test]
-fn those_who_ask_get_other_code_and_nearly_the_same_numbers() {
+fn enabling_fewer_products_changes_the_code_and_barely_the_results() {
     let (usual, fewer) = (model(Device::cpu(), false), model(Device::cpu(), true));
     let expected = run(&model(Device::interpreter(), false));
     let (by_usual, by_fewer) = (run(&usual), run(&fewer));
     for found in [&by_usual, &by_fewer] {
         compare_all(&expected, found, Tolerance::OfLargest(1e-5)).unwrap();
     }
-    // A machine without multiply-adds has neither.
+    // A machine without FMA uses neither.
     let has_fma = IsaLevel::host().is_some_and(IsaLevel::has_fma);
     assert_eq!(sums(&usual), has_fma.then_some(2));
     assert_eq!(sums(&fewer), has_fma.then_some(4));

@@ -1,5 +1,5 @@
-//! Children forked while other threads call, compile and store: each runs what its parent runs and compiles what it has
-//! not, or says that it cannot; none hangs.
+//! Children forked while other threads call, compile and store: each runs what its parent runs and compiles what is
+//! missing, or reports that it cannot; none hangs.
 
 #![cfg(all(feature = "llvm", target_os = "linux"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -28,7 +28,7 @@ fn options(folder: &Path) -> Options {
         .cache(Cache::folder(folder))
 }
 
-/// Whether a call with so many rows and columns gives what it should.
+/// Whether a call with this many rows and columns returns the right result.
 fn is_right(model: &Model, rows: usize, columns: usize) -> bool {
     let full = |shape: &[usize], value: f32| Tensor::full(shape, value);
     let call = || -> Result<bool, kiln::Error> {
@@ -46,12 +46,12 @@ fn is_right(model: &Model, rows: usize, columns: usize) -> bool {
     call().unwrap_or(false)
 }
 
-/// What a child does; the number of what went wrong.
+/// What a child does; returns the number of the step that failed.
 fn child(model: &Model, folder: &Path, round: usize) -> i32 {
     if !is_right(model, 64, 32) {
         return 1;
     }
-    // Sizes that nobody brought before, and a kernel that nobody has compiled.
+    // Sizes that were not seen before, and a kernel that was not compiled before.
     if !is_right(model, 100 + round, 7 + round % 5) {
         return 2;
     }
@@ -77,7 +77,7 @@ fn child(model: &Model, folder: &Path, round: usize) -> i32 {
 }
 
 #[test]
-fn children_forked_while_other_threads_call_run_and_compile_and_never_hang() {
+fn children_forked_during_calls_run_and_compile_without_hanging() {
     let folder = tempfile::tempdir().unwrap();
     let model = options(folder.path()).load(Source::text(MLP)).unwrap();
     assert!(is_right(&model, 64, 32));
@@ -89,7 +89,7 @@ fn children_forked_while_other_threads_call_run_and_compile_and_never_hang() {
                 scope.spawn(move || {
                     let mut call = caller;
                     while !is_over.load(Ordering::SeqCst) {
-                        // Known sizes mostly, and now and then new ones.
+                        // Mostly known sizes, sometimes new ones.
                         let rows = if call % 16 == 0 { 1 + call % 500 } else { 64 };
                         assert!(is_right(model, rows, 32));
                         call += 1;
@@ -110,7 +110,7 @@ fn children_forked_while_other_threads_call_run_and_compile_and_never_hang() {
     });
 }
 
-/// A graph with a large weight that is loaded when it is first looked at, and packed for its product.
+/// A graph with a large weight that is loaded on demand, and packed for its product.
 fn weighted(load: impl Fn() + Send + Sync + 'static) -> Graph {
     let weight = Tensor::deferred(DType::F32, &[256, 192], move || {
         load();
@@ -129,7 +129,7 @@ fn weighted(load: impl Fn() + Send + Sync + 'static) -> Graph {
     builder.finish(&[("y", y)]).unwrap()
 }
 
-/// Loads the weighted graph and calls it; whether that gives what it should.
+/// Loads the weighted graph and calls it; whether the result is right.
 fn loads_and_is_right(graph: &Graph, rows: usize) -> bool {
     let options = Options::new()
         .device(Device::cpu())
@@ -155,7 +155,7 @@ fn a_child_forked_while_another_thread_loads_a_weight_loads_it_itself() {
     let (done, is_done) = mpsc::channel::<()>();
     let gate = Mutex::new(Some((begun, is_done)));
     let graph = weighted(move || {
-        // The parent's first load stays inside until the child has ended.
+        // The parent's first load does not return until the child has ended.
         if std::process::id() == parent
             && let Some((begun, is_done)) = gate.lock().unwrap().take()
         {
@@ -172,7 +172,7 @@ fn a_child_forked_while_another_thread_loads_a_weight_loads_it_itself() {
     });
 }
 
-/// A subscriber that stops its thread at the n-th span until it is let go.
+/// A subscriber that blocks its thread at the n-th span until it is released.
 struct Stopping {
     at: u64,
     next: AtomicU64,
@@ -219,7 +219,7 @@ fn a_child_forked_at_any_stage_of_a_load_and_first_call_loads_and_calls() {
             let caller = scope.spawn(move || {
                 tracing::subscriber::with_default(subscriber, || loads_and_is_right(graph, 3))
             });
-            // The sender goes with the subscriber, once the call has ended without so many spans.
+            // The sender is dropped with the subscriber, if the call ended with fewer spans.
             let Ok(stage) = is_stopped.recv() else {
                 assert!(caller.join().unwrap());
                 return true;
@@ -243,9 +243,9 @@ fn rounds() -> usize {
     rounds.map_or(12, |rounds| rounds.parse().unwrap())
 }
 
-/// Forks a child and waits for it; what it ended with, or the negated signal that ended it.
+/// Forks a child and waits for it; returns its exit status, or the negated signal that ended it.
 fn fork(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child calls the library, and the allocator, which is ready for forks; it leaves by `_exit`.
+    // SAFETY: the child calls the library and the allocator, both of which support forks; it leaves by `_exit`.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: a watchdog: the signal ends the child.
@@ -254,7 +254,7 @@ fn fork(child: impl FnOnce() -> i32) -> i32 {
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(result) };
     }
-    assert!(pid > 0, "it forks");
+    assert!(pid > 0, "the fork failed");
     let mut status = 0;
     // SAFETY: the child is ours, and the status is a number of ours.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);

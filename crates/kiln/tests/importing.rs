@@ -1,4 +1,4 @@
-//! What is decided when an ONNX model is imported: inputs made constants, lengths of sequences, optionals left out.
+//! Decisions at the import of an ONNX model: inputs made constants, lengths of sequences, omitted optional inputs.
 #![cfg(feature = "onnx")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,7 +23,7 @@ fn number(field: u8, value: u8) -> Vec<u8> {
     vec![field << 3, value]
 }
 
-/// The type of a tensor of f32, of open rank where there is no name for its one size.
+/// The type of a tensor of f32, of open rank if its one size has no name.
 fn tensor(size: Option<&str>) -> Vec<u8> {
     let shape = size.map(|size| field(2, &field(1, &field(2, size.as_bytes()))));
     field(1, &[number(1, 1), shape.unwrap_or_default()].concat())
@@ -33,7 +33,7 @@ fn value(name: &str, ty: &[u8]) -> Vec<u8> {
     [field(1, name.as_bytes()), field(2, ty)].concat()
 }
 
-/// A model of one node without further results.
+/// A model of one node with one output.
 fn model(op: &str, inputs: &[(&str, Vec<u8>)], attributes: &[Vec<u8>]) -> Vec<u8> {
     let mut node: Vec<u8> = inputs
         .iter()
@@ -64,7 +64,7 @@ fn numbers(elements: &[f32]) -> Tensor {
 }
 
 #[test]
-fn an_input_made_a_constant_is_none_any_more_and_its_sizes_are_known() {
+fn an_input_made_a_constant_is_no_longer_an_input_and_fixes_sizes() {
     let options = Options::new().import(Import::new().fix("b", numbers(&[10.0, 20.0])));
     let model = load(&add(), options).unwrap();
     assert_eq!(format!("{model:?}"), "Model(a: f32[2] -> y: f32[2])");
@@ -85,7 +85,7 @@ fn an_input_made_a_constant_is_none_any_more_and_its_sizes_are_known() {
 }
 
 #[test]
-fn an_input_of_open_rank_may_be_a_constant_beside_another() {
+fn an_input_of_open_rank_may_be_made_a_constant() {
     let inputs = [("a", tensor(None)), ("b", tensor(None))];
     let bytes = model("Add", &inputs, &[]);
     let model = load(
@@ -99,13 +99,13 @@ fn an_input_of_open_rank_may_be_a_constant_beside_another() {
         let outputs = model.run([("b", &b)]).unwrap();
         assert_eq!(outputs[0].shape().last(), Some(&2));
     }
-    // What does not fit the model is said when it is loaded, not at the first call.
+    // What does not apply to the model is reported when it is loaded, not at the first call.
     let error = load(&bytes, Options::new().import(Import::new().absent("z"))).unwrap_err();
     assert_eq!(error.code(), "E0926");
 }
 
 #[test]
-fn a_sequence_goes_in_as_inputs_of_its_own() {
+fn the_entries_of_a_sequence_are_separate_inputs() {
     let attribute = [field(1, b"axis"), number(3, 0), vec![0xa0, 0x01, 2]].concat();
     let sequence = field(4, &field(1, &tensor(None)));
     let bytes = model("ConcatFromSequence", &[("xs", sequence)], &[attribute]);
@@ -115,7 +115,7 @@ fn a_sequence_goes_in_as_inputs_of_its_own() {
     let (first, second) = (numbers(&[1.0, 2.0]), numbers(&[3.0]));
     let outputs = model.run([("xs.0", &first), ("xs.1", &second)]).unwrap();
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
-    // An entry may be a constant, and have a rank that is said.
+    // An entry may be a constant, and its rank may be set.
     let import = Import::new()
         .length("xs", 2)
         .fix("xs.0", first)
@@ -132,7 +132,7 @@ fn a_sequence_goes_in_as_inputs_of_its_own() {
 }
 
 #[test]
-fn an_optional_is_there_unless_it_is_left_out() {
+fn an_optional_input_is_present_unless_declared_absent() {
     // Field 9 of a type.
     let optional = field(9, &field(1, &tensor(Some("N"))));
     let bytes = model("OptionalHasElement", &[("o", optional)], &[]);
@@ -146,7 +146,7 @@ fn an_optional_is_there_unless_it_is_left_out() {
 }
 
 #[test]
-fn a_graph_is_not_imported_and_says_so() {
+fn import_options_are_refused_for_a_graph() {
     let text = "graph @id(%x: f32[N]) -> f32[N] { return %x }";
     for options in [
         Options::new().import(Import::new().fix("x", numbers(&[1.0]))),
@@ -161,7 +161,7 @@ fn a_graph_is_not_imported_and_says_so() {
 
 #[cfg(feature = "llvm")]
 #[test]
-fn a_kept_program_is_that_of_its_constants() {
+fn stored_programs_with_different_constants_are_distinct() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("add.onnx");
     std::fs::write(&path, add()).unwrap();

@@ -1,4 +1,4 @@
-//! Functions that compile themselves.
+//! Functions compiled just in time.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -31,7 +31,7 @@ fn one_recording_serves_every_size() {
             assert_eq!(y.to_vec::<f32>().unwrap(), expected);
         }
         assert_eq!(f.n_recordings(), 1);
-        // Another rank is another recording.
+        // Another rank needs another recording.
         f.call([&ones(&[5, 2, 3]), &ones(&[3, 4]), &ones(&[4])])
             .unwrap();
         assert_eq!(f.n_recordings(), 2);
@@ -56,7 +56,7 @@ fn a_bias_of_one_element_is_broadcast() {
 }
 
 #[test]
-fn results_come_as_the_function_gives_them() {
+fn results_have_the_structure_that_the_function_returns() {
     for options in backends() {
         let f = jit(|x: Var| (x.sum(-1), x.softmax(-1).max(..))).with_options(options);
         let (sum, max) = f.call([&ones(&[2, 4])]).unwrap();
@@ -66,7 +66,7 @@ fn results_come_as_the_function_gives_them() {
 }
 
 #[test]
-fn attention_is_a_function_like_any_other() {
+fn attention_can_be_recorded() {
     let attend = |q: Var, k: Var, v: Var| {
         let scores = q.matmul(k.transpose()) / 2.0;
         scores.softmax(-1).matmul(v)
@@ -101,7 +101,7 @@ fn names_reach_the_graph() {
 }
 
 #[test]
-fn mistakes_are_typed_errors_with_the_line() {
+fn mistakes_are_typed_errors_with_the_source_line() {
     let f = jit(|x: Var| x.sum(3));
     let error = f.call([&ones(&[2])]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);

@@ -1,4 +1,4 @@
-//! Limits come down from the facade: set low, each is met by the layer that enforces it.
+//! Limits set on the facade reach the layer that enforces them.
 
 use kiln::diagnose::{self, Stage};
 use kiln::{ErrorKind, Limits, Model, Options, Source};
@@ -29,14 +29,14 @@ fn a_text_beyond_its_limit_is_not_read() {
         let message = error.to_string();
         assert!(message.contains(&format!("found {bytes}")), "{message}");
     }
-    // A file of 1 TiB that holds nothing takes no memory.
+    // A sparse file of 1 TiB takes no memory.
     let file = std::fs::File::create(&path).unwrap();
     file.set_len(1 << 40).unwrap();
     assert_eq!(Model::load(&path).unwrap_err().code(), "E0134");
 }
 
 #[test]
-fn the_table_of_sizes_keeps_to_the_limits_of_the_facade() {
+fn the_table_of_sizes_obeys_the_facades_limits() {
     Model::load(Source::text(TEXT)).unwrap();
     let error = limited(|limits| limits.dims.max_nodes = 2).load(Source::text(TEXT));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -59,7 +59,7 @@ fn an_archive_beyond_the_limit_of_a_text_is_refused() {
 }
 
 #[test]
-fn pipes_and_devices_are_refused_in_the_place_of_any_file() {
+fn pipes_and_device_files_are_refused_for_every_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let pipe = |name: &str| {
@@ -89,7 +89,7 @@ fn pipes_and_devices_are_refused_in_the_place_of_any_file() {
 }
 
 #[test]
-fn what_is_shown_of_plans_keeps_to_the_limits_of_planning() {
+fn inspected_plans_obey_the_limits_of_planning() {
     let text = "graph @two(%x: f32[N]) -> f32[N] {\n  %a = exp %x\n  %b = neg %a\n  return %b\n}";
     let roomy = Model::load(Source::text(text)).unwrap();
     assert!(
@@ -116,7 +116,7 @@ fn what_is_shown_of_plans_keeps_to_the_limits_of_planning() {
 }
 
 #[test]
-fn recorded_functions_keep_to_the_limits_of_sizes() {
+fn recorded_functions_obey_the_limits_of_sizes() {
     let add = || kiln::jit(|x: kiln::Var, y: kiln::Var| x + y);
     let x = kiln::Tensor::from_slice(&[2], &[1.0_f32, 2.0]).unwrap();
     add().call([&x, &x]).unwrap();

@@ -1,4 +1,4 @@
-//! Looking into a model: stages, explanations, comparisons.
+//! Looking inside a model: stages, explanations, comparisons.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -96,7 +96,7 @@ fn two_ops_are_explained_by_any_of_their_names() {
 }
 
 #[test]
-fn what_data_decide_is_interpreted_and_compared_as_a_whole() {
+fn steps_with_data_dependent_sizes_are_interpreted_and_compared_whole() {
     let text = "graph @found(%x: f32[N]) -> i64[1, K] {
       %y = non_zero %x
       return %y
@@ -142,7 +142,7 @@ mod compiled {
     use kiln::internals::native::NativeExecutor;
     use std::sync::Arc;
 
-    /// Compiles every kernel with `sqrt` as if it had said `sigmoid`.
+    /// Compiles every `sqrt` as `sigmoid`.
     struct Wrong(LlvmCompiler);
 
     fn changed(kernel: &VerifiedKernel) -> VerifiedKernel {
@@ -191,7 +191,7 @@ mod compiled {
     }
 
     #[test]
-    fn compiled_code_agrees_whatever_the_threads() {
+    fn compiled_code_agrees_at_any_number_of_threads() {
         let one = compare(&block(), own().threads(1));
         let two = compare(&block(), own().threads(2));
         assert!(one.agrees() && two.agrees());
@@ -240,8 +240,8 @@ mod compiled {
     }
 
     #[test]
-    fn what_no_part_shows_is_kept_whole() {
-        // The loop is a step of its own, and what is wrong is inside it.
+    fn a_difference_that_no_part_reproduces_is_kept_whole() {
+        // The loop is a step of its own, and the wrong op is inside it.
         let text = "graph @rolled(%x: f32[B, S, 8], %w: f32[8, 8]) -> f32[B, S, 8] {
           %n: i64[] = constant [2]
           %go: bool[] = constant [true]
@@ -284,7 +284,7 @@ mod compiled {
         let repro = comparison.unwrap().repro.unwrap();
         let folder = tempfile::tempdir().unwrap();
         repro.write(folder.path()).unwrap();
-        // However little is left, what is written loads and gives what it gave.
+        // However small it is, what is written loads and reproduces the results.
         let again = own().load(folder.path().join("graph.kiln")).unwrap();
         let before = own().load(Source::graph(repro.graph().clone())).unwrap();
         let run = |model: &Model| {
@@ -298,8 +298,8 @@ mod compiled {
     }
 
     #[test]
-    fn a_model_that_amplifies_rounding_is_told_from_a_wrong_step() {
-        // exp of a hundred or so times its argument's rounding.
+    fn amplified_rounding_is_distinguished_from_a_wrong_step() {
+        // exp of a hundred or so multiplies the rounding error of its argument.
         let text = "graph @steep(%x: f32[B, S, 8]) -> f32[B, S, 8] {
           %third: f32[] = constant [0.33333334]
           %y = mul %x, %third

@@ -1,4 +1,4 @@
-//! The memory of calls: rented from a pool, given back with outputs, bounded, trimmed, and told of.
+//! The memory of calls: rented from a pool, returned with outputs, bounded, trimmed, and reported.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -7,14 +7,14 @@ use kiln::{
     Cache, Device, Error, ErrorKind, Limits, MemoryLimits, Model, Options, Outputs, Source, Tensor,
 };
 
-/// An intermediate of `N * 64` numbers, and a result as large.
+/// An intermediate of `N * 64` elements, and a result as large.
 const TWO_PRODUCTS: &str = "graph @two(%x: f32[N, 64], %w: f32[64, 64]) -> f32[N, 64] {
   %a = matmul %x, %w
   %b = matmul %a, %w
   return %b
 }";
 
-/// Bytes of one of them for so many rows.
+/// Bytes of one of them for this many rows.
 fn bytes(rows: usize) -> usize {
     rows * 64 * 4
 }
@@ -40,7 +40,7 @@ fn call(model: &Model, rows: usize) -> Result<Outputs, Error> {
 }
 
 #[test]
-fn outputs_go_back_to_the_pool_when_they_are_dropped() {
+fn dropped_outputs_return_to_the_pool() {
     let model = model(MemoryLimits::new().with_kept_bytes(100 << 20));
     let outputs = call(&model, 1000).unwrap();
     let stats = model.memory_stats().unwrap();
@@ -54,11 +54,15 @@ fn outputs_go_back_to_the_pool_when_they_are_dropped() {
     let after = model.memory_stats().unwrap();
     assert_eq!(after.reuses, stats.reuses + 5);
     assert_eq!(after.peak_bytes, stats.peak_bytes);
-    assert!(after.to_report().contains("of these, memory kept before"));
+    assert!(
+        after
+            .to_report()
+            .contains("of these, served from kept memory")
+    );
 }
 
 #[test]
-fn what_no_call_needs_is_trimmed() {
+fn memory_that_no_call_uses_is_trimmed() {
     let model = model(MemoryLimits::new().with_kept_bytes(101 << 20));
     drop(call(&model, 1000).unwrap());
     let held = |model: &Model| {
@@ -81,7 +85,7 @@ fn what_no_call_needs_is_trimmed() {
 }
 
 #[test]
-fn a_call_that_needs_more_memory_than_it_may_have_is_a_typed_error_and_the_next_one_works() {
+fn a_call_beyond_the_memory_limit_is_a_typed_error_and_the_next_succeeds() {
     let limit = bytes(1000) * 5 / 2;
     let model = model(MemoryLimits::new().with_total_bytes(limit));
     let kept = call(&model, 1000).unwrap();
@@ -90,7 +94,7 @@ fn a_call_that_needs_more_memory_than_it_may_have_is_a_typed_error_and_the_next_
         assert_eq!((error.code(), error.kind()), ("E0895", ErrorKind::Resource));
         assert!(error.to_string().contains("expected at most"), "{error}");
     }
-    // The output that somebody still has takes room.
+    // An output that is still alive takes memory.
     assert!(call(&model, 1000).is_err());
     drop(kept);
     for rows in [1000, 10, 1000] {
@@ -104,11 +108,11 @@ fn a_call_that_needs_more_memory_than_it_may_have_is_a_typed_error_and_the_next_
 }
 
 #[test]
-fn memory_that_another_model_holds_for_later_gives_way() {
+fn memory_kept_by_another_model_is_released_under_pressure() {
     let limits = MemoryLimits::new().with_total_bytes(bytes(1000) * 3);
     let (first, second) = (model(limits), model(limits));
     drop(call(&first, 1000).unwrap());
-    // The first one's arena and what it left in the pool are in the way.
+    // The arena of the first one and what it left in the pool take up memory.
     drop(call(&second, 1400).unwrap());
     drop(call(&first, 1400).unwrap());
     assert_eq!(first.memory_stats(), second.memory_stats());
@@ -126,7 +130,7 @@ fn small_call(model: &Model, size: usize) {
 }
 
 #[test]
-fn kernels_beyond_those_that_may_be_in_memory_go() {
+fn kernels_beyond_the_memory_limit_are_evicted() {
     let mut limits = Limits::default();
     limits.kernels.entries = 1;
     let options = Options::new()
@@ -138,16 +142,16 @@ fn kernels_beyond_those_that_may_be_in_memory_go() {
     models.iter().for_each(|model| small_call(model, 3));
     let stats = models[0].compilation_stats();
     assert_eq!((stats.compilations, stats.cache.evicted), (3, 2));
-    // Launch plans that are there hold theirs.
+    // Existing launch plans hold their kernels.
     models.iter().for_each(|model| small_call(model, 3));
     assert_eq!(models[0].compilation_stats().compilations, 3);
-    // A call with other sizes asks for code again, and what went is compiled anew.
+    // A call with other sizes looks code up again, and evicted code is recompiled.
     small_call(&models[0], 4);
     assert_eq!(models[0].compilation_stats().compilations, 4);
 }
 
 #[test]
-fn a_part_plans_again_for_sizes_whose_plan_it_no_longer_has() {
+fn launch_plans_that_were_evicted_are_made_again() {
     let plans = |kept: usize| {
         let options = Options::new()
             .device(Device::cpu())

@@ -1,4 +1,4 @@
-//! Models from graphs and texts: what a user meets when all is well, and when it is not.
+//! Models from graphs and texts: results and errors as a user sees them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 const SCALE: &str = "
 graph @scale(%x: f32[N, 3], %scale: f32[3]) -> f32[N, 3]
-  meta \"author\" = \"somebody\" {
+  meta \"author\" = \"Ada\" {
   %y = mul %x, %scale
   return %y
 }";
@@ -27,7 +27,7 @@ fn summary(error: &Error) -> String {
 }
 
 #[test]
-fn a_model_says_what_it_takes_and_gives() {
+fn a_model_describes_its_inputs_and_outputs() {
     let model = Model::load(Source::text(SCALE)).unwrap();
     assert_eq!(
         format!("{model:?}"),
@@ -35,7 +35,7 @@ fn a_model_says_what_it_takes_and_gives() {
     );
     assert_eq!(model.inputs()[1].dtype(), Some(DType::F32));
     assert!(model.inputs()[1].shape().unwrap().is_fully_known());
-    assert_eq!(model.metadata()["author"], "somebody");
+    assert_eq!(model.metadata()["author"], "Ada");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn inputs_are_checked_before_anything_runs() {
     let fail = |inputs: &[(&str, &Tensor)]| summary(&model.run(inputs).unwrap_err());
     assert_eq!(
         fail(&[("x", &x)]),
-        "E0871 (invalid input): missing input scale: f32[3]; give it a tensor"
+        "E0871 (invalid input): missing input scale: f32[3]; pass a tensor for it"
     );
     assert_eq!(
         fail(&[("x", &x), ("z\u{1b}", &scale)]),
@@ -66,7 +66,7 @@ fn inputs_are_checked_before_anything_runs() {
     let by_position = |inputs: Vec<&Tensor>| summary(&model.run(inputs).unwrap_err());
     assert_eq!(
         by_position(vec![&x]),
-        "E0871 (invalid input): missing input scale: f32[3]; give it a tensor"
+        "E0871 (invalid input): missing input scale: f32[3]; pass a tensor for it"
     );
     assert_eq!(
         by_position(vec![&scale, &x]),
@@ -87,7 +87,7 @@ fn inputs_are_checked_before_anything_runs() {
 }
 
 #[test]
-fn outputs_go_by_name_and_position() {
+fn outputs_are_found_by_name_and_position() {
     let model = Model::load(Source::text(SCALE)).unwrap();
     let x = Tensor::from_slice(&[1, 3], &[1.0_f32, 2.0, 3.0]).unwrap();
     let scale = Tensor::from_slice(&[3], &[1.0_f32, 10.0, 100.0]).unwrap();
@@ -152,7 +152,7 @@ fn dimensions_can_be_constrained() {
 }
 
 #[test]
-fn stages_show_the_way_through_the_passes() {
+fn stages_show_the_graph_after_each_pass() {
     let text = "graph @g(%x: f32[N]) -> f32[N] {
       %a: f32[1] = constant [2.0]
       %b = add %a, %a
@@ -189,7 +189,7 @@ fn stages_show_the_way_through_the_passes() {
 }
 
 #[test]
-fn parameters_that_are_to_be_kept_are_not_folded_into_each_other() {
+fn kept_parameters_are_not_folded_into_each_other() {
     let text = "graph @scaled(%x: f32[B, 2]) -> f32[B, 3] {
       %w: f32[2, 3] = constant [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
       %c: f32[3] = constant [1.0, 10.0, 100.0]
@@ -208,7 +208,7 @@ fn parameters_that_are_to_be_kept_are_not_folded_into_each_other() {
 }
 
 #[test]
-fn a_text_that_is_no_graph_is_shown_with_the_place() {
+fn a_malformed_text_is_an_error_that_shows_the_place() {
     let error = Model::load(Source::text(
         "graph @g(%x: f32[N]) -> f32[N] {\n  return %z\n}",
     ))
@@ -262,7 +262,7 @@ fn a_model_runs_from_many_threads_at_once() {
 }
 
 #[test]
-fn progress_is_told_in_order() {
+fn progress_is_reported_in_order() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&seen);
     let options = Options::new().observe(Observation::new().on_progress(move |progress| {
@@ -290,7 +290,7 @@ fn progress_is_told_in_order() {
 }
 
 #[test]
-fn promoted_floats_are_wide() {
+fn promoted_floats_are_f64() {
     let model = Model::load(Source::text(SCALE)).unwrap();
     let (x, scale) = (zeros(DType::F32, &[1, 3]), zeros(DType::F32, &[3]));
     let reference = diagnose::reference(&model, [("x", &x), ("scale", &scale)]).unwrap();
@@ -314,7 +314,7 @@ fn a_call_can_be_stopped() {
 }
 
 #[test]
-fn limits_hold_at_calls() {
+fn limits_are_enforced_in_calls() {
     let mut limits = Limits::default();
     limits.run.live_bytes = 100;
     let model = Options::new()
@@ -334,7 +334,7 @@ fn limits_hold_at_calls() {
 }
 
 #[test]
-fn files_are_known_by_their_ending() {
+fn file_formats_are_recognised_by_extension() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scale.kiln");
     std::fs::write(&path, SCALE).unwrap();

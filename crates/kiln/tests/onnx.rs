@@ -1,4 +1,4 @@
-//! ONNX models, written byte by byte: named and fixed dimensions, open ranks, what is refused.
+//! ONNX models, written byte by byte: named and fixed dimensions, open ranks, refused models.
 #![cfg(feature = "onnx")]
 
 use kiln::diagnose::{self, Stage};
@@ -31,7 +31,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// An input or output of f32; sizes by name, or none for an open rank.
+/// An input or output of f32; sizes by name, or none if the rank is open.
 fn value(name: &str, sizes: Option<&[&str]>) -> Vec<u8> {
     let dims = |sizes: &[&str]| {
         let dims = sizes
@@ -48,7 +48,7 @@ fn model(op: &str, sizes: Option<&[&str]>) -> Vec<u8> {
     model_stating(op, sizes, sizes)
 }
 
-/// The same, where the model states other sizes of its result.
+/// The same, where the model states other sizes for its result.
 fn model_stating(op: &str, sizes: Option<&[&str]>, stated: Option<&[&str]>) -> Vec<u8> {
     let node = [
         field(1, b"x"),
@@ -64,7 +64,7 @@ fn model_stating(op: &str, sizes: Option<&[&str]>, stated: Option<&[&str]>) -> V
         field(11, &value("other", Some(&["length"]))),
         field(12, &value("y", stated)),
     ];
-    let metadata = [field(1, b"author"), field(2, b"somebody")].concat();
+    let metadata = [field(1, b"author"), field(2, b"Ada")].concat();
     [
         number(1, 8),
         field(7, &graph.concat()),
@@ -85,7 +85,7 @@ fn named_dimensions_stay_symbols() {
         format!("{model:?}"),
         "Model(x: f32[batch, length], other: f32[length] -> y: f32[batch, length])"
     );
-    assert_eq!(model.metadata()["author"], "somebody");
+    assert_eq!(model.metadata()["author"], "Ada");
     let other = Tensor::from_slice(&[2], &[10.0_f32, 20.0]).unwrap();
     for batch in [0, 1, 3] {
         let x = Tensor::full(&[batch, 2], 1.0_f32).unwrap();
@@ -99,7 +99,7 @@ fn named_dimensions_stay_symbols() {
 }
 
 #[test]
-fn stale_sizes_of_a_result_are_a_notice_and_refuse_no_call() {
+fn stale_stated_sizes_are_a_notice_and_refuse_no_call() {
     let bytes = model_stating("Add", Some(&["batch", "length"]), Some(&["batch", "batch"]));
     let notices = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&notices);
@@ -116,7 +116,7 @@ fn stale_sizes_of_a_result_are_a_notice_and_refuse_no_call() {
     assert_eq!(
         stale,
         [
-            r#"the model states types that its operators do not confirm, 1 in all; type of "y": the model states f32[batch, batch], its operators give f32[batch, length]; the latter counts"#
+            r#"the model states types that its operators do not confirm, 1 in all; type of "y": the model states f32[batch, batch], its operators give f32[batch, length]; the latter is used"#
         ]
     );
     let x = Tensor::full(&[3, 2], 1.5_f32).unwrap();
@@ -165,7 +165,7 @@ fn dimensions_can_be_constrained() {
 }
 
 #[test]
-fn an_open_rank_is_settled_by_each_call() {
+fn an_open_rank_is_resolved_by_each_call() {
     let model = load(&model("Add", None), Options::new()).unwrap();
     assert_eq!(model.inputs()[0].to_string(), "x: f32[..]");
     let other = Tensor::from_slice(&[2], &[10.0_f32, 20.0]).unwrap();
@@ -178,7 +178,7 @@ fn an_open_rank_is_settled_by_each_call() {
     assert_eq!(error.code(), "E0976");
     assert_eq!(
         error.to_string(),
-        "the rank of input x is not known; say it with `Import::rank`"
+        "the rank of input x is unknown; set it with `Import::rank`"
     );
     assert_eq!(
         diagnose::graph(&model, Stage::Import).unwrap_err().code(),
@@ -187,7 +187,7 @@ fn an_open_rank_is_settled_by_each_call() {
 }
 
 #[test]
-fn an_open_rank_can_be_said() {
+fn an_open_rank_can_be_set() {
     let model = load(
         &model("Add", None),
         Options::new().import(Import::new().rank("x", 2)),
@@ -206,7 +206,7 @@ fn an_open_rank_can_be_said() {
 }
 
 #[test]
-fn what_is_not_supported_is_told_as_such() {
+fn an_unsupported_operator_is_reported_as_unsupported() {
     let error = load(&model("Frobnicate", Some(&["n"])), Options::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
@@ -216,7 +216,7 @@ fn what_is_not_supported_is_told_as_such() {
 }
 
 #[test]
-fn files_are_confined_and_named_without_their_folders() {
+fn errors_name_files_without_their_folders() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.onnx");
     std::fs::write(&path, model("Mul", Some(&["length"]))).unwrap();
@@ -236,7 +236,7 @@ fn files_are_confined_and_named_without_their_folders() {
 }
 
 #[test]
-fn a_call_that_settles_an_open_rank_is_cancelled_and_the_next_one_has_it_settled() {
+fn a_call_that_imports_an_open_rank_can_be_cancelled_and_retried() {
     let (imports, goes_on) = (
         Arc::new(AtomicUsize::new(0)),
         Arc::new(AtomicBool::new(false)),
@@ -262,7 +262,7 @@ fn a_call_that_settles_an_open_rank_is_cancelled_and_the_next_one_has_it_settled
             std::thread::yield_now();
         }
         cancellation.cancel();
-        // While the import still waits.
+        // While the import is still waiting.
         assert_eq!(call.join().unwrap().unwrap_err().code(), "E0835");
     });
     goes_on.store(true, Ordering::SeqCst);

@@ -1,7 +1,7 @@
-//! Panics inside a load or a call end at the facade as a typed error, and leave the next load and call whole.
+//! Panics inside a load or a call end at the facade as a typed error, and the next load and call succeed.
 //!
-//! A panic is injected through `tracing`: a subscriber of this thread panics when a span of some name is entered. Passes,
-//! fusion, planning and import enter one each.
+//! A panic is injected through `tracing`: a subscriber of this thread panics when a span of a given name is entered.
+//! Passes, fusion, planning and import enter one each.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -23,7 +23,7 @@ const TEXT: &str = "graph @f(%x: f32[B, 8], %w: f32[8, N]) -> f32[B, N] {
   return %2
 }";
 
-/// Notes the names of spans, or panics at one of them.
+/// Records the names of spans, or panics at one of them.
 struct Failpoints {
     seen: Arc<Mutex<BTreeSet<&'static str>>>,
     panics_at: Option<&'static str>,
@@ -43,8 +43,9 @@ impl Failpoints {
             is_hit: Arc::clone(&is_hit),
             next: AtomicU64::new(1),
         };
-        // With a single subscriber, `tracing` asks that of the thread that first comes by a span whether anyone wants it, and
-        // remembers: were that a thread of the runtime, which has none, this one would not see the span. With two it asks both.
+        // With a single subscriber, `tracing` asks the subscriber of the first thread that reaches a span whether it is
+        // enabled, and caches the answer: if that is a thread of the runtime, which has none, this one would not see the
+        // span. With two it asks both.
         let _second = tracing::Dispatch::new(NoSubscriber::new());
         let result = tracing::subscriber::with_default(failpoints, work);
         let seen = seen.lock().unwrap().clone();
@@ -100,7 +101,9 @@ fn a_panic_at_any_stage_of_a_load_is_a_typed_error_and_the_next_load_works() {
     for stage in stages {
         let (failed, _, is_hit) = Failpoints::run(Some(stage), load);
         assert!(is_hit, "{stage}");
-        let error = failed.err().unwrap_or_else(|| panic!("{stage}: it loads"));
+        let error = failed
+            .err()
+            .unwrap_or_else(|| panic!("{stage}: the load succeeded"));
         assert_eq!(
             (error.code(), error.kind()),
             ("E0991", ErrorKind::Internal),
@@ -124,9 +127,9 @@ fn a_panic_at_any_stage_of_a_call_is_a_typed_error_and_the_next_call_works() {
     for stage in stages {
         let model = load().unwrap();
         let (failed, _, is_hit) = Failpoints::run(Some(stage), || call(&model, 2));
-        // What runs on other threads does not reach this subscriber.
+        // Work on other threads does not reach this subscriber.
         assert!(is_hit, "{stage}");
-        // A compile that panics is an error of its own, found nearer to it.
+        // A compile that panics is an error of its own, caught closer to it.
         if let Err(error) = failed {
             assert_eq!(error.kind(), ErrorKind::Internal, "{stage}: {error}");
         }
@@ -145,7 +148,7 @@ fn a_panic_of_a_file_callback_is_a_typed_error() {
             _: &kiln::internals::onnx::Location,
         ) -> Result<Box<dyn kiln::internals::onnx::DataFile>, kiln::internals::onnx::FileError>
         {
-            panic!("the callback is careless")
+            panic!("injected in a callback")
         }
     }
     // A model whose one initializer is external: field 7 (graph) with field 5 (initializer).
@@ -181,7 +184,7 @@ fn a_panic_of_a_file_callback_is_a_typed_error() {
         .unwrap();
     assert_eq!(error.code(), "E0991", "{error}");
     assert!(
-        error.to_string().contains("the callback is careless"),
+        error.to_string().contains("injected in a callback"),
         "{error}"
     );
 }

@@ -1,5 +1,5 @@
-//! Plan facts: recorded functions, whose arguments have a symbol of their own on each axis, plan as they would were these
-//! symbols one.
+//! Plan facts: recorded functions, whose arguments have a symbol of their own on each axis, are planned as if these symbols
+//! were one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -34,7 +34,7 @@ fn with_shared_symbols(text: &str, groups: &[(&str, &[&str])]) -> String {
     for line in text.lines() {
         let first = line.trim_start();
         if first.starts_with("plan ") {
-            // What it expects is a matter of course now.
+            // Its expectation holds trivially now.
             if line.trim_end().ends_with('{') {
                 result.push_str("{\n");
             }
@@ -56,7 +56,7 @@ fn with_shared_symbols(text: &str, groups: &[(&str, &[&str])]) -> String {
     result
 }
 
-/// What a text is planned as: the classes and ops of its launches, and how many different kernels they are.
+/// The plan of a text: the classes and numbers of ops of its launches, and how many different kernels they use.
 fn planned(text: &str) -> (Vec<(&'static str, usize)>, usize) {
     let model = options()
         .load(Source::text(text))
@@ -120,7 +120,7 @@ fn a_lorenz_step_plans_as_with_shared_symbols() {
 }
 
 #[test]
-fn soft_means_plan_as_with_shared_symbols() {
+fn soft_k_means_plans_as_with_shared_symbols() {
     let step = |points: Var, means: Var, scale: Var| {
         let apart = points.unsqueeze(1) - means.unsqueeze(0);
         let squared = (&apart * &apart * &scale).sum(-1);

@@ -1,13 +1,14 @@
-//! Power cuts: whatever a disk holds of a cache folder afterwards, an entry is whole or a miss, and every answer is right.
+//! Power cuts: whatever state of a cache folder a disk holds afterwards, an entry is intact or a miss, and every result is
+//! right.
 //!
-//! The states are those of `kiln_testkit::power_cut`: after each change of the folder, what was not synced is there, not
-//! there, zeroed or torn, and names are there in any order.
+//! The states are those of `kiln_testkit::power_cut`: after each change of the folder, unsynced data is present, missing,
+//! zeroed or torn, and names are present in any order.
 
 #![cfg(all(feature = "llvm", feature = "onnx"))]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic and print"
 )]
 
 use kiln::internals::kernel_cache::{CacheKey, Content, DiskOptions, DiskTier, EntryKind, Tier};
@@ -35,7 +36,7 @@ fn options(sync: bool) -> DiskOptions {
     }
 }
 
-/// What is stored under which name, in this order: the first once more with another content.
+/// What is stored under which name, in this order: the first name again with other content.
 fn stored() -> [(&'static str, Vec<u8>); 4] {
     let content = |byte: u8| vec![byte; 1000];
     [
@@ -47,11 +48,11 @@ fn stored() -> [(&'static str, Vec<u8>); 4] {
 }
 
 fn disk(fs: MemoryFs, options: DiskOptions) -> DiskTier {
-    // SAFETY: nothing that is read from it is run.
+    // SAFETY: nothing read from it is executed.
     unsafe { DiskTier::with_fs(fs, options) }
 }
 
-/// Looks into a state, repairs it, and looks again; what each name gave.
+/// Reads a state, repairs it, and reads it again; returns the content of each name.
 fn judge(state: &State) -> BTreeMap<&'static str, Option<Vec<u8>>> {
     let files = state
         .iter()
@@ -80,7 +81,7 @@ fn judge(state: &State) -> BTreeMap<&'static str, Option<Vec<u8>>> {
     }
     assert!(
         tier.verify(true).unwrap().bad.is_empty(),
-        "looking removes what is damaged"
+        "reading removes damaged entries"
     );
     tier.clear().unwrap();
     assert_eq!(tier.usage().unwrap().entries, 0);
@@ -88,11 +89,11 @@ fn judge(state: &State) -> BTreeMap<&'static str, Option<Vec<u8>>> {
 }
 
 #[test]
-fn whatever_a_power_cut_leaves_of_a_folder_entries_are_whole_or_misses() {
+fn after_a_power_cut_entries_are_intact_or_misses() {
     for sync in [false, true] {
         let fs = MemoryFs::new();
         let tier = disk(fs.clone(), options(sync));
-        // How many changes there were when each was stored.
+        // The number of changes when each was stored.
         let mut ends = Vec::new();
         for (name, content) in stored() {
             tier.put(&key(name), Duration::ZERO, Content::data(&content))
@@ -108,7 +109,7 @@ fn whatever_a_power_cut_leaves_of_a_folder_entries_are_whole_or_misses() {
                 n_states += 1;
                 let n_named = state.keys().filter(|name| name.ends_with(".kiln1")).count();
                 n_damaged += n_named - found.values().flatten().count();
-                // What was stored and synced before is there, or what is about to replace it, until one must go.
+                // Anything stored and synced before is present, or its replacement is, until an entry must be evicted.
                 if sync && (ends[0]..ends[2]).contains(&n) {
                     assert!(found["a"].is_some(), "after {n} changes");
                 }
@@ -118,7 +119,7 @@ fn whatever_a_power_cut_leaves_of_a_folder_entries_are_whole_or_misses() {
             "sync {sync}: {} changes, {n_states} states, {n_damaged} damaged entries",
             changes.len()
         );
-        // Without syncing, names are there before their bytes; with it, never.
+        // Without syncing, names may reach the disk before their bytes; with it, never.
         assert_eq!(n_damaged == 0, sync);
         assert!(n_states > 100);
     }
@@ -127,7 +128,7 @@ fn whatever_a_power_cut_leaves_of_a_folder_entries_are_whole_or_misses() {
 /// Files by name.
 type Files = Vec<(PathBuf, Vec<u8>)>;
 
-/// A product with weights that kernels want packed, a constant to be folded, and both in a file beside the model.
+/// A product with weights that kernels read packed, a constant to fold, and both in an external file.
 fn write_model(folder: &Path) -> PathBuf {
     let mut builder = GraphBuilder::new("weights");
     let sizes = [3, 64].map(|size| builder.size(size));
@@ -164,13 +165,13 @@ fn answer(path: &Path, cache: Cache) -> Result<(Vec<f32>, u64), kiln::Error> {
     let model = options.load(path)?;
     let x = Tensor::full(&[3, 64], 0.5f32)?;
     let outputs = model.run([(model.inputs()[0].name(), &x)])?;
-    // Packed weights are stored by a thread of their own.
+    // Packed weights are stored by a separate thread.
     assert!(model.wait_for_compiles(Duration::from_secs(60)));
     let stats = model.compilation_stats();
     Ok((outputs[0].to_vec()?, stats.compilations))
 }
 
-/// The entries of a folder, the first one that was written first.
+/// The entries of a folder, in the order in which they were written.
 fn entries(folder: &Path) -> Files {
     let paths = fs::read_dir(folder)
         .unwrap()
@@ -186,7 +187,7 @@ fn entries(folder: &Path) -> Files {
     paths.into_iter().map(read).collect()
 }
 
-/// What a file that was not synced may hold.
+/// What an unsynced file may contain.
 fn losses(content: &[u8]) -> [Vec<u8>; 4] {
     let n = content.len();
     let with_zeros = |range: std::ops::Range<usize>| {
@@ -203,7 +204,7 @@ fn losses(content: &[u8]) -> [Vec<u8>; 4] {
 }
 
 #[test]
-fn whatever_a_power_cut_leaves_of_stored_programs_kernels_and_weights_answers_are_right() {
+fn after_a_power_cut_results_are_right() {
     let folder = TempDir::new().unwrap();
     let path = write_model(folder.path());
     let cache = folder.path().join("cache");
@@ -225,7 +226,7 @@ fn whatever_a_power_cut_leaves_of_stored_programs_kernels_and_weights_answers_ar
     );
     let mut states: Vec<Files> = Vec::new();
     for n in 0..whole.len() {
-        // Those that were written last never reached the disk; or one did in part; or all did.
+        // The entries written last never reached the disk; or one did in part; or all did.
         states.push(whole[..n].to_vec());
         for loss in losses(&whole[n].1) {
             let mut torn = whole.clone();
@@ -247,7 +248,7 @@ fn whatever_a_power_cut_leaves_of_stored_programs_kernels_and_weights_answers_ar
             fs::write(path, content).unwrap();
         }
         assert!(call().0 == right, "state {n}");
-        // What was damaged was made again.
+        // Damaged entries were rebuilt.
         assert_eq!(call(), (right.clone(), 0), "state {n}");
     }
 }

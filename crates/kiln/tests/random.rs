@@ -1,4 +1,4 @@
-//! Random bits as integer arithmetic of kernels: what the interpreter gives, under keys that are data.
+//! Random bits as integer arithmetic in kernels: equal to the interpreter's, with keys that are data.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
@@ -6,7 +6,7 @@
 use kiln::internals::scalar::{Function, Mode, ScalarValue, evaluate};
 use kiln::{Device, Model, Options, Source, Tensor};
 
-/// A dropout between element-wise ops, the bits it was made of, and the sums of its rows.
+/// A dropout between element-wise ops, its random bits, and the sums of its rows.
 const DROPOUT: &str =
     "graph @dropout(%x: f32[B, N], %bias: f32[N], %key: u64[2]) -> (f32[B, N], f32[B], u32[B, N]) {
   %bits = random_bits %key {dims = [B, N]}
@@ -46,7 +46,7 @@ fn models() -> (Model, Model) {
 }
 
 #[test]
-fn compiled_bits_are_the_interpreters_at_every_shape() {
+fn compiled_random_bits_equal_the_interpreters_at_every_shape() {
     let (compiled, interpreted) = models();
     let keys = [[0, 0], [7, 1 << 40], [u64::MAX, u64::MAX - 1]];
     let columns = [
@@ -55,7 +55,7 @@ fn compiled_bits_are_the_interpreters_at_every_shape() {
     for (position, n) in columns.into_iter().enumerate() {
         for rows in [0, 1, 2, 5, 13] {
             if n == 0 && rows > 0 {
-                // The largest of nothing is refused by both.
+                // Both refuse the maximum of no elements.
                 continue;
             }
             let key = keys[(position + rows) % keys.len()];
@@ -86,7 +86,7 @@ fn another_key_gives_other_bits_and_compiles_nothing() {
 }
 
 #[test]
-fn a_quarter_is_dropped() {
+fn dropout_drops_a_quarter_of_the_elements() {
     let (compiled, _) = models();
     let n = 1 << 16;
     let bits = run(&compiled, [256, 256], [3, 5])[2]
@@ -101,9 +101,9 @@ fn a_quarter_is_dropped() {
     );
 }
 
-/// What is read of far more elements than memory holds: only that is computed.
+/// A few elements of a tensor far larger than memory: only those are computed.
 #[test]
-fn positions_are_counted_in_64_bits() {
+fn random_positions_are_64_bits_wide() {
     let text = "graph @far(%x: f32[N], %key: u64[2]) -> u32[N] {
       %bits = random_bits %key {dims = [N + 68719476736]}
       %last = slice %bits {starts = [68719476736], sizes = [N], steps = [1]}

@@ -1,5 +1,5 @@
-//! The example's texts are right, with the real models: set `KILN_MODELS` to a folder that has
-//! them. Without it this test says so and passes.
+//! The example reads its samples correctly, with the real models: set `KILN_MODELS` to the folder that contains them.
+//! Without it this test prints a message and passes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -54,7 +54,7 @@ fn reads_every_sample(reader: &TextReader) {
         );
         assert_eq!(line.shape[..3], [1, 3, 48], "{name}");
         assert!(line.elapsed.as_nanos() > 0);
-        // What the first pictures compiled serves every width.
+        // The kernels of the first pictures serve every width.
         let warm = ["01-kiln.png", "02-shapes.png"];
         assert!(
             warm.contains(&name) || (line.compiles, line.compile_time.as_nanos()) == (0, 0),

@@ -1,14 +1,14 @@
-//! How many steps a call of a real model takes once it is compiled, that each of them is compiled well, and that the call
-//! gives what the interpreter gives.
+//! The number of steps of a call of a compiled real model, that each is compiled well, and that the results equal the
+//! interpreter's.
 //!
-//! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a
-//! `model.onnx`; without it they say that they were skipped.
+//! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a `model.onnx`; without
+//! it they print that they were skipped.
 
 #![cfg(all(feature = "llvm", feature = "onnx"))]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic and print"
 )]
 
 use kiln::diagnose::{self, Explained, Stage};
@@ -19,14 +19,14 @@ use std::path::PathBuf;
 /// The layers of `minilm`.
 const LAYERS: usize = 6;
 
-/// Token ids, masks and types, told by their names, or an image of pixels that differ.
+/// Token ids, masks and types, recognised by name, or an image with varied pixels.
 fn input(name: &str, dtype: Option<DType>, shape: &[usize]) -> Tensor {
     let count: usize = shape.iter().product();
     let tensor = match (dtype, name) {
         (Some(DType::I64), "input_ids") => {
             Tensor::from_vec(shape, (0..count as i64).map(|i| 1000 + 37 * i).collect())
         }
-        // The last token of all is padding.
+        // The last token is padding.
         (Some(DType::I64), "attention_mask") => {
             let is_word = |i: usize| i64::from(i + 1 < count);
             Tensor::from_vec(shape, (0..count).map(is_word).collect())
@@ -40,8 +40,8 @@ fn input(name: &str, dtype: Option<DType>, shape: &[usize]) -> Tensor {
     tensor.unwrap()
 }
 
-/// A model, compiled by itself and called once on inputs of this shape, and what is said of it then. What it gives is
-/// compared with the interpreter.
+/// A model, compiled separately and called once on inputs of this shape, and its explanation afterwards. Its outputs are
+/// compared with the interpreter's.
 fn called(name: &str, shape: &[usize]) -> Option<(Model, Explained)> {
     let Some(folder) = std::env::var_os("KILN_MODELS").map(PathBuf::from) else {
         println!("SKIPPED: {name} needs KILN_MODELS, the folder of the real models");
@@ -66,7 +66,7 @@ fn called(name: &str, shape: &[usize]) -> Option<(Model, Explained)> {
     Some((model, explained))
 }
 
-/// Nothing is left to the interpreter, no sum of products to plain loops, and nothing failed to compile on the way.
+/// Nothing is interpreted, no contraction uses plain loops, and no compile failed on the way.
 fn assert_compiled_well(explained: &Explained) {
     assert_eq!(explained.device, Device::cpu());
     let interpreted = explained
@@ -100,9 +100,9 @@ fn real_model_minilm_takes_at_most_nine_steps_a_layer() {
         })
         .collect();
     let least = of_layers.len() >= 4 * LAYERS;
-    assert!(least, "no longer told by name: {of_layers:?}");
+    assert!(least, "no longer recognised by name: {of_layers:?}");
     assert!(of_layers.len() <= 9 * LAYERS, "{}", of_layers.len());
-    // Embeddings, masks, pooling and the final norm are no layer.
+    // Embeddings, masks, pooling and the final norm are not layers.
     assert!(
         explained.steps.len() <= 9 * LAYERS + 6,
         "{}",

@@ -1,4 +1,4 @@
-//! Tensors that go from call to call: computed where they lie, never lost, and as the interpreter says.
+//! Tensors kept from call to call: computed in place, never lost, and equal to the interpreter's.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
@@ -50,7 +50,7 @@ fn appending(cache: Tensor) -> Session {
     session.build().unwrap()
 }
 
-/// Appends rows by a session, and compares state and output with the interpreter's.
+/// Appends rows in a session, and compares state and output with the interpreter's.
 fn append(session: &mut Session, position: i64, rows: &Tensor) {
     let reference = options(Device::interpreter())
         .load(Source::text(APPEND))
@@ -78,7 +78,7 @@ fn append(session: &mut Session, position: i64, rows: &Tensor) {
 }
 
 #[test]
-fn a_cache_is_appended_to_where_it_lies() {
+fn a_cache_is_appended_to_in_place() {
     let model = model(APPEND);
     for (capacity, width) in [(1, 1), (2, 7), (16, 16), (33, 17)] {
         let mut session = model
@@ -99,7 +99,7 @@ fn a_cache_is_appended_to_where_it_lies() {
 }
 
 #[test]
-fn what_others_hold_of_a_state_stays_as_it_is() {
+fn clones_of_a_state_stay_unchanged() {
     let first = ramp(&[4, 3]);
     let mut session = appending(first.clone());
     append(&mut session, 1, &ramp(&[1, 3]));
@@ -116,7 +116,7 @@ fn what_others_hold_of_a_state_stays_as_it_is() {
 }
 
 #[test]
-fn a_call_that_is_refused_leaves_the_state_as_it_was() {
+fn a_refused_call_leaves_the_state_unchanged() {
     let mut session = appending(ramp(&[4, 3]));
     append(&mut session, 1, &ramp(&[1, 3]));
     let before = session.state("cache").unwrap().copied().unwrap();
@@ -145,7 +145,7 @@ fn a_call_that_is_refused_leaves_the_state_as_it_was() {
 }
 
 #[test]
-fn a_state_that_a_failed_call_wrote_into_is_to_be_set_anew() {
+fn a_state_that_a_failed_call_wrote_into_must_be_set_again() {
     let mut session = appending(ramp(&[4, 3]));
     append(&mut session, 1, &ramp(&[1, 3]));
     let row = ramp(&[1, 3]);
@@ -250,7 +250,7 @@ fn parameters_and_their_momentum_are_updated_in_place() {
 }
 
 #[test]
-fn pairs_that_are_no_states_are_refused() {
+fn pairs_that_cannot_be_states_are_refused() {
     let sized = model(
         "graph @sized(%cache: f32[C, 3]) -> (f32[C, 3], f32[C, 6]) {
           %next = neg %cache
@@ -294,7 +294,7 @@ fn donate(
 }
 
 #[test]
-fn a_donated_tensor_is_gone_and_says_so() {
+fn reading_a_donated_tensor_is_an_error() {
     let model = model(APPEND);
     let mut donations = Donations::new([(0, 0)]).unwrap();
     let mut inputs = [ramp(&[4, 3]), at(1), ramp(&[1, 3])];
@@ -306,7 +306,7 @@ fn a_donated_tensor_is_gone_and_says_so() {
     assert_eq!(inputs[0].as_bytes().unwrap_err().code(), "E0943");
     let error = donate(&model, &mut inputs, &mut donations, &mut outputs).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    // Given twice, it is not its own alone: nothing is taken.
+    // Passed twice, it is not exclusively owned: nothing is taken.
     let both = "graph @both(%x: f32[N], %y: f32[N]) -> f32[N] {
       %z = sub %x, %y
       return %z
@@ -329,7 +329,7 @@ fn a_donated_tensor_is_gone_and_says_so() {
 }
 
 #[test]
-fn calls_that_may_be_ended_write_over_nothing() {
+fn calls_that_may_be_ended_do_not_overwrite_states() {
     let limit = std::time::Duration::from_secs(600);
     let mut session = appending(ramp(&[4, 3]));
     append(&mut session, 1, &ramp(&[1, 3]));
@@ -341,7 +341,7 @@ fn calls_that_may_be_ended_write_over_nothing() {
 }
 
 #[test]
-fn inputs_go_by_name_or_position_into_every_kind_of_call() {
+fn every_kind_of_call_takes_inputs_by_name_or_position() {
     let (model, position, rows) = (model(APPEND), at(1), ramp(&[2, 3]));
     let expected = {
         let inputs = [ramp(&[4, 3]), position.clone(), rows.clone()];

@@ -1,14 +1,14 @@
-//! Random graphs at sizes where it matters: what is compiled is not slower than the interpreter.
+//! Random graphs at large sizes: compiled code is not slower than the interpreter.
 //!
-//! A kernel that computes something over and over gives the right answer and passes every other test. An op by op
-//! interpreter computes each value once, so it is beaten by whatever does as little.
+//! A kernel that computes something repeatedly still gives the right result and passes every other test. An interpreter
+//! computes each value once, op by op, so it beats any kernel that recomputes.
 
 #![cfg(feature = "llvm")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test may panic, and tells what it measured"
+    reason = "a test may panic, and prints what it measured"
 )]
 
 use arbitrary::Unstructured;
@@ -19,10 +19,10 @@ use kiln_testkit::generate::{Flavor, GraphOptions, input_tensors, random_graph, 
 use kiln_testkit::random::seeded_bytes;
 use std::time::{Duration, Instant};
 
-/// Sizes to choose from, the first that a symbol may have.
+/// Sizes to choose from; a symbol gets the first that it may have.
 const SIZES: [i64; 8] = [48, 40, 36, 24, 12, 7, 3, 1];
 
-/// What takes less is not looked at: it may be the call.
+/// Shorter times are ignored: they may be the call's overhead.
 const SHORT: Duration = Duration::from_millis(2);
 
 /// The shapes of a graph's inputs with all symbols large.
@@ -36,7 +36,7 @@ fn large_shapes(graph: &Graph) -> Option<Vec<Vec<usize>>> {
             };
             let info = dims.symbol_info(symbol);
             let size = SIZES.into_iter().find(|&size| info.allows(size))?;
-            // A symbol that is there already has the same.
+            // A symbol seen before keeps its size.
             let _ = binding.set(symbol, size);
         }
     }
@@ -44,7 +44,7 @@ fn large_shapes(graph: &Graph) -> Option<Vec<Vec<usize>>> {
     shapes_under(graph, &binding)
 }
 
-/// The shorter of two calls.
+/// The minimum of two calls.
 fn time(model: &Model, inputs: &[(&str, &Tensor)]) -> Option<Duration> {
     let call = || {
         let begin = Instant::now();
@@ -54,7 +54,7 @@ fn time(model: &Model, inputs: &[(&str, &Tensor)]) -> Option<Duration> {
     Some(call()?.min(call()?))
 }
 
-/// How long a graph takes, compiled and interpreted; nothing where it is short, or refused.
+/// The times of a graph, compiled and interpreted; none if they are short, or if the graph is refused.
 fn times(seed: u64) -> Option<(Duration, Duration, Graph)> {
     let bytes = seeded_bytes(seed, 4096);
     let mut choices = Unstructured::new(&bytes);

@@ -1,13 +1,13 @@
-//! Random models and shapes for a long time: answers stay right, and memory, descriptors and threads do not grow.
+//! Random models and shapes for a long time: results stay right, and memory, descriptors and threads do not grow.
 //!
-//! `KILN_SOAK_MINUTES` says how long the ignored test runs; `cargo xtask soak` runs it. The other takes some seconds.
+//! `KILN_SOAK_MINUTES` sets how long the ignored test runs; `cargo xtask soak` runs it. The other takes some seconds.
 
 #![cfg(all(feature = "llvm", target_os = "linux"))]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test may panic, and tells what it measured"
+    reason = "a test may panic, and prints what it measured"
 )]
 
 use arbitrary::Unstructured;
@@ -26,36 +26,37 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The parts of a round take turns: they use a folder together, and what they leave is looked at.
+/// Serialises the tests of this file: each measures the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// How many models live all the while. No two of them share a runtime: their options differ, or they want their own.
+/// How many models are alive throughout. No two of them share a runtime: their options differ, or they ask for their own.
 const KEPT: u64 = 20;
 
-/// What the process has.
+/// The resources of the process.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     resident: usize,
-    /// Bytes that were asked for and not freed.
+    /// Bytes allocated and not freed.
     allocated: usize,
     descriptors: usize,
     threads: Threads,
 }
 
-/// Its threads, by what they are for.
+/// Its threads, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
 struct Threads {
-    /// Of runtimes, that compile: made when there is something to compile and those that there are have work.
+    /// Compile threads of runtimes: created when there is something to compile and the existing ones are busy.
     compile: usize,
-    /// Of runtimes, that take part in launches: made with the runtime.
+    /// Launch threads of runtimes: created with the runtime.
     workers: usize,
-    /// Of runtimes, that end calls: one each, from a call that may be ended until there was none for a while.
+    /// Threads of runtimes that end calls: one each, from the first call that may be ended until there was none for a
+    /// while.
     watches: usize,
     others: usize,
 }
 
 impl Threads {
-    /// How many have a name that begins so.
+    /// The number of threads whose name has this prefix.
     fn named(name: &str) -> usize {
         let names = Self::names();
         names.iter().filter(|given| given.starts_with(name)).count()
@@ -63,7 +64,7 @@ impl Threads {
 
     fn names() -> Vec<String> {
         let tasks = fs::read_dir("/proc/self/task").unwrap();
-        // One that ends meanwhile has no name any more.
+        // A thread that ends meanwhile no longer has a name.
         let name = |task: std::io::Result<fs::DirEntry>| {
             fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
         };
@@ -83,9 +84,9 @@ impl Threads {
         threads
     }
 
-    /// As many as the runtimes that live may have: those of the kept models, and of the model of the last round, whose
-    /// threads may be about to end. A runtime gets a compile thread more the first time that it has several kernels to
-    /// compile at once, which for the last of them is after some forty models; from then on their number stays.
+    /// At most as many as the live runtimes may have: those of the kept models, and of the model of the last round, whose
+    /// threads may be about to end. A runtime gets another compile thread the first time that it has several kernels to
+    /// compile at once, which for the last of them is after some forty models; from then on their number is constant.
     fn expect_bounded(self) {
         let runtimes = KEPT as usize + 1;
         let each = std::thread::available_parallelism().map_or(1, usize::from);
@@ -98,12 +99,12 @@ impl Threads {
 
 impl Sample {
     fn take() -> Self {
-        // Work that outlives a cancelled call ends by itself, soon.
+        // Work that outlives a cancelled call ends soon.
         let begin = Instant::now();
         while Threads::named("kiln-detached") > 0 && begin.elapsed() < Duration::from_secs(60) {
             std::thread::yield_now();
         }
-        // What was freed and not given back is nobody's growth.
+        // Freed memory that the allocator keeps is not growth.
         // SAFETY: the function has no preconditions.
         unsafe { libc::malloc_trim(0) };
         let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -125,9 +126,9 @@ impl Sample {
     }
 }
 
-/// The options of a round: policies, limits, stores, and runtimes of one's own take turns.
+/// The options of a round: policies, limits, stores and separate runtimes rotate.
 fn options(round: u64, folder: &Path) -> Options {
-    // So little of both that it is all there after the first models: what grows later is a leak.
+    // Limits so low that all are reached with the first models: later growth is a leak.
     let mut limits = Limits {
         memory: MemoryLimits::new().with_kept_bytes(256 << 10),
         ..Limits::default()
@@ -155,7 +156,7 @@ fn options(round: u64, folder: &Path) -> Options {
     }
 }
 
-/// Calls of a random model with random shapes; answers with how many agreed with the interpreter.
+/// Calls of a random model with random shapes; returns how many agreed with the interpreter.
 fn round(seed: u64, folder: &Path) -> usize {
     let bytes = seeded_bytes(seed, 4096);
     let mut choices = Unstructured::new(&bytes);
@@ -189,7 +190,7 @@ fn round(seed: u64, folder: &Path) -> usize {
             cancellation.cancel();
         }
         let found = match call {
-            // A call that is cancelled at once, and two at one time.
+            // One call that is cancelled at once, and two at the same time.
             3 => {
                 let call = model.call(named()).cancellation(&cancellation);
                 let error = call.run().unwrap_err();
@@ -237,21 +238,21 @@ fn expected(graph: &Graph, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
     interpret(graph, inputs, &options).ok()
 }
 
-/// Rounds until it is enough, with a model that lives all the while; samples after each eighth of them.
+/// Runs rounds until `is_enough`, with a model that is alive throughout; takes samples after each eighth of them.
 fn soak(is_enough: impl Fn(u64) -> f64) -> Vec<Sample> {
     let _alone = ALONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    // By default each compile thread gets a heap of its own, as large as its largest compile and ever more scattered: what
-    // is resident would say nothing of what is held.
-    // SAFETY: it changes how the allocator shares out its heaps, at any time.
+    // By default each compile thread gets a heap of its own, as large as its largest compile and increasingly fragmented:
+    // resident memory would say nothing about live memory.
+    // SAFETY: it changes the allocator's heap policy, which is allowed at any time.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     let folder = tempfile::tempdir().unwrap();
     let text = "graph @kept(%x: f32[N]) -> f32[N] {
       %y = exp %x
       return %y
     }";
-    // Its runtime is the one that others share, for as long as they take turns.
+    // Its runtime is the one that others share, in the rounds that share.
     let kept: Vec<Model> = (0..KEPT)
         .map(|round| {
             options(round, folder.path())
@@ -263,7 +264,7 @@ fn soak(is_enough: impl Fn(u64) -> f64) -> Vec<Sample> {
         let x = Tensor::full(&[size], 0.5f32).unwrap();
         model.run([("x", &x)]).unwrap();
     };
-    // The threads that they will have are there before the first sample.
+    // All its threads exist before the first sample.
     for model in &kept {
         (0..4).for_each(|size| call(model, size));
         assert!(model.wait_for_compiles(Duration::from_secs(60)));
@@ -303,7 +304,7 @@ fn soak(is_enough: impl Fn(u64) -> f64) -> Vec<Sample> {
     samples
 }
 
-/// Nothing grows after the first quarter, but for so many bytes.
+/// Nothing grows after the first quarter by more than this many bytes.
 fn expect_flat(samples: &[Sample], allowed: usize) {
     let [_, first, .., last] = samples else {
         panic!("{samples:?}");
@@ -314,7 +315,7 @@ fn expect_flat(samples: &[Sample], allowed: usize) {
         "{samples:?}"
     );
     assert!(last.descriptors <= first.descriptors, "{samples:?}");
-    // How many runtimes compile at the same time is chance; their number is bounded, as was looked at on the way.
+    // How many runtimes compile at the same time is random; their number is bounded, as checked during the rounds.
     assert!(last.threads.others <= first.threads.others, "{samples:?}");
     assert!(
         last.threads.workers <= first.threads.workers + 1,
@@ -322,11 +323,11 @@ fn expect_flat(samples: &[Sample], allowed: usize) {
     );
 }
 
-/// What is held is dropped with it.
+/// Whatever it holds is dropped with it.
 type Leak = Box<dyn std::any::Any>;
 
 #[test]
-fn leaks_of_memory_descriptors_and_threads_are_seen() {
+fn leaks_of_memory_descriptors_and_threads_are_detected() {
     let _alone = ALONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -362,14 +363,14 @@ fn leaks_of_memory_descriptors_and_threads_are_seen() {
 }
 
 #[test]
-fn a_short_soak_leaves_nothing_behind() {
+fn a_short_soak_leaks_nothing() {
     let samples = soak(|rounds| rounds as f64 / 240.0);
     expect_flat(&samples, 24 << 20);
 }
 
 #[test]
 #[ignore = "takes half an hour: `cargo xtask soak`"]
-fn a_long_soak_leaves_nothing_behind() {
+fn a_long_soak_leaks_nothing() {
     let minutes = std::env::var("KILN_SOAK_MINUTES");
     let minutes: f64 = minutes.map_or(30.0, |minutes| minutes.parse().expect("a number"));
     let begin = Instant::now();

@@ -1,15 +1,15 @@
 //! Calls that are ended in the middle of an op, of every family, interpreted and compiled: they end at once, and the next
 //! call is right.
 //!
-//! A case is made larger until a call is still at work when it is cancelled. What is judged is the processor time that
-//! the call takes from then on, which does not depend on what else the machine does.
+//! A case is scaled up until a call is still running when it is cancelled. The measure is the processor time that the call
+//! takes from then on, which does not depend on other load on the machine.
 
 #![cfg(feature = "llvm")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test may panic, and says what it measured"
+    reason = "a test may panic, and prints what it measured"
 )]
 
 use kiln::internals::codegen_llvm::LlvmCompiler;
@@ -24,16 +24,16 @@ use std::time::{Duration, Instant};
 
 const THREADS: usize = 2;
 
-/// What a call may go on, on each of its threads.
+/// How long a call may continue, on each of its threads.
 const MOST: Duration = Duration::from_millis(50);
 
 /// When calls are cancelled, counted from their start.
 const AFTER: Duration = Duration::from_millis(15);
 
-/// When calls are that take less however large they are.
+/// The same for calls that take less time at any scale.
 const SOON: Duration = Duration::from_millis(2);
 
-/// Longer than any call goes on, however busy the machine is: what does not end takes longer.
+/// Longer than any call continues, however busy the machine: a call that does not end takes longer.
 const FOR_EVER: Duration = Duration::from_secs(20);
 
 /// An op, or ops that become one kernel. `{N}` and the like are sizes.
@@ -42,11 +42,11 @@ struct Case {
     text: &'static str,
     /// Inputs for a scale; 1 is small.
     inputs: fn(usize) -> Vec<(&'static str, Tensor)>,
-    /// The largest scale that there is memory for.
+    /// The largest scale that fits in memory.
     most: usize,
 }
 
-/// Numbers between 0.1 and 1, in no simple order.
+/// Varied numbers between 0.1 and 1.
 fn floats(shape: &[usize]) -> Tensor {
     let pattern: Vec<f32> = (0..997)
         .map(|i| 0.1 + (i * 7919 % 997) as f32 / 1108.0)
@@ -54,13 +54,13 @@ fn floats(shape: &[usize]) -> Tensor {
     repeated(shape, &pattern)
 }
 
-/// Integers below a limit, in no simple order.
+/// Varied integers below a limit.
 fn below(limit: usize, shape: &[usize]) -> Tensor {
     let pattern: Vec<i64> = (0..997).map(|i| (i * 7919 % limit) as i64).collect();
     repeated(shape, &pattern)
 }
 
-/// A tensor of these elements again and again: large ones are to be had soon.
+/// A tensor that repeats these elements: large ones are created quickly.
 fn repeated<T: Element>(shape: &[usize], pattern: &[T]) -> Tensor {
     let len = shape.iter().product();
     let mut elements = pattern.repeat(len / pattern.len() + 1);
@@ -68,7 +68,7 @@ fn repeated<T: Element>(shape: &[usize], pattern: &[T]) -> Tensor {
     Tensor::from_vec(shape, elements).unwrap()
 }
 
-/// Two vectors whose sums of pairs are many numbers.
+/// Two vectors whose pairwise sums are many numbers.
 fn pairs(n: usize) -> Vec<(&'static str, Tensor)> {
     vec![("x", floats(&[n, 1])), ("y", floats(&[1, 512]))]
 }
@@ -284,13 +284,13 @@ fn cases() -> Vec<Case> {
           %a = resize %x {axes = [2, 3], sizes = [128, 128], scales = [2.0, 2.0], mode = linear, coordinates = half_pixel, rounding = floor, cubic_coefficient = -0.75}
           return %a
         }"),
-        // The input's elements lie apart: it is copied before anything begins.
+        // A strided input is copied before execution begins.
         case!(strided_input, |n| vec![("x", floats(&[512, n]).transpose(&[1, 0]).unwrap())], 1 << 17,
             "graph @g(%x: f32[N, M]) -> f32[N] {
           %a = reduce %x {function = max, axes = [1]}
           return %a
         }"),
-        // What is given is given back, in order.
+        // The input is returned as the output, row-major.
         case!(strided_output, |n| vec![("x", floats(&[512, n]).transpose(&[1, 0]).unwrap())], 1 << 17,
             "graph @g(%x: f32[N, M]) -> f32[N, M] {
           return %x
@@ -321,19 +321,19 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Tests that take processor time come one after another.
+/// Serialises the tests, which measure processor time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a call took after it was cancelled: processor time, and time.
+/// The cost of a call after it was cancelled: processor time, and wall time.
 struct Rest {
     processor: Duration,
     wall: Duration,
 }
 
-/// Cancels a call that is at work; none where it was over before.
+/// Cancels a running call; none if it ended before.
 fn cancel(model: &Model, inputs: &[(&'static str, Tensor)], after: Duration) -> Option<Rest> {
     let cancellation = Cancellation::new();
     let begun = Arc::new(AtomicUsize::new(0));
@@ -376,7 +376,7 @@ fn model(case: &Case, device: Device) -> Model {
         .unwrap_or_else(|error| panic!("{}: {error}", case.name))
 }
 
-/// Cancels calls of every case, and looks at the next one.
+/// Cancels calls of every case, and checks the call after that.
 fn every_case_ends(device: Device) {
     let _alone = alone();
     let only = std::env::var("KILN_STOPPING_CASE").ok();
@@ -405,7 +405,7 @@ fn every_case_ends(device: Device) {
                 rest = rest.or_else(|| cancel(&model, &large, SOON));
             }
         }
-        // Once more, so large that what does not end goes on for long.
+        // Again at a scale at which a call that does not end runs for long.
         scale = (16 * scale).min(case.most);
         let rest = cancel(&model, &(case.inputs)(scale), AFTER).or(rest);
         let rest = rest.unwrap_or_else(|| unreachable!("the loop ends with one"));
@@ -518,10 +518,10 @@ fn polling(case: &Case, polls: bool) -> Model {
     options.load(Source::text(case.text)).unwrap()
 }
 
-/// What the book says of the cost of polls: the least processor time of many interleaved rounds of calls.
+/// The cost of polls that the book states: the minimum processor time over many interleaved rounds of calls.
 #[test]
 #[ignore = "a measurement, for release builds"]
-fn what_polls_cost() {
+fn measure_the_cost_of_polls() {
     let _alone = alone();
     for case in measured() {
         let inputs = (case.inputs)(1);

@@ -1,4 +1,4 @@
-//! What a model became is kept: a second load imports and plans nothing, and is the same model.
+//! Programs are stored: a second load imports and plans nothing, and is the same model.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(feature = "llvm", feature = "onnx"))]
@@ -51,7 +51,7 @@ fn node(op: &str, inputs: &[&str], output: &str) -> Vec<u8> {
     field(1, &node)
 }
 
-/// Elements in the file, or in `weights.bin` beside it.
+/// Elements in the model's file, or in `weights.bin` beside it.
 fn initializer(name: &str, shape: [u64; 2], outside: bool, first: f32) -> (Vec<u8>, Vec<u8>) {
     let data: Vec<u8> = (0..shape[0] * shape[1])
         .flat_map(|i| (first + i as f32 * 0.125).to_le_bytes())
@@ -79,7 +79,7 @@ fn initializer(name: &str, shape: [u64; 2], outside: bool, first: f32) -> (Vec<u
     }
 }
 
-/// `y = relu(x w (a - b)')` with large constants: `w` outside, the other to be folded.
+/// `y = relu(x w (a - b)')` with large constants: `w` external, the others to be folded.
 fn write_model(folder: &Path, first: f32) -> PathBuf {
     let (w, outside) = initializer("w", [8, 16], true, first);
     let (a, _) = initializer("a", [5, 16], false, 1.0);
@@ -98,7 +98,7 @@ fn write_model(folder: &Path, first: f32) -> PathBuf {
         field(12, &value("y", "batch", 5)),
     ];
     let graph = graph.concat();
-    let metadata = [field(1, b"author"), field(2, b"somebody")].concat();
+    let metadata = [field(1, b"author"), field(2, b"Ada")].concat();
     let model = [
         number(1, 8),
         field(7, &graph),
@@ -138,7 +138,7 @@ impl Place {
         self.options().load(&self.model).unwrap()
     }
 
-    /// Entries of a kind, by when they were written.
+    /// The number of entries of a kind.
     fn entries(&self, kind: EntryKind) -> usize {
         let entries = Cache::folder(self.cache())
             .open()
@@ -186,7 +186,7 @@ fn a_second_load_is_the_same_model() {
 }
 
 #[test]
-fn other_options_and_other_weights_are_other_programs() {
+fn different_options_or_weights_are_different_programs() {
     let place = Place::new();
     let expected = run(&place.load());
     let plain = place
@@ -211,7 +211,7 @@ fn other_options_and_other_weights_are_other_programs() {
 }
 
 #[test]
-fn a_damaged_program_is_made_again() {
+fn a_damaged_program_is_rebuilt() {
     let place = Place::new();
     let expected = run(&place.load());
     let files = || {
@@ -225,7 +225,7 @@ fn a_damaged_program_is_made_again() {
     }
     assert_eq!(run(&place.load()), expected);
     assert_eq!(place.entries(EntryKind::PROGRAM), 1);
-    // A constant that is gone.
+    // A missing constant.
     let disk = Cache::folder(place.cache()).open().unwrap();
     for entry in disk.entries().unwrap() {
         if entry

@@ -28,7 +28,7 @@ fn run(model: &Model, rows: usize) {
     model.run([("x", &x), ("w", &w)]).unwrap();
 }
 
-/// The names of events that begin like this.
+/// The names of events with this prefix.
 fn named<'a>(report: &'a Report, prefix: &str) -> Vec<&'a str> {
     let names = report.events.iter().map(|event| event.name.as_str());
     names.filter(|name| name.starts_with(prefix)).collect()
@@ -39,7 +39,7 @@ fn a_verbose_report_has_each_kernel_and_a_second_run_adds_none() {
     let options = options().observe(Observation::new().timing(Verbosity::Verbose));
     let model = options.load(Source::text(MLP)).unwrap();
     run(&model, 3);
-    // A call goes on as soon as its code is there, before the threads that compiled are done with what they store.
+    // A call continues as soon as its code exists, before the compile threads have finished storing it.
     assert!(model.wait_for_compiles(Duration::from_secs(60)));
     let report = model.timing().report();
     let kernels = diagnose::compile_records(&model).len();
@@ -87,8 +87,8 @@ fn a_verbose_report_has_each_kernel_and_a_second_run_adds_none() {
 }
 
 #[test]
-fn events_and_unattributed_time_are_the_stopwatch() {
-    // Of a few tries one: between reading one clock and the other, a busy machine may do anything.
+fn events_and_unattributed_time_add_up_to_the_stopwatch() {
+    // One of a few tries must pass: between reading the two clocks, a busy machine may do anything.
     let is_within = (0..5).any(|_| {
         let begin = Instant::now();
         let model = options().load(Source::text(MLP)).unwrap();
@@ -101,7 +101,7 @@ fn events_and_unattributed_time_are_the_stopwatch() {
 }
 
 #[test]
-fn the_first_call_is_told_of_once_and_nobody_need_ask() {
+fn the_first_call_is_reported_once_without_a_request() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&told);
     let options = options().observe(
@@ -118,7 +118,7 @@ fn the_first_call_is_told_of_once_and_nobody_need_ask() {
 }
 
 #[test]
-fn off_nobody_is_told_and_counters_go_on() {
+fn with_timing_off_nothing_is_reported_and_counters_continue() {
     let options = options().observe(
         Observation::new()
             .timing(Verbosity::Off)
@@ -132,7 +132,7 @@ fn off_nobody_is_told_and_counters_go_on() {
 }
 
 #[test]
-fn a_filter_leaves_out_and_the_sum_stays() {
+fn a_filter_hides_events_and_keeps_the_sum() {
     let timing = TimingOptions::new()
         .verbosity(Verbosity::Debug)
         .filter(Filter::new().category(Category::Build))
@@ -155,7 +155,7 @@ fn a_filter_leaves_out_and_the_sum_stays() {
 }
 
 #[test]
-fn interpreted_calls_have_an_event_too() {
+fn interpreted_calls_are_timed() {
     let options = Options::new()
         .device(Device::interpreter())
         .observe(Observation::new().timing(Verbosity::Verbose));
@@ -185,7 +185,7 @@ fn models_may_share_a_recorder() {
 }
 
 #[test]
-fn a_function_keeps_its_users_name() {
+fn a_functions_name_appears_in_its_events() {
     let dxdt = kiln::jit(|x: Var| -x)
         .named("dxdt")
         .with_options(options().observe(Observation::new().timing(Verbosity::Verbose)));

@@ -1,4 +1,4 @@
-//! Variants in machine code: what they answer is what the interpreter answers, whatever order sizes come in.
+//! Variants in machine code: they compute what the interpreter computes, in whatever order sizes come.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
@@ -32,7 +32,7 @@ fn options(compiling: Compiling) -> Options {
         .compiling(compiling)
 }
 
-/// Variants as early as can be.
+/// Variants as early as possible.
 fn eager() -> Compiling {
     let variants = VariantOptions::new()
         .with_after(Duration::from_nanos(1))
@@ -66,7 +66,7 @@ fn expect_close(expected: &Tensor, found: &Tensor) {
 }
 
 #[test]
-fn any_order_of_sizes_gives_what_the_interpreter_gives() {
+fn variants_equal_the_interpreter_in_any_order_of_sizes() {
     let model = options(eager()).load(Source::text(LAYERS)).unwrap();
     let reference = Options::new()
         .device(Device::interpreter())
@@ -133,7 +133,7 @@ fn deterministic_models_have_no_variants_and_give_the_same_bits() {
 }
 
 #[test]
-fn time_must_not_decide_beside_deterministic() {
+fn deterministic_refuses_options_that_depend_on_timing() {
     let contradictions = [
         CompilePolicy::Background.into(),
         CompilePolicy::AfterCalls(3).into(),

@@ -1,14 +1,14 @@
-//! What a process finds in the cache it does not make again: nothing is read but what calls need, imported, planned,
+//! A process does not redo what the cache contains: nothing is read but what calls need, and nothing is imported, planned,
 //! packed or compiled. Everything is counted and nothing is timed.
 //!
 //! Tests of real models need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a
-//! `model.onnx`; without it they say that they were skipped.
+//! `model.onnx`; without it they print that they were skipped.
 
 #![cfg(all(feature = "llvm", feature = "onnx"))]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may panic, and say what it did"
+    reason = "a test may panic and print"
 )]
 
 use kiln::diagnose::{self, Stage};
@@ -66,8 +66,8 @@ fn kinds(cache: &Path) -> BTreeMap<String, (usize, u64)> {
     kinds
 }
 
-/// A first process that does everything, and a second one that does nothing twice.
-fn second_process_makes_nothing(name: &str, shape: &[usize]) {
+/// A first process that does everything, and a second one that repeats nothing.
+fn second_process_rebuilds_nothing(name: &str, shape: &[usize]) {
     let Some(file) = model_file(name) else { return };
     let cache = TempDir::new().unwrap();
     let first = options(cache.path()).load(&file).unwrap();
@@ -114,7 +114,7 @@ fn second_process_makes_nothing(name: &str, shape: &[usize]) {
         );
     }
     assert_eq!(kinds(cache.path()), kept, "nothing was added");
-    // What the second process did not read is there when somebody asks for it.
+    // What the second process did not read is available on request.
     let fresh = options(cache.path()).cache(Cache::off());
     let fresh = fresh.load(&file).unwrap();
     let ops = |model| diagnose::graph(model, Stage::Import).unwrap().ops().count();
@@ -122,23 +122,23 @@ fn second_process_makes_nothing(name: &str, shape: &[usize]) {
 }
 
 #[test]
-fn real_model_minilm_is_made_once_for_all_processes() {
-    second_process_makes_nothing("minilm", &[1, 8]);
+fn real_model_minilm_is_built_once_for_all_processes() {
+    second_process_rebuilds_nothing("minilm", &[1, 8]);
 }
 
 #[test]
-fn real_model_detector_is_made_once_for_all_processes() {
-    second_process_makes_nothing("ocr-det", &[1, 3, 64, 96]);
+fn real_model_detector_is_built_once_for_all_processes() {
+    second_process_rebuilds_nothing("ocr-det", &[1, 3, 64, 96]);
 }
 
 #[test]
-fn real_model_classifier_and_recogniser_are_made_once_for_all_processes() {
-    second_process_makes_nothing("ocr-cls", &[1, 3, 48, 192]);
-    second_process_makes_nothing("ocr-rec", &[1, 3, 48, 64]);
+fn real_model_classifier_and_recogniser_are_built_once_for_all_processes() {
+    second_process_rebuilds_nothing("ocr-cls", &[1, 3, 48, 192]);
+    second_process_rebuilds_nothing("ocr-rec", &[1, 3, 48, 64]);
 }
 
 #[test]
-fn real_model_weights_that_are_gone_or_damaged_are_made_again() {
+fn real_model_weights_that_are_missing_or_damaged_are_rebuilt() {
     let Some(file) = model_file("ocr-cls") else {
         return;
     };

@@ -234,7 +234,7 @@ mod tests {
         let error = control.check().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "expected the call to end within 5s, found it still at work"
+            "expected the call to end within 5s, found it still running"
         );
         assert!(control.is_stopped());
         assert!(format!("{control:?}").contains("stopped: 2"));

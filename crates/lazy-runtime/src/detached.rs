@@ -74,7 +74,7 @@ pub(crate) fn start(job: impl FnOnce() + Send + 'static) {
     let thread = thread::Builder::new().name("kiln-detached".to_owned());
     let started = thread.spawn(move || take(&there));
     if let Err(error) = started {
-        tracing::warn!(%error, "no thread for work that a call waits for: nothing ends it early");
+        tracing::warn!(%error, "cannot start a thread for work that a call waits for: it cannot be interrupted");
         take(&place);
     }
 }
@@ -91,7 +91,7 @@ fn take(place: &ForkLock<Option<Job>>) {
 fn give<T>(sender: &SyncSender<thread::Result<T>>, done: thread::Result<T>) {
     let has_panicked = done.is_err();
     if sender.try_send(done).is_err() && has_panicked {
-        tracing::error!("work panicked after the call that wanted it had ended");
+        tracing::error!("work panicked after the call that needed it had ended");
     }
 }
 

@@ -119,7 +119,7 @@ pub enum RuntimeError {
 
     /// E0897: a plan was not ready in time; it is still being made.
     #[error(
-        "a plan for sizes on which facts do not hold was not made within the limit; call again, or allow more time to compile"
+        "a plan for sizes for which facts do not hold was not made within the limit; call again, or allow more time to compile"
     )]
     PlanTimeout,
 
@@ -157,7 +157,7 @@ pub enum RuntimeError {
     },
 
     /// E0894: a call that exceeded its time limit.
-    #[error("expected the call to end within {limit:?}, found it still at work")]
+    #[error("expected the call to end within {limit:?}, found it still running")]
     CallTimeout {
         /// The limit.
         limit: Duration,

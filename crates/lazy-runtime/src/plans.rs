@@ -277,7 +277,9 @@ impl OtherPlans {
                 }
                 Err(Failed::Ended(error)) => return Err(error),
                 // Without facts there is less to go wrong.
-                Err(Failed::Plan(reason)) => tracing::warn!(reason, "no plan without some facts"),
+                Err(Failed::Plan(reason)) => {
+                    tracing::warn!(reason, "cannot plan without some facts")
+                }
             }
         }
         self.general(making, refuse)
@@ -292,7 +294,7 @@ impl OtherPlans {
         making: Making<'_>,
         refuse: &dyn Fn(String) -> RuntimeError,
     ) -> Result<Served, RuntimeError> {
-        let no_planner = || refuse("the program came without a planner".to_owned());
+        let no_planner = || refuse("the program has no planner".to_owned());
         let Some(general) = self.entry_of_general(self.planner.is_some()) else {
             return Err(no_planner());
         };
@@ -356,7 +358,7 @@ impl OtherPlans {
             patience,
         } = making;
         let Some(planner) = &self.planner else {
-            let reason = "the program came without a planner".to_owned();
+            let reason = "the program has no planner".to_owned();
             return Err(Failed::Plan(reason));
         };
         // If only stores may be consulted, the call is interpreted, or nothing may be waited for except the plan itself.

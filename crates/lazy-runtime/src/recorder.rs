@@ -47,7 +47,7 @@ impl Recorder {
             constants: event(
                 Category::Build,
                 "constants",
-                "Constants, brought into the form that kernels want",
+                "Constants, converted to the form that kernels read",
             ),
             load_constants: event(
                 Category::Build,
@@ -57,7 +57,7 @@ impl Recorder {
             pack_constants: event(
                 Category::Build,
                 "pack_constants",
-                "Constants, packed for kernels",
+                "Constants, repacked for kernels",
             ),
             store_constants: event(
                 Category::Build,

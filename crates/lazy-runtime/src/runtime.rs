@@ -288,7 +288,7 @@ impl Runtime {
     pub(crate) fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
         match self.executor().alloc(bytes) {
             Err(error) if error.out_of_memory && self.trim_memory(0) > 0 => {
-                tracing::info!(bytes, %error, "memory is short: freed what no call needs now");
+                tracing::info!(bytes, %error, "memory is low: freed memory that no call uses");
                 self.executor().alloc(bytes)
             }
             allocated => allocated,

@@ -52,7 +52,9 @@ impl Watch {
             match thread.spawn(move || watch.run()) {
                 Ok(_) => calls.process = Some(here),
                 // The call is still checked between steps and between parts of launches; the next one tries again.
-                Err(error) => tracing::warn!(%error, "no thread to end calls that are at work"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot start the thread that ends running calls")
+                }
             }
         }
         Watched {

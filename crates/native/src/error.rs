@@ -25,7 +25,7 @@ pub enum NativeError {
     },
 
     /// E0852: a section that kernels do not have.
-    #[error("section {} {why}; kernels hold code and constants alone", Quoted(.section))]
+    #[error("section {} {why}; kernels contain only code and constants", Quoted(.section))]
     Section {
         /// The section's name.
         section: String,
@@ -34,7 +34,7 @@ pub enum NativeError {
     },
 
     /// E0853: an undefined symbol that is not one of the functions a kernel may call.
-    #[error("undefined symbol {}; a kernel may call {} alone", Quoted(.symbol), crate::host_functions::NAMES.join(", "))]
+    #[error("undefined symbol {}; a kernel may only call {}", Quoted(.symbol), crate::host_functions::NAMES.join(", "))]
     UndefinedSymbol {
         /// The symbol's name.
         symbol: String,
@@ -99,7 +99,7 @@ pub enum NativeError {
     },
 
     /// E0860: code for instructions that this machine does not have.
-    #[error("code for level {} cannot run on this machine; compile for a level that it has", Quoted(.level))]
+    #[error("code for level {} cannot run on this machine; compile for a level that it supports", Quoted(.level))]
     Level {
         /// The instruction-set level.
         level: String,

@@ -240,7 +240,7 @@ impl<'data> Symbols<'data> {
                 .name(ENDIAN, all.strings())
                 .map_err(NativeError::damaged)?;
             let name = std::str::from_utf8(name)
-                .map_err(|_| NativeError::damaged("a symbol's name that is no UTF-8"))?;
+                .map_err(|_| NativeError::damaged("a symbol's name that is not UTF-8"))?;
             let section = all
                 .symbol_section(ENDIAN, symbol, index)
                 .map_err(NativeError::damaged)?;
@@ -291,7 +291,7 @@ fn symbol_target(
                 return Ok(Symbol::Elsewhere);
             };
             if offset > copied.sections[section].bytes.len() as u64 {
-                return refuse("lies outside its section");
+                return refuse("is outside its section");
             }
             Ok(Symbol::Target(Target::Place { section, offset }))
         }

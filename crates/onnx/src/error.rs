@@ -182,7 +182,7 @@ pub enum Error {
 
     /// E0916: the model uses operators without an importer.
     #[error(
-        "the model uses operators that are not supported: {}; teach them with `ImportOptions::operator`, or export the model without them",
+        "the model uses operators that are not supported: {}; add them with `ImportOptions::operator`, or export the model without them",
         list_operators(operators)
     )]
     UnsupportedOperators {
@@ -200,7 +200,7 @@ pub enum Error {
     },
 
     /// E0918: a node reads a name that nothing produces.
-    #[error("{node}: nothing gives its operand {name}")]
+    #[error("{node}: its operand {name} is undefined")]
     Undefined {
         /// The node's path.
         node: String,

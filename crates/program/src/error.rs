@@ -7,9 +7,7 @@ use kiln_symbolic_shape::DimError;
 #[non_exhaustive]
 pub enum ProgramError {
     /// E0836: a value that is not a tensor.
-    #[error(
-        "expected tensors alone in a compiled program, found {value}: {ty}; run it interpreted"
-    )]
+    #[error("expected only tensors in a compiled program, found {value}: {ty}; run it interpreted")]
     NotATensor {
         /// The value.
         value: String,
@@ -53,7 +51,7 @@ pub enum ProgramError {
         found: u32,
     },
     /// E0843: a stored program that needs a missing constant.
-    #[error("expected the constant {digest} beside the stored program, found none")]
+    #[error("expected the constant {digest} with the stored program, found none")]
     MissingConstant {
         /// The constant's digest.
         digest: String,

@@ -29,7 +29,7 @@ pub enum ScalarError {
     },
 
     /// E0282: a number that the required dtype cannot represent.
-    #[error("the number {value} has no value in {dtype}: use a float dtype, or another parameter")]
+    #[error("{dtype} cannot represent the number {value}: use a float dtype, or another parameter")]
     Literal {
         /// The number, printed.
         value: String,
@@ -58,7 +58,7 @@ pub enum ScalarError {
     },
 
     /// E0285: an expression with a node that refers to something that does not precede it.
-    #[error("node {node} of the expression refers to {what}, which is not there")]
+    #[error("node {node} of the expression refers to {what}, which does not exist")]
     Dangling {
         /// The position of the node.
         node: usize,

@@ -23,12 +23,12 @@ macro_rules! for_each_scalar_op {
             Mul mul Numeric2 "`a * b`. Integers wrap.";
             Div div Numeric2 "`a / b`. Integers: truncated; by zero is a fault; `MIN / -1` is `MIN`. Floats: by zero is an infinity or NaN.";
             FloorDiv floor_div Numeric2 "The integral value at or below `a / b` (Python's `//`). Integers: by zero is a fault; `MIN floor_div -1` is `MIN`. Floats: the quotient, rounded, then `floor`; by zero is an infinity or NaN.";
-            Rem rem Numeric2 "What a truncated division leaves, with the sign of `a` (C's `%` and `fmod`). Integers: by zero is a fault; `MIN rem -1` is 0. Floats: of an infinity or by zero is NaN; by an infinity is `a`.";
-            FloorMod floor_mod Numeric2 "What a floored division leaves, with the sign of `b` (Python's `%`); a float zero has the sign of `b` too. Integers: by zero is a fault. Floats: of an infinity or by zero is NaN; by an infinity of the other sign is that infinity.";
+            Rem rem Numeric2 "The remainder of truncated division, with the sign of `a` (C's `%` and `fmod`). Integers: by zero is a fault; `MIN rem -1` is 0. Floats: of an infinity or by zero is NaN; by an infinity is `a`.";
+            FloorMod floor_mod Numeric2 "The remainder of floored division, with the sign of `b` (Python's `%`); a float zero has the sign of `b` too. Integers: by zero is a fault. Floats: of an infinity or by zero is NaN; by an infinity of the other sign is that infinity.";
             Pow pow Numeric2 "`a` to the power of `b`. Integers: wraps; 0 to the 0 is 1; a negative `b` gives 1/x truncated (1 for 1, alternating for -1, 0 for the rest), and a fault for `a` = 0. Floats: as C's `pow` (x to the 0 and 1 to the x are 1, even for NaN; a negative base needs an integral `b`).";
             Min min Numeric2 "The smaller one. Floats: NaN if either is NaN; -0 is less than +0.";
             Max max Numeric2 "The larger one. Floats: NaN if either is NaN; +0 is more than -0.";
-            Neg neg Numeric1 "`-a`. Integers wrap: `MIN` stays, unsigned values go around. Floats: flips the sign of zeros and NaNs too.";
+            Neg neg Numeric1 "`-a`. Integers wrap, so `MIN` stays. Floats: flips the sign of zeros and NaNs too.";
             Abs abs Numeric1 "`|a|`. Integers: `MIN` stays. Floats: clears the sign of zeros and NaNs too.";
             Sign sign Numeric1 "-1, 0 or 1. Floats: a zero keeps its sign, NaN stays.";
             Floor floor Float1 "The integral value at or below; -0 and infinities stay.";

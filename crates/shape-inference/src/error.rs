@@ -171,7 +171,7 @@ pub enum InferErrorKind {
         value: String,
     },
     /// E0804: a number that a dtype cannot represent.
-    #[error("expected a number that {dtype} holds, found {number}")]
+    #[error("expected a number that {dtype} can represent, found {number}")]
     Number {
         /// The dtype.
         dtype: DType,

@@ -180,7 +180,7 @@ impl Asked {
                 };
                 for index in 1..self.operands.len() {
                     let (first, other) = (self.operand(0), self.operand(index));
-                    let what = "axes beside the concatenated one";
+                    let what = "axes other than the concatenated one";
                     self.push(Kind::Equal, what, beside(first), beside(other));
                 }
             }
@@ -206,7 +206,7 @@ impl Asked {
                     dims.map(|(_, dim)| dim).collect::<Dims>()
                 };
                 let (kept, given) = (beside(x.clone()), beside(self.operand(2)));
-                let what = "axes beside those of an update";
+                let what = "axes other than those of an update";
                 self.push(Kind::Equal, what, kept, given);
             }
             Op::Matmul { .. } => {
@@ -290,11 +290,16 @@ impl Asked {
             let along = indices.get(axis).copied();
             let covered: Vec<_> = beside.into_iter().chain(along).collect();
             let by: Vec<_> = x.into_iter().chain(along).collect();
-            self.push(Kind::Covers, "axes beside the indexed one", covered, by);
+            self.push(Kind::Covers, "axes other than the indexed one", covered, by);
             return;
         }
         for (size, index) in x.into_iter().zip(beside) {
-            self.push(Kind::Fits, "axes beside the indexed one", [index], [size]);
+            self.push(
+                Kind::Fits,
+                "axes other than the indexed one",
+                [index],
+                [size],
+            );
         }
     }
 

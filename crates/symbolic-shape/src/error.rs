@@ -45,7 +45,7 @@ pub enum DimError {
         name: String,
     },
     /// E0306: a symbol of this name exists already.
-    #[error("symbol {name} is declared already; use another name or constrain the existing symbol")]
+    #[error("symbol {name} is already declared; use another name or constrain the existing symbol")]
     DuplicateSymbol {
         /// The name.
         name: String,

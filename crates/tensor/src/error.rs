@@ -143,7 +143,7 @@ pub enum TensorError {
     NothingToConcat,
 
     /// E0351: a slice was requested of a tensor whose elements are not contiguous.
-    #[error("the elements of this view do not lie in one piece: call `contiguous` first")]
+    #[error("the elements of this view are not contiguous: call `contiguous` first")]
     NotContiguous,
 
     /// E0352: a slice was requested of foreign memory that is not aligned for the element type.

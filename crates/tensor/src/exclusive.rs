@@ -38,7 +38,7 @@ impl Tensor {
     /// `bool`, for which not every byte is valid.
     #[allow(
         clippy::result_large_err,
-        reason = "the error returns the tensor, and a box would be an allocation"
+        reason = "on refusal the caller keeps the tensor, and a box would be an allocation"
     )]
     pub fn into_exclusive(mut self) -> Result<Exclusive, Self> {
         let length = self.byte_len();

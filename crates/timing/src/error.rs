@@ -24,7 +24,7 @@ pub enum TimingError {
 
     /// E0752: the name is taken by another event.
     #[error(
-        "the event `{name}` is {registered} already, and cannot become {given}; choose another name"
+        "the event `{name}` is already {registered}, and cannot become {given}; choose another name"
     )]
     EventTaken {
         /// The name.

@@ -37,7 +37,7 @@ impl Registry {
             events.push(EventInfo {
                 category,
                 name: format!("other_{category}").into(),
-                description: format!("Whatever of category {category} has no event of its own")
+                description: format!("Time in category {category} without an event of its own")
                     .into(),
             });
         }
@@ -198,7 +198,7 @@ mod tests {
             .register(Category::Runtime, "import", "Reading a model")
             .unwrap_err();
         assert_eq!(taken.code(), "E0752");
-        insta::assert_snapshot!(taken, @r#"the event `import` is "Reading a model" of category build already, and cannot become "Reading a model" of category runtime; choose another name"#);
+        insta::assert_snapshot!(taken, @r#"the event `import` is already "Reading a model" of category build, and cannot become "Reading a model" of category runtime; choose another name"#);
         assert!(
             registry
                 .register(Category::Build, "import", "Other words")

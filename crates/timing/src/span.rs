@@ -13,7 +13,7 @@ use crate::timing::Timing;
 ///
 /// Spans of a thread nest: one that is dropped ends those that were opened after it and leaked.
 #[derive(Debug)]
-#[must_use = "what is timed ends when this is dropped"]
+#[must_use = "the span ends when this is dropped"]
 pub struct Span<'a> {
     open: Option<(&'a Timing, u64)>,
     /// The sampler that selected this call, and the call's number.
@@ -49,7 +49,7 @@ impl<'a> Span<'a> {
     }
 
     /// Ends the host's part of it; the device's time is reported later, on any thread, once the device was waited for.
-    #[must_use = "the returned value takes the device's time"]
+    #[must_use = "the device's time is reported to the returned value"]
     pub fn submit(mut self) -> Pending {
         let closed = self.close();
         Pending(closed.map(|(timing, closed)| (timing.clone(), closed.event, closed.begin)))
@@ -108,7 +108,7 @@ impl Pending {
 
 /// A part of the innermost span, by a label, until this is dropped. The span's time is unaffected.
 #[derive(Debug)]
-#[must_use = "what is timed ends when this is dropped"]
+#[must_use = "the span ends when this is dropped"]
 pub struct Part<'a> {
     inner: Option<&'a Inner>,
     event: u32,

@@ -48,7 +48,7 @@ pub enum TraceError {
     },
     /// A number combined with a variable whose element type cannot represent it; has the code of such numbers.
     #[error(
-        "{at}: expected a number that {dtype} holds, found {number}; cast the variable, or write the number as the type has it"
+        "{at}: expected a number that {dtype} can represent, found {number}; cast the variable, or write the number as the type has it"
     )]
     Number {
         /// Where the number is used.

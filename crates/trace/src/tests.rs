@@ -275,7 +275,7 @@ fn numbers_not_representable_in_the_dtype_are_refused() {
         let error = trace("f", &function, &[ArgumentType::new(dtype, 1)]).unwrap_err();
         assert_eq!(error.code(), "E0804");
         let message = error.to_string();
-        let expected = format!("expected a number that {dtype} holds, found {number};");
+        let expected = format!("expected a number that {dtype} can represent, found {number};");
         assert!(
             message.contains(&expected) && message.contains("tests.rs:"),
             "{message}"

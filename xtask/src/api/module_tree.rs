@@ -33,7 +33,7 @@ impl ModuleTree {
     pub(super) fn load(root: &Path) -> Result<Self> {
         let folder = root
             .parent()
-            .context("a crate's root file lies in a folder")?
+            .context("a crate's root file is in a folder")?
             .to_path_buf();
         let mut tree = Self {
             modules: vec![Module {

@@ -95,7 +95,7 @@ fn script(root: &Path, python: &Path, name: &str) -> Command {
 fn read(text: &str) -> Result<Vec<Case>> {
     let case = |(at, line): (usize, &str)| {
         serde_json::from_str(line)
-            .with_context(|| format!("line {} of what was measured is not a case", at + 1))
+            .with_context(|| format!("line {} of the measurements is not a case", at + 1))
     };
     text.lines().enumerate().map(case).collect()
 }

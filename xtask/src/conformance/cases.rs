@@ -45,7 +45,7 @@ pub(super) fn all(root: &Path, folder: &Path) -> Result<Vec<Case>> {
     let mut generate = Command::new(python);
     generate.arg(root.join(SCRIPT)).arg(&cases);
     step::run("writing ONNX's test cases", &mut generate)?;
-    std::fs::write(&made_of, wanted).context("cannot note what the cases are made of")?;
+    std::fs::write(&made_of, wanted).context("cannot record what the cases are made of")?;
     read(&cases)
 }
 

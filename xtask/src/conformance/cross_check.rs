@@ -21,7 +21,7 @@ pub(crate) fn run(count: usize) -> Result<()> {
     let (root, folder) = folders("cross-check")?;
     let models = folder.join("cases").join("generated");
     if models.exists() {
-        std::fs::remove_dir_all(&models).context("cannot remove the models of before")?;
+        std::fs::remove_dir_all(&models).context("cannot remove the previous models")?;
     }
     std::fs::create_dir_all(&models).context("cannot create a folder for models")?;
     let mut export = Command::new(workspace::cargo());

@@ -98,11 +98,11 @@ impl Worker {
             .stdin
             .as_mut()
             .context("the child has no input")?;
-        writeln!(stdin, "{request}").context("the child does not listen")?;
+        writeln!(stdin, "{request}").context("cannot write to the child")?;
         match self.answers.recv_timeout(LIMIT) {
-            Ok(line) => serde_json::from_str(&line).context("the child says nothing sensible"),
+            Ok(line) => serde_json::from_str(&line).context("the child's reply is malformed"),
             Err(RecvTimeoutError::Timeout) => {
-                anyhow::bail!("no answer in {} seconds", LIMIT.as_secs())
+                anyhow::bail!("no reply within {} seconds", LIMIT.as_secs())
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.child.wait().context("cannot wait for the child")?;

@@ -48,7 +48,7 @@ fn a_second_process_compiles_nothing_and_cache_commands_manage_the_folder() {
     assert!(cache(&["stats"], ok).contains("kernel"));
     let stats: serde_json::Value = serde_json::from_str(&cache(&["stats", "--json"], ok)).unwrap();
     assert_eq!(stats["entries"].as_u64(), Some(entries as u64));
-    assert!(cache(&["verify"], ok).contains(&format!("{entries} entries are whole")));
+    assert!(cache(&["verify"], ok).contains(&format!("{entries} entries are intact")));
     let file = std::fs::read_dir(workshop.path("cache")).unwrap();
     let entry =
         |entry: &std::path::PathBuf| entry.extension().is_some_and(|ending| ending == "kiln1");

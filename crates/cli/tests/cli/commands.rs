@@ -94,7 +94,7 @@ fn a_missing_input_is_named() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output).trim_end(),
-        "error[E0871]: missing input scale: f32[3]; give it a tensor"
+        "error[E0871]: missing input scale: f32[3]; pass a tensor for it"
     );
 }
 

@@ -196,7 +196,7 @@ fn explain_reports_steps_pairs_and_compiles() {
         "{}",
         stderr(&output)
     );
-    let output = workshop.kiln(&["explain", "model.kiln", "nobody", "nothing"]);
+    let output = workshop.kiln(&["explain", "model.kiln", "absent", "missing"]);
     assert!(stderr(&output).contains("E0982"), "{}", stderr(&output));
 }
 

@@ -172,11 +172,15 @@ impl Refusal {
                 let (left, right) = (dim(*left), dim(*right));
                 if *possible {
                     format!(
-                        "{left} and {right}, which meet at {}, are not proved equal; under the fact {left} == {right} it would fuse",
+                        "{left} and {right}, which meet at {}, are not proved equal; under the fact {left} == {right} the ops would fuse",
                         value(*at)
                     )
                 } else {
-                    let exception = if never { "" } else { " but for empty tensors" };
+                    let exception = if never {
+                        ""
+                    } else {
+                        " except for empty tensors"
+                    };
                     format!(
                         "{left} and {right}, which meet at {}, are never equal{exception}",
                         value(*at)
@@ -194,7 +198,7 @@ impl Refusal {
                 op(*second)
             ),
             Refusal::Reduced { heavy, reduction } => format!(
-                "{} reduces what {} gives, whose schedule does not hold whole rows",
+                "{} reduces the result of {}, whose schedule does not keep whole rows",
                 op(*reduction),
                 op(*heavy)
             ),
@@ -206,7 +210,7 @@ impl Refusal {
                 op(*reduction)
             ),
             Refusal::Moved { op: at } => format!(
-                "what {} gives is not read once per point of the kernel, so it would be computed again or lose its class",
+                "the result of {} is not read once per point of the kernel, so it would be recomputed or lose its class",
                 op(*at)
             ),
             Refusal::Recomputed {
@@ -214,7 +218,7 @@ impl Refusal {
                 cost,
                 limit,
             } => format!(
-                "{} and what it needs would be computed over and over: {cost} operations each time, where {limit} are allowed",
+                "{} and what it needs would be recomputed: {cost} operations each time, more than the limit of {limit}",
                 value(*at)
             ),
             Refusal::Divided { op: at } => format!(
@@ -238,7 +242,9 @@ impl Refusal {
                 op(*at),
                 dim(*extent)
             ),
-            Refusal::Cycle => "something else needs the one and is needed by the other".to_owned(),
+            Refusal::Cycle => {
+                "another op depends on one of them, and the other depends on that op".to_owned()
+            }
             Refusal::Limit { what, given, limit } => {
                 format!("a kernel has at most {limit} {what}, and this would have {given}")
             }
@@ -247,7 +253,7 @@ impl Refusal {
                     "the budget of {limit} steps of planning is spent, so nothing more is joined"
                 )
             }
-            Refusal::Apart { op: at } => format!("{} is no part of a kernel", op(*at)),
+            Refusal::Apart { op: at } => format!("{} is not part of a kernel", op(*at)),
             Refusal::NoBenefit => "nothing would be saved".to_owned(),
             Refusal::Lowering { reason } => format!("lowering refuses: {reason}"),
             Refusal::Class { expected, found } => {

@@ -41,7 +41,7 @@ impl RegionLowering<'_> {
         }
         match element {
             Some(element) => Ok(element),
-            None => unreachable!("the verifier asks for an operand at least"),
+            None => unreachable!("the verifier requires at least one operand"),
         }
     }
 
@@ -59,7 +59,7 @@ impl RegionLowering<'_> {
             for (other, (&size, &whole)) in shape.iter().zip(&result).enumerate() {
                 if other != axis && !self.equal(size, whole) {
                     let equal = Predicate::Equal(size, whole);
-                    self.require(equal, "equal sizes beside a concatenated axis")?;
+                    self.require(equal, "equal sizes on the axes that are not concatenated")?;
                 }
             }
             if self.fixed(shape[axis]) != Some(0) {

@@ -74,7 +74,7 @@ impl RegionLowering<'_> {
             return Err(unsupported(
                 id,
                 data,
-                "how many axes its indices address is not known",
+                "how many axes its indices address is unknown",
             ));
         };
         let mut found = Nodes::new();
@@ -120,7 +120,10 @@ impl RegionLowering<'_> {
         let (shape, other) = (self.shape(x)?, self.shape(positions)?);
         for at in (0..shape.len()).filter(|&at| at != axis) {
             let fits = Predicate::LessEqual(other[at], shape[at]);
-            self.require(fits, "sizes beside the indexed axis that cover the indices")?;
+            self.require(
+                fits,
+                "sizes on the axes other than the indexed one that cover the indices",
+            )?;
         }
         Ok(shape[axis])
     }

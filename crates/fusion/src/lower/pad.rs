@@ -127,7 +127,7 @@ impl RegionLowering<'_> {
         for &low in low {
             self.require(
                 Predicate::LessEqual(zero, low),
-                "a border of no negative size",
+                "a border of non-negative size",
             )?;
         }
         Ok(())

@@ -177,7 +177,7 @@ fn trips_of(graph: &Graph, id: OpId) -> Result<LoopTrips, &'static str> {
     let course = LoopCourse::of(graph, id);
     match course.trips {
         Some(trips) if course.begins == Some(true) && course.goes_on => Ok(trips),
-        Some(_) => Err("its condition depends on data"),
+        Some(_) => Err("data may end it early"),
         None => Err("its trip count is data, not a size"),
     }
 }
@@ -193,14 +193,18 @@ fn check_body(graph: &Graph, body: &kiln_ir::Region) -> Result<(), &'static str>
             OpKind::Pointwise | OpKind::Movement => {}
             OpKind::Lookup if !matches!(data.op, Op::Resize(_)) => {}
             OpKind::Apart if matches!(data.op, Op::Constant(_)) => {}
-            OpKind::Contraction | OpKind::Window => return Err("its body sums products"),
-            OpKind::Reduction | OpKind::Scan => return Err("its body reduces"),
-            _ => return Err("its body does more than compute elements from elements"),
+            OpKind::Contraction | OpKind::Window => {
+                return Err("its body contains a contraction or a window");
+            }
+            OpKind::Reduction | OpKind::Scan => {
+                return Err("its body contains a reduction or a scan");
+            }
+            _ => return Err("its body is not element-wise"),
         }
     }
-    let asks =
+    let requires =
         !body.requirements.is_empty() || !requirements_of(&mut graph.clone(), &body.ops).is_empty();
-    if asks { Err(REQUIRES) } else { Ok(()) }
+    if requires { Err(REQUIRES) } else { Ok(()) }
 }
 
 fn refused(id: OpId, data: &OpData, why: &'static str) -> LowerError {
@@ -346,7 +350,7 @@ impl RegionLowering<'_> {
         let shape = self.shape(initial)?;
         let mut places = at.iter().zip(&shape);
         if !is_first || !places.all(|(&index, &size)| self.is_plain(index, size)) {
-            let why = "its iterations move carried values from point to point";
+            let why = "its iterations move carried values between points";
             return Err(unsupported(id, self.graph.op(id), why));
         }
         let start = self.get(initial, at.clone(), GuardId::NONE)?;
@@ -438,7 +442,7 @@ impl RegionLowering<'_> {
             Some(body) if cost > REPEAT_LIMIT => Err(refused(
                 body.id,
                 self.graph.op(body.id),
-                "its body would recompute a value shared by several points at each of them",
+                "values that its body computes for fewer points would be recomputed for each",
             )),
             _ => Ok(()),
         }

@@ -136,7 +136,7 @@ impl RegionLowering<'_> {
             return Err(unsupported(id, data, why));
         }
         if dtype == DType::Bool && combine != Combine::Set {
-            return Err(unsupported(id, data, "truth values do not combine"));
+            return Err(unsupported(id, data, "bools cannot be combined"));
         }
         Ok(match combine {
             Combine::Set => kiln_kernel::Combine::Set,

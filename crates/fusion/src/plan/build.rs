@@ -268,7 +268,7 @@ impl<'a> Builder<'a> {
                 let ops = node.ops.iter().map(|&op| describe_op(self.graph, op));
                 let ops: Vec<String> = ops.collect();
                 node.notes
-                    .push(format!("{} is no part of a kernel", ops.join(", ")));
+                    .push(format!("{} is not part of a kernel", ops.join(", ")));
             }
             None => {}
         }

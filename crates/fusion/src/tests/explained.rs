@@ -47,7 +47,7 @@ fn two_ops_of_two_kernels() {
     assert_snapshot!(why, @"
     matmul %v1 is in node0 @matmul_relu (kernel), reduce %v3 in node1 @reduce (kernel)
     node0 @matmul_relu gives f32[M, N] to node1 @reduce
-      reduce %v3 reduces what matmul %v1 gives, whose schedule does not hold whole rows
+      reduce %v3 reduces the result of matmul %v1, whose schedule does not keep whole rows
     ");
     let why = plan
         .explain(&graph, op(&graph, "%1"), op(&graph, "%4"))
@@ -80,8 +80,8 @@ fn a_fact_that_would_do_is_named() {
     assert_snapshot!(why, @"
     neg %v1 is in node0 @neg (kernel), add %v2 in node1 @add (kernel)
     node0 @neg gives f32[A] to node1 @add
-      A and bcast(A, B), which meet at %v2, are not proved equal; under the fact A == bcast(A, B) it would fuse
-    near miss: A and bcast(A, B), which meet at %v2, are not proved equal; under the fact A == bcast(A, B) it would fuse
+      A and bcast(A, B), which meet at %v2, are not proved equal; under the fact A == bcast(A, B) the ops would fuse
+    near miss: A and bcast(A, B), which meet at %v2, are not proved equal; under the fact A == bcast(A, B) the ops would fuse
     ");
 }
 

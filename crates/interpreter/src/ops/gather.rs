@@ -194,7 +194,7 @@ pub(crate) fn element_offsets(
     for (at, (&left_size, &right_size)) in x.shape().iter().zip(indices.shape()).enumerate() {
         if at != axis && right_size > left_size {
             return Err(OpFault::SizeMismatch {
-                what: "axes beside the indexed one",
+                what: "axes other than the indexed one",
                 left: ctx.describe(0, x),
                 left_size,
                 right: ctx.describe(1, indices),

@@ -81,7 +81,7 @@ pub(crate) fn concat(
                 pairs.into_iter().find(|(left, right)| left != right)
             {
                 return Err(OpFault::SizeMismatch {
-                    what: "axes beside the concatenated one",
+                    what: "axes other than the concatenated one",
                     left: ctx.describe(0, first),
                     left_size,
                     right: ctx.describe(index + 1, operand),
@@ -185,7 +185,7 @@ mod tests {
         let fault = sizes.run(&Op::Concat { axis: 1 }, &[x, y]).unwrap_err();
         assert_eq!(
             fault.to_string(),
-            "expected axes beside the concatenated one of equal size, found 2 in operand 0 f32[2, 2] and 1 in operand 1 f32[1, 2]"
+            "expected axes other than the concatenated one of equal size, found 2 in operand 0 f32[2, 2] and 1 in operand 1 f32[1, 2]"
         );
         assert_eq!(
             sizes.run(&Op::Concat { axis: 0 }, &[]).unwrap_err().code(),

@@ -81,7 +81,7 @@ fn check_operands(
     match beside.find(|(_, (size, given))| size != given) {
         None => Ok(()),
         Some((_, (&left_size, &right_size))) => Err(OpFault::SizeMismatch {
-            what: "axes beside those of an update",
+            what: "axes other than those of an update",
             left: ctx.describe(0, x),
             left_size,
             right: ctx.describe(2, update),

@@ -441,9 +441,8 @@ impl<'a> Reader<'a> {
                 self.input.error_at(start, "E0118", error.to_string())
             })?;
             return self.blobs.get(digest).cloned().ok_or_else(|| {
-                let message = format!(
-                    "no constant of digest {digest} is in the blob map that came with the text"
-                );
+                let message =
+                    format!("the blob map given with the text has no constant of digest {digest}");
                 self.input.error_at(start, "E0118", message)
             });
         }

@@ -58,7 +58,7 @@ pub struct VerifyError {
 #[non_exhaustive]
 pub enum VerifyErrorKind {
     /// E0201: an id that is not of this graph.
-    #[error("{what} {id} is not of this graph")]
+    #[error("{what} {id} is not in this graph")]
     UnknownId {
         /// The kind of thing.
         what: &'static str,
@@ -125,13 +125,13 @@ pub enum VerifyErrorKind {
         found: String,
     },
     /// E0208: a size that is not of this graph's table.
-    #[error("size {dim} is not of this graph's dimension table")]
+    #[error("size {dim} is not in this graph's dimension table")]
     UnknownDim {
         /// The size.
         dim: DimId,
     },
     /// E0209: a symbol that is bound twice.
-    #[error("symbol {symbol} gets a value twice")]
+    #[error("symbol {symbol} is given a value twice")]
     SymbolTwice {
         /// Its name.
         symbol: String,
@@ -145,7 +145,7 @@ pub enum VerifyErrorKind {
         symbol: String,
     },
     /// E0211: a region that no op or several ops own, or an op in several regions.
-    #[error("{what} {id} is in {found} places, expected one")]
+    #[error("{what} {id} occurs in {found} places, expected one")]
     Shared {
         /// The kind of thing.
         what: &'static str,

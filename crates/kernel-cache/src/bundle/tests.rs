@@ -88,9 +88,9 @@ fn read_all(path: &Path) -> Result<(), CacheError> {
         let whole = bundle.get(&key).map(drop);
         assert_eq!(into.is_ok(), whole.is_ok());
         if let Err(miss) = into.and(whole) {
-            return Err(bundle.damage(&key, &miss).unwrap_or_else(|| {
-                damaged(path, "its index", "an entry is not there".to_owned())
-            }));
+            return Err(bundle
+                .damage(&key, &miss)
+                .unwrap_or_else(|| damaged(path, "its index", "an entry is missing".to_owned())));
         }
     }
     Ok(())

@@ -266,7 +266,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
             let waited = slept.max(inner.clock.now().saturating_sub(begin));
             if waited >= inner.options.trusted {
                 Counters::count(&counters.takeovers);
-                tracing::info!(key = %self.key, ?waited, "another process takes too long; compiling beside it");
+                tracing::info!(key = %self.key, ?waited, "another process is taking too long; compiling as well");
                 return Claimed::Compile(Vec::new());
             }
             if waited >= limit {

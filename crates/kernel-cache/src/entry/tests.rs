@@ -69,7 +69,7 @@ fn entries_of_other_formats_epochs_keys_and_kinds_are_refused_with_the_reason() 
     };
     insta::assert_snapshot!(spoil(8), @"expected format 1, found 2");
     insta::assert_snapshot!(spoil(12), @"expected epoch 2, found 3");
-    insta::assert_snapshot!(spoil(0), @"the file is no cache entry");
+    insta::assert_snapshot!(spoil(0), @"the file is not a cache entry");
 
     let (head, _) = read(file(b"code"), None).expect("it is whole");
     let refused = |kind, digest, fields: &[(&'static str, &'static str)]| {
@@ -81,7 +81,7 @@ fn entries_of_other_formats_epochs_keys_and_kinds_are_refused_with_the_reason() 
     let other = KeyDigest::from([0; 32]);
     insta::assert_snapshot!(refused(EntryKind::KERNEL, other, &[]), @"expected the entry of 0000000000000000000000000000000000000000000000000000000000000000, found that of cf741fbf416e5da5f0a6c6fe1344ab25e2cb6a0fb17ffa50151c0dc00d690814");
     insta::assert_snapshot!(refused(EntryKind::PROGRAM, head.digest, &[]), @r#"expected a program, found a "kernel""#);
-    insta::assert_snapshot!(refused(EntryKind::KERNEL, head.digest, &[("level", "avx512")]), @"the entry differs in level, which its key does not tell apart");
+    insta::assert_snapshot!(refused(EntryKind::KERNEL, head.digest, &[("level", "avx512")]), @"the entry differs in level, which its key does not distinguish");
 }
 
 #[test]

@@ -223,11 +223,11 @@ fn a_failed_compile_is_remembered_with_its_message_and_retried_later() {
     hand.set(Duration::from_millis(400));
     let never = || -> Result<Vec<u8>, String> { panic!("it is too early") };
     let second = cache.get_or_compile(&key("a"), LONG, never);
-    insta::assert_snapshot!(second.as_ref().expect_err("it failed"), @"no such register (as before; tried again in 600.0ms)");
+    insta::assert_snapshot!(second.as_ref().expect_err("it failed"), @"no such register (as before; next attempt in 600.0ms)");
     insta::assert_snapshot!(cache.explain(&key("a")), @"
     program b8357d64: not in memory
-      failed before: no such register (as before; tried again in 600.0ms)
-      nothing of this kernel is stored
+      failed before: no such register (as before; next attempt in 600.0ms)
+      nothing is stored for this kernel
     ");
     let stats = cache.stats();
     assert_eq!(
@@ -441,7 +441,7 @@ fn an_abandoned_compile_is_taken_over_by_a_waiter() {
         &failure,
         Failure::Cache(CacheError::Abandoned { .. })
     ));
-    insta::assert_snapshot!(failure, @"the compile of program b8357d64 was given up; request it again");
+    insta::assert_snapshot!(failure, @"the compile of program b8357d64 was abandoned; request it again");
 }
 
 #[test]
@@ -500,7 +500,7 @@ fn a_miss_is_explained_down_to_the_differing_field() {
     assert_eq!(names, ["compiler"]);
     insta::assert_snapshot!(cache.explain(&key("new", "llvm 19.1.7", "avx2")), @"
     program d8cadb3a: not in memory; disk: no such entry
-      nothing of this kernel is stored
+      nothing is stored for this kernel
     ");
     insta::assert_snapshot!(cache.explain(&key("k", "llvm 19.1.6", "avx2")), @"program 63251685: in memory");
     let other = cache_at(folder.path());

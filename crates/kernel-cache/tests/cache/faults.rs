@@ -212,7 +212,7 @@ fn a_refused_folder_is_reported_once_on_standard_error_without_a_subscriber() {
         panic!("{said}");
     };
     assert!(
-        line.contains("others may write to it") && line.contains("chmod 700"),
+        line.contains("other users may write to it") && line.contains("chmod 700"),
         "{line}"
     );
 }

@@ -81,7 +81,7 @@ fn a_folder_that_others_may_write_to_is_refused() {
         let text = is_refused(folder.path());
         assert_eq!(
             text,
-            format!("others may write to it (mode {mode:03o}); `chmod 700` it")
+            format!("other users may write to it (mode {mode:03o}); `chmod 700` it")
         );
     }
     for mode in [0o700, 0o755] {
@@ -172,7 +172,7 @@ fn entries_that_are_links_shared_writable_or_not_files_are_refused_and_removed()
     insta::assert_snapshot!(reasons.join("\n"), @"
     refused: expected a regular file, found a symbolic link
     refused: it has 2 names, expected one
-    refused: others may write to it (mode 620)
+    refused: other users may write to it (mode 620)
     refused: expected a regular file, found a pipe, socket or device
     ");
     assert!(planted.exists());

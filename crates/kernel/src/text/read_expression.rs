@@ -277,7 +277,7 @@ impl<'a> Reader<'a> {
                     Some(value) => Ok(self.builder.literal(value)),
                     None => Err(Diagnostic::new(
                         "E0132",
-                        format!("expected a number that {dtype} holds, found {number}"),
+                        format!("expected a number that {dtype} can represent, found {number}"),
                         span,
                     )),
                 }

@@ -164,7 +164,7 @@ fn reach(
         let extent = kernel.axis(axis).extent.bound();
         if !is_whole(&own, extent, sizes, budget) {
             return Err(match own.is_empty() {
-                true => format!("no index that tells the points of {} apart", name(axis)),
+                true => format!("no index that distinguishes the points of {}", name(axis)),
                 false => format!("indices that do not use {} whole and once", name(axis)),
             });
         }

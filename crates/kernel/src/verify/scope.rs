@@ -292,13 +292,15 @@ impl Scopes<'_> {
                     let problem = match self.states[*stage] {
                         State::Computed => None,
                         State::Later => Some("it is computed later"),
-                        State::Ended => Some("it is of a block that ended; `last` reads it"),
+                        State::Ended => {
+                            Some("it belongs to a block that has ended; `last` reads it")
+                        }
                     };
                     self.stage_read(place, "local", *stage, problem);
                 }
                 Node::Previous { stage, .. } => {
                     let problem = if !self.block.contains(stage) {
-                        Some("it is not of this block")
+                        Some("it does not belong to this block")
                     } else if kernel.stage(*stage).init.is_none() {
                         Some("it has no init")
                     } else {
@@ -308,7 +310,7 @@ impl Scopes<'_> {
                 }
                 Node::Last { stage, .. } => {
                     let problem = if self.states[*stage] != State::Ended {
-                        Some("it is not of a block that ended")
+                        Some("it does not belong to a block that has ended")
                     } else if kernel.stage(*stage).init.is_none() {
                         Some("it has no init")
                     } else {

@@ -65,7 +65,7 @@ fn buffers(kernel: &Kernel, report: &mut Report) {
             }
             if buffer.role.is_written() && range.at_most(0) && !dims.range(size).at_most(1) {
                 wrong(
-                    "strides that tell its elements apart",
+                    "strides that distinguish its elements",
                     dims.display(stride).to_string(),
                 );
             }
@@ -233,7 +233,7 @@ fn of_store(kernel: &Kernel, store: &Store, report: &mut Report) {
         report.push(KernelError::Role {
             place: match store.combine {
                 None => "a store".to_string(),
-                Some(combine) => format!("a store that joins with `{}`", combine.as_word()),
+                Some(combine) => format!("a store that combines with `{}`", combine.as_word()),
             },
             expected,
             buffer: buffer.name.clone(),

@@ -1,6 +1,6 @@
-//! Reads the text lines in a few pictures: a classifier says which way up a line is, a recogniser
-//! reads it, both at the picture's own width. Each picture is read by the interpreter and by
-//! compiled code: the first picture compiles what all later widths use.
+//! Reads the text lines in a few pictures: a classifier tells whether a line is upside down, a recogniser reads it, both at
+//! the picture's own width. Each picture is read by the interpreter and by compiled code: the first picture compiles what
+//! all later widths use.
 //!
 //! Run it with `cargo run --release -p kiln --example read_text -- MODELS_DIR`, where the folder
 //! holds `ocr-cls/model.onnx` and `ocr-rec/model.onnx`.
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 fn read_samples(models: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    // The reference interpreter, and the best that this build has.
+    // The reference interpreter, and the best device of this build.
     let interpreted = TextReader::load(models, Device::interpreter())?;
     let best = match Device::cpu().is_available() {
         true => Device::cpu(),
@@ -46,7 +46,7 @@ fn read_samples(models: &Path) -> Result<(), Box<dyn std::error::Error>> {
             again: compiled.read(&path)?.elapsed,
         };
         if row.interpreted.text != row.compiled.text {
-            return Err(format!("{}: compiled code reads another text", path.display()).into());
+            return Err(format!("{}: compiled code read a different text", path.display()).into());
         }
         table::row(&path, &row);
         rows.push(row);

@@ -1,4 +1,4 @@
-//! Pictures as tensors: decoded, and scaled the way the models were trained.
+//! Pictures as tensors: decoded, and scaled as in training.
 
 use kiln::Tensor;
 use std::error::Error;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-/// Reads an RGB picture as `f32[1, 3, H, W]` with channels blue, green, red, scaled to -1 to 1.
+/// Reads an RGB picture as `f32[1, 3, H, W]`, channels in the order blue, green, red, scaled to -1 to 1.
 pub(crate) fn read(path: &Path) -> Result<Tensor, Box<dyn Error>> {
     let mut decoder = png::Decoder::new(BufReader::new(File::open(path)?));
     decoder.set_transformations(png::Transformations::normalize_to_color8());
@@ -37,7 +37,7 @@ pub(crate) fn read(path: &Path) -> Result<Tensor, Box<dyn Error>> {
     Ok(Tensor::from_vec(&[1, 3, height, width], elements)?)
 }
 
-/// The same picture turned by half a turn.
+/// The picture rotated by 180 degrees.
 pub(crate) fn turned(picture: &Tensor) -> Result<Tensor, kiln::Error> {
     Ok(picture.reverse(2)?.reverse(3)?.contiguous()?)
 }

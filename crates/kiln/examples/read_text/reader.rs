@@ -1,4 +1,4 @@
-//! Two models at work: which way up, and what it says.
+//! The two models of the example: which way up a line is, and what it says.
 
 #[path = "picture.rs"]
 mod picture;
@@ -12,31 +12,31 @@ use std::time::{Duration, Instant};
 pub(crate) struct TextReader {
     pub(crate) classifier: Model,
     pub(crate) recogniser: Model,
-    /// What the recogniser's classes mean; class 0 is no character.
+    /// The characters of the recogniser's classes; class 0 is the blank.
     alphabet: Vec<String>,
 }
 
-/// What was read in a picture.
+/// The result of reading a picture.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// The picture as the models take it, `f32[1, 3, 48, W]`.
+    /// The picture as the models' input, `f32[1, 3, 48, W]`.
     pub(crate) shape: Vec<usize>,
-    /// Whether the picture stood on its head.
+    /// Whether the picture was upside down.
     pub(crate) is_turned: bool,
-    /// How sure the classifier is of that.
+    /// The classifier's confidence in that.
     pub(crate) turn_confidence: f32,
     pub(crate) text: String,
-    /// How sure the recogniser is of its characters, on average.
+    /// The recogniser's mean confidence in its characters.
     pub(crate) confidence: f32,
     pub(crate) elapsed: Duration,
     /// How many kernels were compiled for it.
     pub(crate) compiles: u64,
-    /// Time of compiling them, all threads together.
+    /// Time spent compiling them, summed over threads.
     pub(crate) compile_time: Duration,
 }
 
 impl TextReader {
-    /// Loads both models. They share a runtime, and with it kernels and threads.
+    /// Loads both models. They share a runtime, and thus kernels and threads.
     pub(crate) fn load(models: &Path, device: Device) -> Result<Self, Box<dyn Error>> {
         let load = |name: &str| {
             let file = models.join(name).join("model.onnx");
@@ -86,7 +86,7 @@ impl TextReader {
         })
     }
 
-    /// What was compiled so far, for both models: they share a runtime.
+    /// The statistics of both models: they share a runtime.
     pub(crate) fn stats(&self) -> CompilationStats {
         self.recogniser.compilation_stats()
     }
@@ -101,11 +101,7 @@ impl TextReader {
         for step in classes.to_vec::<f32>()?.chunks_exact(n_classes) {
             let (class, confidence) = largest(step);
             if class != before && class != 0 {
-                text.push_str(
-                    self.alphabet
-                        .get(class)
-                        .ok_or("a class without a character")?,
-                );
+                text.push_str(self.alphabet.get(class).ok_or("a class has no character")?);
                 confidences.push(confidence);
             }
             before = class;
@@ -115,7 +111,7 @@ impl TextReader {
     }
 }
 
-/// The pictures that come with the example, by name.
+/// The pictures that come with the example, sorted by name.
 pub(crate) fn samples() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
     let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
@@ -125,16 +121,16 @@ pub(crate) fn samples() -> Result<Vec<PathBuf>, Box<dyn Error>> {
 }
 
 fn first_output(model: &Model, picture: &Tensor) -> Result<Tensor, Box<dyn Error>> {
-    let input = model.inputs().first().ok_or("the model takes nothing")?;
+    let input = model.inputs().first().ok_or("the model has no inputs")?;
     let outputs = model.run([(input.name(), picture)])?;
     Ok(outputs
         .into_tensors()
         .into_iter()
         .next()
-        .ok_or("the model gives nothing")?)
+        .ok_or("the model has no outputs")?)
 }
 
-/// The position and value of the largest element; position 0 where there is none.
+/// The position and value of the largest element; position 0 if there is none.
 fn largest(elements: &[f32]) -> (usize, f32) {
     let best = elements
         .iter()

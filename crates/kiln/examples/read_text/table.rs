@@ -62,7 +62,7 @@ pub(crate) fn row(path: &Path, row: &Row) {
     ]);
 }
 
-/// What compiling came to over all pictures.
+/// Compilation statistics over all pictures.
 pub(crate) fn summary(rows: &[Row], stats: &CompilationStats) {
     let later: u64 = rows.iter().skip(1).map(|row| row.compiled.compiles).sum();
     let sum = |time: fn(&Row) -> Duration| rows.iter().skip(1).map(time).sum::<Duration>();

@@ -1,7 +1,7 @@
-//! What is known of the compiler whose code a folder has, in a build without one.
+//! The identity of a compiler that this build lacks, read from the code that it stored in a folder.
 //!
-//! Keys of code name the version of the compiler that made it, so code of a store is found by speaking for that compiler.
-//! What no store has is a compile that fails, with E0517.
+//! Keys of code name the version of the compiler that made it, so stored code is looked up under that version. Kernels that
+//! no store has fail to compile, with E0517.
 
 use super::runtime::VERSION;
 use crate::device::StoredBy;
@@ -9,7 +9,7 @@ use kiln_backend::Target;
 use kiln_kernel_cache::DiskTier;
 use kiln_lazy_runtime::maker_of;
 
-/// The compiler that made the code of a folder: of several, the one whose code for this target was used last.
+/// The compiler that made the code of a folder; of several, the one whose code for this target was used last.
 pub(super) fn stored_by(disk: Option<&DiskTier>, target: &Target) -> StoredBy {
     let entries = disk.and_then(|disk| disk.entries().ok());
     let heads = entries.into_iter().flatten();

@@ -1,7 +1,7 @@
-//! A compiler that tells who listens what it compiles.
+//! A compiler wrapper that notifies listeners of each compile.
 //!
-//! A runtime is shared by models, each with a listener of its own: one that waits in a call hears of
-//! every kernel compiled meanwhile.
+//! A runtime is shared by models, each with its own listener: a listener whose call is waiting is notified of every kernel
+//! compiled meanwhile.
 
 use crate::progress::{Listener, Work};
 use kiln_backend::{
@@ -14,52 +14,52 @@ use std::sync::{Arc, MutexGuard};
 
 /// The listeners of the calls in progress, by number.
 #[derive(Default)]
-struct Audience {
-    listeners: ForkLock<Vec<(usize, Listener)>>,
+struct Listeners {
+    entries: ForkLock<Vec<(usize, Listener)>>,
     next: AtomicUsize,
 }
 
-impl Audience {
+impl Listeners {
     fn lock(&self) -> MutexGuard<'_, Vec<(usize, Listener)>> {
-        self.listeners.lock()
+        self.entries.lock()
     }
 }
 
-/// A compiler and those who hear of its work.
+/// A compiler and the listeners of its work.
 pub(crate) struct Announcer<C> {
     compiler: C,
-    audience: Arc<Audience>,
+    listeners: Arc<Listeners>,
     compiled: AtomicUsize,
 }
 
-/// A place in the audience, until it is dropped.
-pub(crate) struct Seat {
-    audience: Arc<Audience>,
+/// A registered listener, until it is dropped.
+pub(crate) struct Subscription {
+    listeners: Arc<Listeners>,
     number: usize,
 }
 
-impl Drop for Seat {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        self.audience
+        self.listeners
             .lock()
             .retain(|&(number, _)| number != self.number);
     }
 }
 
-/// Lets a listener hear of kernels as they are compiled.
+/// Registers listeners for kernels as they are compiled.
 #[derive(Clone)]
-pub(crate) struct Announcements(Arc<Audience>);
+pub(crate) struct Announcements(Arc<Listeners>);
 
 impl Announcements {
     /// The listener is called until the returned guard is dropped; `None` without a listener.
-    pub(crate) fn hear(&self, listener: &Listener) -> Option<Seat> {
+    pub(crate) fn subscribe(&self, listener: &Listener) -> Option<Subscription> {
         if !listener.is_some() {
             return None;
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         self.0.lock().push((number, listener.clone()));
-        Some(Seat {
-            audience: Arc::clone(&self.0),
+        Some(Subscription {
+            listeners: Arc::clone(&self.0),
             number,
         })
     }
@@ -69,13 +69,13 @@ impl<C: KernelCompiler> Announcer<C> {
     pub(crate) fn new(compiler: C) -> Self {
         Self {
             compiler,
-            audience: Arc::default(),
+            listeners: Arc::default(),
             compiled: AtomicUsize::new(0),
         }
     }
 
     pub(crate) fn announcements(&self) -> Announcements {
-        Announcements(Arc::clone(&self.audience))
+        Announcements(Arc::clone(&self.listeners))
     }
 }
 
@@ -95,9 +95,9 @@ impl<C: KernelCompiler> CompilerWrapper for Announcer<C> {
     ) -> Result<Artifact, CompileError> {
         let artifact = self.compiler.compile(kernel, target, schedule, observer);
         let compiled = self.compiled.fetch_add(1, Ordering::Relaxed) + 1;
-        let listeners = self.audience.lock().clone();
+        let listeners = self.listeners.lock().clone();
         for (_, listener) in &listeners {
-            listener.tell(Work::Compile, kernel.name(), compiled, None);
+            listener.notify(Work::Compile, kernel.name(), compiled, None);
         }
         artifact
     }

@@ -1,9 +1,9 @@
-//! Bundles: one file with all that a program needs to run where there is no compiler: the program, its kernels' code, its
-//! constants as they are and as kernels want them.
+//! Bundles: one file with everything a program needs to run without a compiler: the program, its kernels' code, its
+//! constants as they are and as packed for kernels.
 //!
-//! A bundle is for one version of Kiln and one instruction-set level. It serves every call that the graph allows: beside the
-//! main plan it holds the plan for sizes on which facts do not hold, and for both the kernels that serve all sizes. What
-//! else would be faster is planned and compiled where this build can.
+//! A bundle is for one version of Kiln and one instruction-set level. It serves every call that the graph allows: besides
+//! the main plan it holds the plan for sizes for which facts do not hold, and the generic kernels of both. Faster plans and
+//! kernels are made at run time where this build can compile.
 
 mod compiler;
 #[cfg(feature = "llvm")]
@@ -28,7 +28,7 @@ use std::sync::Arc;
 #[cfg(feature = "llvm")]
 pub(crate) use save::save;
 
-/// Who made a bundle, and for which machines: readable whatever else the manifest says.
+/// What made a bundle, and for which machines: readable even if the rest of the manifest is not.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Maker {
     kiln: String,
@@ -36,40 +36,40 @@ struct Maker {
     target: Target,
 }
 
-/// What a bundle says of itself.
+/// The manifest of a bundle.
 #[derive(Serialize, Deserialize)]
 struct Manifest {
     kiln: String,
-    /// The key of the device that it is for.
+    /// The key of the device it is for.
     device: String,
     target: Target,
-    /// The target's features, as keys have them.
+    /// The target's features, as keys contain them.
     features: Vec<String>,
-    /// The compiler's version, as keys have it.
+    /// The compiler's version, as keys contain it.
     compiler: String,
     program: StoredProgram,
-    /// Plans for sizes on which facts do not hold; where the program rests on facts, one of them serves all sizes.
+    /// Plans for sizes for which facts do not hold; if the program rests on facts, one of these serves all sizes.
     others: Vec<BundledPlan>,
     constants: Vec<BundledConstant>,
-    /// The schedules of kernels, by digests of their texts.
+    /// The schedules of kernels, by digest of the kernel's text.
     kernels: BTreeMap<String, Vec<BundledCandidate>>,
 }
 
 /// A plan beside the main one.
 #[derive(Serialize, Deserialize)]
 struct BundledPlan {
-    /// The facts that it may rest on.
+    /// The facts it may rest on.
     facts: FactSelection,
     program: StoredProgram,
 }
 
-/// What a bundle holds.
+/// A loaded bundle.
 pub(crate) struct Bundled {
     /// The main plan.
     pub(crate) program: Program,
-    /// Plans for sizes on which facts do not hold, each with those that it may rest on.
+    /// Plans for sizes for which facts do not hold, each with the facts it may rest on.
     pub(crate) others: Vec<(FactSelection, Program)>,
-    /// A runtime that has the code of all plans.
+    /// A runtime with the code of all plans.
     pub(crate) shared: Arc<SharedRuntime>,
     /// Whether this build can compile what further plans would need.
     pub(crate) compiles: bool,
@@ -82,17 +82,17 @@ struct BundledConstant {
     shape: Vec<usize>,
 }
 
-/// A schedule that takes every call.
+/// A schedule without a predicate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct BundledCandidate {
     schedule: Schedule,
     layouts: Vec<(usize, Vec<usize>)>,
 }
 
-/// The plans of a bundle, and a runtime that has their code.
+/// The plans of a bundle, and a runtime with their code.
 ///
 /// # Errors
-/// What is damaged in it; one of another version, or for another machine.
+/// When it is damaged, or of another version, or for another machine.
 pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> {
     let _span = tracing::info_span!("kiln.load_bundle").entered();
     let bundle = Arc::new(bundle);
@@ -106,7 +106,7 @@ pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> 
     let maker: Maker = serde_json::from_slice(bundle.manifest()).map_err(unreadable)?;
     let device = check_maker(&maker)?;
     let manifest: Manifest = serde_json::from_slice(bundle.manifest()).map_err(unreadable)?;
-    // Weights are checked when they are read; code is small, and whole or not to be used at all.
+    // Weights are checked when they are read; code is small, and refused whole if damaged.
     bundle.verify(|kind| kind == EntryKind::KERNEL.name())?;
     let mut blobs = BlobMap::new();
     for constant in &manifest.constants {
@@ -146,7 +146,7 @@ pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> 
     })
 }
 
-/// Refuses what another version made, or for other machines; the device that it is for.
+/// Refuses a bundle of another version or for other machines; returns its device.
 fn check_maker(maker: &Maker) -> Result<Device, Error> {
     let text = |text: &str| text.escape_debug().to_string();
     if maker.kiln != VERSION {
@@ -156,7 +156,7 @@ fn check_maker(maker: &Maker) -> Result<Device, Error> {
         }
         .into());
     }
-    // The CPU's runs also where this build cannot compile for it.
+    // The CPU's code also runs where this build cannot compile for it.
     let device = match Device::cpu() {
         cpu if cpu.key() == maker.device => cpu,
         _ => maker.device.parse()?,
@@ -172,7 +172,7 @@ fn check_maker(maker: &Maker) -> Result<Device, Error> {
     Ok(device)
 }
 
-/// A constant of a bundle, read when it is needed.
+/// A constant of a bundle, read on demand.
 fn open_constant(
     bundle: &Arc<Bundle>,
     constant: &BundledConstant,
@@ -185,10 +185,10 @@ fn open_constant(
     } = constant;
     let known: Digest = digest
         .parse()
-        .map_err(|_| damaged("its manifest", "a digest that is none".to_owned()))?;
+        .map_err(|_| damaged("its manifest", "not a digest".to_owned()))?;
     let (bundle, key) = (Arc::clone(bundle), constant_key(digest));
     if !bundle.contains(&key) {
-        let problem = format!("constant {digest} is not there");
+        let problem = format!("constant {digest} is missing");
         return Err(damaged("its index", problem).into());
     }
     let (element, sizes) = (*dtype, shape.clone());
@@ -209,7 +209,7 @@ fn constant_key(digest: &str) -> CacheKey {
     CacheKey::of_fields(EntryKind::CONSTANT, [("constant", digest)])
 }
 
-/// The digest of a kernel's text, whatever its name.
+/// The digest of a kernel's text, independent of its name.
 fn kernel_digest(kernel: &VerifiedKernel) -> String {
     let text = kiln_kernel::text::print(&kernel.kernel().clone().renamed("k"));
     Digest::of_text(&text).to_string()

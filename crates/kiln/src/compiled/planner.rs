@@ -12,7 +12,7 @@ use kiln_timing::Timing;
 use std::error::Error;
 use std::sync::Arc;
 
-/// Who knows how kernels would rather have their buffers.
+/// The backend's preferences for the layout of kernels' buffers.
 type Layouts = dyn LayoutPreferences + Send + Sync;
 
 /// Plans an optimised graph.
@@ -23,7 +23,7 @@ pub(crate) struct GraphPlanner {
     /// What fusion may do on the device, within the user's limits.
     fusion: FusionOptions,
     timing: Timing,
-    /// The main plan, where it was stored. Lost in a child forked while a thread takes it: the child replans.
+    /// The main plan, if it was stored. Lost in a child forked while a thread takes it: the child replans.
     stored: ForkLock<Option<Program>>,
 }
 
@@ -40,7 +40,7 @@ impl GraphPlanner {
         }
     }
 
-    /// For a device, within the limits of planning.
+    /// For a device, within the limits on planning.
     pub(crate) fn for_device(self, device: &Device, limits: &FusionLimits) -> Self {
         let fusion = device.fusion().with_limits(limits.clone());
         Self { fusion, ..self }
@@ -52,7 +52,7 @@ impl GraphPlanner {
         Self { layouts, ..self }
     }
 
-    /// With this many leading results that exist only to be inspected: their layout is as if they were no results.
+    /// With this many leading results that exist only to be inspected: layouts are chosen as if they were not results.
     #[cfg(feature = "native")]
     pub(crate) fn with_watched(mut self, watched: usize) -> Self {
         self.build.watched = watched;
@@ -88,7 +88,7 @@ impl GraphPlanner {
         kiln_fusion::plan(&self.graph, &options)
     }
 
-    /// The program along a fusion plan.
+    /// The program of a fusion plan.
     pub(crate) fn program(
         &self,
         fusion: &FusionPlan,

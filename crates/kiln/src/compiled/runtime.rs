@@ -1,9 +1,9 @@
-//! Runtimes of this process: models that ask for the same device, threads and level share one, and with it
-//! their kernels and constants.
+//! Runtimes of this process: models with the same device, threads and level share one, and thus their kernels and
+//! constants.
 //!
 //! A runtime lives as long as some model uses it.
 
-use super::announce::{Announcements, Announcer, Seat};
+use super::announce::{Announcements, Announcer, Subscription};
 use crate::cache::Cache;
 use crate::compiling::Compiling;
 use crate::device::{Device, DeviceEntry, DeviceProblem, DeviceSetup, StoredBy};
@@ -19,25 +19,25 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// More threads than this are refused: no machine that Kiln runs on has as many.
-const MOST_THREADS: usize = 1024;
+/// More threads than this are refused: no supported machine has as many.
+const MAX_THREADS: usize = 1024;
 
 /// The version that keys of stored code name; see `build.rs`.
 pub(super) const VERSION: &str = env!("KILN_VERSION");
 
-/// A runtime, and how to hear of its compiles.
+/// A runtime, and the registry of listeners for its compiles.
 pub(crate) struct SharedRuntime {
     pub(crate) runtime: Arc<Runtime>,
-    /// What it runs on, at the level that was asked for.
+    /// The device, at the requested level.
     pub(crate) device: Device,
-    /// None for a runtime that came from outside.
+    /// None for a runtime supplied by the user.
     announcements: Option<Announcements>,
 }
 
 impl SharedRuntime {
-    /// Lets a listener hear of compiles until what is returned is dropped.
-    pub(crate) fn hear(&self, listener: &Listener) -> Option<Seat> {
-        self.announcements.as_ref()?.hear(listener)
+    /// Notifies a listener of compiles until the returned guard is dropped.
+    pub(crate) fn subscribe(&self, listener: &Listener) -> Option<Subscription> {
+        self.announcements.as_ref()?.subscribe(listener)
     }
 
     /// The layouts that its compiler prefers.
@@ -46,7 +46,7 @@ impl SharedRuntime {
     }
 }
 
-/// What decides whether models can share a runtime.
+/// What models must have in common to share a runtime.
 #[derive(Clone, PartialEq)]
 pub(super) struct Key {
     threads: usize,
@@ -67,13 +67,13 @@ pub(super) struct Key {
 
 static RUNTIMES: ForkLazy<ForkLock<Known>> = ForkLazy::new(ForkLock::default);
 
-/// Runtimes by what decides about them.
+/// Runtimes by key.
 type Known = Vec<(Key, Weak<SharedRuntime>)>;
 
-/// The runtime for these options, made if no model has one.
+/// The runtime for these options, created unless a model already has one.
 ///
 /// # Errors
-/// When the device cannot be had, or the level is unknown or not for this machine; when there are too many threads; when
+/// When the device is unavailable, or the level is unknown or not for this machine; when there are too many threads; when
 /// options contradict each other.
 pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error> {
     let device = device_of(options)?;
@@ -102,7 +102,7 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
 }
 
 impl Key {
-    /// The same where nothing is compiled in the background.
+    /// The same with no background compiles.
     pub(super) fn without_variants(mut self) -> Self {
         self.compiling.variants = None;
         self
@@ -130,12 +130,12 @@ impl Key {
     }
 }
 
-/// The device that the options ask for, at the level that they ask for.
+/// The requested device, at the requested level.
 pub(crate) fn device_of(options: &Options) -> Result<Device, Error> {
     let device = options.device.clone().unwrap_or_default();
     match (&options.target, device.level()) {
         (None, _) => Ok(device),
-        // It says so twice.
+        // The option and the key of the device name different levels.
         (Some(target), Some(level)) if target != level => {
             Err(device.unknown_level(target, &[level.to_owned()]))
         }
@@ -148,7 +148,7 @@ fn entry_of(device: &Device) -> Result<Arc<dyn DeviceEntry>, Error> {
     entry.ok_or_else(|| Device::unknown(device.key()))
 }
 
-/// Why a device cannot be had.
+/// Why a device is unavailable.
 fn failed(device: &Device, problem: DeviceProblem) -> Error {
     #[cfg(feature = "llvm")]
     let problem = match problem.downcast::<kiln_compile_worker::WorkerError>() {
@@ -162,15 +162,15 @@ fn failed(device: &Device, problem: DeviceProblem) -> Error {
     .into()
 }
 
-/// A number of threads: one per core where none is said.
+/// A number of threads: one per core by default.
 ///
 /// # Errors
-/// When it is zero, or more than make sense.
+/// When it is zero, or above the maximum.
 fn count(threads: Option<usize>, what: &'static str) -> Result<usize, Error> {
     let (bound, limit, given) = match threads {
         None => return Ok(std::thread::available_parallelism().map_or(1, usize::from)),
         Some(0) => ("at least", 1, 0),
-        Some(given) if given > MOST_THREADS => ("at most", MOST_THREADS, given),
+        Some(given) if given > MAX_THREADS => ("at most", MAX_THREADS, given),
         Some(threads) => return Ok(threads),
     };
     let failure = Failure::Count {
@@ -182,7 +182,7 @@ fn count(threads: Option<usize>, what: &'static str) -> Result<usize, Error> {
     Err(failure.into())
 }
 
-/// What decides about a runtime, by the options.
+/// The key of the runtime for these options.
 ///
 /// # Errors
 /// When options contradict each other, or ask for too many threads.
@@ -197,7 +197,7 @@ pub(super) fn key_of(options: &Options, device: Device, target: Target) -> Resul
     })?;
     Ok(Key {
         threads: count(options.threads, "threads")?,
-        compile_threads: count(options.compiling.threads, "threads that compile")?,
+        compile_threads: count(options.compiling.threads, "compile threads")?,
         device,
         target,
         cache: options.cache.clone(),
@@ -217,7 +217,7 @@ fn build(key: &Key) -> Result<SharedRuntime, Error> {
     let disk = key.cache.open();
     let (mut key, stored_by) = (key.clone(), stored_by(key, disk.as_ref()));
     if stored_by.is_some() {
-        // What is stored is all there is.
+        // The stores are all there is: nothing can be compiled.
         key = key.without_variants();
     }
     let compiler = compiler_of(&key, stored_by)?;
@@ -225,7 +225,7 @@ fn build(key: &Key) -> Result<SharedRuntime, Error> {
     assemble(&key, compiler, disk.into_iter().collect())
 }
 
-/// In a build without a compiler for the CPU: the compiler that made the code of a folder, as far as it says.
+/// In a build without a compiler for the CPU: the compiler that made the code of a folder, if the folder records it.
 fn stored_by(key: &Key, disk: Option<&DiskTier>) -> Option<StoredBy> {
     #[cfg(not(feature = "llvm"))]
     if !key.device.has_compiler() {
@@ -238,7 +238,7 @@ fn stored_by(key: &Key, disk: Option<&DiskTier>) -> Option<StoredBy> {
 /// The compiler of the device.
 ///
 /// # Errors
-/// When it cannot be had, such as a worker where there is no program to run.
+/// When it is unavailable, such as a worker without a program to run.
 pub(super) fn compiler_of(
     key: &Key,
     stored_by: Option<StoredBy>,
@@ -251,16 +251,16 @@ pub(super) fn compiler_of(
     compiler.map_err(|problem| failed(&key.device, problem))
 }
 
-/// A runtime of a compiler and stores.
+/// A runtime from a compiler and stores.
 ///
 /// # Errors
-/// When the device cannot be had.
+/// When the device is unavailable.
 pub(super) fn assemble(
     key: &Key,
     compiler: impl KernelCompiler + 'static,
     tiers: Vec<Arc<dyn Tier>>,
 ) -> Result<SharedRuntime, Error> {
-    // Also where this build cannot compile for it: a bundle has its code.
+    // Even if this build cannot compile for it: a bundle has its code.
     let entry = key.device.entry();
     let entry = entry.ok_or_else(|| Device::unknown(key.device.key()))?;
     let executor = entry.executor(&key.setup());
@@ -291,7 +291,7 @@ pub(super) fn assemble(
     })
 }
 
-/// What went into compiling in this process, whichever runtime it was for.
+/// The budget of this process, shared by all its runtimes.
 fn of_process() -> &'static CompileBudget {
     static ACCOUNT: ForkLazy<CompileBudget> = ForkLazy::new(|| Duration::MAX.into());
     &ACCOUNT

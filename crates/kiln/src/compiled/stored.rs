@@ -1,9 +1,9 @@
-//! Programs that outlive the process: what a model became, kept under a digest of the model and of all that decides
-//! what becomes of it.
+//! Programs that outlive the process: the program of a model, kept under a digest of the model and of everything else that
+//! decides what the program is.
 //!
-//! An entry is the program as data. Of its large constants, those that are in the model's files are named by their places
-//! there; the others are entries of their own, by digest. None is read before it is needed. Whatever is wrong with an
-//! entry, the model is imported as if there were none.
+//! An entry is the program as data. Large constants that are in the model's files are referred to by their places there;
+//! the others are entries of their own, by digest. None is read before it is needed. If anything is wrong with an entry,
+//! the model is imported as if there were none.
 
 use super::runtime::{SharedRuntime, VERSION};
 use crate::error::Error;
@@ -39,20 +39,20 @@ struct StoredConstant {
     digest: String,
     dtype: DType,
     shape: Vec<usize>,
-    /// Where the model's files have it; none where it is an entry of its own.
+    /// The place in the model's files; none if it is an entry of its own.
     place: Option<ConstantPlace>,
 }
 
-/// What makes a constant again whose entry is gone.
-type MakeAgain = dyn Fn() -> Result<Graph, Error> + Send + Sync;
+/// Rebuilds the graph of a constant whose entry is missing.
+type RebuildGraph = dyn Fn() -> Result<Graph, Error> + Send + Sync;
 
-/// The constants of a graph that is only made if one of its constants is missing.
-struct Remedy {
-    make: Box<MakeAgain>,
+/// The constants of a graph that is built only if one of them is missing.
+struct MissingConstants {
+    make: Box<RebuildGraph>,
     made: ForkCell<Option<BTreeMap<Digest, Tensor>>>,
 }
 
-impl Remedy {
+impl MissingConstants {
     fn constant(&self, digest: Digest) -> Option<Tensor> {
         let made = self.made.get_or_init(|| {
             tracing::info!("a stored constant is missing: the model is imported for it");
@@ -70,7 +70,7 @@ impl Remedy {
 }
 
 impl ProgramStore {
-    /// Where the program of this model is kept; none where nothing is, or the options bring a runtime of their own.
+    /// Where the program of this model is kept; none if nothing is kept, or the options supply a runtime.
     pub(crate) fn of(
         model: &ModelDigest,
         choice: &Choice,
@@ -95,7 +95,7 @@ impl ProgramStore {
             ("gradients", format!("{:?}", options.gradients)),
             ("passes", format!("{:?}", options.passes)),
             ("mode", format!("{:?}", options.import.mode)),
-            // Another device may fuse otherwise, and so may the same one after an update.
+            // Another device may fuse differently, and so may the same one after an update.
             ("device", shared.device.key().to_owned()),
             ("fusion", format!("{:?}", shared.device.fusion())),
             ("target", target.to_string()),
@@ -111,7 +111,8 @@ impl ProgramStore {
         })
     }
 
-    /// The program, if it is there and whole. `make` makes its graph, where a constant of it is gone when it is needed.
+    /// The program, if it is stored and intact. `make` builds its graph, for constants that are missing when they are
+    /// needed.
     pub(crate) fn load(
         &self,
         source: &Origin,
@@ -125,24 +126,29 @@ impl ProgramStore {
                 return None;
             }
         };
-        let remedy = Arc::new(Remedy {
+        let missing = Arc::new(MissingConstants {
             make: Box::new(make),
             made: ForkCell::new(),
         });
-        let loaded = self.read(&entry.payload, source, &remedy);
+        let loaded = self.read(&entry.payload, source, &missing);
         if let Err(problem) = &loaded {
-            tracing::info!(problem, "a stored program that cannot be used");
+            tracing::info!(problem, "a stored program cannot be used");
             self.disk.remove(&self.key);
         }
         loaded.ok()
     }
 
-    fn read(&self, bytes: &[u8], source: &Origin, remedy: &Arc<Remedy>) -> Result<Program, String> {
+    fn read(
+        &self,
+        bytes: &[u8],
+        source: &Origin,
+        missing: &Arc<MissingConstants>,
+    ) -> Result<Program, String> {
         let stored: StoredModel =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let mut blobs = BlobMap::new();
         for constant in &stored.constants {
-            blobs.insert(self.constant(constant, source, remedy)?);
+            blobs.insert(self.constant(constant, source, missing)?);
         }
         Program::load_within(&stored.program, &blobs, &self.limits)
             .map_err(|error| error.to_string())
@@ -152,7 +158,7 @@ impl ProgramStore {
         &self,
         stored: &StoredConstant,
         source: &Origin,
-        remedy: &Arc<Remedy>,
+        missing: &Arc<MissingConstants>,
     ) -> Result<Constant, String> {
         let StoredConstant {
             digest,
@@ -160,29 +166,27 @@ impl ProgramStore {
             shape,
             place,
         } = stored;
-        let known: Digest = digest
-            .parse()
-            .map_err(|_| "a digest that is none".to_owned())?;
+        let known: Digest = digest.parse().map_err(|_| "not a digest".to_owned())?;
         let tensor = match place {
             Some(place) => source.constant(place, *dtype, shape, known),
-            None => self.entry(stored, known, remedy),
+            None => self.entry(stored, known, missing),
         };
-        let tensor = tensor.ok_or_else(|| format!("constant {digest} is gone"))?;
+        let tensor = tensor.ok_or_else(|| format!("constant {digest} is missing"))?;
         if tensor.dtype() != *dtype || tensor.shape() != shape {
             return Err(format!("constant {digest} has changed"));
         }
         Constant::of_known_digest(tensor, known).map_err(|error| error.to_string())
     }
 
-    /// A constant that is an entry of its own, read when it is needed.
+    /// A constant with an entry of its own, read on demand.
     fn entry(
         &self,
         stored: &StoredConstant,
         digest: Digest,
-        remedy: &Arc<Remedy>,
+        missing: &Arc<MissingConstants>,
     ) -> Option<Tensor> {
         let (disk, key) = (Arc::clone(&self.disk), constant_key(&stored.digest));
-        let (dtype, shape, remedy) = (stored.dtype, stored.shape.clone(), Arc::clone(remedy));
+        let (dtype, shape, missing) = (stored.dtype, stored.shape.clone(), Arc::clone(missing));
         let load = move || {
             let read = Tensor::filled_by(dtype, &shape, |content| {
                 let read = disk.get_into(&key, content).map(drop);
@@ -190,7 +194,7 @@ impl ProgramStore {
             });
             match read {
                 Err(error @ TensorError::Deferred(_)) => {
-                    let made = remedy.constant(digest).ok_or(error)?;
+                    let made = missing.constant(digest).ok_or(error)?;
                     put(&disk, &key, &made);
                     Ok(made)
                 }
@@ -200,11 +204,11 @@ impl ProgramStore {
         Tensor::deferred(stored.dtype, &stored.shape, load).ok()
     }
 
-    /// Keeps a program. What cannot be kept is logged, and made again next time.
+    /// Stores a program. A failure is logged; the program is then rebuilt next time.
     pub(crate) fn store(&self, program: &Program, source: &Origin, time: Duration) {
         let _span = tracing::info_span!("kiln.store_program").entered();
         if let Err(problem) = self.try_store(program, source, time) {
-            tracing::debug!(problem, "the program is not kept");
+            tracing::debug!(problem, "the program was not stored");
         }
     }
 
@@ -244,12 +248,12 @@ impl ProgramStore {
     }
 }
 
-/// Keeps a constant; what cannot be kept is made again next time.
+/// Stores a constant; if that fails, it is rebuilt next time.
 fn put(disk: &DiskTier, key: &CacheKey, tensor: &Tensor) {
     if let Ok(bytes) = tensor.as_bytes()
         && let Err(problem) = disk.put(key, Duration::ZERO, Content::data(bytes))
     {
-        tracing::debug!(%problem, "a constant is not kept");
+        tracing::debug!(%problem, "a constant was not stored");
     }
 }
 

@@ -1,6 +1,6 @@
-//! The entry of this machine's CPU: LLVM compiles, in this process or in workers; loaded code runs on a pool of threads.
+//! The entry of this machine's CPU: LLVM compiles, in this process or in workers; a thread pool runs the loaded code.
 //!
-//! In builds without LLVM nothing is compiled, and the executor runs the code that bundles and caches have.
+//! In builds without LLVM nothing is compiled; the executor runs the code in bundles and caches.
 
 use super::entry::{DeviceEntry, DeviceProblem, DeviceSetup};
 use kiln_backend::{IsaLevel, KernelCompiler, KernelExecutor, Target};
@@ -9,7 +9,7 @@ use kiln_native::NativeExecutor;
 use kiln_schedule_cpu::target_of;
 use std::sync::Arc;
 
-/// How many workers there may be beside one for each thread that compiles: threads take over from those whose compile hangs.
+/// How many workers there may be beyond one per compile thread: spare threads take over from those whose compile hangs.
 #[cfg(feature = "llvm")]
 const SPARE_WORKERS: usize = 2;
 
@@ -32,7 +32,8 @@ impl DeviceEntry for Cpu {
             None => IsaLevel::host(),
             Some(name) => IsaLevel::of_host().find(|level| level.name() == name),
         };
-        let found = found.ok_or("there is no code for this machine, which can only interpret")?;
+        let found =
+            found.ok_or("Kiln cannot generate code for this machine; use the interpreter")?;
         Ok(target_of(found))
     }
 

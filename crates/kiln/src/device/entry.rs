@@ -1,74 +1,73 @@
-//! What a device is made of: [`DeviceEntry`], and what the options say to it, [`DeviceSetup`].
+//! The parts of a device: [`DeviceEntry`], and the options passed to it, [`DeviceSetup`].
 
 use kiln_backend::{KernelCompiler, KernelExecutor, MemoryLimits, Target};
 use kiln_fusion::FusionOptions;
 use std::sync::Arc;
 
-/// Why a device cannot be had.
+/// Why a device is unavailable.
 pub type DeviceProblem = Box<dyn std::error::Error + Send + Sync>;
 
-/// How a device is made: what [`Device::register`](crate::Device::register) adds under a key.
+/// How a device is made: [`Device::register`](crate::Device::register) adds one under its key.
 ///
-/// Models that ask for the same device with the same options share one compiler and one executor.
+/// Models with the same device and the same options share one compiler and one executor.
 pub trait DeviceEntry: Send + Sync {
-    /// Its key: lower-case letters, digits and `-`, a letter first. The same whenever it is asked for.
+    /// Its key: lower-case letters, digits and `-`, starting with a letter. Always the same.
     fn key(&self) -> &str;
 
-    /// The levels that it can compile for here, by name, the lowest first. None where there is one way to compile.
+    /// The names of the levels that it can compile for here, lowest first. Empty if there is only one way to compile.
     fn levels(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What to compile for at a level, or without one. It is part of every key of compiled code, so no other device may have
-    /// the same, unless their code may be mixed. Looked at whenever a model is loaded, so this should take no time.
+    /// The target at a level, or without one. It is part of every key of compiled code, so no other device may have the
+    /// same target unless their code is interchangeable. Called whenever a model is loaded, so it should be fast.
     ///
     /// # Errors
-    /// When there is no such device here, or not that level.
+    /// When there is no such device here, or no such level.
     fn target(&self, level: Option<&str>) -> Result<Target, DeviceProblem>;
 
     /// Its compiler.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When it is unavailable.
     fn compiler(&self, setup: &DeviceSetup) -> Result<Box<dyn KernelCompiler>, DeviceProblem>;
 
-    /// Its executor, for as many runtimes as ask: each is one of its own, and those of one device should know the memory of
-    /// each other.
+    /// Its executor. It is called once per runtime, and each executor is separate; executors of one device should recognise
+    /// each other's memory.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When it is unavailable.
     fn executor(&self, setup: &DeviceSetup) -> Result<Arc<dyn KernelExecutor>, DeviceProblem>;
 
-    /// The legal limits of its kernels (ops and buffers), and the rates by which fusion decides what is worth while. It is
-    /// part of the keys of stored programs. Its `facts` and `limits` are
-    /// replaced by those of the plan and of the user's options.
+    /// The limits of its kernels (ops and buffers), and the cost rates that fusion uses. It is part of the keys of stored
+    /// programs. Its `facts` and `limits` are replaced by those of the plan and of the user's options.
     fn fusion(&self) -> FusionOptions {
         FusionOptions::new()
     }
 }
 
-/// A compiler that is not in this build, whose code stores have.
+/// A compiler that this build lacks, but whose code is in stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredBy {
-    /// Its version, where a store says one.
+    /// Its version, if a store records one.
     pub version: Option<String>,
 }
 
-/// What the options of a model say to the device that it is to run on.
+/// The options of a model that concern its device.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceSetup {
-    /// What to compile for, as the entry said.
+    /// The target, as the entry returned it.
     pub target: Target,
-    /// How many threads of the host calls may use.
+    /// How many host threads calls may use.
     pub threads: usize,
     /// How many threads compile, at least 1.
     pub compile_threads: usize,
     /// How much memory calls may take at one time.
     pub memory: MemoryLimits,
-    /// Whether windows of three by three are to be computed with fewer products.
+    /// Whether 3 x 3 windows are to be computed with fewer products (Winograd).
     pub fewer_products: bool,
-    /// Where this build has no compiler for the device: the one that made the code of its stores.
+    /// If this build has no compiler for the device: the one that made the code in its stores.
     pub stored_by: Option<StoredBy>,
     /// Where kernels are compiled.
     #[cfg(feature = "llvm")]

@@ -1,7 +1,7 @@
-//! What keys of devices may be.
+//! Which keys devices may have.
 
-/// Whether a key is made of lower-case letters, digits and `-`, and begins with a letter: so that it can be typed, and no
-/// level or list can be mistaken for a part of it.
+/// Whether a key consists of lower-case letters, digits and `-` and starts with a letter: easy to type, and never ambiguous
+/// beside a level or in a list.
 pub(super) fn is_allowed(key: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(is_allowed)
@@ -12,7 +12,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_can_be_typed_and_have_no_level() {
+    fn keys_are_lower_case_letters_digits_and_dashes() {
         for key in ["cpu", "cuda0", "my-card"] {
             assert!(is_allowed(key), "{key}");
         }

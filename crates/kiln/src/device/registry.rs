@@ -1,4 +1,4 @@
-//! The devices that were registered in this process, in their order. None is ever taken out, so a key means one device.
+//! The devices registered in this process, in order. None is ever removed, so a key always means the same device.
 
 use super::entry::DeviceEntry;
 use super::key;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 static ENTRIES: ForkLazy<ForkLock<Vec<Arc<dyn DeviceEntry>>>> = ForkLazy::new(ForkLock::default);
 
-/// All of them.
+/// All registered devices.
 pub(super) fn all() -> Vec<Arc<dyn DeviceEntry>> {
     ENTRIES.lock().clone()
 }
 
-/// Adds one, whose key is neither another's nor among those that are `taken`.
+/// Adds a device, whose key must be new and not among `taken`.
 pub(super) fn add(entry: Arc<dyn DeviceEntry>, taken: &[&str]) -> Result<(), Error> {
     let name = entry.key().to_owned();
     let refuse = |problem| {
@@ -24,7 +24,7 @@ pub(super) fn add(entry: Arc<dyn DeviceEntry>, taken: &[&str]) -> Result<(), Err
     };
     if !key::is_allowed(&name) {
         return Err(refuse(
-            "expected lower-case letters, digits and `-`, a letter first",
+            "expected lower-case letters, digits and `-`, starting with a letter",
         ));
     }
     let mut entries = ENTRIES.lock();

@@ -1,8 +1,7 @@
-//! Comparing a compiled call with the interpreter, and finding the value at which they part.
+//! Compares a compiled call with the interpreter, and finds the first value at which they diverge.
 //!
-//! To find it, the program is made once more with every value that a step gives as an output, so
-//! that each can be held against the interpreter's: on the same inputs of the model, and on what the
-//! step was given. What is wrong is then reduced to few ops.
+//! To find it, the program is rebuilt with every value that a step computes as an output, so that each can be compared with
+//! the interpreter's: on the model's inputs, and on what the step itself read. What is wrong is then reduced to few ops.
 
 mod reduce;
 mod step_check;
@@ -27,7 +26,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use step_check::{OwnError, StepCheck};
 
-/// What a call should give: the model as it was imported, interpreted twice.
+/// The expected results of a call: the model as it was imported, interpreted twice.
 ///
 /// # Errors
 /// As [`Call::run`](crate::Call::run).
@@ -48,8 +47,8 @@ pub fn reference<'a>(model: &Model, inputs: impl Into<Inputs<'a>>) -> Result<Ref
     })
 }
 
-/// Runs the model on the reference's inputs and compares what it gives. Where an output is off by
-/// more than 1e-5, finds the first value of the graph that is.
+/// Runs the model on the reference's inputs and compares its outputs. If an output is off by more than 1e-5, finds the
+/// first value of the graph that is.
 ///
 /// # Errors
 /// As [`Call::run`](crate::Call::run).
@@ -100,7 +99,7 @@ fn compared(model: &Model, reference: &Reference) -> Result<Comparison, Error> {
     };
     if !comparison.agrees() {
         let fusion = planner(&instance, options).fusion()?;
-        let steps = Steps::compute(&instance, &fusion, reference, &comparison, options)?;
+        let steps = StepValues::compute(&instance, &fusion, reference, &comparison, options)?;
         let first_wrong = steps.find(|value| match value.own {
             Some(own) => own.is_wrong(value.tensor.dtype().is_float()),
             None => is_off(value.found.error, &value.tensor),
@@ -135,7 +134,7 @@ fn whole(model: &Model, instance: &Instance, reference: &Reference) -> Repro {
     }
 }
 
-/// Whether an error is more than floats may have, or any at all for integers and bools.
+/// Whether an error is above the tolerance for floats, or non-zero for integers and bools.
 fn is_off(error: f64, tensor: &Tensor) -> bool {
     error
         > if tensor.dtype().is_float() {
@@ -145,20 +144,20 @@ fn is_off(error: f64, tensor: &Tensor) -> bool {
         }
 }
 
-/// Every value that a step of the program gives, compared, in order of execution.
-struct Steps<'a> {
+/// Every value that a step of the program computes, compared, in order of execution.
+struct StepValues<'a> {
     graph: &'a Graph,
     nodes: Vec<&'a FusionNode>,
     check: StepCheck<'a>,
     values: Vec<StepValue>,
     by_value: BTreeMap<ValueId, usize>,
-    /// Whether the outputs were the same in every bit as without keeping intermediates.
+    /// Whether the outputs are bitwise equal to those without intermediates kept.
     same_outputs: bool,
 }
 
 struct StepValue {
     value: ValueId,
-    /// Which of the steps gives it.
+    /// Which step computes it.
     node: usize,
     tensor: Tensor,
     step: String,
@@ -168,7 +167,7 @@ struct StepValue {
     declared: Distance,
 }
 
-impl<'a> Steps<'a> {
+impl<'a> StepValues<'a> {
     fn compute(
         instance: &'a Instance,
         fusion: &'a FusionPlan,
@@ -234,18 +233,18 @@ impl<'a> Steps<'a> {
         Ok(this)
     }
 
-    /// The first value of which something holds.
+    /// The first value for which a predicate holds.
     fn find(&self, holds: impl Fn(&StepValue) -> bool) -> Option<&StepValue> {
         self.values.iter().find(|value| holds(value))
     }
 
-    /// The fewest ops around a value that are wrong by themselves.
+    /// The fewest ops around a value that are wrong in isolation.
     fn reduce(&self, value: &StepValue, options: &Options) -> Option<Repro> {
         let node = self.nodes.get(value.node)?;
         reduce::reduce(&self.check, node, value.value, options)
     }
 
-    /// A value with what surrounds it.
+    /// A value and its context.
     fn describe(&self, value: &StepValue) -> Difference {
         let ops = &mut self.graph.ops();
         let op = ops.find(|(_, data)| data.results.contains(&value.value));
@@ -279,7 +278,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Whether these are the comparison's outputs, bit by bit.
+/// Whether these are bitwise equal to the comparison's outputs.
 fn same_bits(outputs: &[Tensor], comparison: &Comparison) -> Result<bool, Error> {
     let mut pairs = outputs.iter().zip(comparison.compiled.iter());
     pairs.try_fold(true, |same, (a, (_, b))| Ok(same && is_same(a, b)?))

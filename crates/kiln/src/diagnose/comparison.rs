@@ -1,9 +1,9 @@
-//! Compiled results against the interpreter's: how far apart, and whether rounding explains it.
+//! Compares compiled results with the interpreter's: how far apart they are, and whether rounding explains it.
 //!
-//! The yardstick is the interpreter in promoted mode, where every float is an `f64`. A result that is
-//! off may be so because a step is wrong, or because the model amplifies what every implementation in
-//! its dtype loses. To tell them apart each step is held against the interpreter on what the step was
-//! given: where all of them are right by themselves, it is the model that amplifies.
+//! The reference is the interpreter in promoted mode, where every float is an `f64`. A result may be off because a step is
+//! wrong, or because the model amplifies rounding errors that any implementation in its dtype has. To tell these apart,
+//! each step is compared with the interpreter on what the step read: if every step is right in isolation, the model
+//! amplifies.
 
 use super::repro::Repro;
 use crate::error::Error;
@@ -12,10 +12,10 @@ use crate::outputs::Outputs;
 use kiln_tensor::Tensor;
 use std::fmt;
 
-/// Largest error relative to the largest expected element up to which floats count as equal.
+/// Largest error, relative to the largest expected element, at which floats count as equal.
 pub(crate) const AGREEMENT: f64 = 1e-5;
 
-/// What a call should give: the interpreter's results, computed once for any number of comparisons.
+/// The expected results of a call: the interpreter's, computed once for any number of comparisons.
 #[derive(Clone, Debug)]
 pub struct Reference {
     pub(crate) inputs: Vec<Tensor>,
@@ -24,12 +24,12 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// The results with every float an `f64`.
+    /// The results with every float computed as `f64`.
     pub fn promoted(&self) -> &Outputs {
         &self.promoted
     }
 
-    /// The results rounded as dtypes say.
+    /// The results rounded as the dtypes say.
     pub fn declared(&self) -> &Outputs {
         &self.declared
     }
@@ -41,23 +41,23 @@ impl Reference {
 pub struct Comparison {
     /// Each output.
     pub outputs: Vec<OutputComparison>,
-    /// The value, the first in order of execution, that a step computed wrongly from what it was
-    /// given. None where no output is different, or none is while intermediates are kept.
+    /// The first value, in order of execution, that a step computed wrongly from what it read. None if no output is
+    /// different, or no value is while intermediates are kept.
     pub first_difference: Option<Difference>,
-    /// The first value that is off although every step is right by itself, where outputs are.
+    /// The first value that is off although every step is right in isolation, if outputs are off.
     pub amplified_at: Option<Difference>,
-    /// Few ops and their inputs that show the difference; none where no output is different.
+    /// A few ops and their inputs that reproduce the difference; none if no output is different.
     pub repro: Option<Repro>,
-    /// What the compiled call gave.
+    /// The outputs of the compiled call.
     pub compiled: Outputs,
 }
 
 impl Comparison {
-    /// The first output that is not the same in every bit as in another comparison, such as one with
-    /// another number of threads.
+    /// The first output that is not bitwise equal to that of another comparison, such as one with another number of
+    /// threads.
     ///
     /// # Errors
-    /// When memory is short.
+    /// When memory runs out.
     pub fn first_unlike(&self, other: &Self) -> Result<Option<&str>, Error> {
         for ((name, a), (_, b)) in self.compiled.iter().zip(other.compiled.iter()) {
             if !is_same(a, b)? {
@@ -80,22 +80,22 @@ impl Comparison {
 pub struct OutputComparison {
     /// The output's name.
     pub name: String,
-    /// How far the compiled result is off: the largest error of an element, relative to the largest
-    /// expected element. Infinite where shapes or NaNs differ.
+    /// The error of the compiled result: the largest error of an element, relative to the largest expected element.
+    /// Infinite where shapes or NaNs differ.
     pub error: f64,
-    /// The same for the interpreter that rounds as dtypes say.
+    /// The error of the interpreter that rounds as dtypes say.
     pub declared_error: f64,
-    /// What follows.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 
-/// What a comparison says.
+/// The conclusion of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
     /// Equal within 1e-5; integers and bools exactly.
     Equal,
-    /// Off by more, although every step is right by itself: the model amplifies rounding.
+    /// Off by more, although every step is right in isolation: the model amplifies rounding.
     Amplified,
     /// Wrong.
     Different,
@@ -111,38 +111,38 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Where results part: a value of the graph, and what surrounds it.
+/// Where results diverge: a value of the graph, and its context.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Difference {
     /// The value.
     pub value: String,
-    /// The op that gives it, and the node of the source model it came from.
+    /// The op that computes it, and the node of the source model it came from.
     pub op: String,
     /// The step that computes it.
     pub step: String,
-    /// How far it is off, as [`OutputComparison::error`].
+    /// Its error, as [`OutputComparison::error`].
     pub error: f64,
-    /// How far it is off what its step should give for what the step read; none where that cannot be
-    /// told, such as after control flow.
+    /// Its error relative to the right result for what the step read; none if that cannot be determined, such as after
+    /// control flow.
     pub own_error: Option<f64>,
-    /// How far the interpreter is off that rounds as dtypes say.
+    /// The error of the interpreter that rounds as dtypes say.
     pub declared_error: f64,
-    /// The element that is off the most.
+    /// The element with the largest error.
     pub worst: Option<WorstElement>,
-    /// What the step reads, each with how far it is off itself.
+    /// What the step reads, each with its own error.
     pub reads: Vec<String>,
 }
 
-/// The element that is off the most.
+/// The element with the largest error.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WorstElement {
     /// Its index.
     pub index: Vec<usize>,
-    /// What was computed.
+    /// The computed value.
     pub found: f64,
-    /// What it should be.
+    /// The expected value.
     pub expected: f64,
 }
 
@@ -177,7 +177,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How far a tensor is from what is expected, and where the most.
+/// How far a tensor is from the expected one, and where the error is largest.
 #[derive(Clone, Debug)]
 pub(crate) struct Distance {
     pub(crate) error: f64,
@@ -232,12 +232,12 @@ impl Distance {
     }
 }
 
-/// Whether tensors are the same in every bit.
+/// Whether tensors are bitwise equal.
 pub(crate) fn is_same(a: &Tensor, b: &Tensor) -> Result<bool, Error> {
     if a.dtype() != b.dtype() || a.shape() != b.shape() {
         return Ok(false);
     }
-    // Elements in a row, whatever the strides.
+    // Compared as contiguous elements, whatever the strides.
     let bytes = |tensor: &Tensor| {
         let mut bytes = Vec::new();
         kiln_tensor::write_npy(tensor, &mut bytes).map(|()| bytes)
@@ -245,7 +245,7 @@ pub(crate) fn is_same(a: &Tensor, b: &Tensor) -> Result<bool, Error> {
     Ok(bytes(a)? == bytes(b)?)
 }
 
-/// Infinite where one is NaN or infinite and the other is something else.
+/// Infinite if one is NaN or infinite and the other is not the same.
 fn element_error(found: f64, expected: f64) -> f64 {
     if found == expected || (found.is_nan() && expected.is_nan()) {
         0.0
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_and_infinity_must_be_in_the_same_places() {
+    fn nan_and_infinity_must_match_element_by_element() {
         let (nan, inf) = (f32::NAN, f32::INFINITY);
         assert_eq!(distance(&[nan, inf], &[f64::NAN, f64::INFINITY]).error, 0.0);
         assert_eq!(distance(&[nan], &[1.0]).error, f64::INFINITY);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_count_from_the_last_axis() {
+    fn index_of_a_position_is_row_major() {
         assert_eq!(index_of(5, &[2, 3]), [1, 2]);
         assert_eq!(index_of(0, &[]), [0usize; 0]);
         assert_eq!(index_of(0, &[0, 2]), [0, 0]);

@@ -1,4 +1,4 @@
-//! What a graph became, in words: steps, facts, near misses, compiles.
+//! The result of compiling a graph, in words: steps, facts, near misses, compiles.
 
 use crate::device::Device;
 use crate::error::{Error, Failure};
@@ -12,33 +12,34 @@ use std::fmt;
 /// How many names an error lists.
 const LISTED: usize = 12;
 
-/// What a graph became. Prints as a report.
+/// The result of compiling a graph. Prints as a report.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explained {
     /// What executes the model.
     pub device: Device,
-    /// How many ops the graph has, constants left out.
+    /// The number of ops of the graph, constants excluded.
     pub ops: usize,
-    /// What a call does, in order, the steps of nested regions included.
+    /// The steps of a call, in order, those of nested regions included.
     pub steps: Vec<ExplainedStep>,
-    /// The facts that the main plan rests on; where one does not hold, another plan is made.
+    /// The facts that the main plan rests on; if one does not hold, another plan is made.
     pub facts: Vec<String>,
-    /// The plans made so far for sizes on which facts do not hold: what each does without, and how many launches it has.
+    /// The plans made so far for sizes for which facts do not hold: the facts each does without, and its number of
+    /// launches.
     pub other_plans: Vec<String>,
-    /// What would have been joined, had a fact been known.
+    /// Near misses: what would have been joined had a fact been known.
     pub near_misses: Vec<String>,
-    /// What ended early because a budget of planning was spent.
+    /// Planning that ended early because a budget was spent.
     pub cut_short: Vec<String>,
-    /// Ops that were to be one kernel until it turned out that they cannot be.
+    /// Ops that were to become one kernel, until that turned out to be impossible.
     pub taken_apart: Vec<String>,
     /// How many different kernels the steps launch.
     pub kernels: usize,
     /// What was compiled so far.
     pub compiles: Vec<CompileRecord>,
-    /// Variants for sizes that came often: why, and what each gained.
+    /// Variants for frequent sizes: why each was made, and what it gained.
     pub variants: Vec<VariantRecord>,
-    /// Counters of what was done so far.
+    /// Counters of events so far.
     pub stats: CompilationStats,
 }
 
@@ -52,11 +53,11 @@ pub struct ExplainedStep {
     pub name: String,
     /// The class of its kernel.
     pub class: Option<&'static str>,
-    /// How many ops it does.
+    /// Its number of ops.
     pub ops: usize,
-    /// The values it gives.
+    /// The values it computes.
     pub gives: Vec<String>,
-    /// Why the interpreter computes it.
+    /// Why it is interpreted.
     pub reason: Option<String>,
 }
 
@@ -200,7 +201,7 @@ fn section(f: &mut fmt::Formatter<'_>, title: &str, lines: &[String]) -> fmt::Re
     lines.iter().try_for_each(|line| writeln!(f, "  {line}"))
 }
 
-/// The values that ops give and others read.
+/// The results of ops that other ops read.
 fn gives(graph: &Graph, ops: &[OpId]) -> Vec<String> {
     let read_inside: Vec<ValueId> = ops
         .iter()
@@ -213,7 +214,7 @@ fn gives(graph: &Graph, ops: &[OpId]) -> Vec<String> {
         .collect()
 }
 
-/// A value for people: its name, or its number as the fusion stage prints it.
+/// A value for messages: its name, or its number as the fusion stage prints it.
 pub(crate) fn value_name(graph: &Graph, value: ValueId) -> String {
     match graph.value(value).name.as_deref() {
         Some(name) => format!("%{}", name.escape_debug()),
@@ -221,7 +222,7 @@ pub(crate) fn value_name(graph: &Graph, value: ValueId) -> String {
     }
 }
 
-/// An op for people: what it is, and what it gives.
+/// An op for messages: its mnemonic and its first result.
 pub(crate) fn op_name(graph: &Graph, op: OpId) -> String {
     let data = graph.op(op);
     match data.results.first() {
@@ -230,11 +231,11 @@ pub(crate) fn op_name(graph: &Graph, op: OpId) -> String {
     }
 }
 
-/// The op of a name: that of a value it gives (with or without `%`), its own (`op7`), or the node it
-/// came from, of whose ops it is the last.
+/// The op with a name: that of a value it computes (with or without `%`), its own (`op7`), or that of the source node it
+/// came from; of several such ops, the last.
 ///
 /// # Errors
-/// When there is none.
+/// When there is no such op.
 pub(crate) fn op_named(graph: &Graph, name: &str) -> Result<OpId, Error> {
     let bare = name.strip_prefix('%').unwrap_or(name);
     let by_value = graph.ops().find(|(_, data)| {
@@ -250,7 +251,7 @@ pub(crate) fn op_named(graph: &Graph, name: &str) -> Result<OpId, Error> {
     if let Some((op, _)) = by_value.or_else(by_id).or_else(by_origin) {
         return Ok(op);
     }
-    // The graph's outputs go by names of their own.
+    // The graph's outputs have names of their own.
     let mut outputs = graph.output_names().iter().zip(graph.outputs());
     let output = outputs.find(|(output, _)| &***output == bare);
     if let Some((_, &value)) = output
@@ -270,7 +271,7 @@ pub(crate) fn op_named(graph: &Graph, name: &str) -> Result<OpId, Error> {
     .into())
 }
 
-/// A few names for an error: those like the one that was asked for first.
+/// A few names for an error, those similar to the requested one first.
 pub(crate) fn listed(names: Vec<String>, like: &str) -> String {
     let like = like.to_lowercase();
     let (mut near, far): (Vec<String>, Vec<String>) = names

@@ -1,4 +1,4 @@
-//! What a model is at each stage, and why: graphs, kernels, programs, code, explanations.
+//! A model at each stage, and why: graphs, kernels, programs, code, explanations.
 
 use super::explained::{self, Explained};
 use super::stage::Stage;
@@ -16,11 +16,11 @@ use kiln_passes::pass_names;
 use kiln_program::Program;
 use std::fmt::Write;
 
-/// The graph at a stage. Of a pass it runs the passes again, so it takes as long as loading.
+/// The graph at a stage. For a pass the passes are run again, so it takes as long as loading.
 ///
 /// # Errors
-/// When the model is no graph at that stage; when the rank of an input is open, or the graph depends on data: then there are
-/// several, or none yet.
+/// When the model is not a graph at that stage; when the rank of an input is open or the graph depends on data: then there
+/// are several graphs, or none yet.
 ///
 /// ```
 /// use kiln::diagnose::{self, Stage};
@@ -36,7 +36,7 @@ use std::fmt::Write;
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn graph(model: &Model, stage: Stage) -> Result<Graph, Error> {
-    guarded("a look at the model", || {
+    guarded("inspecting the model", || {
         graph_of(&*model.only_instance()?, stage, model.options())
     })
 }
@@ -52,10 +52,10 @@ fn graph_of(instance: &Instance, stage: Stage, options: &Options) -> Result<Grap
     }
 }
 
-/// What the model is at a stage, as text.
+/// The model at a stage, as text.
 ///
 /// # Errors
-/// When the rank of an input is open, or code is asked of a model that is interpreted.
+/// When the rank of an input is open, or code of an interpreted model is requested.
 ///
 /// ```
 /// use kiln::diagnose::{self, Stage};
@@ -71,15 +71,15 @@ fn graph_of(instance: &Instance, stage: Stage, options: &Options) -> Result<Grap
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn inspect(model: &Model, stage: Stage) -> Result<String, Error> {
-    guarded("a look at the model", || inspected(model, stage, None))
+    guarded("inspecting the model", || inspected(model, stage, None))
 }
 
-/// The same of the kernels of one name alone, where the stage is about kernels.
+/// The same for only the kernels of a name, if the stage shows kernels.
 ///
 /// # Errors
 /// As [`inspect`], and when there is no kernel of that name.
 pub fn inspect_kernel(model: &Model, stage: Stage, name: &str) -> Result<String, Error> {
-    guarded("a look at the model", || {
+    guarded("inspecting the model", || {
         inspected(model, stage, Some(name))
     })
 }
@@ -110,7 +110,7 @@ fn inspected(model: &Model, stage: Stage, name: Option<&str>) -> Result<String, 
                     Stage::Loops => loops(&instance, &kernel)?,
                     _ => listing(&instance, &kernel, stage)?,
                 };
-                // Writing to a string does not fail.
+                // Writing to a string never fails.
                 let _written = writeln!(text, "{}", shown.trim_end());
             }
             Ok(text)
@@ -118,8 +118,8 @@ fn inspected(model: &Model, stage: Stage, name: Option<&str>) -> Result<String, 
     }
 }
 
-/// What the graph became: steps, facts that the plan rests on, joins that a fact would have
-/// allowed, and what was compiled so far.
+/// The result of compiling the graph: steps, facts that the plan rests on, joins that a fact would have allowed, and what
+/// was compiled so far.
 ///
 /// # Errors
 /// When the rank of an input is open, or no program can be made.
@@ -144,8 +144,8 @@ pub fn explain(model: &Model) -> Result<Explained, Error> {
     })
 }
 
-/// Why two ops are in one kernel, or why not. An op goes by its own name, by the name of a value
-/// it gives, or by the node of the source model it came from.
+/// Why two ops are in one kernel, or why not. An op is identified by its own name, by the name of a value it computes, or
+/// by the node of the source model it came from.
 ///
 /// # Errors
 /// When there is no such op, or the rank of an input is open.
@@ -175,7 +175,7 @@ pub fn explain_pair(model: &Model, a: &str, b: &str) -> Result<Explanation, Erro
     })
 }
 
-/// Plans as the executable's runtime would have them; without one, row-major throughout.
+/// Plans as the executable's runtime would make them; without a runtime, row-major throughout.
 pub(super) fn planner(instance: &Instance, options: &Options) -> GraphPlanner {
     let planner = GraphPlanner::new(instance.optimized().clone())
         .for_device(&instance.executable().device(), &options.limits.fusion);
@@ -186,7 +186,7 @@ pub(super) fn planner(instance: &Instance, options: &Options) -> GraphPlanner {
     planner
 }
 
-/// The ways in which each kernel of a program is launched, where something compiles kernels.
+/// How each kernel of a program is dispatched, if there is a compiler.
 #[cfg(feature = "native")]
 fn dispatches(instance: &Instance, program: &Program) -> String {
     let mut text = String::new();
@@ -196,7 +196,7 @@ fn dispatches(instance: &Instance, program: &Program) -> String {
     for (id, kernel) in program.kernels() {
         let (name, kernel) = (&kernel.name, &kernel.kernel);
         for line in runtime.dispatch(kernel).lines(kernel.kernel().dims()) {
-            // Writing to a string does not fail.
+            // Writing to a string never fails.
             let _written = writeln!(text, "{id} @{name} {line}");
         }
     }
@@ -208,7 +208,7 @@ fn dispatches(_instance: &Instance, _program: &Program) -> String {
     String::new()
 }
 
-/// The loop nests of a kernel, under the schedule that takes every call.
+/// The loop nests of a kernel, under the schedule without a predicate.
 #[cfg(feature = "native")]
 fn loops(instance: &Instance, kernel: &VerifiedKernel) -> Result<String, Error> {
     let scheduled = instance.executable().runtime().and_then(|runtime| {
@@ -230,12 +230,12 @@ fn loops(_instance: &Instance, _kernel: &VerifiedKernel) -> Result<String, Error
     Err(Failure::not_compiled("loops"))
 }
 
-/// A kernel as the compiler's own form, or as machine code.
+/// A kernel in the compiler's own form, or as machine code.
 #[cfg(feature = "llvm")]
 fn listing(instance: &Instance, kernel: &VerifiedKernel, stage: Stage) -> Result<String, Error> {
     use kiln_backend::Listing;
     let compiled = instance.executable().runtime().and_then(|runtime| {
-        // The schedule that takes every call: specialised ones come before it.
+        // The schedule without a predicate: specialised ones come before it.
         let schedule = runtime.dispatch(kernel).launches_for_all().next().cloned();
         Some((runtime.compiler()?, runtime.target()?, schedule?))
     });
@@ -260,7 +260,7 @@ fn listing(_instance: &Instance, _kernel: &VerifiedKernel, _stage: Stage) -> Res
     Err(Failure::not_compiled("machine code"))
 }
 
-/// The kernels of a program in order, or those of a name; each goes by that of the steps that launch it.
+/// The kernels of a program in order, or those of a name; each has the name of the steps that launch it.
 fn kernels(program: &Program, name: Option<&str>) -> Result<Vec<VerifiedKernel>, Error> {
     let kernels = program.kernels().values();
     let labelled = kernels.map(|kernel| kernel.kernel.labelled(kernel.name.as_str()));

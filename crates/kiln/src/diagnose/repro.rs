@@ -1,6 +1,7 @@
-//! What is left of a model that compiled code gets wrong: few ops, their inputs as tensors, and the files that show it again.
+//! A minimal reproduction of a miscompiled model: few ops, their inputs as tensors, and files that reproduce the
+//! difference.
 //!
-//! How it is found is in `compare/reduce.rs`.
+//! The search is in `compare/reduce.rs`.
 
 use crate::error::{Error, Failure};
 use kiln_ir::{Constant, Graph, Op, text};
@@ -10,36 +11,36 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// A graph and inputs on which compiled code and the interpreter differ, with as few ops as were found to be enough.
+/// A graph and inputs for which compiled code and the interpreter differ, with as few ops as the search found sufficient.
 ///
-/// [`Comparison::repro`](super::Comparison::repro) has it.
+/// Found in [`Comparison::repro`](super::Comparison::repro).
 #[derive(Clone, Debug)]
 pub struct Repro {
     pub(crate) graph: Graph,
     pub(crate) inputs: Vec<(String, Tensor)>,
-    /// What each input stands for in the model, where that is not the input of that name.
+    /// What each input stands for in the model, if not the input of that name.
     pub(crate) stands_for: Vec<String>,
     pub(crate) extent: Extent,
 }
 
-/// How much of the model is left.
+/// How much of the model remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extent {
-    /// A few ops that are wrong by themselves, whatever the sizes of their inputs.
+    /// A few ops that are wrong in isolation, whatever the sizes of their inputs.
     Ops,
-    /// The same with the sizes of this call written into the graph: with symbols for them, nothing is wrong.
+    /// The same with the sizes of this call as constants in the graph: with symbols, nothing is wrong.
     SizedOps,
-    /// All of them, optimised: no part was found that is wrong by itself.
+    /// All of them, optimised: no part was found to be wrong in isolation.
     Whole,
 }
 
 impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Ops => "wrong by themselves",
-            Self::SizedOps => "wrong by themselves when these sizes are constants",
-            Self::Whole => "the whole model: no part of it was found to be wrong by itself",
+            Self::Ops => "wrong in isolation",
+            Self::SizedOps => "wrong in isolation when these sizes are constants",
+            Self::Whole => "the whole model: no part of it was found to be wrong in isolation",
         })
     }
 }
@@ -50,19 +51,19 @@ impl Repro {
         &self.graph
     }
 
-    /// What to call it with, by name.
+    /// Its inputs, by name.
     pub fn inputs(&self) -> &[(String, Tensor)] {
         &self.inputs
     }
 
-    /// How much of the model it is.
+    /// How much of the model remains.
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// Writes it into a folder, which is made where it is missing: `graph.kiln`; `graph.npz` where it has large constants;
-    /// `cases/0/INPUT.npy`; `about.txt`, which says what the inputs stand for. `kiln compare graph.kiln --cases cases` in
-    /// that folder then shows the difference again.
+    /// Writes it into a folder, created if needed: `graph.kiln`; `graph.npz` if it has large constants;
+    /// `cases/0/INPUT.npy`; and `about.txt`, which lists what the inputs stand for. `kiln compare graph.kiln --cases cases`
+    /// in that folder then reproduces the difference.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -74,7 +75,7 @@ impl Repro {
         let constants = self.large_constants();
         let archive = folder.join("graph.npz");
         if constants.is_empty() {
-            // One of an earlier repro would be read beside this graph.
+            // A leftover from an earlier repro would be read with this graph.
             match fs::remove_file(&archive) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(failed(&archive)(error));
@@ -97,7 +98,7 @@ impl Repro {
         fs::write(&path, self.to_string()).map_err(failed(&path))
     }
 
-    /// The constants that the text names by their digests alone.
+    /// The constants that the text refers to by digest.
     fn large_constants(&self) -> Vec<(String, &Constant)> {
         let constants = self.graph.ops().filter_map(|(_, data)| match &data.op {
             Op::Constant(constant) if !constant.is_inline() => Some(constant),

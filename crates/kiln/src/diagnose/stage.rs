@@ -5,7 +5,7 @@ use kiln_passes::pass_names;
 use std::fmt;
 use std::str::FromStr;
 
-/// A stage that a model goes through on its way to code.
+/// A stage of a model on its way to code.
 ///
 /// ```
 /// use kiln::diagnose::Stage;
@@ -29,18 +29,18 @@ pub enum Stage {
     Fusion,
     /// The text of each kernel: `kernels`.
     Kernels,
-    /// Steps, where buffers lie, and by which schedules kernels are launched: `program`.
+    /// Steps, the places of buffers, and the schedules that kernels are launched with: `program`.
     Program,
-    /// The loop nests of each kernel: what its code is generated from: `loops`.
+    /// The loop nests of each kernel, from which its code is generated: `loops`.
     Loops,
-    /// Each kernel as the compiler's own form, as a call with unremarkable sizes would have it: `llvm`.
+    /// Each kernel in the compiler's own form, as for a call with unremarkable sizes: `llvm`.
     Llvm,
-    /// Each kernel as machine code, likewise: `asm`.
+    /// Each kernel as machine code, for the same sizes: `asm`.
     Assembly,
 }
 
 impl Stage {
-    /// All stages, in order: those at which a model is a graph, then those after.
+    /// All stages, in order: those at which a model is a graph, then the others.
     pub fn all() -> Vec<Self> {
         let graphs = Self::graphs();
         graphs.chain(Self::BEYOND_GRAPHS).collect()
@@ -66,7 +66,7 @@ impl Stage {
         before.chain(passes).chain([Self::Optimized])
     }
 
-    /// The error for a stage that is no graph, or a pass that there is not.
+    /// The error for a stage that is not a graph, or a pass that does not exist.
     pub(super) fn no_graph(self) -> Error {
         unknown(&self.to_string(), Self::graphs())
     }

@@ -1,4 +1,4 @@
-//! Sorts errors of every layer into a few kinds, by what a caller can do about them.
+//! Sorts errors of all layers into a few kinds, by what a caller can do about them.
 
 use super::Failure;
 use kiln_autodiff::GradientError;
@@ -14,7 +14,7 @@ use kiln_trace::TraceError;
 use std::fmt;
 use std::io;
 
-/// What kind of trouble an [`Error`](crate::Error) is.
+/// The kind of an [`Error`](crate::Error).
 ///
 /// ```
 /// let error = "1..x".parse::<kiln::Dim>().unwrap_err();
@@ -24,19 +24,19 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The model, a tensor or an option is wrong: give another.
+    /// The model, a tensor or an option is wrong: provide another.
     InvalidInput,
-    /// Right, but not something that Kiln does (yet).
+    /// Valid, but not (yet) supported by Kiln.
     Unsupported,
-    /// More than a limit allows: raise it, if the source is trusted.
+    /// A limit was exceeded: raise it if the source is trusted.
     Limit,
-    /// Memory or another resource ran out: try again with less.
+    /// Memory or another resource ran out: retry with less.
     Resource,
-    /// The machine lacks something, or a file cannot be read: repair it.
+    /// The machine lacks something, or a file cannot be read: fix that.
     Environment,
     /// The caller asked to stop.
     Cancelled,
-    /// A defect of Kiln: report it.
+    /// A defect in Kiln: report it.
     Internal,
 }
 
@@ -81,7 +81,7 @@ impl Failure {
                 .first()
                 .map_or(ErrorKind::InvalidInput, of_infer),
             Self::Tensor(error) => of_tensor(error),
-            // The graph was verified before it came to the passes.
+            // The graph was verified before the passes ran.
             Self::Pass(_) => ErrorKind::Internal,
             Self::Trace(error) => match error {
                 TraceError::Op { source, .. } => of_infer(source),
@@ -91,7 +91,7 @@ impl Failure {
                 _ => ErrorKind::InvalidInput,
             },
             Self::Gradient(error) => of_gradient(error),
-            // So was the plan: whatever else fails there is a defect.
+            // So was the plan: any other failure there is a defect.
             Self::Fusion(_) | Self::Panicked { .. } => ErrorKind::Internal,
             Self::Program(error) => of_program(error),
             Self::Compile(error) => of_compile(error.code),
@@ -131,7 +131,7 @@ impl Failure {
     }
 }
 
-/// Of a file that cannot be read or written.
+/// The kind of a file that cannot be read or written.
 fn of_io(kind: io::ErrorKind) -> ErrorKind {
     match kind {
         io::ErrorKind::OutOfMemory => ErrorKind::Resource,
@@ -207,7 +207,7 @@ fn of_program(error: &ProgramError) -> ErrorKind {
     }
 }
 
-/// The codes are the backends'; those that are no defect of Kiln's are known here.
+/// The codes belong to the backends; those that are not defects of Kiln are listed here.
 fn of_compile(code: &str) -> ErrorKind {
     match code {
         "E0501" | "E0507" | "E0508" | "E0513" | "E0516" => ErrorKind::Environment,
@@ -238,7 +238,7 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         | RuntimeError::PlanTimeout
         | RuntimeError::CallTimeout { .. } => ErrorKind::Limit,
         RuntimeError::NotInCache { .. } => ErrorKind::Environment,
-        // Of what lies in files: a bundle that is damaged, elements that cannot be loaded.
+        // Errors of files: a damaged bundle, elements that cannot be loaded.
         RuntimeError::Execute { error, .. }
             if ["E0707", "E0708", "E0709", "E0943"].contains(&error.code) =>
         {

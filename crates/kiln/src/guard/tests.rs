@@ -1,5 +1,5 @@
-//! Every public entrance is walked through with a panic behind it.
-#![allow(unsafe_code, reason = "one of the entrances is unsafe")]
+//! Every public entry point is called with an injected panic.
+#![allow(unsafe_code, reason = "one of the entry points is unsafe")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use super::*;
@@ -9,17 +9,17 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 thread_local! {
-    /// Whether the next guarded work of this thread panics.
+    /// Whether the next guarded operation of this thread panics.
     static IS_ARMED: Cell<bool> = const { Cell::new(false) };
 }
 
-const INJECTED: &str = "injected behind an entrance";
+const INJECTED: &str = "injected into an entry point";
 
 pub(super) fn panic_if_armed() {
     assert!(!IS_ARMED.take(), "{INJECTED}");
 }
 
-/// Entrances that cannot fail: they look at what is there, count and free, and run nothing that was given.
+/// Entry points that cannot fail: they inspect, count and free, and run nothing supplied by the caller.
 const WITHOUT_RESULT: [&str; 23] = [
     "Call::cancel_when",
     "Call::cancellation",
@@ -30,6 +30,7 @@ const WITHOUT_RESULT: [&str; 23] = [
     "Jit::name",
     "Jit::named",
     "Jit::timing",
+    "Jit::value_and_grad",
     "Jit::with_options",
     "Model::call",
     "Model::clear_cache",
@@ -46,7 +47,7 @@ const WITHOUT_RESULT: [&str; 23] = [
     "Session::call",
 ];
 
-/// Those of the tools, which come below a path of their own.
+/// Those in `diagnose`, listed under a path of their own.
 const TOOLS_WITHOUT_RESULT: [&str; 2] = ["diagnose::compile_records", "diagnose::variant_records"];
 
 const TEXT: &str = "graph @f(%x: f32[N]) -> f32[N] {
@@ -58,7 +59,7 @@ fn options() -> Options {
     Options::new().device(Device::default()).cache(Cache::off())
 }
 
-/// What an entrance gives, if it gives an error.
+/// An entry point and the error it returned.
 type Walked = (&'static str, Option<Error>);
 
 fn walk(name: &'static str, enter: impl FnOnce() -> Option<Error>) -> Walked {
@@ -68,7 +69,7 @@ fn walk(name: &'static str, enter: impl FnOnce() -> Option<Error>) -> Walked {
     (name, error)
 }
 
-/// Goes through each entrance once, armed.
+/// Calls each entry point once, armed.
 fn walk_all() -> Vec<Walked> {
     let model = options().load(Source::text(TEXT)).unwrap();
     let graph = diagnose::graph(&model, Stage::Optimized).unwrap();
@@ -130,7 +131,7 @@ fn walk_all() -> Vec<Walked> {
             Model::load(Source::onnx(b"no model", None)).err()
         }),
         walk("Model::open_bundle", || {
-            // SAFETY: there is no such file.
+            // SAFETY: the file does not exist.
             unsafe { Model::open_bundle(&bundle, options()) }.err()
         }),
         walk("Model::open_sealed_bundle", || {
@@ -153,7 +154,7 @@ fn walk_all() -> Vec<Walked> {
 }
 
 #[test]
-fn a_panic_behind_any_public_entrance_is_a_typed_error() {
+fn a_panic_in_any_public_entry_point_is_a_typed_error() {
     for (name, error) in walk_all() {
         let error = error.unwrap_or_else(|| panic!("{name}: no error"));
         assert_eq!(error.code(), "E0991", "{name}");
@@ -162,7 +163,7 @@ fn a_panic_behind_any_public_entrance_is_a_typed_error() {
 }
 
 #[test]
-fn every_public_entrance_is_walked_through() {
+fn every_public_entry_point_is_called() {
     let list = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/public-items/kiln.txt"

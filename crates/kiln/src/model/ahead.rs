@@ -1,4 +1,4 @@
-//! Compiling ahead of calls: for any sizes, for some, or for those that came before.
+//! Compiling ahead of calls: for any sizes, for given shapes, or for those of a profile.
 
 use super::Model;
 use super::arrange::arrange;
@@ -8,8 +8,8 @@ use crate::inputs::Inputs;
 use kiln_lazy_runtime::{CallMemory, CompiledProgram, ShapeProfile};
 
 impl Model {
-    /// Compiles all that calls may need, at any sizes, packs the weights for it, and stores both; returns the number of
-    /// kernels, those of the plan for sizes on which facts do not hold included. None for an interpreted model.
+    /// Compiles everything that calls may need, at any sizes, packs the weights for it, and stores both; returns the number
+    /// of kernels, including those of the plan for sizes for which facts do not hold. Returns 0 for an interpreted model.
     ///
     /// # Errors
     /// When a kernel does not compile; when the rank of an input is open.
@@ -27,10 +27,10 @@ impl Model {
     }
 
     /// Plans calls whose inputs have these shapes, by name or by position, and compiles what they need: such a call then
-    /// compiles nothing, as far as sizes do not come from data. Nothing to do for an interpreted model.
+    /// compiles nothing, unless sizes come from data. Does nothing for an interpreted model.
     ///
     /// # Errors
-    /// When the shapes do not fit the model, or a kernel does not compile.
+    /// When the shapes do not match the model, or a kernel does not compile.
     ///
     /// ```
     /// use kiln::{Model, ShapeVariantGenerator, Source};
@@ -58,7 +58,7 @@ impl Model {
         })
     }
 
-    /// What a call with inputs of these shapes takes beyond them; see [`diagnose::call_memory`](crate::diagnose::call_memory).
+    /// The memory of a call with inputs of these shapes; see [`diagnose::call_memory`](crate::diagnose::call_memory).
     pub(crate) fn call_memory(
         &self,
         shapes: &Inputs<'_, Vec<usize>>,
@@ -70,8 +70,8 @@ impl Model {
         }
     }
 
-    /// Compiles what the shapes of a profile need in the background, those first that took most time, and does not wait. Returns
-    /// how many of them fit the model.
+    /// Compiles what the shapes of a profile need in the background, those that took most time first, and returns at once
+    /// with the number of shapes that match the model.
     ///
     /// # Errors
     /// When the rank of an input is open.
@@ -83,13 +83,13 @@ impl Model {
         })
     }
 
-    /// Which shapes calls brought, and what they took: to be saved, and given to
+    /// The shapes of past calls, and the time they took: to be saved, and passed to
     /// [`precompile_in_background`](Self::precompile_in_background) of a later process. Empty for an interpreted model.
     ///
     /// # Errors
     /// When the rank of an input is open.
     pub fn shape_profile(&self) -> Result<ShapeProfile, Error> {
-        guarded("a look at the model", || {
+        guarded("inspecting the model", || {
             let instance = self.only_instance()?;
             let program = instance.executable().compiled();
             Ok(program.map_or_else(ShapeProfile::default, CompiledProgram::shape_profile))

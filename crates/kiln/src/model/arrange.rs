@@ -1,4 +1,4 @@
-//! The inputs of a call in the model's order, checked.
+//! Puts the inputs of a call in the model's order and checks them.
 
 use super::signature::Signature;
 use crate::description::ValueDescription;
@@ -7,12 +7,12 @@ use crate::inputs::{Given, Input, Inputs};
 use kiln_tensor::Tensor;
 use std::borrow::Cow;
 
-/// What can be given for an input.
+/// A value that can be passed for an input.
 pub(crate) trait Value: Clone {
     /// Its rank.
     fn rank(&self) -> usize;
 
-    /// Whether it is of the input's dtype, as far as both say.
+    /// Whether it is of the input's dtype, as far as both are known.
     fn has_dtype_of(&self, description: &ValueDescription) -> bool;
 
     /// Its type, for messages.
@@ -54,10 +54,10 @@ fn sizes_text(shape: &[usize]) -> String {
     format!("[{}]", sizes.join(", "))
 }
 
-/// Inputs in the model's order. Those that come in it are checked by what runs them.
+/// Inputs in the model's order. Inputs passed in that order are checked when they are run.
 ///
 /// # Errors
-/// When a name is unknown, given twice or missing, or an input has another dtype or rank.
+/// When a name is unknown, given twice or missing, or an input has the wrong dtype or rank.
 pub(super) fn arrange<'a, T: Value>(
     signature: &Signature,
     inputs: &'a Inputs<'_, T>,
@@ -75,7 +75,7 @@ pub(super) fn arrange<'a, T: Value>(
     }
 }
 
-/// The values of inputs that are listed in the model's order and fit it: the usual case, without further memory.
+/// The values of inputs that are listed in the model's order and match it: the usual case, without extra allocations.
 fn in_order<T: Value>(signature: &Signature, listed: &[Input<'_, T>]) -> Option<Vec<T>> {
     let is_it = |(description, input): (&ValueDescription, &Input<'_, T>)| {
         input.name.is_none_or(|name| name == description.name()) && fits(description, input.value)
@@ -85,14 +85,14 @@ fn in_order<T: Value>(signature: &Signature, listed: &[Input<'_, T>]) -> Option<
     is_in_order.then(|| listed.iter().map(|input| input.value.clone()).collect())
 }
 
-/// Whether a value is of the input's dtype and rank, as far as both say.
+/// Whether a value is of the input's dtype and rank, as far as both are known.
 fn fits<T: Value>(description: &ValueDescription, value: &T) -> bool {
     let shape = description.shape();
     value.has_dtype_of(description) && shape.is_none_or(|shape| shape.rank() == value.rank())
 }
 
-/// Listed inputs where some inputs, by position, exist already: their places stay empty, and they may not be given. One
-/// without a name is for the position among the others where it is listed.
+/// Listed inputs where some inputs, given by position, exist already: their places stay empty, and they may not be passed.
+/// An input without a name takes the position among the others at which it is listed.
 ///
 /// # Errors
 /// As [`arrange`].

@@ -1,7 +1,7 @@
-//! Models in bundles: saved with all they need, and opened without a compiler.
+//! Models in bundles: saved with everything they need, and opened without a compiler.
 //!
-//! A bundle is code. It is opened where the caller vouches for it, which is unsafe, or where it was sealed with a key of the
-//! caller's; never by a function that loads data.
+//! A bundle is code. It is opened on the caller's word, which is unsafe, or if it was sealed with a key of the caller's;
+//! never by a function that loads data.
 #![allow(
     unsafe_code,
     reason = "opening a bundle on the caller's word is unsafe"
@@ -22,10 +22,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Model {
-    /// Writes all that calls of the model may need into one file: the program, its kernels' code, its weights. Another
-    /// process with the same version of Kiln and the same instruction-set level opens it with no LLVM and no compiling: where
-    /// it is sealed with a key, with [`open_sealed_bundle`](Self::open_sealed_bundle) and the same key, and otherwise with
-    /// [`open_bundle`](Self::open_bundle). Returns the file's size in bytes.
+    /// Writes everything that calls of the model may need into one file: the program, its kernels' code, its weights.
+    /// Another process with the same version of Kiln and the same instruction-set level opens it without LLVM and without
+    /// compiling: with [`open_sealed_bundle`](Self::open_sealed_bundle) and the same key if it was sealed with one, and
+    /// otherwise with [`open_bundle`](Self::open_bundle). Returns the file's size in bytes.
     ///
     /// # Errors
     /// When the model is interpreted or the rank of an input is open, a kernel does not compile, or the file cannot be
@@ -64,16 +64,16 @@ impl Model {
         })
     }
 
-    /// Opens a model in a bundle, and runs the machine code in it. Its graph is the one that was compiled; how it was imported
-    /// is not in the bundle. Options say how to run it: dimensions and inputs are as they were when it was made.
+    /// Opens the model of a bundle, and runs the machine code in it. Its graph is the one that was compiled; how it was
+    /// imported is not in the bundle. Options set how it runs: dimensions and inputs are those of when the bundle was made.
     ///
     /// # Errors
     /// When the file cannot be read, is damaged, was made by another version, or for a level that this machine lacks; when
-    /// an option does not fit. What is wrong with a weight shows when a call first needs it.
+    /// an option does not apply. A damaged weight is an error when a call first needs it.
     ///
     /// # Safety
-    /// The file was made by [`save_bundle`](Self::save_bundle) (`kiln compile -o`), and no one changed it on purpose: its
-    /// digests are against accidents, and a bundle that was made to do harm does. Trust it as you would a program.
+    /// The file was made by [`save_bundle`](Self::save_bundle) (`kiln compile -o`) and not tampered with: its digests
+    /// detect accidents, not malice. Trust it as you would a program.
     ///
     /// ```no_run
     /// let model = kiln::Model::load("model.onnx")?;
@@ -87,15 +87,15 @@ impl Model {
     /// let model = kiln::Model::open_bundle("model.kiln-bundle", kiln::Options::new());
     /// ```
     pub unsafe fn open_bundle(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
-        // SAFETY: as the caller promises.
+        // SAFETY: promised by the caller.
         Self::of_bundle(options, || unsafe { Bundle::open_trusted(path) })
     }
 
-    /// Opens a model in a bundle that was sealed with this key, by [`save_bundle`](Self::save_bundle) or
+    /// Opens the model of a bundle that was sealed with this key, by [`save_bundle`](Self::save_bundle) or
     /// `kiln compile -o FILE --seal KEY`. Otherwise as [`open_bundle`](Self::open_bundle).
     ///
     /// # Errors
-    /// As [`open_bundle`](Self::open_bundle); E0711 for a bundle without a seal, or with another key's.
+    /// As [`open_bundle`](Self::open_bundle); E0711 for a bundle without a seal, or sealed with another key.
     pub fn open_sealed_bundle(
         path: impl AsRef<Path>,
         key: &SealKey,
@@ -110,7 +110,7 @@ impl Model {
     ) -> Result<Self, Error> {
         guarded("loading", || {
             let options = options.started();
-            let timing = options.clockwork().clone();
+            let timing = options.timing().clone();
             let _inside = timing.enter();
             if let Some(name) = options.dims.keys().next() {
                 return Err(Failure::UnknownDim {

@@ -1,4 +1,4 @@
-//! What a call executes: a compiled program, or the graph itself, interpreted.
+//! What a call executes: a compiled program, or the interpreted graph.
 
 use crate::device::Device;
 use crate::error::{Error, Failure};
@@ -45,7 +45,7 @@ impl Executable {
     /// Plans the graph for the options' device.
     ///
     /// # Errors
-    /// When the device was asked for and cannot serve the graph, or this build lacks it.
+    /// When the device was set explicitly and cannot run the graph, or this build lacks it.
     pub(super) fn build(graph: &Graph, options: &Options) -> Result<Self, Error> {
         Self::build_watched(graph, 0, options)
     }
@@ -62,7 +62,7 @@ impl Executable {
         }
         if device.interprets() {
             if options.device.is_none() {
-                options.observation.on_notice.tell_debug_build();
+                options.observation.on_notice.notify_debug_build();
             }
             return Ok(Self::Interpreted);
         }
@@ -82,14 +82,14 @@ impl Executable {
                 options
                     .observation
                     .on_notice
-                    .tell(&Notice::NotCompilable { reason });
+                    .notify(&Notice::NotCompilable { reason });
                 Ok(Self::Interpreted)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Of a program that was stored, whose graph this is.
+    /// From a stored program of this graph.
     #[cfg(feature = "native")]
     pub(super) fn of_stored(
         graph: &Graph,
@@ -100,7 +100,7 @@ impl Executable {
         Ok(Self::Compiled(Box::new(compiled)))
     }
 
-    /// Of a program that came with its code, whose graph this is.
+    /// From a program of this graph that came with its code.
     #[cfg(feature = "native")]
     pub(super) fn of_bundle(
         graph: &Graph,
@@ -118,10 +118,10 @@ impl Executable {
         } = bundled;
         let mut compiled = match compiles {
             true => Compiled::on(shared, graph, 0, Some(program), options)?,
-            // What further plans need could not be compiled.
+            // The code of further plans could not be compiled.
             false => Compiled {
                 program: CompiledProgram::of_program(Arc::clone(&shared.runtime), program)
-                    .with_timing(options.clockwork().clone()),
+                    .with_timing(options.timing().clone()),
                 shared,
             },
         };
@@ -141,7 +141,7 @@ impl Executable {
         }
     }
 
-    /// What executes it.
+    /// The device.
     pub(crate) fn device(&self) -> Device {
         match self {
             Self::Interpreted => Device::interpreter(),
@@ -159,7 +159,7 @@ impl Executable {
         }
     }
 
-    /// Runs on inputs in the graph's order; `control` is who may end it.
+    /// Runs on inputs in the graph's order; `control` may end it.
     pub(crate) fn run(
         &self,
         graph: &Graph,
@@ -171,16 +171,16 @@ impl Executable {
             Self::Interpreted => run_interpreted(graph, inputs, options, control),
             #[cfg(feature = "native")]
             Self::Compiled(compiled) => {
-                let _seat = compiled.shared.hear(&options.observation.on_progress);
+                let _subscription = compiled.shared.subscribe(&options.observation.on_progress);
                 Ok(compiled.program.run_controlled(inputs, control)?)
             }
         }
     }
 
-    /// The same, with what each step cost.
+    /// The same, with the cost of each step.
     ///
     /// # Errors
-    /// When it is interpreted.
+    /// When the model is interpreted.
     pub(super) fn run_profiled(
         &self,
         inputs: &[Tensor],
@@ -194,7 +194,7 @@ impl Executable {
             }
             #[cfg(feature = "native")]
             Self::Compiled(compiled) => {
-                let _seat = compiled.shared.hear(&options.observation.on_progress);
+                let _subscription = compiled.shared.subscribe(&options.observation.on_progress);
                 let program = &compiled.program;
                 Ok(program.run_profiled_controlled(inputs, control)?)
             }
@@ -210,7 +210,7 @@ impl Compiled {
         stored: Option<Program>,
         options: &Options,
     ) -> Result<Self, Error> {
-        let timing = options.clockwork();
+        let timing = options.timing();
         let shared = {
             let _time = building(timing, "runtime", "Threads, device, and stores of kernels");
             runtime_for(options)?
@@ -226,11 +226,11 @@ impl Compiled {
         stored: Option<Program>,
         options: &Options,
     ) -> Result<Self, Error> {
-        let timing = options.clockwork();
+        let timing = options.timing();
         options
             .observation
             .on_progress
-            .tell(Work::Plan, "program", 0, Some(1));
+            .notify(Work::Plan, "program", 0, Some(1));
         let planner = GraphPlanner::new(graph.clone())
             .with_layouts(shared.layouts())
             .with_watched(watched)
@@ -243,24 +243,24 @@ impl Compiled {
         options
             .observation
             .on_progress
-            .tell(Work::Plan, "program", 1, Some(1));
+            .notify(Work::Plan, "program", 1, Some(1));
         Ok(Self { program, shared })
     }
 }
 
-/// Interprets the graph, op by op, telling who listens.
+/// Interprets the graph, op by op, notifying the listener of progress.
 fn run_interpreted(
     graph: &Graph,
     inputs: &[Tensor],
     options: &Options,
     control: Option<&Arc<CallControl>>,
 ) -> Result<Vec<Tensor>, Error> {
-    // Ops of nested regions run any number of times, so only those of the body count.
+    // Ops of nested regions run any number of times, so only those of the body are counted.
     let total = graph.region(graph.body()).ops.len();
     let done = Cell::new(0);
     let tell = |event: TraceEvent<'_>| {
         done.set(done.get() + 1);
-        options.observation.on_progress.tell(
+        options.observation.on_progress.notify(
             Work::Run,
             event.op.op.mnemonic(),
             done.get().min(total),
@@ -275,7 +275,7 @@ fn run_interpreted(
     let watched = Watched { control, trace };
     let mode = InterpreterMode::Declared;
     let outputs = interpret_watched(graph, inputs, options, mode, &watched);
-    // Why it was stopped, if it was.
+    // The reason it was stopped, if it was.
     if outputs.is_err()
         && let Some(control) = control
     {
@@ -284,7 +284,7 @@ fn run_interpreted(
     outputs
 }
 
-/// Has constants loaded that are read from files when they are looked at: inside an op, nothing would end that.
+/// Loads constants that are read from files on demand: inside an op, loading could not be interrupted.
 fn load_constants(graph: &Graph, control: &CallControl) -> Result<(), Error> {
     for (_, op) in graph.ops() {
         if let Op::Constant(constant) = &op.op {
@@ -294,13 +294,13 @@ fn load_constants(graph: &Graph, control: &CallControl) -> Result<(), Error> {
     Ok(())
 }
 
-/// Who hears of an interpreted call, and who may end it.
+/// The observers of an interpreted call: its listener, and what may end it.
 struct Watched<'a> {
     control: Option<&'a CallControl>,
     trace: Option<&'a Trace<'a>>,
 }
 
-/// What the event of an interpreted call is, before the graph's name.
+/// The description of an interpreted call's event, before the graph's name.
 const INTERPRET: &str = "Interpreted calls of ";
 
 /// Called with every intermediate.
@@ -331,7 +331,7 @@ fn interpret_watched(
 ) -> Result<Vec<Tensor>, Error> {
     let is_stopped = watched.control.map(|control| move || control.is_stopped());
     let _span = tracing::debug_span!("kiln.interpret", ?mode).entered();
-    let timing = options.clockwork();
+    let timing = options.timing();
     let event = timing.named(Category::Runtime, "interpret_", graph.name(), INTERPRET);
     let _time = timing.begin(event);
     let interpret_options = InterpretOptions {

@@ -17,10 +17,10 @@ use kiln_shape_inference::record_requirements;
 use kiln_tensor::Tensor;
 use std::sync::Arc;
 
-/// What a call runs. The graphs share their constants, apart from those that passes made.
+/// What a call runs. The graphs share their constants, except those that passes created.
 pub(crate) struct Instance {
     imported: ForkCell<Graph>,
-    /// What the graph is imported from on demand, where the program came from a store.
+    /// What the graph is imported from on demand, if the program came from a store.
     origin: Option<(Arc<Origin>, Choice)>,
     optimized: Graph,
     executable: Executable,
@@ -30,16 +30,16 @@ pub(crate) struct Instance {
 pub(crate) enum Built {
     /// What calls run.
     Graph(Instance),
-    /// What says how the model goes on, and the number of the question that it answers.
+    /// The next question, and its number.
     #[cfg_attr(
         not(feature = "onnx"),
-        expect(dead_code, reason = "only ONNX models ask")
+        expect(dead_code, reason = "only ONNX models ask questions")
     )]
     Question(usize, Instance),
 }
 
 impl Built {
-    /// What runs, whichever it is.
+    /// The instance, of either kind.
     pub(super) fn instance(&self) -> &Instance {
         match self {
             Self::Graph(instance) | Self::Question(_, instance) => instance,
@@ -48,7 +48,7 @@ impl Built {
 }
 
 impl Instance {
-    /// The program that a store has, or else imports, optimises, plans and stores. Questions are not stored.
+    /// Loads the stored program, or else imports, optimises, plans and stores. Questions are not stored.
     pub(super) fn build(
         source: &Arc<Origin>,
         choice: &Choice,
@@ -57,7 +57,7 @@ impl Instance {
         #[cfg(feature = "native")]
         if let Some(store) = store_of(source, choice, options) {
             let stored = {
-                let _time = building(options.clockwork(), "load_program", "Loading a program");
+                let _time = building(options.timing(), "load_program", "Loading a program");
                 let (source, choice, options) =
                     (Arc::clone(source), choice.clone(), options.clone());
                 store.load(&Arc::clone(&source), move || {
@@ -81,7 +81,7 @@ impl Instance {
                 && let Some(program) = instance.executable.compiled()
             {
                 let time = begin.elapsed();
-                let _time = building(options.clockwork(), "store_program", "Storing a program");
+                let _time = building(options.timing(), "store_program", "Storing a program");
                 store.store(program.program(), source, time);
             }
             return Ok(built);
@@ -89,7 +89,7 @@ impl Instance {
         Self::import(source, choice, options)
     }
 
-    /// Of a graph that is all there is.
+    /// From a graph without a source.
     #[cfg(feature = "native")]
     pub(super) fn of_graph(graph: Graph, executable: Executable) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Instance {
         })
     }
 
-    /// Runs on inputs in the graph's order; what each step cost goes to `profile`.
+    /// Runs on inputs in the graph's order; the cost of each step goes to `profile`.
     pub(crate) fn run(
         &self,
         inputs: &[Tensor],
@@ -136,7 +136,7 @@ impl Instance {
         Ok(outputs)
     }
 
-    /// Runs into tensors that are given. A profiled call computes beside them.
+    /// Runs into given tensors. A profiled call computes new tensors and replaces these.
     pub(super) fn run_into(
         &self,
         inputs: &[Tensor],
@@ -159,7 +159,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Runs into tensors that are given, with inputs that are given up. A profiled call takes none.
+    /// Runs into given tensors, with donated inputs. A profiled call takes no donations.
     pub(super) fn run_donating(
         &self,
         (inputs, donations): (&mut [Tensor], &mut Donations),
@@ -184,7 +184,7 @@ impl Instance {
     /// The graph before any pass.
     ///
     /// # Errors
-    /// As importing it, where that was not done yet.
+    /// As importing it, if that was not done yet.
     pub(crate) fn imported(&self, options: &Options) -> Result<&Graph, Error> {
         if let Some(graph) = self.imported.get() {
             return Ok(graph);
@@ -200,7 +200,7 @@ impl Instance {
         &self.optimized
     }
 
-    /// The graph after a pass; of several runs of it, after the last.
+    /// The graph after a pass; if it ran several times, after the last.
     pub(crate) fn after_pass(&self, name: &str, options: &Options) -> Result<Graph, Error> {
         let mut last = None;
         let imported = self.imported(options)?;
@@ -214,25 +214,21 @@ impl Instance {
     }
 }
 
-/// The graph of a model, or the question that comes first.
+/// The graph of a model, or the question to answer first.
 fn import_graph(source: &Origin, choice: &Choice, options: &Options) -> Result<Made, Error> {
     options
         .observation
         .on_progress
-        .tell(Work::Import, "import", 0, Some(1));
+        .notify(Work::Import, "import", 0, Some(1));
     let imported = {
         let _span = tracing::info_span!("kiln.import").entered();
-        let _time = building(
-            options.clockwork(),
-            "import",
-            "Turning a model into a graph",
-        );
+        let _time = building(options.timing(), "import", "Turning a model into a graph");
         source.make(choice, options)?
     };
     options
         .observation
         .on_progress
-        .tell(Work::Import, "import", 1, Some(1));
+        .notify(Work::Import, "import", 1, Some(1));
     Ok(imported)
 }
 
@@ -240,14 +236,14 @@ fn import_graph(source: &Origin, choice: &Choice, options: &Options) -> Result<M
 fn optimized_graph(imported: &Graph, options: &Options) -> Result<Graph, Error> {
     let optimized = if options.passes != Passes::None {
         let _span = tracing::info_span!("kiln.optimize").entered();
-        let _time = building(options.clockwork(), "passes", "Passes over the graph");
+        let _time = building(options.timing(), "passes", "Passes over the graph");
         let mut done = 0;
         run_passes(imported.clone(), options, &mut |pass, _| {
             done += 1;
             options
                 .observation
                 .on_progress
-                .tell(Work::Optimize, pass, done, None);
+                .notify(Work::Optimize, pass, done, None);
         })?
     } else {
         let mut graph = imported.clone();
@@ -257,11 +253,11 @@ fn optimized_graph(imported: &Graph, options: &Options) -> Result<Graph, Error> 
     options
         .observation
         .on_progress
-        .tell(Work::Optimize, "optimized", 1, Some(1));
+        .notify(Work::Optimize, "optimized", 1, Some(1));
     Ok(optimized)
 }
 
-/// Where the program of a source is kept, if it is.
+/// Where the program of a source is kept, if it is kept.
 #[cfg(feature = "native")]
 fn store_of(source: &Origin, choice: &Choice, options: &Options) -> Option<ProgramStore> {
     let digest = source.digest()?;

@@ -1,12 +1,12 @@
-//! What a model is executed by: one instance, or one for each combination of what calls bring that its graph depends on.
+//! The instances of a model: one, or one for each combination of what its graph depends on.
 //!
-//! A graph depends on the ranks of inputs that leave theirs open; and on what only data or sizes say, such as which branch of
-//! an `If` is taken whose branches differ in rank. The model *asks* for the latter: a question is an instance, too, whose one
-//! result is the answer. So a model is a tree of questions with graphs for leaves, and a call goes down one path. Nodes are
-//! built when a call first comes by, and those that no call came by for longest are dropped beyond a limit.
+//! A graph may depend on the ranks of inputs that leave theirs open, and on what only data or sizes decide, such as which
+//! branch of an `If` is taken whose branches differ in rank. For the latter the model asks *questions*: a question is an
+//! instance too, whose one result is the answer. So a model is a tree of questions with graphs as leaves, and a call
+//! follows one path. Nodes are built when a call first reaches them; beyond a limit, the least recently used are dropped.
 //!
-//! Invariant: an instance never changes once it is here, so calls need no lock while they run; and where there is only one,
-//! they need none to find it.
+//! Invariant: an instance never changes once it is built, so calls need no lock while they run; if there is only one, they
+//! need none to find it.
 
 use super::instance::{Built, Instance};
 use super::origin::Origin;
@@ -19,45 +19,45 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// How many nodes a model keeps.
+/// The maximum number of nodes that a model keeps.
 const NODES_LIMIT: usize = 256;
 
-/// How many questions one call may be asked before its graph is known.
+/// The maximum number of questions for one call before its graph is known.
 const QUESTIONS_LIMIT: usize = 64;
 
 pub(super) enum Instances {
     /// The graph depends on nothing.
     Only(Box<Instance>),
-    /// By what it depends on.
+    /// By what the graph depends on.
     Tree(Tree),
 }
 
-/// What a call brings that decides which graph it needs.
+/// What decides which graph a call needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Choice {
-    /// Of the inputs whose rank is open.
+    /// The ranks of inputs whose rank is open.
     pub(crate) ranks: BTreeMap<String, usize>,
-    /// To the model's questions, by number.
+    /// The answers to the model's questions, by number.
     pub(crate) answers: BTreeMap<usize, i64>,
 }
 
 pub(super) struct Tree {
     /// What further nodes are built from.
     source: Arc<Origin>,
-    /// Every entry is whole, so a panic of another thread leaves it valid.
-    nodes: ForkLock<Nodes<Place>>,
+    /// Every entry is complete, so a panic of another thread leaves it valid.
+    nodes: ForkLock<TreeNodes<Place>>,
 }
 
-/// Where a node is once it is built.
+/// The place of a node, empty until it is built.
 type Place = Arc<ForkCell<Arc<Built>>>;
 
-struct Nodes<T> {
+struct TreeNodes<T> {
     /// With the time of last use.
     places: BTreeMap<Choice, (u64, T)>,
     now: u64,
 }
 
-impl<T> Default for Nodes<T> {
+impl<T> Default for TreeNodes<T> {
     fn default() -> Self {
         Self {
             places: BTreeMap::new(),
@@ -91,7 +91,7 @@ impl Instances {
         })
     }
 
-    /// The only one, or any of those that were built.
+    /// The only instance, or any of those that were built.
     pub(super) fn any(&self) -> Option<Chosen<'_>> {
         match self {
             Self::Only(instance) => Some(Chosen::Only(instance)),
@@ -99,7 +99,7 @@ impl Instances {
         }
     }
 
-    /// The only one, or all those that were built.
+    /// The only instance, or all those that were built.
     pub(super) fn all(&self) -> Vec<Chosen<'_>> {
         match self {
             Self::Only(instance) => vec![Chosen::Only(instance)],
@@ -117,8 +117,8 @@ impl Tree {
             .collect()
     }
 
-    /// The instance for a call with these ranks of open inputs: asks the questions on the way there, and builds what no call
-    /// came by before.
+    /// The instance for a call with these ranks of open inputs: evaluates the questions on the path to it, and builds the
+    /// nodes that no call has reached before.
     ///
     /// # Errors
     /// When a node cannot be built or a question fails, when there are too many questions, and when the call is to end.
@@ -166,8 +166,8 @@ impl Tree {
     }
 }
 
-/// Work that nothing can end: where a call may be ended, it is done on a thread of its own, and the call waits for it until it
-/// is to end.
+/// Work that cannot be interrupted: if the call can be ended, it runs on a thread of its own, and the call waits until it
+/// is done or the call is to end.
 pub(super) fn waiting<T: Send + 'static>(
     control: Option<&CallControl>,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -178,7 +178,7 @@ pub(super) fn waiting<T: Send + 'static>(
     }
 }
 
-/// The answer that a question's graph gave: a `bool`, or an integer.
+/// The answer computed by a question's graph: a `bool`, or an integer.
 fn answer_in(given: &[Tensor]) -> Result<i64, Error> {
     let Some(answer) = given.first() else {
         unreachable!("a question has one output");
@@ -189,8 +189,8 @@ fn answer_in(given: &[Tensor]) -> Result<i64, Error> {
     })
 }
 
-impl<T: Clone + Default> Nodes<T> {
-    /// The place for a choice. A new one may take the room of the one unused for longest.
+impl<T: Clone + Default> TreeNodes<T> {
+    /// The place for a choice. A new one may replace the least recently used.
     fn place(&mut self, choice: &Choice) -> T {
         self.now += 1;
         if let Some((used, place)) = self.places.get_mut(choice) {
@@ -224,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn graphs_that_no_call_needed_for_longest_make_room_for_others() {
-        let mut nodes = Nodes::<Arc<AtomicI64>>::default();
+    fn the_least_recently_used_graph_makes_room_for_another() {
+        let mut nodes = TreeNodes::<Arc<AtomicI64>>::default();
         let many = NODES_LIMIT as i64;
         for answer in 1..many {
             nodes.place(&choice(answer)).store(answer, Relaxed);

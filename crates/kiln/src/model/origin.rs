@@ -1,7 +1,6 @@
-//! Where a model comes from, and how a graph is made of it for a choice of what that depends on.
+//! The source of a model, and how a graph is built from it for a choice of what it depends on.
 //!
-//! Not here: the passes. Everything that leaves this file is verified and its types follow from its
-//! ops.
+//! Not here: the passes. Every graph that leaves this file is verified, and its types follow from its ops.
 
 #[cfg(feature = "onnx")]
 mod file;
@@ -46,11 +45,11 @@ use std::time::SystemTime;
 pub(crate) use file::OnnxOrigin;
 #[cfg(feature = "onnx")]
 pub(crate) use hashed::ModelDigest;
-/// Nothing has one.
+/// Never constructed: only ONNX models have a digest.
 #[cfg(all(feature = "native", not(feature = "onnx")))]
 pub(crate) type ModelDigest = [u8; 32];
 
-/// What graphs are made of.
+/// What graphs are built from.
 pub(crate) enum Origin {
     /// A finished graph.
     Graph(Box<Graph>),
@@ -65,7 +64,7 @@ pub(crate) enum Origin {
 pub(crate) struct ConstantPlace {
     /// Its name in the model.
     pub(crate) name: String,
-    /// The file beside the model's own.
+    /// The external file; none for the model's own.
     pub(crate) file: Option<String>,
     /// The first byte.
     pub(crate) offset: u64,
@@ -91,7 +90,7 @@ impl Origin {
         }
     }
 
-    /// Reads a file, by the ending of its name.
+    /// Reads a file, by its extension.
     fn read_file(path: &Path, options: &Options) -> Result<Self, Error> {
         let _span = tracing::info_span!("kiln.load").entered();
         let ending = path
@@ -107,7 +106,7 @@ impl Origin {
             #[cfg(feature = "onnx")]
             "onnx" => {
                 let limits = &options.limits.onnx;
-                // Digesting takes a while, and is only of use where the program is kept.
+                // Digesting takes time, and is only useful if the program is kept.
                 let kept = options.cache.open().filter(|_| options.keeps_programs());
                 let source = match kept {
                     Some(disk) => OnnxOrigin::open(path, limits, &disk, SystemTime::now())?,
@@ -131,8 +130,7 @@ impl Origin {
         }
     }
 
-    /// Reads a graph's text; large constants come from a `.npz` archive of the same name beside it,
-    /// by their digests.
+    /// Reads a graph's text; large constants come from a `.npz` archive of the same name beside it, by digest.
     fn read_text_file(path: &Path, options: &Options) -> Result<Self, Error> {
         let failed = |path: &Path| {
             let file = file_name(path);
@@ -145,7 +143,7 @@ impl Origin {
             .check_bytes(bytes)
             .map_err(|errors| Failure::text(&errors, ""))?;
         let mut text = String::new();
-        // One byte more than the limit tells a file that grew meanwhile.
+        // One byte more than the limit detects a file that grew meanwhile.
         let most = limits.bytes.saturating_add(1);
         Read::take(&mut file, most)
             .read_to_string(&mut text)
@@ -171,7 +169,7 @@ impl Origin {
         Ok(Self::Graph(Box::new(graph)))
     }
 
-    /// The digest of all that was read, where it is known.
+    /// The digest of everything that was read, if known.
     #[cfg(feature = "native")]
     pub(super) fn digest(&self) -> Option<&ModelDigest> {
         match self {
@@ -181,7 +179,7 @@ impl Origin {
         }
     }
 
-    /// A constant of the model's files: the tensor that was read, or one that is read when it is needed.
+    /// A constant of the model's files: the tensor if it was read, or one that is read on demand.
     #[cfg(feature = "native")]
     pub(crate) fn constant(
         &self,
@@ -210,11 +208,11 @@ impl Origin {
         }
     }
 
-    /// The signature, as far as the model says, where neither it nor the options say the rank of every input; none where
-    /// the graph will have one.
+    /// The signature as the model states it, if neither the model nor the options set the rank of every input; none if the
+    /// graph will have one.
     ///
     /// # Errors
-    /// When options about inputs do not fit the model.
+    /// When options about inputs do not apply to the model.
     pub(super) fn open_signature(&self, options: &Options) -> Result<Option<Signature>, Error> {
         match self {
             Self::Graph(_) => {
@@ -224,13 +222,13 @@ impl Origin {
             #[cfg(feature = "onnx")]
             Self::Onnx(source) => match source.read() {
                 Some(model) => onnx::open_signature(model, options),
-                // One that need not be read leaves no rank open.
+                // A model that need not be read leaves no rank open.
                 None => Ok(None),
             },
         }
     }
 
-    /// The graph for a choice, with the options' dimensions; or the next question, where the choice does not answer it.
+    /// The graph for a choice, with the options' dimensions; or the next question, if the choice does not answer it.
     #[cfg_attr(
         not(feature = "onnx"),
         expect(unused_variables, reason = "a graph depends on no choice")
@@ -256,7 +254,7 @@ impl Origin {
         }
     }
 
-    /// What the model says of its outputs, for one that asks questions.
+    /// The outputs as stated by the model, for one that asks questions.
     pub(super) fn stated_outputs(&self) -> Result<Vec<ValueDescription>, Error> {
         match self {
             Self::Graph(_) => Ok(Vec::new()),
@@ -266,14 +264,14 @@ impl Origin {
     }
 }
 
-/// What a source gives for a choice.
+/// What a source yields for a choice.
 pub(super) enum Made {
     Graph(Graph),
     #[cfg(feature = "onnx")]
     Question(kiln_onnx::Question),
 }
 
-/// Narrows the graph's symbols as the options say, and its types with them.
+/// Narrows the graph's symbols as the options require, and its types with them.
 fn constrain(mut graph: Graph, options: &Options) -> Result<Graph, Error> {
     if options.dims.is_empty() {
         return Ok(graph);
@@ -297,7 +295,7 @@ fn constrain(mut graph: Graph, options: &Options) -> Result<Graph, Error> {
     Ok(infer_types(graph)?)
 }
 
-/// The symbols that a caller may speak of: all but those that the graph computes.
+/// The symbols that a caller may refer to: all but those that the graph computes.
 fn symbol_names(graph: &Graph) -> BTreeSet<String> {
     let dims = graph.dims();
     let declared = dims

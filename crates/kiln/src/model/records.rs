@@ -1,4 +1,4 @@
-//! What a model keeps and has done: times, compiles, memory; and how to free it.
+//! The records of a model: times, compiles, memory; and how to free memory.
 
 use super::Model;
 use kiln_backend::MemoryStats;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Model {
-    /// Where the time went: a recorder of what this model was loaded, built, compiled and called for.
+    /// Where the time went: the recorder for loading, building, compiling and calling this model.
     ///
     /// ```
     /// use kiln::timing::Category;
@@ -25,11 +25,11 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn timing(&self) -> &Timing {
-        self.0.options.clockwork()
+        self.0.options.timing()
     }
 
-    /// What was compiled so far, and everything that was done otherwise than planned: of this model
-    /// and those that share kernels with it. All zero for an interpreted model.
+    /// Counts of what was compiled, and of what did not go as planned, for this model and those that share kernels with
+    /// it. All zero for an interpreted model.
     ///
     /// ```
     /// # #[cfg(feature = "llvm")] {
@@ -56,8 +56,8 @@ impl Model {
         CompilationStats::default()
     }
 
-    /// What memory calls have, and what is kept for later ones: of this model and those that share kernels with it. None for
-    /// an interpreted model.
+    /// Memory used by calls and kept for later ones, for this model and those that share kernels with it. None for an
+    /// interpreted model.
     pub fn memory_stats(&self) -> Option<MemoryStats> {
         #[cfg(feature = "native")]
         if let Some(runtime) = self.runtime() {
@@ -66,8 +66,8 @@ impl Model {
         None
     }
 
-    /// Waits until nothing is compiled in the background, and all that was is stored; at most so long. Says
-    /// whether that is so. Of this model and those that share kernels with it.
+    /// Waits, for at most `limit`, until nothing is compiled in the background and everything compiled is stored, and
+    /// returns whether that is so. Covers this model and those that share kernels with it.
     pub fn wait_for_compiles(&self, limit: Duration) -> bool {
         #[cfg(feature = "native")]
         if let Some(runtime) = self.runtime() {
@@ -77,8 +77,8 @@ impl Model {
         true
     }
 
-    /// Forgets what was compiled and planned, and packed weights: of this model, and kernels and weights of those that
-    /// share them. The cache's folder is unchanged; the next calls load from it, or compile again, and are timed again.
+    /// Drops compiled code, plans and packed weights: of this model, and kernels and weights of those that share them. The
+    /// cache's folder is unchanged; the next calls load from it, or recompile, and are timed again.
     ///
     /// ```
     /// use kiln::{Model, Source, Tensor};
@@ -102,7 +102,7 @@ impl Model {
         }
     }
 
-    /// Frees memory that no call needs now, all but so many bytes; returns how many bytes that gave. Of this model and
+    /// Frees memory that no call is using, except `keep` bytes; returns how many bytes were freed. Covers this model and
     /// those that share kernels with it. Kernels and weights stay; the next calls take longer.
     pub fn trim_memory(&self, keep: usize) -> usize {
         #[cfg(feature = "native")]
@@ -113,7 +113,7 @@ impl Model {
         0
     }
 
-    /// The runtime of the instances, once there is one that is compiled.
+    /// The runtime of the instances, once one is compiled.
     #[cfg(feature = "native")]
     pub(crate) fn runtime(&self) -> Option<Arc<Runtime>> {
         let instance = self.0.instances.any()?;

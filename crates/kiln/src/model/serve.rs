@@ -1,4 +1,4 @@
-//! Calls: inputs in order, the instance that they need, and its run.
+//! Calls: arranging the inputs, choosing the instance, running it.
 
 use super::Model;
 use super::arrange::arrange;
@@ -15,7 +15,7 @@ impl Model {
     /// Inputs in the model's order.
     ///
     /// # Errors
-    /// When a name is unknown, given twice or missing, or a tensor has another dtype or rank.
+    /// When a name is unknown, given twice or missing, or a tensor has the wrong dtype or rank.
     pub(crate) fn arranged<'a>(&self, inputs: &'a Inputs<'_>) -> Result<Cow<'a, [Tensor]>, Error> {
         arrange(&self.0.signature, inputs)
     }
@@ -46,12 +46,12 @@ impl Model {
                 (instance, tensors)
             };
             drop(inside);
-            options.tell_first_call();
+            options.report_first_call();
             Ok(self.outputs_of(&instance, tensors))
         })
     }
 
-    /// A call with inputs in the model's order, into tensors that are given.
+    /// A call with inputs in the model's order, into given tensors.
     pub(crate) fn serve_into(
         &self,
         inputs: &[Tensor],
@@ -66,7 +66,7 @@ impl Model {
         })
     }
 
-    /// The same with inputs that are given up.
+    /// The same with donated inputs.
     pub(crate) fn serve_donating(
         &self,
         inputs: &mut [Tensor],

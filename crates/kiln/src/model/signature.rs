@@ -1,4 +1,4 @@
-//! What a model takes and gives, whatever its instances.
+//! The inputs and outputs of a model, independent of its instances.
 
 use crate::description::ValueDescription;
 use crate::error::{Error, Failure};
@@ -38,7 +38,7 @@ impl Signature {
         }
     }
 
-    /// The ranks that a call brings of inputs whose rank is open, by name.
+    /// The ranks of a call's inputs whose rank is open, by name.
     pub(super) fn open_ranks(&self, inputs: &[Tensor]) -> BTreeMap<String, usize> {
         let open = self.open.iter().filter_map(|&index| {
             let name = self.inputs.get(index)?.name().to_owned();
@@ -47,10 +47,11 @@ impl Signature {
         open.collect()
     }
 
-    /// The signature of a model that asks: its inputs are those of the graph that answers, its outputs as the model says.
+    /// The signature of a model that asks questions: the inputs of the question's graph, and the outputs as the model
+    /// states them.
     ///
     /// # Errors
-    /// When an input is no tensor.
+    /// When an input is not a tensor.
     pub(super) fn of_question(
         graph: &Graph,
         outputs: Vec<ValueDescription>,
@@ -67,7 +68,7 @@ impl Signature {
     /// The signature of a graph whose inputs and outputs are tensors.
     ///
     /// # Errors
-    /// When one of them is not.
+    /// When one of them is not a tensor.
     pub(super) fn of_graph(graph: &Graph) -> Result<Self, Error> {
         let describe = |name: String, value| match graph.ty(value) {
             Type::Tensor(_) => Ok(ValueDescription::of(graph, &name, value)),

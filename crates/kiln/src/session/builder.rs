@@ -1,4 +1,4 @@
-//! What a session keeps, checked before its first call.
+//! The states of a session, checked before its first call.
 
 use super::{Session, State};
 use crate::error::{Error, Failure};
@@ -8,11 +8,11 @@ use kiln_symbolic_shape::SymbolicShape;
 use kiln_tensor::Tensor;
 use std::sync::Arc;
 
-/// Makes a [`Session`]: which inputs it keeps, and what they are at first.
+/// Builds a [`Session`]: which inputs it keeps, and their initial values.
 #[derive(Clone, Debug)]
 pub struct SessionBuilder {
     model: Model,
-    /// Input, output, the tensor at first.
+    /// Input, output, initial tensor.
     states: Vec<(String, String, Tensor)>,
 }
 
@@ -24,7 +24,7 @@ impl SessionBuilder {
         }
     }
 
-    /// Keeps the input of that name, which is `first` at first and afterwards what the last call gave as that output.
+    /// Keeps the input of that name, which is `first` at first and afterwards the last call's output of that name.
     #[must_use]
     pub fn state(mut self, input: &str, output: &str, first: Tensor) -> Self {
         self.states
@@ -35,8 +35,8 @@ impl SessionBuilder {
     /// The session.
     ///
     /// # Errors
-    /// `E0875` when the model has no such input or output, one of them is in two states, or their dtypes or shapes differ from
-    /// each other or the tensor's.
+    /// `E0875` when the model has no such input or output, one of them is in two states, or their dtypes or shapes differ
+    /// from each other or the tensor's.
     pub fn build(self) -> Result<Session, Error> {
         let (model, nothing) = (self.model, Tensor::scalar(0u8));
         let mut inputs = vec![nothing.clone(); model.inputs().len()];
@@ -71,7 +71,7 @@ impl SessionBuilder {
     }
 }
 
-/// The positions of a state's input and output, which no other state has.
+/// The positions of a state's input and output, which no other state uses.
 fn positions(
     model: &Model,
     states: &[State],

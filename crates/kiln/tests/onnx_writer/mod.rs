@@ -1,4 +1,4 @@
-//! Small ONNX models with bodies, field by field.
+//! Writes small ONNX models with bodies, field by field.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -63,7 +63,7 @@ pub(crate) fn constant(name: &str, dims: &[i64], elements: &[i64]) -> Vec<u8> {
     dims.chain(rest).collect()
 }
 
-/// An input or output with named sizes; a number is a size, and none leaves the shape open.
+/// An input or output with named sizes; a number is a fixed size; without sizes the rank is open.
 pub(crate) fn value(name: &str, element: u64, sizes: Option<&[&str]>) -> Vec<u8> {
     let dim = |size: &&str| match size.parse() {
         Ok(size) => field(1, &integer(1, size)),
@@ -74,7 +74,7 @@ pub(crate) fn value(name: &str, element: u64, sizes: Option<&[&str]>) -> Vec<u8>
     [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
 }
 
-/// An output of which the model says nothing.
+/// An output without a stated type.
 pub(crate) fn untyped(name: &str) -> Vec<u8> {
     field(1, name.as_bytes())
 }

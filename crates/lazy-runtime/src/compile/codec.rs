@@ -40,7 +40,7 @@ impl Codec<CompiledKernel> for KernelCodec {
             artifact: &bare,
         };
         let head = serde_json::to_vec(&head).map_err(|error| error.to_string())?;
-        let len = u32::try_from(head.len()).map_err(|_| "the metadata are too long".to_owned())?;
+        let len = u32::try_from(head.len()).map_err(|_| "the metadata is too long".to_owned())?;
         let mut bytes = Vec::with_capacity(4 + head.len() + code.len());
         bytes.extend_from_slice(&len.to_le_bytes());
         bytes.extend_from_slice(&head);
@@ -56,7 +56,7 @@ impl Codec<CompiledKernel> for KernelCodec {
             );
         }
         let bytes = content.bytes();
-        let short = || "the metadata are cut short".to_owned();
+        let short = || "the metadata is truncated".to_owned();
         let (len, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
         let len = usize::try_from(u32::from_le_bytes(*len)).map_err(|_| short())?;
         let (head, code) = rest.split_at_checked(len).ok_or_else(short)?;

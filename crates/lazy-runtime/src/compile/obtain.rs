@@ -342,7 +342,7 @@ impl Request<'_, '_> {
     fn failed(&mut self, choice: &Choice, failure: Failure<KernelFailure>) {
         let error = error_of(self.wanted.identity.name(), failure);
         let schedule = &choice.schedule;
-        tracing::warn!(%error, %schedule, "a schedule that does not compile");
+        tracing::warn!(%error, %schedule, "a schedule failed to compile");
         self.first_error.get_or_insert(error);
         self.at += 1;
     }

@@ -23,9 +23,9 @@ impl CompilationStats {
         section(report, "calls", &self.calls())?;
         let otherwise = self.otherwise();
         if otherwise.is_empty() {
-            return writeln!(report, "nothing went otherwise than planned");
+            return writeln!(report, "everything went as planned");
         }
-        section(report, "otherwise than planned", &otherwise)
+        section(report, "not as planned", &otherwise)
     }
 
     fn kernels(&self) -> Vec<Line> {
@@ -51,7 +51,7 @@ impl CompilationStats {
             count(cache.tier_hits, "loaded from stores", loaded),
             count(cache.stored, "stored", String::new()),
             count(self.unique_kernels, "unique kernels", String::new()),
-            count(self.hits + self.misses, "times asked for", rate),
+            count(self.hits + self.misses, "lookups", rate),
         ];
         if let Some(limit) = self.compile_budget {
             let of = format!("of {} that may go into compiling", time(limit));
@@ -83,7 +83,7 @@ impl CompilationStats {
             (
                 self.fallback_contractions,
                 "contractions in plain loops",
-                "slow: no schedule takes them",
+                "slow: no schedule supports them",
             ),
             (
                 self.interpreted_steps,
@@ -103,12 +103,12 @@ impl CompilationStats {
             (
                 self.other_plans,
                 "other plans",
-                "sizes for which the main one is not made",
+                "for sizes that the main plan does not serve",
             ),
             (
                 self.variants_refused,
                 "variants refused",
-                "as many as there may be; see `VariantOptions`",
+                "the maximum is reached; see `VariantOptions`",
             ),
             (self.timeouts, "timeouts", "calls that failed waiting"),
             (self.cancelled, "calls cancelled", ""),
@@ -117,11 +117,11 @@ impl CompilationStats {
                 "damaged entries",
                 "`kiln cache verify --remove` deletes them",
             ),
-            (cache.skewed, "entries of other versions", "compiled anew"),
+            (cache.skewed, "entries of other versions", "recompiled"),
             (
                 cache.rejected,
                 "entries refused",
-                "not written by this user alone",
+                "of another user, or writable by one",
             ),
             (cache.io_error, "failures of stores", "the log says which"),
             (
@@ -167,12 +167,12 @@ mod tests {
            0  loaded from stores
            0  stored
            0  unique kernels
-           0  times asked for             hit rate 0.0 %
+           0  lookups                     hit rate 0.0 %
 calls
            0  constants packed
            0  launch plans
        0.0ns  waited for code
-nothing went otherwise than planned
+everything went as planned
 ";
         assert_eq!(report, expected);
     }
@@ -217,12 +217,12 @@ nothing went otherwise than planned
           12  loaded from stores          1.2s of compiling saved
           30  stored
           30  unique kernels
-          90  times asked for             hit rate 66.7 %
+          90  lookups                     hit rate 66.7 %
 calls
            0  constants packed
            4  launch plans
         2.2s  waited for code
-otherwise than planned
+not as planned
            3  interpreted steps           slow: they have no code
            2  steps without code in time  among the interpreted ones
            1  damaged entries             `kiln cache verify --remove` deletes them

@@ -140,9 +140,7 @@ impl Frame {
         };
         match base.checked_add(operand.offset) {
             Some(offset) => Ok((memory, offset)),
-            None => {
-                Err(RuntimeError::malformed("an operand lies outside the address space").into())
-            }
+            None => Err(RuntimeError::malformed("an operand is outside the address space").into()),
         }
     }
 

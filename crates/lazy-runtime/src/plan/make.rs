@@ -295,7 +295,7 @@ impl<'a> Maker<'a> {
             last = reach
                 .and_then(|reach| last.checked_add(reach))
                 .ok_or_else(|| {
-                    RuntimeError::malformed(format!("%{} reaches out of memory", buffer.name))
+                    RuntimeError::malformed(format!("%{} extends beyond its memory", buffer.name))
                 })?;
         }
         let end = usize::try_from(last)
@@ -408,7 +408,7 @@ impl<'a> Maker<'a> {
         let elements = if bytes == 0 { 0 } else { elements };
         let offset = elements
             .checked_mul(buffers[id].dtype.size_in_bytes())
-            .ok_or_else(|| RuntimeError::malformed(format!("{id} lies out of memory")))?;
+            .ok_or_else(|| RuntimeError::malformed(format!("{id} is outside its memory")))?;
         let (memory, offset) = match buffers[root].place {
             Place::Constant(constant) => {
                 let memory = match known {
@@ -460,7 +460,7 @@ impl<'a> Maker<'a> {
                 let whole = strides.into_iter().map(isize::try_from);
                 let whole = whole.collect::<Result<_, _>>();
                 apart = Some(whole.map_err(|_| {
-                    RuntimeError::malformed(format!("%{} reaches out of memory", buffer.name))
+                    RuntimeError::malformed(format!("%{} extends beyond its memory", buffer.name))
                 })?);
             }
         }

@@ -93,7 +93,7 @@ impl<'a> Run<'a> {
         self.count_interpreted();
         self.finish()?;
         let Action::Kernel(launch) = &step.action else {
-            return Err(RuntimeError::malformed("an interpreted kernel that is none").into());
+            return Err(RuntimeError::malformed("an interpreted step that is not a kernel").into());
         };
         let values = launch.values.iter().zip(&launch.operands);
         let is_written = |position: usize| self.program.is_written(launch.kernel, position);
@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
     ) -> Result<(), RuntimeError> {
         let graph = self.program.graph();
         let Some(ty) = graph.tensor_ty(value) else {
-            return Err(RuntimeError::malformed(format!("{value} is no tensor")));
+            return Err(RuntimeError::malformed(format!("{value} is not a tensor")));
         };
         let mut sizes = Vec::with_capacity(ty.rank());
         for &dim in &ty.dims {

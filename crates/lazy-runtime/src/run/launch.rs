@@ -97,7 +97,9 @@ impl Run<'_> {
         let mut buffers: Vec<(&KernelPlan, Slices<'_>)> = Vec::with_capacity(batch.len());
         for position in batch.clone() {
             let Some(kernel) = plan.plain_kernel(position) else {
-                return Err(RuntimeError::malformed("a batch of more than launches").into());
+                return Err(
+                    RuntimeError::malformed("a batch that contains more than launches").into(),
+                );
             };
             self.note_launch(block, segment, position, &kernel.compiled);
             buffers.push((kernel, slices(kernel, frame)?));

@@ -88,7 +88,7 @@ impl Run<'_> {
             ..
         } = &step.action
         else {
-            return Err(RuntimeError::malformed("a `loop` that is none").into());
+            return Err(RuntimeError::malformed("a `loop` step that is not a loop").into());
         };
         let values = reads.iter().map(|place| self.value(frame, place));
         let values = values.collect::<Result<Vec<Value>, _>>()?;

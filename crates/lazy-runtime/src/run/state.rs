@@ -133,7 +133,7 @@ impl RunState {
 /// The placeholder of a tensor whose memory a call has taken: reading it is an error.
 fn nothing() -> Tensor {
     let gone = || {
-        let why = "its memory was given to a call, which put a result there";
+        let why = "its memory was donated to a call, which wrote a result there";
         Err(TensorError::Deferred(why.into()))
     };
     // A scalar is not too large.

@@ -397,7 +397,7 @@ impl Run<'_> {
     fn fault(&self, fault: Fault) -> RuntimeError {
         let mut launched = self.state.launched.iter();
         let Some(launched) = launched.find(|launched| launched.number == fault.launch) else {
-            return RuntimeError::malformed("a fault of a launch that cannot have one");
+            return RuntimeError::malformed("a fault of a launch that cannot fault");
         };
         let graph = self.program.graph();
         let step =

@@ -32,7 +32,7 @@ impl Making {
     /// Runs the job. A failure is recorded with the variant.
     pub(crate) fn run(self) {
         let Some(known) = self.identity.at(&self.variant.symbols) else {
-            let reason = "no size of it can be put in place of a symbol".to_owned();
+            let reason = "none of its symbols can be replaced by a size".to_owned();
             return self.variant.set(Stage::Impossible(reason));
         };
         let known = Arc::new(known);
@@ -55,7 +55,7 @@ impl Making {
             match self.compile(&known, &schedule) {
                 // Another form of the constants would take the same amount of memory again.
                 Ok(code) if code.artifact.packs != self.generic.artifact.packs => {
-                    reason = "it wants constants in another form".to_owned();
+                    reason = "it needs constants in another form".to_owned();
                 }
                 Ok(code) => {
                     let trial = Arc::new(Trial::new(code, schedule, self.margin));

@@ -24,27 +24,27 @@ fn unsupported_sections_are_refused() {
     for (error, expected) in [
         (
             section(".data", SectionKind::Data, elf::SHF_WRITE),
-            "section `.data` is writable; kernels hold code and constants alone",
+            "section `.data` is writable; kernels contain only code and constants",
         ),
         (
             section(".tdata", SectionKind::Tls, elf::SHF_WRITE | elf::SHF_TLS),
-            "section `.tdata` is thread-local; kernels hold code and constants alone",
+            "section `.tdata` is thread-local; kernels contain only code and constants",
         ),
         (
             section(".init_array", array(elf::SHT_INIT_ARRAY), elf::SHF_WRITE),
-            "section `.init_array` holds constructors or destructors; kernels hold code and constants alone",
+            "section `.init_array` holds constructors or destructors; kernels contain only code and constants",
         ),
         (
             section(".dtors", SectionKind::Data, elf::SHF_WRITE),
-            "section `.dtors` holds constructors or destructors; kernels hold code and constants alone",
+            "section `.dtors` holds constructors or destructors; kernels contain only code and constants",
         ),
         (
             section(".hash", array(elf::SHT_HASH), 0),
-            "section `.hash` is of an unexpected type; kernels hold code and constants alone",
+            "section `.hash` is of an unexpected type; kernels contain only code and constants",
         ),
         (
             section(".rodata", SectionKind::ReadOnlyData, elf::SHF_COMPRESSED),
-            "section `.rodata` is compressed; kernels hold code and constants alone",
+            "section `.rodata` is compressed; kernels contain only code and constants",
         ),
     ] {
         assert_eq!(
@@ -114,12 +114,12 @@ fn unsupported_symbols_are_refused() {
         (
             with("expf", SymbolKind::Unknown, undefined, 0),
             "E0853",
-            "undefined symbol `expf`; a kernel may call memcpy, memmove, memset alone",
+            "undefined symbol `expf`; a kernel may only call memcpy, memmove, memset",
         ),
         (
             with("__tls_get_addr", SymbolKind::Text, undefined, 0),
             "E0853",
-            "undefined symbol `__tls_get_addr`; a kernel may call memcpy, memmove, memset alone",
+            "undefined symbol `__tls_get_addr`; a kernel may only call memcpy, memmove, memset",
         ),
         (
             with("counter", SymbolKind::Tls, text, 0),
@@ -134,7 +134,7 @@ fn unsupported_symbols_are_refused() {
         (
             with("behind", SymbolKind::Text, text, 5),
             "E0854",
-            "symbol `behind` lies outside its section; expected code or constants",
+            "symbol `behind` is outside its section; expected code or constants",
         ),
     ] {
         assert_eq!((error.code(), error.to_string().as_str()), (code, expected));

@@ -131,7 +131,7 @@ pub enum Refusal {
     )]
     SymbolicLink,
     /// The name leads out of the model's folder.
-    #[error("the name leads out of the model's folder")]
+    #[error("the name points outside the model's folder")]
     Escape,
     /// It is a folder, pipe, socket or device.
     #[error("expected a regular file, found something else")]

@@ -138,7 +138,7 @@ impl NodeContext<'_> {
         if found == expected {
             return Ok(());
         }
-        let expected = format!("a body of {expected} inputs, as the node's operands ask");
+        let expected = format!("a body of {expected} inputs, as the node's operands require");
         Err(self.attribute_error("body", expected, found))
     }
 
@@ -213,7 +213,7 @@ fn import_both(
     };
     if !are_alike {
         let what =
-            "branches that give values of different kinds, where only the data say which is taken";
+            "branches that return values of different kinds, where data decide which is taken";
         return Err(ctx.left_open(place, ctx.unsupported(what)));
     }
     // Branches that differ, here or in a nested `If`.
@@ -366,7 +366,7 @@ pub(super) fn tensors(node: &ModelNode, items: Vec<Item>) -> Result<Vec<ValueId>
         Item::Tensor(value) => Ok(value),
         other => Err(RegionError::Import(Error::Unsupported {
             node: node.path(),
-            what: format!("a body that gives {}", other.kind()),
+            what: format!("a body that returns {}", other.kind()),
         })),
     };
     items.into_iter().map(tensor).collect()

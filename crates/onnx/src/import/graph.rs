@@ -119,7 +119,7 @@ pub(crate) fn output_value(names: &Names, name: &str) -> Result<Item, Error> {
             what: format!("its result {}", Name::from(name)),
         }),
         None => Err(Error::Structure {
-            reason: format!("nothing gives the output {}", Name::from(name)),
+            reason: format!("the output {} is undefined", Name::from(name)),
         }),
     }
 }

@@ -50,8 +50,8 @@ impl Item {
             Self::Tensor(_) => "a tensor".to_owned(),
             Self::Narrow(_, narrow) => format!("a tensor of {narrow}"),
             Self::Sequence(entries) => format!("a sequence of {} entries", entries.len()),
-            Self::Stacked(_) => "a sequence as long as data say".to_owned(),
-            Self::Nothing => "an optional without content".to_owned(),
+            Self::Stacked(_) => "a sequence whose length depends on data".to_owned(),
+            Self::Nothing => "an empty optional".to_owned(),
         }
     }
 

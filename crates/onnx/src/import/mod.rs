@@ -111,7 +111,7 @@ impl fmt::Display for WrongType {
         } = self;
         write!(
             f,
-            "type of {value}: the model states {stated}, its operators give {inferred}; the latter counts"
+            "type of {value}: the model states {stated}, its operators give {inferred}; the latter is used"
         )
     }
 }
@@ -231,7 +231,7 @@ fn import_until(
     builder.clear_origin();
     let wrong_types = stated::annotate(&mut builder, model, &sizes, &names)?;
     if let Some(first) = wrong_types.first() {
-        tracing::warn!(count = wrong_types.len(), %first, "types that the model states count for nothing");
+        tracing::warn!(count = wrong_types.len(), %first, "ignoring types that the model states");
     }
     let outputs = model.graph().outputs().iter();
     let mut tensors: Vec<(String, ValueId)> = Vec::new();

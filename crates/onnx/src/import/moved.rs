@@ -46,7 +46,7 @@ pub(super) fn check(ctx: &NodeContext<'_>, opset: i64) -> Result<(), Error> {
     match moved.find(|&&(_, name, _)| ctx.attributes().value(name).is_some()) {
         None => Ok(()),
         Some(&(_, name, since)) => {
-            let expected = format!("an operand in its place, as it is since version {since}");
+            let expected = format!("an operand instead, as required since version {since}");
             Err(ctx.attribute_error(name, expected, "an attribute"))
         }
     }

@@ -162,7 +162,7 @@ pub(super) fn unrolled_loop(
         let rounds = u64::try_from(round).unwrap_or(u64::MAX).saturating_add(1);
         ctx.check_limit(LimitKind::OperatorParts, rounds)?;
         let unknown = ctx.unsupported(
-            "a loop in a region that carries a sequence and a condition that only the data say",
+            "a loop in a region that carries a sequence and a condition that depends on data",
         );
         let Some(value) = condition.value() else {
             return Err(unknown);
@@ -178,7 +178,9 @@ pub(super) fn unrolled_loop(
         carried = results.by_ref().take(n_carried).collect();
         for (entries, item) in stacked.iter_mut().zip(results) {
             let Some(value) = item.value() else {
-                return Err(ctx.unsupported(format!("{} for every round of a loop", item.kind())));
+                return Err(
+                    ctx.unsupported(format!("{} for every iteration of a loop", item.kind()))
+                );
             };
             entries.push(value);
         }
@@ -186,7 +188,7 @@ pub(super) fn unrolled_loop(
     let mut outputs: Outputs = carried.into();
     for entries in stacked {
         if entries.is_empty() {
-            return Err(ctx.unsupported("stacking what no round of a loop gives"));
+            return Err(ctx.unsupported("stacking results of a loop without iterations"));
         }
         let value = ctx.build(|builder| builder.stack(&entries, 0))?;
         outputs.push(Item::Tensor(value));

@@ -75,7 +75,11 @@ fn reverse_sequence(ctx: &mut NodeContext<'_>) -> Imported {
     let batch_axis = ctx.axis(batch_axis, dims.len())?;
     let time_axis = ctx.axis(time_axis, dims.len())?;
     if batch_axis == time_axis {
-        return Err(ctx.attribute_error("time_axis", "an axis beside the batch", time_axis));
+        return Err(ctx.attribute_error(
+            "time_axis",
+            "an axis other than the batch axis",
+            time_axis,
+        ));
     }
     let unit = ctx.size(1);
     let (mut per_batch, mut per_time) = (vec![unit; dims.len()], vec![unit; dims.len()]);

@@ -53,7 +53,7 @@ fn batch_normalization(ctx: &mut NodeContext<'_>) -> Imported {
         return Err(ctx.unsupported("statistics per element (attribute \"spatial\" of 0)"));
     }
     if ctx.version() < 7 && !ctx.flag("is_test", false)? {
-        return Err(ctx.unsupported("training, as version 6 has it without \"is_test\""));
+        return Err(ctx.unsupported("training mode, the default of version 6 without \"is_test\""));
     }
     let dtype = ctx.dtype(x)?;
     let wide = match widest(ctx, 5)? {

@@ -21,8 +21,8 @@ fn optional(ctx: &mut NodeContext<'_>) -> Imported {
 fn get_element(ctx: &mut NodeContext<'_>) -> Imported {
     match ctx.item(0) {
         None | Some(Item::Nothing) => {
-            let found = "one without content";
-            Err(ctx.operand_error(0, "an optional with content", found))
+            let found = "an empty one";
+            Err(ctx.operand_error(0, "a non-empty optional", found))
         }
         Some(item) => Ok(smallvec![item.clone()]),
     }

@@ -164,7 +164,7 @@ fn coordinates(ctx: &NodeContext<'_>) -> Result<(Option<Coordinates>, NearestRou
         "floor" => NearestRounding::Floor,
         "ceil" => NearestRounding::Ceil,
         other => {
-            let expected = "a way of rounding that ONNX defines";
+            let expected = "a rounding mode that ONNX defines";
             return Err(ctx.attribute_error("nearest_mode", expected, other));
         }
     };
@@ -347,7 +347,7 @@ fn scaled(
             None => {
                 let Some((numerator, denominator)) = as_fraction(scale) else {
                     let what = format!(
-                        "a scale of {scale}, which is no simple fraction, of a symbolic size"
+                        "a scale of {scale}, which is not a simple fraction, of a symbolic size"
                     );
                     return Err(ctx.unsupported(what));
                 };

@@ -208,7 +208,7 @@ fn split(ctx: &mut NodeContext<'_>) -> Imported {
 fn equal_parts(ctx: &mut NodeContext<'_>, whole: DimId, part: i64) -> Result<Vec<DimId>, Error> {
     let Some(whole) = ctx.known(whole) else {
         let found = ctx.input(0).map(|x| ctx.builder().describe(x))?;
-        let expected = "a known size along the axis, as it says how many parts there are";
+        let expected = "a known size along the axis, which decides the number of parts";
         return Err(ctx.operand_error(0, expected, found));
     };
     if part < 1 {

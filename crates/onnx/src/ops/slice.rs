@@ -28,7 +28,7 @@ fn slice(ctx: &mut NodeContext<'_>) -> Imported {
     let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
     if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
         let found = format!("{}, {}, {}", ends.len(), axes.len(), steps.len());
-        let expected = format!("{} ends, axes and steps, as there are starts", starts.len());
+        let expected = format!("{} ends, axes and steps, one per start", starts.len());
         return Err(ctx.operand_error(1, expected, found));
     }
     for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {

@@ -198,7 +198,7 @@ fn read_varint(bytes: &[u8], position: &mut usize, end: usize) -> Result<u64, Er
     for shift in (0..70).step_by(7) {
         let byte = match bytes.get(*position) {
             Some(&byte) if *position < end => byte,
-            _ => return Err(malformed("number: it is cut off")),
+            _ => return Err(malformed("number: it is truncated")),
         };
         *position += 1;
         let low = u64::from(byte & 0x7f);

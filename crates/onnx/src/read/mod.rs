@@ -80,9 +80,9 @@ fn something_else(bytes: &[u8]) -> Option<&'static str> {
     if bytes.is_empty() {
         Some("the file is empty")
     } else if begins("version https://git-lfs") {
-        Some("it is a pointer of Git LFS in its place; fetch the file with `git lfs pull`")
+        Some("it is a Git LFS pointer; fetch the file with `git lfs pull`")
     } else if begins("<!DOCTYPE") || begins("<html") {
-        Some("it is a web page, such as that of a download that failed")
+        Some("it is a web page, perhaps from a failed download")
     } else {
         None
     }

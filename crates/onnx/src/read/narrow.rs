@@ -38,7 +38,7 @@ pub(crate) fn narrow_elements(
             outside = external.read(&packed, &proto.external_data)?;
             Codes::Raw(outside.as_bytes().map_err(|error| expected.at(error))?)
         }
-        _ => return Err(expected.malformed("its data location is none that ONNX defines")),
+        _ => return Err(expected.malformed("its data location is not one that ONNX defines")),
     };
     match expected.dtype {
         DType::F16 => decoded(expected, narrow, &codes, f16::from_f32),

@@ -19,9 +19,8 @@ pub(crate) fn densify(
         [rows] if *rows == count => 1,
         [rows, columns] if *rows == count && *columns == rank => rank,
         _ => {
-            return Err(expected.malformed(
-                "the indices of a sparse tensor have another shape than its values ask for",
-            ));
+            return Err(expected
+                .malformed("the shape of a sparse tensor's indices does not match its values"));
         }
     };
     let coordinates = indices.as_slice::<i64>().map_err(at)?;

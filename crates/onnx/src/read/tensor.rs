@@ -147,7 +147,7 @@ impl<'a> TensorReader<'a> {
             0 if proto.raw_data.is_empty() => typed_elements(&expected, proto),
             0 => raw_elements(&expected, &proto.raw_data),
             1 => self.external.read(&expected, &proto.external_data),
-            _ => Err(expected.malformed("its data location is none that ONNX defines")),
+            _ => Err(expected.malformed("its data location is not one that ONNX defines")),
         }
     }
 

@@ -338,7 +338,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
                 }
                 Op::NonZero => Builtin::NonZero,
                 _ => {
-                    self.interpret(node, id, "no executor has it")?;
+                    self.interpret(node, id, "no executor supports it")?;
                     continue;
                 }
             };
@@ -373,7 +373,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
                 self.push(&node.name, &[id], Action::Bind { data, symbols });
                 Ok(())
             }
-            _ => self.interpret(node, id, "the plan says so"),
+            _ => self.interpret(node, id, "as planned"),
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) fn finish_kernels(
         };
         let node = nodes
             .get(launch.kernel.index())
-            .ok_or_else(|| ProgramError::plan("a kernel that does not exist"))?;
+            .ok_or_else(|| ProgramError::plan("a missing kernel"))?;
         let mut symbols = node.symbols.clone();
         let mut kernel = None;
         for (position, &buffer) in launch.operands.iter().enumerate() {

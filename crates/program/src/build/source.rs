@@ -71,7 +71,7 @@ fn reason(node: &FusionNode) -> String {
     node.notes
         .last()
         .cloned()
-        .unwrap_or_else(|| "the plan says so".to_owned())
+        .unwrap_or_else(|| "as planned".to_owned())
 }
 
 /// A lowered kernel, verified, with its requirements expressed in the graph's sizes.

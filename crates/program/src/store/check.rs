@@ -10,7 +10,7 @@ use crate::step::{Action, Step};
 /// Checks a program; returns the problem if there is one.
 pub(super) fn check(program: &Program) -> Result<(), String> {
     if !program.blocks.is_valid(program.body) {
-        return Err("a body that does not exist".to_owned());
+        return Err("a missing body".to_owned());
     }
     for (id, block) in &program.blocks {
         let region = program.graph.region(block.region);
@@ -60,11 +60,11 @@ impl Checker<'_> {
                 Place::Slot { segment, slot } => {
                     let segment = self.block.segments.get(segment);
                     if segment.is_none_or(|segment| slot >= segment.slots.len()) {
-                        return Err("a slot that does not exist".to_owned());
+                        return Err("a missing slot".to_owned());
                     }
                 }
                 Place::Parameter(index) if index >= self.block.parameters.len() => {
-                    return Err("a parameter that does not exist".to_owned());
+                    return Err("a missing parameter".to_owned());
                 }
                 _ => {}
             }
@@ -75,7 +75,7 @@ impl Checker<'_> {
         let is_there =
             |donation: &Donation| donation.parameter < parameters && donation.result < results;
         if !self.block.donations.iter().all(is_there) {
-            return Err("a donation of a parameter or result that does not exist".to_owned());
+            return Err("a donation of a missing buffer".to_owned());
         }
         if self.block.segments.is_empty() {
             return Err(format!("{} without a segment", self.id));
@@ -103,7 +103,7 @@ impl Checker<'_> {
                 if counts.iter().any(|&count| count != form.buffers().len())
                     || launch.symbols.len() != form.dims().symbols().count()
                 {
-                    return Err(format!("a launch that does not fit {}", launch.kernel));
+                    return Err(format!("a launch that does not match {}", launch.kernel));
                 }
                 self.sizes(&launch.symbols)?;
             }

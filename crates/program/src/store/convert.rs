@@ -142,9 +142,7 @@ impl Program {
             });
         }
         for (digest, is_inline) in &stored.constants {
-            let parsed: Digest = digest
-                .parse()
-                .map_err(|_| damaged("a digest that is none"))?;
+            let parsed: Digest = digest.parse().map_err(|_| damaged("an invalid digest"))?;
             if !is_inline && blobs.get(parsed).is_none() {
                 return Err(ProgramError::MissingConstant {
                     digest: digest.clone(),
@@ -240,7 +238,7 @@ fn load_block(stored: &StoredBlock, graph: &mut Graph, walk: &Walk) -> Result<Bl
         for StoredStep { step, symbols } in &segment.steps {
             let mut step = step.clone();
             renumber(&mut step, &op, &value)
-                .ok_or_else(|| damaged("a step of what the graph lacks"))?;
+                .ok_or_else(|| damaged("a step of an op that the graph lacks"))?;
             if let Some(list) = symbols_of(&mut step.action) {
                 *list = named(graph, symbols)?;
             }
@@ -306,7 +304,7 @@ fn load_requirement(
     dims: &mut DimTable,
 ) -> Result<SizeRequirement, ProgramError> {
     let kind = RequirementKind::from_parts(&stored.kind, stored.number)
-        .ok_or_else(|| damaged("a requirement of no kind"))?;
+        .ok_or_else(|| damaged("a requirement of unknown kind"))?;
     let mut all = |texts: &[String]| {
         let sizes = texts.iter().map(|text| parsed(text, dims, parse_dim));
         sizes.collect::<Result<Vec<_>, _>>()
@@ -332,7 +330,7 @@ fn parsed<T>(
     if cursor.at_end() {
         Ok(value)
     } else {
-        Err(damaged("an expression with something behind it"))
+        Err(damaged("an expression with trailing text"))
     }
 }
 

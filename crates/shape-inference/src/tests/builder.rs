@@ -490,7 +490,9 @@ fn scalars_are_numbers_that_their_dtype_holds() {
         assert_eq!(error.code(), "E0804");
         let text = error.to_string();
         assert!(
-            text.contains(&format!("a number that {dtype} holds, found {number:?}")),
+            text.contains(&format!(
+                "a number that {dtype} can represent, found {number:?}"
+            )),
             "{text}"
         );
         // Importers of formats with this rule get the nearest value.

@@ -98,10 +98,7 @@ impl<'a> Lexer<'a> {
             (b'|', _) => (TokenKind::Pipe, 1),
             _ => {
                 let width = self.rest().chars().next().map_or(1, char::len_utf8);
-                (
-                    TokenKind::Invalid("a character that starts no token"),
-                    width,
-                )
+                (TokenKind::Invalid("an unexpected character"), width)
             }
         };
         self.at += length;
@@ -161,7 +158,7 @@ impl<'a> Lexer<'a> {
         let mut fault = None;
         loop {
             match self.peek(0) {
-                None | Some(b'\n') => return TokenKind::Invalid("a string without an end"),
+                None | Some(b'\n') => return TokenKind::Invalid("an unterminated string"),
                 Some(b'"') => {
                     self.at += 1;
                     return fault.map_or(TokenKind::String(Cow::Owned(text)), TokenKind::Invalid);

@@ -45,7 +45,7 @@ fn tokens_of_every_kind() {
         kinds("1.x"),
         [
             TokenKind::Integer(1),
-            TokenKind::Invalid("a character that starts no token"),
+            TokenKind::Invalid("an unexpected character"),
             TokenKind::Identifier("x")
         ]
     );
@@ -76,8 +76,8 @@ fn strings_replace_escapes() {
         text(r#""\u{0000000041}""#),
         r#"[Invalid("a string with an unknown escape")]"#
     );
-    assert_eq!(text("\"open"), r#"[Invalid("a string without an end")]"#);
-    assert_eq!(text("\"open\\"), r#"[Invalid("a string without an end")]"#);
+    assert_eq!(text("\"open"), r#"[Invalid("an unterminated string")]"#);
+    assert_eq!(text("\"open\\"), r#"[Invalid("an unterminated string")]"#);
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn malformed_tokens_are_reported() {
     insta::assert_snapshot!(first("12ab"), @"[E0102] expected a size, found a number with letters after it");
     insta::assert_snapshot!(first("18446744073709551616"), @"[E0102] expected a size, found an integer above 18446744073709551615");
     insta::assert_snapshot!(first("@ x"), @"[E0102] expected a size, found `@` without a name");
-    insta::assert_snapshot!(first("é"), @"[E0102] expected a size, found a character that starts no token");
-    insta::assert_snapshot!(first("! x"), @"[E0102] expected a size, found a character that starts no token");
+    insta::assert_snapshot!(first("é"), @"[E0102] expected a size, found an unexpected character");
+    insta::assert_snapshot!(first("! x"), @"[E0102] expected a size, found an unexpected character");
     insta::assert_snapshot!(first(""), @"[E0101] expected a size, found the end of the text");
 }
 

@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
             .rest
             .get(1..)
             .and_then(|rest| rest.split_once(quote))
-            .ok_or_else(|| malformed("a string in the header does not end"))?;
+            .ok_or_else(|| malformed("a string in the header is unterminated"))?;
         self.rest = rest;
         Ok(text)
     }

@@ -1,7 +1,7 @@
-//! What stands for the compiler that made a bundle: it knows which schedules there are code of, and compiles nothing
+//! Stands in for the compiler that made a bundle: it knows which schedules the bundle has code for, and compiles nothing
 //! itself.
 //!
-//! Keys of code name the compiler, so answering as the one that made the code finds it. Where this build has that very
+//! Keys of code name the compiler, so reporting that compiler's version finds its code. If this build has that same
 //! compiler, it compiles what the bundle lacks.
 
 use super::{BundledCandidate, Manifest, kernel_digest};
@@ -12,7 +12,7 @@ use kiln_kernel::VerifiedKernel;
 use kiln_schedule_cpu::ScheduleError;
 use std::collections::BTreeMap;
 
-/// Answers for the compiler of a bundle.
+/// The stand-in for the compiler of a bundle.
 pub(super) struct BundleCompiler {
     version: String,
     target: Target,
@@ -23,7 +23,7 @@ pub(super) struct BundleCompiler {
 }
 
 impl BundleCompiler {
-    /// `own` is this build's compiler, which is used where it is the bundle's.
+    /// `own` is this build's compiler, used if it is the bundle's.
     pub(super) fn new(manifest: Manifest, own: Option<Box<dyn KernelCompiler>>) -> Self {
         let Manifest {
             target,
@@ -52,7 +52,7 @@ impl BundleCompiler {
             target: self.target.clone(),
             schedule: schedule.clone(),
             code: ScheduleError::NoCompiler.code(),
-            source: "the bundle does not have it, and this build has no compiler".into(),
+            source: "the bundle has no code for it, and this build has no compiler".into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Making a bundle: its plans are compiled once more, through the cache, by a runtime that collects all it stores.
+//! Making a bundle: its plans are recompiled, through the cache, by a runtime that collects everything it stores.
 
 use super::{
     BundledCandidate, BundledConstant, BundledPlan, Manifest, constant_key, kernel_digest,
@@ -20,11 +20,10 @@ use std::time::Duration;
 /// Longer than storing in memory takes.
 const STORING: Duration = Duration::from_secs(60);
 
-/// Writes a bundle of a program that was compiled with these options, sealed where there is a key; returns its size in
-/// bytes.
+/// Writes a bundle of a program that was compiled with these options, sealed if there is a key; returns its size in bytes.
 ///
 /// # Errors
-/// A kernel that does not compile, a runtime of the user's own, a file that cannot be written.
+/// When a kernel does not compile, the runtime was supplied by the user, or the file cannot be written.
 pub(crate) fn save(
     program: &CompiledProgram,
     shared: &SharedRuntime,
@@ -58,12 +57,12 @@ pub(crate) fn save(
             .open()
             .map(|disk| Arc::new(disk) as Arc<dyn Tier>),
     );
-    let compiler = Noting::new(compiler_of(&key, None)?);
+    let compiler = Recording::new(compiler_of(&key, None)?);
     let version = KernelCompiler::version(&compiler);
     let features = KernelCompiler::features(&compiler, &target);
-    let noted = Arc::clone(&compiler.noted);
+    let recorded = Arc::clone(&compiler.recorded);
     let runtime = assemble(&key, compiler, tiers)?.runtime;
-    // As they are read from the bundle, so that texts and keys are those that are looked for.
+    // Read as from the bundle, so that texts and keys equal those looked up later.
     let limits = options.limits.of_reading();
     let read = |stored| Program::load_within(stored, &blobs, &limits);
     let mut compiled = CompiledProgram::of_program(Arc::clone(&runtime), read(&stored)?);
@@ -76,7 +75,7 @@ pub(crate) fn save(
     let mut constants = Vec::new();
     for (digest, constant) in blobs.iter() {
         let (tensor, digest) = (constant.tensor(), digest.to_string());
-        // What a tier in memory is given, it keeps.
+        // A tier in memory stores everything it is given.
         let _ = collected.put(
             &constant_key(&digest),
             Duration::ZERO,
@@ -88,7 +87,7 @@ pub(crate) fn save(
             shape: tensor.shape().to_vec(),
         });
     }
-    let kernels = std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner));
+    let kernels = std::mem::take(&mut *recorded.lock().unwrap_or_else(PoisonError::into_inner));
     let manifest = Manifest {
         kiln: VERSION.to_owned(),
         device: shared.device.key().to_owned(),
@@ -107,22 +106,22 @@ pub(crate) fn save(
     Ok(Bundle::write(path, &written, &collected.entries(), seal)?)
 }
 
-/// A compiler whose schedules are noted.
-struct Noting<C> {
+/// A compiler that records the schedules it offers.
+struct Recording<C> {
     compiler: C,
-    noted: Arc<Mutex<BTreeMap<String, Vec<BundledCandidate>>>>,
+    recorded: Arc<Mutex<BTreeMap<String, Vec<BundledCandidate>>>>,
 }
 
-impl<C> Noting<C> {
+impl<C> Recording<C> {
     fn new(compiler: C) -> Self {
         Self {
             compiler,
-            noted: Arc::default(),
+            recorded: Arc::default(),
         }
     }
 }
 
-impl<C: KernelCompiler> CompilerWrapper for Noting<C> {
+impl<C: KernelCompiler> CompilerWrapper for Recording<C> {
     type Inner = C;
 
     fn inner(&self) -> &C {
@@ -131,14 +130,14 @@ impl<C: KernelCompiler> CompilerWrapper for Noting<C> {
 
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
         let mut candidates = self.compiler.schedules(kernel, target);
-        // Predicates speak of this kernel's own table of sizes; what serves all sizes has none.
+        // Predicates refer to this kernel's own table of sizes; a schedule for all sizes has none.
         candidates.retain(|candidate| candidate.predicate.is_empty());
-        let noted = candidates.iter().map(|candidate| BundledCandidate {
+        let recorded = candidates.iter().map(|candidate| BundledCandidate {
             schedule: candidate.schedule.clone(),
             layouts: candidate.layouts.clone(),
         });
-        let mut all = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(kernel_digest(kernel), noted.collect());
+        let mut all = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(kernel_digest(kernel), recorded.collect());
         candidates
     }
 }

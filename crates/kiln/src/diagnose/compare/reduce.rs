@@ -1,9 +1,9 @@
-//! From a step that is wrong to the fewest of its ops that still are.
+//! Reduces a wrong step to the fewest of its ops that are still wrong.
 //!
-//! Candidates are graphs of their own, whose inputs are what compiled code handed to the step; each is loaded, compiled and
-//! compared like any model. First symbols stay symbols; where nothing is wrong then, sizes become constants. Then ops go
-//! from the end, then from the front, as long as what is left stays wrong. Not here: steps with control flow, or whose ops
-//! define symbols; of these the whole graph is kept.
+//! Candidates are graphs whose inputs are what compiled code passed to the step; each is loaded, compiled and compared like
+//! any model. Symbols stay symbols at first; if nothing is wrong then, sizes become constants. Then ops are removed from
+//! the end, then from the front, as long as the rest stays wrong. Not here: steps with control flow, or whose ops define
+//! symbols; for these the whole graph is kept.
 
 use super::step_check::{OwnError, StepCheck};
 use crate::diagnose::comparison::Distance;
@@ -18,10 +18,10 @@ use kiln_symbolic_shape::{Binding, DimId, DimImport, DimTable, SymbolId};
 use kiln_tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many candidates are compiled at most: each takes some milliseconds.
+/// The maximum number of candidates compiled: each takes some milliseconds.
 const ATTEMPTS: usize = 64;
 
-/// The ops around `value`, given by a step, that are wrong by themselves; none where there are no such ops.
+/// The ops around `value`, computed by a step, that are wrong in isolation; none if there are no such ops.
 pub(super) fn reduce(
     check: &StepCheck<'_>,
     node: &FusionNode,
@@ -49,7 +49,7 @@ pub(super) fn reduce(
     search.shrink(all, best?)
 }
 
-/// The model's options, as far as they decide about code.
+/// The model's options, as far as they affect code.
 fn bare(options: &Options) -> Options {
     let mut bare = options.clone();
     bare.dims.clear();
@@ -59,7 +59,7 @@ fn bare(options: &Options) -> Options {
     bare
 }
 
-/// Some ops and the one value of them that is compared.
+/// Some ops, and the one of their values that is compared.
 #[derive(Clone)]
 struct Piece {
     ops: BTreeSet<OpId>,
@@ -87,7 +87,7 @@ impl Piece {
         self
     }
 
-    /// What the ops read and none of them gives, in order of first use.
+    /// What the ops read and none of them computes, in order of first use.
     fn inputs(&self, graph: &Graph) -> Vec<ValueId> {
         let mut known = BTreeSet::new();
         let mut inputs = Vec::new();
@@ -107,7 +107,7 @@ impl Piece {
 
 struct Search<'a> {
     graph: &'a Graph,
-    /// What compiled code handed to the step, and what follows from it.
+    /// What compiled code passed to the step, and what is derived from it.
     values: BTreeMap<ValueId, Tensor>,
     binding: Binding,
     options: Options,
@@ -117,7 +117,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn shrink(&mut self, mut piece: Piece, mut best: Repro) -> Option<Repro> {
-        // The shortest front part that is wrong.
+        // The shortest wrong prefix.
         for op in piece.ops.clone() {
             let results = self.graph.op(op).results.clone();
             let shorter = results.iter().find_map(|&output| {
@@ -132,7 +132,7 @@ impl Search<'_> {
                 break;
             }
         }
-        // Of that, what can be given instead of computed.
+        // Of that, turn into inputs what need not be computed.
         for op in piece.ops.clone() {
             let mut shorter = piece.clone();
             if matches!(self.graph.op(op).op, Op::Constant(_)) || !shorter.ops.remove(&op) {
@@ -146,7 +146,7 @@ impl Search<'_> {
         Some(best)
     }
 
-    /// The piece as a model of its own, if that is wrong.
+    /// The piece as a model of its own, if it is wrong.
     fn attempt(&mut self, piece: &Piece) -> Option<Repro> {
         self.attempts = self.attempts.checked_sub(1)?;
         let repro = self.extract(piece)?;
@@ -161,13 +161,13 @@ impl Search<'_> {
             .iter()
             .map(|value| self.values.get(value).cloned())
             .collect();
-        let mut sizes = Sizes::new(self.graph, &values, &self.binding, self.extent)?;
+        let mut dims = CopiedDims::new(self.graph, &values, &self.binding, self.extent)?;
         let mut graph = Graph::new("repro");
         let mut copies = BTreeMap::new();
         let mut names = Vec::new();
         for (index, &value) in values.iter().enumerate() {
             let ty = self.graph.ty(value).clone();
-            let ty = ty.try_map_dims(&mut |dim| sizes.of(dim)).ok()?;
+            let ty = ty.try_map_dims(&mut |dim| dims.of(dim)).ok()?;
             let name = format!("x{index}");
             copies.insert(value, graph.add_input(&name, ty));
             names.push(name);
@@ -178,12 +178,12 @@ impl Search<'_> {
                 return None;
             }
             let mut op = data.op.clone();
-            op.try_map_dims(&mut |dim| sizes.of(dim)).ok()?;
+            op.try_map_dims(&mut |dim| dims.of(dim)).ok()?;
             let operands = data.operands.iter().map(|value| copies.get(value).copied());
             let operands = operands.collect::<Option<Vec<_>>>()?;
             let types = data.results.iter().map(|&result| {
                 let ty = self.graph.ty(result).clone();
-                ty.try_map_dims(&mut |dim| sizes.of(dim)).ok()
+                ty.try_map_dims(&mut |dim| dims.of(dim)).ok()
             });
             let types = types.collect::<Option<Vec<_>>>()?;
             let mut new = NewOp::new(op, operands, types);
@@ -197,7 +197,7 @@ impl Search<'_> {
                     .zip(graph.op(added).results.clone()),
             );
         }
-        *graph.dims_mut() = sizes.table;
+        *graph.dims_mut() = dims.table;
         graph.set_outputs([("y", *copies.get(&piece.output)?)]);
         Some(Repro {
             graph,
@@ -211,15 +211,15 @@ impl Search<'_> {
     }
 }
 
-/// The sizes of a graph in a table of their own. A symbol stays one where it stands bare in the type of an input.
-struct Sizes<'a> {
+/// A copy of a graph's sizes in another table. A symbol stays a symbol if it is, alone, a dimension of an input.
+struct CopiedDims<'a> {
     from: &'a DimTable,
     table: DimTable,
     import: DimImport,
 }
 
-impl<'a> Sizes<'a> {
-    /// None where a symbol has no value.
+impl<'a> CopiedDims<'a> {
+    /// None if a symbol has no value.
     fn new(
         graph: &'a Graph,
         inputs: &[ValueId],
@@ -231,7 +231,7 @@ impl<'a> Sizes<'a> {
             .iter()
             .flat_map(|&input| &graph.ty(input).innermost().dims);
         let bare: BTreeSet<SymbolId> = dims.filter_map(|&dim| from.as_symbol(dim)).collect();
-        let mut sizes = Self {
+        let mut dims = Self {
             from,
             table: DimTable::with_limits(from.limits().clone()),
             import: DimImport::new(),
@@ -240,21 +240,21 @@ impl<'a> Sizes<'a> {
         for symbol in from.symbols() {
             let is_free = from.definition(symbol).is_none();
             if extent == Extent::Ops && bare.contains(&symbol) && is_free {
-                let declared = sizes.table.declare(from.symbol_info(symbol).clone()).ok()?;
-                let dim = sizes.table.dim(declared);
-                sizes.import.map(symbol, dim);
+                let declared = dims.table.declare(from.symbol_info(symbol).clone()).ok()?;
+                let dim = dims.table.dim(declared);
+                dims.import.map(symbol, dim);
             } else if let Some(value) = binding.get(symbol) {
-                let dim = sizes.table.constant(value);
-                sizes.import.map(symbol, dim);
+                let dim = dims.table.constant(value);
+                dims.import.map(symbol, dim);
             } else {
                 has_all &= !is_free;
             }
         }
-        // Facts about symbols that nothing here gives a value could never be checked.
+        // Facts about symbols without a value here could never be checked.
         if has_all {
-            sizes.table.import_facts(from, &mut sizes.import).ok()?;
+            dims.table.import_facts(from, &mut dims.import).ok()?;
         }
-        Some(sizes)
+        Some(dims)
     }
 
     fn of(&mut self, dim: DimId) -> Result<DimId, kiln_symbolic_shape::DimError> {
@@ -262,7 +262,7 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// Whether compiled code gives something else than the interpreter, beyond what the ops' own steepness explains.
+/// Whether compiled code differs from the interpreter by more than the steepness of the ops explains.
 fn is_wrong(repro: &Repro, options: &Options) -> Result<bool, crate::Error> {
     let model = options.load(Source::graph(repro.graph.clone()))?;
     let reference = reference(&model, &repro.inputs)?;

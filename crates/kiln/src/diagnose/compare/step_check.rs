@@ -1,7 +1,7 @@
-//! Whether a step computed what it should from what it was given.
+//! Checks whether a step computed the right results for what it read.
 //!
-//! The step's ops are interpreted in promoted mode on the values that compiled code handed to it, so
-//! what earlier steps lost counts for nothing here: a step that is off is wrong by itself.
+//! The step's ops are interpreted in promoted mode on the values that compiled code passed to it, so errors of earlier
+//! steps do not count: a step that is off is itself wrong.
 
 use crate::diagnose::comparison::{AGREEMENT, Distance};
 use crate::error::Error;
@@ -13,11 +13,11 @@ use kiln_symbolic_shape::Binding;
 use kiln_tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The values that compiled code computed, and those that follow from them.
+/// The values that compiled code computed, and those derived from them.
 pub(super) struct StepCheck<'a> {
     graph: &'a Graph,
     binding: Binding,
-    /// As computed by compiled code: inputs, and what steps gave.
+    /// As computed by compiled code: inputs, and results of steps.
     given: BTreeMap<ValueId, Tensor>,
 }
 
@@ -36,8 +36,8 @@ impl<'a> StepCheck<'a> {
         self.graph
     }
 
-    /// What is known of every value around a step: what compiled code computed, and what the step's ops and the views
-    /// before it give for that. None as for [`own_errors`](Self::own_errors).
+    /// Every known value around a step: what compiled code computed, and the results of the step's ops and of the views
+    /// before it for that. None as for [`own_errors`](Self::own_errors).
     pub(super) fn values_of(&self, node: &FusionNode) -> Option<BTreeMap<ValueId, Tensor>> {
         let mut values = self.outputs(node, Mode::Declared)?;
         values.extend(
@@ -48,7 +48,7 @@ impl<'a> StepCheck<'a> {
         Some(values)
     }
 
-    /// The symbols of the inputs, and those that stand bare in the type of a value that is known.
+    /// The symbols of the inputs, and those that are, alone, a dimension of a known value.
     pub(super) fn binding_of_all(&self) -> Binding {
         let mut binding = self.binding.clone();
         let dims = self.graph.dims();
@@ -65,7 +65,7 @@ impl<'a> StepCheck<'a> {
                     && binding.get(symbol).is_none()
                     && let Ok(size) = i64::try_from(size)
                 {
-                    // It has no value yet, so that no other one is in the way.
+                    // It has no value yet, so this cannot conflict.
                     let _set = binding.set(symbol, size);
                 }
             }
@@ -73,13 +73,13 @@ impl<'a> StepCheck<'a> {
         binding
     }
 
-    /// Notes what compiled code computed for a value.
+    /// Records what compiled code computed for a value.
     pub(super) fn add(&mut self, value: ValueId, tensor: &Tensor) {
         self.given.insert(value, tensor.clone());
     }
 
-    /// How far each output of a step is from what its ops give for what it read. None where they
-    /// cannot be computed one by one: control flow, or sizes that data decide.
+    /// The error of each output of a step relative to the results of its ops for what it read. None if the ops cannot be
+    /// evaluated one by one: control flow, or sizes that depend on data.
     pub(super) fn own_errors(
         &self,
         node: &FusionNode,
@@ -97,7 +97,7 @@ impl<'a> StepCheck<'a> {
         errors.collect()
     }
 
-    /// What a step's ops give for what it read.
+    /// The results of a step's ops for what the step read.
     fn outputs(&self, node: &FusionNode, mode: Mode) -> Option<BTreeMap<ValueId, Tensor>> {
         let ctx = EvaluateContext::new(self.graph.dims(), &self.binding).with_mode(mode);
         let own = node.all_ops();
@@ -119,7 +119,7 @@ impl<'a> StepCheck<'a> {
                 }
             };
             for (&result, tensor) in data.results.iter().zip(results) {
-                // What another step gave is taken as it gave it.
+                // Results of other steps are taken as computed.
                 if own.contains(&op) || !self.given.contains_key(&result) {
                     values.insert(result, tensor);
                 }
@@ -128,8 +128,8 @@ impl<'a> StepCheck<'a> {
         Some(values)
     }
 
-    /// The ops of a step, and before them those of what it reads that no step gave: views of what was
-    /// computed, and constants.
+    /// The ops of a step, preceded by the ops behind what it reads but no step computed: views of computed values, and
+    /// constants.
     pub(super) fn with_views(&self, node: &FusionNode) -> Option<BTreeSet<OpId>> {
         let mut ops: BTreeSet<OpId> = node.all_ops().into_iter().collect();
         let mut pending = node.inputs.clone();
@@ -148,17 +148,16 @@ impl<'a> StepCheck<'a> {
     }
 }
 
-/// How far an output of a step is off what it should be for what the step read.
+/// The error of a step's output relative to the right result for what the step read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnError {
     pub(super) error: f64,
-    /// The same for the interpreter that rounds as dtypes say: how steep the step itself is.
+    /// The error of the interpreter that rounds as dtypes say: the steepness of the step itself.
     pub(super) declared: f64,
 }
 
 impl OwnError {
-    /// Whether the step is wrong: off by more than floats may be, and than its own steepness
-    /// explains.
+    /// Whether the step is wrong: off by more than the float tolerance, and more than its own steepness explains.
     pub(super) fn is_wrong(self, is_float: bool) -> bool {
         let allowed = if is_float {
             AGREEMENT + MARGIN * self.declared
@@ -169,11 +168,11 @@ impl OwnError {
     }
 }
 
-/// How many times the error of plain rounding a step may be off. The interpreter sums in `f64` what
-/// code sums in the dtype it stores, so its error is that of a step's results alone.
+/// By which factor a step's error may exceed that of plain rounding. The interpreter sums in `f64` what code sums in the
+/// stored dtype, so its error is that of rounding the step's results only.
 const MARGIN: f64 = 16.0;
 
-/// A tensor as a mode has it: floats as `f64` in promoted mode.
+/// A tensor in the representation of a mode: floats as `f64` in promoted mode.
 fn stored(tensor: &Tensor, mode: Mode) -> Option<Tensor> {
     if mode.stored(tensor.dtype()) == tensor.dtype() {
         return Some(tensor.clone());

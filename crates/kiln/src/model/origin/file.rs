@@ -32,7 +32,7 @@ struct Unread {
     limits: Limits,
     #[cfg_attr(
         not(feature = "native"),
-        allow(dead_code, reason = "asked for by what stores programs")
+        allow(dead_code, reason = "used by the store of programs")
     )]
     files: Arc<OpenedFiles>,
 }
@@ -47,7 +47,7 @@ impl OnnxOrigin {
         }
     }
 
-    /// The model of a file, with a digest: read and digested, unless a store knows what the file is.
+    /// The model of a file, with a digest: read and digested, unless a store knows the file.
     ///
     /// # Errors
     /// As reading the model.
@@ -57,7 +57,7 @@ impl OnnxOrigin {
         disk: &DiskTier,
         now: SystemTime,
     ) -> Result<Self, Error> {
-        // What cannot be opened so, the model's own loader says what is wrong with.
+        // If it cannot be opened this way, the model's own loader reports what is wrong.
         let plain = || Ok(Self::of_model(Model::load_with(path, limits)?));
         let Some(own) = known::open(path, limits) else {
             return plain();
@@ -84,7 +84,7 @@ impl OnnxOrigin {
             digest,
             seen,
         } = digested;
-        // Of one whose inputs leave ranks open, more is needed than the digest.
+        // For a model whose inputs leave ranks open, the digest is not enough.
         if let Some(seen) = seen
             && is_closed(&model)
         {
@@ -97,10 +97,10 @@ impl OnnxOrigin {
         })
     }
 
-    /// The model, read now if it was not.
+    /// The model, read now if necessary.
     ///
     /// # Errors
-    /// As reading it; when the file is another one now.
+    /// As reading it; when the file is no longer the same.
     pub(super) fn model(&self) -> Result<&Model, Error> {
         if let Some(model) = self.model.get() {
             return Ok(model);
@@ -129,10 +129,10 @@ impl OnnxOrigin {
         self.model.get().map(|model| &**model)
     }
 
-    /// The digest of all that it is made of, where it is known.
+    /// The digest of all its parts, if known.
     #[cfg_attr(
         not(feature = "native"),
-        allow(dead_code, reason = "asked for by what stores programs")
+        allow(dead_code, reason = "used by the store of programs")
     )]
     pub(super) fn digest(&self) -> Option<&ModelDigest> {
         self.digest.as_ref()
@@ -164,7 +164,7 @@ impl OnnxOrigin {
         }
     }
 
-    /// Where the large constants of its files are that lie there as they are, by digest; of a model that was read.
+    /// Where the large constants that its files contain verbatim are, by digest; only for a model that was read.
     #[cfg(feature = "native")]
     pub(super) fn constant_places(&self) -> BTreeMap<Digest, ConstantPlace> {
         let initializers = self.read().map(|model| model.graph().initializers().iter());
@@ -185,7 +185,7 @@ impl OnnxOrigin {
     }
 }
 
-/// Whether every input says its rank.
+/// Whether every input states its rank.
 fn is_closed(model: &Model) -> bool {
     let mut inputs = model.graph().required_inputs();
     inputs.all(|input| matches!(input.ty, Some(ValueType::Tensor { shape: Some(_), .. })))

@@ -1,4 +1,4 @@
-//! A model's file with a digest of all that was read for it: the file, and every part of the files that it names.
+//! Reads a model's file with a digest of everything read for it: the file, and every part of the files it refers to.
 
 use super::known::{self, Seen};
 use super::opened::OpenedFile;
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A digest of a model's file and of what it names.
 pub(crate) type ModelDigest = [u8; 32];
 
-/// A model that was read, its digest, and the files as they were; none of these where the files do not tell.
+/// A model that was read, its digest, and the identities of the files; no identities where the system reports none.
 pub(super) struct Digested {
     pub(super) model: Model,
     pub(super) digest: ModelDigest,
     pub(super) seen: Option<Seen>,
 }
 
-/// Reads a model and digests what it is made of; none where the files around it cannot be read so.
+/// Reads and digests a model; none if the files beside it cannot be read this way.
 pub(super) fn read(
     path: &Path,
     own: &OpenedFile,
@@ -66,12 +66,12 @@ pub(super) fn read(
 
 struct Shared {
     hasher: Mutex<blake3::Hasher>,
-    /// The files that were opened, as they were when they were first.
+    /// The files that were opened, with their identities when first opened.
     seen: Mutex<BTreeMap<Location, Option<FileIdentity>>>,
 }
 
 impl Shared {
-    /// Each part with its name, place and length in front, so that no two lists of parts give the same bytes.
+    /// Each part is preceded by its name, offset and length, so that no two lists of parts give the same bytes.
     fn update(&self, name: &str, offset: u64, bytes: &[u8]) {
         let mut hasher = self.hasher.lock().unwrap_or_else(PoisonError::into_inner);
         hasher.update(&(name.len() as u64).to_le_bytes());

@@ -1,8 +1,8 @@
-//! Files whose digest is known by their identity: a file that was digested once is not read again to know what it is.
+//! Digests of files by identity: a file that was digested once need not be read again to be recognised.
 //!
-//! An identity is a file's device, number, size, and the times of its last changes, one of which no program sets. Two
-//! changes within one tick of the file system's clock cannot be told apart, so nothing is noted of a file that was
-//! changed a moment ago. What is noted is which digest a file has; the keys of programs and code are of digests alone.
+//! An identity is a file's device, inode number, size, and times of last change, one of which no program can set. Two
+//! changes within one tick of the file system's clock cannot be told apart, so files changed a moment ago are not recorded.
+//! Only the digest of a file is recorded; the keys of programs and code contain digests alone.
 
 use super::ModelDigest;
 use super::opened::{ModelFile, OpenedFile, OpenedFiles};
@@ -12,25 +12,25 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a file must have been left alone for its identity to stand for its content: file systems note times in
-/// steps of up to two seconds.
+/// How long a file must have been unchanged for its identity to identify its content: file systems record times in steps of
+/// up to two seconds.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// What is noted of a model's file.
+/// The record of a model's file.
 #[derive(Serialize, Deserialize)]
 struct Noted {
     digest: String,
-    /// The files beside it, by name, and their identities.
+    /// The names and identities of the files beside it.
     beside: Vec<(String, String)>,
 }
 
-/// The files that were read for a model, as they were then.
+/// The files that were read for a model, with their identities at that time.
 pub(super) struct Seen {
     pub(super) own: FileIdentity,
     pub(super) beside: Vec<(Location, FileIdentity)>,
 }
 
-/// A model's own file, open; none where it is no file that can be read so.
+/// A model's own file, open; none if it cannot be read this way.
 pub(super) fn open(path: &Path, limits: &Limits) -> Option<OpenedFile> {
     let file = open_regular(path).ok()?;
     let metadata = file.metadata().ok()?;
@@ -54,7 +54,7 @@ pub(super) fn folder_of(path: &Path) -> Option<Folder> {
     Folder::open(parent.unwrap_or(Path::new("."))).ok()
 }
 
-/// The digest of a file and its open files, if all of them are as they were when it was noted.
+/// The digest of a file and its open files, if all are unchanged since it was recorded.
 pub(super) fn recognise(
     path: &Path,
     own: OpenedFile,
@@ -87,7 +87,7 @@ pub(super) fn recognise(
     }
 }
 
-/// Notes the digest of files that were read, unless one of them has changed meanwhile or a moment ago.
+/// Records the digest of files that were read, unless one has changed meanwhile or a moment ago.
 pub(super) fn note(
     path: &Path,
     digest: &ModelDigest,
@@ -127,7 +127,7 @@ pub(super) fn note(
     if let Ok(bytes) = serde_json::to_vec(&noted)
         && let Err(problem) = disk.put(&key(seen.own), Duration::ZERO, Content::data(&bytes))
     {
-        tracing::debug!(%problem, "a file's digest is not noted");
+        tracing::debug!(%problem, "a file's digest was not recorded");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Graphs of an ONNX model: which ranks are open, and the import for a choice.
+//! Graphs of an ONNX model: its open ranks, and the import for a choice.
 
 use super::{Choice, Error, Made, Options, Signature, check_names, dim_failure};
 use crate::description::ValueDescription;
@@ -29,7 +29,7 @@ pub(super) fn open_signature(model: &Model, options: &Options) -> Result<Option<
     Ok(Some(Signature::new(inputs, open, outputs, metadata)))
 }
 
-/// What the model says of its outputs. Ranks may be any: which graph a call runs is for the call to say.
+/// The outputs as stated by the model. Any rank is possible: the graph is known only at a call.
 pub(super) fn stated_outputs(model: &Model) -> Vec<ValueDescription> {
     model.graph().outputs().iter().map(describe).collect()
 }
@@ -56,7 +56,7 @@ pub(super) fn import(model: &Model, choice: &Choice, options: &Options) -> Resul
         Import::Question(question) => return Ok(Made::Question(question)),
     };
     if let Some(first) = wrong_types.first() {
-        options.observation.on_notice.tell(&Notice::WrongTypes {
+        options.observation.on_notice.notify(&Notice::WrongTypes {
             count: wrong_types.len(),
             first: first.to_string(),
         });
@@ -64,7 +64,7 @@ pub(super) fn import(model: &Model, choice: &Choice, options: &Options) -> Resul
     Ok(Made::Graph(graph))
 }
 
-/// What the options say of inputs, and how strictly the model is read.
+/// The options about inputs, and the strictness of reading.
 fn import_options(options: &Options) -> ImportOptions {
     let mut import_options = ImportOptions::new()
         .mode(options.import.mode)
@@ -99,7 +99,7 @@ fn dim_names(model: &Model) -> BTreeSet<String> {
     names.collect()
 }
 
-/// What the model's file says of an input or output.
+/// The description in the model's file of an input or output.
 fn describe(value: &ValueInfo) -> ValueDescription {
     let Some(ValueType::Tensor { element, shape }) = &value.ty else {
         return ValueDescription::new(value.name.as_str(), None, None);

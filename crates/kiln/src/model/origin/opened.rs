@@ -1,7 +1,7 @@
-//! The files of a model, held open: elements of constants are read on demand.
+//! The files of a model, kept open: elements of constants are read on demand.
 //!
-//! Invariant: what is read is what the model was made of. Where a file may have changed since, the digest of what was
-//! read decides.
+//! Invariant: the bytes read are those that the model was made of. If a file may have changed since, their digest is
+//! checked.
 
 use kiln_ir::{Constant, Digest};
 use kiln_onnx::{DataFile, FileIdentity, Location, TensorPlace};
@@ -18,13 +18,13 @@ pub(crate) struct OpenedFiles {
     beside: BTreeMap<Location, OpenedFile>,
 }
 
-/// An open file as it was when the model was made of it.
+/// An open file, with its identity when the model was made from it.
 pub(super) struct OpenedFile {
     pub(super) file: Box<dyn DataFile>,
     pub(super) identity: FileIdentity,
 }
 
-/// The model's own file, which the caller named.
+/// The model's own file, named by the caller.
 pub(super) struct ModelFile {
     pub(super) file: File,
     pub(super) bytes: u64,
@@ -55,7 +55,7 @@ impl OpenedFiles {
         }
     }
 
-    /// A tensor whose elements lie at a place, read when they are first needed; none where there is no such file.
+    /// A tensor whose elements are at a place, read on demand; none if there is no such file.
     pub(crate) fn tensor(
         self: &Arc<Self>,
         place: &TensorPlace,
@@ -84,13 +84,13 @@ impl OpenedFiles {
         digest: Digest,
     ) -> Result<Tensor, TensorError> {
         let Some(opened) = self.file(place.file.as_ref()) else {
-            unreachable!("a deferred tensor is of a file that is open");
+            unreachable!("the file of a deferred tensor is open");
         };
         let tensor = Tensor::filled_by(dtype, shape, |bytes| {
             let read = opened.file.read_at(place.offset, bytes);
             read.map_err(|error| TensorError::Deferred(error.into()))
         })?;
-        // After the reading, so that a change meanwhile shows.
+        // Checked after reading, to detect a change meanwhile.
         if opened.file.identity() == Some(opened.identity)
             || Constant::new(tensor.clone())?.digest() == digest
         {

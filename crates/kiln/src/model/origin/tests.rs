@@ -1,4 +1,4 @@
-//! Files that are known by their identity: not read again, and noticed when they change.
+//! Files recognised by identity: they are not read again, and changes are detected.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -85,7 +85,7 @@ impl Place {
         OnnxOrigin::open(&self.model, &Limits::default(), &self.disk, now).unwrap()
     }
 
-    /// When all is long settled.
+    /// When all changes are long past.
     fn open(&self) -> OnnxOrigin {
         self.open_at(SystemTime::now() + Duration::from_secs(3600))
     }
@@ -95,13 +95,13 @@ fn digest(source: &OnnxOrigin) -> ModelDigest {
     *source.digest().unwrap()
 }
 
-/// The weights, to be read when they are looked at.
+/// The weights, read on demand.
 fn weights(source: &OnnxOrigin, place: &ConstantPlace, digest: Digest) -> Tensor {
     source.constant(place, DType::F32, &[100], digest).unwrap()
 }
 
 #[test]
-fn a_file_that_is_known_is_not_read_and_its_weights_are_when_they_are_needed() {
+fn a_known_file_is_not_read_and_its_weights_are_read_on_demand() {
     let place = Place::new();
     let first = place.open();
     assert!(first.read().is_some());
@@ -121,14 +121,14 @@ fn a_file_that_is_known_is_not_read_and_its_weights_are_when_they_are_needed() {
 }
 
 #[test]
-fn a_file_that_changed_is_read_again_and_never_taken_for_what_it_was() {
+fn a_changed_file_is_read_again_and_not_mistaken_for_the_old_one() {
     let place = Place::new();
     let first = place.open();
     let places = first.constant_places();
     let (&weight, at) = places.first_key_value().unwrap();
     let second = place.open();
     let unread = weights(&second, at, weight);
-    // As many bytes, in place.
+    // The same size, in place.
     write_weights(place.folder.path(), 2.0);
     let error = unread.to_vec::<f32>().unwrap_err();
     assert_eq!(error.code(), "E0943");
@@ -141,7 +141,7 @@ fn a_file_that_changed_is_read_again_and_never_taken_for_what_it_was() {
     assert!(third.read().is_some());
     assert_ne!(digest(&third), digest(&first));
     assert!(place.open().read().is_none(), "it is known by now");
-    // The same bytes in another file: read, and found to be the same.
+    // The same bytes in another file: read, and found to be equal.
     write_weights(place.folder.path(), 1.0);
     assert_eq!(unread.to_vec::<f32>().unwrap()[0], 1.0);
     let path = place.folder.path().join("weights.bin");
@@ -161,7 +161,7 @@ fn a_file_that_changed_is_read_again_and_never_taken_for_what_it_was() {
 }
 
 #[test]
-fn nothing_is_noted_of_a_file_that_changed_a_moment_ago() {
+fn a_recently_changed_file_is_not_recorded() {
     let place = Place::new();
     for _ in 0..2 {
         assert!(place.open_at(SystemTime::now()).read().is_some());

@@ -288,7 +288,7 @@ impl Maker<'_> {
             _ => (id, 0),
         };
         let Place::Constant(constant) = buffers[root].place else {
-            let problem = format!("%{} is packed, and no constant", buffer.name);
+            let problem = format!("%{} is packed and not a constant", buffer.name);
             return Err(RuntimeError::malformed(problem));
         };
         let kernel = self.program.kernel(launch.kernel);

@@ -132,7 +132,7 @@ fn artifacts_for_other_targets_are_refused() {
         (error.code, error.to_string().as_str()),
         (
             "E0860",
-            "code for level `sm_90` cannot run on this machine; compile for a level that it has"
+            "code for level `sm_90` cannot run on this machine; compile for a level that it supports"
         )
     );
     assert_eq!(changed(|parts| parts.code.truncate(500)).code, "E0850");

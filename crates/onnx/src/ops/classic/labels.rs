@@ -194,7 +194,7 @@ fn read_table(ctx: &NodeContext<'_>) -> Result<Option<(Tensor, Tensor, Tensor)>,
         }
         None => {
             let expected = format!(
-                "a value of {} for elements that are not keys",
+                "the value of {} for values that are not keys",
                 values.dtype()
             );
             return Err(ctx.attribute_error("default_tensor", expected, "none"));

@@ -113,7 +113,7 @@ pub(super) fn ensemble(ctx: &mut NodeContext<'_>) -> Imported {
         };
         let index = usize::try_from(index).ok().filter(|&index| index < count);
         index.map(|index| start + index).ok_or_else(|| {
-            ctx.attribute_error(name, "numbers of nodes or leaves that there are", "others")
+            ctx.attribute_error(name, "numbers of existing nodes or leaves", "others")
         })
     };
     for node in 0..n_inner {
@@ -195,7 +195,7 @@ impl Members {
             }
             members.push(value);
         }
-        let expected = "a set, ended by NaN, for each node that asks for one";
+        let expected = "a set, ended by NaN, for each node that needs one";
         Err(ctx.attribute_error("membership_values", expected, "fewer"))
     }
 }
@@ -252,7 +252,7 @@ fn by_name(ctx: &NodeContext<'_>) -> Result<(Forest, Nodes), Error> {
             let child = nodes.get(&(trees[node], id)).copied();
             child.ok_or_else(|| {
                 let found = format!("node {id} of tree {}", trees[node]);
-                ctx.attribute_error(name, "nodes that there are", found)
+                ctx.attribute_error(name, "existing nodes", found)
             })
         };
         let branches = Branches {
@@ -282,7 +282,7 @@ fn weights_by_name(
         let key = (trees[index], ids[index]);
         let Some(&node) = nodes.get(&key) else {
             let found = format!("node {} of tree {}", key.1, key.0);
-            return Err(ctx.attribute_error(&name("nodeids"), "nodes that there are", found));
+            return Err(ctx.attribute_error(&name("nodeids"), "existing nodes", found));
         };
         all.push(Weight {
             node,

@@ -322,9 +322,9 @@ fn a_body_that_does_not_fit_its_node_is_refused() {
     let error =
         |net: GraphProto| imported(&of_version(net, 17), &ImportOptions::new()).unwrap_err();
     let missing = error(summing_loop("m yes"));
-    insta::assert_snapshot!(missing, @r#"node 0 giving "last" (Loop): attribute "body": expected a body of 2 inputs, as the node's operands ask, found 3"#);
+    insta::assert_snapshot!(missing, @r#"node 0 giving "last" (Loop): attribute "body": expected a body of 2 inputs, as the node's operands require, found 3"#);
     let unknown = plain(vec![node("Add", "x nowhere", "t", vec![])], &["t"]);
     let mut net = choice();
     net.node[0].attribute[0].g = Some(Box::new(unknown));
-    insta::assert_snapshot!(error(net), @r#"node 0 giving "y" (If), "then_branch" > node 0 giving "t" (Add): nothing gives its operand "nowhere""#);
+    insta::assert_snapshot!(error(net), @r#"node 0 giving "y" (If), "then_branch" > node 0 giving "t" (Add): its operand "nowhere" is undefined"#);
 }

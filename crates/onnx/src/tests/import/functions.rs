@@ -167,7 +167,7 @@ fn operators_of_the_caller_are_imported_by_the_caller() {
         vec![],
     );
     let error = imported(&model, &ImportOptions::new()).unwrap_err();
-    insta::assert_snapshot!(error, @r#"the model uses operators that are not supported: local::ShiftedRelu (1 node: node 0 giving "y" (local::ShiftedRelu)); teach them with `ImportOptions::operator`, or export the model without them"#);
+    insta::assert_snapshot!(error, @r#"the model uses operators that are not supported: local::ShiftedRelu (1 node: node 0 giving "y" (local::ShiftedRelu)); add them with `ImportOptions::operator`, or export the model without them"#);
     let options = ImportOptions::new().operator("local", "ShiftedRelu", shifted_relu);
     let graph = imported(&model, &options).unwrap();
     let y = run(&graph, &[f32s(&[3], &[-2.0, -0.5, 1.0])]);

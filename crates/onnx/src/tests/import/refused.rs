@@ -46,20 +46,20 @@ fn one_error_lists_every_unsupported_operator() {
     nodes.push(node("Gelu", "x", "y", vec![]));
     let error = error(one_input(nodes));
     assert_eq!(error.code(), "E0916");
-    assert_snapshot!(error, @r#"the model uses operators that are not supported: "Frobnicate\u{1b}[2J" (2 nodes: node 5 giving "i" (If), "then_branch" > node 0 giving "b" ("Frobnicate\u{1b}[2J"), node 5 giving "i" (If), "else_branch" > node 0 giving "b" ("Frobnicate\u{1b}[2J")); Gelu of version 17 (1 node: node 6 giving "y" (Gelu)); StringSplit (5 nodes: node 0 giving "s0" (StringSplit), node 1 giving "s1" (StringSplit), node 2 giving "s2" (StringSplit), …); teach them with `ImportOptions::operator`, or export the model without them"#);
+    assert_snapshot!(error, @r#"the model uses operators that are not supported: "Frobnicate\u{1b}[2J" (2 nodes: node 5 giving "i" (If), "then_branch" > node 0 giving "b" ("Frobnicate\u{1b}[2J"), node 5 giving "i" (If), "else_branch" > node 0 giving "b" ("Frobnicate\u{1b}[2J")); Gelu of version 17 (1 node: node 6 giving "y" (Gelu)); StringSplit (5 nodes: node 0 giving "s0" (StringSplit), node 1 giving "s1" (StringSplit), node 2 giving "s2" (StringSplit), …); add them with `ImportOptions::operator`, or export the model without them"#);
 }
 
 #[test]
 fn names_that_do_not_fit_together_are_refused() {
     let undefined = error(one_input(vec![node("Add", "x z", "y", vec![])]));
-    assert_snapshot!(undefined, @r#"node 0 giving "y" (Add): nothing gives its operand "z""#);
+    assert_snapshot!(undefined, @r#"node 0 giving "y" (Add): its operand "z" is undefined"#);
     let twice = error(one_input(vec![
         node("Relu", "x", "y", vec![]),
         node("Relu", "x", "y", vec![]),
     ]));
     assert_snapshot!(twice, @r#"node 1 giving "y" (Relu): expected a new name for each result, found "y" a second time"#);
     let absent = error(one_input(vec![node("Relu", "x", "z", vec![])]));
-    assert_snapshot!(absent, @r#"malformed model: nothing gives the output "y""#);
+    assert_snapshot!(absent, @r#"malformed model: the output "y" is undefined"#);
     let operand = error(one_input(vec![node("Add", "x", "y", vec![])]));
     assert_snapshot!(operand, @r#"node 0 giving "y" (Add): operand 1: expected a value, found none"#);
     let mut inputs = one_input(vec![]);
@@ -181,7 +181,7 @@ fn an_attribute_that_became_an_operand_is_refused() {
     assert!(imported(&of_version(clip(), 6), &ImportOptions::new()).is_ok());
     let error = error(clip());
     assert_eq!(error.code(), "E0921");
-    assert_snapshot!(error, @r#"node 0 giving "y" (Clip): attribute "max": expected an operand in its place, as it is since version 11, found an attribute"#);
+    assert_snapshot!(error, @r#"node 0 giving "y" (Clip): attribute "max": expected an operand instead, as required since version 11, found an attribute"#);
 }
 
 #[test]
@@ -210,10 +210,10 @@ fn stated_sizes_that_operators_do_not_confirm_are_ignored() {
         assert_eq!(
             wrong,
             [
-                r#"type of "h": the model states f32[8, 3], its operators give f32[N, 3]; the latter counts"#
+                r#"type of "h": the model states f32[8, 3], its operators give f32[N, 3]; the latter is used"#
                     .to_owned(),
                 format!(
-                    r#"type of "y": the model states f32[{second}, 3], its operators give f32[N, 3]; the latter counts"#
+                    r#"type of "y": the model states f32[{second}, 3], its operators give f32[N, 3]; the latter is used"#
                 ),
             ]
         );
