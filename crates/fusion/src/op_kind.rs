@@ -48,7 +48,9 @@ impl OpKind {
             Op::Reduce { axes, .. } if axes.is_empty() => Self::Pointwise,
             Op::Reduce { .. } | Op::ArgReduce { .. } => Self::Reduction,
             Op::Matmul { .. } => Self::Contraction,
-            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::Pool { .. } => Self::Window,
+            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::Pool { .. } | Op::ArgPool { .. } => {
+                Self::Window
+            }
             Op::Cumulate { .. } => Self::Scan,
             Op::ScatterElements { .. } | Op::ScatterNd { .. } | Op::UpdateSlice { .. } => {
                 Self::Scatter

@@ -105,6 +105,7 @@ pub fn evaluate_op(
             size,
             window,
         } => ops::pool::pool(ctx, one(0)?, *function, size, window)?,
+        Op::ArgPool { size, window } => ops::arg_pool::arg_pool(ctx, one(0)?, size, window)?,
         Op::Resize(resize) => ops::resize::resize(ctx, one(0)?, resize)?,
         Op::NonZero => return ops::non_zero::non_zero(ctx, one(0)?),
         Op::TopK { k, axis, extremum } => {

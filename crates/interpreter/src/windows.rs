@@ -23,7 +23,9 @@ pub fn check_window_elements(
         sizes.fold(1u64, u64::saturating_mul)
     };
     let given = match &op.op {
-        Op::Pool { size, .. } => product(&mut size.iter().map(|&size| Some(size))),
+        Op::Pool { size, .. } | Op::ArgPool { size, .. } => {
+            product(&mut size.iter().map(|&size| Some(size)))
+        }
         Op::Conv { .. } | Op::ConvTranspose { .. } => {
             let weights = op.operands.get(1);
             let Some(ty) = weights.and_then(|&value| graph.tensor_ty(value)) else {

@@ -43,12 +43,13 @@ graph @every(%x: f32[N, C, H, W], %w: f32[O, C, 3, 3], %i: i64[2], %k: u64[2], %
   %30: i64[N, 1, H, W] = arg_reduce %x {extremum = min, axis = 1, keep_dims, last}
   %31: f32[N, C, H, W] = cumulate %x {function = product, axis = 3, exclusive, reverse}
   %32: f32[N, C, H, W] = pool %x {function = mean_with_padding, size = [3, 3], strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1]}
-  %33: f32[N, C, 2*H, W] = resize %x {axes = [2], sizes = [2*H], scales = [2.0], mode = cubic, coordinates = align_corners, rounding = prefer_ceil, cubic_coefficient = -0.5, exclude_outside, antialias}
+  %33: i64[N, C, H, W] = arg_pool %x {size = [3, 3], strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1]}
+  %34: f32[N, C, 2*H, W] = resize %x {axes = [2], sizes = [2*H], scales = [2.0], mode = cubic, coordinates = align_corners, rounding = prefer_ceil, cubic_coefficient = -0.5, exclude_outside, antialias}
   bind %i -> (n0, n1)
-  %34: i64[4, C*H*N*W], %35: i64[] = non_zero %x
-  %36: f32[N, C, H, 2], %37: i64[N, C, H, 2] = top_k %x {k = 2, axis = 3, extremum = max}
-  %38: f32[N, C, H, W] = custom %x, %i {name = "mine", arguments = "{\"a\": 1}"}
-  %39: f32[N, C, H, W] = if %c, %x
+  %35: i64[4, C*H*N*W], %36: i64[] = non_zero %x
+  %37: f32[N, C, H, 2], %38: i64[N, C, H, 2] = top_k %x {k = 2, axis = 3, extremum = max}
+  %39: f32[N, C, H, W] = custom %x, %i {name = "mine", arguments = "{\"a\": 1}"}
+  %40: f32[N, C, H, W] = if %c, %x
     region(%a: f32[N, C, H, W]) {
       yield %a
     }
@@ -56,7 +57,7 @@ graph @every(%x: f32[N, C, H, W], %w: f32[O, C, 3, 3], %i: i64[2], %k: u64[2], %
       %n: f32[N, C, H, W] = leaky_relu %a {alpha = 0.3}
       yield %n
     }
-  %40: f32[m, C, H, W], %41: i64[t] = loop %35, %c, %39 {carried = 1} -> (m, t)
+  %41: f32[m, C, H, W], %42: i64[t] = loop %36, %c, %40 {carried = 1} -> (m, t)
     region(%iteration: i64[], %acc: f32[q, C, H, W]) -> (q) {
       %more: bool[] = constant [false]
       %twice: f32[2*q, C, H, W] = concat %acc, %acc {axis = 0}

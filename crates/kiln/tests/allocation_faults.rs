@@ -266,11 +266,12 @@ const CASES: &[(&str, &str, &[Input])] = &[
     ),
     (
         "windows",
-        "(%x: f32[1, 3, N, 64], %w: f32[4, 3, 3, 3]) -> (f32[1, 4, N, 64], f32[1, 3, N, 64], f32[1, 3, N, 64]) {
+        "(%x: f32[1, 3, N, 64], %w: f32[4, 3, 3, 3]) -> (f32[1, 4, N, 64], f32[1, 3, N, 64], f32[1, 3, N, 64], i64[1, 3, N, 64]) {
           %0 = conv %x, %w {strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1], groups = 1}
           %1 = conv_transpose %0, %w {strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1], output_padding = [0, 0], groups = 1}
           %2 = pool %x {function = max, size = [3, 3], strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1]}
-          return %0, %1, %2
+          %3 = arg_pool %x {size = [3, 3], strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1]}
+          return %0, %1, %2, %3
         }",
         &[
             ("x", DType::F32, &[1, 3, 0, 64]),

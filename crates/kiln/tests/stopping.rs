@@ -190,6 +190,10 @@ fn cases() -> Vec<Case> {
           %a = pool %x {function = max, size = [5, 5], strides = [1, 1], dilations = [1, 1], low = [2, 2], high = [2, 2]}
           return %a
         }"),
+        case!(arg_pool, image, 1 << 10, "graph @g(%x: f32[N, 16, H, W]) -> i64[N, 16, H, W] {
+          %a = arg_pool %x {size = [5, 5], strides = [1, 1], dilations = [1, 1], low = [2, 2], high = [2, 2]}
+          return %a
+        }"),
         case!(pool_over_much, image, 1 << 10, "graph @g(%x: f32[N, 16, 64, 64]) -> f32[N, 16, 18, 18] {
           %a = pool %x {function = mean, size = [47, 47], strides = [1, 1], dilations = [1, 1], low = [0, 0], high = [0, 0]}
           return %a

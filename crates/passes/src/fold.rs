@@ -155,9 +155,11 @@ fn work(op: &Op, operands: &[Tensor], result_elements: usize) -> Option<u64> {
         Op::Matmul { .. } => operands.first()?.shape().last().copied()?,
         // A filter meets each result of its output channel once; all of it is an upper bound.
         Op::Conv { .. } | Op::ConvTranspose { .. } => operands.get(1)?.len(),
-        Op::Pool { size, .. } => size.iter().try_fold(1_usize, |product, &n| {
-            product.checked_mul(usize::try_from(n).ok()?)
-        })?,
+        Op::Pool { size, .. } | Op::ArgPool { size, .. } => {
+            size.iter().try_fold(1_usize, |product, &n| {
+                product.checked_mul(usize::try_from(n).ok()?)
+            })?
+        }
         _ => 1,
     };
     let computed = result_elements.checked_mul(per_result)?;

@@ -242,7 +242,7 @@ impl Asked {
                 self.push(Kind::Equal, "input channels", [channels], [expected]);
                 self.window(&window, &output_padding);
             }
-            Op::Pool { window, .. } => self.window(&window, &[]),
+            Op::Pool { window, .. } | Op::ArgPool { window, .. } => self.window(&window, &[]),
             Op::Reduce {
                 function: ReduceFunction::Mean,
                 axes,

@@ -74,15 +74,7 @@ impl GradientContext<'_, '_> {
     ) -> Result<ValueId> {
         let x = self.operand(0);
         let b = &mut *self.builder;
-        let selected = {
-            let _ = (x, size, window);
-            return Err(crate::GradientError::Unsupported {
-                op: "pool".to_owned(),
-                what: "max".to_owned(),
-            });
-            #[allow(unreachable_code)]
-            x
-        };
+        let selected = b.arg_pool(x, size, window.clone())?;
         // A window of nothing but padding selects nothing.
         let zero = b.scalar(DType::I64, 0.0)?;
         let is_any = b.map("ge", &[selected, zero])?;

@@ -31,7 +31,7 @@ pub(crate) fn runtimes() -> Vec<Arc<Runtime>> {
 const WEIGHTED: [&str; 1] = ["resize"];
 
 /// Discontinuous ops: a small difference in an operand may be a large one in the result.
-const JUMPS: [&str; 21] = [
+const JUMPS: [&str; 22] = [
     "cast",
     "floor",
     "ceil",
@@ -47,6 +47,7 @@ const JUMPS: [&str; 21] = [
     "le",
     "gt",
     "ge",
+    "arg_pool",
     "arg_reduce",
     "top_k",
     "non_zero",

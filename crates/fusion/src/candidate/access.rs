@@ -344,7 +344,7 @@ impl<'w, 'a> Reader<'w, 'a> {
         match &self.data.op {
             Op::Conv { window, groups, .. } => self.conv(window, *groups),
             Op::ConvTranspose { groups, .. } => self.conv_transpose(*groups),
-            Op::Pool { size, window, .. } => self.pool(size, window),
+            Op::Pool { size, window, .. } | Op::ArgPool { size, window } => self.pool(size, window),
             _ => Ok(()),
         }
     }

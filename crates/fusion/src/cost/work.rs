@@ -48,7 +48,7 @@ impl Work {
                 (kind, results * count(taps()))
             }
             Op::ConvTranspose { .. } => (WorkKind::Transposed, count(left) * count(taps())),
-            Op::Pool { size, .. } => {
+            Op::Pool { size, .. } | Op::ArgPool { size, .. } => {
                 let taps: i64 = size.iter().copied().fold(1, i64::saturating_mul);
                 (WorkKind::Pool, results * taps.max(1) as f64)
             }

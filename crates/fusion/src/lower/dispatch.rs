@@ -80,6 +80,7 @@ impl RegionLowering<'_> {
                 size,
                 window,
             } => self.pool(data, *function, size, window, demand),
+            Op::ArgPool { size, window } => self.arg_pool(data, size, window, demand),
             Op::Resize(resize) => self.resize(data, resize, demand),
 
             Op::Gather { axis } => self.gather(data, *axis, demand),

@@ -41,6 +41,7 @@ mod cumulate;
 mod recurrence;
 mod reduction;
 
+mod arg_pool;
 mod conv_transpose;
 mod pool;
 mod resize;

@@ -73,8 +73,6 @@ impl RegionLowering<'_> {
         stage: &NewStage,
         axes: &mut Axes,
     ) -> Result<Reads, LowerError> {
-        let low = self.dims(&window.low)?;
-        let high = self.dims(&window.high)?;
         let mut reads = Reads {
             positions: Nodes::new(),
             tests: Vec::new(),
@@ -82,23 +80,55 @@ impl RegionLowering<'_> {
         };
         for axis in 0..input.len() {
             let tap = self.reduced_axis(stage, 1 + axis, kernel[axis], axes);
-            let at = stage.indices[2 + axis];
-            let stride = self.integer(window.strides[axis]);
-            let dilation = self.integer(window.dilations[axis]);
-            let before = self.b.size(low[axis]);
-            let (start, reach) = (self.mul(at, stride), self.mul(tap, dilation));
-            let reached = self.add(start, reach);
-            let position = self.sub(reached, before);
-            if self.fixed(low[axis]) != Some(0) || self.fixed(high[axis]) != Some(0) {
-                reads.tests.push((position, input[axis]));
-            } else {
-                let steps = [window.strides[axis], window.dilations[axis]];
-                self.note_reach(output[axis], steps, kernel[axis], input[axis])?;
-            }
+            let position = self.window_position(window, axis, stage.indices[2 + axis], tap)?;
+            let sizes = [input[axis], output[axis], kernel[axis]];
+            reads
+                .tests
+                .extend(self.window_test(window, axis, sizes, position)?);
             reads.positions.push(position);
             reads.taps.push(tap);
         }
         Ok(reads)
+    }
+
+    /// The input position of a tap along an axis, in the window at some place.
+    pub(super) fn window_position(
+        &mut self,
+        window: &Window,
+        axis: usize,
+        at: NodeId,
+        tap: NodeId,
+    ) -> Result<NodeId, LowerError> {
+        let stride = self.integer(window.strides[axis]);
+        let dilation = self.integer(window.dilations[axis]);
+        let before = self.dim(window.low[axis])?;
+        let before = self.b.size(before);
+        let (start, reach) = (self.mul(at, stride), self.mul(tap, dilation));
+        let reached = self.add(start, reach);
+        Ok(self.sub(reached, before))
+    }
+
+    /// What decides whether a position of a window is in the padding; `None` where there is none, and it is recorded that
+    /// the position is inside.
+    pub(super) fn window_test(
+        &mut self,
+        window: &Window,
+        axis: usize,
+        [input, output, kernel]: [DimId; 3],
+        position: NodeId,
+    ) -> Result<Option<(NodeId, DimId)>, LowerError> {
+        if self.is_padded(window, axis)? {
+            return Ok(Some((position, input)));
+        }
+        let steps = [window.strides[axis], window.dilations[axis]];
+        self.note_reach(output, steps, kernel, input)?;
+        Ok(None)
+    }
+
+    /// Whether windows may reach into padding along an axis.
+    pub(super) fn is_padded(&mut self, window: &Window, axis: usize) -> Result<bool, LowerError> {
+        let (low, high) = (self.dim(window.low[axis])?, self.dim(window.high[axis])?);
+        Ok(self.fixed(low) != Some(0) || self.fixed(high) != Some(0))
     }
 
     /// Records in the table what the output size of a window without padding implies: the last window ends within the

@@ -20,6 +20,7 @@ pub(crate) mod conv_transpose;
 pub(crate) mod geometry;
 pub(crate) mod matmul;
 
+pub(crate) mod arg_pool;
 pub(crate) mod arg_reduce;
 pub(crate) mod cumulate;
 pub(crate) mod lanes;

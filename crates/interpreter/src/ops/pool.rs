@@ -11,14 +11,13 @@ use kiln_tensor::{Tensor, match_dtype};
 /// The maximum number of taps of one window.
 const TAP_LIMIT: usize = 1 << 32;
 
-/// `[N, C, spatial..] -> [N, C, spatial..]`.
-pub(crate) fn pool(
+/// The windows of a pool over `x: [N, C, spatial..]`, and the shape of the result.
+pub(super) fn windows(
     ctx: &EvaluateContext<'_>,
     x: &Tensor,
-    function: PoolFunction,
     size: &Integers,
     window: &Window,
-) -> Result<Tensor, OpFault> {
+) -> Result<(Geometry, Shape), OpFault> {
     let [n, channels, input @ ..] = x.shape() else {
         return Err(OpFault::malformed(format!(
             "expected an operand of rank 2 or more, found {}",
@@ -52,6 +51,18 @@ pub(crate) fn pool(
         .into_iter()
         .chain(geometry.output_shape(input.len()))
         .collect();
+    Ok((geometry, shape))
+}
+
+/// `[N, C, spatial..] -> [N, C, spatial..]`.
+pub(crate) fn pool(
+    ctx: &EvaluateContext<'_>,
+    x: &Tensor,
+    function: PoolFunction,
+    size: &Integers,
+    window: &Window,
+) -> Result<Tensor, OpFault> {
+    let (geometry, shape) = windows(ctx, x, size, window)?;
     let mut result = Tensor::zeros(x.dtype(), &shape)?;
     if result.is_empty() {
         return Ok(result);

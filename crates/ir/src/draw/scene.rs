@@ -81,6 +81,7 @@ impl NodeKind {
             | Op::ArgReduce { .. }
             | Op::Cumulate { .. }
             | Op::Pool { .. }
+            | Op::ArgPool { .. }
             | Op::Resize(_)
             | Op::TopK { .. } => Self::Reduction,
             Op::If | Op::Loop { .. } | Op::Bind | Op::Custom { .. } => Self::Control,

@@ -208,6 +208,15 @@ pub enum Op {
         /// How it moves.
         window: Window,
     },
+    /// Where the maximum of each window is: `[N, C, spatial..] -> i64 [N, C, spatial..]`, the row-major position over the
+    /// operand's spatial axes of the maximum of the window's elements that are not padding. The first of equal ones, in
+    /// row-major order; a NaN wins over every number; -1 for a window of padding alone.
+    ArgPool {
+        /// The window's size, per spatial axis.
+        size: Integers,
+        /// How it moves.
+        window: Window,
+    },
     /// Some axes resampled to other sizes.
     Resize(Resize),
 
@@ -367,6 +376,10 @@ impl Op {
                 window,
             } => {
                 visitor.word("function", function);
+                visitor.integers("size", size);
+                window.visit_fields(visitor);
+            }
+            Self::ArgPool { size, window } => {
                 visitor.integers("size", size);
                 window.visit_fields(visitor);
             }

@@ -189,7 +189,7 @@ fn check_op(op: &Op, operands: &[Option<&TensorType>], results: &[Option<&Tensor
         Op::ArgReduce { axis, .. } | Op::Cumulate { axis, .. } | Op::TopK { axis, .. } => {
             axis_in("axis", *axis, rank(0))
         }
-        Op::Pool { size, window, .. } => {
+        Op::Pool { size, window, .. } | Op::ArgPool { size, window } => {
             length("size", size.len(), window.spatial_rank())?;
             if size.iter().any(|&size| size < 1) {
                 return problem("size", "expected sizes of at least 1");

@@ -73,7 +73,7 @@ impl Counts {
             Op::Transpose { .. } | Op::Slice { .. } | Op::Reduce { .. } | Op::ArgReduce { .. } => {
                 plain(1)
             }
-            Op::Cumulate { .. } | Op::Pool { .. } | Op::Resize(_) => plain(1),
+            Op::Cumulate { .. } | Op::Pool { .. } | Op::ArgPool { .. } | Op::Resize(_) => plain(1),
             Op::Map { function, .. } => plain(function.arity()),
             Op::Pad { .. }
             | Op::Gather { .. }
@@ -184,6 +184,7 @@ fn kind_of(op: &Op, index: usize) -> Option<Kind> {
         ) => Kind::Float,
         (
             Op::Pool { .. }
+            | Op::ArgPool { .. }
             | Op::Reduce { .. }
             | Op::ArgReduce { .. }
             | Op::Cumulate { .. }

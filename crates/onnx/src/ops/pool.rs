@@ -128,7 +128,7 @@ fn max_pool(ctx: &mut NodeContext<'_>) -> Imported {
         return one(y);
     }
     let column_major = ctx.flag("storage_order", false)?;
-    let indices = largest_indices(ctx, x, y, &pooling.size, &pooling.window, column_major)?;
+    let indices = largest_indices(ctx, x, &pooling.size, &pooling.window, column_major)?;
     several([y, indices])
 }
 

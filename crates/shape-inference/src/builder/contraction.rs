@@ -120,6 +120,21 @@ impl GraphBuilder {
         )
     }
 
+    /// Where the maximum of each window is: `[N, C, spatial..] -> i64 [N, C, spatial..]`, the position over the operand's
+    /// spatial axes; -1 for a window of padding alone.
+    ///
+    /// # Errors
+    /// As [`pool`](Self::pool).
+    pub fn arg_pool(
+        &mut self,
+        x: ValueId,
+        size: &[i64],
+        window: Window,
+    ) -> Result<ValueId, InferError> {
+        let size = size.iter().copied().collect();
+        self.op1(Op::ArgPool { size, window }, &[x])
+    }
+
     /// The mean over all spatial axes, which are kept with size 1.
     ///
     /// # Errors

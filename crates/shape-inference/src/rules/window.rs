@@ -6,6 +6,7 @@ use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use kiln_ir::{Dims, Op, TensorType, Type, Window};
 use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
 
 #[derive(Debug)]
 pub(super) struct WindowRule;
@@ -16,7 +17,7 @@ impl ShapeInferenceRule for WindowRule {
     }
 
     fn can_infer(&self, op: &Op) -> bool {
-        matches!(op, Op::Pool { .. })
+        matches!(op, Op::Pool { .. } | Op::ArgPool { .. })
     }
 
     fn infer(
@@ -24,7 +25,7 @@ impl ShapeInferenceRule for WindowRule {
         ctx: &mut InferenceContext<'_>,
         node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
-        let Op::Pool { size, window, .. } = node.op else {
+        let (Op::Pool { size, window, .. } | Op::ArgPool { size, window }) = node.op else {
             unreachable!("`can_infer` lists the ops")
         };
         node.expect_operands(1)?;
@@ -39,7 +40,11 @@ impl ShapeInferenceRule for WindowRule {
             let kernel = ctx.dims_mut().constant(kernel);
             dims.push(extent(ctx, node, window, axis, dim, kernel)?);
         }
-        Ok(Inferred::of(Type::tensor(operand.dtype, dims)))
+        let dtype = match node.op {
+            Op::ArgPool { .. } => DType::I64,
+            _ => operand.dtype,
+        };
+        Ok(Inferred::of(Type::tensor(dtype, dims)))
     }
 }
 

@@ -135,7 +135,7 @@ fn bad_calls_are_typed_errors() -> Built {
 #[test]
 fn composites_decompose_into_core_ops() -> Built {
     type Compose = fn(&mut GraphBuilder, ValueId, &[ValueId]) -> Built<ValueId>;
-    let composites: [(&str, Compose); 14] = [
+    let composites: [(&str, Compose); 15] = [
         ("softmax", |b, x, _| b.softmax(x, 1)),
         ("log_softmax", |b, x, _| b.log_softmax(x, 3)),
         ("layer_norm", |b, x, _| b.layer_norm(x, 2, None, None, 1e-5)),
@@ -155,6 +155,10 @@ fn composites_decompose_into_core_ops() -> Built {
         ("cumulative_sum", |b, x, _| b.cumulative_sum(x, 2)),
         ("arg_reduce", |b, x, _| {
             b.arg_reduce(x, Extremum::Min, 1, true)
+        }),
+        ("arg_pool", |b, x, _| {
+            let window = b.plain_window(2);
+            b.arg_pool(x, &[1, 2], window)
         }),
     ];
     let mut lines = Vec::new();
@@ -182,6 +186,7 @@ fn composites_decompose_into_core_ops() -> Built {
     stack: reshape reshape concat -> f32[N, 8, H, W, 2]
     cumulative_sum: cumulate -> f32[N, 8, H, W]
     arg_reduce: arg_reduce -> i64[N, 1, H, W]
+    arg_pool: arg_pool -> i64[N, 8, H, W - 1]
     ");
     Ok(())
 }

@@ -119,6 +119,10 @@ fn pools_count_windows() {
     };
     assert_snapshot!(pool("%x: f32[N, C, H, W]"), @"y: f32[N, C, (H + 1) / 2, W / 2]");
     assert_snapshot!(pool("%x: f32[N, C, 1, 0]"), @"y: f32[N, C, 1, 0]");
+    assert_snapshot!(
+        types("%x: u8[N, C, H, W]", "%y = arg_pool %x {size = [3, 2], strides = [2, 2], dilations = [1, 1], low = [1, 0], high = [1, 0]}"),
+        @"y: i64[N, C, (H + 1) / 2, W / 2]"
+    );
     assert_snapshot!(pool("%x: f32[N, C, H]"), @"[E0112] pool (%1): attribute strides: expected 1 entries, found 2 [E0333]");
     assert_snapshot!(
         types("%x: f32[N, C, H]", "%y = pool %x {function = max, size = [0], strides = [1], dilations = [1], low = [0], high = [0]}"),

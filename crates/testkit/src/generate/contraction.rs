@@ -84,6 +84,18 @@ pub(super) fn pool(scope: &mut Scope<'_, '_>) -> Step {
     Ok(())
 }
 
+pub(super) fn arg_pool(scope: &mut Scope<'_, '_>) -> Step {
+    if scope.options.smooth {
+        return Err(Stop::NoOperand);
+    }
+    let x = scope.find(|ty| ty.dtype != DType::Bool && ty.rank() >= 3)?;
+    let spatial = scope.builder.rank(x)? - 2;
+    let (size, window) = window(scope, spatial)?;
+    let y = scope.builder.arg_pool(x, &size, window)?;
+    scope.keep(y);
+    Ok(())
+}
+
 pub(super) fn resize(scope: &mut Scope<'_, '_>) -> Step {
     let x = scope.find(|ty| ty.dtype.is_float() && ty.rank() >= 1)?;
     let smooth = scope.options.smooth;

@@ -28,6 +28,7 @@ const FAMILIES: &[Family] = &[
     (3, contraction::conv),
     (2, contraction::conv_transpose),
     (2, contraction::pool),
+    (2, contraction::arg_pool),
     (2, contraction::resize),
     (5, reduction::reduce),
     (2, reduction::arg_reduce),

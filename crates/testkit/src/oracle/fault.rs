@@ -55,6 +55,7 @@ pub fn may_leave_out(graph: &Graph, expected: &str) -> bool {
                 | Op::UpdateSlice { .. }
                 | Op::Resize(_)
                 | Op::Pool { .. }
+                | Op::ArgPool { .. }
                 | Op::Conv { .. }
         )
     };

@@ -133,6 +133,45 @@ fn a_tiling_transposed_convolution_visits_one_tap() {
 }
 
 #[test]
+fn arg_pools_lower_to_one_kernel() {
+    let arg_pool = |x: &str, size: &str, window: &str, result: &str| {
+        check(
+            &format!(
+                "graph @g(%x: {x}) -> i64{result} {{
+                    %0 = arg_pool %x {{size = {size}, {window}}}
+                    %1 = neg %0
+                    return %1
+                }}"
+            ),
+            SIZES,
+        )
+    };
+    let padded = "strides = [1, 2], dilations = [1, 2], low = [1, 1], high = [1, 2]";
+    arg_pool("f32[B, 2, H, 6]", "[3, 2]", padded, "[B, 2, H, 4]");
+    let far = "strides = [2, 1], dilations = [2, 1], low = [3, 0], high = [2, 1]";
+    arg_pool(
+        "i8[B, 2, H, 6]",
+        "[2, 1]",
+        far,
+        "[B, 2, (H + 2) / 2 + 1, 7]",
+    );
+    let inside = "strides = [2, 2], dilations = [1, 1], low = [0, 0], high = [0, 0]";
+    let kernel = arg_pool(
+        "f32[B, 2, H, 6]",
+        "[3, 2]",
+        inside,
+        "[B, 2, (H - 3) / 2 + 1, 3]",
+    );
+    let text = kiln_kernel::text::print(&kernel);
+    assert!(
+        !text.contains("inside") && !text.contains("select"),
+        "{text}"
+    );
+    let none = "strides = [], dilations = [], low = [], high = []";
+    arg_pool("f32[B, H]", "[]", none, "[B, H]");
+}
+
+#[test]
 fn pools_lower_to_one_kernel() {
     for function in ["max", "sum", "mean", "mean_with_padding"] {
         for window in [
