@@ -91,8 +91,7 @@ fn random_graphs_have_the_gradients_of_their_differences() {
                 n_twice += u64::from(is_steady && twice);
             }
             // Nothing varies smoothly.
-            Err(error)
-                if error.contains("has no derivative") => {}
+            Err(error) if error.contains("has no derivative") => {}
             Err(error) => panic!("seed {seed}: {error}\n{}", kiln_ir::text::print(&graph)),
         }
     }
