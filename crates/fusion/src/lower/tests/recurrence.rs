@@ -241,8 +241,8 @@ fn loops_that_are_not_elementwise_recurrences_are_refused() {
     );
     let reduces = "%r: f32[1] = reduce %s {function = sum, axes = [0], keep_dims}
                    %b: f32[N] = add %a, %r";
-    said(reduces, "%b", "its body contains a reduction or a scan");
-    let turns = "%r: f32[N] = slice %s {starts = [N - 1], sizes = [N], steps = [-1]}
+    is_refused(reduces, "%b", "its body contains a reduction or a scan");
+    let reversed = "%r: f32[N] = slice %s {starts = [N - 1], sizes = [N], steps = [-1]}
                  %b: f32[N] = add %a, %r";
     is_refused(
         reversed,
@@ -256,10 +256,10 @@ fn loops_that_are_not_elementwise_recurrences_are_refused() {
                    %f: f32[1] = gelu %e
                    %m: f32[1] = gelu %f
                    %b: f32[N] = add %s, %m";
-    said(repeats, "%b", "would be recomputed for each");
-    let asks = "%c: f32[N] = slice %l {starts = [0], sizes = [N], steps = [1]}
+    is_refused(repeats, "%b", "would be recomputed for each");
+    let requires = "%c: f32[N] = slice %l {starts = [0], sizes = [N], steps = [1]}
                 %b: f32[N] = add %s, %c";
-    let why = refused(&body(asks, "%b"));
+    let why = refused(&body(requires, "%b"));
     assert!(why.contains("its body has requirements on sizes"), "{why}");
     // Nothing prevents it.
     assert_eq!(
