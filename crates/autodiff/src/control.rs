@@ -7,7 +7,7 @@
 use crate::adjoint::{Adjoint, Adjoints};
 use crate::context::Context;
 use crate::copy::Copy;
-use crate::emit::zeros_like;
+use crate::emit::{number_of, zeros_like};
 use crate::sweep::sweep;
 use crate::{GradientError, Result};
 use kiln_ir::{OpData, OpId, RegionId, Type, ValueId};
@@ -112,10 +112,7 @@ pub(crate) fn reverse_loop(
             reason: "its number of iterations is not known from any stacked value".to_owned(),
         });
     };
-    let trips = {
-        let vector = b.dims_tensor(&[trips])?;
-        b.reshape(vector, &[])?
-    };
+    let trips = number_of(b, &[trips], DType::I64)?;
 
     let mut start = Vec::new();
     for &index in &reversal.flowing {

@@ -1,5 +1,6 @@
 //! Errors of differentiation: E0601 to E0609.
 
+use kiln_ir::VerifyErrors;
 use kiln_shape_inference::InferError;
 use kiln_symbolic_shape::DimError;
 
@@ -90,6 +91,9 @@ pub enum GradientError {
         /// The case.
         what: String,
     },
+    /// A graph that is not well formed: the verifier's code.
+    #[error(transparent)]
+    Invalid(#[from] VerifyErrors),
     /// An op of the gradient that does not fit: its own code.
     #[error("while differentiating {op}: {source}")]
     Infer {
@@ -120,6 +124,7 @@ impl GradientError {
             Self::CustomCount { .. } => "E0606",
             Self::Control { .. } => "E0607",
             Self::Unsupported { .. } => "E0608",
+            Self::Invalid(errors) => errors.code(),
             Self::Infer { source, .. } => source.code(),
             Self::Size { .. } => "E0609",
         }

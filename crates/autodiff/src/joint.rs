@@ -9,7 +9,7 @@ use crate::masks::Masks;
 use crate::rules::GradientRules;
 use crate::sweep::sweep;
 use crate::{GradientError, Result};
-use kiln_ir::{Graph, ValueId};
+use kiln_ir::{Graph, ValueId, verify};
 use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
 use kiln_symbolic_shape::{DimId, SymbolId};
 use std::collections::HashSet;
@@ -71,7 +71,7 @@ pub struct JointGraph {
 /// A graph and the gradients of some of its outputs with respect to some of its inputs, in reverse mode.
 ///
 /// # Errors
-/// E06xx when an output or input is not a float, when an input reaches the outputs only through ops without a derivative, and
+/// When the graph is not well formed; E06xx when an output or input is not a float, when an input reaches the outputs only through ops without a derivative, and
 /// when an op on the way has no rule.
 pub fn differentiate(graph: &Graph, request: &GradientRequest) -> Result<JointGraph> {
     let engine = ShapeInferenceEngine::new();
@@ -88,6 +88,7 @@ pub fn differentiate_with(
     rules: &GradientRules,
     engine: &ShapeInferenceEngine,
 ) -> Result<JointGraph> {
+    verify(graph)?;
     let outputs = chosen(graph, "output", graph.outputs(), &request.outputs)?;
     let inputs = chosen(graph, "input", graph.inputs(), &request.inputs)?;
     if request.cotangents == Cotangents::Ones {

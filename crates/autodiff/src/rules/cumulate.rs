@@ -1,7 +1,7 @@
 //! Running reductions along an axis.
 
 use super::{Cotangents, GradientContext};
-use crate::emit::{equal_mask, keep_where, scatter_lines};
+use crate::emit::{equal_mask, keep_where, number_of, scatter_lines, zeros};
 use crate::{GradientError, Result};
 use kiln_ir::{CumulateFunction, Op, ValueId};
 use kiln_tensor::DType;
@@ -69,11 +69,8 @@ impl GradientContext<'_, '_> {
         let factors = b.transpose(factors, &first)?;
         let terms = b.transpose(terms, &first)?;
         let dims = b.shape(factors)?;
-        let trips = {
-            let vector = b.dims_tensor(&[dims[0]])?;
-            b.reshape(vector, &[])?
-        };
-        let zero = crate::emit::zeros(b, b.dtype(x)?, &dims[1..])?;
+        let trips = number_of(b, &[dims[0]], DType::I64)?;
+        let zero = zeros(b, b.dtype(x)?, &dims[1..])?;
         // Carried: the sum so far without this element's own term, as the next element multiplies it.
         let stacks = b.repeat(
             trips,
@@ -128,8 +125,7 @@ impl GradientContext<'_, '_> {
         };
         let selected = self.running(latest, candidates, axis, exclusive, reverse)?;
         let b = &mut *self.builder;
-        let size = b.dims_tensor(&[dims[axis]])?;
-        let size = b.reshape(size, &[])?;
+        let size = number_of(b, &[dims[axis]], DType::I64)?;
         let zero = b.scalar(DType::I64, 0.0)?;
         let (from_start, before_end) = (b.map("ge", &[selected, zero])?, b.less(selected, size)?);
         let is_any = b.and(from_start, before_end)?;
