@@ -29,6 +29,7 @@
 //! | load it with options | [`Options::load`] |
 //! | compute gradients | [`Options::gradients`] with [`Gradients`], [`Jit::value_and_grad`] |
 //! | compile a function of your own | [`jit`] with [`Var`]s |
+//! | record a graph with named inputs | [`Recording`] |
 //! | call it | [`Model::run`] with [`Inputs`] by name or position |
 //! | write into outputs of your own, end a call early, profile it | [`Model::call`], a [`Call`] |
 //! | keep tensors from call to call | [`Model::session`], a [`Session`] |
@@ -134,4 +135,4 @@ pub use kiln_lazy_runtime::{
 };
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
-pub use kiln_trace::{ArgumentType, Size, Var};
+pub use kiln_trace::{ArgumentType, AxisSize, Recording, Size, Var};

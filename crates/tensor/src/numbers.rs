@@ -38,11 +38,68 @@ impl Tensor {
             DType::Bool => convert::<bool>(self, |x| f64::from(u8::from(x))),
         }
     }
+
+    /// A tensor of any dtype from numbers: floats are rounded, integers truncated and saturated, a bool is whether it is
+    /// nonzero.
+    ///
+    /// # Errors
+    /// When the number of elements is not the shape's, or memory is short.
+    pub fn from_f64_slice(
+        dtype: DType,
+        shape: &[usize],
+        numbers: &[f64],
+    ) -> Result<Tensor, TensorError> {
+        fn convert<T: Element>(
+            shape: &[usize],
+            numbers: &[f64],
+            element: impl Fn(f64) -> T,
+        ) -> Result<Tensor, TensorError> {
+            let elements: Vec<T> = numbers.iter().map(|&number| element(number)).collect();
+            Tensor::from_vec(shape, elements)
+        }
+        match dtype {
+            DType::F64 => convert(shape, numbers, |x| x),
+            DType::F32 => convert(shape, numbers, |x| x as f32),
+            DType::F16 => convert(shape, numbers, f16::from_f64),
+            DType::BF16 => convert(shape, numbers, bf16::from_f64),
+            DType::I64 => convert(shape, numbers, |x| x as i64),
+            DType::I32 => convert(shape, numbers, |x| x as i32),
+            DType::I16 => convert(shape, numbers, |x| x as i16),
+            DType::I8 => convert(shape, numbers, |x| x as i8),
+            DType::U64 => convert(shape, numbers, |x| x as u64),
+            DType::U32 => convert(shape, numbers, |x| x as u32),
+            DType::U16 => convert(shape, numbers, |x| x as u16),
+            DType::U8 => convert(shape, numbers, |x| x as u8),
+            DType::Bool => convert(shape, numbers, |x| x != 0.0),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_become_elements_of_every_dtype() {
+        for dtype in [
+            DType::F64,
+            DType::F32,
+            DType::F16,
+            DType::BF16,
+            DType::I64,
+            DType::I8,
+            DType::U64,
+            DType::U8,
+            DType::Bool,
+        ] {
+            let tensor = Tensor::from_f64_slice(dtype, &[2], &[0.0, 1.0]).unwrap();
+            assert_eq!(tensor.dtype(), dtype);
+            assert_eq!(tensor.to_f64_vec().unwrap(), [0.0, 1.0], "{dtype}");
+        }
+        let bytes = Tensor::from_f64_slice(DType::U8, &[2], &[-3.0, 1e9]).unwrap();
+        assert_eq!(bytes.to_f64_vec().unwrap(), [0.0, 255.0]);
+        assert!(Tensor::from_f64_slice(DType::F32, &[3], &[1.0]).is_err());
+    }
 
     #[test]
     fn every_dtype_has_numbers() {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | record a function | [`trace`] |
 //! | record it once per signature | [`Traced`] |
+//! | record step by step, with named inputs | [`Recording`] |
 //! | compute with variables | the operators and methods of [`Var`] |
 //! | compute with their sizes | [`Var::size`], [`Size`] |
 //!
@@ -31,6 +32,7 @@
 mod error;
 mod function;
 mod recorder;
+mod recording;
 mod results;
 mod size;
 mod traced;
@@ -38,6 +40,7 @@ mod var;
 
 pub use error::TraceError;
 pub use function::{Arguments, TraceFunction};
+pub use recording::{AxisSize, Recording};
 pub use results::Results;
 pub use size::Size;
 pub use traced::{ArgumentType, Signature, Traced, trace, trace_within};

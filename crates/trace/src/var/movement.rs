@@ -101,6 +101,16 @@ impl Var {
         })
     }
 
+    /// Elements whose position along an axis is given: `indices` has the variable's rank.
+    #[must_use]
+    #[track_caller]
+    pub fn gather_elements(&self, indices: impl AsRef<Var>, axis: i64) -> Var {
+        self.record_with(&[indices.as_ref()], |builder, x, others| {
+            let axis = builder.axis(x, axis)?;
+            builder.gather_elements(x, others[0], axis)
+        })
+    }
+
     /// Slices along an axis at given indices.
     #[must_use]
     #[track_caller]

@@ -1,0 +1,99 @@
+//! A recording with inputs and outputs by name, made step by step.
+
+use crate::error::TraceError;
+use crate::recorder::Recorder;
+use crate::var::Var;
+use kiln_ir::{Graph, ValueId};
+use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
+use kiln_tensor::{DType, Tensor};
+
+/// The size of an input's axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AxisSize {
+    /// A number.
+    Fixed(usize),
+    /// A symbol, the same size wherever it is named.
+    Named(String),
+}
+
+impl From<usize> for AxisSize {
+    fn from(size: usize) -> Self {
+        Self::Fixed(size)
+    }
+}
+
+impl From<&str> for AxisSize {
+    fn from(name: &str) -> Self {
+        Self::Named(name.to_owned())
+    }
+}
+
+/// A graph being recorded, with inputs that may be added at any time: what a [traced](crate::trace) function is not, which has
+/// a fixed list of arguments.
+///
+/// ```
+/// use kiln_tensor::DType;
+/// use kiln_trace::Recording;
+///
+/// let recording = Recording::new("layer");
+/// let x = recording.input("x", DType::F32, ["B".into(), 4.into()]);
+/// let w = recording.input("w", DType::F32, [4.into(), 2.into()]);
+/// let y = x.matmul(&w).relu();
+/// let graph = recording.finish(&[("y", &y)])?;
+/// assert_eq!(graph.inputs().len(), 2);
+/// # Ok::<(), kiln_trace::TraceError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Recording(Recorder);
+
+impl Recording {
+    /// An empty recording.
+    pub fn new(name: &str) -> Self {
+        let builder = GraphBuilder::with_engine(name, ShapeInferenceEngine::new());
+        Self(Recorder::new(builder))
+    }
+
+    /// An input. A name that is not an identifier, of a symbol, ends the recording with an error.
+    #[track_caller]
+    pub fn input(
+        &self,
+        name: &str,
+        dtype: DType,
+        sizes: impl IntoIterator<Item = AxisSize>,
+    ) -> Var {
+        let sizes: Vec<AxisSize> = sizes.into_iter().collect();
+        let value = self.0.record(|builder| {
+            let mut dims = Vec::with_capacity(sizes.len());
+            for size in &sizes {
+                dims.push(match size {
+                    AxisSize::Fixed(size) => builder.size(i64::try_from(*size).unwrap_or(i64::MAX)),
+                    AxisSize::Named(name) => builder.symbol(name)?,
+                });
+            }
+            Ok(builder.input(name, dtype, &dims))
+        });
+        Var::new(&self.0, value)
+    }
+
+    /// A constant tensor.
+    #[track_caller]
+    pub fn constant(&self, tensor: &Tensor) -> Var {
+        let value = self.0.record(|builder| builder.constant(tensor.clone()));
+        Var::new(&self.0, value)
+    }
+
+    /// The graph with these outputs; variables that live on are meaningless.
+    ///
+    /// # Errors
+    /// The first mistake of the recording, with its source line.
+    pub fn finish(self, outputs: &[(&str, &Var)]) -> Result<Graph, TraceError> {
+        if outputs.is_empty() {
+            return Err(TraceError::NoResult);
+        }
+        let outputs: Vec<(String, Option<ValueId>)> = outputs
+            .iter()
+            .map(|(name, variable)| ((*name).to_owned(), variable.value_in(&self.0)))
+            .collect();
+        self.0.finish(&outputs)
+    }
+}

@@ -1,0 +1,71 @@
+//! Errors of training.
+
+use kiln::internals::trace::TraceError;
+
+/// Why a trainer cannot be built, or a step failed. Each variant names its code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// The step could not be recorded; has the code of the cause.
+    #[error(transparent)]
+    Record(#[from] TraceError),
+    /// The step could not be loaded or run; has the code of the cause.
+    #[error(transparent)]
+    Kiln(#[from] kiln::Error),
+    /// A tensor could not be made; has the code of the cause.
+    #[error(transparent)]
+    Tensor(#[from] kiln::internals::tensor::TensorError),
+    /// E0621: two parameters, or a parameter and an input, of one name.
+    #[error("parameter `{name}` exists already: give each layer a name of its own")]
+    DuplicateParameter {
+        /// The name.
+        name: String,
+    },
+    /// E0622: a parameter that the network does not have.
+    #[error("there is no parameter `{name}`, expected one of: {known}")]
+    UnknownParameter {
+        /// The name.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// E0623: a tensor that does not fit a parameter.
+    #[error("parameter `{name}`: expected {expected}, found {found}")]
+    ParameterType {
+        /// The name.
+        name: String,
+        /// The parameter's dtype and shape.
+        expected: String,
+        /// The tensor's.
+        found: String,
+    },
+    /// E0624: a network without parameters.
+    #[error("expected a network with at least one parameter, found none")]
+    NoParameters,
+    /// E0625: an initial value that makes no sense.
+    #[error("parameter `{name}`: expected {expected}, found {found}")]
+    Initial {
+        /// The parameter.
+        name: String,
+        /// What is valid.
+        expected: &'static str,
+        /// What was given.
+        found: String,
+    },
+}
+
+impl TrainError {
+    /// The stable code, documented in the book's error reference.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Record(error) => error.code(),
+            Self::Kiln(error) => error.code(),
+            Self::Tensor(error) => error.code(),
+            Self::DuplicateParameter { .. } => "E0621",
+            Self::UnknownParameter { .. } => "E0622",
+            Self::ParameterType { .. } => "E0623",
+            Self::NoParameters => "E0624",
+            Self::Initial { .. } => "E0625",
+        }
+    }
+}
