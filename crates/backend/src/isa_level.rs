@@ -34,6 +34,10 @@ struct LevelInfo {
     has_streaming_stores: bool,
     /// Masked stores may take as long as a dozen others.
     has_slow_masked_stores: bool,
+    /// Masks of lanes are registers of their own, a bit per lane.
+    has_mask_registers: bool,
+    /// Has the instructions of AVX-512's foundation, vector length and doubleword parts.
+    has_avx512: bool,
     /// 16-bit IEEE floats convert in one instruction.
     converts_f16: bool,
     /// Rounding to an integral value is one instruction.
@@ -61,6 +65,8 @@ impl IsaLevel {
                 has_fma: false,
                 has_streaming_stores: false,
                 has_slow_masked_stores: false,
+                has_mask_registers: false,
+                has_avx512: false,
                 converts_f16: false,
                 rounds: false,
                 features: "",
@@ -73,6 +79,8 @@ impl IsaLevel {
                 has_streaming_stores: true,
                 // Measured on AMD cores without AVX-512.
                 has_slow_masked_stores: true,
+                has_mask_registers: false,
+                has_avx512: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe",
@@ -84,6 +92,8 @@ impl IsaLevel {
                 has_fma: true,
                 has_streaming_stores: true,
                 has_slow_masked_stores: false,
+                has_mask_registers: true,
+                has_avx512: true,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
@@ -96,6 +106,8 @@ impl IsaLevel {
                 has_fma: true,
                 has_streaming_stores: false,
                 has_slow_masked_stores: false,
+                has_mask_registers: false,
+                has_avx512: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+neon",
@@ -188,7 +200,17 @@ impl IsaLevel {
     /// Whether this machine executes two half-width operations in the time of one of the level's widest, so that half-width
     /// vectors lose nothing.
     pub fn halves_are_as_fast(self) -> bool {
-        self == IsaLevel::Avx512 && has_half_wide_units()
+        self.has_avx512() && has_half_wide_units()
+    }
+
+    /// Whether masks of lanes are registers of their own, a bit per lane.
+    pub const fn has_mask_registers(self) -> bool {
+        self.info().has_mask_registers
+    }
+
+    /// Whether it has the instructions of AVX-512's foundation, vector length and doubleword parts.
+    pub const fn has_avx512(self) -> bool {
+        self.info().has_avx512
     }
 
     /// Whether 16-bit IEEE floats convert in one instruction.

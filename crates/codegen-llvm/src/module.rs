@@ -162,7 +162,7 @@ impl<'ctx> ModuleBuilder<'ctx> {
             ("no-builtins", ""),
             ("denormal-fp-math", "ieee,ieee"),
         ];
-        if self.level == IsaLevel::Avx512 {
+        if self.level.vector_bytes() == 64 {
             // Without these, LLVM splits 512-bit vectors in two for some processors.
             texts.push(("prefer-vector-width", "512"));
             texts.push(("min-legal-vector-width", "512"));

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// use kiln::{CompilePolicy, Compiling, Options};
 /// use std::time::Duration;
 ///
-/// No call waits longer than 10 ms for a compiler; meanwhile steps are interpreted.
+/// // No call waits longer than 10 ms for a compiler; meanwhile steps are interpreted.
 /// let options = Options::new().compiling(Compiling {
 ///     policy: CompilePolicy::Background,
 ///     max_block: Some(Duration::from_millis(10)),

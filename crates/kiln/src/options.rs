@@ -220,7 +220,7 @@ impl Options {
     /// ```
     /// use kiln::{Options, OutputPlacement};
     ///
-    /// Each call downloads its outputs, and returns the errors of that.
+    /// // Each call downloads its outputs, and returns the errors of that.
     /// let options = Options::new().outputs(OutputPlacement::Host);
     /// # let _ = options;
     /// ```

@@ -1,5 +1,7 @@
 //! Errors of schedules and targets that are requested by name.
 
+use kiln_backend::IsaLevel;
+
 /// An error of this crate. Each variant names its code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -15,7 +17,8 @@ pub enum ScheduleError {
 
     /// E0507: a target of another backend, or a level that does not exist.
     #[error(
-        "expected a target of this backend, found `{target}`: levels are portable, avx2+fma, avx512 and neon"
+        "expected a target of this backend, found `{target}`: levels are {}",
+        IsaLevel::ALL.map(IsaLevel::name).join(", ")
     )]
     UnknownTarget {
         /// The requested target.

@@ -5,7 +5,6 @@ use inkwell::values::{BasicValue as _, FastMathFlags, InstructionOpcode};
 use inkwell::{FloatPredicate, IntPredicate};
 
 use super::{Elem, Emitter, Value, built, elem, lanes};
-use kiln_backend::IsaLevel;
 
 macro_rules! binary {
     ($($(#[$meta:meta])* $name:ident $opcode:ident;)*) => {
@@ -379,7 +378,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         // A comparison is recomputed at each use, in the innermost loop; where masks are bits, a mask made from a number is
         // not. Only where a register has no more lanes than this: LLVM 19 reloads a spilled mask of eight with eight more.
         const LANES: u32 = 16;
-        if self.level() == IsaLevel::Avx512 && lanes == LANES {
+        if self.level().has_mask_registers() && lanes == LANES {
             let one = self.i64(1);
             let bits = self.isub(self.binary(InstructionOpcode::Shl, one, count), one);
             let bits = built(self.builder.build_int_truncate(

@@ -5,7 +5,6 @@
 
 use super::order::Side;
 use super::{Elem, Emitter, Value, elem, lanes};
-use kiln_backend::IsaLevel;
 
 /// The current rounding mode.
 const CURRENT_DIRECTION: i64 = 4;
@@ -51,7 +50,7 @@ struct Form<'ctx> {
 
 impl<'ctx> Form<'ctx> {
     fn of(e: &Emitter<'_, 'ctx>, like: Value<'ctx>) -> Option<Self> {
-        if e.level() != IsaLevel::Avx512 {
+        if !e.level().has_avx512() {
             return None;
         }
         let n_lanes = lanes(like);

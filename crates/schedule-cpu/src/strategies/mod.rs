@@ -53,31 +53,24 @@ const STRATEGIES: &[Strategy] = &[
     Strategy::new("half_vectors", half_vectors::propose),
     Strategy::new("gemv", gemv::propose),
     Strategy::new("skinny_gemm", skinny_gemm::propose),
-    Strategy::new("packed_gemm", packed_gemm::propose),
+    Strategy::new("packed_gemm", packed_gemm::propose).usual(),
     Strategy::new("dot_products", dot_products::propose),
     Strategy::new("scan", scan::propose),
-    Strategy::new("transpose", transpose::propose),
+    Strategy::new("transpose", transpose::propose).usual(),
     Strategy::new("map", map::propose),
-    Strategy::new("sliding_window", reduction::propose_sliding_window),
-    Strategy::new("contraction", reduction::propose_contraction),
+    Strategy::new("sliding_window", reduction::propose_sliding_window).usual(),
+    Strategy::new("contraction", reduction::propose_contraction).usual(),
     Strategy::new("column_reduction", column_reduction::propose),
-    Strategy::new("reduction", reduction::propose),
+    Strategy::new("reduction", reduction::propose).usual(),
     Strategy::new("fallback", fallback::propose),
-];
-
-/// The strategies whose tile is the kernel's usual one.
-const USUAL: [&str; 5] = [
-    "packed_gemm",
-    "transpose",
-    "sliding_window",
-    "contraction",
-    "reduction",
 ];
 
 /// A way to arrange loops.
 struct Strategy {
     name: &'static str,
     propose: fn(&Problem<'_>) -> Vec<Proposal>,
+    /// Whether its tile is the kernel's usual one.
+    is_usual: bool,
 }
 
 /// A proposal of a strategy.
@@ -99,7 +92,19 @@ struct Proposal {
 
 impl Strategy {
     const fn new(name: &'static str, propose: fn(&Problem<'_>) -> Vec<Proposal>) -> Self {
-        Self { name, propose }
+        Self {
+            name,
+            propose,
+            is_usual: false,
+        }
+    }
+
+    /// One whose tile is the kernel's usual one.
+    const fn usual(self) -> Self {
+        Self {
+            is_usual: true,
+            ..self
+        }
     }
 }
 
@@ -146,7 +151,10 @@ pub(crate) fn loops(problem: &Problem<'_>) -> Loops {
 
 /// A kernel's usual tile.
 pub(crate) fn usual_tile(loops: &Loops) -> Option<Tile> {
-    let is_usual = |nest: &&LoopNest| USUAL.contains(&nest.strategy.as_str());
+    let is_usual = |nest: &&LoopNest| {
+        let mut usual = STRATEGIES.iter().filter(|strategy| strategy.is_usual);
+        usual.any(|strategy| strategy.name == nest.strategy)
+    };
     loops.nests.iter().rfind(is_usual).map(|nest| nest.tile)
 }
 
