@@ -1,7 +1,8 @@
 //! Public items that no code in use calls: they must be deleted, or `docs/offered-items.toml` must state why they stay.
 //!
-//! In use means reachable from the facade, the trainer built on it, the command line or the benchmarks, by name (see `api::Reach`): items called
-//! only by tests are not. The facade's own items are for users, and developer tools offer none.
+//! In use means reachable from the facade, the trainer built on it, the command line or the benchmarks, by name (see
+//! `api::Reach`): items called only by tests are not. The own items of the facade and the trainer are for users, and developer
+//! tools offer none.
 
 use std::collections::BTreeMap;
 
