@@ -70,7 +70,7 @@ fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> 
         "--test",
         "seeded_faults",
     ];
-    step::run_counted("tests of the tests", cargo(root).args(seeded), counts)?;
+    step::run_counted("seeded faults", cargo(root).args(seeded), counts)?;
     let doc_tests = ["test", "--workspace", "--doc", "--quiet"];
     step::run_counted("documentation tests", cargo(root).args(doc_tests), counts)?;
     let docs = ["doc", "--workspace", "--no-deps", "--lib", "--quiet"];

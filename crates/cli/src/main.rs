@@ -101,3 +101,32 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(all(feature = "llvm", feature = "onnx"))]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn exactly_the_options_are_on_the_page_of_the_command() {
+        let page = include_str!("../../../docs/book/src/reference/command-line.md");
+        let words = page.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+        let described: BTreeSet<String> = words
+            .filter_map(|word| word.strip_prefix("--"))
+            .filter(|name| name.starts_with(char::is_alphabetic))
+            .map(str::to_owned)
+            .collect();
+        let mut known = BTreeSet::new();
+        let mut commands = vec![Arguments::command()];
+        while let Some(command) = commands.pop() {
+            let names = command
+                .get_arguments()
+                .filter_map(|option| option.get_long());
+            known.extend(names.map(str::to_owned));
+            commands.extend(command.get_subcommands().cloned());
+        }
+        assert_eq!(described, known);
+    }
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(50);
-const MOST: Duration = Duration::from_secs(30);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// Starts that failed in a row.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,7 +17,7 @@ impl Backoff {
     pub(crate) fn failed(&mut self, now: Duration) {
         let delay = self
             .delay
-            .map_or(FIRST, |delay| delay.saturating_mul(2).min(MOST));
+            .map_or(FIRST, |delay| delay.saturating_mul(2).min(MAX_DELAY));
         self.delay = Some(delay);
         self.until = now.saturating_add(delay);
     }
@@ -47,12 +47,12 @@ mod tests {
             backoff.failed(now);
             assert!(backoff.is_waiting(now));
             let delay = backoff.until - now;
-            assert!(delay >= last && delay <= MOST);
+            assert!(delay >= last && delay <= MAX_DELAY);
             last = delay;
             now = backoff.until;
             assert!(!backoff.is_waiting(now));
         }
-        assert_eq!(last, MOST);
+        assert_eq!(last, MAX_DELAY);
         backoff.failed(now);
         backoff.succeeded();
         assert!(!backoff.is_waiting(now));

@@ -10,7 +10,7 @@ use crate::error::WorkerError;
 use crate::program::{ProgramFile, WorkerProgram};
 
 /// The maximum number; the oldest are forgotten first.
-const MOST: usize = 1000;
+const MAX_FAILURES: usize = 1000;
 
 /// The time after which a kernel is retried. The cause may have been the machine: memory that other processes took.
 const RETRY_AFTER: Duration = Duration::from_secs(600);
@@ -74,7 +74,7 @@ impl Remembered {
         if kernels.failures.insert(key, failure).is_none() {
             kernels.order.push_back(key);
         }
-        while kernels.order.len() > MOST
+        while kernels.order.len() > MAX_FAILURES
             && let Some(oldest) = kernels.order.pop_front()
         {
             kernels.failures.remove(&oldest);

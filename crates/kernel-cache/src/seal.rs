@@ -14,10 +14,10 @@ use crate::miss::Miss;
 const CONTEXT: &str = "kiln cache entries, authentication key, 1";
 
 /// Shorter secrets are too easily guessed.
-const LEAST: u64 = 32;
+const MIN_BYTES: u64 = 32;
 
 /// A longer file is not a key file.
-const MOST: u64 = 4096;
+const MAX_BYTES: u64 = 4096;
 
 /// The mode bits that give others access to a file.
 const OTHERS: u32 = 0o077;
@@ -77,9 +77,11 @@ impl SealKey {
                 "expected mode 600, found {mode:03o}; `chmod 600` it"
             ));
         }
-        if !(LEAST..=MOST).contains(&info.bytes) {
+        if !(MIN_BYTES..=MAX_BYTES).contains(&info.bytes) {
             let found = info.bytes;
-            return Err(format!("expected {LEAST} to {MOST} bytes, found {found}"));
+            return Err(format!(
+                "expected {MIN_BYTES} to {MAX_BYTES} bytes, found {found}"
+            ));
         }
         let secret = file.read(info.bytes as usize).map_err(system)?;
         if secret.len() as u64 != info.bytes {

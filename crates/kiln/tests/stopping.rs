@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const THREADS: usize = 2;
 
 /// How long a call may continue, on each of its threads.
-const MOST: Duration = Duration::from_millis(50);
+const MAX_TIME: Duration = Duration::from_millis(50);
 
 /// When calls are cancelled, counted from their start.
 const AFTER: Duration = Duration::from_millis(15);
@@ -417,7 +417,7 @@ fn every_case_ends(device: Device) {
             "{device:?} {} at {scale}: {:.1?} of processor time, {:.1?}",
             case.name, rest.processor, rest.wall
         );
-        let most = MOST * THREADS as u32;
+        let most = MAX_TIME * THREADS as u32;
         assert!(
             rest.processor <= most && rest.wall <= FOR_EVER,
             "{}: the call took {:?} of processor time in {:?} after it was cancelled",

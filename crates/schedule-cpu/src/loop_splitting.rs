@@ -4,7 +4,7 @@ use kiln_kernel::analysis::{Boundary, Dependence};
 use kiln_kernel::{AxisId, VerifiedKernel};
 
 /// The most boundaries at which a loop is split: each piece is separate code.
-pub(crate) const MOST_SPLITS: u32 = 7;
+pub(crate) const MAX_SPLITS: u32 = 7;
 
 /// The first `most` boundaries along an outer axis, at which a loop over it is split.
 pub fn split_at(

@@ -4,7 +4,7 @@ use kiln_kernel::analysis::{Dependence, SlidingWindow};
 use kiln_kernel::{AxisId, NodeId, VerifiedKernel};
 
 /// The most taps that are unrolled: their weights, the sums and an element fit the registers of every level.
-const MOST_TAPS: i64 = 7;
+const MAX_TAPS: i64 = 7;
 
 /// How a value reduced over `taps` slides along rows, if there are few enough taps.
 pub fn sliding_window(
@@ -15,5 +15,5 @@ pub fn sliding_window(
     taps: AxisId,
 ) -> Option<SlidingWindow> {
     let window = SlidingWindow::of(kernel, dependence, value, rows, taps)?;
-    (2..=MOST_TAPS).contains(&window.n_taps).then_some(window)
+    (2..=MAX_TAPS).contains(&window.n_taps).then_some(window)
 }

@@ -31,7 +31,7 @@ pub struct SplitReduction {
     pub axis: AxisId,
     /// Points of the axis in each part but the last.
     pub length: Quantity,
-    /// The number of parts, at most [`SplitReductions::MOST_PARTS`]: none for an axis without points.
+    /// The number of parts, at most [`SplitReductions::MAX_PARTS`]: none for an axis without points.
     pub n_parts: Quantity,
     /// The offset of the partial results in the scratch shared by tasks, in bytes; those of one result are adjacent.
     pub offset: Quantity,
@@ -39,7 +39,7 @@ pub struct SplitReduction {
 
 impl SplitReductions {
     /// The most parts of a reduction.
-    pub const MOST_PARTS: i64 = 64;
+    pub const MAX_PARTS: i64 = 64;
 
     /// The split reductions of a kernel with few results whose stages are all scalars; also the bytes of the partial
     /// results.
@@ -73,7 +73,7 @@ impl SplitReductions {
             let length = |&&axis: &&AxisId| bound(kernel, axis).as_constant().unwrap_or(i64::MAX);
             let axis = *axes.iter().filter(is_size).max_by_key(length)?;
             let size = bound(kernel, axis);
-            let length = size.clone().ceil_div(Quantity::constant(Self::MOST_PARTS));
+            let length = size.clone().ceil_div(Quantity::constant(Self::MAX_PARTS));
             let length = length.round_up(Quantity::constant(POINTS));
             let length = length.max(Quantity::constant(POINTS));
             let n_parts = size.ceil_div(length.clone());
@@ -85,7 +85,7 @@ impl SplitReductions {
                 n_parts,
                 offset: end.clone(),
             });
-            let bytes = (bytes * Self::MOST_PARTS * FEW + 63) / 64 * 64;
+            let bytes = (bytes * Self::MAX_PARTS * FEW + 63) / 64 * 64;
             end = end + Quantity::constant(bytes);
         }
         (!reductions.is_empty()).then_some((Self { reductions }, end))

@@ -22,7 +22,7 @@ const STEP: f64 = 1e-5;
 const DIRECTION_TOLERANCE: f64 = 1e-5;
 
 /// One element of this many may be unsteady.
-const MOST_UNSTEADY: usize = 8;
+const MAX_UNSTEADY: usize = 8;
 
 /// The tolerance of `<c, J v> = <Jᵀ c, v>`, relative to the larger of both and 1.
 const TANGENT_TOLERANCE: f64 = 1e-9;
@@ -234,7 +234,7 @@ fn compare(
     .map_err(|error| error.to_string())?;
     let unsteady: usize = report.inputs.iter().map(|input| input.n_unsteady).sum();
     let elements: usize = report.inputs.iter().map(|input| input.n_elements).sum();
-    if report.passes() && unsteady * MOST_UNSTEADY <= elements {
+    if report.passes() && unsteady * MAX_UNSTEADY <= elements {
         return Ok(());
     }
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();

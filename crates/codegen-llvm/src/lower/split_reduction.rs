@@ -3,7 +3,7 @@
 //!
 //! The split depends on sizes alone, never on threads, so results are the same for any number of threads: each part is
 //! reduced like a whole, and the parts are combined in order. A reduction that reads the result of an earlier one combines
-//! it again in each task, with at most [`SplitReductions::MOST_PARTS`] operations.
+//! it again in each task, with at most [`SplitReductions::MAX_PARTS`] operations.
 
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::Dependence;
@@ -113,7 +113,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let parts = self.quantity(&share.n_parts);
         let first = emit.imul(point, parts);
         let start = self.identity(*reduction, *accumulator);
-        let most = Some(SplitReductions::MOST_PARTS.unsigned_abs());
+        let most = Some(SplitReductions::MAX_PARTS.unsigned_abs());
         let range = (emit.i64(0), parts, emit.i64(1));
         let joined = self.counted_up_to(most, range, &[start], |part, carried| {
             let place = self.place_of_part(share, emit.iadd(first, part));

@@ -19,7 +19,7 @@ use kiln_testkit::random::{SplitMix64, seeded_bytes};
 /// How many sets of shapes each graph is run at.
 const N_SHAPES: usize = 10;
 /// Maximum elements of the inputs of one call together.
-const MOST_ELEMENTS: usize = 1 << 14;
+const MAX_ELEMENTS: usize = 1 << 14;
 
 /// A runtime per level, each with a different number of threads.
 pub(crate) fn runtimes() -> Vec<Arc<Runtime>> {
@@ -188,7 +188,7 @@ pub(crate) fn check_seed(
             break;
         };
         let elements = |shape: &Vec<usize>| shape.iter().product::<usize>();
-        if shapes.iter().map(elements).sum::<usize>() > MOST_ELEMENTS {
+        if shapes.iter().map(elements).sum::<usize>() > MAX_ELEMENTS {
             continue;
         }
         let flavor = match (smooth, shape % 2) {

@@ -77,36 +77,59 @@ impl ProgramStore {
         options: &Options,
         shared: &SharedRuntime,
     ) -> Option<Self> {
-        if options.runtime.is_some() {
+        // Without `..`, so that a new option is put into the key or listed here with the reason why it is not.
+        let Options {
+            dims,
+            import,
+            gradients,
+            passes,
+            limits,
+            cache,
+            runtime: supplied_runtime,
+            // Decide the runtime, whose device, target and compiler are in the key.
+            device: _,
+            target: _,
+            compiling: _,
+            // Programs do not depend on who else uses the runtime, or on how many threads.
+            threads: _,
+            shared_kernels: _,
+            // Apply to calls.
+            outputs: _,
+            stop: _,
+            // Observe without effect.
+            observation: _,
+            recorder: _,
+        } = options;
+        if supplied_runtime.is_some() {
             return None;
         }
-        let disk = options.cache.open()?;
+        let disk = cache.open()?;
         let runtime = &shared.runtime;
         let (compiler, target) = (runtime.compiler()?, runtime.target()?);
-        let mut all_ranks = options.import.ranks.clone();
+        let mut all_ranks = import.ranks.clone();
         all_ranks.extend(choice.ranks.clone());
-        let limits = format!("{:?} {:?}", options.limits.dims, options.limits.fusion);
+        let program_limits = format!("{:?} {:?}", limits.dims, limits.fusion);
         let fields = [
             ("model", KeyDigest::from(*model).to_string()),
-            ("dims", format!("{:?}", options.dims)),
+            ("dims", format!("{dims:?}")),
             ("ranks", format!("{all_ranks:?}")),
             ("answers", format!("{:?}", choice.answers)),
-            ("inputs", options.import.key()?),
-            ("gradients", format!("{:?}", options.gradients)),
-            ("passes", format!("{:?}", options.passes)),
-            ("mode", format!("{:?}", options.import.mode)),
+            ("inputs", import.key()?),
+            ("gradients", format!("{gradients:?}")),
+            ("passes", format!("{passes:?}")),
+            ("mode", format!("{:?}", import.mode)),
             // Another device may fuse differently, and so may the same one after an update.
             ("device", shared.device.key().to_owned()),
             ("fusion", format!("{:?}", shared.device.fusion())),
             ("target", target.to_string()),
             ("features", compiler.features(target).join(" ")),
-            ("limits", limits),
+            ("limits", program_limits),
             ("kiln", VERSION.to_owned()),
             ("compiler", compiler.version()),
         ];
         Some(Self {
             disk: Arc::new(disk),
-            limits: options.limits.of_reading(),
+            limits: limits.of_reading(),
             key: CacheKey::of_fields(EntryKind::PROGRAM, fields),
         })
     }

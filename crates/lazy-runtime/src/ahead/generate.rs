@@ -10,7 +10,7 @@ use kiln_symbolic_shape::{SymbolicDimension, SymbolicShape};
 const OPEN_END: i64 = 1024;
 
 /// The maximum number of shapes generated at once.
-const MOST: usize = 1 << 16;
+const MAX_SHAPES: usize = 1 << 16;
 
 /// Generates sizes for shapes: within the bounds, respecting divisors, equal for equal names.
 ///
@@ -62,7 +62,7 @@ impl ShapeVariantGenerator {
                 product.checked_mul(usize::try_from(choices.count).ok()?)
             })
             .unwrap_or(usize::MAX);
-        let count = count.min(all).min(MOST);
+        let count = count.min(all).min(MAX_SHAPES);
         let corners = [
             symbols.values().map(Choices::likeliest).collect(),
             symbols.values().map(|choices| choices.at(0)).collect(),
@@ -123,7 +123,7 @@ impl ShapeVariantGenerator {
         // Both are in the order of names.
         let per_symbol = symbols.values().zip(counts.values());
         let per_symbol = per_symbol.map(|(choices, &samples)| choices.spread(samples));
-        let grid = combinations(per_symbol.collect()).take(MOST);
+        let grid = combinations(per_symbol.collect()).take(MAX_SHAPES);
         let points = grid.map(|values| all_sizes_of(shapes, &symbols, &values));
         points.collect()
     }
@@ -173,7 +173,7 @@ impl Choices {
     }
 
     fn all(&self) -> Vec<i64> {
-        let count = self.count.min(MOST as i64);
+        let count = self.count.min(MAX_SHAPES as i64);
         (0..count).map(|index| self.at(index)).collect()
     }
 }

@@ -17,7 +17,7 @@ use crate::sync::lock;
 const STACK: usize = 64 << 20;
 
 /// The maximum number of threads, however many hang.
-const MOST: usize = 64;
+const MAX_THREADS: usize = 64;
 
 /// How long the end of a runtime waits for stores in progress.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ impl Workers {
         hung_after: Duration,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let threads = threads.clamp(1, MOST);
+        let threads = threads.clamp(1, MAX_THREADS);
         Self {
             shared: Arc::new(Shared {
                 queue: JobQueue::new(background.clamp(1, threads)),
@@ -191,7 +191,7 @@ impl Shared {
         let begun = lock(&self.begun);
         let is_hung = |begin: &&Duration| now.saturating_sub(**begin) > self.hung_after;
         let hung = begun.iter().filter(is_hung).count();
-        (self.threads + hung).min(MOST)
+        (self.threads + hung).min(MAX_THREADS)
     }
 
     /// Whether a thread is superfluous after a hung one has finished; it then stops being counted.

@@ -37,10 +37,10 @@ pub(crate) fn of_this_machine() -> [usize; 3] {
 /// Parameters".
 #[cfg(target_arch = "x86_64")]
 fn from_leaves(leaf: impl Fn(u32) -> [u32; 3]) -> [usize; 3] {
-    const MOST: u32 = 16;
+    const MAX_LEAVES: u32 = 16;
     let mut caches = UNKNOWN;
     let mut threads_of_a_core = 1;
-    for [eax, ebx, ecx] in (0..MOST).map(leaf) {
+    for [eax, ebx, ecx] in (0..MAX_LEAVES).map(leaf) {
         const INSTRUCTIONS: u32 = 2;
         match eax & 0x1f {
             0 => break,

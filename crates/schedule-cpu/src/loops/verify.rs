@@ -17,11 +17,11 @@ use crate::winograd::Winograd;
 use crate::{packing, register_transpose, transposing_reduction};
 
 /// The most vectors, rows and lanes of a tile, which bound the code size.
-const MOST_VECTORS: u32 = 16;
-const MOST_ROWS: u32 = 64;
-const MOST_LANES: u32 = 64;
+const MAX_VECTORS: u32 = 16;
+const MAX_ROWS: u32 = 64;
+const MAX_LANES: u32 = 64;
 /// The most elements of a unit.
-const MOST_CHUNK: u32 = 1 << 24;
+const MAX_CHUNK: u32 = 1 << 24;
 
 type Verified = Result<(), String>;
 
@@ -109,9 +109,9 @@ impl Verifier<'_> {
         let (kernel, tile) = (self.kernel, &self.nest.tile);
         let (lanes, vectors) = (tile.lanes, tile.vectors);
         let is_sized = lanes.is_power_of_two()
-            && lanes <= MOST_LANES
-            && (1..=MOST_VECTORS).contains(&vectors)
-            && (1..=MOST_CHUNK).contains(&self.nest.chunk);
+            && lanes <= MAX_LANES
+            && (1..=MAX_VECTORS).contains(&vectors)
+            && (1..=MAX_CHUNK).contains(&self.nest.chunk);
         check(
             is_sized,
             "expected a tile of up to 16 vectors of 1 to 64 lanes, a power of two",
@@ -121,7 +121,7 @@ impl Verifier<'_> {
             is_one && !must_run_in_order(kernel, axis)
         };
         if let Some((axis, count)) = tile.rows {
-            check((1..=MOST_ROWS).contains(&count), "expected 1 to 64 rows")?;
+            check((1..=MAX_ROWS).contains(&count), "expected 1 to 64 rows")?;
             let is_right = is_outer(axis)
                 && tile.vector != VectorAxis::Outer(axis)
                 && rows_allowed(kernel, self.dependence, axis);

@@ -4,7 +4,7 @@ use kiln_kernel::AxisId;
 
 use super::Proposal;
 use super::problem::{Base, Kind, Problem};
-use crate::loop_splitting::{MOST_SPLITS, split_at};
+use crate::loop_splitting::{MAX_SPLITS, split_at};
 use crate::loops::When;
 use crate::register_tile::tail;
 use crate::tile::Tile;
@@ -53,7 +53,7 @@ pub(super) fn base(problem: &Problem<'_>) -> Base {
 fn vectors_per_piece(problem: &Problem<'_>, columns: Option<AxisId>) -> u32 {
     let (kernel, lanes) = (problem.kernel, problem.lanes);
     let boundaries = columns.map_or(Vec::new(), |axis| {
-        split_at(kernel, &problem.dependence, axis, MOST_SPLITS)
+        split_at(kernel, &problem.dependence, axis, MAX_SPLITS)
     });
     let ends = boundaries.iter();
     let ends: Vec<i64> = ends.filter_map(|end| end.constant_end(kernel)).collect();
