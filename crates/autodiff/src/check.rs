@@ -129,6 +129,9 @@ impl<E> CheckError<E> {
     }
 }
 
+/// Runs a graph on inputs.
+pub type Evaluate<'a, E> = dyn FnMut(&Graph, &[Tensor]) -> Result<Vec<Tensor>, E> + 'a;
+
 /// Compares the gradients that `joint` computes with differences of `graph`, from which it was made by `request`.
 ///
 /// `inputs` are those of the graph; `cotangents` those of the requested outputs, one each, or none where the request has them be
@@ -142,7 +145,7 @@ pub fn check_gradients<E>(
     request: &GradientRequest,
     (inputs, cotangents): (&[Tensor], &[Tensor]),
     options: &CheckOptions,
-    evaluate: &mut dyn FnMut(&Graph, &[Tensor]) -> Result<Vec<Tensor>, E>,
+    evaluate: &mut Evaluate<'_, E>,
 ) -> Result<GradientReport, CheckError<E>> {
     let all: Vec<Tensor> = inputs.iter().chain(cotangents).cloned().collect();
     let results = evaluate(&joint.graph, &all).map_err(CheckError::Evaluate)?;

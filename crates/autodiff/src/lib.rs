@@ -56,7 +56,7 @@ mod rules;
 mod sweep;
 
 pub use check::{
-    CheckError, CheckOptions, GradientReport, InputCheck, WorstElement, check_gradients,
+    CheckError, CheckOptions, Evaluate, GradientReport, InputCheck, WorstElement, check_gradients,
 };
 pub use error::GradientError;
 pub use extend::append_gradients;

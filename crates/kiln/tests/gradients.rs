@@ -1,5 +1,7 @@
 //! Gradients through the facade: compiled results equal the interpreter's, for every size.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use kiln::{Device, Gradients, Options, Source, Tensor, Var};
 
 /// Loads a text with gradients, compiled and interpreted.

@@ -81,8 +81,8 @@ impl<'a> Emission<'a> {
         };
         let upstream = self.inputs[upstream];
         match expr.nodes()[slope.index()] {
-            ExprNode::Literal { number, .. } if number == 1.0 => return Ok(upstream),
-            ExprNode::Literal { number, .. } if number == -1.0 => {
+            ExprNode::Literal { number: 1.0, .. } => return Ok(upstream),
+            ExprNode::Literal { number: -1.0, .. } => {
                 return Ok(self.b.neg(upstream)?);
             }
             _ => {}
