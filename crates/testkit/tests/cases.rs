@@ -65,7 +65,7 @@ fn a_kernel_is_held_to_its_stages_and_results() {
         (
             "canonical:",
             "cannonical:",
-            "t/sum.kernel:8: expected also, run or a stage (canonical, verified, schedules, loops)",
+            "t/sum.kernel:8: expected also, run, gradient or a stage (canonical, verified, schedules, loops)",
         ),
     ] {
         let wrong = right.replace(right_text, wrong_text);

@@ -32,7 +32,7 @@ fn limited() -> InterpretOptions<'static> {
 #[test]
 fn mutated_graphs_are_rejected_or_run() {
     let (mut rejected, mut typed, mut ran) = (0, 0, 0);
-    for seed in 0..800 {
+    for seed in 0..1000 {
         let bytes = seeded_bytes(0x5b01 + seed, 4096);
         let mut choices = Unstructured::new(&bytes);
         let options = GraphOptions {

@@ -177,7 +177,7 @@ fn trips_of(graph: &Graph, id: OpId) -> Result<LoopTrips, &'static str> {
     let course = LoopCourse::of(graph, id);
     match course.trips {
         Some(trips) if course.begins == Some(true) && course.goes_on => Ok(trips),
-        Some(_) => Err("data may end it early"),
+        Some(_) => Err("its condition depends on data"),
         None => Err("its trip count is data, not a size"),
     }
 }
