@@ -71,8 +71,8 @@ pub struct JointGraph {
 /// A graph and the gradients of some of its outputs with respect to some of its inputs, in reverse mode.
 ///
 /// # Errors
-/// When the graph is not well formed; E06xx when an output or input is not a float, when an input reaches the outputs only through ops without a derivative, and
-/// when an op on the way has no rule.
+/// When the graph is not well formed; E06xx when an output or input is not a float, when an input reaches the outputs only
+/// through ops without a derivative, and when an op on the way has no rule.
 pub fn differentiate(graph: &Graph, request: &GradientRequest) -> Result<JointGraph> {
     let engine = ShapeInferenceEngine::new();
     differentiate_with(graph, request, &GradientRules::new(), &engine)
@@ -237,11 +237,13 @@ fn add_cotangents(
         .collect();
     let mut cotangents = Vec::with_capacity(request.outputs.len());
     for &position in &request.outputs {
-        let name = name_of(graph, "output", position);
+        let Some(name) = graph.output_names().get(position) else {
+            continue;
+        };
         let Some(&output) = graph.outputs().get(position) else {
             continue;
         };
-        let name = unused(&mut names, "d", &name);
+        let name = unused(&mut names, "d", name);
         // A size that is known only after the graph ran is another symbol here, and checked where the cotangent is used.
         let ty = graph.ty(output).try_map_dims(&mut |dim| {
             let mut symbols = graph.dims().symbols_in(dim).into_iter();

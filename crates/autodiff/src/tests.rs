@@ -213,3 +213,14 @@ fn a_gradient_with_respect_to_an_intermediate_value_is_complete() {
     assert_eq!(outputs[0].to_vec::<f64>().unwrap(), [18.0]);
     assert_eq!(outputs[1].to_vec::<f64>().unwrap(), [108.0]);
 }
+
+#[test]
+fn equal_maxima_of_a_reduction_share_the_gradient() {
+    let graph = graph(
+        "(%x: f64[N]) -> f64[] { %y = reduce %x {function = max, axes = [0]} return \"y\" = %y }",
+    );
+    let joint = differentiate(&graph, &GradientRequest::of_scalar(0, &[0])).unwrap();
+    let x = Tensor::from_slice(&[3], &[2.0_f64, 2.0, 1.0]).unwrap();
+    let outputs = interpret(&joint.graph, &[x], &InterpretOptions::default()).unwrap();
+    assert_eq!(outputs[1].to_vec::<f64>().unwrap(), [0.5, 0.5, 0.0]);
+}

@@ -115,8 +115,10 @@ impl GradientContext<'_, '_> {
         };
         let b = &mut *self.builder;
         let positions = b.iota(DType::I64, &dims, axis)?;
-        // Of a reverse scan the latest element has the lowest position.
-        let nowhere = b.scalar(DType::I64, if reverse { f64::from(u32::MAX) } else { -1.0 })?;
+        // Of a reverse scan the latest element has the lowest position; outside the axis is nowhere.
+        let size = number_of(b, &[dims[axis]], DType::I64)?;
+        let before = b.scalar(DType::I64, -1.0)?;
+        let nowhere = if reverse { size } else { before };
         let is_extreme = equal_mask(b, x, inclusive)?;
         let candidates = b.select(is_extreme, positions, nowhere)?;
         let latest = match reverse {
@@ -125,7 +127,6 @@ impl GradientContext<'_, '_> {
         };
         let selected = self.running(latest, candidates, axis, exclusive, reverse)?;
         let b = &mut *self.builder;
-        let size = number_of(b, &[dims[axis]], DType::I64)?;
         let zero = b.scalar(DType::I64, 0.0)?;
         let (from_start, before_end) = (b.map("ge", &[selected, zero])?, b.less(selected, size)?);
         let is_any = b.and(from_start, before_end)?;
