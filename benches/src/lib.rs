@@ -7,8 +7,8 @@
 #![deny(unsafe_code)]
 
 pub mod read;
+pub mod rounds;
 pub mod table;
-pub mod turns;
 pub mod wanted;
 
 use kiln::DType;

@@ -13,14 +13,14 @@ mod overhead;
 mod threads;
 mod timing;
 
-use kiln_benches::turns::Turns;
+use kiln_benches::rounds::Rounds;
 use std::time::Duration;
 
-const TURNS: Turns = Turns {
+const ROUNDS: Rounds = Rounds {
     least: 50,
     most: 2000,
     time: Duration::from_secs(4),
-    turn: Duration::from_millis(2),
+    round: Duration::from_millis(2),
 };
 
 fn main() {

@@ -1,10 +1,10 @@
 //! The overhead of a call in addition to its arithmetic, on one thread: finding the plan, and launching each kernel.
 
 use super::chain::{caller, chain, tiny};
-use super::{TURNS, nanoseconds};
+use super::{ROUNDS, nanoseconds};
 use kiln::{Cache, Device, Options, Source, Tensor};
+use kiln_benches::rounds::{in_rounds, timed};
 use kiln_benches::table::{Row, Table};
-use kiln_benches::turns::{in_turns, timed};
 use std::hint::black_box;
 
 /// Steps of the chains: the difference between two chains is due to kernels alone.
@@ -30,7 +30,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     });
     let [a, b, c] = &mut into;
     let [d, e, f] = &mut fresh;
-    let best = in_turns(&mut [a, b, c, d, e, f], TURNS);
+    let best = in_rounds(&mut [a, b, c, d, e, f], ROUNDS);
     let best: Vec<f64> = best.into_iter().map(nanoseconds).collect();
     let kernel = (best[2] - best[0]) / (STEPS[2] - STEPS[0]) as f64;
     let product = product();
@@ -86,6 +86,6 @@ fn product() -> Vec<f64> {
         let outputs = model.run([("a", &inputs[0]), ("b", &inputs[1])]);
         drop(outputs.expect("it runs"));
     });
-    let best = in_turns(&mut [&mut into, &mut fresh], TURNS);
+    let best = in_rounds(&mut [&mut into, &mut fresh], ROUNDS);
     best.into_iter().map(nanoseconds).collect()
 }

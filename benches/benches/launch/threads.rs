@@ -3,8 +3,8 @@
 use super::chain::{caller, chain};
 use super::nanoseconds;
 use kiln::internals::lazy_runtime::CompiledProgram;
+use kiln_benches::rounds::median;
 use kiln_benches::table::{Row, Table};
-use kiln_benches::turns::median;
 use std::array;
 use std::sync::{Barrier, OnceLock};
 use std::thread;
@@ -16,18 +16,18 @@ const THREADS: usize = 16;
 /// Percent of the number of cores times the throughput of one thread.
 const BAR: f64 = 90.0;
 
-/// Number of turns for each measurement.
-const TURNS: usize = 60;
+/// Number of rounds for each measurement.
+const ROUNDS: usize = 60;
 
-/// Duration of each turn.
-const TURN: Duration = Duration::from_millis(60);
+/// Duration of each round.
+const ROUND: Duration = Duration::from_millis(60);
 
 /// Calls between two readings of the clock.
 const CALLS: u64 = 100;
 
-/// Measures one thread, many threads, and one thread per core with separate programs, in turns. The speed of a virtual
-/// machine's cores varies between turns, so the figure is the median over turns of the ratio of many threads to one thread
-/// in the same turn. The result with separate programs shows how much of the rest is due to the machine.
+/// Measures one thread, many threads, and one thread per core with separate programs, in interleaved rounds. The speed of a virtual
+/// machine's cores varies between rounds, so the figure is the median over rounds of the ratio of many threads to one thread
+/// in the same round. The result with separate programs shows how much of the rest is due to the machine.
 pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     let name = format!("launch/threads_{THREADS}");
     if !wanted(&name) {
@@ -38,14 +38,14 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     let (shared, own): (_, Vec<_>) = (program(), (0..cores).map(|_| program()).collect());
     let [one, many] = [1, THREADS].map(|threads| vec![&shared; threads]);
     let apart: Vec<&CompiledProgram> = own.iter().collect();
-    let (mut turns, mut shares) = (Vec::new(), Vec::new());
-    for _ in 0..TURNS {
-        let turn = [&one, &many, &apart].map(|programs| at_once(programs));
-        let ideal = turn[0] / THREADS.min(cores) as f64;
-        shares.push([ideal / turn[1], ideal / turn[2]]);
-        turns.push(turn);
+    let (mut rounds, mut shares) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let round = [&one, &many, &apart].map(|programs| at_once(programs));
+        let ideal = round[0] / THREADS.min(cores) as f64;
+        shares.push([ideal / round[1], ideal / round[2]]);
+        rounds.push(round);
     }
-    let [alone, all, _] = medians(&turns).map(nanoseconds);
+    let [alone, all, _] = medians(&rounds).map(nanoseconds);
     let [share, share_apart] = medians(&shares).map(|share| share * 100.0);
     table.add(&Row {
         name,
@@ -61,8 +61,8 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
 }
 
 /// The median of some figures.
-fn medians<const N: usize>(turns: &[[f64; N]]) -> [f64; N] {
-    array::from_fn(|figure| median(turns.iter().map(|turn| turn[figure]).collect()))
+fn medians<const N: usize>(rounds: &[[f64; N]]) -> [f64; N] {
+    array::from_fn(|figure| median(rounds.iter().map(|round| round[figure]).collect()))
 }
 
 /// Seconds between the ends of consecutive calls, while a thread calls each of these programs for a while.
@@ -73,7 +73,7 @@ fn at_once(programs: &[&CompiledProgram]) -> f64 {
         barrier.wait();
         let begin = begin.get_or_init(Instant::now);
         let mut calls = 0;
-        while begin.elapsed() < TURN {
+        while begin.elapsed() < ROUND {
             (0..CALLS).for_each(|_| call());
             calls += CALLS;
         }

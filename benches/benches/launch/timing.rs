@@ -2,8 +2,8 @@
 
 use super::chain::{caller, chain};
 use kiln::timing::{SystemClock, Timing, TimingOptions, Verbosity};
+use kiln_benches::rounds::{Contender, median, timed};
 use kiln_benches::table::{Row, Table};
-use kiln_benches::turns::{Contender, median, timed};
 use std::sync::Arc;
 
 /// In percent.

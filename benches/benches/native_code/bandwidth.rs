@@ -2,9 +2,9 @@
 //!
 //! The figure is the minimum number of bytes per second that an operation moves (each array once) over the bytes per second
 //! of the better copy, or of a loop that only reads as many bytes, where an operation only reads and that loop is slower
-//! than a copy: some cores write faster than they read. All are measured in turns, and each counts with its best turn, so
-//! that a busy machine affects all of them equally. The median of the turns' own figures is printed next to it: where
-//! neighbours share the memory, a bandwidth that was available in only one turn counts only once there.
+//! than a copy: some cores write faster than they read. All are measured in interleaved rounds, and each counts with its best round, so
+//! that a busy machine affects all of them equally. The median of the rounds' own figures is printed next to it: where
+//! neighbours share the memory, a bandwidth that was available in only one round counts only once there.
 //!
 //! An operation may be slower than a copy because of its arithmetic. To prove this, the same kernel is timed on arrays of
 //! two sizes that both fit the level-2 caches; the extra time of the longer ones is arithmetic alone. If that rate is below
@@ -14,12 +14,12 @@ use super::copy::{Copier, Stores};
 use super::{Row, Table};
 use kiln::{Device, Inputs, Options, Source, Tensor, diagnose};
 use kiln_benches::read::{Reader, STREAMS};
-use kiln_benches::turns::median;
+use kiln_benches::rounds::median;
 use std::time::{Duration, Instant};
 
-const TURNS: usize = 40;
+const ROUNDS: usize = 40;
 
-/// Short calls within each turn.
+/// Short calls within each round.
 const CACHED_TURNS: usize = 10;
 
 /// Bytes of one array per thread; two of them fit a level-2 cache.
@@ -146,19 +146,19 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
     let only_reads = operation.arrays < 2.0;
     let reader = only_reads.then(|| Reader::new(count, threads));
     let (mut best, mut reading) = ([Duration::MAX; 3], Duration::MAX);
-    let mut figures = Vec::with_capacity(TURNS);
+    let mut figures = Vec::with_capacity(ROUNDS);
     let (mut kernel, mut in_cache) = (Duration::MAX, [Duration::MAX; 2]);
-    for _ in 0..TURNS {
+    for _ in 0..ROUNDS {
         let start = Instant::now();
         let outputs = model.run(inputs_of(&large)).expect("it runs");
         let call = start.elapsed();
         drop(outputs);
-        let turn = [
+        let round = [
             call,
             copier.time(Stores::Plain),
             copier.time(Stores::Streaming),
         ];
-        for (best, time) in best.iter_mut().zip(turn) {
+        for (best, time) in best.iter_mut().zip(round) {
             *best = (*best).min(time);
         }
         let read = reader.as_ref().map_or(Duration::ZERO, |reader| {
@@ -171,7 +171,7 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         });
         reading = reading.min(read);
         // The time for an equal number of bytes: a copy moves two arrays.
-        let copied = turn[1].min(turn[2]).mul_f64(operation.arrays / 2.0);
+        let copied = round[1].min(round[2]).mul_f64(operation.arrays / 2.0);
         figures.push(copied.max(read).as_secs_f64() / call.as_secs_f64() * 100.0);
         kernel = kernel.min(within(&large));
         for _ in 0..CACHED_TURNS {
@@ -208,7 +208,7 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         is_compute_bound: cached_rate < operation.bar / 100.0 * limit
             && kernel_rate >= NEARLY * cached_rate,
         detail: format!(
-            "{:.2} GB/s in {steps} kernel(s), {kernel_rate:.2} GB/s within ({cached_rate:.2} in cache), beside copies at {plain:.2} (plain) and {streaming:.2} GB/s (streaming){reads}; {:.1} % in the median turn",
+            "{:.2} GB/s in {steps} kernel(s), {kernel_rate:.2} GB/s within ({cached_rate:.2} in cache), beside copies at {plain:.2} (plain) and {streaming:.2} GB/s (streaming){reads}; {:.1} % in the median round",
             rate(operation.arrays, call),
             median(figures),
         ),

@@ -6,18 +6,18 @@ use super::peak::Peak;
 use super::{Row, Table, graphs, thread_counts};
 use kiln::internals::shape_inference::{GraphBuilder, InferError};
 use kiln::{DType, Model, Source, Tensor, diagnose};
-use kiln_benches::turns::{Turns, in_turns, timed};
+use kiln_benches::rounds::{Rounds, in_rounds, timed};
 use std::time::Duration;
 
 const HEADS: usize = 12;
 const WIDTH: usize = 32;
 const TOKENS: usize = 128;
 
-const TURNS: Turns = Turns {
+const ROUNDS: Rounds = Rounds {
     least: 20,
     most: 200,
     time: Duration::from_secs(2),
-    turn: Duration::from_millis(2),
+    round: Duration::from_millis(2),
 };
 
 /// Percent of the peak.
@@ -80,14 +80,14 @@ fn row(name: String, model: &Model, peak: &Peak) -> Row {
         ("v", &values),
         ("mask", &mask),
     ];
-    let best = in_turns(
+    let best = in_rounds(
         &mut [
             &mut graphs::calls(model, &inputs),
             &mut graphs::steps(model, &inputs),
             &mut timed(|| peak.run()),
             &mut timed(|| peak.run_alone()),
         ],
-        TURNS,
+        ROUNDS,
     );
     let operations = 2.0 * (2 * HEADS * TOKENS * TOKENS * WIDTH) as f64;
     let rate = |operations: f64, seconds: f64| operations / seconds / 1e9;

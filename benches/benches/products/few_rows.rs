@@ -7,7 +7,7 @@
 use super::peak::Peak;
 use super::{Row, Table, graphs, thread_counts};
 use kiln_benches::read::{Reader, STREAMS};
-use kiln_benches::turns::{Contender, Turns, in_turns, timed};
+use kiln_benches::rounds::{Contender, Rounds, in_rounds, timed};
 use std::time::Duration;
 
 /// Rows of the first operand.
@@ -16,12 +16,12 @@ const ROWS: [usize; 2] = [1, 8];
 /// Weights, K by N.
 const WEIGHTS: [[usize; 2]; 3] = [[384, 384], [1536, 384], [4096, 4096]];
 
-const TURNS: Turns = Turns {
+const ROUNDS: Rounds = Rounds {
     least: 20,
     most: 200,
     time: Duration::from_secs(2),
-    // Several calls of the longest product, so that threads that slept during the other turns are awake.
-    turn: Duration::from_millis(10),
+    // Several calls of the longest product, so that threads that slept during the other rounds are awake.
+    round: Duration::from_millis(10),
 };
 
 /// Percent of the limit that applies.
@@ -70,7 +70,7 @@ fn row(name: String, [rows, k, n]: [usize; 3], threads: usize) -> Row {
     if let Some((all, alone)) = &mut arithmetic {
         contenders.extend([all as &mut Contender<'_>, alone]);
     }
-    let best = in_turns(&mut contenders, TURNS);
+    let best = in_rounds(&mut contenders, ROUNDS);
     let (ours, yardsticks) = best.split_at(2);
     let (call, within) = (ours[0], ours[1]);
     let (reads, arithmetic) = yardsticks.split_at(STREAMS.len());

@@ -2,7 +2,7 @@
 
 use kiln::internals::shape_inference::{GraphBuilder, InferError};
 use kiln::{DType, Device, Model, Options, Source, Tensor};
-use kiln_benches::turns::timed;
+use kiln_benches::rounds::timed;
 use std::time::Duration;
 
 /// `f32[M, K]` times `f32[K, N]`, both inputs of the call.

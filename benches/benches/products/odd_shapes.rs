@@ -9,7 +9,7 @@ use super::numpy::Numpy;
 use super::{Row, Table, graphs};
 use kiln::internals::lazy_runtime::VariantOptions;
 use kiln::{Compiling, Model, Tensor};
-use kiln_benches::turns::{Contender, Turns, in_turns, timed};
+use kiln_benches::rounds::{Contender, Rounds, in_rounds, timed};
 use std::time::{Duration, Instant};
 
 const SHAPES: usize = 120;
@@ -18,11 +18,11 @@ const LARGEST: f64 = 4000.0;
 
 const SEED: u64 = 0x6b69_6c6e;
 
-const TURNS: Turns = Turns {
+const ROUNDS: Rounds = Rounds {
     least: 3,
     most: 40,
     time: Duration::from_millis(150),
-    turn: Duration::from_millis(1),
+    round: Duration::from_millis(1),
 };
 
 /// A kernel gets a variant for its sizes after this time; the default is a second.
@@ -144,7 +144,7 @@ fn measured(shape: [usize; 3], kind: &str, mut numpy: Option<&mut Numpy>) -> Mea
     if let Some(numpy) = &mut by_numpy {
         contenders.push(numpy);
     }
-    let best = in_turns(&mut contenders, TURNS);
+    let best = in_rounds(&mut contenders, ROUNDS);
     Measured {
         shape,
         kiln: best[0],

@@ -3,17 +3,17 @@
 use super::peak::Peak;
 use super::{Row, Table, graphs, thread_counts};
 use kiln::Model;
-use kiln_benches::turns::{Turns, in_turns, timed};
+use kiln_benches::rounds::{Rounds, in_rounds, timed};
 use std::time::Duration;
 
 const SIZE: usize = 1024;
 
-const TURNS: Turns = Turns {
+const ROUNDS: Rounds = Rounds {
     least: 20,
     most: 60,
     time: Duration::from_secs(3),
-    // Several calls, so that threads that slept during the other turns are awake.
-    turn: Duration::from_millis(50),
+    // Several calls, so that threads that slept during the other rounds are awake.
+    round: Duration::from_millis(50),
 };
 
 /// Percent of the peak, on one thread and on all.
@@ -45,14 +45,14 @@ fn row(name: String, model: &Model, peak: &Peak, bar: f64) -> Row {
     let (x, y) = (graphs::ripple(&[SIZE, SIZE]), graphs::ripple(&[SIZE, SIZE]));
     let inputs = [("x", &x), ("y", &y)];
     let inputs = &inputs[..model.inputs().len()];
-    let best = in_turns(
+    let best = in_rounds(
         &mut [
             &mut graphs::calls(model, inputs),
             &mut graphs::steps(model, inputs),
             &mut timed(|| peak.run()),
             &mut timed(|| peak.run_alone()),
         ],
-        TURNS,
+        ROUNDS,
     );
     let operations = 2.0 * (SIZE * SIZE * SIZE) as f64;
     let rate = |operations: f64, seconds: f64| operations / seconds / 1e9;

@@ -19,18 +19,18 @@ mod work;
 use fixed::Fixed;
 use kiln::internals::backend::IsaLevel;
 use kiln::internals::schedule_cpu::{TILED_VECTORS, contraction_tiles};
-use kiln_benches::turns::{Contender, Turns, in_turns, timed};
+use kiln_benches::rounds::{Contender, Rounds, in_rounds, timed};
 use std::time::Duration;
 use work::{STEPS, Work};
 
 /// Repetitions of each measurement: a busy neighbour rarely disturbs all of them.
 const PASSES: usize = 3;
 
-const TURNS: Turns = Turns {
+const ROUNDS: Rounds = Rounds {
     least: 10,
     most: 200,
     time: Duration::from_millis(150),
-    turn: Duration::from_micros(400),
+    round: Duration::from_micros(400),
 };
 
 fn main() {
@@ -87,9 +87,9 @@ fn times(level: IsaLevel, work: Work, width: u32) -> Vec<f64> {
         })
         .collect();
     let contenders = contenders.iter_mut();
-    let mut turns: Vec<&mut Contender<'_>> = Vec::new();
-    turns.extend(contenders.map(|contender| contender as &mut Contender<'_>));
+    let mut rounds: Vec<&mut Contender<'_>> = Vec::new();
+    rounds.extend(contenders.map(|contender| contender as &mut Contender<'_>));
     let steps = (work.rows() * STEPS) as f64;
-    let best = in_turns(&mut turns, TURNS);
+    let best = in_rounds(&mut rounds, ROUNDS);
     best.iter().map(|time| time / steps).collect()
 }

@@ -1,4 +1,4 @@
-//! Contenders measured in turns, each by its best turn, so that a busy machine affects all of them equally.
+//! Contenders measured in interleaved rounds, each by its best round, so that a busy machine affects all of them equally.
 //!
 //! Work shorter than the clock's resolution is repeated between two readings of the clock.
 
@@ -15,15 +15,15 @@ pub type Contender<'a> = dyn FnMut(u32) -> Duration + 'a;
 
 /// How long to continue.
 #[derive(Clone, Copy)]
-pub struct Turns {
-    /// Minimum number of turns, even if slow.
+pub struct Rounds {
+    /// Minimum number of rounds, even if slow.
     pub least: u32,
-    /// Maximum number of turns, even if fast.
+    /// Maximum number of rounds, even if fast.
     pub most: u32,
     /// In between, until this time has passed.
     pub time: Duration,
-    /// The time of each contender per turn: at least one batch.
-    pub turn: Duration,
+    /// The time of each contender per round: at least one batch.
+    pub round: Duration,
 }
 
 /// The median of some figures, the upper one of two in the middle.
@@ -36,7 +36,7 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 /// Seconds of a call, for each contender.
-pub fn in_turns(contenders: &mut [&mut Contender<'_>], turns: Turns) -> Vec<f64> {
+pub fn in_rounds(contenders: &mut [&mut Contender<'_>], rounds: Rounds) -> Vec<f64> {
     let calls: Vec<u32> = contenders
         .iter_mut()
         .map(|contender| {
@@ -48,16 +48,16 @@ pub fn in_turns(contenders: &mut [&mut Contender<'_>], turns: Turns) -> Vec<f64>
         .collect();
     let mut best = vec![f64::INFINITY; contenders.len()];
     let start = Instant::now();
-    for turn in 0..turns.most {
-        if turn >= turns.least && start.elapsed() > turns.time {
+    for round in 0..rounds.most {
+        if round >= rounds.least && start.elapsed() > rounds.time {
             break;
         }
         for ((contender, &calls), best) in contenders.iter_mut().zip(&calls).zip(&mut best) {
-            let turn = Instant::now();
+            let round = Instant::now();
             loop {
                 let time = contender(calls);
                 *best = best.min(time.as_secs_f64() / f64::from(calls));
-                if turn.elapsed() >= turns.turn {
+                if round.elapsed() >= rounds.round {
                     break;
                 }
             }
