@@ -1,9 +1,11 @@
 //! `cargo xtask bench`: the performance targets, measured on this machine.
 //!
 //! The tables of the bench targets in release; with `--peers` also Kiln next to onnxruntime and OpenVINO (`peers`), and
-//! from that the table of the README (`readme`). The peers are in a separate Python environment. Not here: any judgement; a
-//! missed target is printed, and is not an error.
+//! from that the table of the README (`readme`); with `--ops` only single operators next to the same peers (`operators`).
+//! The peers are in a separate Python environment. Not here: any judgement; a missed target is printed, and is not an
+//! error, unless `--check` asks for a comparison.
 
+mod operators;
 mod peers;
 mod readme;
 
@@ -32,6 +34,11 @@ const PYTHON_VARIABLE: &str = "KILN_PEERS_PYTHON";
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     setup::run()?;
     let root = workspace::root();
+    if options.ops {
+        let target = Metadata::load(&root)?.target_directory;
+        let python = python::python(&root, target.join("peers").join("python"), &PEERS)?;
+        return operators::run(&root, &target, &python, options);
+    }
     let here = models::run();
     let mut python = None;
     let target = Metadata::load(&root)?.target_directory;

@@ -36,6 +36,9 @@ usage: cargo xtask <task>
   deny                          check dependencies against deny.toml with cargo-deny: licences, bans, sources, advisories
   bench [--peers] [WORD...]     measure the promises, in release; only rows whose names contain a word;
                                 --peers also measures onnxruntime and OpenVINO
+  bench --ops [--write] [--check] [WORD...]
+                                Kiln beside its peers, operator by operator; --write records the run and writes
+                                its page of the book, --check fails where the run is slower than recorded
   tune                          measure register tiles on this machine and rewrite the table of their costs
   bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
@@ -137,6 +140,12 @@ impl Default for FuzzOptions {
 pub(crate) struct BenchOptions {
     /// Also measure the peers.
     pub(crate) peers: bool,
+    /// Measure single operators and their peers, and nothing else.
+    pub(crate) ops: bool,
+    /// Record the measurements of single operators.
+    pub(crate) write: bool,
+    /// Compare the measurements of single operators with those recorded.
+    pub(crate) check: bool,
     /// Only benches whose names contain one of these; all if empty.
     pub(crate) words: Vec<String>,
 }
@@ -206,11 +215,20 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
                 packages.push(word.string()?);
             }
             (Task::Bench(options), Long("peers")) => options.peers = true,
+            (Task::Bench(options), Long("ops")) => options.ops = true,
+            (Task::Bench(options), Long("write")) => options.write = true,
+            (Task::Bench(options), Long("check")) => options.check = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
             (Task::Bless(options), Long("files")) => options.files = true,
             (Task::Bless(options), Long("snapshots")) => options.snapshots = true,
             (_, other) => return Err(other.unexpected().into()),
         }
+    }
+    if let Task::Bench(options) = &task
+        && !options.ops
+        && (options.write || options.check)
+    {
+        bail!("expected `bench --ops` with --write or --check");
     }
     Ok(task)
 }
@@ -252,6 +270,7 @@ mod tests {
         let options = BenchOptions {
             peers: true,
             words: ["softmax", "minilm"].map(str::to_owned).to_vec(),
+            ..BenchOptions::default()
         };
         assert_eq!(
             parsed(&["bench", "softmax", "--peers", "minilm"]).unwrap(),
@@ -261,6 +280,16 @@ mod tests {
             parsed(&["bench"]).unwrap(),
             Task::Bench(BenchOptions::default())
         );
+        let options = BenchOptions {
+            ops: true,
+            check: true,
+            ..BenchOptions::default()
+        };
+        assert_eq!(
+            parsed(&["bench", "--ops", "--check"]).unwrap(),
+            Task::Bench(options)
+        );
+        assert!(parsed(&["bench", "--check"]).is_err());
         assert!(parsed(&["bench", "--release"]).is_err());
         assert!(parsed(&["tidy", "softmax"]).is_err());
     }

@@ -2,7 +2,7 @@
 //!
 //! The scripts print every case; here they are called in order, and their output becomes the README's table.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -34,12 +34,7 @@ pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -
         );
         return Ok(());
     }
-    let mut build = Command::new(workspace::cargo());
-    build
-        .current_dir(root)
-        .args(["build", "--release", "--package", "kiln-cli"]);
-    step::run("the kiln command", &mut build)?;
-
+    let kiln = command(root, target)?;
     let folder = target.join("peers");
     let cases = folder.join("cases");
     let mut make = script(root, python, "make_cases.py");
@@ -55,9 +50,6 @@ pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -
     }
 
     let measured = folder.join("measured.jsonl");
-    let kiln = target
-        .join("release")
-        .join(format!("kiln{}", std::env::consts::EXE_SUFFIX));
     let mut side_by_side = script(root, python, "side_by_side.py");
     side_by_side.arg(&cases).arg(kiln);
     side_by_side.arg("--models").arg(models.join(","));
@@ -68,6 +60,18 @@ pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -
         .with_context(|| format!("cannot read {}", measured.display()))?;
     print!("\n{}", readme::table(&read(&text)?));
     Ok(())
+}
+
+/// Builds the `kiln` command, in release.
+pub(super) fn command(root: &Path, target: &Path) -> Result<PathBuf> {
+    let mut build = Command::new(workspace::cargo());
+    build
+        .current_dir(root)
+        .args(["build", "--release", "--package", "kiln-cli"]);
+    step::run("the kiln command", &mut build)?;
+    Ok(target
+        .join("release")
+        .join(format!("kiln{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// Models whose names contain one of the words; without words all except the recurrent layers.
@@ -83,7 +87,7 @@ fn wanted(words: &[String]) -> Vec<&'static str> {
     }
 }
 
-fn script(root: &Path, python: &Path, name: &str) -> Command {
+pub(super) fn script(root: &Path, python: &Path, name: &str) -> Command {
     let mut command = Command::new(python);
     command
         .current_dir(root)
