@@ -9,9 +9,6 @@ import numpy as np
 import onnxruntime
 import openvino
 
-CORE = openvino.Core()
-
-
 def onnxruntime_call(model, threads):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
@@ -21,7 +18,8 @@ def onnxruntime_call(model, threads):
 
 def openvino_call(model, threads):
     settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
-    compiled = CORE.compile_model(CORE.read_model(model), "CPU", settings)
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(model), "CPU", settings)
     return lambda feeds: list(compiled(feeds).values())
 
 
@@ -54,9 +52,5 @@ class Kiln:
             raise RuntimeError((ended.stderr.strip().splitlines() or ["no message"])[0])
         folder = os.path.join(out, "case")
         return lines[0], {os.path.splitext(file)[0]: np.load(os.path.join(folder, file)) for file in os.listdir(folder)}
-
-    def forget(self):
-        shutil.rmtree(self.path("cache"), ignore_errors=True)
-
     def close(self):
         shutil.rmtree(self.folder, ignore_errors=True)

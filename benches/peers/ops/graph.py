@@ -31,6 +31,7 @@ class Graph:
     def __init__(self, name, opset=OPSET):
         self.name, self.opset = name, opset
         self.nodes, self.constants, self.inputs, self.outputs = [], [], {}, []
+        self.moved = None
         self.random = np.random.default_rng(zlib.crc32(name.encode()))
 
     def values(self, shape, dtype, low=None, high=None):
@@ -108,6 +109,15 @@ class Graph:
                     dim.Clear()
         del made.graph.value_info[:]
         return made
+
+    def feeds(self):
+        """The inputs' values by name."""
+        return {name: value for name, (_, _, value) in self.inputs.items()}
+
+    def moves(self, size):
+        """States how many bytes are read and written, where that is not all of the operands and results."""
+        self.moved = size
+        return self
 
     def operations(self):
         """Multiplications and additions of products and convolutions, from the sizes of the data; 0 for other operators."""

@@ -7,6 +7,7 @@ import numpy as np
 
 import engines
 from graph import Graph
+from isolation import isolated
 
 BUDGET = 0.03  # Seconds per measurement.
 SMALLEST = 1 << 14
@@ -45,9 +46,13 @@ def peak(threads):
     n = 1024
     g = Graph("peak")
     g.output(g.MatMul(g.input(f"{n} {n}"), g.input(f"{n} {n}")))
-    feeds = {name: value for name, (_, _, value) in g.inputs.items()}
-    calls = [engine(g.model("static").SerializeToString(), threads) for engine in engines.PEERS.values()]
-    return 2 * n**3 / min(fastest(lambda c=c: c(feeds), 0.5) for c in calls)
+    feeds, model = g.feeds(), g.model("static").SerializeToString()
+
+    def seconds(engine):
+        call = engine(model, threads)
+        return fastest(lambda: call(feeds), 0.5)
+
+    return 2 * n**3 / min(isolated(seconds, engine) for engine in engines.PEERS.values())
 
 
 def roofline_ms(size, operations, threads):

@@ -7,6 +7,7 @@ import numpy as np
 
 import machine
 from engines import PEERS, Kiln
+from isolation import Crashed, isolated
 
 
 @dataclass
@@ -71,42 +72,50 @@ def error(expected, got):
 
 
 def measure(family, graph, mode, threads, command, rounds, seconds):
-    """Measures a configuration; None if the mode has no symbols."""
+    """Measures a configuration, without the peers that crash on it; None if the mode has no symbols."""
     model = graph.model(mode)
     if model is None:
         return None
-    model = model.SerializeToString()
-    feeds = {name: value for name, (_, _, value) in graph.inputs.items()}
-    result = Measurement(family, graph.name, mode, threads)
-    peers, outputs = {}, None
-    for name, engine in PEERS.items():
+    result, crashes = Measurement(family, graph.name, mode, threads), []
+    for peers in (PEERS, *[{name: peer} for name, peer in PEERS.items()], {}):
         try:
-            call = engine(model, threads)
+            result, size = isolated(side_by_side, result, graph, model.SerializeToString(), peers, command, rounds, seconds)
+            break
+        except Crashed as crash:
+            crashes.append(f"{', '.join(peers) or 'the measurement'} {crash}")
+    else:
+        result.message, size = "; ".join(crashes), 0
+    result.roofline = machine.roofline_ms(graph.moved or size, graph.operations(), threads)
+    return result
+
+
+def side_by_side(result, graph, model, peers, command, rounds, seconds):
+    """Fills in the times and the error; also returns the bytes of all operands and results."""
+    feeds, calls, outputs = graph.feeds(), {}, None
+    for name, engine in peers.items():
+        try:
+            call = engine(model, result.threads)
             answers = call(feeds)
         except Exception:  # A peer may lack an operator or a type; there is the other one.
             continue
         outputs = answers if outputs is None else outputs
-        peers[name] = lambda c=call: c(feeds)
+        calls[name] = lambda c=call: c(feeds)
+    results = sum(np.asarray(v).nbytes for v in outputs or [])
     kiln = Kiln(command, model, feeds)
     try:
         for at in range(rounds):
-            for name, call in peers.items():
+            for name, call in calls.items():
                 time_ms = median_ms(call, seconds)
                 setattr(result, name, min(time_ms, getattr(result, name) or math.inf))
-            measured, got = kiln.bench(threads, seconds)
+            measured, got = kiln.bench(result.threads, seconds)
             result.kiln = min(measured["median_ms"], result.kiln or math.inf)
             if at == 0:
                 result.first, result.compile = measured["first_ms"], measured["compile_ms"]
-                names = graph.outputs
-                if outputs is not None and set(names) <= set(got):
-                    result.error = max((error(x, got[n]) for n, x in zip(names, outputs)), default=0.0)
-        results = sum(np.asarray(v).nbytes for v in got.values())
-    except (RuntimeError, OSError) as failure:
-        result.message, results = str(failure), 0
-    except Exception as failure:  # A process that hangs, output that cannot be read: said, and the next one is measured.
-        result.message, results = f"{type(failure).__name__}: {failure}", 0
+                if outputs is not None and set(graph.outputs) <= set(got):
+                    result.error = max((error(x, got[n]) for n, x in zip(graph.outputs, outputs)), default=0.0)
+                results = sum(v.nbytes for v in got.values())
+    except Exception as failure:  # Refusals, a process that hangs: they are recorded, and the next one is measured.
+        result.message, result.kiln = str(failure), None
     finally:
         kiln.close()
-    size = sum(v.nbytes for v in feeds.values()) + sum(len(c.raw_data) for c in graph.constants) + results
-    result.roofline = machine.roofline_ms(size, graph.operations(), threads)
-    return result
+    return result, sum(v.nbytes for v in feeds.values()) + sum(len(c.raw_data) for c in graph.constants) + results
