@@ -1,5 +1,5 @@
-//! Control flow of ONNX models: branches of an `If` that differ in rank, loops that carry sequences, endless loops and
-//! loops without an iteration.
+//! What each call decides about a model's graph: branches of an `If` that differ in rank, loops that carry sequences, sizes
+//! that decide how many operations there are. Also endless loops and loops without an iteration.
 #![cfg(feature = "onnx")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -407,6 +407,56 @@ fn a_loop_without_iterations_stacks_empty_tensors_of_the_known_sizes() {
         };
         assert_eq!(shapes(1), [vec![2, 3], vec![0, 0, 3], vec![0, 2, 3]]);
         assert_eq!(shapes(2), [vec![4, 3], vec![1, 4, 3], vec![1, 2, 3]]);
+    }
+}
+
+#[test]
+fn a_size_that_the_model_leaves_open_comes_from_the_call() {
+    let nodes = [node("y = GatherND(x, indices)", &[])];
+    let inputs = [
+        value("x", F32, Some(&["2", "3"])),
+        value("indices", I64, Some(&["K", "D"])),
+    ];
+    for model in models(&model(&graph(&nodes, &[], &inputs, &[untyped("y")]))) {
+        let rows = Tensor::from_slice(&[3, 1], &[1_i64, 0, 1]).unwrap();
+        let elements = Tensor::from_slice(&[2, 2], &[1_i64, 2, 0, 1]).unwrap();
+        let run = |indices: &Tensor| model.run([("x", &ramp(&[2, 3])), ("indices", indices)]);
+        for _ in 0..2 {
+            assert_eq!(run(&rows).unwrap()[0].shape(), [3, 3]);
+            let x = ramp(&[2, 3]).to_vec::<f32>().unwrap();
+            let picked = run(&elements).unwrap()[0].to_vec::<f32>().unwrap();
+            assert_eq!(picked, [x[5], x[1]]);
+        }
+        let many = Tensor::from_slice(&[1, 3], &[0_i64; 3]).unwrap();
+        assert_eq!(run(&many).unwrap_err().code(), "E0332");
+    }
+}
+
+#[test]
+fn coordinates_of_a_grid_and_the_length_of_a_shape_come_from_the_call() {
+    let nodes = [
+        node("sampled = GridSample(x, grid)", &[]),
+        node("y = Reshape(sampled, shape)", &[]),
+    ];
+    let inputs = [
+        value("x", F32, Some(&["N", "C", "H", "W"])),
+        value("grid", F32, Some(&["N", "A", "B", "D"])),
+        value("shape", I64, Some(&["R"])),
+    ];
+    for model in models(&model(&graph(&nodes, &[], &inputs, &[untyped("y")]))) {
+        let grid = Tensor::from_slice(&[1, 2, 2, 2], &[0.0_f32; 8]).unwrap();
+        let shape = |sizes: &[i64]| Tensor::from_slice(&[sizes.len()], sizes).unwrap();
+        let run = |grid: &Tensor, shape: &Tensor| {
+            model.run([
+                ("x", &ramp(&[1, 3, 4, 4])),
+                ("grid", grid),
+                ("shape", shape),
+            ])
+        };
+        assert_eq!(run(&grid, &shape(&[3, -1])).unwrap()[0].shape(), [3, 4]);
+        assert_eq!(run(&grid, &shape(&[-1])).unwrap()[0].shape(), [12]);
+        let flat = Tensor::from_slice(&[1, 2, 2, 1], &[0.0_f32; 4]).unwrap();
+        assert_eq!(run(&flat, &shape(&[-1])).unwrap_err().code(), "E0920");
     }
 }
 

@@ -307,7 +307,7 @@ impl Asked {
         let Some((&depth, outer)) = indices.split_last() else {
             return;
         };
-        let Some(depth) = graph.dims().as_constant(depth) else {
+        let Some(depth) = graph.dims().range(depth).as_point() else {
             return;
         };
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);

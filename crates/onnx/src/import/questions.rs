@@ -1,5 +1,6 @@
 //! Properties on which the graph depends and which only a call can determine: which branch of an `If` is taken whose
-//! branches differ in more than sizes, and the trip count of a loop that carries a sequence.
+//! branches differ in more than sizes, the trip count of a loop that carries a sequence, and sizes that decide how many
+//! operations or axes there are, such as the number of coordinates in each index of a `GatherND`.
 //!
 //! The caller answers by number ([`ImportOptions::answer`](super::ImportOptions::answer)). An unanswered question ends the
 //! import with a [`Question`]: a graph that computes the answer. Numbers follow from the model and from the answers to
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 
 use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::{GraphBuilder, InferError};
+use kiln_symbolic_shape::{ContractFact, FactOrigin, Predicate};
 
 use super::context::NodeContext;
 use crate::Error;
@@ -105,6 +107,54 @@ impl NodeContext<'_> {
             None => questions.unanswered.set(true),
         }
         error
+    }
+
+    /// A scalar that is known, or that the caller answered.
+    ///
+    /// # Errors
+    /// `unknown` where it is neither.
+    pub(crate) fn known_or_asked(&mut self, value: ValueId, unknown: Error) -> Result<i64, Error> {
+        let value = self.build(|builder| builder.reshape(value, &[]))?;
+        if let Some(&[known]) = self.constant_integers(value).as_deref() {
+            return Ok(known);
+        }
+        let place = self.place(value);
+        let answer = self.answer(place)?;
+        answer.ok_or_else(|| self.left_open(place, unknown))
+    }
+
+    /// An operand with a known size along an axis, and that size: where the model leaves it open, each call is asked, and
+    /// the graph is for calls with this size.
+    ///
+    /// # Errors
+    /// That `expected` was expected, where the operand lacks the axis, or the size is neither known nor answered.
+    pub(crate) fn with_known_size(
+        &mut self,
+        index: usize,
+        axis: usize,
+        expected: &str,
+    ) -> Result<(ValueId, i64), Error> {
+        let value = self.input(index)?;
+        let mut dims = self.shape(value)?;
+        let unknown = self.operand_error(index, expected, self.builder().describe(value));
+        let Some(&dim) = dims.get(axis) else {
+            return Err(unknown);
+        };
+        if let Some(size) = self.builder().dims().as_constant(dim) {
+            return Ok((value, size));
+        }
+        let asked = self.build(|builder| builder.dims_tensor(&[dim]))?;
+        let size = self.known_or_asked(asked, unknown)?;
+        let known = self.size(size);
+        let origin = format!("{}: a graph for calls with this size", self.node().path());
+        let fact = ContractFact {
+            predicate: Predicate::Equal(dim, known),
+            origin: FactOrigin::Required(origin),
+        };
+        self.sizes(|table| table.assume(fact))?;
+        dims[axis] = known;
+        let value = self.build(|builder| builder.reshape(value, &dims))?;
+        Ok((value, size))
     }
 
     /// Whether something inside failed because of a missing answer.

@@ -5,7 +5,7 @@
 //! [`Limits::inlined_nodes`](crate::Limits::inlined_nodes), and one loop has at most
 //! [`Limits::operator_parts`](crate::Limits::operator_parts) iterations.
 
-use kiln_ir::{Definition, ValueId};
+use kiln_ir::Definition;
 use kiln_symbolic_shape::DimId;
 use smallvec::smallvec;
 
@@ -59,20 +59,6 @@ impl NodeContext<'_> {
     /// Counts created entries of sequences.
     pub(crate) fn count_entries(&self, count: usize) -> Result<(), Error> {
         self.frame.count(LimitKind::SequenceEntries, count)
-    }
-
-    /// A scalar that is known, or that the caller answered.
-    ///
-    /// # Errors
-    /// `unknown` where it is neither.
-    fn known_or_asked(&mut self, value: ValueId, unknown: Error) -> Result<i64, Error> {
-        let value = self.build(|builder| builder.reshape(value, &[]))?;
-        if let Some(&[known]) = self.constant_integers(value).as_deref() {
-            return Ok(known);
-        }
-        let place = self.place(value);
-        let answer = self.answer(place)?;
-        answer.ok_or_else(|| self.left_open(place, unknown))
     }
 }
 

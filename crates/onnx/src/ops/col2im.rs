@@ -13,7 +13,7 @@ pub(super) const OPERATORS: &[Operator] = &[operator("Col2Im", &[18], col2im)];
 /// `x: [N, C * elements of a block, blocks] -> [N, C, image..]`: a transposed convolution, in which each element of a
 /// block has a channel and a weight of 1 at its place.
 fn col2im(ctx: &mut NodeContext<'_>) -> Imported {
-    let x = ctx.input(0)?;
+    let (x, _) = ctx.with_known_size(0, 1, "a known number of channels")?;
     let [batch, depth, _] = ctx.dims_of_rank::<3>(0, x)?;
     let image = ctx.sizes_of(1)?;
     let block = ctx.integers(2)?;

@@ -1,10 +1,10 @@
 //! Reading at indices.
 
-use kiln_ir::Op;
+use kiln_ir::{Op, ValueId};
 
 use super::support::{Imported, one, operator};
-use crate::NodeContext;
 use crate::import::{Operator, Takes};
+use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
     operator("Compress", &[9], compress),
@@ -28,11 +28,21 @@ fn gather_elements(ctx: &mut NodeContext<'_>) -> Imported {
 }
 
 fn gather_nd(ctx: &mut NodeContext<'_>) -> Imported {
-    let (x, indices) = (ctx.input(0)?, ctx.input(1)?);
+    let x = ctx.input(0)?;
+    let indices = addresses(ctx, 1)?;
     let batch_axes = ctx.attributes().get_or("batch_dims", 0_i64)?;
     let batch_axes = usize::try_from(batch_axes)
         .map_err(|_| ctx.attribute_error("batch_dims", "at least 0", batch_axes))?;
     one(ctx.op(Op::GatherNd { batch_axes }, &[x, indices])?)
+}
+
+/// Indices `[.., k]` into `k` axes at once, with `k` known.
+pub(super) fn addresses(ctx: &mut NodeContext<'_>, index: usize) -> Result<ValueId, Error> {
+    let indices = ctx.input(index)?;
+    let innermost = ctx.rank(indices)?.saturating_sub(1);
+    let expected = "indices whose innermost size is known";
+    let (indices, _) = ctx.with_known_size(index, innermost, expected)?;
+    Ok(indices)
 }
 
 /// The entries of an axis (or of all elements) for which the condition is true.

@@ -14,15 +14,15 @@ pub(super) const OPERATORS: &[Operator] = &[operator("GridSample", &[16, 20], gr
 /// `x: [N, C, spatial..], grid: [N, points.., k] -> [N, C, points..]`; the last axis of the grid holds the coordinates,
 /// innermost axis first, from -1 to 1.
 fn grid_sample(ctx: &mut NodeContext<'_>) -> Imported {
-    let (x, grid) = (ctx.input(0)?, ctx.input(1)?);
+    let x = ctx.input(0)?;
     let (interpolation, outside, corners) = attributes(ctx)?;
     let dims = ctx.shape(x)?;
-    let grid_dims = ctx.shape(grid)?;
     let spatial = dims.len().saturating_sub(2);
-    let fits = grid_dims.len() == dims.len()
-        && grid_dims.last().and_then(|&last| ctx.known(last)) == i64::try_from(spatial).ok();
+    let expected = format!("a grid of rank {} with {spatial} coordinates", dims.len());
+    let (grid, coordinates) = ctx.with_known_size(1, spatial + 1, &expected)?;
+    let grid_dims = ctx.shape(grid)?;
+    let fits = grid_dims.len() == dims.len() && usize::try_from(coordinates) == Ok(spatial);
     if spatial == 0 || !fits {
-        let expected = format!("a grid of rank {} with {spatial} coordinates", dims.len());
         let found = ctx.builder().describe(grid);
         return Err(ctx.operand_error(1, expected, found));
     }

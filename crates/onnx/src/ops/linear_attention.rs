@@ -16,16 +16,11 @@ pub(super) const OPERATORS: &[Operator] = &[
 
 /// `x: [N, C, L], w: [C, 1, k], bias: [C], past: [N, C, k - 1] -> y: [N, C, L], present: [N, C, k - 1]`.
 fn causal_conv(ctx: &mut NodeContext<'_>) -> Imported {
-    let (x, weights) = (ctx.input(0)?, ctx.input(1)?);
+    let (x, channels) = ctx.with_known_size(0, 1, "a known number of channels")?;
+    let weights = ctx.input(1)?;
+    let groups = usize::try_from(channels).unwrap_or(0);
     let [batch, channels, _] = ctx.dims_of_rank::<3>(0, x)?;
     let [_, _, kernel] = ctx.dims_of_rank::<3>(1, weights)?;
-    let Some(groups) = ctx
-        .known(channels)
-        .and_then(|count| usize::try_from(count).ok())
-    else {
-        let found = ctx.builder().describe(x);
-        return Err(ctx.operand_error(0, "a known number of channels", found));
-    };
     let one = ctx.size(1);
     let before = ctx.sizes(|table| table.sub(kernel, one))?;
     let dtype = ctx.dtype(x)?;

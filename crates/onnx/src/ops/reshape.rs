@@ -22,10 +22,10 @@ fn reshape(ctx: &mut NodeContext<'_>) -> Imported {
     let zero_is_zero = ctx.flag("allowzero", false)?;
     let asked = match ctx.builder().known_values(shape) {
         Some(asked) => asked.to_vec(),
-        None => return one(reshape_by_data(ctx, x, shape, zero_is_zero)?),
+        None => return one(reshape_by_data(ctx, x, zero_is_zero)?),
     };
     if asked.iter().any(|&dim| may_be_special(ctx, dim)) {
-        return one(reshape_by_data(ctx, x, shape, zero_is_zero)?);
+        return one(reshape_by_data(ctx, x, zero_is_zero)?);
     }
     let mut dims = Vec::with_capacity(asked.len());
     for (axis, &dim) in asked.iter().enumerate() {
@@ -54,18 +54,15 @@ fn may_be_special(ctx: &NodeContext<'_>, dim: DimId) -> bool {
 fn reshape_by_data(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
-    shape: ValueId,
     zero_is_zero: bool,
 ) -> Result<ValueId, Error> {
     let own = ctx.shape(x)?;
-    let length = match ctx.shape(shape)?.as_slice() {
-        &[length] => ctx.known(length),
-        _ => None,
-    };
-    let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
+    let (shape, length) = ctx.with_known_size(1, 0, "a vector of known length")?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if ctx.rank(shape)? != 1 {
         let found = ctx.builder().describe(shape);
-        return Err(ctx.operand_error(1, "a vector of known length", found));
-    };
+        return Err(ctx.operand_error(1, "a vector", found));
+    }
     ctx.check_shape_elements(length)?;
     let zero = ctx.size(0);
     let copied: Vec<DimId> = (0..length)

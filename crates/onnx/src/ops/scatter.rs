@@ -3,6 +3,7 @@
 use kiln_ir::{Combine, Op};
 use kiln_tensor::DType;
 
+use super::gather::addresses;
 use super::support::{Imported, one, operator};
 use crate::import::Operator;
 use crate::{Error, NodeContext};
@@ -24,7 +25,8 @@ fn scatter_elements(ctx: &mut NodeContext<'_>) -> Imported {
 }
 
 fn scatter_nd(ctx: &mut NodeContext<'_>) -> Imported {
-    let (x, indices, updates) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
+    let (x, updates) = (ctx.input(0)?, ctx.input(2)?);
+    let indices = addresses(ctx, 1)?;
     let combine = combine(ctx)?;
     one(ctx.op(Op::ScatterNd { combine }, &[x, indices, updates])?)
 }

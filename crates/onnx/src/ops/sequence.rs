@@ -173,10 +173,8 @@ fn concat_stacked(ctx: &mut NodeContext<'_>, stacked: ValueId) -> Imported {
 
 /// Splits into parts of one size, of given sizes, or into single entries, optionally without their axis.
 fn split(ctx: &mut NodeContext<'_>) -> Imported {
-    let x = ctx.input(0)?;
-    let dims = ctx.shape(x)?;
-    let axis = ctx.axis_attribute(0, dims.len())?;
-    let whole = dims[axis];
+    let mut x = ctx.input(0)?;
+    let axis = ctx.axis_attribute(0, ctx.rank(x)?)?;
     let mut squeezes = false;
     let sizes: Vec<DimId> = match ctx.optional(1) {
         Some(sizes) if ctx.rank(sizes)? == 1 => ctx.sizes_of(1)?,
@@ -186,6 +184,9 @@ fn split(ctx: &mut NodeContext<'_>) -> Imported {
                 Some(_) => ctx.integers(1)?.first().copied().unwrap_or(0),
                 None => 1,
             };
+            let expected = "a known size along the axis, which decides the number of parts";
+            let (known, whole) = ctx.with_known_size(0, axis, expected)?;
+            x = known;
             equal_parts(ctx, whole, part)?
         }
     };
@@ -205,12 +206,7 @@ fn split(ctx: &mut NodeContext<'_>) -> Imported {
 }
 
 /// Parts of one size, the last of which may be smaller.
-fn equal_parts(ctx: &mut NodeContext<'_>, whole: DimId, part: i64) -> Result<Vec<DimId>, Error> {
-    let Some(whole) = ctx.known(whole) else {
-        let found = ctx.input(0).map(|x| ctx.builder().describe(x))?;
-        let expected = "a known size along the axis, which decides the number of parts";
-        return Err(ctx.operand_error(0, expected, found));
-    };
+fn equal_parts(ctx: &mut NodeContext<'_>, whole: i64, part: i64) -> Result<Vec<DimId>, Error> {
     if part < 1 {
         return Err(ctx.operand_error(1, "parts of 1 entry or more", part.to_string()));
     }

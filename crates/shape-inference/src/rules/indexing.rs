@@ -244,7 +244,7 @@ fn addressed_axes<'i>(
     indices: &'i TensorType,
 ) -> Result<(&'i [DimId], usize), InferError> {
     let known = indices.dims.split_last().and_then(|(&last, outer)| {
-        let depth = usize::try_from(ctx.dims().as_constant(last)?).ok()?;
+        let depth = usize::try_from(ctx.dims().range(last).as_point()?).ok()?;
         Some((outer, depth))
     });
     match known {

@@ -111,20 +111,19 @@ pub(super) fn concatenate(ctx: &mut NodeContext<'_>) -> Imported {
     }
     let mut operands = Vec::with_capacity(count);
     for (index, &width) in widths.iter().enumerate() {
+        let expected = format!("at least {width} columns, known when the model is imported");
         let x = ctx.input(index)?;
-        let x = ctx.cast(x, DType::F32)?;
         let x = match ctx.rank(x)? {
             1 => ctx.build(|builder| builder.unsqueeze(x, &[1]))?,
-            _ => x,
+            _ => ctx.with_known_size(index, 1, &expected)?.0,
         };
+        let x = ctx.cast(x, DType::F32)?;
         let [_, columns] = ctx.dims_of_rank(index, x)?;
         operands.push(match ctx.known(columns) {
             Some(columns) if columns == width => x,
             Some(columns) if (0..columns).contains(&width) => ctx.narrow(x, 1, 0, width)?,
             _ => {
                 let found = ctx.builder().describe(x);
-                let expected =
-                    format!("at least {width} columns, known when the model is imported");
                 return Err(ctx.operand_error(index, expected, found));
             }
         });
