@@ -1,6 +1,7 @@
 //! The interface of a backend that compiles kernels: [`KernelCompiler`].
 
 use kiln_symbolic_shape::Predicate;
+use serde::{Deserialize, Serialize};
 
 use crate::artifact::Artifact;
 use crate::schedule::{Schedule, Target};
@@ -14,10 +15,21 @@ pub struct Candidate {
     /// The conditions on the kernel's sizes under which it is right; empty for a generic one. Sizes are of the kernel's
     /// table.
     pub predicate: Vec<Predicate>,
-    /// Buffers, by position, for which it prefers another order of the axes in memory, outermost first.
-    pub layouts: Vec<(usize, Vec<usize>)>,
+    /// The buffers for which it prefers another order of the axes in memory.
+    pub layouts: Vec<PreferredLayout>,
     /// Estimated nanoseconds for a call at the kernel's hints, on one thread.
     pub cost: f64,
+}
+
+/// The order of a buffer's axes in memory that a schedule prefers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreferredLayout {
+    /// The buffer, by position.
+    pub buffer: usize,
+    /// Its axes, outermost first.
+    pub order: Vec<usize>,
+    /// Whether the kernel is faster with a copy in this order, the time for copying included.
+    pub is_worth_copying: bool,
 }
 
 /// A phase of compiling, for observers that measure it.

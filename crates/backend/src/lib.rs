@@ -28,7 +28,8 @@ mod schedule;
 pub use artifact::{Artifact, ArtifactBuffer, ArtifactParts, Phase};
 pub use builtin::{Builtin, BuiltinOperand};
 pub use compile::{
-    Candidate, CompileError, CompileObserver, CompilePhase, KernelCompiler, Listing, Unobserved,
+    Candidate, CompileError, CompileObserver, CompilePhase, KernelCompiler, Listing,
+    PreferredLayout, Unobserved,
 };
 pub use compiler_wrapper::CompilerWrapper;
 pub use condition::Condition;

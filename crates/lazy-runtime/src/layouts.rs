@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kiln_backend::PreferredLayout;
 use kiln_kernel::VerifiedKernel;
 use kiln_program::LayoutPreferences;
 
@@ -19,7 +20,7 @@ impl PreferredLayouts {
 }
 
 impl LayoutPreferences for PreferredLayouts {
-    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
+    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<PreferredLayout> {
         let (Some(compiler), Some(target)) = (self.0.compiler(), self.0.target()) else {
             return Vec::new();
         };

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 use insta::assert_snapshot;
+use kiln_backend::PreferredLayout;
 use kiln_fusion::FusionOptions;
 use kiln_ir::BlobMap;
 use kiln_kernel::VerifiedKernel;
@@ -94,11 +95,13 @@ fn graph_inputs_are_copied_into_a_concat() {
 struct Turned;
 
 impl LayoutPreferences for Turned {
-    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
+    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<PreferredLayout> {
         let buffers = kernel.kernel().buffers().values().enumerate();
         let written = buffers.filter(|(_, buffer)| buffer.role.is_written());
-        let turned = |(position, buffer): (usize, &kiln_kernel::Buffer)| {
-            (position, (0..buffer.rank()).rev().collect())
+        let turned = |(position, buffer): (usize, &kiln_kernel::Buffer)| PreferredLayout {
+            buffer: position,
+            order: (0..buffer.rank()).rev().collect(),
+            is_worth_copying: false,
         };
         written.map(turned).collect()
     }

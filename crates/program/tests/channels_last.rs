@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 use insta::assert_snapshot;
+use kiln_backend::PreferredLayout;
 use kiln_fusion::FusionOptions;
 use kiln_ir::BlobMap;
 use kiln_kernel::VerifiedKernel;
@@ -19,18 +20,22 @@ const ROW_MAJOR: &[usize] = &[0, 1, 2, 3];
 struct Wishes {
     written: &'static [(&'static str, &'static [usize])],
     read: &'static [(&'static str, &'static [usize])],
+    copies: bool,
 }
 
 impl Wishes {
     /// For the buffers they write.
     fn written(written: &'static [(&'static str, &'static [usize])]) -> Self {
-        let read = &[];
-        Self { written, read }
+        Self {
+            written,
+            read: &[],
+            copies: false,
+        }
     }
 }
 
 impl LayoutPreferences for Wishes {
-    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
+    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<PreferredLayout> {
         let mut wishes = Vec::new();
         for (position, buffer) in kernel.kernel().buffers().values().enumerate() {
             let list = if buffer.role.is_written() {
@@ -39,7 +44,11 @@ impl LayoutPreferences for Wishes {
                 self.read
             };
             let of_kernel = list.iter().filter(|(name, _)| *name == kernel.name());
-            wishes.extend(of_kernel.map(|(_, order)| (position, order.to_vec())));
+            wishes.extend(of_kernel.map(|(_, order)| PreferredLayout {
+                buffer: position,
+                order: order.to_vec(),
+                is_worth_copying: self.copies,
+            }));
         }
         wishes
     }
@@ -173,6 +182,38 @@ fn reductions_over_the_image_take_the_layout_if_they_keep_axes() {
 }
 
 #[test]
+fn row_major_operands_and_results_are_copied_where_a_kernel_gains_more() {
+    let text =
+        "graph @edges(%x: f32[N, 8, A, B]) -> (f32[N, 8, A, B], f32[N, 8, A, B], f32[N, 8, A, B]) {
+      %a = exp %x
+      %b = neg %a
+      %c = abs %x
+      %y = exp %x
+      %z = exp %b
+      return %c, %y, %z
+    }";
+    let wishes = Wishes {
+        written: &[("exp", INNERMOST)],
+        read: &[("exp", INNERMOST)],
+        copies: true,
+    };
+    assert_snapshot!(program(text, &wishes).to_string(), @"
+    program @edges: 5 kernels, 0 constants, steps: 8 kernel
+    body(%x: f32[N, 8, A, B]) -> (%c@own: f32[N, 8, A, B], %y@own: f32[N, 8, A, B], %z@own: f32[N, 8, A, B])
+      %c may take the memory of %x
+      segment 0: 2 slots
+        kernel x_relayout [kernel0 map] %x -> %x@0.0: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel exp [kernel1 map] %x@0.0 -> %a@0.1: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel neg [kernel2 map] %a@0.1 -> %b(%a+0): f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel abs [kernel3 map] %x -> %c@own: f32[N, 8, A, B]
+        kernel exp [kernel1 map] %x@0.0 -> %y(%x+0): f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel y_relayout [kernel4 map] %y(%x+0) -> %y@own: f32[N, 8, A, B]
+        kernel exp [kernel1 map] %b(%a+0) -> %z(%a+0): f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel z_relayout [kernel4 map] %z(%a+0) -> %z@own: f32[N, 8, A, B]
+    ");
+}
+
+#[test]
 fn inputs_outputs_views_and_builtins_stay_row_major() {
     let text = "graph @bound(%x: f32[N, 8, A, B]) -> (f32[N, 8, A, B], f32[N, 8, A*B], f32[N, 8, A, 1], f32[N, 8, A, B]) where B >= 1 {
       %result = exp %x
@@ -227,13 +268,21 @@ fn conflicting_layout_preferences_leave_a_buffer_row_major() {
             &[("neg", ROW_MAJOR)]
         };
         let written = &[("exp", INNERMOST)];
-        let program = program(text, &Wishes { written, read });
+        let program = program(
+            text,
+            &Wishes {
+                written,
+                read,
+                copies: false,
+            },
+        );
         assert_eq!(strided(&program), [""; 0], "{program}");
     }
     // One that agrees, and one that has the order already.
     let agreed = Wishes {
         written: &[("exp", INNERMOST)],
         read: &[("neg", INNERMOST)],
+        copies: false,
     };
     let both = ["a [8*A*B, 1, 8*B, 8]", "b [8*A*B, 1, 8*B, 8]"];
     assert_eq!(strided(&program(text, &agreed)), both);
@@ -284,8 +333,12 @@ fn invalid_axis_orders_are_ignored() {
     /// A preference for a buffer that does not exist.
     struct Beyond;
     impl LayoutPreferences for Beyond {
-        fn layouts(&self, _: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
-            vec![(9, INNERMOST.to_vec())]
+        fn layouts(&self, _: &VerifiedKernel) -> Vec<PreferredLayout> {
+            vec![PreferredLayout {
+                buffer: 9,
+                order: INNERMOST.to_vec(),
+                is_worth_copying: true,
+            }]
         }
     }
     assert_eq!(strided(&program(text, &Beyond)), [""; 0]);
@@ -296,6 +349,7 @@ fn concat_operands_of_equal_order_are_joined_in_place() {
     let wishes = Wishes {
         written: &[("exp", INNERMOST), ("tanh", INNERMOST)],
         read: &[("neg", INNERMOST)],
+        copies: false,
     };
     let text = "graph @joined(%x: f32[N, 8, A, B], %y: f32[N, 16, A, B]) -> f32[N, 24, A, B] {
       %a = exp %x
@@ -336,6 +390,7 @@ fn concat_along_the_outermost_axis_keeps_the_order() {
     let wishes = Wishes {
         written: &[("exp", &[1, 0]), ("tanh", &[1, 0])],
         read: &[("neg", &[1, 0])],
+        copies: false,
     };
     let text = "graph @joined(%x: f32[A, B], %y: f32[A, C]) -> f32[A, B + C] {
       %a = exp %x
@@ -367,10 +422,12 @@ fn concat_operands_of_other_orders_are_copied() {
     let part = Wishes {
         written: &[("exp", INNERMOST), ("tanh", ROW_MAJOR)],
         read: &[("neg", INNERMOST)],
+        copies: false,
     };
     let others = Wishes {
         written: &[("exp", INNERMOST), ("tanh", TURNED)],
         read: &[("neg", INNERMOST)],
+        copies: false,
     };
     for wishes in [whole, part, others] {
         let program = program(text, &wishes);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
+use kiln_backend::PreferredLayout;
 use kiln_fusion::FusionOptions;
 use kiln_ir::BlobMap;
 use kiln_kernel::VerifiedKernel;
@@ -241,11 +242,15 @@ fn interpreted_steps_and_strides_round_trip() {
 struct Turned;
 
 impl LayoutPreferences for Turned {
-    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
+    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<PreferredLayout> {
         let buffers = kernel.kernel().buffers().values().enumerate();
         buffers
             .filter(|(_, buffer)| buffer.role.is_written() && buffer.rank() == 2)
-            .map(|(position, _)| (position, vec![1, 0]))
+            .map(|(buffer, _)| PreferredLayout {
+                buffer,
+                order: vec![1, 0],
+                is_worth_copying: false,
+            })
             .collect()
     }
 }

@@ -3,6 +3,7 @@
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::item_axes;
 use kiln_kernel::{AxisId, VerifiedKernel};
+use kiln_symbolic_shape::DimId;
 
 use crate::strides::bound;
 
@@ -37,7 +38,7 @@ pub(crate) fn bytes_of_results(kernel: &VerifiedKernel) -> Quantity {
 
 /// Operations of a call, with symbolic sizes replaced by their hints or a guess.
 pub(crate) fn of_kernel(kernel: &VerifiedKernel) -> f64 {
-    let size = |axis: AxisId| guess(kernel, axis);
+    let size = |axis: AxisId| guess(kernel, kernel.axis(axis).extent.bound());
     let outer: f64 = kernel.outer().iter().map(|&axis| size(axis)).product();
     let mut inner = 1.0;
     for axes in item_axes(kernel) {
@@ -46,8 +47,9 @@ pub(crate) fn of_kernel(kernel: &VerifiedKernel) -> f64 {
     outer * inner
 }
 
-fn guess(kernel: &VerifiedKernel, axis: AxisId) -> f64 {
-    match kernel.dims().as_constant(kernel.axis(axis).extent.bound()) {
+/// A size, or its guess.
+pub(crate) fn guess(kernel: &VerifiedKernel, size: DimId) -> f64 {
+    match kernel.dims().as_constant(size) {
         Some(size) => size as f64,
         None => GUESS,
     }

@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use compiler::BundleCompiler;
-use kiln_backend::{Schedule, Target};
+use kiln_backend::{PreferredLayout, Schedule, Target};
 use kiln_ir::{BlobMap, Constant, Digest};
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{Bundle, CacheError, CacheKey, EntryKind, Tier};
@@ -86,7 +86,7 @@ struct BundledConstant {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct BundledCandidate {
     schedule: Schedule,
-    layouts: Vec<(usize, Vec<usize>)>,
+    layouts: Vec<PreferredLayout>,
 }
 
 /// The plans of a bundle, and a runtime with their code.

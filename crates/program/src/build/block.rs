@@ -11,7 +11,7 @@ use kiln_symbolic_shape::{DimId, PlanFact, Predicate};
 use smallvec::{SmallVec, smallvec};
 
 use super::node::{KernelNode, NodeKind, StepNode};
-use super::{Builder, course, layout};
+use super::{Builder, course, layout, relayout};
 use crate::buffer::{Buffer, Place};
 use crate::error::ProgramError;
 use crate::ids::{BufferId, KernelId};
@@ -72,8 +72,19 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             results,
             donations: Vec::new(),
         };
-        let nodes = &self.kernels;
-        let orders = layout::assign_layouts(self.program, &mut block, nodes, &self.shapes);
+        let kernels = self.kernels.iter();
+        let preferences: layout::Preferences = kernels
+            .map(|node| self.program.layouts.layouts(&node.kernel))
+            .collect();
+        relayout::copy_bound_buffers(
+            self.program,
+            &mut block,
+            &mut self.kernels,
+            &preferences,
+            &mut self.shapes,
+        )?;
+        let (nodes, shapes) = (&self.kernels, &self.shapes);
+        let orders = layout::assign_layouts(self.program, &mut block, nodes, &preferences, shapes);
         layout::concat_in_place(self.program, &mut block, nodes, &self.shapes, &orders);
         super::kernels::finish_kernels(self.program, &mut block, nodes, &orders)?;
         super::memory::assign_places(self.program, &mut block, &self.shapes);

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cranelift_entity::EntityRef;
+use kiln_backend::PreferredLayout;
 use kiln_ir::Op;
 use kiln_kernel::{Role, VerifiedKernel};
 use kiln_symbolic_shape::{DimError, DimId};
@@ -21,8 +22,8 @@ use crate::step::{Action, KernelLaunch};
 
 /// Queries which layouts kernels prefer for their buffers: a backend's schedules.
 pub trait LayoutPreferences {
-    /// Buffers, by position, and the order of their axes in memory, outermost first.
-    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)>;
+    /// The layouts that a kernel prefers.
+    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<PreferredLayout>;
 }
 
 /// Everything row-major.
@@ -30,7 +31,7 @@ pub trait LayoutPreferences {
 pub struct RowMajor;
 
 impl LayoutPreferences for RowMajor {
-    fn layouts(&self, _kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
+    fn layouts(&self, _kernel: &VerifiedKernel) -> Vec<PreferredLayout> {
         Vec::new()
     }
 }
@@ -38,8 +39,23 @@ impl LayoutPreferences for RowMajor {
 /// The sizes of buffers, as expressions.
 pub(super) type Shapes = HashMap<BufferId, SmallVec<[DimId; 4]>>;
 
+/// The layouts that the kernel of each node prefers, by position.
+pub(super) type Preferences = Vec<Vec<PreferredLayout>>;
+
+/// Whether it is an order of a buffer's axes other than row-major.
+pub(super) fn is_order(shapes: &Shapes, buffer: BufferId, order: &[usize]) -> bool {
+    let mut sorted = order.to_vec();
+    sorted.sort_unstable();
+    let rank = shapes.get(&buffer).map_or(0, SmallVec::len);
+    sorted.into_iter().eq(0..rank) && !order.is_sorted()
+}
+
 /// Buffers of the arena that one kernel step writes, each element once, and only kernel steps read.
-fn free_buffers(block: &Block, nodes: &[KernelNode], watched: usize) -> HashSet<BufferId> {
+pub(super) fn free_buffers(
+    block: &Block,
+    nodes: &[KernelNode],
+    watched: usize,
+) -> HashSet<BufferId> {
     let mut writers: HashMap<BufferId, usize> = HashMap::new();
     let mut bound: HashSet<BufferId> = block.results.iter().skip(watched).copied().collect();
     let seen: HashSet<BufferId> = block.results.iter().take(watched).copied().collect();
@@ -83,7 +99,7 @@ fn free_buffers(block: &Block, nodes: &[KernelNode], watched: usize) -> HashSet<
 }
 
 /// The number of results of a block that may have the layout that kernels prefer.
-fn watched(program: &Builder<'_>, block: &Block) -> usize {
+pub(super) fn watched(program: &Builder<'_>, block: &Block) -> usize {
     if block.region == program.graph.body() {
         program.options.watched
     } else {
@@ -91,7 +107,7 @@ fn watched(program: &Builder<'_>, block: &Block) -> usize {
     }
 }
 
-fn roles<'a>(
+pub(super) fn roles<'a>(
     launch: &KernelLaunch,
     nodes: &'a [KernelNode],
 ) -> impl Iterator<Item = Role> + use<'a> {
@@ -109,31 +125,27 @@ pub(super) fn assign_layouts(
     program: &mut Builder<'_>,
     block: &mut Block,
     nodes: &[KernelNode],
+    preferences: &Preferences,
     shapes: &Shapes,
 ) -> Orders {
     let mut wishes: BTreeMap<BufferId, Option<Vec<usize>>> = BTreeMap::new();
-    for (launch, node) in launches(block, nodes) {
-        for (position, order) in program.layouts.layouts(&node.kernel) {
-            let Some(&buffer) = launch.operands.get(position) else {
+    for (launch, _) in launches(block, nodes) {
+        for layout in preferences.get(launch.kernel.index()).into_iter().flatten() {
+            let Some(&buffer) = launch.operands.get(layout.buffer) else {
                 continue;
             };
+            let order = &layout.order;
             let wish = wishes.entry(buffer).or_insert_with(|| Some(order.clone()));
-            if wish.as_ref() != Some(&order) {
+            if wish.as_ref() != Some(order) {
                 *wish = None;
             }
         }
     }
     let free = free_buffers(block, nodes, watched(program, block));
-    let is_order = |buffer: BufferId, order: &[usize]| {
-        let mut sorted = order.to_vec();
-        sorted.sort_unstable();
-        let rank = shapes.get(&buffer).map_or(0, SmallVec::len);
-        sorted.into_iter().eq(0..rank) && !order.is_sorted()
-    };
     let mut orders: Orders = wishes
         .iter()
         .filter_map(|(&buffer, wish)| Some((buffer, wish.clone()?)))
-        .filter(|(buffer, order)| free.contains(buffer) && is_order(*buffer, order))
+        .filter(|(buffer, order)| free.contains(buffer) && is_order(shapes, *buffer, order))
         .collect();
     let undecided = |buffer: &BufferId| free.contains(buffer) && !wishes.contains_key(buffer);
     loop {

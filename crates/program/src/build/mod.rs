@@ -11,6 +11,7 @@ mod last_uses;
 mod layout;
 mod memory;
 mod node;
+mod relayout;
 mod sizes;
 mod source;
 mod view;
