@@ -1,12 +1,21 @@
 //! The first elements of each lane when sorted; of equal ones the lower index first.
+//!
+//! A lane is not sorted: its elements are compared, a chunk at a time, with the last of the best ones so far, which few
+//! precede.
 
-use super::expect;
 use super::interrupt::{Interrupt, PIECE, Stopped};
-use super::order::{Ranked, rank};
+use super::order::{Item, Ranked};
+use super::{expect, reserved};
 use crate::error::NativeError;
 use kiln_backend::BuiltinOperand;
 use kiln_tensor::{DType, TensorError};
-use std::cmp::Ordering;
+
+/// Elements that are compared at once.
+const CHUNK: usize = 32;
+/// Up to so many of the best are kept in order, instead of being selected now and then.
+const FEW: usize = 24;
+/// Strided lanes that are copied at once, to be contiguous.
+const LANES: usize = 16;
 
 /// The sizes of a search: lanes of `size` elements, `stride` elements apart.
 #[derive(Debug, Clone, Copy)]
@@ -55,90 +64,187 @@ impl TopK {
         indices: &mut [i64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), NativeError> {
-        let Self {
-            size,
-            stride,
-            k,
-            largest,
-        } = *self;
         if values.is_empty() {
             return Ok(());
         }
-        let mut order = reserved(size.min(if k > PIECE { size } else { 2 * PIECE }))?;
-        // Long lists are sorted by merging, if more than a piece of them is requested.
-        let mut room = reserved(if k > PIECE { size } else { 0 })?;
+        let found = match T::IS_WIDE || u32::try_from(self.size).is_err() {
+            true => self.search::<T, u128>(x, values, indices, interrupt)?,
+            false => self.search::<T, u64>(x, values, indices, interrupt)?,
+        };
+        // The cause of a stop is reported at the next check of the signal.
+        let _stopped = found;
+        Ok(())
+    }
+
+    /// The inner result is whether the search was stopped.
+    fn search<T: Ranked, I: Item>(
+        &self,
+        x: &[T],
+        values: &mut [T],
+        indices: &mut [i64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<Result<(), Stopped>, TensorError> {
+        let Self {
+            size, stride, k, ..
+        } = *self;
+        let mut first = FirstOf::<I>::new(self)?;
+        let mut lanes = reserved(if stride > 1 {
+            size * stride.min(LANES)
+        } else {
+            0
+        })?;
         let mut done = 0;
         let blocks = x.chunks_exact(size * stride);
         let results = values
             .chunks_exact_mut(k * stride)
             .zip(indices.chunks_exact_mut(k * stride));
         for (x, (values, indices)) in blocks.zip(results) {
-            for lane in 0..stride {
-                let at = |index: usize| x[index * stride + lane];
-                let before = |&left: &usize, &right: &usize| {
-                    rank(at(left), at(right), largest).then(left.cmp(&right))
-                };
-                done += size;
-                if done > PIECE {
-                    done = 0;
-                    if interrupt.check().is_err() {
-                        return Ok(());
+            for from in (0..stride).step_by(LANES) {
+                let n_lanes = LANES.min(stride - from);
+                let contiguous = match stride {
+                    1 => x,
+                    _ => {
+                        if copy_lanes(interrupt, &x[from..], stride, n_lanes, &mut lanes).is_err() {
+                            return Ok(Err(Stopped));
+                        }
+                        &lanes
                     }
-                }
-                let found = match k > PIECE {
-                    true => {
-                        order.clear();
-                        order.extend(0..size);
-                        interrupt.sort(&mut order, &mut room, before)
-                    }
-                    false => first_of(interrupt, size, k, &mut order, before),
                 };
-                if found.is_err() {
-                    return Ok(());
-                }
-                for (place, &from) in order[..k].iter().enumerate() {
-                    values[place * stride + lane] = at(from);
-                    indices[place * stride + lane] = from as i64;
+                for (lane, elements) in contiguous.chunks_exact(size).enumerate() {
+                    done += size;
+                    if done > PIECE {
+                        done = 0;
+                        if interrupt.check().is_err() {
+                            return Ok(Err(Stopped));
+                        }
+                    }
+                    let Ok(found) = first.of(interrupt, elements) else {
+                        return Ok(Err(Stopped));
+                    };
+                    for (place, index) in found.iter().map(|item| item.index()).enumerate() {
+                        values[place * stride + from + lane] = elements[index];
+                        indices[place * stride + from + lane] = index as i64;
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 }
 
-/// Moves the first `k` of the indices below `size` to the front, in order; `k` is at most a piece.
-fn first_of(
-    interrupt: Interrupt<'_>,
-    size: usize,
+/// A search in lanes of one size, and its memory.
+struct FirstOf<I> {
     k: usize,
-    order: &mut Vec<usize>,
-    before: impl Fn(&usize, &usize) -> Ordering,
+    largest: bool,
+    /// The best so far, with some of the following ones.
+    items: Vec<I>,
+    /// Where long lists are merged.
+    room: Vec<I>,
+}
+
+impl<I: Item> FirstOf<I> {
+    fn new(sizes: &TopK) -> Result<Self, TensorError> {
+        let TopK { size, k, .. } = *sizes;
+        let is_long = k > PIECE;
+        Ok(Self {
+            k,
+            largest: sizes.largest,
+            items: reserved(if is_long {
+                size
+            } else {
+                Self::limit(k) + CHUNK
+            })?,
+            // Long lists are sorted by merging, if more than a piece of them is requested.
+            room: reserved(if is_long { size } else { 0 })?,
+        })
+    }
+
+    /// The number of items from which on all but the best are dropped.
+    fn limit(k: usize) -> usize {
+        2 * k.max(CHUNK)
+    }
+
+    /// The first `k` items of a lane, in order.
+    fn of<T: Ranked>(&mut self, interrupt: Interrupt<'_>, lane: &[T]) -> Result<&[I], Stopped> {
+        let (k, largest) = (self.k, self.largest);
+        let items = &mut self.items;
+        items.clear();
+        let item = |(index, &element): (usize, &T)| I::new(element.place(largest), index);
+        if k > PIECE {
+            items.extend(lane.iter().enumerate().map(item));
+            interrupt.sort(items, &mut self.room, I::cmp)?;
+            return Ok(&items[..k]);
+        }
+        // The last of the best so far.
+        let mut last: Option<T> = None;
+        for (piece, elements) in lane.chunks(PIECE).enumerate() {
+            if piece > 0 {
+                interrupt.check()?;
+            }
+            for (chunk, elements) in elements.chunks(CHUNK).enumerate() {
+                let from = piece * PIECE + chunk * CHUNK;
+                let precedes = |x: &T| last.is_none_or(|last| x.may_precede(last, largest));
+                // Without branches, so that it is done in vectors.
+                let any = last.is_none_or(|last| {
+                    let found = |any, x: &T| any | x.may_precede(last, largest);
+                    elements.iter().fold(false, found)
+                });
+                if !any {
+                    continue;
+                }
+                let some = (from..).zip(elements).filter(|(_, x)| precedes(x));
+                let some = some.map(|(index, x)| I::new(x.place(largest), index));
+                if k <= FEW && last.is_some() {
+                    some.for_each(|item| insert(items, item));
+                } else {
+                    items.extend(some);
+                    if k <= FEW && items.len() >= k {
+                        items.sort_unstable();
+                    } else if items.len() >= Self::limit(k) {
+                        items.select_nth_unstable(k - 1);
+                    } else {
+                        continue;
+                    }
+                    items.truncate(k);
+                }
+                last = Some(lane[items[k - 1].index()]);
+            }
+        }
+        if k < items.len() {
+            items.select_nth_unstable(k - 1);
+            items.truncate(k);
+        }
+        items.sort_unstable();
+        Ok(items)
+    }
+}
+
+/// Replaces the last of some sorted items by another one, in order, if that is not after all of them.
+fn insert<I: Item>(items: &mut [I], new: I) {
+    let place = items.partition_point(|item| *item < new);
+    if let Some(behind) = items.get_mut(place..)
+        && !behind.is_empty()
+    {
+        behind.rotate_right(1);
+        behind[0] = new;
+    }
+}
+
+/// Copies the first lanes of a block, whose elements are `stride` apart, one after the other.
+fn copy_lanes<T: Copy>(
+    interrupt: Interrupt<'_>,
+    x: &[T],
+    stride: usize,
+    n_lanes: usize,
+    lanes: &mut Vec<T>,
 ) -> Result<(), Stopped> {
-    order.clear();
-    let mut next = 0;
-    // The best so far, with up to a piece of the following ones.
-    while next < size {
-        if next > 0 {
+    lanes.clear();
+    let rows = x.len().div_ceil(stride);
+    for lane in 0..n_lanes {
+        if lane == 0 || rows > PIECE / LANES {
             interrupt.check()?;
         }
-        let end = size.min(next + PIECE.max(k));
-        order.extend(next..end);
-        next = end;
-        if k < order.len() {
-            order.select_nth_unstable_by(k, &before);
-            order.truncate(k);
-        }
+        lanes.extend(x[lane..].iter().step_by(stride));
     }
-    order.sort_unstable_by(before);
     Ok(())
-}
-
-fn reserved(size: usize) -> Result<Vec<usize>, TensorError> {
-    let mut indices = Vec::new();
-    indices
-        .try_reserve_exact(size)
-        .map_err(|_| TensorError::Allocation {
-            bytes: size.saturating_mul(size_of::<usize>()),
-        })?;
-    Ok(indices)
 }
