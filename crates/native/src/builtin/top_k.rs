@@ -175,15 +175,19 @@ impl<I: Item> FirstOf<I> {
             interrupt.sort(items, &mut self.room, I::cmp)?;
             return Ok(&items[..k]);
         }
-        // The last of the best so far.
-        let mut last: Option<T> = None;
-        for (piece, elements) in lane.chunks(PIECE).enumerate() {
+        // Few of the best are kept in order from the start, and `last` is the last of them. Of others it is the last when they
+        // were selected.
+        let is_few = k <= FEW;
+        let first = if is_few { k } else { 0 };
+        items.extend(lane[..first].iter().enumerate().map(item));
+        items.sort_unstable();
+        let mut last = items.last().map(|item| lane[item.index()]);
+        for (piece, elements) in lane[first..].chunks(PIECE).enumerate() {
             if piece > 0 {
                 interrupt.check()?;
             }
             for (chunk, elements) in elements.chunks(CHUNK).enumerate() {
-                let from = piece * PIECE + chunk * CHUNK;
-                let precedes = |x: &T| last.is_none_or(|last| x.may_precede(last, largest));
+                let from = first + piece * PIECE + chunk * CHUNK;
                 // Without branches, so that it is done in vectors.
                 let any = last.is_none_or(|last| {
                     let found = |any, x: &T| any | x.may_precede(last, largest);
@@ -192,22 +196,23 @@ impl<I: Item> FirstOf<I> {
                 if !any {
                     continue;
                 }
-                let some = (from..).zip(elements).filter(|(_, x)| precedes(x));
-                let some = some.map(|(index, x)| I::new(x.place(largest), index));
-                if k <= FEW && last.is_some() {
-                    some.for_each(|item| insert(items, item));
-                } else {
-                    items.extend(some);
-                    if k <= FEW && items.len() >= k {
-                        items.sort_unstable();
-                    } else if items.len() >= Self::limit(k) {
-                        items.select_nth_unstable(k - 1);
-                    } else {
+                for (index, x) in (from..).zip(elements) {
+                    if last.is_some_and(|last| !x.may_precede(last, largest)) {
                         continue;
                     }
+                    let item = I::new(x.place(largest), index);
+                    if is_few {
+                        insert(items, item);
+                        last = Some(lane[items[k - 1].index()]);
+                    } else {
+                        items.push(item);
+                    }
+                }
+                if items.len() >= Self::limit(k) {
+                    let (_, worst, _) = items.select_nth_unstable(k - 1);
+                    last = Some(lane[worst.index()]);
                     items.truncate(k);
                 }
-                last = Some(lane[items[k - 1].index()]);
             }
         }
         if k < items.len() {
@@ -221,12 +226,14 @@ impl<I: Item> FirstOf<I> {
 
 /// Replaces the last of some sorted items by another one, in order, if that is not after all of them.
 fn insert<I: Item>(items: &mut [I], new: I) {
-    let place = items.partition_point(|item| *item < new);
-    if let Some(behind) = items.get_mut(place..)
-        && !behind.is_empty()
-    {
-        behind.rotate_right(1);
-        behind[0] = new;
+    let Some((last, before)) = items.split_last_mut().filter(|(last, _)| new < **last) else {
+        return;
+    };
+    *last = new;
+    let mut place = before.len();
+    while place > 0 && items[place] < items[place - 1] {
+        items.swap(place, place - 1);
+        place -= 1;
     }
 }
 
@@ -238,13 +245,21 @@ fn copy_lanes<T: Copy>(
     n_lanes: usize,
     lanes: &mut Vec<T>,
 ) -> Result<(), Stopped> {
+    let size = x.len().div_ceil(stride);
     lanes.clear();
-    let rows = x.len().div_ceil(stride);
-    for lane in 0..n_lanes {
-        if lane == 0 || rows > PIECE / LANES {
-            interrupt.check()?;
+    if let Some(&first) = x.first() {
+        lanes.resize(size * n_lanes, first);
+    }
+    // Row by row, so that what is read is contiguous.
+    for (number, rows) in x.chunks(stride * (PIECE / LANES)).enumerate() {
+        interrupt.check()?;
+        let from = number * (PIECE / LANES);
+        for (row, elements) in (from..).zip(rows.chunks(stride)) {
+            let places = lanes[row..].iter_mut().step_by(size);
+            for (place, &element) in places.zip(&elements[..n_lanes]) {
+                *place = element;
+            }
         }
-        lanes.extend(x[lane..].iter().step_by(stride));
     }
     Ok(())
 }
