@@ -19,6 +19,12 @@ pub enum Builtin {
     /// `x -> indices: i64[rank, capacity], count: i64[]`: the positions of the nonzero elements, in row-major order; the
     /// count is also the resulting size. Entries beyond the count are 0.
     NonZero,
+    /// `boxes: f32[N, B, 4], scores: f32[N, C, B], overlap: f32[], least: f32[] -> selected: i64[N * C * k, 3], count:
+    /// i64[]`: non-maximum suppression. Of each class at most `k` boxes are kept, in descending order of their scores as
+    /// `TopK` has it; left out are those whose score is not above `least`, unless that is NaN, and those whose intersection
+    /// with a kept box is more than `overlap` times the union. Boxes are two opposite corners. The first `count` rows are
+    /// the batch, class and box of each that is kept; the others are 0.
+    Suppress,
     /// `x -> x`: copies the elements. Shapes may differ if the number of elements is equal.
     Copy,
 }

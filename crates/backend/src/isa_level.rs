@@ -38,6 +38,8 @@ struct LevelInfo {
     has_mask_registers: bool,
     /// Has the instructions of AVX-512's foundation, vector length and doubleword parts.
     has_avx512: bool,
+    /// Products of 16-bit integers are summed in pairs by one instruction.
+    multiplies_pairs: bool,
     /// 16-bit IEEE floats convert in one instruction.
     converts_f16: bool,
     /// Rounding to an integral value is one instruction.
@@ -67,6 +69,7 @@ impl IsaLevel {
                 has_slow_masked_stores: false,
                 has_mask_registers: false,
                 has_avx512: false,
+                multiplies_pairs: true,
                 converts_f16: false,
                 rounds: false,
                 features: "",
@@ -81,6 +84,7 @@ impl IsaLevel {
                 has_slow_masked_stores: true,
                 has_mask_registers: false,
                 has_avx512: false,
+                multiplies_pairs: true,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe",
@@ -94,6 +98,7 @@ impl IsaLevel {
                 has_slow_masked_stores: false,
                 has_mask_registers: true,
                 has_avx512: true,
+                multiplies_pairs: true,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
@@ -108,6 +113,7 @@ impl IsaLevel {
                 has_slow_masked_stores: false,
                 has_mask_registers: false,
                 has_avx512: false,
+                multiplies_pairs: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+neon",
@@ -211,6 +217,11 @@ impl IsaLevel {
     /// Whether it has the instructions of AVX-512's foundation, vector length and doubleword parts.
     pub const fn has_avx512(self) -> bool {
         self.info().has_avx512
+    }
+
+    /// Whether products of 16-bit integers are summed in pairs by one instruction.
+    pub const fn multiplies_pairs(self) -> bool {
+        self.info().multiplies_pairs
     }
 
     /// Whether 16-bit IEEE floats convert in one instruction.

@@ -8,6 +8,8 @@ mod float;
 mod half;
 mod integer;
 
+pub(crate) use cast::resize;
+
 use kiln_scalar::{ScalarOp, Signature};
 use kiln_tensor::DType;
 

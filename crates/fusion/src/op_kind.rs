@@ -59,6 +59,7 @@ impl OpKind {
             | Op::Bind
             | Op::NonZero
             | Op::TopK { .. }
+            | Op::Suppress { .. }
             | Op::If
             | Op::Loop { .. }
             | Op::Custom { .. } => Self::Apart,
@@ -86,6 +87,7 @@ pub(crate) fn apart(graph: &Graph, op: OpId) -> Option<NodeKind> {
             axis: *axis,
             largest: *extremum == kiln_ir::Extremum::Max,
         }),
+        Op::Suppress { .. } => NodeKind::Builtin(Builtin::Suppress),
         Op::Custom { .. } => NodeKind::Interpret,
         _ => {
             let mut values = data.operands.iter().chain(&data.results);

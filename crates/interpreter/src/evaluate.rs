@@ -108,6 +108,7 @@ pub fn evaluate_op(
         Op::ArgPool { size, window } => ops::arg_pool::arg_pool(ctx, one(0)?, size, window)?,
         Op::Resize(resize) => ops::resize::resize(ctx, one(0)?, resize)?,
         Op::NonZero => return ops::non_zero::non_zero(ctx, one(0)?),
+        Op::Suppress { k } => return ops::suppress::suppress(ctx, operands, *k),
         Op::TopK { k, axis, extremum } => {
             return ops::top_k::top_k(ctx, one(0)?, *k, *axis, *extremum);
         }

@@ -30,6 +30,7 @@ pub(crate) fn temporary_bytes(op: &Op, operands: &[Tensor], results: u64) -> u64
         Op::ScatterElements { .. } | Op::ScatterNd { .. } => wide(len(0).saturating_add(len(1))),
         Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => wide(len(1)),
         Op::TopK { .. } => wide(len(0)),
+        Op::Suppress { .. } => wide(len(1)),
         _ => 0,
     };
     // Views that are read row-major are copied first.

@@ -48,6 +48,7 @@ graph @every(%x: f32[N, C, H, W], %w: f32[O, C, 3, 3], %i: i64[2], %k: u64[2], %
   bind %i -> (n0, n1)
   %35: i64[4, C*H*N*W], %36: i64[] = non_zero %x
   %37: f32[N, C, H, 2], %38: i64[N, C, H, 2] = top_k %x {k = 2, axis = 3, extremum = max}
+  %43: i64[N, 3], %44: i64[] = suppress %x, %x, %zero, %zero {k = 2}
   %39: f32[N, C, H, W] = custom %x, %i {name = "mine", arguments = "{\"a\": 1}"}
   %40: f32[N, C, H, W] = if %c, %x
     region(%a: f32[N, C, H, W]) {

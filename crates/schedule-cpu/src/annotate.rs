@@ -8,6 +8,7 @@ use kiln_kernel::analysis::{Dependence, GuardedIndex};
 use kiln_kernel::{AxisId, Class, Item, StageId, StageOperation, Store, VerifiedKernel};
 
 use crate::accumulator_splitting::accumulators;
+use crate::integer_pairs::sums_pairs;
 use crate::launch_packing;
 use crate::layout::Layout;
 use crate::loop_splitting::{MAX_SPLITS, split_at};
@@ -119,6 +120,7 @@ impl Annotator<'_> {
             along,
             transposing_reduction: along.is_some_and(transposes),
             accumulators: accumulators(kernel, self.level, id),
+            pairs: sums_pairs(kernel, self.level, id),
             sliding_window: self.is_sliding_window(id),
             peel_taps: self.peel_taps(id),
             ..ItemLoops::default()

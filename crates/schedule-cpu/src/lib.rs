@@ -56,6 +56,7 @@ mod work;
 
 mod accumulator_splitting;
 mod annotate;
+mod integer_pairs;
 mod non_temporal;
 mod register_transpose;
 mod row_remainder;
@@ -77,6 +78,7 @@ mod testing;
 pub use accumulator_splitting::factors;
 pub use candidates::{adapted, candidates, smaller_tile, with_tile};
 pub use error::ScheduleError;
+pub use integer_pairs::narrow_factors;
 pub use launch_packing::PackedCopy;
 pub use layout::Layout;
 pub use loop_splitting::split_at;

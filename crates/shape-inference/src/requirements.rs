@@ -269,6 +269,13 @@ impl Asked {
                 let axis = x.get(axis).copied();
                 self.push(Kind::AtMost, "elements along the axis", [k], axis);
             }
+            Op::Suppress { k } => {
+                self.sizes("the number of boxes to keep", &[k]);
+                if let (&[batch, boxes, _], &[scored, _, scores]) = (x.as_slice(), y.as_slice()) {
+                    let (left, right) = ([batch, boxes], [scored, scores]);
+                    self.push(Kind::Equal, "batches and boxes", left, right);
+                }
+            }
             // The requirements of these ops concern data, or are those of their regions.
             _ => return,
         }

@@ -4,6 +4,8 @@ use inkwell::types::{BasicType as _, BasicTypeEnum, IntType};
 use inkwell::values::{BasicValue as _, FastMathFlags, InstructionOpcode};
 use inkwell::{FloatPredicate, IntPredicate};
 
+use kiln_backend::IsaLevel;
+
 use super::{Elem, Emitter, Value, built, elem, lanes};
 
 macro_rules! binary {
@@ -190,7 +192,12 @@ impl<'ctx> Emitter<'_, 'ctx> {
             self.f16_type_like(bits),
             "",
         ));
-        self.cast(InstructionOpcode::FPExt, half, Elem::F32)
+        let wide = self.cast(InstructionOpcode::FPExt, half, Elem::F32);
+        if self.level() == IsaLevel::Neon {
+            return wide;
+        }
+        // LLVM would compare and negate the halves, for which x86 has only scalar code.
+        self.intrinsic_value("llvm.arithmetic.fence", &[wide])
     }
 
     /// f32 to f16 bits. Only for levels with the instruction.
@@ -288,6 +295,20 @@ impl<'ctx> Emitter<'_, 'ctx> {
     /// Unsigned integers to floats, rounded to nearest even.
     pub(crate) fn unsigned_to_float(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
         self.cast(InstructionOpcode::UIToFP, value, to)
+    }
+
+    /// Floats to integers, truncated; a value out of range is poison.
+    pub(crate) fn float_to_integer(
+        &self,
+        value: Value<'ctx>,
+        to: Elem,
+        signed: bool,
+    ) -> Value<'ctx> {
+        let opcode = match signed {
+            true => InstructionOpcode::FPToSI,
+            false => InstructionOpcode::FPToUI,
+        };
+        self.cast(opcode, value, to)
     }
 
     /// One scalar in every lane.

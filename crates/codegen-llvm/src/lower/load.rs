@@ -274,7 +274,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         }
     }
 
-    fn class(&self, node: NodeId, axis: usize) -> IndexClass {
+    pub(super) fn class(&self, node: NodeId, axis: usize) -> IndexClass {
         let classes = &self.kernel.info().loads[node];
         classes.get(axis).copied().unwrap_or_default()
     }

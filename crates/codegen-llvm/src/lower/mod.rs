@@ -21,6 +21,7 @@ mod expression;
 mod fused_map;
 mod hoist;
 mod identity;
+mod integer_pairs;
 mod interior;
 mod item;
 mod launch;

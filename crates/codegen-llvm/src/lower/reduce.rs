@@ -277,6 +277,10 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                     carried,
                 );
             }
+            if let Some(factors) = self.paired_factors(scope, reduce) {
+                let along = (last, factors);
+                return self.sums_of_pairs(scope, reduce, along, points, carried);
+            }
             if let Some(accumulators) = self.accumulators(scope, reduce, points) {
                 let along = (last, accumulators);
                 return self.split_accumulators(scope, reduce, along, points, carried);

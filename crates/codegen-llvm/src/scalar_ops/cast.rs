@@ -57,7 +57,7 @@ fn emit_constant_one<'ctx>(e: &Emitter<'_, 'ctx>, to: DType, n_lanes: u32) -> Va
 }
 
 /// To an integer of another width: low bits kept, or extended by the source's sign.
-pub(super) fn resize<'ctx>(
+pub(crate) fn resize<'ctx>(
     e: &Emitter<'_, 'ctx>,
     a: Value<'ctx>,
     signed: bool,
@@ -80,15 +80,37 @@ fn to_float<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, from: DType, to: Elem) 
     }
 }
 
+/// LLVM's saturating intrinsics are scalar code on x86 for many widths; this is the conversion instruction, and what keeps
+/// its operand in range.
 fn saturate<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, to: DType) -> Value<'ctx> {
-    let name = if to.is_signed() {
-        "llvm.fptosi.sat"
-    } else {
-        "llvm.fptoui.sat"
+    let (signed, bits) = (to.is_signed(), to.bits() as i32);
+    let fraction_bits = if elem(a) == Elem::F32 { 24 } else { 53 };
+    let (least, beyond) = match signed {
+        true => (-(2f64.powi(bits - 1)), 2f64.powi(bits - 1)),
+        false => (0.0, 2f64.powi(bits)),
     };
-    let ty = e.ty_like(a, Elem::of(to));
-    e.intrinsic(name, &[ty, a.get_type()], &[a])
-        .unwrap_or_else(|| unreachable!("a conversion has a value"))
+    // Narrow integers are converted by way of 32 bits.
+    let wide = Elem::integer(to.bits().max(32));
+    // A NaN becomes the lower bound.
+    let above = e.fmax_loose(a, e.float(a, least));
+    let mut value;
+    if bits <= fraction_bits {
+        let within = e.fmin_loose(above, e.float(a, beyond - 1.0));
+        value = e.float_to_integer(within, wide, signed || bits < 32);
+    } else {
+        // The greatest integer is no float: what is beyond it is replaced after the conversion, which has no value there.
+        let greatest = match signed {
+            true => i64::MAX >> (64 - bits),
+            false => -1,
+        };
+        value = e.float_to_integer(above, wide, signed);
+        let is_beyond = e.fcmp(FloatPredicate::OGE, above, e.float(a, beyond));
+        value = e.select(is_beyond, e.int(value, greatest), value);
+    }
+    if signed {
+        value = e.select(e.is_nan(a), e.int(value, 0), value);
+    }
+    e.trunc_int(value, Elem::of(to))
 }
 
 /// A 64-bit integer that f64 holds exactly: itself, or with its low bits folded into a sticky bit (round to odd), so that

@@ -30,6 +30,7 @@ pub(crate) mod pool;
 pub(crate) mod resize;
 
 pub(crate) mod non_zero;
+pub(crate) mod suppress;
 pub(crate) mod top_k;
 
 #[cfg(test)]

@@ -83,7 +83,8 @@ impl NodeKind {
             | Op::Pool { .. }
             | Op::ArgPool { .. }
             | Op::Resize(_)
-            | Op::TopK { .. } => Self::Reduction,
+            | Op::TopK { .. }
+            | Op::Suppress { .. } => Self::Reduction,
             Op::If | Op::Loop { .. } | Op::Bind | Op::Custom { .. } => Self::Control,
             Op::Reshape { .. }
             | Op::Broadcast { .. }

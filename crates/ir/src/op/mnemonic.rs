@@ -48,6 +48,7 @@ impl Op {
             Self::Bind => "bind",
             Self::NonZero => "non_zero",
             Self::TopK { .. } => "top_k",
+            Self::Suppress { .. } => "suppress",
             Self::If => "if",
             Self::Loop { .. } => "loop",
             Self::Custom { .. } => "custom",
@@ -148,6 +149,7 @@ impl Op {
                 axis: 0,
                 extremum: Extremum::Max,
             },
+            "suppress" => Self::Suppress { k: dim },
             "if" => Self::If,
             "loop" => Self::Loop { carried: 0 },
             "custom" => Self::Custom {

@@ -236,6 +236,16 @@ pub enum Op {
         extremum: Extremum,
     },
 
+    /// Non-maximum suppression: `boxes: f32[N, B, 4], scores: f32[N, C, B], overlap: f32[], least: f32[] -> i64[N * C * k,
+    /// 3], i64[]`: the first count rows hold the batch, class and box of each that is kept. Classes are in order; of each
+    /// class at most `k` boxes are kept, in descending order of their scores as [`TopK`](Self::TopK) has it. Left out are
+    /// boxes whose score is not above `least`, unless that is NaN, and boxes whose intersection with a kept one is more than
+    /// `overlap` times the union. A box is two opposite corners; one without an area overlaps nothing.
+    Suppress {
+        /// The most boxes of a class.
+        k: DimId,
+    },
+
     // Control
     /// `condition: bool[], captures.. -> results of the taken region`. Both regions take the captures.
     If,
@@ -389,6 +399,7 @@ impl Op {
                 visitor.index("axis", axis);
                 visitor.word("extremum", extremum);
             }
+            Self::Suppress { k } => visitor.dim("k", k),
             Self::Loop { carried } => visitor.index("carried", carried),
             Self::Custom { name, arguments } => {
                 visitor.text("name", name);

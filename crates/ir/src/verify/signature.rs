@@ -94,6 +94,10 @@ impl Counts {
                 results: exactly(2),
                 ..plain(1)
             },
+            Op::Suppress { .. } => Self {
+                results: exactly(2),
+                ..plain(4)
+            },
             Op::If => Self {
                 operands: Range(1, usize::MAX),
                 results: ANY,
@@ -160,6 +164,7 @@ fn kind_of(op: &Op, index: usize) -> Option<Kind> {
         (Op::Loop { .. }, 0) => Kind::Exactly(DType::I64),
         // Carried values and captures may be of any type.
         (Op::If | Op::Loop { .. } | Op::Custom { .. }, _) => return None,
+        (Op::Suppress { .. }, _) => Kind::Exactly(DType::F32),
         (Op::RandomBits { .. }, _) => Kind::Exactly(DType::U64),
         (Op::Bind, _) => Kind::Integer,
         (Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. }, 1) => Kind::Integer,

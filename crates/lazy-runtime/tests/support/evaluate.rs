@@ -147,6 +147,12 @@ pub(super) fn run_builtin(
     let op = match builtin {
         Builtin::Copy => return scatter(&written[0], &given[0], None),
         Builtin::NonZero => Op::NonZero,
+        Builtin::Suppress => {
+            let rows = inputs[1].1[0] * inputs[1].1[1];
+            Op::Suppress {
+                k: dims.constant(outputs[0].1[0].checked_div(rows).unwrap_or(0) as i64),
+            }
+        }
         Builtin::TopK { axis, largest } => Op::TopK {
             k: dims.constant(outputs[0].1[*axis] as i64),
             axis: *axis,

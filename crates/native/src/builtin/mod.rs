@@ -1,4 +1,4 @@
-//! Operations that are not kernels, on the host's memory: sorting, finding nonzero elements, copies.
+//! Operations that are not kernels, on the host's memory: sorting, finding nonzero elements, suppression of boxes, copies.
 //!
 //! Operands are checked here once: each slice is within its memory, has the size of its shape and is aligned, and written
 //! slices overlap nothing else. The operations then work on plain slices.
@@ -7,13 +7,14 @@
 mod interrupt;
 mod non_zero;
 mod order;
+mod suppress;
 mod top_k;
 
 use crate::error::NativeError;
 use crate::executor::place_of;
 use interrupt::Interrupt;
 use kiln_backend::{Builtin, BuiltinOperand, MemorySlice, StopSignal};
-use kiln_tensor::{DType, element_count, match_dtype};
+use kiln_tensor::{DType, TensorError, element_count, match_dtype};
 use std::ops::Range;
 use std::ptr::NonNull;
 
@@ -75,6 +76,30 @@ pub(crate) fn run(
             total.fill(found);
             Ok(())
         }
+        Builtin::Suppress => {
+            let (given, written) = counted("suppression", inputs, outputs)?;
+            let ([boxes, scores, overlap, least], [selected, count]) = (given, written);
+            let suppress = suppress::Suppress::check(given.map(|x| x.1), written.map(|x| x.1))?;
+            let of = |operand| Elements::of("suppression", operand);
+            let read = [of(boxes)?, of(scores)?, of(overlap)?, of(least)?];
+            let mut selected = Elements::written("suppression", selected)?;
+            let mut total = Elements::written("suppression", count)?;
+            apart("suppression", &read.each_ref(), &[&selected, &total])?;
+            // SAFETY: the slices do not overlap, as was just checked, and have these dtypes.
+            let (read, selected, total) = unsafe {
+                (
+                    read.each_ref().map(|elements| elements.as_slice::<f32>()),
+                    selected.as_mut_slice::<i64>(),
+                    total.as_mut_slice::<i64>(),
+                )
+            };
+            let [boxes, scores, &[overlap], &[least]] = read else {
+                unreachable!("thresholds are scalars");
+            };
+            let suppress = suppress.with_thresholds(overlap, least);
+            total.fill(suppress.run(boxes, scores, selected, interrupt)?);
+            Ok(())
+        }
         Builtin::Copy => {
             let ([x], [y]) = counted("copy", inputs, outputs)?;
             let from = Elements::of("copy", x)?;
@@ -101,6 +126,17 @@ pub(crate) fn run(
             format_args!("{other:?}"),
         )),
     }
+}
+
+/// An empty vector with room for this many items.
+fn reserved<T>(size: usize) -> Result<Vec<T>, TensorError> {
+    let mut items = Vec::new();
+    items
+        .try_reserve_exact(size)
+        .map_err(|_| TensorError::Allocation {
+            bytes: size.saturating_mul(size_of::<T>()),
+        })?;
+    Ok(items)
 }
 
 /// The right number of operands and results.

@@ -1,64 +1,120 @@
 //! The order of elements when they are ranked: NaN before every number, in both directions; zeros are equal.
+//!
+//! An element's place in the order is an integer, and [`Item`]s are compared as one number each, with the index of the
+//! element below its place: of equal elements the lower index is first.
 
 use kiln_tensor::{bf16, f16};
-use std::cmp::Ordering;
 
 /// An element that can be ranked.
 pub(crate) trait Ranked: Copy {
-    /// Whether it is NaN.
-    fn is_nan(self) -> bool;
+    /// Whether places have more than 32 bits.
+    const IS_WIDE: bool;
+
     /// Whether it is zero of either sign.
     fn is_zero(self) -> bool;
-    /// Ascending, for numbers.
-    fn ascending(self, other: Self) -> Ordering;
+    /// Its place: of two elements, the one with the smaller place is first.
+    fn place(self, largest: bool) -> u64;
+    /// Whether it may be before another one; it is not if this is false.
+    fn may_precede(self, other: Self, largest: bool) -> bool;
 }
 
-/// `Less` when `left` comes before `right`.
-pub(crate) fn rank<T: Ranked>(left: T, right: T, largest: bool) -> Ordering {
-    match (left.is_nan(), right.is_nan()) {
-        (true, true) => Ordering::Equal,
-        (true, false) => Ordering::Less,
-        (false, true) => Ordering::Greater,
-        (false, false) if largest => right.ascending(left),
-        (false, false) => left.ascending(right),
+/// An element in an order: its place, then its index.
+pub(crate) trait Item: Copy + Ord {
+    /// Of a place and an index.
+    fn new(place: u64, index: usize) -> Self;
+    /// The index.
+    fn index(self) -> usize;
+}
+
+/// For places and indices of 32 bits.
+impl Item for u64 {
+    fn new(place: u64, index: usize) -> Self {
+        (place << 32) | index as u64
+    }
+
+    fn index(self) -> usize {
+        self as u32 as usize
+    }
+}
+
+impl Item for u128 {
+    fn new(place: u64, index: usize) -> Self {
+        (u128::from(place) << 64) | index as u128
+    }
+
+    fn index(self) -> usize {
+        self as u64 as usize
     }
 }
 
 macro_rules! ranked_integers {
-    ($($ty:ty),*) => {$(
+    ($($ty:ty: $wide:ty, $place:ty, $first:expr;)*) => {$(
         impl Ranked for $ty {
-            fn is_nan(self) -> bool {
-                false
-            }
+            const IS_WIDE: bool = <$place>::BITS > 32;
 
             fn is_zero(self) -> bool {
                 self == <$ty>::default()
             }
 
-            fn ascending(self, other: Self) -> Ordering {
-                self.cmp(&other)
+            fn place(self, largest: bool) -> u64 {
+                // The lowest value is at 0.
+                let ascending = (self as $wide as $place) ^ $first;
+                u64::from(if largest { !ascending } else { ascending })
+            }
+
+            fn may_precede(self, other: Self, largest: bool) -> bool {
+                if largest { self > other } else { self < other }
             }
         }
     )*};
 }
 
 macro_rules! ranked_floats {
-    ($($ty:ty),*) => {$(
+    ($($ty:ty: $place:ty, $infinity:expr;)*) => {$(
         impl Ranked for $ty {
-            fn is_nan(self) -> bool {
-                <$ty>::is_nan(self)
-            }
+            const IS_WIDE: bool = <$place>::BITS > 32;
 
             fn is_zero(self) -> bool {
-                self == <$ty>::default()
+                self.to_bits() << 1 == 0
             }
 
-            fn ascending(self, other: Self) -> Ordering {
-                self.partial_cmp(&other).unwrap_or(Ordering::Equal)
+            fn place(self, largest: bool) -> u64 {
+                const SIGN: $place = 1 << (<$place>::BITS - 1);
+                let bits = self.to_bits();
+                let magnitude = bits & !SIGN;
+                if magnitude > $infinity {
+                    return 0;
+                }
+                let ascending = match bits & SIGN != 0 && magnitude != 0 {
+                    true => !bits,
+                    false => magnitude | SIGN,
+                };
+                u64::from(if largest { !ascending } else { ascending })
+            }
+
+            fn may_precede(self, other: Self, largest: bool) -> bool {
+                // A NaN may precede, whichever operand it is.
+                #[allow(clippy::neg_cmp_op_on_partial_ord, reason = "NaN is to be true")]
+                if largest { !(self <= other) } else { !(self >= other) }
             }
         }
     )*};
 }
 
-ranked_integers!(i64, i32, i16, i8, u64, u32, u16, u8, bool);
-ranked_floats!(f64, f32, f16, bf16);
+ranked_integers! {
+    i64: i64, u64, 1 << 63;
+    i32: i32, u32, 1 << 31;
+    i16: i32, u32, 1 << 31;
+    i8: i32, u32, 1 << 31;
+    u64: u64, u64, 0;
+    u32: u32, u32, 0;
+    u16: u32, u32, 0;
+    u8: u32, u32, 0;
+    bool: u32, u32, 0;
+}
+ranked_floats! {
+    f64: u64, 0x7ff0_0000_0000_0000;
+    f32: u32, 0x7f80_0000;
+    f16: u16, 0x7c00;
+    bf16: u16, 0x7f80;
+}

@@ -175,6 +175,97 @@ fn non_zero_matches_the_interpreter_for_every_dtype() {
     }
 }
 
+/// Boxes in a small field, so that many overlap, with corners in any order; some have no area or are no numbers.
+fn boxes(batch: usize, n: usize, seed: u64) -> Tensor {
+    let mut state = seed | 1;
+    let mut next = |limit: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % limit
+    };
+    let numbers = (0..batch * n * 4).map(|_| match next(200) {
+        0 => f32::NAN,
+        1 => f32::INFINITY,
+        _ => next(24) as f32 * 0.5,
+    });
+    Tensor::from_vec(&[batch, n, 4], numbers.collect::<Vec<f32>>()).unwrap()
+}
+
+fn assert_suppress(boxes: &Tensor, scores: &Tensor, k: usize, overlap: f32, least: f32) {
+    let given = [
+        boxes.clone(),
+        scores.clone(),
+        Tensor::scalar(overlap),
+        Tensor::scalar(least),
+    ];
+    let expected = interpreted(
+        |table| Op::Suppress {
+            k: table.constant(k as i64),
+        },
+        &given,
+    );
+    let rows = scores.shape()[0] * scores.shape()[1] * k;
+    let outputs = [(DType::I64, vec![rows, 3]), (DType::I64, vec![])];
+    let found = run(&Builtin::Suppress, &given, &outputs).unwrap();
+    for (found, expected) in found.iter().zip(&expected) {
+        let what = format!("{} of {:?}, {overlap}, {least}", k, scores.shape());
+        assert!(
+            found.bit_equal(expected),
+            "{what}: {found:?} for {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn suppression_matches_the_interpreter() {
+    for (batch, classes, n) in [
+        (1, 1, 1),
+        (2, 3, 17),
+        (1, 1, 300),
+        (1, 2, 0),
+        (0, 2, 5),
+        (1, 0, 3),
+    ] {
+        let all = boxes(batch, n, 7);
+        let numbers = boxes(batch, classes * n, 5).to_vec::<f32>().unwrap();
+        let scores = numbers[..batch * classes * n].to_vec();
+        let scores = Tensor::from_vec(&[batch, classes, n], scores).unwrap();
+        for k in [0, 1, 7, 9, n, n + 3] {
+            for (overlap, least) in [
+                (0.5, f32::NAN),
+                (0.0, 3.0),
+                (-1.0, f32::NAN),
+                (0.3, f32::INFINITY),
+                (f32::NAN, 0.0),
+            ] {
+                assert_suppress(&all, &scores, k, overlap, least);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_of_many_are_found_in_any_order_of_the_elements() {
+    let n = 1_000;
+    let up: Vec<f32> = (0..n).map(|at| at as f32).collect();
+    let down: Vec<f32> = up.iter().map(|x| -x).collect();
+    let equal = vec![1.0_f32; n];
+    let mixed: Vec<f32> = (0..n).map(|at| (at * 7919 % 1009) as f32).collect();
+    for numbers in [up, down, equal, mixed] {
+        let rows = Tensor::from_slice(&[1, n], &numbers).unwrap();
+        let columns = Tensor::from_slice(&[n / 20, 20], &numbers).unwrap();
+        for largest in [true, false] {
+            for k in [1, 10, 31, 33, 500, n] {
+                assert_top_k(&rows, 1, k, largest);
+            }
+            for k in [1, 5, 50] {
+                assert_top_k(&columns, 0, k, largest);
+            }
+        }
+    }
+}
+
 #[test]
 fn copies_are_equal_in_every_bit() {
     for x in tensors(&[3, 4, 2], &NUMBERS) {

@@ -1,12 +1,21 @@
 //! The first elements of each lane when sorted; of equal ones the lower index first.
+//!
+//! A lane is not sorted: its elements are compared, a chunk at a time, with the last of the best ones so far, which few
+//! precede.
 
-use super::expect;
 use super::interrupt::{Interrupt, PIECE, Stopped};
-use super::order::{Ranked, rank};
+use super::order::{Item, Ranked};
+use super::{expect, reserved};
 use crate::error::NativeError;
 use kiln_backend::BuiltinOperand;
 use kiln_tensor::{DType, TensorError};
-use std::cmp::Ordering;
+
+/// Elements that are compared at once.
+const CHUNK: usize = 32;
+/// Up to so many of the best are kept in order, instead of being selected now and then.
+const FEW: usize = 24;
+/// Strided lanes that are copied at once, to be contiguous.
+const LANES: usize = 16;
 
 /// The sizes of a search: lanes of `size` elements, `stride` elements apart.
 #[derive(Debug, Clone, Copy)]
@@ -55,90 +64,202 @@ impl TopK {
         indices: &mut [i64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), NativeError> {
-        let Self {
-            size,
-            stride,
-            k,
-            largest,
-        } = *self;
         if values.is_empty() {
             return Ok(());
         }
-        let mut order = reserved(size.min(if k > PIECE { size } else { 2 * PIECE }))?;
-        // Long lists are sorted by merging, if more than a piece of them is requested.
-        let mut room = reserved(if k > PIECE { size } else { 0 })?;
+        let found = match T::IS_WIDE || u32::try_from(self.size).is_err() {
+            true => self.search::<T, u128>(x, values, indices, interrupt)?,
+            false => self.search::<T, u64>(x, values, indices, interrupt)?,
+        };
+        // The cause of a stop is reported at the next check of the signal.
+        let _stopped = found;
+        Ok(())
+    }
+
+    /// The inner result is whether the search was stopped.
+    fn search<T: Ranked, I: Item>(
+        &self,
+        x: &[T],
+        values: &mut [T],
+        indices: &mut [i64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<Result<(), Stopped>, TensorError> {
+        let Self {
+            size, stride, k, ..
+        } = *self;
+        let mut first = FirstOf::<I>::new(self)?;
+        let mut lanes = reserved(if stride > 1 {
+            size * stride.min(LANES)
+        } else {
+            0
+        })?;
         let mut done = 0;
         let blocks = x.chunks_exact(size * stride);
         let results = values
             .chunks_exact_mut(k * stride)
             .zip(indices.chunks_exact_mut(k * stride));
         for (x, (values, indices)) in blocks.zip(results) {
-            for lane in 0..stride {
-                let at = |index: usize| x[index * stride + lane];
-                let before = |&left: &usize, &right: &usize| {
-                    rank(at(left), at(right), largest).then(left.cmp(&right))
-                };
-                done += size;
-                if done > PIECE {
-                    done = 0;
-                    if interrupt.check().is_err() {
-                        return Ok(());
+            for from in (0..stride).step_by(LANES) {
+                let n_lanes = LANES.min(stride - from);
+                let contiguous = match stride {
+                    1 => x,
+                    _ => {
+                        if copy_lanes(interrupt, &x[from..], stride, n_lanes, &mut lanes).is_err() {
+                            return Ok(Err(Stopped));
+                        }
+                        &lanes
                     }
-                }
-                let found = match k > PIECE {
-                    true => {
-                        order.clear();
-                        order.extend(0..size);
-                        interrupt.sort(&mut order, &mut room, before)
-                    }
-                    false => first_of(interrupt, size, k, &mut order, before),
                 };
-                if found.is_err() {
-                    return Ok(());
-                }
-                for (place, &from) in order[..k].iter().enumerate() {
-                    values[place * stride + lane] = at(from);
-                    indices[place * stride + lane] = from as i64;
+                for (lane, elements) in contiguous.chunks_exact(size).enumerate() {
+                    done += size;
+                    if done > PIECE {
+                        done = 0;
+                        if interrupt.check().is_err() {
+                            return Ok(Err(Stopped));
+                        }
+                    }
+                    let Ok(found) = first.of(interrupt, elements) else {
+                        return Ok(Err(Stopped));
+                    };
+                    for (place, index) in found.iter().map(|item| item.index()).enumerate() {
+                        values[place * stride + from + lane] = elements[index];
+                        indices[place * stride + from + lane] = index as i64;
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 }
 
-/// Moves the first `k` of the indices below `size` to the front, in order; `k` is at most a piece.
-fn first_of(
-    interrupt: Interrupt<'_>,
-    size: usize,
+/// A search in lanes of one size, and its memory.
+struct FirstOf<I> {
     k: usize,
-    order: &mut Vec<usize>,
-    before: impl Fn(&usize, &usize) -> Ordering,
-) -> Result<(), Stopped> {
-    order.clear();
-    let mut next = 0;
-    // The best so far, with up to a piece of the following ones.
-    while next < size {
-        if next > 0 {
-            interrupt.check()?;
-        }
-        let end = size.min(next + PIECE.max(k));
-        order.extend(next..end);
-        next = end;
-        if k < order.len() {
-            order.select_nth_unstable_by(k, &before);
-            order.truncate(k);
-        }
-    }
-    order.sort_unstable_by(before);
-    Ok(())
+    largest: bool,
+    /// The best so far, with some of the following ones.
+    items: Vec<I>,
+    /// Where long lists are merged.
+    room: Vec<I>,
 }
 
-fn reserved(size: usize) -> Result<Vec<usize>, TensorError> {
-    let mut indices = Vec::new();
-    indices
-        .try_reserve_exact(size)
-        .map_err(|_| TensorError::Allocation {
-            bytes: size.saturating_mul(size_of::<usize>()),
-        })?;
-    Ok(indices)
+impl<I: Item> FirstOf<I> {
+    fn new(sizes: &TopK) -> Result<Self, TensorError> {
+        let TopK { size, k, .. } = *sizes;
+        let is_long = k > PIECE;
+        Ok(Self {
+            k,
+            largest: sizes.largest,
+            items: reserved(if is_long {
+                size
+            } else {
+                Self::limit(k) + CHUNK
+            })?,
+            // Long lists are sorted by merging, if more than a piece of them is requested.
+            room: reserved(if is_long { size } else { 0 })?,
+        })
+    }
+
+    /// The number of items from which on all but the best are dropped.
+    fn limit(k: usize) -> usize {
+        2 * k.max(CHUNK)
+    }
+
+    /// The first `k` items of a lane, in order.
+    fn of<T: Ranked>(&mut self, interrupt: Interrupt<'_>, lane: &[T]) -> Result<&[I], Stopped> {
+        let (k, largest) = (self.k, self.largest);
+        let items = &mut self.items;
+        items.clear();
+        let item = |(index, &element): (usize, &T)| I::new(element.place(largest), index);
+        if k > PIECE {
+            items.extend(lane.iter().enumerate().map(item));
+            interrupt.sort(items, &mut self.room, I::cmp)?;
+            return Ok(&items[..k]);
+        }
+        // Few of the best are kept in order from the start, and `last` is the last of them. Of others it is the last when they
+        // were selected.
+        let is_few = k <= FEW;
+        let first = if is_few { k } else { 0 };
+        items.extend(lane[..first].iter().enumerate().map(item));
+        items.sort_unstable();
+        let mut last = items.last().map(|item| lane[item.index()]);
+        for (piece, elements) in lane[first..].chunks(PIECE).enumerate() {
+            if piece > 0 {
+                interrupt.check()?;
+            }
+            for (chunk, elements) in elements.chunks(CHUNK).enumerate() {
+                let from = first + piece * PIECE + chunk * CHUNK;
+                // Without branches, so that it is done in vectors.
+                let any = last.is_none_or(|last| {
+                    let found = |any, x: &T| any | x.may_precede(last, largest);
+                    elements.iter().fold(false, found)
+                });
+                if !any {
+                    continue;
+                }
+                for (index, x) in (from..).zip(elements) {
+                    if last.is_some_and(|last| !x.may_precede(last, largest)) {
+                        continue;
+                    }
+                    let item = I::new(x.place(largest), index);
+                    if is_few {
+                        insert(items, item);
+                        last = Some(lane[items[k - 1].index()]);
+                    } else {
+                        items.push(item);
+                    }
+                }
+                if items.len() >= Self::limit(k) {
+                    let (_, worst, _) = items.select_nth_unstable(k - 1);
+                    last = Some(lane[worst.index()]);
+                    items.truncate(k);
+                }
+            }
+        }
+        if k < items.len() {
+            items.select_nth_unstable(k - 1);
+            items.truncate(k);
+        }
+        items.sort_unstable();
+        Ok(items)
+    }
+}
+
+/// Replaces the last of some sorted items by another one, in order, if that is not after all of them.
+fn insert<I: Item>(items: &mut [I], new: I) {
+    let Some((last, before)) = items.split_last_mut().filter(|(last, _)| new < **last) else {
+        return;
+    };
+    *last = new;
+    let mut place = before.len();
+    while place > 0 && items[place] < items[place - 1] {
+        items.swap(place, place - 1);
+        place -= 1;
+    }
+}
+
+/// Copies the first lanes of a block, whose elements are `stride` apart, one after the other.
+fn copy_lanes<T: Copy>(
+    interrupt: Interrupt<'_>,
+    x: &[T],
+    stride: usize,
+    n_lanes: usize,
+    lanes: &mut Vec<T>,
+) -> Result<(), Stopped> {
+    let size = x.len().div_ceil(stride);
+    lanes.clear();
+    if let Some(&first) = x.first() {
+        lanes.resize(size * n_lanes, first);
+    }
+    // Row by row, so that what is read is contiguous.
+    for (number, rows) in x.chunks(stride * (PIECE / LANES)).enumerate() {
+        interrupt.check()?;
+        let from = number * (PIECE / LANES);
+        for (row, elements) in (from..).zip(rows.chunks(stride)) {
+            let places = lanes[row..].iter_mut().step_by(size);
+            for (place, &element) in places.zip(&elements[..n_lanes]) {
+                *place = element;
+            }
+        }
+    }
+    Ok(())
 }

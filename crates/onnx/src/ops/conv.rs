@@ -34,14 +34,29 @@ pub(super) fn convolve(
     let moves = Moves::read(ctx, sizes.len())?;
     let window = moves.window(ctx, &sizes, &kernel)?;
     let groups = groups(ctx)?;
+    let operands = factors(ctx, [x, weights], out)?;
     ctx.op(
         Op::Conv {
             window,
             groups,
             out,
         },
-        &[x, weights],
+        &operands,
     )
+}
+
+/// Operands whose products are summed in a dtype: both of it, or both narrower integers.
+pub(super) fn factors(
+    ctx: &mut NodeContext<'_>,
+    operands: [ValueId; 2],
+    out: DType,
+) -> Result<[ValueId; 2], Error> {
+    let [left, right] = operands;
+    let is_wide = ctx.dtype(left)? == out || ctx.dtype(right)? == out;
+    match is_wide && out.is_integer() {
+        true => Ok([ctx.cast(left, out)?, ctx.cast(right, out)?]),
+        false => Ok(operands),
+    }
 }
 
 fn kernel_sizes(ctx: &NodeContext<'_>, weights: ValueId) -> Result<Vec<DimId>, Error> {
@@ -69,18 +84,25 @@ fn conv_integer(ctx: &mut NodeContext<'_>) -> Imported {
     one(convolve(ctx, x, weights, DType::I32)?)
 }
 
-/// Integers less a zero point (one, or one per entry of `axis`), as i32; as they are without one.
+/// Integers less a zero point (one, or one per entry of `axis`): exactly, in twice as many bits. Those of 8 bits are as they
+/// are without one; products of up to 16 bits are summed in i32.
 pub(super) fn centred(
     ctx: &mut NodeContext<'_>,
     value: ValueId,
     zero_point: Option<ValueId>,
     axis: usize,
 ) -> Result<ValueId, Error> {
-    let wide = ctx.cast(value, DType::I32)?;
+    let is_narrow = matches!(ctx.dtype(value)?, DType::I8 | DType::U8);
+    let between = match (is_narrow, zero_point) {
+        (true, None) => return Ok(value),
+        (true, Some(_)) => DType::I16,
+        (false, _) => DType::I32,
+    };
+    let wide = ctx.cast(value, between)?;
     let Some(zero_point) = zero_point else {
         return Ok(wide);
     };
-    let zero_point = ctx.cast(zero_point, DType::I32)?;
+    let zero_point = ctx.cast(zero_point, between)?;
     let zero_point = along_axis(ctx, zero_point, axis, value)?;
     ctx.sub(wide, zero_point)
 }

@@ -1,9 +1,9 @@
 //! Matrix products.
 
-use kiln_ir::{Op, ValueId};
+use kiln_ir::{Op, ReduceFunction, ValueId};
 use kiln_tensor::DType;
 
-use super::conv::centred;
+use super::conv::{along_axis, centred, factors};
 use super::support::{Imported, one, operator};
 use crate::import::Operator;
 use crate::{Error, NodeContext};
@@ -39,7 +39,8 @@ pub(super) fn product(
     } else {
         right
     };
-    let product = ctx.op(Op::Matmul { out }, &[left, right])?;
+    let operands = factors(ctx, [left, right], out)?;
+    let product = ctx.op(Op::Matmul { out }, &operands)?;
     let rank = ctx.rank(product)?;
     let mut gone = Vec::new();
     if is_row {
@@ -54,11 +55,36 @@ pub(super) fn product(
 /// Integers minus their zero points (rows of the left, columns of the right), in i32.
 fn matmul_integer(ctx: &mut NodeContext<'_>) -> Imported {
     let (left, right) = (ctx.input(0)?, ctx.input(1)?);
-    let rows = ctx.rank(left)?.saturating_sub(2);
-    let columns = ctx.rank(right)?.saturating_sub(1);
-    let left = centred(ctx, left, ctx.optional(2), rows)?;
-    let right = centred(ctx, right, ctx.optional(3), columns)?;
-    one(product(ctx, left, right, DType::I32)?)
+    let zero_points = (ctx.optional(2), ctx.optional(3));
+    one(integer_product(ctx, left, right, zero_points)?)
+}
+
+/// The product of integers minus their zero points (one, or rows of the left and columns of the right), in i32.
+///
+/// The left is multiplied as it is: its zero point times the sum of each column on the right, which is often a constant, is
+/// subtracted from the product. All of that is exact, modulo 2^32.
+pub(super) fn integer_product(
+    ctx: &mut NodeContext<'_>,
+    left: ValueId,
+    right: ValueId,
+    (left_zero, right_zero): (Option<ValueId>, Option<ValueId>),
+) -> Result<ValueId, Error> {
+    let (left_rank, right_rank) = (ctx.rank(left)?, ctx.rank(right)?);
+    let columns = right_rank.saturating_sub(1);
+    let right = centred(ctx, right, right_zero, columns)?;
+    let rows = left_rank.saturating_sub(2);
+    let is_matrix = left_rank > 1 && right_rank > 1;
+    let Some(zero) = left_zero.filter(|_| is_matrix) else {
+        let left = centred(ctx, left, left_zero, rows)?;
+        return product(ctx, left, right, DType::I32);
+    };
+    let zero = ctx.cast(zero, DType::I32)?;
+    let zero = along_axis(ctx, zero, rows, left)?;
+    let wide = ctx.cast(right, DType::I32)?;
+    let sums = ctx.reduce(ReduceFunction::Sum, wide, &[right_rank - 2], true)?;
+    let excess = ctx.mul(sums, zero)?;
+    let product = product(ctx, left, right, DType::I32)?;
+    ctx.sub(product, excess)
 }
 
 /// `alpha * a * b + beta * c`, with `a` and `b` optionally transposed.

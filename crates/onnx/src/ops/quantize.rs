@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 use super::cast::{dtype_attribute, element_of};
 use super::conv::{along_axis, centred, convolve};
-use super::matmul::product;
+use super::matmul::integer_product;
 use super::narrow::{RoundMode, rounded};
 use super::support::{Imported, one, operator, several};
 use crate::import::{Item, Operator, Takes};
@@ -225,9 +225,7 @@ fn qlinear_matmul(ctx: &mut NodeContext<'_>) -> Imported {
         ctx.rank(a)?.saturating_sub(2),
         ctx.rank(b)?.saturating_sub(1),
     );
-    let left = centred(ctx, a, ctx.optional(2), rows)?;
-    let right = centred(ctx, b, ctx.optional(5), columns)?;
-    let sum = product(ctx, left, right, DType::I32)?;
+    let sum = integer_product(ctx, a, b, (ctx.optional(2), ctx.optional(5)))?;
     let a_scale = ctx.input(1)?;
     let a_scale = along_axis(ctx, a_scale, rows, a)?;
     let b_scale = ctx.input(4)?;

@@ -7,9 +7,10 @@
 //! - a float sum over an axis of size 1 is not a reshape (it turns -0.0 into +0.0);
 //! - sums and products of floats are not reassociated.
 //!
-//! Two rules may differ in the last bit, towards the correctly rounded value: `pow(x, 2)` is
-//! `square(x)`, and `pow(x, -1)` is `reciprocal(x)`.
+//! Three rules may differ in the last bits, towards the correctly rounded value: `pow(x, 2)` is
+//! `square(x)`, `pow(x, -1)` is `reciprocal(x)`, and `x * tanh(softplus(x))` is `mish(x)`.
 
+mod activations;
 mod broadcasts;
 mod casts;
 mod choices;
@@ -67,6 +68,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "expand_power",
         apply: powers::expand_power,
+    },
+    Rule {
+        name: "join_mish",
+        apply: activations::join_mish,
     },
     Rule {
         name: "choose_branch",

@@ -28,6 +28,32 @@ graph @main(%i: i64[B]) -> i64[B] {
 }
 
 #[test]
+fn mish_that_is_spelled_out_is_one_function() {
+    assert_snapshot!(after(&[simplify_algebra, eliminate_dead_ops], "
+graph @main(%x: f32[B], %y: f32[B], %h: f16[B]) -> (f32[B], f32[B], f16[B]) {
+  %1: f32[B] = softplus %x
+  %2: f32[B] = tanh %1
+  %3: f32[B] = mul %2, %x
+  %4: f32[B] = mul %2, %y
+  %5: f16[B] = softplus %h
+  %6: f16[B] = tanh %5
+  %7: f16[B] = mul %6, %h
+  return %3, %4, %7
+}"), @r#"
+    graph @main(%x: f32[B], %y: f32[B], %h: f16[B]) -> (f32[B], f32[B], f16[B]) {
+      %0: f32[B] = softplus %x
+      %1: f32[B] = tanh %0
+      %2: f32[B] = mish %x
+      %3: f32[B] = mul %1, %y
+      %4: f16[B] = softplus %h
+      %5: f16[B] = tanh %4
+      %6: f16[B] = mul %5, %h
+      return "3" = %2, "4" = %3, "7" = %6
+    }
+    "#);
+}
+
+#[test]
 fn sizes_taken_apart_and_put_together() {
     let passes: [crate::testing::Pass; 5] = [
         simplify_algebra,

@@ -348,6 +348,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
                     }
                 }
                 Op::NonZero => Builtin::NonZero,
+                Op::Suppress { .. } => Builtin::Suppress,
                 _ => {
                     self.interpret(node, id, "no executor supports it")?;
                     continue;

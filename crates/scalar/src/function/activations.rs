@@ -152,15 +152,13 @@ pub(super) fn table() -> Vec<NamedFunction> {
             b.sigmoid(negative)
         }),
         row("mish", "`x * tanh(softplus(x))`.", |b, x, _| {
-            let curve = softplus(b, x);
-            let gate = b.tanh(curve);
+            let gate = tanh_of_softplus(b, x);
             b.mul(x, gate)
         })
         .slope(|b, x, _| {
             // tanh(s) + x * sigmoid(x) * (1 - tanh(s)^2), with s = softplus(x).
             let one = b.literal(1.0, x);
-            let curve = softplus(b, x);
-            let gate = b.tanh(curve);
+            let gate = tanh_of_softplus(b, x);
             let squared = b.mul(gate, gate);
             let rest = b.sub(one, squared);
             let sigmoid = b.sigmoid(x);
@@ -326,6 +324,26 @@ fn softplus(b: &mut ExprBuilder, x: NodeId) -> NodeId {
     let small = b.exp(negative);
     let rest = b.log1p(small);
     b.add(line, rest)
+}
+
+/// `tanh(log(1 + e^x))` as a quotient of sums of positive terms: with `a = exp(-|x|)`, `(1 + 2a) / (1 + 2a + 2a^2)` for positive
+/// `x`, else `(a^2 + 2a) / (a^2 + 2a + 2)`. One exponential, and nothing cancels.
+fn tanh_of_softplus(b: &mut ExprBuilder, x: NodeId) -> NodeId {
+    let (zero, one, two) = (b.literal(0.0, x), b.literal(1.0, x), b.literal(2.0, x));
+    let size = b.abs(x);
+    let negative = b.neg(size);
+    let small = b.exp(negative);
+    let square = b.mul(small, small);
+    let is_positive = b.gt(x, zero);
+    let (first, rest) = (
+        b.select(is_positive, one, square),
+        b.select(is_positive, square, one),
+    );
+    let doubled = b.mul(two, small);
+    let numerator = b.add(first, doubled);
+    let rest = b.mul(two, rest);
+    let denominator = b.add(numerator, rest);
+    b.div(numerator, denominator)
 }
 
 fn hard_sigmoid(b: &mut ExprBuilder, x: NodeId, alpha: f64, beta: f64) -> NodeId {

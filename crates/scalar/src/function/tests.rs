@@ -48,7 +48,7 @@ fn composite_functions_match_their_definitions() {
     identity: x0
     leaky_relu alpha=0.01: select(gt(x0, 0.0), x0, mul(0.01, x0))
     log_sigmoid: t0 = neg(x0); neg(add(max(0.0, t0), log1p(exp(neg(abs(t0))))))
-    mish: mul(x0, tanh(add(max(0.0, x0), log1p(exp(neg(abs(x0)))))))
+    mish: t0 = exp(neg(abs(x0))); t1 = mul(t0, t0); t2 = gt(x0, 0.0); t3 = add(select(t2, 1.0, t1), mul(2.0, t0)); mul(x0, div(t3, add(t3, mul(2.0, select(t2, t1, 1.0)))))
     mul_no_nan: select(eq(x0, 0.0), 0.0, mul(x0, x1))
     prelu: select(gt(x0, 0.0), x0, mul(x1, x0))
     quick_gelu alpha=1.702: mul(x0, sigmoid(mul(1.702, x0)))

@@ -124,6 +124,8 @@ pub struct ItemLoops {
     pub transposing_reduction: bool,
     /// How many accumulators a reduction with fewer sums is split over; 0 for no splitting.
     pub accumulators: u32,
+    /// Whether products of 16-bit integers are summed in pairs, along vectors of an outer axis.
+    pub pairs: bool,
     /// Whether the taps of a window that slides along the rows are unrolled, to load each element once.
     pub sliding_window: bool,
     /// Whether full tiles load operands along the rows and transpose them in registers.

@@ -166,6 +166,7 @@ impl Reader<'_> {
                 "fuse_next" => loops.fuse_next = true,
                 "transposing_reduction" => loops.transposing_reduction = true,
                 "accumulators" => loops.accumulators = self.number()?,
+                "pairs" => loops.pairs = true,
                 "sliding_window" => loops.sliding_window = true,
                 "register_transpose" => loops.register_transpose = true,
                 "peel_taps" if self.cursor.eat_keyword("before") => {

@@ -8,6 +8,7 @@ use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::{AxisId, BufferId, Extent, Item, Role, StageOperation, VerifiedKernel};
 
 use super::{ItemLoops, LoopNest, Loops, VectorStep, items};
+use crate::integer_pairs::narrow_factors;
 use crate::launch_packing;
 use crate::layout::Layout;
 use crate::rows_allowed::{outer_vectors_allowed, rows_allowed};
@@ -270,6 +271,13 @@ impl Verifier<'_> {
                     check(
                         loops.along.is_some_and(may),
                         "expected dot products to transpose",
+                    )?;
+                }
+                if loops.pairs {
+                    let factors = narrow_factors(kernel, &stage.operation, stage.value);
+                    check(
+                        factors.is_some(),
+                        "expected products of 16-bit integers to pair",
                     )?;
                 }
                 if loops.fuse_next {

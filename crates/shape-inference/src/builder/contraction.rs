@@ -176,13 +176,27 @@ impl GraphBuilder {
     /// When the operand is not a tensor.
     pub fn non_zero(&mut self, x: ValueId) -> Result<ValueId, InferError> {
         let results = self.op(Op::NonZero, &[x])?;
-        let &[indices, count] = results.as_slice() else {
-            unreachable!("the rule of non_zero gives two types")
+        self.first_found(&results, 1)
+    }
+
+    /// Non-maximum suppression, [`Op::Suppress`] of these four operands: `i64[n, 3]`, `n` a symbol that depends on the data.
+    ///
+    /// # Errors
+    /// When operands do not fit.
+    pub fn suppress(&mut self, operands: [ValueId; 4], k: DimId) -> Result<ValueId, InferError> {
+        let results = self.op(Op::Suppress { k }, &operands)?;
+        self.first_found(&results, 0)
+    }
+
+    /// The first entries of a result along an axis; its second result is their number.
+    fn first_found(&mut self, results: &[ValueId], axis: usize) -> Result<ValueId, InferError> {
+        let &[found, count] = results else {
+            unreachable!("these ops have two results")
         };
         let count = self.bind_sizes(count)?;
         let zero = self.size(0);
         match count.as_slice() {
-            &[count] => self.slice_axis(indices, 1, zero, count),
+            &[count] => self.slice_axis(found, axis, zero, count),
             _ => unreachable!("a scalar binds one symbol"),
         }
     }

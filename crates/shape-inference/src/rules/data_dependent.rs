@@ -1,11 +1,11 @@
-//! Data that become sizes: `bind`, the indices of non-zero elements, the k largest.
+//! Data that become sizes: `bind`, the indices of non-zero elements; the k largest, suppression of boxes.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
 use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use kiln_ir::{Op, Type};
-use kiln_symbolic_shape::{Predicate, Proof};
+use kiln_symbolic_shape::{DimId, Predicate, Proof};
 use kiln_tensor::DType;
 
 #[derive(Debug)]
@@ -17,7 +17,10 @@ impl ShapeInferenceRule for DataDependentRule {
     }
 
     fn can_infer(&self, op: &Op) -> bool {
-        matches!(op, Op::Bind | Op::NonZero | Op::TopK { .. })
+        matches!(
+            op,
+            Op::Bind | Op::NonZero | Op::TopK { .. } | Op::Suppress { .. }
+        )
     }
 
     fn infer(
@@ -25,6 +28,9 @@ impl ShapeInferenceRule for DataDependentRule {
         ctx: &mut InferenceContext<'_>,
         node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
+        if let Op::Suppress { k } = node.op {
+            return suppress(ctx, node, *k);
+        }
         node.expect_operands(1)?;
         let operand = ctx.tensor(node, 0)?;
         match node.op {
@@ -75,4 +81,37 @@ impl ShapeInferenceRule for DataDependentRule {
             _ => unreachable!("`can_infer` lists the ops"),
         }
     }
+}
+
+/// `f32[N, B, 4], f32[N, C, B], f32[], f32[] -> i64[N * C * k, 3], i64[]`.
+fn suppress(
+    ctx: &mut InferenceContext<'_>,
+    node: &OpView<'_>,
+    k: DimId,
+) -> Result<Inferred, InferError> {
+    node.expect_operands(4)?;
+    let mut shapes = Vec::with_capacity(4);
+    for (index, rank) in [3, 3, 0, 0].into_iter().enumerate() {
+        let operand = ctx.tensor(node, index)?;
+        if (operand.dtype, operand.rank()) != (DType::F32, rank) {
+            return Err(node.error(InferErrorKind::Operand {
+                index,
+                expected: format!("a tensor of f32 of rank {rank}"),
+                found: ctx.describe(node.operand(index)?),
+            }));
+        }
+        shapes.push(operand.dims);
+    }
+    let (boxes, scores) = (&shapes[0], &shapes[1]);
+    ctx.check_size(node, "k", k)?;
+    let corners = ctx.dims_mut().constant(4);
+    ctx.require_equal(node, "batches", (0, boxes[0]), (1, scores[0]))?;
+    ctx.require_equal(node, "boxes", (0, boxes[1]), (1, scores[2]))?;
+    ctx.require_equal(node, "corners", (0, boxes[2]), (0, corners))?;
+    let rows = node.size(ctx.dims_mut().product(&[scores[0], scores[1], k]))?;
+    let columns = ctx.dims_mut().constant(3);
+    Ok(Inferred::all([
+        Type::tensor(DType::I64, [rows, columns]),
+        Type::tensor(DType::I64, []),
+    ]))
 }

@@ -513,7 +513,8 @@ impl Generator {
         } else {
             ["i8", "u8", "i16"]
         };
-        let stored = if self.one_in(6) {
+        // Products of narrow integers have code of their own.
+        let stored = if self.one_in(if ty.is_float() { 6 } else { 2 }) {
             self.pick(&narrow)
         } else {
             ty.word()

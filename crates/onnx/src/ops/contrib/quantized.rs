@@ -4,7 +4,7 @@ use kiln_ir::{ReduceFunction, ValueId};
 use kiln_tensor::DType;
 
 use super::super::conv::{along_axis, centred};
-use super::super::matmul::product;
+use super::super::matmul::{integer_product, product};
 use super::super::quantize::{dequantize_linear, quantize_linear, quantized, rounded_to_steps};
 use super::super::support::{Imported, one, operator};
 use crate::import::{Operator, Takes};
@@ -156,23 +156,19 @@ fn gemm(ctx: &mut NodeContext<'_>) -> Imported {
 /// Operands `a, b, a scale, b scale, a zero, b zero, bias`.
 fn matmul_to_float(ctx: &mut NodeContext<'_>) -> Imported {
     let (a, b) = (ctx.input(0)?, ctx.input(1)?);
-    let columns = ctx.rank(b)?.saturating_sub(1);
-    let left = centred(ctx, a, ctx.optional(4), 0)?;
-    let right = centred(ctx, b, ctx.optional(5), columns)?;
+    let sum = integer_product(ctx, a, b, (ctx.optional(4), ctx.optional(5)))?;
     let (a_scale, b_scale) = (ctx.input(2)?, ctx.input(3)?);
     let a_scale = ctx.as_scalar(a_scale)?;
-    scaled_product(ctx, left, right, (a_scale, b_scale), 6)
+    scaled_product(ctx, sum, (a_scale, b_scale), 6)
 }
 
 /// A product in i32, times both scales, plus a bias.
 fn scaled_product(
     ctx: &mut NodeContext<'_>,
-    left: ValueId,
-    right: ValueId,
+    sum: ValueId,
     (left_scale, right_scale): (ValueId, ValueId),
     bias: usize,
 ) -> Imported {
-    let sum = product(ctx, left, right, DType::I32)?;
     let columns = ctx.rank(sum)?.saturating_sub(1);
     let right_scale = along_axis(ctx, right_scale, columns, sum)?;
     let factor = ctx.mul(left_scale, right_scale)?;
@@ -187,12 +183,10 @@ fn scaled_product(
 /// Operands `a, b, b scale, b zero, bias`; `a` is quantised to u8 by its own range.
 fn dynamic_matmul(ctx: &mut NodeContext<'_>) -> Imported {
     let (a, b) = (ctx.input(0)?, ctx.input(1)?);
-    let columns = ctx.rank(b)?.saturating_sub(1);
     let (a, scale, zero_point) = super::super::quantize::dynamically_quantized(ctx, a)?;
-    let left = centred(ctx, a, Some(zero_point), 0)?;
-    let right = centred(ctx, b, ctx.optional(3), columns)?;
+    let sum = integer_product(ctx, a, b, (Some(zero_point), ctx.optional(3)))?;
     let b_scale = ctx.input(2)?;
-    scaled_product(ctx, left, right, (scale, b_scale), 4)
+    scaled_product(ctx, sum, (scale, b_scale), 4)
 }
 
 /// `a: [.., K]` times sub-byte weights: `b: u8[N, blocks, bytes]`, scales `[N * blocks]`, zero points packed the same way

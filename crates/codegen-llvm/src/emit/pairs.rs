@@ -1,0 +1,39 @@
+//! Products of 16-bit integers, summed in pairs: an instruction that LLVM does not select for shuffled operands.
+
+use inkwell::values::InstructionOpcode;
+
+use super::{Elem, Emitter, Value, built, elem, lanes};
+
+impl<'ctx> Emitter<'_, 'ctx> {
+    /// Whether [`Emitter::sum_pairs`] supports results of this many lanes.
+    pub(crate) fn sums_pairs(&self, lanes: u32) -> bool {
+        let level = self.level();
+        level.multiplies_pairs() && lanes >= 4 && lanes <= level.lanes(32) && name(lanes).is_some()
+    }
+
+    /// `a0 * b0 + a1 * b1` of each pair of adjacent lanes, wrapping in 32 bits.
+    pub(crate) fn sum_pairs(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        name(lanes(a) / 2)
+            .and_then(|name| self.intrinsic(name, &[], &[a, b]))
+            .unwrap_or_else(|| unreachable!("`sums_pairs` was asked"))
+    }
+
+    /// The same bits as lanes of another width, low ones first.
+    pub(crate) fn regrouped(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
+        let ty = self.ty(to, elem(value).bits() * lanes(value) / to.bits());
+        built(
+            self.builder
+                .build_cast(InstructionOpcode::BitCast, value, ty, ""),
+        )
+    }
+}
+
+/// The instruction for results of this many lanes.
+fn name(lanes: u32) -> Option<&'static str> {
+    match lanes {
+        4 => Some("llvm.x86.sse2.pmadd.wd"),
+        8 => Some("llvm.x86.avx2.pmadd.wd"),
+        16 => Some("llvm.x86.avx512.pmaddw.d.512"),
+        _ => None,
+    }
+}
