@@ -21,6 +21,7 @@ mod powers;
 mod reductions;
 mod sign;
 mod sizes;
+mod windows;
 
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
@@ -107,6 +108,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "reduce_to_reshape",
         apply: reductions::reduce_to_reshape,
+    },
+    Rule {
+        name: "separate_window",
+        apply: windows::separate_window,
     },
 ];
 
