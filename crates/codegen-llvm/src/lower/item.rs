@@ -278,8 +278,10 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         };
         self.hoist(scope, &[stage.value], axes)?;
         let along = self.loops_of(id).along.filter(|_| scope.vectors.is_none());
-        let vector = along.filter(|axis| axes.contains(axis) && !reduction.is_arg());
-        match vector {
+        match along.filter(|axis| axes.contains(axis)) {
+            Some(axis) if reduction.is_arg() => {
+                self.arg_in_vectors(scope, &reduce, axis, tile, points)
+            }
             Some(axis) => self.reduce_in_vectors(scope, &reduce, axis, tile, points),
             None => self.reduce(scope, &reduce, points),
         }
