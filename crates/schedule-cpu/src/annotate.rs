@@ -237,7 +237,15 @@ impl Annotator<'_> {
         others.extend(nest.remainder.rows.iter().copied());
         let mut all = Vec::new();
         for axis in axes {
-            let steps = |rows| vector_steps(self.kernel, self.level, &nest.tile, axis, rows);
+            let steps = |rows| {
+                vector_steps(
+                    self.kernel,
+                    self.dependence,
+                    self.level,
+                    &nest.tile,
+                    (axis, rows),
+                )
+            };
             let usual = steps(full);
             for &rows in &others {
                 let steps = steps(rows);

@@ -158,13 +158,7 @@ impl<'a> Layout<'a> {
     pub fn stage_vectors(&self, id: StageId) -> Option<AxisId> {
         let stage = self.kernel.stage(id);
         let mut axes: Vec<AxisId> = stage.axes.to_vec();
-        if let StageOperation::Reduce {
-            reduction,
-            axes: reduced,
-            ..
-        } = &stage.operation
-            && !reduction.is_arg()
-        {
+        if let StageOperation::Reduce { axes: reduced, .. } = &stage.operation {
             axes.extend(reduced.iter().copied());
         }
         self.best_axis(&axes, &[stage.value], None)

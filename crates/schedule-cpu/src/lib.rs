@@ -52,6 +52,7 @@ mod tile_choice;
 mod tile_costs;
 mod tile_order;
 mod value_cost;
+mod window_edges;
 mod work;
 
 mod accumulator_splitting;

@@ -101,8 +101,9 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let varies = |index: &NodeId| self.varies(scope, *index);
         if form == Form::First || !indices.iter().any(varies) {
             let address = self.address(scope, array, indices, at, Form::First)?;
-            let pointer = address.pointer();
-            return Ok(emit.load_dtype(dtype, 1, pointer));
+            let pointer = self.lanes_of_element(array, address.pointer(), at);
+            let lanes = if form == Form::First { 1 } else { array.lanes };
+            return Ok(emit.load_dtype(dtype, lanes, pointer));
         }
         let Some(vectors) = scope.vectors else {
             unreachable!("a value varies along vectors in use alone")
@@ -155,6 +156,12 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             }
         }
         let pointer = emit.element(array.base, array.dtype, element);
+        if array.lanes > 1 {
+            // Lanes out of range have memory of their own.
+            let pointer = self.lanes_of_element(array, pointer, at);
+            emit.store_dtype(array.dtype, pointer, self.widened(scope, value));
+            return Ok(());
+        }
         let address = match (scope.vectors, step.as_constant()) {
             (None, _) | (_, Some(0)) => Address::Same(pointer),
             (_, Some(1)) => Address::Consecutive(pointer),
@@ -262,6 +269,22 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Array {
             base: emit.element(array.base, array.dtype, elements),
             ..array.clone()
+        }
+    }
+
+    /// The address of a vector of an element of an array.
+    fn lanes_of_element(
+        &self,
+        array: &Array<'ctx>,
+        element: Value<'ctx>,
+        at: Coordinate,
+    ) -> Value<'ctx> {
+        match array.lanes {
+            1 => element,
+            lanes => {
+                let before = self.emit.i64(i64::from(lanes * at.vector));
+                self.emit.element(element, array.dtype, before)
+            }
         }
     }
 
@@ -450,6 +473,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             dtype: data.dtype,
             strides,
             row_stride: Quantity::constant(0),
+            lanes: 1,
         };
         self.address(scope, &array, indices, at, form)
     }

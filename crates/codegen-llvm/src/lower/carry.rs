@@ -52,7 +52,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             if in_registers {
                 initial.extend(self.initial_values(scope, stage, &points)?);
             } else {
-                let copies = [0, 1].map(|_| self.local_array(stage, 1).base);
+                let copies = [0, 1].map(|_| self.local_array(scope, stage, 1).base);
                 self.initialise(scope, tile, stage, copies[0])?;
                 initial.extend(copies);
             }
@@ -173,6 +173,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             dtype: self.kernel.stage_dtype(stage),
             strides: self.local_strides(stage),
             row_stride: Quantity::constant(0),
+            lanes: 1,
         }
     }
 

@@ -142,7 +142,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             .filter(|rows| self.dependence.stage_depends(id, rows.axis));
         if !self.kernel.stage(id).axes.is_empty() {
             let kept = finish.map_or(id, |finish| finish.stage);
-            let array = self.local_array(kept, in_rows.map_or(1, |rows| rows.count));
+            let array = self.local_array(scope, kept, in_rows.map_or(1, |rows| rows.count));
             let mut fill = |scope: &Scope<'ctx>| self.fill(scope, tile, (id, finish), &array);
             match in_rows {
                 Some(_) if !together => self.row_by_row(scope, &mut fill)?,
@@ -278,8 +278,10 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         };
         self.hoist(scope, &[stage.value], axes)?;
         let along = self.loops_of(id).along.filter(|_| scope.vectors.is_none());
-        let vector = along.filter(|axis| axes.contains(axis) && !reduction.is_arg());
-        match vector {
+        match along.filter(|axis| axes.contains(axis)) {
+            Some(axis) if reduction.is_arg() => {
+                self.arg_in_vectors(scope, &reduce, axis, tile, points)
+            }
             Some(axis) => self.reduce_in_vectors(scope, &reduce, axis, tile, points),
             None => self.reduce(scope, &reduce, points),
         }
@@ -412,23 +414,31 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         self.points_of(scope, |axis| self.dependence.stage_depends(id, axis))
     }
 
-    /// Memory for a stage's local, in each of some rows.
-    pub(super) fn local_array(&self, id: StageId, rows: u32) -> Array<'ctx> {
+    /// Memory for a stage's local, in each of some rows and in each vector.
+    pub(super) fn local_array(&self, scope: &Scope<'ctx>, id: StageId, rows: u32) -> Array<'ctx> {
         let stage = self.kernel.stage(id);
+        let varying = scope
+            .vectors
+            .filter(|vectors| self.dependence.stage_depends(id, vectors.axis));
+        let (lanes, vectors) = varying.map_or((1, 1), |vectors| (vectors.lanes, vectors.count));
+        let set = Quantity::constant(i64::from(lanes * vectors));
         let dtype = self.kernel.stage_dtype(id);
         let elements = stage
             .axes
             .iter()
-            .fold(Quantity::constant(1), |product, &axis| {
-                product * self.bound(axis)
-            });
+            .fold(set.clone(), |product, &axis| product * self.bound(axis));
         let line = Quantity::constant(64);
         let row_stride = elements.ceil_div(line.clone()) * line;
         let all = row_stride.clone() * Quantity::constant(i64::from(rows));
         Array {
             base: self.scratch(&all, dtype),
             dtype,
-            strides: self.local_strides(id),
+            strides: self
+                .local_strides(id)
+                .into_iter()
+                .map(|stride| stride * set.clone())
+                .collect(),
+            lanes,
             row_stride: if rows == 1 {
                 Quantity::constant(0)
             } else {

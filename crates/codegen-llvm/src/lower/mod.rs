@@ -10,11 +10,13 @@
 //! - `scope`: the position in the nest; `expression`, `load`, `access`: values and memory there.
 //! - `packing`: operands packed at launch; `packed`: addresses in packed operands.
 //! - `item`, `reduce`, `carry`: the items of a kernel. `nest`: the loops over outer points.
+//! - `arg_reduction`: the index of the best value.
 //! - `accumulator_splitting`, `transposing_reduction`, `register_transpose`, `sliding_window`, `loop_splitting`, `fused_map`,
 //!   `non_temporal`, `prefetch`, `split_reduction`, `winograd`: one optimisation each.
 
 mod access;
 mod accumulator_splitting;
+mod arg_reduction;
 mod carry;
 mod context;
 mod expression;

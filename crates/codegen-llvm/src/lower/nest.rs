@@ -52,7 +52,8 @@ pub(crate) fn emit_nest(
             * (units - Quantity::constant(is_on(Fault::MissingUnit).into()))
                 .ceil_div(nest.units_per_task.clone()),
         block: 1,
-        scratch: lowering.scratch_bytes(),
+        // Arrays of vectors may be long where another nest runs.
+        scratch: nest.when.clone() * lowering.scratch_bytes(),
     });
     Ok(())
 }

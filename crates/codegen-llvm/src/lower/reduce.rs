@@ -7,8 +7,6 @@ use kiln_schedule_cpu::loops::PeelTaps;
 use kiln_schedule_cpu::{Tail, Tile, factors};
 use kiln_tensor::DType;
 
-use inkwell::IntPredicate;
-
 use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Remainder, Scope, Vectors};
 use crate::emit::{Value, lanes};
@@ -213,10 +211,10 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             }
         };
         if reduce.reduction.is_arg() {
-            // The best values, then their indices; initially none.
-            let value = self.zero(self.kernel.dtype(reduce.value));
+            // The best values, then their indices.
+            let (value, index) = self.none_yet(reduce);
             let mut initial = vec![widened(value); n_points];
-            initial.extend(vec![widened(self.emit.i64(-1)); n_points]);
+            initial.extend(vec![widened(index); n_points]);
             return initial;
         }
         let start = self.identity(reduce.reduction, reduce.accumulator);
@@ -237,11 +235,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         if !reduce.reduction.is_arg() {
             return results;
         }
-        let emit = &self.emit;
         let indices = results.into_iter().skip(n_points);
-        indices
-            .map(|index| emit.smax(index, emit.int(index, 0)))
-            .collect()
+        indices.map(|index| self.found(index)).collect()
     }
 
     fn reduce_axes(
@@ -426,46 +421,6 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             widened(right),
             accumulator,
         )))
-    }
-
-    fn accumulate_arg(
-        &self,
-        scope: &Scope<'ctx>,
-        reduce: &Reduce<'_>,
-        points: &[Coordinate],
-        carried: &[Value<'ctx>],
-    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
-        let emit = &self.emit;
-        let &[axis] = reduce.axes else {
-            unreachable!("the verifier accepts arg-reductions over one axis")
-        };
-        let Some(here) = scope.axis(axis) else {
-            unreachable!("the reduced axis is being looped over")
-        };
-        let dtype = self.kernel.dtype(reduce.value);
-        let (values, indices) = carried.split_at(points.len());
-        let (mut best_values, mut best_indices) = (Vec::new(), Vec::new());
-        for ((&point, &best), &index) in points.iter().zip(values).zip(indices) {
-            let value = self.value(scope, reduce.value, point, Form::Lanes)?;
-            let wide = lanes(index) > 1;
-            let value = if wide {
-                self.widened(scope, value)
-            } else {
-                value
-            };
-            let here = if wide {
-                emit.splat(here, lanes(index))
-            } else {
-                here
-            };
-            let none_yet = emit.icmp(IntPredicate::SLT, index, emit.int(index, 0));
-            let better = self.is_better(reduce.reduction, dtype, value, best)?;
-            let take = emit.or(none_yet, better);
-            best_values.push(emit.select(take, value, best));
-            best_indices.push(emit.select(take, here, index));
-        }
-        best_values.extend(best_indices);
-        Ok(best_values)
     }
 
     /// A conversion, for vectors and scalars alike.

@@ -101,6 +101,9 @@ pub(crate) struct Array<'ctx> {
     pub(crate) strides: Vec<Quantity>,
     /// The stride from one row of the tile to the next; 0 if all rows share it.
     pub(crate) row_stride: Quantity,
+    /// Lanes per element: 1, or those of each vector of the tile, one vector after the other, if the array differs along
+    /// them.
+    pub(crate) lanes: u32,
 }
 
 /// Which value of a stage: that of the current or previous step, or the last one of a finished block.

@@ -22,6 +22,7 @@ mod powers;
 mod reductions;
 mod sign;
 mod sizes;
+mod windows;
 
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
@@ -112,6 +113,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "reduce_to_reshape",
         apply: reductions::reduce_to_reshape,
+    },
+    Rule {
+        name: "separate_window",
+        apply: windows::separate_window,
     },
 ];
 

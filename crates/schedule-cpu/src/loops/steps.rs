@@ -1,11 +1,12 @@
 //! How a vectorised axis is cut into vectors: whole sets of them, then a masked or scalar remainder.
 
 use kiln_backend::IsaLevel;
-use kiln_kernel::analysis::is_multiple;
+use kiln_kernel::analysis::{Dependence, is_multiple};
 use kiln_kernel::{AxisId, Class, VerifiedKernel};
 
 use crate::strides::bound;
 use crate::tile::{Tail, Tile};
+use crate::window_edges::has_edges_along;
 
 /// Tiles of at least this many vectors are that wide because they have few rows.
 const WIDE: u32 = 8;
@@ -51,10 +52,10 @@ pub enum VectorStep {
 /// How an axis is cut into vectors of a tile, in its full form or with fewer rows.
 pub(crate) fn vector_steps(
     kernel: &VerifiedKernel,
+    dependence: &Dependence,
     level: IsaLevel,
     tile: &Tile,
-    axis: AxisId,
-    rows: u32,
+    (axis, rows): (AxisId, u32),
 ) -> Vec<VectorStep> {
     let (lanes, vectors) = (tile.lanes, tile.vectors);
     let full_rows = tile.rows.map_or(1, |(_, count)| count);
@@ -94,7 +95,7 @@ pub(crate) fn vector_steps(
     }
     let masks_one = match is_wide {
         true => is_slow,
-        false => rows == 1,
+        false => rows == 1 || (vectors == 1 && has_edges_along(kernel, dependence, axis)),
     };
     if masks_one {
         // At most one masked vector: its stores take longer than most of the computation here.

@@ -23,6 +23,7 @@ mod rows;
 mod scan;
 mod skinny_gemm;
 mod split_reduction;
+mod strided_rows;
 mod transpose;
 mod usual;
 mod winograd;
@@ -61,6 +62,7 @@ const STRATEGIES: &[Strategy] = &[
     Strategy::new("sliding_window", reduction::propose_sliding_window).usual(),
     Strategy::new("contraction", reduction::propose_contraction).usual(),
     Strategy::new("column_reduction", column_reduction::propose),
+    Strategy::new("strided_rows", strided_rows::propose),
     Strategy::new("reduction", reduction::propose).usual(),
     Strategy::new("fallback", fallback::propose),
 ];

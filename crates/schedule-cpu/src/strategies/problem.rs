@@ -6,7 +6,7 @@ use kiln_kernel::{AxisId, Class, Item, Node, StageOperation, VerifiedKernel};
 
 use crate::cost::Access;
 use crate::packing;
-use crate::rows_allowed::{outer_vectors_allowed, rows_allowed};
+use crate::rows_allowed::{arrays_of_vectors, outer_vectors_allowed, rows_allowed};
 use crate::split_reductions::SplitReductions;
 use crate::tile::{Tile, VectorAxis};
 use crate::winograd::Transform;
@@ -148,18 +148,32 @@ impl Problem<'_> {
     }
 
     /// Vectors along one outer axis (all items together), or along inner ones (each item separately), whichever makes the
-    /// accesses cheaper.
+    /// accesses cheaper. Locals that differ between the lanes are in registers.
     pub(super) fn cheapest_vectors(&self) -> VectorAxis {
         let sum = if self.is_product() { ADD_LANES } else { 0.0 };
-        let mut best = (self.inner_cost() + sum, VectorAxis::Inner);
+        let is_kept = |axis| arrays_of_vectors(self.kernel, &self.dependence, axis).is_empty();
+        match self.cheaper_outer_axis(sum, &is_kept) {
+            Some(axis) => VectorAxis::Outer(axis),
+            None => VectorAxis::Inner,
+        }
+    }
+
+    /// Among some axes the outer one along which vectors make the accesses cheapest, if that is cheaper than along inner
+    /// axes at an additional cost.
+    pub(super) fn cheaper_outer_axis(
+        &self,
+        additional: f64,
+        among: &dyn Fn(AxisId) -> bool,
+    ) -> Option<AxisId> {
+        let mut best = (self.inner_cost() + additional, None);
         for &axis in self.kernel.outer() {
-            if !outer_vectors_allowed(self.kernel, &self.dependence, axis) {
+            if !among(axis) || !outer_vectors_allowed(self.kernel, &self.dependence, axis) {
                 continue;
             }
             let cost = self.outer_cost(axis);
             // Among equal costs the innermost axis is chosen.
             if cost <= best.0 {
-                best = (cost, VectorAxis::Outer(axis));
+                best = (cost, Some(axis));
             }
         }
         best.1

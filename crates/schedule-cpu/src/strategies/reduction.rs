@@ -11,12 +11,13 @@ use crate::register_tile::{contraction_shape, fitting, joined_shape, tail};
 use crate::sliding::sliding_window;
 use crate::tile::Tile;
 use crate::tile_choice::Work;
+use crate::window_edges::has_edges_along;
 
 /// Rows of a sliding-window tile: their sums, a row of weights and an element fit the registers.
 const SLIDING_ROWS: u32 = 8;
 
-/// Sets of vectors per unit of a sliding window, since each is little work.
-const SLIDING_SETS: u32 = 8;
+/// Sets of single vectors per unit, since each is little work.
+const SETS: u32 = 8;
 
 /// Vectors of a tile without rows.
 const VECTORS: u32 = 4;
@@ -61,10 +62,12 @@ pub(super) fn base(problem: &Problem<'_>) -> Base {
     if slides {
         rows = rows.map(|(axis, _)| (axis, fitting(SLIDING_ROWS, problem.size(axis))));
     }
+    let in_single_vectors =
+        slides || columns.is_some_and(|axis| has_edges_along(kernel, &problem.dependence, axis));
     let vectors = match width {
         Some(size) if size <= i64::from(lanes) => 1,
         _ if rows.is_none() => VECTORS,
-        _ if slides => 1,
+        _ if in_single_vectors => 1,
         _ => vectors,
     };
     let tile = Tile {
@@ -83,7 +86,7 @@ pub(super) fn base(problem: &Problem<'_>) -> Base {
             (_, false) => Kind::Reduction,
         },
         tile,
-        chunk: if slides { SLIDING_SETS * set } else { set },
+        chunk: if in_single_vectors { SETS * set } else { set },
         // Constants are packed alike in all nests.
         other_rows: found.other.filter(|&other| {
             let rows = tile.rows.map(|(_, count)| (other, count));

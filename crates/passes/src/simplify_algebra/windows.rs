@@ -1,0 +1,68 @@
+//! Maxima over windows of several axes.
+
+use crate::peephole::{Rewrite, Site};
+use kiln_ir::{Op, PoolFunction, Window};
+
+/// How many times fewer elements must be read: the maxima in between are written, and read again.
+const FEWER: i64 = 2;
+
+/// The maximum of a large window is that of maxima along one axis: 5 x 5 elements are 5 and 5. Outer axes come first, so
+/// that the contiguous one, whose strides would cost most, is left for the fewest elements.
+pub(super) fn separate_window(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (
+        Op::Pool {
+            function: PoolFunction::Max,
+            size,
+            window,
+        },
+        Some(operand),
+    ) = (site.op(), site.operand())
+    else {
+        return None;
+    };
+    let first = size.iter().position(|&taps| taps > 1)?;
+    let others = |numbers: &[i64]| {
+        let others = numbers.iter().enumerate();
+        product(others.filter(|(axis, _)| *axis != first).map(|(_, n)| *n))
+    };
+    // Per element of the result: before it, a maximum along the first axis for each step along the others.
+    let before = size.get(first)?.checked_mul(others(&window.strides)?)?;
+    let separate = before.checked_add(others(size)?)?.checked_mul(FEWER)?;
+    if separate > product(size.iter().copied())? {
+        return None;
+    }
+    let zero = site.dims_mut().constant(0);
+    let mut ty = site.tensor(operand)?.clone();
+    let spatial = ty.dims.len().checked_sub(size.len())? + first;
+    *ty.dims.get_mut(spatial)? = *site.ty().dims.get(spatial)?;
+    // The window along the first axis alone, or along the others.
+    let part = |is_first: bool| {
+        let (mut taps, mut part) = (size.clone(), window.clone());
+        for axis in 0..taps.len() {
+            if (axis == first) != is_first {
+                taps[axis] = 1;
+                part = without_axis(part, axis, zero);
+            }
+        }
+        Op::Pool {
+            function: PoolFunction::Max,
+            size: taps,
+            window: part,
+        }
+    };
+    let maxima = site.emit(part(true), [operand], ty);
+    Some(Rewrite::op(part(false), [maxima]))
+}
+
+fn product(mut factors: impl Iterator<Item = i64>) -> Option<i64> {
+    factors.try_fold(1_i64, |product, factor| product.checked_mul(factor))
+}
+
+/// A window that does not extend or move along an axis.
+fn without_axis(mut window: Window, axis: usize, zero: kiln_symbolic_shape::DimId) -> Window {
+    window.strides[axis] = 1;
+    window.dilations[axis] = 1;
+    window.low[axis] = zero;
+    window.high[axis] = zero;
+    window
+}
