@@ -79,7 +79,7 @@ pub use candidates::{adapted, candidates, smaller_tile, with_tile};
 pub use error::ScheduleError;
 pub use launch_packing::PackedCopy;
 pub use layout::Layout;
-pub use loop_splitting::split_at;
+pub use loop_splitting::{split_at, unswitched};
 pub use nest::{Scheduled, ScheduledNest};
 pub use non_temporal::plain_stores;
 pub use prefetch::Prefetch;

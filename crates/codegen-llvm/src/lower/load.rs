@@ -146,6 +146,11 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                 };
                 (Address::Consecutive(pointer), condition.lanes)
             }
+            (Address::EveryOther(pointer), Some(all)) if zeros => {
+                let bytes = 2 * vectors.lanes * dtype.size_in_bytes() as u32;
+                let pointer = emit.select(all, pointer, self.zeros(bytes));
+                (Address::EveryOther(pointer), condition.lanes)
+            }
             (address, _) => (address, condition.all(self)),
         };
         let mut condition = condition;

@@ -1,7 +1,8 @@
 //! Loop splitting at the boundaries of a piecewise value, such as a concatenation, along the vectorised axis.
 //!
 //! In the kernel every element selects between all pieces. Most vectors are within one piece, and then the others are
-//! neither computed nor loaded.
+//! neither computed nor loaded. Where pieces follow each other along another axis, the loop is unswitched: it is emitted
+//! once per piece.
 
 use std::collections::BTreeSet;
 
@@ -61,6 +62,27 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                 true => self.split_at_boundaries(&after, axis, rest, body),
                 false => body(scope),
             })
+        })
+    }
+
+    /// Runs the body once per side of some conditions of nested selections, with the side known.
+    pub(super) fn unswitched(
+        &self,
+        scope: &Scope<'ctx>,
+        conditions: &[NodeId],
+        body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let Some((&condition, rest)) = conditions.split_first() else {
+            return body(scope);
+        };
+        let holds = self.value(scope, condition, Coordinate::default(), Form::First)?;
+        // Recurses once per condition.
+        self.either(holds, &mut |holds| {
+            let scope = scope.with_choice(condition, holds);
+            match holds {
+                true => body(&scope),
+                false => self.unswitched(&scope, rest, body),
+            }
         })
     }
 

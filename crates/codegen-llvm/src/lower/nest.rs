@@ -9,7 +9,7 @@ use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, VerifiedKernel};
-use kiln_schedule_cpu::{ScheduledNest, VectorAxis, plain_stores, split_at};
+use kiln_schedule_cpu::{ScheduledNest, VectorAxis, plain_stores, split_at, unswitched};
 
 use super::context::KernelLowering;
 use super::launch::LaunchBuilder;
@@ -175,13 +175,16 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         };
         self.hoist_fixed_loads(scope)?;
         let boundaries = split_at(self.kernel, self.dependence, axis, nest.splits);
+        let conditions = unswitched(self.kernel, self.dependence, &nest.tile, nest.unswitch);
         let from = (axis, begin);
-        self.non_temporal_or_plain(scope, &stores, from, nest.tile.lanes, &mut |scope| {
-            let range = (begin, end, Some(nest.chunk));
-            self.in_vectors(scope, axis, &nest.tile, range, block, &mut |scope| {
-                self.split_at_boundaries(scope, axis, &boundaries, &mut |scope| {
-                    self.interior_or_edge(scope, axis, &mut |scope| {
-                        self.items(&mut scope.clone(), &nest.tile, items)
+        let range = (begin, end, Some(nest.chunk));
+        self.unswitched(scope, &conditions, &mut |scope| {
+            self.non_temporal_or_plain(scope, &stores, from, nest.tile.lanes, &mut |scope| {
+                self.in_vectors(scope, axis, &nest.tile, range, block, &mut |scope| {
+                    self.split_at_boundaries(scope, axis, &boundaries, &mut |scope| {
+                        self.interior_or_edge(scope, axis, &mut |scope| {
+                            self.items(&mut scope.clone(), &nest.tile, items)
+                        })
                     })
                 })
             })

@@ -80,6 +80,8 @@ pub struct LoopNest {
     pub vectors: Vec<VectorSteps>,
     /// Boundaries of a piecewise value at which the loop over the vectorised outer axis is split.
     pub splits: u32,
+    /// Conditions of selections, the same at all points of a tile, for whose sides a unit of work has separate code.
+    pub unswitch: u32,
     /// Whether tiles within all bounds have a separate version, without masks.
     pub peel: bool,
     /// Whether the vectorised outer axis is written by non-temporal stores if results exceed the caches.
@@ -160,6 +162,7 @@ impl LoopNest {
             remainder: RowRemainder::default(),
             vectors: Vec::new(),
             splits: 0,
+            unswitch: 0,
             peel: false,
             stream: false,
             prefetch: Prefetches::default(),

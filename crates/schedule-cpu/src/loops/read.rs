@@ -91,6 +91,7 @@ impl Reader<'_> {
                     nest.vectors.push(steps);
                 }
                 "split" => nest.splits = self.number()?,
+                "unswitch" => nest.unswitch = self.number()?,
                 "peel" => nest.peel = true,
                 "stream" => nest.stream = true,
                 "prefetch" => self.prefetch(&mut nest)?,

@@ -151,7 +151,12 @@ impl Problem<'_> {
     /// accesses cheaper.
     pub(super) fn cheapest_vectors(&self) -> VectorAxis {
         let sum = if self.is_product() { ADD_LANES } else { 0.0 };
-        let mut best = (self.inner_cost() + sum, VectorAxis::Inner);
+        // Without inner axes, vectors of none are a loop over single points.
+        let inner = match self.has_inner_axes() {
+            true => self.inner_cost() + sum,
+            false => f64::INFINITY,
+        };
+        let mut best = (inner, VectorAxis::Inner);
         for &axis in self.kernel.outer() {
             if !outer_vectors_allowed(self.kernel, &self.dependence, axis) {
                 continue;
@@ -163,6 +168,11 @@ impl Problem<'_> {
             }
         }
         best.1
+    }
+
+    fn has_inner_axes(&self) -> bool {
+        let mut axes = self.kernel.axes().keys();
+        axes.any(|axis| !self.kernel.outer().contains(&axis))
     }
 
     /// The cost of the accesses if each item is vectorised along an inner axis of its own.
