@@ -15,6 +15,7 @@ mod avx512;
 mod control;
 mod memory;
 mod order;
+mod permute;
 mod poll;
 mod rounding;
 mod twofold;

@@ -60,6 +60,7 @@ mod non_temporal;
 mod register_transpose;
 mod row_remainder;
 mod split_reductions;
+mod tables;
 mod transposing_reduction;
 pub mod winograd;
 
@@ -89,6 +90,7 @@ pub use sliding::sliding_window;
 pub use split_reductions::{SplitReduction, SplitReductions};
 pub use stored_code::StoredCode;
 pub use strides::{bound, local_strides, packed_points, packed_strides};
+pub use tables::{Table, Tables, Window, permutes};
 pub use target::{BACKEND, features_of, host_target, level_of, target_of};
 pub use tile::{Tail, Tile, VectorAxis};
 pub use tile_choice::{TILED_VECTORS, contraction_tiles};

@@ -21,20 +21,16 @@ pub fn split_at(
     boundaries
 }
 
-/// The first `most` conditions that are tested once per unit of work instead of per element: those of selections that are
-/// the same at all points of a tile.
-pub fn unswitched(
-    kernel: &VerifiedKernel,
-    dependence: &Dependence,
-    tile: &Tile,
-    most: u32,
-) -> Vec<NodeId> {
+/// The most versions of the loops of a unit.
+pub(crate) const MAX_VERSIONS: u32 = 8;
+
+/// The conditions that are tested once per unit of work instead of per element: those of selections that are the same at all
+/// points of a tile.
+pub fn unswitched(kernel: &VerifiedKernel, dependence: &Dependence, tile: &Tile) -> Vec<NodeId> {
     let VectorAxis::Outer(vectors) = tile.vector else {
         return Vec::new();
     };
     let rows = tile.rows.map(|(rows, _)| rows);
     let along: Vec<AxisId> = rows.into_iter().chain([vectors]).collect();
-    let mut conditions = invariant_conditions(kernel, dependence, &along);
-    conditions.truncate(most as usize);
-    conditions
+    invariant_conditions(kernel, dependence, &along)
 }

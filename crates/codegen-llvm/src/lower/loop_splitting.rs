@@ -65,25 +65,46 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Runs the body once per side of some conditions of nested selections, with the side known.
+    /// Runs the body once per side of some conditions, with the side known, in at most `most` versions.
     pub(super) fn unswitched(
         &self,
         scope: &Scope<'ctx>,
         conditions: &[NodeId],
+        most: u32,
         body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
     ) -> Result<(), LlvmError> {
-        let Some((&condition, rest)) = conditions.split_first() else {
+        let open = self.open(scope, conditions);
+        let Some((&condition, rest)) = open.split_first().filter(|_| most > 1) else {
             return body(scope);
         };
-        let holds = self.value(scope, condition, Coordinate::default(), Form::First)?;
+        let value = self.value(scope, condition, Coordinate::default(), Form::First)?;
+        let [before, after] = [true, false].map(|holds| scope.with_choice(condition, holds));
+        // Of nested selections, one side decides the others too.
+        let n_before = match [&before, &after].map(|side| self.open(side, rest).is_empty()) {
+            [true, _] => 1,
+            [_, true] => most - 1,
+            _ => most / 2,
+        };
         // Recurses once per condition.
-        self.either(holds, &mut |holds| {
-            let scope = scope.with_choice(condition, holds);
-            match holds {
-                true => body(&scope),
-                false => self.unswitched(&scope, rest, body),
-            }
+        self.either(value, &mut |holds| match holds {
+            true => self.unswitched(&before, rest, n_before, body),
+            false => self.unswitched(&after, rest, most - n_before, body),
         })
+    }
+
+    /// The conditions that still decide something.
+    fn open(&self, scope: &Scope<'ctx>, conditions: &[NodeId]) -> Vec<NodeId> {
+        let below = self.chosen_below(scope, &self.stored());
+        let open = conditions.iter().copied();
+        open.filter(|condition| below.contains(condition)).collect()
+    }
+
+    /// A node, or the operand that it takes if it is a select whose side is known.
+    pub(super) fn resolved(&self, scope: &Scope<'ctx>, mut node: NodeId) -> NodeId {
+        while let Some(chosen) = self.chosen(scope, node) {
+            node = chosen;
+        }
+        node
     }
 
     /// The operand that a select takes, where that is known.

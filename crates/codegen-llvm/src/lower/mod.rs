@@ -11,7 +11,7 @@
 //! - `packing`: operands packed at launch; `packed`: addresses in packed operands.
 //! - `item`, `reduce`, `carry`: the items of a kernel. `nest`: the loops over outer points.
 //! - `accumulator_splitting`, `transposing_reduction`, `register_transpose`, `sliding_window`, `loop_splitting`, `fused_map`,
-//!   `non_temporal`, `prefetch`, `split_reduction`, `winograd`: one optimisation each.
+//!   `non_temporal`, `prefetch`, `split_reduction`, `tables`, `winograd`: one optimisation each.
 
 mod access;
 mod accumulator_splitting;
@@ -39,6 +39,7 @@ mod row_remainder;
 mod scope;
 mod sliding_window;
 mod split_reduction;
+mod tables;
 mod transposing_reduction;
 mod vectors;
 mod winograd;

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use kiln_scalar::{ScalarOp, ScalarValue};
+use kiln_tensor::DType;
 
 use super::{Dependence, expression_nodes, may_fault};
 use crate::form::{AxisId, Item, Kernel, Node, NodeId};
@@ -59,26 +60,25 @@ impl Boundary {
     }
 }
 
-/// The conditions of selections between loaded elements that are the same at all points along some axes, so that they are
-/// known outside the loops over these; the outermost of nested selections first. Empty where [`Boundary::all`] is.
+/// The conditions of selections that are the same at all points along some axes, so that they are known outside the loops
+/// over these: between loaded elements, and between indices that vary along the axes, such as that of an operand whose size
+/// may be 1. The outermost of nested selections first. Empty where [`Boundary::all`] is.
 pub fn invariant_conditions(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
     along: &[AxisId],
 ) -> Vec<NodeId> {
     let is_load = |node: NodeId| matches!(kernel.node(node), Node::Load(_));
-    let loads = |selection: &Selection| {
-        expression_nodes(kernel, &selection.operands)
-            .into_iter()
-            .any(is_load)
-    };
-    let is_invariant = |condition: NodeId| {
-        let mut along = along.iter();
-        along.all(|&axis| !dependence.depends(condition, axis))
+    let varies = |node: NodeId| along.iter().any(|&axis| dependence.depends(node, axis));
+    let pays = |selection: &Selection| {
+        let operands = selection.operands;
+        let is_index = kernel.dtype(operands[0]) == DType::I64;
+        let mut below = expression_nodes(kernel, &operands).into_iter();
+        (is_index && operands.iter().any(|&node| varies(node))) || below.any(is_load)
     };
     let invariant = selections(kernel)
         .into_iter()
-        .filter(|selection| is_invariant(selection.condition) && loads(selection));
+        .filter(|selection| !varies(selection.condition) && pays(selection));
     invariant.map(|selection| selection.condition).collect()
 }
 
@@ -180,5 +180,6 @@ mod tests {
         );
         assert_eq!(found("select(n < 8, %x[m, n], 2.0)"), 0);
         assert_eq!(found("select(m < 8, 1.0, 2.0)"), 0, "cheaper than a branch");
+        assert_eq!(found("%x[select(M == 1, 0, m), select(N == 1, 0, n)]"), 1);
     }
 }

@@ -6,7 +6,7 @@
 //! - [`accesses`], [`item_axes`], [`is_multiple`], [`must_run_in_order`]: the loops of a kernel, and its loads and stores.
 //! - [`GroupedIndex`], [`GuardedIndex`], [`Reach`], [`SlidingWindow`]: forms of indices.
 //! - [`Boundary`], [`invariant_conditions`]: where loops are split or unswitched, such as at the parts of a concatenation.
-//! - [`Unconditional`]: what may be computed whether or not it is needed.
+//! - [`Unconditional`], [`may_fault`]: what may be computed whether or not it is needed.
 //! - [`is_never_positive`], [`elementwise_reader`]: properties of values, and of their readers.
 //! - [`points`]: the amount of work of a kernel.
 //! - [`may_share`]: which results may be computed in the memory of an operand.
@@ -46,5 +46,4 @@ pub use never_positive::is_never_positive;
 pub use points::points;
 pub use reach::{AxisPoints, Reach};
 pub use sliding_window::SlidingWindow;
-pub(crate) use unconditional::may_fault;
-pub use unconditional::{Unconditional, is_fixed_load};
+pub use unconditional::{Unconditional, is_fixed_load, may_fault};

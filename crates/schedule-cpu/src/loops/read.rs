@@ -92,6 +92,8 @@ impl Reader<'_> {
                 }
                 "split" => nest.splits = self.number()?,
                 "unswitch" => nest.unswitch = self.number()?,
+                "tables" => nest.tables = self.number()?,
+                "windows" => nest.windows = true,
                 "peel" => nest.peel = true,
                 "stream" => nest.stream = true,
                 "prefetch" => self.prefetch(&mut nest)?,
