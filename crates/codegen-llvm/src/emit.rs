@@ -16,6 +16,7 @@ mod control;
 mod memory;
 mod order;
 mod pairs;
+mod permute;
 mod poll;
 mod rounding;
 mod twofold;

@@ -14,6 +14,7 @@ mod budget;
 mod combining;
 mod coverage;
 mod digits;
+mod factors;
 mod ids;
 mod indices;
 mod points;

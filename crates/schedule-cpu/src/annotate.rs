@@ -11,7 +11,7 @@ use crate::accumulator_splitting::accumulators;
 use crate::integer_pairs::sums_pairs;
 use crate::launch_packing;
 use crate::layout::Layout;
-use crate::loop_splitting::{MAX_SPLITS, split_at};
+use crate::loop_splitting::{MAX_SPLITS, MAX_VERSIONS, split_at, unswitched};
 use crate::loops::{ItemLoops, LoopNest, PeelTaps, Prefetches, VectorSteps, items, vector_steps};
 use crate::prefetch::Prefetch;
 use crate::sliding::sliding_window;
@@ -62,6 +62,10 @@ pub(crate) fn annotate(
     if let VectorAxis::Outer(columns) = nest.tile.vector {
         let boundaries = split_at(kernel, dependence, columns, MAX_SPLITS);
         nest.splits = boundaries.len() as u32;
+        nest.unswitch = match unswitched(kernel, dependence, &nest.tile).is_empty() {
+            true => 0,
+            false => MAX_VERSIONS,
+        };
         nest.peel = !GuardedIndex::all(kernel).is_empty();
         let stores = non_temporal::plain_stores(kernel);
         nest.stream =

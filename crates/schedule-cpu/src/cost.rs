@@ -42,8 +42,8 @@ impl Access {
             Some(Some(0 | 1)) => 1.0 / f64::from(lanes),
             // Every other element: two vectors and a shuffle.
             Some(Some(2)) => 4.0 / f64::from(lanes),
-            Some(_) => 1.5,
-            None => 3.0,
+            // A gather.
+            _ => 1.5,
         }
     }
 

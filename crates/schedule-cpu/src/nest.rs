@@ -16,6 +16,7 @@ use crate::loops::{self, LoopNest, Loops};
 use crate::prefetch::Prefetch;
 use crate::split_reductions::SplitReductions;
 use crate::strides::{bound, buffer_strides, packed_strides};
+use crate::tables::Tables;
 use crate::tile::VectorAxis;
 use crate::winograd::Winograd;
 use crate::work;
@@ -126,6 +127,8 @@ pub struct ScheduledNest {
     pub winograd: Option<Winograd>,
     /// The split reductions.
     pub split: Option<SplitReductions>,
+    /// Values that a phase before this one tabulates.
+    pub tables: Option<Tables>,
 }
 
 impl ScheduledNest {
@@ -147,12 +150,14 @@ impl ScheduledNest {
             .split_reductions
             .then(|| SplitReductions::of(kernel))
             .flatten();
-        // Transformed weights, and partial results of split reductions, share the place of packed copies; no nest has two
-        // of these.
-        let (split, bytes) = match (&winograd, split) {
-            (Some(winograd), _) => (None, winograd.shared_bytes(kernel)),
-            (None, Some((split, parts))) => (Some(split), parts),
-            (None, None) => (None, bytes),
+        let tables = Tables::of(kernel, &loops);
+        // Transformed weights, partial results of split reductions, and tables share the place of packed copies; no nest
+        // has two of these.
+        let (split, bytes) = match (&winograd, split, &tables) {
+            (Some(winograd), ..) => (None, winograd.shared_bytes(kernel)),
+            (None, Some((split, parts)), _) => (Some(split), parts),
+            (None, None, Some(tables)) => (None, tables.bytes.clone()),
+            (None, None, None) => (None, bytes),
         };
         let columns_first = loops.columns_first.quantity(kernel);
         let dependence = Dependence::of(kernel);
@@ -164,6 +169,7 @@ impl ScheduledNest {
             copies,
             winograd,
             split,
+            tables,
             when,
             loops,
         };

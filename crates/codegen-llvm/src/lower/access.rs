@@ -498,6 +498,10 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         form: Form,
     ) -> Result<Address<'ctx>, LlvmError> {
         let emit = &self.emit;
+        let indices: Vec<NodeId> = indices
+            .iter()
+            .map(|&index| self.resolved(scope, index))
+            .collect();
         // The strides of the access per row and per element along the vectors, where they are constant.
         let along = |axis| {
             let mut sum = Quantity::constant(0);

@@ -7,7 +7,7 @@ use kiln_backend::{IsaLevel, PackSpec, Quantity};
 use kiln_kernel::analysis::{Dependence, Unconditional};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, BufferId, VerifiedKernel};
-use kiln_schedule_cpu::{Layout, PackedCopy, ScheduledNest, SplitReductions};
+use kiln_schedule_cpu::{Layout, PackedCopy, ScheduledNest, SplitReductions, Tables};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
@@ -34,6 +34,8 @@ pub(crate) struct KernelLowering<'a, 'm, 'ctx> {
     pub(super) nest: &'a ScheduledNest,
     /// Reductions whose partial results earlier phases computed.
     pub(super) split: Option<&'a SplitReductions>,
+    /// Values that an earlier phase tabulated.
+    pub(super) tables: Option<&'a Tables>,
     /// Whether the function has non-temporal stores.
     pub(super) uses_non_temporal_stores: Cell<bool>,
     arguments: RefCell<HashMap<Quantity, Value<'ctx>>>,
@@ -70,6 +72,7 @@ impl<'a, 'm, 'ctx> KernelLowering<'a, 'm, 'ctx> {
             copies,
             nest,
             split: None,
+            tables: None,
             uses_non_temporal_stores: Cell::new(false),
             bases: RefCell::default(),
             arguments: RefCell::default(),

@@ -33,6 +33,9 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                 continue;
             }
             wanted.push(next);
+            if self.is_tabulated(next) {
+                continue;
+            }
             if let Some(chosen) = self.chosen(scope, next) {
                 pending.push(chosen);
             } else if let Node::Apply { operands, .. } | Node::Call { operands, .. } =
@@ -119,6 +122,9 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     ) -> Result<Value<'ctx>, LlvmError> {
         if let Some(chosen) = self.chosen(scope, node) {
             return self.value(scope, chosen, at, form);
+        }
+        if let Some(value) = self.tabulated(scope, node, at, form) {
+            return Ok(value);
         }
         match self.kernel.node(node) {
             Node::Literal(value) => Ok(self.literal(*value)),

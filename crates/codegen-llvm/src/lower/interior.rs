@@ -87,7 +87,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     }
 
     /// The values that the kernel's stores write.
-    fn stored(&self) -> Vec<NodeId> {
+    pub(super) fn stored(&self) -> Vec<NodeId> {
         let items = self.kernel.items().iter().flat_map(Item::parts);
         let stored = items.filter_map(|item| match item {
             Item::Store(store) => Some(store.value),

@@ -102,21 +102,23 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                 condition.require(self, inside);
             }
         }
-        let otherwise_is_zero = !checked
-            && load
-                .guard
-                .as_ref()
-                .is_some_and(|guard| self.is_zero(guard.otherwise));
-        let otherwise = match otherwise {
-            Some(value) if !checked => value,
-            // A zero where an index is out of bounds: only a guard has an alternative value.
-            _ => self.zero(dtype),
-        };
+        let guard = load.guard.as_ref();
+        let zeros = guard.is_none_or(|guard| self.is_zero(guard.otherwise));
+        // Where an index is out of bounds the value is arbitrary: the fault is reported.
+        let otherwise = otherwise.unwrap_or_else(|| self.zero(dtype));
         let otherwise = if wide {
             self.widened(scope, otherwise)
         } else {
             otherwise
         };
+        if wide && !checked {
+            let condition = condition.all(self);
+            if let Some(loaded) =
+                self.load_window(scope, (node, load), (condition, otherwise), at)?
+            {
+                return Ok(loaded);
+            }
+        }
         let address = self.buffer_address(scope, load.buffer, &load.indices, at, form)?;
         if !wide {
             let pointer = address.pointer();
@@ -126,7 +128,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             let pointer = emit.select(condition, pointer, self.dummy());
             let loaded = emit.load_dtype(dtype, 1, pointer);
             // The dummy holds zeros.
-            return Ok(if otherwise_is_zero || checked {
+            return Ok(if zeros {
                 loaded
             } else {
                 emit.select(condition, loaded, otherwise)
@@ -137,7 +139,6 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         };
         // A uniform condition selects the address, since the dummy holds zeros; conditions that differ between lanes are a
         // mask.
-        let zeros = otherwise_is_zero || checked;
         let (address, condition) = match (address, condition.uniform) {
             (Address::Consecutive(pointer), Some(all)) if zeros => {
                 let pointer = match self.row_or_zeros(scope, node, load, all, at)? {
@@ -145,6 +146,11 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                     None => emit.select(all, pointer, self.dummy()),
                 };
                 (Address::Consecutive(pointer), condition.lanes)
+            }
+            (Address::EveryOther(pointer), Some(all)) if zeros => {
+                let bytes = 2 * vectors.lanes * dtype.size_in_bytes() as u32;
+                let pointer = emit.select(all, pointer, self.zeros(bytes));
+                (Address::EveryOther(pointer), condition.lanes)
             }
             (address, _) => (address, condition.all(self)),
         };

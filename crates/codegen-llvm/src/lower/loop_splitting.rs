@@ -1,7 +1,8 @@
 //! Loop splitting at the boundaries of a piecewise value, such as a concatenation, along the vectorised axis.
 //!
 //! In the kernel every element selects between all pieces. Most vectors are within one piece, and then the others are
-//! neither computed nor loaded.
+//! neither computed nor loaded. Where pieces follow each other along another axis, the loop is unswitched: it is emitted
+//! once per piece.
 
 use std::collections::BTreeSet;
 
@@ -62,6 +63,48 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                 false => body(scope),
             })
         })
+    }
+
+    /// Runs the body once per side of some conditions, with the side known, in at most `most` versions.
+    pub(super) fn unswitched(
+        &self,
+        scope: &Scope<'ctx>,
+        conditions: &[NodeId],
+        most: u32,
+        body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let open = self.open(scope, conditions);
+        let Some((&condition, rest)) = open.split_first().filter(|_| most > 1) else {
+            return body(scope);
+        };
+        let value = self.value(scope, condition, Coordinate::default(), Form::First)?;
+        let [before, after] = [true, false].map(|holds| scope.with_choice(condition, holds));
+        // Of nested selections, one side decides the others too.
+        let n_before = match [&before, &after].map(|side| self.open(side, rest).is_empty()) {
+            [true, _] => 1,
+            [_, true] => most - 1,
+            _ => most / 2,
+        };
+        // Recurses once per condition.
+        self.either(value, &mut |holds| match holds {
+            true => self.unswitched(&before, rest, n_before, body),
+            false => self.unswitched(&after, rest, most - n_before, body),
+        })
+    }
+
+    /// The conditions that still decide something.
+    fn open(&self, scope: &Scope<'ctx>, conditions: &[NodeId]) -> Vec<NodeId> {
+        let below = self.chosen_below(scope, &self.stored());
+        let open = conditions.iter().copied();
+        open.filter(|condition| below.contains(condition)).collect()
+    }
+
+    /// A node, or the operand that it takes if it is a select whose side is known.
+    pub(super) fn resolved(&self, scope: &Scope<'ctx>, mut node: NodeId) -> NodeId {
+        while let Some(chosen) = self.chosen(scope, node) {
+            node = chosen;
+        }
+        node
     }
 
     /// The operand that a select takes, where that is known.

@@ -9,13 +9,14 @@ use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, VerifiedKernel};
-use kiln_schedule_cpu::{ScheduledNest, VectorAxis, plain_stores, split_at};
+use kiln_schedule_cpu::{ScheduledNest, VectorAxis, plain_stores, split_at, unswitched};
 
 use super::context::KernelLowering;
 use super::launch::LaunchBuilder;
 use super::packing::emit_copy;
 use super::scope::Scope;
 use super::split_reduction::emit_partial_reductions;
+use super::tables::emit_tables;
 use super::winograd::emit_winograd;
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -37,12 +38,16 @@ pub(crate) fn emit_nest(
     if let Some(split) = &nest.split {
         emit_partial_reductions(module, kernel, (nest, split), launch)?;
     }
+    if let Some(tables) = &nest.tables {
+        emit_tables(module, kernel, (nest, tables), launch)?;
+    }
     let dependence = Dependence::of(kernel);
     let entry = launch.next_entry();
     let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
     let phase = module.phase(&entry);
     let mut lowering = KernelLowering::new(kernel, &dependence, launch, nest, laid_out, phase);
     lowering.split = nest.split.as_ref();
+    lowering.tables = nest.tables.as_ref();
     let units = lowering.units()?;
     lowering.fence_non_temporal_stores();
     lowering.emit.return_none();
@@ -176,13 +181,16 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         };
         self.hoist_fixed_loads(scope)?;
         let boundaries = split_at(self.kernel, self.dependence, axis, nest.splits);
+        let conditions = unswitched(self.kernel, self.dependence, &nest.tile);
         let from = (axis, begin);
-        self.non_temporal_or_plain(scope, &stores, from, nest.tile.lanes, &mut |scope| {
-            let range = (begin, end, Some(nest.chunk));
-            self.in_vectors(scope, axis, &nest.tile, range, block, &mut |scope| {
-                self.split_at_boundaries(scope, axis, &boundaries, &mut |scope| {
-                    self.interior_or_edge(scope, axis, &mut |scope| {
-                        self.items(&mut scope.clone(), &nest.tile, items)
+        let range = (begin, end, Some(nest.chunk));
+        self.unswitched(scope, &conditions, nest.unswitch, &mut |scope| {
+            self.non_temporal_or_plain(scope, &stores, from, nest.tile.lanes, &mut |scope| {
+                self.in_vectors(scope, axis, &nest.tile, range, block, &mut |scope| {
+                    self.split_at_boundaries(scope, axis, &boundaries, &mut |scope| {
+                        self.interior_or_edge(scope, axis, &mut |scope| {
+                            self.items(&mut scope.clone(), &nest.tile, items)
+                        })
                     })
                 })
             })

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use kiln_scalar::{ScalarOp, ScalarValue};
+use kiln_tensor::DType;
 
 use super::{Dependence, expression_nodes, may_fault};
 use crate::form::{AxisId, Item, Kernel, Node, NodeId};
@@ -25,46 +26,24 @@ impl Boundary {
     /// selections first. Empty where an operand of a selection may fault, since every element's faults are reported
     /// whatever is selected.
     pub fn all(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) -> Vec<Self> {
-        let mut roots = Vec::new();
-        for item in kernel.items() {
-            match item {
-                Item::Store(store) if store.axes.is_empty() => roots.push(store.value),
-                _ => return Vec::new(),
-            }
-        }
-        let below: BTreeSet<NodeId> = expression_nodes(kernel, &roots).into_iter().collect();
-        if below.iter().any(|&node| may_fault(kernel, node)) {
-            return Vec::new();
-        }
         let is_same_everywhere = |node: NodeId| {
             let mut axes = kernel.axes().keys();
             axes.all(|axis| !dependence.depends(node, axis))
         };
         let mut boundaries: Vec<Self> = Vec::new();
-        // Operands come first, and the outermost of nested selections is to be split first.
-        for &node in below.iter().rev() {
-            let Node::Apply {
-                op: ScalarOp::Select,
-                operands,
-            } = kernel.node(node)
-            else {
-                continue;
-            };
-            let Some(&condition) = operands.first() else {
-                continue;
-            };
+        for selection in selections(kernel) {
             let Node::Apply {
                 op: ScalarOp::Lt,
                 operands,
-            } = kernel.node(condition)
+            } = kernel.node(selection.condition)
             else {
                 continue;
             };
             if let [index, end] = *operands.as_slice()
                 && *kernel.node(index) == Node::Axis(axis)
                 && is_same_everywhere(end)
-                && boundaries.iter().all(|known| known.condition != condition)
             {
+                let condition = selection.condition;
                 boundaries.push(Self { condition, end });
             }
         }
@@ -79,6 +58,69 @@ impl Boundary {
             _ => None,
         }
     }
+}
+
+/// The conditions of selections that are the same at all points along some axes, so that they are known outside the loops
+/// over these: between loaded elements, and between indices that vary along the axes, such as that of an operand whose size
+/// may be 1. The outermost of nested selections first. Empty where [`Boundary::all`] is.
+pub fn invariant_conditions(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    along: &[AxisId],
+) -> Vec<NodeId> {
+    let is_load = |node: NodeId| matches!(kernel.node(node), Node::Load(_));
+    let varies = |node: NodeId| along.iter().any(|&axis| dependence.depends(node, axis));
+    let pays = |selection: &Selection| {
+        let operands = selection.operands;
+        let is_index = kernel.dtype(operands[0]) == DType::I64;
+        let mut below = expression_nodes(kernel, &operands).into_iter();
+        (is_index && operands.iter().any(|&node| varies(node))) || below.any(is_load)
+    };
+    let invariant = selections(kernel)
+        .into_iter()
+        .filter(|selection| !varies(selection.condition) && pays(selection));
+    invariant.map(|selection| selection.condition).collect()
+}
+
+/// A `select` of a kernel.
+struct Selection {
+    condition: NodeId,
+    /// What it selects from.
+    operands: [NodeId; 2],
+}
+
+/// The selections in the stored values of a kernel of stores alone, one of each condition, the outermost of nested ones
+/// first. Empty where a node may fault, since every element's faults are reported whatever is selected.
+fn selections(kernel: &VerifiedKernel) -> Vec<Selection> {
+    let mut roots = Vec::new();
+    for item in kernel.items() {
+        match item {
+            Item::Store(store) if store.axes.is_empty() => roots.push(store.value),
+            _ => return Vec::new(),
+        }
+    }
+    let below: BTreeSet<NodeId> = expression_nodes(kernel, &roots).into_iter().collect();
+    if below.iter().any(|&node| may_fault(kernel, node)) {
+        return Vec::new();
+    }
+    let mut selections: Vec<Selection> = Vec::new();
+    // Operands come first, and the outermost of nested selections is wanted first.
+    for &node in below.iter().rev() {
+        if let Node::Apply {
+            op: ScalarOp::Select,
+            operands,
+        } = kernel.node(node)
+            && let [condition, then, otherwise] = *operands.as_slice()
+            && selections.iter().all(|known| known.condition != condition)
+        {
+            let operands = [then, otherwise];
+            selections.push(Selection {
+                condition,
+                operands,
+            });
+        }
+    }
+    selections
 }
 
 #[cfg(test)]
@@ -118,5 +160,26 @@ mod tests {
         assert_eq!(ends("select(i < 8, f32(%y[i] / %y[i]), 2.0)"), []);
         assert_eq!(ends("select(i < 8, %x[%n[0]], 2.0)"), []);
         assert_eq!(ends("select(i < 8, f32(%y[i] / i32(3)), 2.0)"), [Some(8)]);
+    }
+
+    #[test]
+    fn invariant_conditions_select_loaded_elements_outside_a_loop() {
+        let found = |value: &str| {
+            let kernel = kernel(&format!(
+                "kernel @k(%x: in f32[M, N], %o: out f32[M, N]) {{
+                   outer m < M, n < N
+                   store %o[m, n] = {value}
+                 }}"
+            ));
+            let dependence = Dependence::of(&kernel);
+            invariant_conditions(&kernel, &dependence, &[axis(&kernel, "n")]).len()
+        };
+        assert_eq!(
+            found("select(m < 8, %x[m, n], select(N < 4, 1.0, %x[m, n]))"),
+            2
+        );
+        assert_eq!(found("select(n < 8, %x[m, n], 2.0)"), 0);
+        assert_eq!(found("select(m < 8, 1.0, 2.0)"), 0, "cheaper than a branch");
+        assert_eq!(found("%x[select(M == 1, 0, m), select(N == 1, 0, n)]"), 1);
     }
 }

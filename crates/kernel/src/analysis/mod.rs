@@ -5,8 +5,8 @@
 //! - [`expression_nodes`], [`arithmetic_operations`]: the nodes of a value's expression, and its amount of arithmetic.
 //! - [`accesses`], [`item_axes`], [`is_multiple`], [`must_run_in_order`]: the loops of a kernel, and its loads and stores.
 //! - [`GroupedIndex`], [`GuardedIndex`], [`Reach`], [`SlidingWindow`]: forms of indices.
-//! - [`Boundary`]: where loops are split, such as at the parts of a concatenation.
-//! - [`Unconditional`]: what may be computed whether or not it is needed.
+//! - [`Boundary`], [`invariant_conditions`]: where loops are split or unswitched, such as at the parts of a concatenation.
+//! - [`Unconditional`], [`may_fault`]: what may be computed whether or not it is needed.
 //! - [`is_never_positive`], [`elementwise_reader`]: properties of values, and of their readers.
 //! - [`points`]: the amount of work of a kernel.
 //! - [`may_share`]: which results may be computed in the memory of an operand.
@@ -33,7 +33,7 @@ mod unconditional;
 mod testing;
 
 pub use accesses::{Access, accesses};
-pub use boundary::Boundary;
+pub use boundary::{Boundary, invariant_conditions};
 pub use dependence::Dependence;
 pub(crate) use dependence::integer_literal;
 pub use elementwise::{ElementwiseReader, elementwise_reader};
@@ -46,5 +46,4 @@ pub use never_positive::is_never_positive;
 pub use points::points;
 pub use reach::{AxisPoints, Reach};
 pub use sliding_window::SlidingWindow;
-pub(crate) use unconditional::may_fault;
-pub use unconditional::{Unconditional, is_fixed_load};
+pub use unconditional::{Unconditional, is_fixed_load, may_fault};

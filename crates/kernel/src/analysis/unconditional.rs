@@ -4,12 +4,13 @@ use cranelift_entity::SecondaryMap;
 use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimId;
 
+use super::integer_literal;
 use crate::form::{Kernel, Load, Node, NodeId, Role};
 use crate::verified::{IndexClass, VerifiedKernel};
 
 /// Whether a node itself can fault, or reads what the kernel writes: it must then be computed exactly where the kernel
 /// places it.
-pub(crate) fn may_fault(kernel: &VerifiedKernel, node: NodeId) -> bool {
+pub fn may_fault(kernel: &VerifiedKernel, node: NodeId) -> bool {
     match kernel.node(node) {
         Node::Load(load) => {
             let is_written = kernel.buffer(load.buffer).role != Role::In
@@ -20,8 +21,8 @@ pub(crate) fn may_fault(kernel: &VerifiedKernel, node: NodeId) -> bool {
             op: ScalarOp::Div | ScalarOp::Rem | ScalarOp::FloorDiv | ScalarOp::FloorMod,
             operands,
         } if !kernel.dtype(node).is_float() => {
-            let divisor = operands.get(1).map(|&divisor| kernel.node(divisor));
-            !matches!(divisor, Some(Node::Literal(value)) if *value != ScalarValue::zero(value.dtype()))
+            let divisor = operands.get(1);
+            !divisor.is_some_and(|&divisor| is_never_zero(kernel, divisor))
         }
         Node::Apply {
             op: ScalarOp::Pow, ..
@@ -29,6 +30,19 @@ pub(crate) fn may_fault(kernel: &VerifiedKernel, node: NodeId) -> bool {
         Node::Apply { .. } | Node::Literal(_) | Node::Size(_) | Node::Axis(_) => false,
         Node::Call { .. } => !kernel.dtype(node).is_float(),
         Node::Local { .. } | Node::Previous { .. } | Node::Last { .. } => true,
+    }
+}
+
+/// Whether an integer is a literal other than zero, or the maximum of anything and a positive one.
+fn is_never_zero(kernel: &Kernel, node: NodeId) -> bool {
+    let is_positive = |&operand: &NodeId| integer_literal(kernel, operand) > Some(0);
+    match kernel.node(node) {
+        Node::Literal(value) => *value != ScalarValue::zero(value.dtype()),
+        Node::Apply {
+            op: ScalarOp::Max,
+            operands,
+        } => operands.iter().any(is_positive),
+        _ => false,
     }
 }
 
@@ -117,5 +131,7 @@ mod tests {
         assert!(!may("%x[i]"));
         assert!(may("s"));
         assert!(may("%x[i64(%w[0])]"), "an index that is data");
+        assert!(may("f32(i % N)"));
+        assert!(!may("f32(i % max(N, 1))"));
     }
 }

@@ -16,6 +16,7 @@ use kiln_symbolic_shape::{
 use kiln_tensor::DType;
 
 use super::budget::Budget;
+use super::factors::{broadcast_sizes, factors};
 use crate::form::{AxisId, Extent, Kernel, Node, NodeId, Reduction, Role, StageId, StageOperation};
 
 /// How many steps one proof may take.
@@ -164,7 +165,32 @@ impl<'k> Points<'k> {
             (ScalarOp::Gt, false) | (ScalarOp::Le, true) => Predicate::LessEqual(a, b),
             _ => return,
         };
+        let is_unequal = matches!(predicate, Predicate::NotEqual(..));
         self.learn(predicate, budget);
+        if is_unequal {
+            let one = self.table.constant(1);
+            for (size, other) in [(a, b), (b, a)] {
+                if other == one {
+                    self.learn_broadcast(size, budget);
+                }
+            }
+        }
+    }
+
+    /// A size that is not 1 is the size of what it broadcasts to.
+    fn learn_broadcast(&mut self, size: DimId, budget: &mut Budget) {
+        let indices: Vec<DimId> = self
+            .axes
+            .iter()
+            .filter(|&(&axis, _)| {
+                let extent = self.kernel.axis(axis).extent.bound();
+                broadcast_sizes(&self.table, extent).contains(&size)
+            })
+            .map(|(_, &index)| index)
+            .collect();
+        for index in indices {
+            self.learn(Predicate::Less(index, size), budget);
+        }
     }
 
     /// Whether a predicate holds at each of these points.
@@ -494,32 +520,6 @@ impl<'k> Points<'k> {
             _ => return None,
         }
         .ok()
-    }
-}
-
-/// The factors of a product of sizes: none of them is zero if an axis of that extent has a point.
-pub(super) fn factors(table: &mut DimTable, size: DimId) -> Vec<DimId> {
-    let expression = table.expression(size);
-    let (0, [term]) = (expression.constant, expression.terms.as_slice()) else {
-        return Vec::new();
-    };
-    if term.coefficient < 1 || (term.coefficient == 1 && term.factors.len() == 1) {
-        return Vec::new();
-    }
-    let dims: Vec<Option<DimId>> = term
-        .factors
-        .iter()
-        .map(|factor| match factor {
-            DimFactor::Symbol(symbol) => Some(table.dim(*symbol)),
-            DimFactor::FloorDiv(a, b) => table.floor_div(*a, *b).ok(),
-            _ => None,
-        })
-        .collect();
-    // Two negative factors would make a positive product.
-    let is_size = |dim: &Option<DimId>| dim.is_some_and(|dim| table.range(dim).at_least(0));
-    match dims.iter().all(is_size) {
-        true => dims.into_iter().flatten().collect(),
-        false => Vec::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use kiln_symbolic_shape::{
 };
 
 use super::budget::Budget;
-use super::points::factors;
+use super::factors::factors;
 use crate::form::{AxisId, Kernel};
 
 /// How many steps one proof may take.

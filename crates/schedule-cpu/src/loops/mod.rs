@@ -80,6 +80,12 @@ pub struct LoopNest {
     pub vectors: Vec<VectorSteps>,
     /// Boundaries of a piecewise value at which the loop over the vectorised outer axis is split.
     pub splits: u32,
+    /// The most versions of a unit's loops, for the sides of selections that are the same at all points of a tile.
+    pub unswitch: u32,
+    /// Values along the vectorised outer axis that a phase before this one computes once.
+    pub tables: u32,
+    /// Whether loads at tabulated indices are a window of consecutive elements and a permutation, where possible.
+    pub windows: bool,
     /// Whether tiles within all bounds have a separate version, without masks.
     pub peel: bool,
     /// Whether the vectorised outer axis is written by non-temporal stores if results exceed the caches.
@@ -162,6 +168,9 @@ impl LoopNest {
             remainder: RowRemainder::default(),
             vectors: Vec::new(),
             splits: 0,
+            unswitch: 0,
+            tables: 0,
+            windows: false,
             peel: false,
             stream: false,
             prefetch: Prefetches::default(),

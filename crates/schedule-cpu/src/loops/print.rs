@@ -117,6 +117,9 @@ impl Printer<'_> {
             put(true, self.steps(steps));
         }
         put(nest.splits != 0, format!("split {}", nest.splits));
+        put(nest.unswitch != 0, format!("unswitch {}", nest.unswitch));
+        put(nest.tables != 0, format!("tables {}", nest.tables));
+        put(nest.windows, "windows".to_owned());
         put(nest.peel, "peel".to_owned());
         put(nest.stream, "stream".to_owned());
         let prefetch = &nest.prefetch;

@@ -91,6 +91,9 @@ impl Reader<'_> {
                     nest.vectors.push(steps);
                 }
                 "split" => nest.splits = self.number()?,
+                "unswitch" => nest.unswitch = self.number()?,
+                "tables" => nest.tables = self.number()?,
+                "windows" => nest.windows = true,
                 "peel" => nest.peel = true,
                 "stream" => nest.stream = true,
                 "prefetch" => self.prefetch(&mut nest)?,

@@ -13,6 +13,7 @@ use crate::launch_packing;
 use crate::layout::Layout;
 use crate::rows_allowed::{outer_vectors_allowed, rows_allowed};
 use crate::split_reductions::SplitReductions;
+use crate::tables::tabulated;
 use crate::tile::{Tail, VectorAxis};
 use crate::winograd::Winograd;
 use crate::{packing, register_transpose, transposing_reduction};
@@ -91,6 +92,7 @@ impl Verifier<'_> {
             let is_right = split.is_some() && self.nest.tile.rows.is_none();
             check(is_right, "expected reductions to few results to split")?;
         }
+        self.tables()?;
         self.vectors()?;
         let (copies, _) = launch_packing::place(self.kernel, self.nest.copies.clone());
         let packs = launch_packing::with_blocked(self.packs, &copies);
@@ -104,6 +106,21 @@ impl Verifier<'_> {
             self.item(&layout, item, loops)?;
         }
         Ok(())
+    }
+
+    /// Tables are in the scratch that packed copies and partial results are in.
+    fn tables(&self) -> Verified {
+        let nest = self.nest;
+        let found = tabulated(self.kernel, self.dependence, &nest.tile).len();
+        let is_alone = nest.copies.is_empty() && nest.winograd.is_none() && !nest.split_reductions;
+        check(
+            nest.tables == 0 || (nest.tables as usize <= found && is_alone),
+            "expected values along the vectors to tabulate",
+        )?;
+        check(
+            !nest.windows || nest.tables != 0,
+            "expected tabulated indices of windows",
+        )
     }
 
     fn tile(&self) -> Verified {

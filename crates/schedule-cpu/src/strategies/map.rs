@@ -5,25 +5,44 @@ use kiln_kernel::AxisId;
 use super::Proposal;
 use super::problem::{Base, Kind, Problem};
 use crate::loop_splitting::{MAX_SPLITS, split_at};
-use crate::loops::When;
+use crate::loops::{Factor, Size, When};
 use crate::register_tile::tail;
+use crate::tables::{MAX_TABLES, tabulated};
 use crate::tile::Tile;
 
 /// Elements of a vectorised outer axis per unit of work.
 pub(super) const CHUNK: u32 = 4096;
+
+/// The fewest points of other axes for which a phase that tabulates values pays.
+const USERS: u32 = 8;
 
 /// Vectors per tile.
 const VECTORS: u32 = 4;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
     match problem.base.kind {
-        Kind::Map => vec![Proposal::new(
-            When::always(),
-            problem.base.tile,
-            problem.base.chunk,
-        )],
+        Kind::Map => {
+            let proposal = |when| Proposal::new(when, problem.base.tile, problem.base.chunk);
+            let plain = proposal(When::always());
+            with_tables(problem, proposal)
+                .into_iter()
+                .chain([plain])
+                .collect()
+        }
         _ => Vec::new(),
     }
+}
+
+/// With the values that vary along the vectors alone tabulated, where enough points of other axes use them.
+fn with_tables(problem: &Problem<'_>, proposal: impl Fn(When) -> Proposal) -> Option<Proposal> {
+    let columns = problem.columns()?;
+    let found = tabulated(problem.kernel, &problem.dependence, &problem.base.tile).len();
+    let tables = u32::try_from(found).unwrap_or(u32::MAX).min(MAX_TABLES);
+    let outer = problem.kernel.outer().iter().copied();
+    let others = outer.filter(|&axis| axis != columns).map(Factor::Axis);
+    let users = Size::product(1, others);
+    let proposal = proposal(When::at_least(users, USERS));
+    (tables > 0).then_some(Proposal { tables, ..proposal })
 }
 
 /// The tile of a kernel without reductions.

@@ -37,6 +37,7 @@ use crate::annotate::annotate;
 use crate::launch_packing;
 use crate::loops::{LoopNest, Loops, When};
 use crate::row_remainder::row_remainder;
+use crate::tables::permutes;
 use crate::tile::{Tile, VectorAxis};
 use crate::tile_order::columns_first;
 use crate::winograd::Transform;
@@ -90,6 +91,8 @@ struct Proposal {
     winograd: Option<Transform>,
     /// Whether reductions to few results are split.
     split_reductions: bool,
+    /// The number of values that are tabulated.
+    tables: u32,
 }
 
 impl Strategy {
@@ -120,6 +123,7 @@ impl Proposal {
             copies: Vec::new(),
             winograd: None,
             split_reductions: false,
+            tables: 0,
         }
     }
 
@@ -176,6 +180,8 @@ fn nest(problem: &Problem<'_>, strategy: &str, when: When, proposal: Proposal) -
         copies: proposal.copies,
         winograd: proposal.winograd,
         split_reductions: proposal.split_reductions,
+        tables: proposal.tables,
+        windows: proposal.tables != 0 && permutes(problem.level, tile.lanes),
         ..LoopNest::new(strategy, 0)
     };
     annotate(

@@ -165,7 +165,12 @@ impl Problem<'_> {
         additional: f64,
         among: &dyn Fn(AxisId) -> bool,
     ) -> Option<AxisId> {
-        let mut best = (self.inner_cost() + additional, None);
+        // Without inner axes, vectors of none are a loop over single points.
+        let inner = match self.has_inner_axes() {
+            true => self.inner_cost() + additional,
+            false => f64::INFINITY,
+        };
+        let mut best = (inner, None);
         for &axis in self.kernel.outer() {
             if !among(axis) || !outer_vectors_allowed(self.kernel, &self.dependence, axis) {
                 continue;
@@ -177,6 +182,11 @@ impl Problem<'_> {
             }
         }
         best.1
+    }
+
+    fn has_inner_axes(&self) -> bool {
+        let mut axes = self.kernel.axes().keys();
+        axes.any(|axis| !self.kernel.outer().contains(&axis))
     }
 
     /// The cost of the accesses if each item is vectorised along an inner axis of its own.
