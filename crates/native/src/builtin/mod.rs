@@ -76,30 +76,7 @@ pub(crate) fn run(
             total.fill(found);
             Ok(())
         }
-        Builtin::Suppress => {
-            let (given, written) = counted("suppression", inputs, outputs)?;
-            let ([boxes, scores, overlap, least], [selected, count]) = (given, written);
-            let suppress = suppress::Suppress::check(given.map(|x| x.1), written.map(|x| x.1))?;
-            let of = |operand| Elements::of("suppression", operand);
-            let read = [of(boxes)?, of(scores)?, of(overlap)?, of(least)?];
-            let mut selected = Elements::written("suppression", selected)?;
-            let mut total = Elements::written("suppression", count)?;
-            apart("suppression", &read.each_ref(), &[&selected, &total])?;
-            // SAFETY: the slices do not overlap, as was just checked, and have these dtypes.
-            let (read, selected, total) = unsafe {
-                (
-                    read.each_ref().map(|elements| elements.as_slice::<f32>()),
-                    selected.as_mut_slice::<i64>(),
-                    total.as_mut_slice::<i64>(),
-                )
-            };
-            let [boxes, scores, &[overlap], &[least]] = read else {
-                unreachable!("thresholds are scalars");
-            };
-            let suppress = suppress.with_thresholds(overlap, least);
-            total.fill(suppress.run(boxes, scores, selected, interrupt)?);
-            Ok(())
-        }
+        Builtin::Suppress => run_suppress(inputs, outputs, interrupt),
         Builtin::Copy => {
             let ([x], [y]) = counted("copy", inputs, outputs)?;
             let from = Elements::of("copy", x)?;
@@ -126,6 +103,36 @@ pub(crate) fn run(
             format_args!("{other:?}"),
         )),
     }
+}
+
+/// Runs non-maximum suppression.
+fn run_suppress(
+    inputs: &[Given<'_>],
+    outputs: &[Given<'_>],
+    interrupt: Interrupt<'_>,
+) -> Result<(), NativeError> {
+    let (given, written) = counted("suppression", inputs, outputs)?;
+    let ([boxes, scores, overlap, least], [selected, count]) = (given, written);
+    let suppress = suppress::Suppress::check(given.map(|x| x.1), written.map(|x| x.1))?;
+    let of = |operand| Elements::of("suppression", operand);
+    let read = [of(boxes)?, of(scores)?, of(overlap)?, of(least)?];
+    let mut selected = Elements::written("suppression", selected)?;
+    let mut total = Elements::written("suppression", count)?;
+    apart("suppression", &read.each_ref(), &[&selected, &total])?;
+    // SAFETY: the slices do not overlap, as was just checked, and have these dtypes.
+    let (read, selected, total) = unsafe {
+        (
+            read.each_ref().map(|elements| elements.as_slice::<f32>()),
+            selected.as_mut_slice::<i64>(),
+            total.as_mut_slice::<i64>(),
+        )
+    };
+    let [boxes, scores, &[overlap], &[least]] = read else {
+        unreachable!("thresholds are scalars");
+    };
+    let suppress = suppress.with_thresholds(overlap, least);
+    total.fill(suppress.run(boxes, scores, selected, interrupt)?);
+    Ok(())
 }
 
 /// An empty vector with room for this many items.

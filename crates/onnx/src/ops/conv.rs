@@ -34,7 +34,12 @@ pub(super) fn convolve(
     let moves = Moves::read(ctx, sizes.len())?;
     let window = moves.window(ctx, &sizes, &kernel)?;
     let groups = groups(ctx)?;
-    let operands = factors(ctx, [x, weights], out)?;
+    // Several taps read each element several times, so it is widened once, before.
+    let is_product = kernel.iter().all(|&size| ctx.known(size) == Some(1));
+    let operands = match out.is_integer() && !is_product {
+        true => [ctx.cast(x, out)?, ctx.cast(weights, out)?],
+        false => factors(ctx, [x, weights], out)?,
+    };
     ctx.op(
         Op::Conv {
             window,
