@@ -7,6 +7,9 @@ use kiln_kernel::{Axes, AxisId, NodeId, VerifiedKernel};
 use crate::packing::{self, SCATTERED_ROWS};
 use crate::strides::buffer_strides;
 
+/// The cost per element of a gather at a constant stride, in loads.
+const GATHER: f64 = 1.5;
+
 /// One load or store of a kernel, as far as the choice of a tile depends on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
@@ -42,8 +45,9 @@ impl Access {
             Some(Some(0 | 1)) => 1.0 / f64::from(lanes),
             // Every other element: two vectors and a shuffle.
             Some(Some(2)) => 4.0 / f64::from(lanes),
-            // A gather.
-            _ => 1.5,
+            // As many vectors, and nearly as many shuffles.
+            Some(Some(step @ 3..=8)) => (2.0 * step as f64 / f64::from(lanes)).min(GATHER),
+            _ => GATHER,
         }
     }
 

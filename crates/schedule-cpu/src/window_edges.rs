@@ -10,8 +10,12 @@ pub(crate) fn has_edges_along(
     dependence: &Dependence,
     axis: AxisId,
 ) -> bool {
-    let guarded = GuardedIndex::all(kernel);
-    let mut indices = guarded.iter().map(|guarded| guarded.index);
-    kernel.classification().contractions.is_empty()
-        && indices.any(|index| dependence.depends(index, axis))
+    let is_inner = |other: &AxisId| !kernel.outer().contains(other);
+    let inner: Vec<AxisId> = kernel.axes().keys().filter(is_inner).collect();
+    let moves = |guarded: &GuardedIndex| {
+        let mut taps = inner.iter();
+        dependence.depends(guarded.index, axis)
+            && taps.any(|&taps| dependence.depends(guarded.index, taps))
+    };
+    kernel.classification().contractions.is_empty() && GuardedIndex::all(kernel).iter().any(moves)
 }

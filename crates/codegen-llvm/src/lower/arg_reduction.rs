@@ -79,20 +79,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             let inner = in_vectors(base, tile.vectors, None);
             self.accumulate_arg(&inner, reduce, &all, carried)
         })?;
-        let (values, indices) = sets.split_at(all.len());
-        let per_point = tile.vectors as usize;
-        let each = values.chunks(per_point).zip(indices.chunks(per_point));
-        let mut bests = Vec::with_capacity(points.len());
-        for (values, indices) in each {
-            let mut vectors = values.iter().copied().zip(indices.iter().copied());
-            let Some(mut best) = vectors.next() else {
-                unreachable!("a tile has at least one vector")
-            };
-            for other in vectors {
-                best = self.better(reduce, best, other)?;
-            }
-            bests.push(best);
-        }
+        let bests = self.best_vectors(reduce, &sets, tile.vectors)?;
         // With masks one body serves full and partial vectors.
         let is_masked = tile.tail == Tail::Masked;
         let rest = self.multiple_below(emit.isub(extent, whole), tile.lanes);
@@ -127,6 +114,29 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         }
         let indices = carried.into_iter().skip(points.len());
         Ok(indices.map(|index| self.found(index)).collect())
+    }
+
+    /// The best of each point's vectors, of values and then indices.
+    fn best_vectors(
+        &self,
+        reduce: &Reduce<'_>,
+        carried: &[Value<'ctx>],
+        per_point: u32,
+    ) -> Result<Vec<Best<'ctx>>, LlvmError> {
+        let (values, indices) = carried.split_at(carried.len() / 2);
+        let per_point = per_point as usize;
+        let mut bests = Vec::new();
+        for (values, indices) in values.chunks(per_point).zip(indices.chunks(per_point)) {
+            let mut vectors = values.iter().copied().zip(indices.iter().copied());
+            let Some(mut best) = vectors.next() else {
+                unreachable!("a tile has at least one vector")
+            };
+            for other in vectors {
+                best = self.better(reduce, best, other)?;
+            }
+            bests.push(best);
+        }
+        Ok(bests)
     }
 
     /// The best of a vector's lanes.

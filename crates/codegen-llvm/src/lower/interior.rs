@@ -30,7 +30,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
     ) -> Result<(), LlvmError> {
         let unmasked = scope.vectors.is_some_and(|vectors| vectors.left.is_none());
-        let spans = if unmasked && self.nest.loops.peel {
+        let spans = if (unmasked || !self.has_products()) && self.nest.loops.peel {
             self.spans(scope, axis)
         } else {
             Vec::new()
@@ -117,6 +117,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             let first = self.value(&at_zero, span.of.index, Coordinate::default(), Form::First)?;
             let low = emit.isub(first, emit.i64(span.reach.below));
             let high = emit.iadd(first, emit.i64(span.reach.above));
+            let high = emit.isub(high, self.beyond_end(scope, span.of.index));
             let inside = emit.and(
                 emit.icmp(IntPredicate::SGE, low, emit.i64(0)),
                 emit.icmp(IntPredicate::SLT, high, self.dim(size)),
@@ -129,8 +130,34 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(condition)
     }
 
+    /// How much further the lanes past the end of a partial vector reach than its last element.
+    fn beyond_end(&self, scope: &Scope<'ctx>, index: NodeId) -> Value<'ctx> {
+        let emit = &self.emit;
+        let none = emit.i64(0);
+        let Some((vectors, left)) = scope
+            .vectors
+            .and_then(|vectors| vectors.left.map(|left| (vectors, left)))
+        else {
+            return none;
+        };
+        let step = self.dependence.step_along(self.kernel, index, vectors.axis);
+        // Where the stride is unknown, or negative, the lanes count as elements.
+        let Some(step) = step.filter(|&step| step > 0) else {
+            return none;
+        };
+        let all = emit.i64(i64::from(vectors.count * vectors.lanes));
+        let missing = emit.smax(emit.isub(all, left.elements), none);
+        emit.imul(missing, emit.i64(step))
+    }
+
+    /// Whether the kernel is a sum of products.
+    fn has_products(&self) -> bool {
+        !self.kernel.classification().contractions.is_empty()
+    }
+
     /// The indices to test for a tile: those along the vectorised axis with constant strides along everything inner. If
-    /// windows move along the rows of a full tile, all of theirs, unless they are tested tap by tap.
+    /// windows move along the rows of a full tile, all of theirs, unless they are tested tap by tap, or are of products and
+    /// move along the vectors too.
     fn spans(&self, scope: &Scope<'ctx>, axis: AxisId) -> Vec<Span> {
         let along_rows = scope.rows.filter(|rows| rows.count > 1);
         let by_taps: BTreeSet<NodeId> = self
@@ -163,7 +190,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                 let load = open.load;
                 self.dependence.depends(open.index, axis)
                     || along_rows.is_some_and(|rows| {
-                        !moves(load, axis) && moves(load, rows.axis) && !by_taps.contains(&load)
+                        let is_tested = !self.has_products() || !moves(load, axis);
+                        is_tested && moves(load, rows.axis) && !by_taps.contains(&load)
                     })
             })
             .filter_map(|&open| self.span(scope, open))

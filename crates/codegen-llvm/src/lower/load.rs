@@ -193,8 +193,14 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             (Address::EveryOther(pointer), mask) => {
                 self.load_every_other(dtype, pointer, mask, otherwise, vectors.lanes)
             }
-            (Address::Each(pointers), mask) => {
-                let mask = mask.unwrap_or_else(|| emit.bool_of(vectors.lanes, true));
+            (Address::Each(pointers), None) => match self.load_strided(scope, node, load, at)? {
+                Some(loaded) => loaded,
+                None => {
+                    let all = emit.bool_of(vectors.lanes, true);
+                    emit.gather_dtype(dtype, pointers, all, otherwise)
+                }
+            },
+            (Address::Each(pointers), Some(mask)) => {
                 emit.gather_dtype(dtype, pointers, mask, otherwise)
             }
         })

@@ -12,7 +12,7 @@
 //! - `item`, `reduce`, `carry`: the items of a kernel. `nest`: the loops over outer points.
 //! - `arg_reduction`: the index of the best value.
 //! - `accumulator_splitting`, `transposing_reduction`, `register_transpose`, `sliding_window`, `loop_splitting`, `fused_map`,
-//!   `non_temporal`, `prefetch`, `split_reduction`, `tables`, `winograd`: one optimisation each.
+//!   `non_temporal`, `prefetch`, `split_reduction`, `strided_load`, `tables`, `winograd`: one optimisation each.
 
 mod access;
 mod accumulator_splitting;
@@ -42,6 +42,7 @@ mod row_remainder;
 mod scope;
 mod sliding_window;
 mod split_reduction;
+mod strided_load;
 mod tables;
 mod transposing_reduction;
 mod vectors;

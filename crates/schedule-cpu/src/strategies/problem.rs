@@ -14,6 +14,9 @@ use crate::winograd::Transform;
 /// The cost of a horizontal sum, in loads.
 const ADD_LANES: f64 = 1.0;
 
+/// The cost of combining the lanes of a window's few elements in other reductions, in loads.
+const COMBINE_LANES: f64 = 4.0;
+
 /// Vectors of half the width must save at least one idle lane of this many.
 const IDLE: u64 = 10;
 
@@ -150,7 +153,11 @@ impl Problem<'_> {
     /// Vectors along one outer axis (all items together), or along inner ones (each item separately), whichever makes the
     /// accesses cheaper. Locals that differ between the lanes are in registers.
     pub(super) fn cheapest_vectors(&self) -> VectorAxis {
-        let sum = if self.is_product() { ADD_LANES } else { 0.0 };
+        let sum = match self.kernel.classification().class {
+            _ if self.is_product() => ADD_LANES,
+            Class::Window => COMBINE_LANES,
+            _ => 0.0,
+        };
         let is_kept = |axis| arrays_of_vectors(self.kernel, &self.dependence, axis).is_empty();
         match self.cheaper_outer_axis(sum, &is_kept) {
             Some(axis) => VectorAxis::Outer(axis),

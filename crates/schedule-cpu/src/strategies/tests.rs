@@ -147,6 +147,49 @@ fn rows_beyond_the_second_level_cache_are_computed_one_by_one() {
     assert_eq!(of_value("exp(%x[m, i] - s)").1.nests.len(), 1);
 }
 
+#[test]
+fn strided_rows_are_lanes_unless_most_would_be_idle() {
+    let kernel = kernel(
+        "kernel @softmax(%x: in f32[C, N], %o: out f32[C, N]) {
+           outer n < N
+           m = reduce max[r < C] %x[r, n]
+           e[j < C] = exp(%x[j, n] - m)
+           t = reduce add[k < C] e[k]
+           store %o[j < C, n] = e[j] / t
+         }",
+    );
+    let of_level = |level, rows| {
+        let loops = loops(&kernel, level);
+        chosen(&kernel, &loops, &[21, rows], CACHES)
+            .strategy
+            .clone()
+    };
+    let wide = [0, 3, 4, 100].map(|rows| of_level(IsaLevel::Avx512, rows));
+    assert_eq!(
+        wide,
+        ["reduction", "reduction", "strided_rows", "strided_rows"]
+    );
+    let narrow = [1, 2].map(|rows| of_level(IsaLevel::Avx2Fma, rows));
+    assert_eq!(narrow, ["reduction", "strided_rows"]);
+}
+
+#[test]
+fn windows_with_edges_along_the_vectors_are_single_vectors() {
+    let vectors = |index: &str| {
+        let kernel = kernel(&format!(
+            "kernel @pool(%x: in f32[H, W], %o: out f32[H, W]) {{
+               outer h < H, w < W
+               s = reduce max[p < 3, q < 3] %x[{index}] if inside else -inf
+               store %o[h, w] = s
+             }}"
+        ));
+        let loops = loops(&kernel, IsaLevel::Avx512);
+        loops.nests.last().unwrap().tile.vectors
+    };
+    assert_eq!(vectors("h + p - 1, w + q - 1"), 1);
+    assert!(vectors("9 * h + 3 * p + q - 4, w") > 1);
+}
+
 /// Vectors along the rows would gather: nine columns are too few to pack for.
 #[test]
 fn few_packable_columns_are_vectorised_rather_than_the_reduced_axis() {
