@@ -248,9 +248,10 @@ impl<'k> Points<'k> {
                 || self.operands_keep(node, bound, depth - 1, budget)
         };
         match (op, bound) {
-            (ScalarOp::Min, Bound::Below(_)) | (ScalarOp::Max, Bound::NotNegative) => {
-                keeps(a, bound) || keeps(b, bound)
+            (ScalarOp::Min, Bound::Below(size)) => {
+                keeps(a, bound) || keeps(b, bound) || self.is_mean_below(a, b, size, budget)
             }
+            (ScalarOp::Max, Bound::NotNegative) => keeps(a, bound) || keeps(b, bound),
             (ScalarOp::Max, Bound::Below(_)) | (ScalarOp::Min, Bound::NotNegative) => {
                 keeps(a, bound) && keeps(b, bound)
             }
@@ -271,6 +272,20 @@ impl<'k> Points<'k> {
             }
             _ => false,
         }
+    }
+
+    /// Whether the mean of two integers, which is no less than the minimum, is below a size: a position and its reflection.
+    fn is_mean_below(&mut self, a: NodeId, b: NodeId, size: DimId, budget: &mut Budget) -> bool {
+        let (Some(a), Some(b)) = (self.fitting(a, budget), self.fitting(b, budget)) else {
+            return false;
+        };
+        let sum = self.table.add(a.dim, b.dim);
+        let twice = self.table.add(size, size);
+        let bounds = sum
+            .ok()
+            .zip(twice.ok())
+            .filter(|_| !a.is_data && !b.is_data);
+        bounds.is_some_and(|(sum, twice)| self.proves(&Predicate::Less(sum, twice), budget))
     }
 
     /// An integer node as an expression; `None` if it has none.

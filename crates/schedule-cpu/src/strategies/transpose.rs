@@ -8,16 +8,40 @@ use super::{Proposal, map};
 use crate::cost::Access;
 use crate::loops::When;
 use crate::register_tile::tail;
-use crate::tile::Tile;
+use crate::tile::{Tile, VectorAxis};
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
     match problem.base.kind {
         Kind::Transpose => vec![Proposal::new(
-            When::always(),
+            has_columns(problem),
             problem.base.tile,
             problem.base.chunk,
         )],
         _ => Vec::new(),
+    }
+}
+
+/// Vectors along the axis that is read contiguously, for results whose rows are too short for vectors.
+pub(super) fn propose_short(problem: &Problem<'_>) -> Vec<Proposal> {
+    let Some((rows, _)) = problem.base.tile.rows else {
+        return Vec::new();
+    };
+    let tile = Tile {
+        rows: None,
+        vector: VectorAxis::Outer(rows),
+        ..problem.base.tile
+    };
+    match problem.base.kind {
+        Kind::Transpose => vec![Proposal::new(When::always(), tile, problem.base.chunk)],
+        _ => Vec::new(),
+    }
+}
+
+/// Sizes at which rows of the result fill half a vector.
+fn has_columns(problem: &Problem<'_>) -> When {
+    match problem.columns() {
+        Some(columns) => When::at_least(columns, problem.lanes / 2),
+        None => When::always(),
     }
 }
 
