@@ -29,6 +29,35 @@ impl FewOfLanes {
         stride: usize,
         (k, largest): (usize, bool),
     ) -> Result<(), Stopped> {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: this machine has the feature, as was just checked.
+            return unsafe { self.search_avx2(interrupt, x, stride, (k, largest)) };
+        }
+        self.search_rows(interrupt, x, stride, (k, largest))
+    }
+
+    /// The same code in vectors of 256 bits.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn search_avx2<T: Ranked>(
+        &mut self,
+        interrupt: Interrupt<'_>,
+        x: &[T],
+        stride: usize,
+        (k, largest): (usize, bool),
+    ) -> Result<(), Stopped> {
+        self.search_rows(interrupt, x, stride, (k, largest))
+    }
+
+    #[inline(always)]
+    fn search_rows<T: Ranked>(
+        &mut self,
+        interrupt: Interrupt<'_>,
+        x: &[T],
+        stride: usize,
+        (k, largest): (usize, bool),
+    ) -> Result<(), Stopped> {
         for (row, elements) in x.chunks(stride).enumerate() {
             if row.is_multiple_of(PIECE / LANES) {
                 interrupt.check()?;
@@ -36,7 +65,11 @@ impl FewOfLanes {
             let Some(elements) = elements.first_chunk::<LANES>() else {
                 continue;
             };
-            let places = elements.map(|element| element.place(largest) as u32);
+            // Not `map`, which is not inlined into vector code.
+            let mut places = [0; LANES];
+            for (place, element) in places.iter_mut().zip(elements) {
+                *place = element.place(largest) as u32;
+            }
             self.insert(places, row as u32, k);
         }
         Ok(())
@@ -47,6 +80,7 @@ impl FewOfLanes {
         self.indices[rank][lane] as usize
     }
 
+    #[inline(always)]
     fn insert(&mut self, mut places: PerLane, row: u32, k: usize) {
         let filled = k.min(row as usize);
         let mut indices = [row; LANES];
@@ -77,6 +111,7 @@ impl FewOfLanes {
 }
 
 /// Swaps two numbers if the mask is all ones, not if it is 0.
+#[inline(always)]
 fn swap_where(mask: u32, a: &mut u32, b: &mut u32) {
     let difference = (*a ^ *b) & mask;
     *a ^= difference;
