@@ -4,6 +4,7 @@
 //! slices overlap nothing else. The operations then work on plain slices.
 #![allow(unsafe_code, reason = "slices over device memory are vouched for here")]
 
+mod few_of_lanes;
 mod interrupt;
 mod non_zero;
 mod order;

@@ -162,6 +162,13 @@ fn top_k_matches_the_interpreter_for_every_dtype() {
             assert_top_k(&x, axis, k, false);
         }
     }
+    // More lanes side by side than are searched at once.
+    for x in tensors(&[2, 9, 37], &NUMBERS) {
+        for k in [1, 4, 8, 9] {
+            assert_top_k(&x, 1, k, true);
+            assert_top_k(&x, 1, k, false);
+        }
+    }
     assert_top_k(&Tensor::zeros(DType::F32, &[0, 3]).unwrap(), 1, 2, true);
     assert_top_k(&Tensor::zeros(DType::F32, &[3, 0]).unwrap(), 1, 0, false);
 }

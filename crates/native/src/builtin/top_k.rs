@@ -3,6 +3,7 @@
 //! A lane is not sorted: its elements are compared, a chunk at a time, with the last of the best ones so far, which few
 //! precede.
 
+use super::few_of_lanes::{self, FewOfLanes, LANES};
 use super::interrupt::{Interrupt, PIECE, Stopped};
 use super::order::{Item, Ranked};
 use super::{expect, reserved};
@@ -14,8 +15,6 @@ use kiln_tensor::{DType, TensorError};
 const CHUNK: usize = 32;
 /// Up to so many of the best are kept in order, instead of being selected now and then.
 const FEW: usize = 24;
-/// Strided lanes that are copied at once, to be contiguous.
-const LANES: usize = 16;
 
 /// The sizes of a search: lanes of `size` elements, `stride` elements apart.
 #[derive(Debug, Clone, Copy)]
@@ -85,8 +84,13 @@ impl TopK {
         interrupt: Interrupt<'_>,
     ) -> Result<Result<(), Stopped>, TensorError> {
         let Self {
-            size, stride, k, ..
+            size,
+            stride,
+            k,
+            largest,
         } = *self;
+        let are_short = !T::IS_WIDE && u32::try_from(size).is_ok();
+        let is_few = are_short && stride > 1 && k <= few_of_lanes::MOST;
         let mut first = FirstOf::<I>::new(self)?;
         let mut lanes = reserved(if stride > 1 {
             size * stride.min(LANES)
@@ -101,6 +105,20 @@ impl TopK {
         for (x, (values, indices)) in blocks.zip(results) {
             for from in (0..stride).step_by(LANES) {
                 let n_lanes = LANES.min(stride - from);
+                if is_few && n_lanes == LANES {
+                    let (x, few) = (&x[from..], &mut FewOfLanes::default());
+                    if few.search(interrupt, x, stride, (k, largest)).is_err() {
+                        return Ok(Err(Stopped));
+                    }
+                    for (place, lane) in
+                        (0..k).flat_map(|place| (0..LANES).map(move |lane| (place, lane)))
+                    {
+                        let index = few.index(place, lane);
+                        values[place * stride + from + lane] = x[index * stride + lane];
+                        indices[place * stride + from + lane] = index as i64;
+                    }
+                    continue;
+                }
                 let contiguous = match stride {
                     1 => x,
                     _ => {
