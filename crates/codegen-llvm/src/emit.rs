@@ -15,7 +15,7 @@ mod avx512;
 mod control;
 mod memory;
 mod order;
-mod permute;
+mod permutation;
 mod poll;
 mod rounding;
 mod twofold;
