@@ -16,7 +16,7 @@ mod control;
 mod memory;
 mod order;
 mod pairs;
-mod permute;
+mod permutation;
 mod poll;
 mod rounding;
 mod twofold;

@@ -228,7 +228,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let loaded = emit.masked_load_dtype(dtype, from, mask, zero);
         match emit.permuted(loaded, relative) {
             Some(permuted) => permuted,
-            None => unreachable!("windows are for levels that permute lanes"),
+            None => unreachable!("windows are for levels with permutations"),
         }
     }
 }

@@ -10,8 +10,8 @@ fn printed(kernel: &VerifiedKernel) -> String {
     loops(kernel, IsaLevel::Avx2Fma).print(kernel)
 }
 
-/// A matrix product, rows, a convolution, a transpose, a concatenation, attention and a scan.
-const KERNELS: [&str; 6] = [
+/// Rows, a convolution, a transpose, concatenations, an enlarged picture, attention and a scan.
+const KERNELS: [&str; 8] = [
     "kernel @norm(%x: in f32[M, 384], %o: out f32[M, 384]) {
        outer m < M
        s = reduce add[n < 384] %x[m, n]
@@ -29,6 +29,14 @@ const KERNELS: [&str; 6] = [
     "kernel @joined(%x: in f32[N], %y: in f32[N], %o: out f32[2 * N]) {
        outer n < 2 * N
        store %o[n] = select(n < N, %x[min(n, N - 1)], %y[max(n - N, 0)])
+     }",
+    "kernel @below(%x: in f32[M, N], %y: in f32[M, N], %o: out f32[2 * M, N]) {
+       outer m < 2 * M, n < N
+       store %o[m, n] = select(m < M, %x[m, n] if inside else 0.0, %y[m - M, n] if inside else 0.0)
+     }",
+    "kernel @enlarged(%x: in f32[M, N], %o: out f32[2 * M, 2 * N]) {
+       outer m < 2 * M, n < 2 * N
+       store %o[m, n] = %x[m / 2, n / 2]
      }",
     "kernel @attention(%q: in f32[M, 32], %k: in f32[N, 32], %v: in f32[N, 32], %o: out f32[M, 32]) {
        outer m < M
@@ -151,4 +159,16 @@ fn loops_that_would_compute_something_else_are_refused() {
         }),
     ];
     insta::assert_snapshot!(found.join("\n"));
+}
+
+#[test]
+fn only_values_along_the_vectors_are_tabulated() {
+    let enlarged = kernel(KERNELS[5]);
+    let mut loops = loops(&enlarged, IsaLevel::Avx2Fma);
+    let last = loops.nests.len() - 1;
+    assert_eq!((loops.nests[0].tables, loops.nests[last].tables), (1, 0));
+    loops.nests[0].tables = 2;
+    assert!(verify(&enlarged, &loops).is_err());
+    loops.nests[0].tables = 0;
+    assert!(verify(&enlarged, &loops).is_err(), "windows need a table");
 }

@@ -213,3 +213,16 @@ fn column_counts_with_many_idle_lanes_suit_half_vectors() {
     let busy = ["32", "48", "31", "88", "N"].map(has_idle_lanes);
     assert_eq!((idle, busy), ([true; 4], [false; 5]));
 }
+
+#[test]
+fn a_transpose_to_short_rows_runs_along_the_axis_that_is_read() {
+    let kernel = kernel(
+        "kernel @turn(%x: in f32[N, M], %o: out f32[M, N]) {
+           outer m < M, n < N
+           store %o[m, n] = %x[n, m]
+         }",
+    );
+    let loops = loops(&kernel, IsaLevel::Avx2Fma);
+    let of = |n: i64| strategy(&(kernel.clone(), loops.clone()), [n, 1000, 1]).to_owned();
+    assert_eq!([of(3), of(4)], ["short_rows", "transpose"]);
+}
