@@ -224,8 +224,12 @@ fn larger_images() {
 
 #[test]
 fn values_between_convolutions_have_channels_innermost() {
+    // Eight channels fill a vector of some levels; there the operand and the result are copied.
+    const COPIED: [&str; 2] = ["x", "e"];
     for found in channels_last(WIDER) {
-        assert_eq!(found, ["c"]);
+        let (between, copies) = found.split_first().unwrap();
+        assert_eq!(between, "c");
+        assert!(copies.is_empty() || copies == COPIED, "{copies:?}");
     }
     for found in channels_last(BRANCHES) {
         assert_eq!(found, ["s", "a", "b", "c", "d", "e"]);
