@@ -200,7 +200,7 @@ impl Problem<'_> {
     fn inner_cost(&self) -> f64 {
         let cost = |access: &Access| {
             let along = access.axes.iter();
-            let along = along.map(|&axis| access.cost_along(axis, self.lanes) * self.waste(axis));
+            let along = along.map(|&axis| self.cost_along(access, axis) * self.waste(axis));
             access.weight() * along.fold(1.0, f64::min)
         };
         self.accesses.iter().map(cost).sum()
@@ -208,10 +208,14 @@ impl Problem<'_> {
 
     /// The cost of the accesses if one outer axis is vectorised.
     fn outer_cost(&self, axis: AxisId) -> f64 {
-        let cost = |access: &Access| {
-            access.weight() * access.cost_along(axis, self.lanes) * self.waste(axis)
-        };
+        let cost =
+            |access: &Access| access.weight() * self.cost_along(access, axis) * self.waste(axis);
         self.accesses.iter().map(cost).sum()
+    }
+
+    /// The cost per element of an access along an axis.
+    fn cost_along(&self, access: &Access, axis: AxisId) -> f64 {
+        access.cost_along(axis, self.lanes, self.is_product())
     }
 
     /// The factor by which masked lanes raise the cost of an element.
