@@ -37,11 +37,12 @@ pub(super) fn propose_short(problem: &Problem<'_>) -> Vec<Proposal> {
     }
 }
 
-/// Sizes at which rows of the result fill half a vector.
+/// Sizes at which rows of the result fill half a vector. All sizes where constants are packed in blocks: these suit the
+/// usual tile, and vectors along another axis would cross them.
 fn has_columns(problem: &Problem<'_>) -> When {
     match problem.columns() {
-        Some(columns) => When::at_least(columns, problem.lanes / 2),
-        None => When::always(),
+        Some(columns) if problem.packs.is_empty() => When::at_least(columns, problem.lanes / 2),
+        _ => When::always(),
     }
 }
 
