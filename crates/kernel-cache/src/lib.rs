@@ -11,7 +11,7 @@
 //! | the same without waiting here | [`TieredCache::begin`] |
 //! | keep entries in a folder; list, check, clear it | [`DiskTier`] |
 //! | put many entries into one file, and use it | [`CollectingTier`], [`Bundle`] |
-//! | attach another store | [`Tier`] |
+//! | attach another store | [`Tier`]; [`seal_entry`], [`open_entry`] where others may write to it |
 //! | know why a kernel was compiled | [`TieredCache::explain`] |
 //! | bound other values by count and bytes | [`BoundedLru`] |
 //!
@@ -40,6 +40,7 @@ mod codec;
 mod collected;
 mod disk;
 mod entry;
+mod envelope;
 mod error;
 mod explain;
 mod failures;
@@ -61,6 +62,7 @@ pub use codec::{BytesCodec, Codec};
 pub use collected::{Collected, CollectingTier};
 pub use disk::{Cleared, DiskOptions, DiskTier, DiskUsage, EntryInfo, Verified};
 pub use entry::{EntryHead, StoredEntry};
+pub use envelope::{open_entry, seal_entry};
 pub use error::{CacheError, Failure, FolderProblem};
 pub use explain::{MissReport, Nearest, StoredHeads};
 pub use fs::{FileInfo, FileKind, Folder, FolderFile, Fs, SystemFs, open_regular};

@@ -1,0 +1,207 @@
+//! Claims on compiles, among machines: an object that only one of them can create.
+//!
+//! A claim saves work and nothing depends on it: two machines may compile the same kernel, and store equal entries. So
+//! stores without conditional writes have none. A claim whose holder does not give it up is taken over when it was
+//! unchanged for the lease, by the clock of the machine that waits.
+
+use std::time::Duration;
+
+use kiln_kernel_cache::{BoundedLru, KeyDigest, LruLimits};
+use object_store::path::Path;
+use object_store::{
+    Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
+};
+
+/// More claims of others than this are not remembered.
+const CLAIMS: usize = 4096;
+
+/// The claims of other machines.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    seen: BoundedLru<KeyDigest, Seen>,
+    is_supported: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    version: UpdateVersion,
+    /// When this version was first seen.
+    first: Duration,
+    /// When the claim was last asked for.
+    asked: Duration,
+    /// When the entry was last asked for.
+    asked_entry: Duration,
+}
+
+/// The result of trying to claim.
+#[derive(Clone, Debug)]
+pub(crate) enum Tried {
+    Held {
+        is_taken_over: bool,
+    },
+    /// Another machine's, with its version.
+    Busy(UpdateVersion),
+    /// The store has no conditional writes.
+    Unsupported,
+    Failed(String),
+}
+
+impl Claims {
+    pub(crate) fn new() -> Self {
+        let limits = LruLimits {
+            entries: CLAIMS,
+            bytes: usize::MAX,
+        };
+        Self {
+            seen: BoundedLru::new(limits),
+            is_supported: true,
+        }
+    }
+
+    pub(crate) fn is_supported(&self) -> bool {
+        self.is_supported
+    }
+
+    pub(crate) fn note_unsupported(&mut self) {
+        self.is_supported = false;
+    }
+
+    /// Whether the claim was asked for so recently that it is taken to be still held; if not, it counts as asked now.
+    pub(crate) fn is_held_still(
+        &mut self,
+        digest: KeyDigest,
+        now: Duration,
+        poll: Duration,
+    ) -> bool {
+        let Some(seen) = self.seen.get(&digest) else {
+            return false;
+        };
+        let is_recent = now.saturating_sub(seen.asked) < poll;
+        if !is_recent {
+            seen.asked = now;
+        }
+        is_recent
+    }
+
+    /// Whether to ask for an entry that another machine is making. If so, it counts as asked now.
+    pub(crate) fn may_ask_for_entry(
+        &mut self,
+        digest: KeyDigest,
+        now: Duration,
+        poll: Duration,
+    ) -> bool {
+        let Some(seen) = self.seen.get(&digest) else {
+            return true;
+        };
+        let is_due = now.saturating_sub(seen.asked_entry) >= poll;
+        if is_due {
+            seen.asked_entry = now;
+        }
+        is_due
+    }
+
+    /// The version of a claim that has outlived its lease.
+    pub(crate) fn expired(
+        &mut self,
+        digest: KeyDigest,
+        now: Duration,
+        lease: Duration,
+    ) -> Option<UpdateVersion> {
+        let seen = self.seen.get(&digest)?;
+        let is_expired = now.saturating_sub(seen.first) >= lease;
+        is_expired.then(|| seen.version.clone())
+    }
+
+    /// Another machine holds the claim, in this version.
+    pub(crate) fn note_busy(&mut self, digest: KeyDigest, version: UpdateVersion, now: Duration) {
+        let first = match self.seen.get(&digest) {
+            Some(seen) if seen.version == version => seen.first,
+            _ => now,
+        };
+        let seen = Seen {
+            version,
+            first,
+            asked: now,
+            asked_entry: now,
+        };
+        let _ = self.seen.insert(digest, seen, 0);
+    }
+
+    pub(crate) fn forget(&mut self, digest: KeyDigest) {
+        self.seen.remove(&digest);
+    }
+}
+
+/// Tries to create the claim, or to take over one that still has the `expired` version.
+pub(crate) async fn try_claim(
+    store: &dyn ObjectStore,
+    name: &Path,
+    expired: Option<UpdateVersion>,
+) -> Tried {
+    let Some(version) = expired else {
+        return create(store, name, false).await;
+    };
+    let options = PutOptions::from(PutMode::Update(version.clone()));
+    match store.put_opts(name, payload(), options).await {
+        Ok(_) => Tried::Held {
+            is_taken_over: true,
+        },
+        // Not every store that creates conditionally also replaces conditionally.
+        Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+            replace(store, name, version).await
+        }
+        Err(Error::NotFound { .. }) => create(store, name, true).await,
+        Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => held_by(store, name).await,
+        Err(error) => Tried::Failed(error.to_string()),
+    }
+}
+
+async fn create(store: &dyn ObjectStore, name: &Path, is_taken_over: bool) -> Tried {
+    let options = PutOptions::from(PutMode::Create);
+    match store.put_opts(name, payload(), options).await {
+        Ok(_) => Tried::Held { is_taken_over },
+        Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => Tried::Unsupported,
+        Err(
+            Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. },
+        ) => held_by(store, name).await,
+        Err(error) => Tried::Failed(error.to_string()),
+    }
+}
+
+/// Removes a claim that still has this version, and creates another.
+async fn replace(store: &dyn ObjectStore, name: &Path, version: UpdateVersion) -> Tried {
+    match held_by(store, name).await {
+        Tried::Busy(now) if now == version => {}
+        other => return other,
+    }
+    match store.delete(name).await {
+        Ok(()) | Err(Error::NotFound { .. }) => create(store, name, true).await,
+        Err(error) => Tried::Failed(error.to_string()),
+    }
+}
+
+async fn held_by(store: &dyn ObjectStore, name: &Path) -> Tried {
+    match store.head(name).await {
+        Ok(meta) => {
+            // Stores without tags tell versions apart by the time of the last change.
+            let tag = meta
+                .e_tag
+                .unwrap_or_else(|| meta.last_modified.to_rfc3339());
+            Tried::Busy(UpdateVersion {
+                e_tag: Some(tag),
+                version: meta.version,
+            })
+        }
+        // It was given up in between: asked for again soon.
+        Err(Error::NotFound { .. }) => Tried::Busy(UpdateVersion {
+            e_tag: None,
+            version: None,
+        }),
+        Err(error) => Tried::Failed(error.to_string()),
+    }
+}
+
+/// The content of a claim; nothing reads it.
+fn payload() -> PutPayload {
+    PutPayload::from_static(b"being compiled\n")
+}

@@ -1,0 +1,36 @@
+//! A tier of the kernel cache that many machines share: compiled once, used by the whole fleet.
+//!
+//! A [`RemoteTier`] keeps entries in an object store (a folder, S3, Google Cloud Storage, Azure) or behind a plain HTTP
+//! server. The store and the network are only transport, and are not trusted: each entry is signed with a [`SealKey`] and
+//! checked before anything uses it. Nor are they relied upon:
+//!
+//! - a read ends after a bounded time, whatever the store does;
+//! - a store that fails several times in a row is left alone for a while (a circuit breaker);
+//! - that an entry is absent is remembered for a while;
+//! - writes happen in the background, in order, and are dropped when too many wait;
+//! - a machine that is about to compile claims the key, so that the others wait for its result instead of compiling too.
+//!
+//! Every one of these events is counted: see [`RemoteStats`]. A problem with the store is a miss with a reason, never an
+//! error of a call.
+//!
+//! [`SealKey`]: kiln_kernel_cache::SealKey
+
+#![forbid(unsafe_code)]
+
+mod absent;
+mod breaker;
+mod claims;
+mod error;
+mod location;
+mod names;
+mod options;
+mod stats;
+mod tier;
+mod worker;
+mod writer;
+
+pub use error::RemoteError;
+pub use location::SCHEMES;
+pub use options::{BreakerOptions, RemoteOptions};
+pub use stats::RemoteStats;
+pub use tier::RemoteTier;
