@@ -13,6 +13,8 @@ use kiln::{
 };
 use std::path::PathBuf;
 use std::str::FromStr;
+#[cfg(feature = "remote")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Which model, and how to load it.
@@ -48,6 +50,15 @@ pub(crate) struct ModelArguments {
     /// A file with a secret of 32 bytes or more, of mode 600, that signs stored code: unsigned code is compiled again
     #[arg(long, value_name = "FILE")]
     cache_key: Option<PathBuf>,
+    /// A store of compiled code that machines share: s3://bucket/kiln, gs://…, az://…, https://…, file:///…; needs
+    /// `--cache-key`, which signs what is in it
+    #[cfg(feature = "remote")]
+    #[arg(long, value_name = "ADDRESS", requires = "cache_key")]
+    store: Option<String>,
+    /// Only read from the store
+    #[cfg(feature = "remote")]
+    #[arg(long, requires = "store")]
+    store_read_only: bool,
     /// When kernels are compiled: first-use, background, after=N (from the Nth call on), ahead (never in a call)
     #[arg(long, value_name = "WHEN", value_parser = policy)]
     policy: Option<CompilePolicy>,
@@ -175,6 +186,10 @@ impl ModelArguments {
             .outputs(OutputPlacement::Host)
             .import(self.importing.import()?.mode(mode))
             .cache(self.cache()?);
+        #[cfg(feature = "remote")]
+        if let Some(store) = self.store()? {
+            options = options.tier(store);
+        }
         if self.no_passes {
             options = options.passes(Passes::None);
         }
@@ -197,6 +212,17 @@ impl ModelArguments {
             Some(key) => cache.key(SealKey::read(key)?),
             None => cache,
         })
+    }
+
+    #[cfg(feature = "remote")]
+    fn store(&self) -> Result<Option<Arc<dyn kiln::Tier>>, Error> {
+        let (Some(address), Some(key)) = (&self.store, &self.cache_key) else {
+            return Ok(None);
+        };
+        let mut options = kiln::remote::RemoteOptions::default();
+        options.read_only = self.store_read_only;
+        let store = kiln::remote::open(address, SealKey::read(key)?, options)?;
+        Ok(Some(store))
     }
 
     fn compiling(&self) -> Compiling {

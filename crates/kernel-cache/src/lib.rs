@@ -53,6 +53,7 @@ mod seal;
 mod stats;
 mod sync;
 mod tier;
+mod tier_list;
 
 pub use bounded::{BoundedLru, Inserted, LruLimits};
 pub use bundle::Bundle;
@@ -72,3 +73,4 @@ pub use payload::{Content, Payload};
 pub use seal::SealKey;
 pub use stats::CacheStats;
 pub use tier::{Claim, Stored, Tier};
+pub use tier_list::TierList;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `KILN_CACHE_DIR` | the folder of compiled code; `off` for none |
 //! | `KILN_CACHE_MAX_MB` | its approximate size limit in megabytes |
+//! | `AWS_*`, `GOOGLE_*`, `AZURE_*` | settings of stores that machines share, as those stores' own tools read them |
 //! | `XDG_CACHE_HOME`, `HOME` | the base of that folder by default: `kiln` in the one, `.cache/kiln` in the other |
 
 use std::env;
@@ -26,6 +27,19 @@ pub(crate) fn cache() -> CacheEnvironment {
         path("HOME").map(PathBuf::from),
         env::var("KILN_CACHE_MAX_MB").ok(),
     )
+}
+
+/// The settings of object stores, by name in lower case.
+#[cfg(feature = "remote")]
+pub(crate) fn store_settings() -> Vec<(String, String)> {
+    let variables = env::vars_os().filter_map(|(name, value)| {
+        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+        let is_setting = ["AWS_", "GOOGLE_", "AZURE_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        is_setting.then(|| (name.to_ascii_lowercase(), value))
+    });
+    variables.collect()
 }
 
 fn of_variables(

@@ -304,6 +304,10 @@ pub(crate) enum Failure {
     /// E08xx: a call failed.
     #[error(transparent)]
     Run(#[from] InterpretError),
+    /// E0730 to E0732: a store that machines share cannot be opened.
+    #[cfg(feature = "remote")]
+    #[error(transparent)]
+    Remote(#[from] kiln_remote_store::RemoteError),
     /// E07xx: an explicitly named store failed.
     #[error(transparent)]
     Cache(#[from] CacheError),
@@ -374,6 +378,8 @@ impl Failure {
             Self::Compile(error) => error.code,
             #[cfg(feature = "llvm")]
             Self::Worker(error) => error.code(),
+            #[cfg(feature = "remote")]
+            Self::Remote(error) => error.code(),
             Self::Run(error) => error.code(),
             Self::Runtime(error) => error.code(),
             #[cfg(feature = "onnx")]
@@ -441,6 +447,8 @@ from! {
     CompileError => Compile,
     #[cfg(feature = "llvm")]
     kiln_compile_worker::WorkerError => Worker,
+    #[cfg(feature = "remote")]
+    kiln_remote_store::RemoteError => Remote,
     RuntimeError => Runtime,
     CacheError => Cache,
     InterpretError => Run,

@@ -95,8 +95,11 @@ mod options;
 mod outputs;
 mod progress;
 mod recording;
+#[cfg(feature = "remote")]
+pub mod remote;
 mod session;
 mod source;
+mod stores;
 pub mod timing;
 
 pub use model::Model;
@@ -128,7 +131,7 @@ pub use progress::{Progress, Work};
 pub use jit::{Jit, JitGradient, jit};
 
 pub use kiln_backend::{MemoryLimits, MemoryStats};
-pub use kiln_kernel_cache::SealKey;
+pub use kiln_kernel_cache::{SealKey, Tier};
 pub use kiln_lazy_runtime::{
     Cancellation, CompilationStats, CompilePolicy, DonationFate, Donations, OutputPlacement,
     ProfiledShapes, ShapeProfile, ShapeVariantGenerator, VariantOptions,

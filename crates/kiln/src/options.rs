@@ -15,6 +15,8 @@ use crate::model::Model;
 use crate::observation::Observation;
 use crate::recording::Recorder;
 use crate::source::Source;
+use crate::stores::Stores;
+use kiln_kernel_cache::Tier;
 use kiln_lazy_runtime::{CallControl, CallOptions, OutputPlacement, Runtime, SystemClock};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,6 +74,11 @@ pub struct Options {
     pub(crate) cache: Cache,
     #[cfg_attr(
         not(feature = "native"),
+        allow(dead_code, reason = "only compiled code is kept")
+    )]
+    pub(crate) stores: Stores,
+    #[cfg_attr(
+        not(feature = "native"),
         allow(dead_code, reason = "only compiled code is compiled")
     )]
     pub(crate) compiling: Compiling,
@@ -110,6 +117,7 @@ impl Default for Options {
             runtime: None,
             outputs: OutputPlacement::default(),
             cache: Cache::default(),
+            stores: Stores::default(),
             compiling: Compiling::default(),
             limits: Limits::default(),
             observation: Observation::default(),
@@ -235,6 +243,17 @@ impl Options {
         Self { cache, ..self }
     }
 
+    /// Another store of compiled code, programs and packed constants, asked after the cache folder and after the stores added
+    /// before; for example one that a whole fleet shares. What one store has is copied into those before it, and what is
+    /// compiled is put into all of them. Models whose options have the same stores share kernels.
+    #[must_use]
+    pub fn tier(self, tier: Arc<dyn Tier>) -> Self {
+        Self {
+            stores: self.stores.with(tier),
+            ..self
+        }
+    }
+
     /// When, where and for how long kernels are compiled: [`Compiling`], or just the policy.
     ///
     /// ```
@@ -286,7 +305,7 @@ impl Options {
         let is_native = cfg!(feature = "native")
             && !self.device.clone().unwrap_or_default().interprets()
             && self.runtime.is_none();
-        is_native && self.cache.path().is_some()
+        is_native && (self.cache.path().is_some() || !self.stores.is_empty())
     }
 
     /// The control of a call that begins now, or of loading; none if nothing can end it.

@@ -97,6 +97,7 @@ doctests! {
     AddingADevice = "guide/adding-a-device.md";
     CheckingCompiledCode = "guide/checking.md";
     WhenThingsAreCompiled = "guide/compiling.md";
+    SharingCompiledCode = "guide/sharing-a-store.md";
     TensorsThatStay = "guide/sessions.md";
     ReadingATimingReport = "guide/timing.md";
     Operations = "guide/operations.md";

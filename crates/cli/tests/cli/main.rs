@@ -16,4 +16,6 @@ mod commands;
 mod compiled;
 #[cfg(feature = "llvm")]
 mod estimates;
+#[cfg(all(feature = "llvm", feature = "remote"))]
+mod store;
 mod timing;

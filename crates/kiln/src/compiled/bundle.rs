@@ -130,11 +130,7 @@ pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> 
     let mut tiers: Vec<Arc<dyn Tier>> = vec![Arc::clone(&bundle) as Arc<dyn Tier>];
     let compiles = compiler.compiles();
     if compiles {
-        let disk = options
-            .cache
-            .open()
-            .map(|disk| Arc::new(disk) as Arc<dyn Tier>);
-        tiers.extend(disk);
+        tiers.extend(options.stores.after(&options.cache));
     } else {
         key = key.without_variants();
     }

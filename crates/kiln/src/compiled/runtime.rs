@@ -10,6 +10,7 @@ use crate::device::{Device, DeviceEntry, DeviceProblem, DeviceSetup, StoredBy};
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::progress::Listener;
+use crate::stores::Stores;
 use kiln_backend::{KernelCompiler, MemoryLimits, Target};
 use kiln_fork_lock::{ForkLazy, ForkLock};
 use kiln_kernel_cache::{DiskTier, LruLimits, Tier};
@@ -54,6 +55,7 @@ pub(super) struct Key {
     device: Device,
     target: Target,
     cache: Cache,
+    stores: Stores,
     compiling: Compiling,
     kernels: LruLimits,
     launch_plans: NonZeroUsize,
@@ -201,6 +203,7 @@ pub(super) fn key_of(options: &Options, device: Device, target: Target) -> Resul
         device,
         target,
         cache: options.cache.clone(),
+        stores: options.stores.clone(),
         compiling: options.compiling.clone(),
         kernels: options.limits.kernels,
         launch_plans,
@@ -221,8 +224,8 @@ fn build(key: &Key) -> Result<SharedRuntime, Error> {
         key = key.without_variants();
     }
     let compiler = compiler_of(&key, stored_by)?;
-    let disk = disk.map(|disk| Arc::new(disk) as Arc<dyn Tier>);
-    assemble(&key, compiler, disk.into_iter().collect())
+    let tiers = key.stores.after(&key.cache);
+    assemble(&key, compiler, tiers)
 }
 
 /// In a build without a compiler for the CPU: the compiler that made the code of a folder, if the folder records it.

@@ -12,7 +12,7 @@ use crate::options::Options;
 use kiln_fork_lock::ForkCell;
 use kiln_ir::text::ReadLimits;
 use kiln_ir::{BlobMap, Constant, Digest, Graph, Op};
-use kiln_kernel_cache::{CacheKey, Content, DiskTier, EntryKind, KeyDigest, Tier};
+use kiln_kernel_cache::{CacheKey, Content, EntryKind, KeyDigest, Tier, TierList};
 use kiln_program::{Program, StoredProgram};
 use kiln_tensor::{DType, Tensor, TensorError};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// The program of one model under one set of options.
 pub(crate) struct ProgramStore {
-    disk: Arc<DiskTier>,
+    tiers: Arc<dyn Tier>,
     limits: ReadLimits,
     key: CacheKey,
 }
@@ -85,6 +85,7 @@ impl ProgramStore {
             passes,
             limits,
             cache,
+            stores,
             runtime: supplied_runtime,
             // Decide the runtime, whose device, target and compiler are in the key.
             device: _,
@@ -103,7 +104,10 @@ impl ProgramStore {
         if supplied_runtime.is_some() {
             return None;
         }
-        let disk = cache.open()?;
+        let tiers = stores.after(cache);
+        if tiers.is_empty() {
+            return None;
+        }
         let runtime = &shared.runtime;
         let (compiler, target) = (runtime.compiler()?, runtime.target()?);
         let mut all_ranks = import.ranks.clone();
@@ -128,7 +132,7 @@ impl ProgramStore {
             ("compiler", compiler.version()),
         ];
         Some(Self {
-            disk: Arc::new(disk),
+            tiers: Arc::new(TierList::new(tiers)),
             limits: limits.of_reading(),
             key: CacheKey::of_fields(EntryKind::PROGRAM, fields),
         })
@@ -142,7 +146,7 @@ impl ProgramStore {
         make: impl Fn() -> Result<Graph, Error> + Send + Sync + 'static,
     ) -> Option<Program> {
         let _span = tracing::info_span!("kiln.load_program").entered();
-        let entry = match self.disk.get(&self.key) {
+        let entry = match self.tiers.get(&self.key) {
             Ok(entry) => entry,
             Err(miss) => {
                 tracing::debug!(%miss, "no stored program");
@@ -156,7 +160,7 @@ impl ProgramStore {
         let loaded = self.read(&entry.payload, source, &missing);
         if let Err(problem) = &loaded {
             tracing::info!(problem, "a stored program cannot be used");
-            self.disk.remove(&self.key);
+            self.tiers.remove(&self.key);
         }
         loaded.ok()
     }
@@ -208,17 +212,17 @@ impl ProgramStore {
         digest: Digest,
         missing: &Arc<MissingConstants>,
     ) -> Option<Tensor> {
-        let (disk, key) = (Arc::clone(&self.disk), constant_key(&stored.digest));
+        let (tiers, key) = (Arc::clone(&self.tiers), constant_key(&stored.digest));
         let (dtype, shape, missing) = (stored.dtype, stored.shape.clone(), Arc::clone(missing));
         let load = move || {
             let read = Tensor::filled_by(dtype, &shape, |content| {
-                let read = disk.get_into(&key, content).map(drop);
+                let read = tiers.get_into(&key, content).map(drop);
                 read.map_err(|miss| TensorError::Deferred(miss.into()))
             });
             match read {
                 Err(error @ TensorError::Deferred(_)) => {
                     let made = missing.constant(digest).ok_or(error)?;
-                    put(&disk, &key, &made);
+                    put(&*tiers, &key, &made);
                     Ok(made)
                 }
                 read => read,
@@ -253,8 +257,8 @@ impl ProgramStore {
             if stored.place.is_none() {
                 let key = constant_key(&stored.digest);
                 let bytes = tensor.as_bytes().map_err(|error| error.to_string())?;
-                if !self.disk.contains(&key) {
-                    self.disk
+                if !self.tiers.contains(&key) {
+                    self.tiers
                         .put(&key, Duration::ZERO, Content::data(bytes))
                         .map_err(|problem| problem.to_string())?;
                 }
@@ -266,15 +270,15 @@ impl ProgramStore {
             constants,
         };
         let bytes = serde_json::to_vec(&model).map_err(|error| error.to_string())?;
-        let put = self.disk.put(&self.key, time, Content::data(&bytes));
+        let put = self.tiers.put(&self.key, time, Content::data(&bytes));
         put.map(drop).map_err(|problem| problem.to_string())
     }
 }
 
 /// Stores a constant; if that fails, it is rebuilt next time.
-fn put(disk: &DiskTier, key: &CacheKey, tensor: &Tensor) {
+fn put(tier: &dyn Tier, key: &CacheKey, tensor: &Tensor) {
     if let Ok(bytes) = tensor.as_bytes()
-        && let Err(problem) = disk.put(key, Duration::ZERO, Content::data(bytes))
+        && let Err(problem) = tier.put(key, Duration::ZERO, Content::data(bytes))
     {
         tracing::debug!(%problem, "a constant was not stored");
     }

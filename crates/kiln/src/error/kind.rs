@@ -97,6 +97,8 @@ impl Failure {
             Self::Compile(error) => of_compile(error.code),
             #[cfg(feature = "llvm")]
             Self::Worker(error) => of_compile(error.code()),
+            #[cfg(feature = "remote")]
+            Self::Remote(error) => of_remote(error),
             Self::Run(error) => of_interpret(error),
             Self::Runtime(error) => of_runtime(error),
             #[cfg(feature = "native")]
@@ -252,6 +254,16 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         },
         RuntimeError::Tensor { error, .. } => of_tensor(error),
         _ => ErrorKind::Internal,
+    }
+}
+
+#[cfg(feature = "remote")]
+fn of_remote(error: &kiln_remote_store::RemoteError) -> ErrorKind {
+    use kiln_remote_store::RemoteError;
+    match error {
+        RemoteError::Address { .. } => ErrorKind::InvalidInput,
+        RemoteError::NotBuiltIn { .. } => ErrorKind::Unsupported,
+        _ => ErrorKind::Resource,
     }
 }
 

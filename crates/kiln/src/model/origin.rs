@@ -26,6 +26,8 @@ use crate::source::{Kind, Source};
 #[cfg(feature = "native")]
 use kiln_ir::Digest;
 use kiln_ir::{BlobMap, Constant, Graph};
+#[cfg(feature = "onnx")]
+use kiln_kernel_cache::TierList;
 use kiln_kernel_cache::open_regular;
 #[cfg(feature = "onnx")]
 use kiln_onnx::NoFiles;
@@ -107,10 +109,12 @@ impl Origin {
             "onnx" => {
                 let limits = &options.limits.onnx;
                 // Digesting takes time, and is only useful if the program is kept.
-                let kept = options.cache.open().filter(|_| options.keeps_programs());
-                let source = match kept {
-                    Some(disk) => OnnxOrigin::open(path, limits, &disk, SystemTime::now())?,
-                    None => OnnxOrigin::of_model(kiln_onnx::Model::load_with(path, limits)?),
+                let source = match options.keeps_programs() {
+                    true => {
+                        let tiers = TierList::new(options.cache.tiers());
+                        OnnxOrigin::open(path, limits, &tiers, SystemTime::now())?
+                    }
+                    false => OnnxOrigin::of_model(kiln_onnx::Model::load_with(path, limits)?),
                 };
                 Ok(Self::Onnx(Box::new(source)))
             }

@@ -51,12 +51,7 @@ pub(crate) fn save(
     let key = key_of(options, shared.device.clone(), target.clone())?.without_variants();
     let collected = Arc::new(CollectingTier::new());
     let mut tiers: Vec<Arc<dyn Tier>> = vec![Arc::clone(&collected) as Arc<dyn Tier>];
-    tiers.extend(
-        options
-            .cache
-            .open()
-            .map(|disk| Arc::new(disk) as Arc<dyn Tier>),
-    );
+    tiers.extend(options.stores.after(&options.cache));
     let compiler = Recording::new(compiler_of(&key, None)?);
     let version = KernelCompiler::version(&compiler);
     let features = KernelCompiler::features(&compiler, &target);

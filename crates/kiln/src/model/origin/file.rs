@@ -5,7 +5,7 @@ use super::known;
 use super::opened::OpenedFiles;
 use crate::error::{Error, Failure};
 use kiln_fork_lock::ForkCell;
-use kiln_kernel_cache::DiskTier;
+use kiln_kernel_cache::Tier;
 use kiln_onnx::{Limits, Model, ValueType};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl OnnxOrigin {
     pub(super) fn open(
         path: &Path,
         limits: &Limits,
-        disk: &DiskTier,
+        disk: &dyn Tier,
         now: SystemTime,
     ) -> Result<Self, Error> {
         // If it cannot be opened this way, the model's own loader reports what is wrong.

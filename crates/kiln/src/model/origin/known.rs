@@ -6,7 +6,7 @@
 
 use super::ModelDigest;
 use super::opened::{ModelFile, OpenedFile, OpenedFiles};
-use kiln_kernel_cache::{CacheKey, Content, DiskTier, EntryKind, KeyDigest, Tier, open_regular};
+use kiln_kernel_cache::{CacheKey, Content, EntryKind, KeyDigest, Tier, open_regular};
 use kiln_onnx::{FileIdentity, Folder, Fs, Limits, Location};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -58,7 +58,7 @@ pub(super) fn folder_of(path: &Path) -> Option<Folder> {
 pub(super) fn recognise(
     path: &Path,
     own: OpenedFile,
-    disk: &DiskTier,
+    disk: &dyn Tier,
 ) -> Result<(ModelDigest, OpenedFiles), OpenedFile> {
     let noted = || {
         let entry = disk.get(&key(own.identity)).ok()?;
@@ -92,7 +92,7 @@ pub(super) fn note(
     path: &Path,
     digest: &ModelDigest,
     seen: &Seen,
-    disk: &DiskTier,
+    disk: &dyn Tier,
     now: SystemTime,
 ) {
     let is_same = || {

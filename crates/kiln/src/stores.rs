@@ -1,0 +1,50 @@
+//! Stores that the user adds to the cache folder: [`Stores`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_kernel_cache::Tier;
+
+#[cfg(feature = "native")]
+use crate::cache::Cache;
+
+/// Tiers of the user's, in the order in which they are asked.
+#[derive(Clone, Default)]
+pub(crate) struct Stores(Vec<Arc<dyn Tier>>);
+
+impl Stores {
+    /// With one more, asked last.
+    pub(crate) fn with(mut self, tier: Arc<dyn Tier>) -> Self {
+        self.0.push(tier);
+        self
+    }
+
+    /// Whether there are none.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The cache folder, if there is one, then these.
+    #[cfg(feature = "native")]
+    pub(crate) fn after(&self, cache: &Cache) -> Vec<Arc<dyn Tier>> {
+        let mut tiers = cache.tiers();
+        tiers.extend(self.0.iter().cloned());
+        tiers
+    }
+}
+
+/// Equal stores are the same ones.
+impl PartialEq for Stores {
+    fn eq(&self, other: &Self) -> bool {
+        let (one, another) = (&self.0, &other.0);
+        one.len() == another.len() && one.iter().zip(another).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+}
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|tier| tier.name());
+        f.debug_list().entries(names).finish()
+    }
+}
