@@ -26,6 +26,7 @@ usage: cargo xtask <task>
   exporters [--torch] [--seed N] [COUNT]
                                 compare COUNT models (100), written as exporters write them, with onnxruntime;
                                 with --torch modules written by both of torch's exporters
+  python [--wheel]              build the Python package and test it; with --wheel from a wheel that maturin builds
   soak [MINUTES]                random models and shapes for MINUTES (30): results stay right, nothing grows
   fuzz [--minutes N] [TARGET...]
                                 run each fuzz target, or those named, for N minutes of processor time (5); findings are
@@ -44,7 +45,7 @@ usage: cargo xtask <task>
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, soak, fuzz, sanitize, coverage, deny, bench, tune, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, soak, fuzz, sanitize, coverage, deny, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,6 +73,11 @@ pub(crate) enum Task {
     },
     /// Compare models in exporters' style with onnxruntime.
     Exporters(Models),
+    /// Build and test the Python package.
+    Python {
+        /// Whether a wheel is built.
+        wheel: bool,
+    },
     /// Run random models for a long time.
     Soak {
         /// The number of minutes.
@@ -177,6 +183,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
                 count: 100,
                 seed: 0,
             }),
+            "python" => Task::Python { wheel: false },
             "soak" => Task::Soak { minutes: 30 },
             "fuzz" => Task::Fuzz(FuzzOptions::default()),
             "sanitize" => Task::Sanitize {
@@ -208,6 +215,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
                 *seed = parser.value()?.parse()?;
             }
             (Task::Exporters(models), Long("torch")) => *models = Models::Torch,
+            (Task::Python { wheel }, Long("wheel")) => *wheel = true,
             (Task::Soak { minutes }, Value(word)) => *minutes = word.parse()?,
             (Task::Fuzz(options), Long("minutes")) => options.minutes = parser.value()?.parse()?,
             (Task::Fuzz(options), Value(word)) => options.targets.push(word.string()?),

@@ -25,6 +25,7 @@ mod models;
 mod nightly;
 mod outside;
 mod python;
+mod python_package;
 mod sanitize;
 mod setup;
 mod soak;
@@ -63,6 +64,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Conformance(options) => conformance::run(&options),
         Task::CrossCheck { count } => conformance::cross_check(count),
         Task::Exporters(models) => exporters::run(&models),
+        Task::Python { wheel } => python_package::run(wheel),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Deny => deny::run(),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::step::{self, Counts};
 use crate::workspace::Metadata;
-use crate::{conformance, deny, models, outside, setup, tidy, workspace};
+use crate::{conformance, deny, models, outside, python, python_package, setup, tidy, workspace};
 
 /// The name prefix of tests that need the real models.
 const REAL_MODEL_PREFIX: &str = "real_model_";
@@ -81,7 +81,20 @@ fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> 
             .env("RUSTDOCFLAGS", "--deny warnings"),
     )?;
     sample_of_conformance(root)?;
+    python_package(root)?;
     outside::run(root)
+}
+
+/// The Python package's tests; without a network, or what they need, they are skipped with a warning.
+fn python_package(root: &Path) -> Result<()> {
+    let target = Metadata::load(root)?.target_directory;
+    match python::python(root, target.join("python/tests"), &python_package::TESTS) {
+        Ok(python) => python_package::in_place(root, &target, &python),
+        Err(error) => {
+            println!("warning: the Python package was not tested: {error:#}");
+            Ok(())
+        }
+    }
 }
 
 /// A sample of ONNX's own test cases; without a network it is skipped with a warning, like the real models.

@@ -60,7 +60,7 @@ pub(crate) struct ModelArguments {
     #[arg(long, requires = "store")]
     store_read_only: bool,
     /// When kernels are compiled: first-use, background, after=N (from the Nth call on), ahead (never in a call)
-    #[arg(long, value_name = "WHEN", value_parser = policy)]
+    #[arg(long, value_name = "WHEN")]
     policy: Option<CompilePolicy>,
     /// How many milliseconds a call may wait for compilers before it is interpreted
     #[arg(long, value_name = "MS")]
@@ -273,20 +273,6 @@ impl Loading {
     }
 }
 
-/// The words for when to compile.
-fn policy(text: &str) -> Result<CompilePolicy, String> {
-    match text {
-        "first-use" => Ok(CompilePolicy::FirstUse),
-        "background" => Ok(CompilePolicy::Background),
-        "ahead" => Ok(CompilePolicy::AheadOfTime),
-        _ => {
-            let calls = text.strip_prefix("after=").and_then(|n| n.parse().ok());
-            let expected = || "expected first-use, background, after=N or ahead".to_owned();
-            calls.map(CompilePolicy::AfterCalls).ok_or_else(expected)
-        }
-    }
-}
-
 /// `seq=1..512`, `seq%8` or `seq~128`.
 #[derive(Clone, Debug)]
 struct NamedDim {
@@ -345,12 +331,5 @@ mod tests {
         for text in ["seq", "=8", "~8", "seq~", "seq~x", "seq~1..2"] {
             assert_eq!(parse(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn compile_policies_parse_from_words() {
-        assert_eq!(policy("background"), Ok(CompilePolicy::Background));
-        assert_eq!(policy("after=3"), Ok(CompilePolicy::AfterCalls(3)));
-        assert!(policy("after=soon").is_err() && policy("never").is_err());
     }
 }

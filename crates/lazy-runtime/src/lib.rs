@@ -53,7 +53,7 @@ pub use compile::{CompilationStats, CompileBudget, CompileReason, CompileRecord,
 pub use donate::{DonationFate, Donations};
 pub use error::RuntimeError;
 pub use layouts::PreferredLayouts;
-pub use options::{CompilePolicy, OutputPlacement, RuntimeOptions};
+pub use options::{CompilePolicy, OutputPlacement, RuntimeOptions, UnknownPolicy};
 pub use planner::Planner;
 pub use pool::SpinPool;
 pub use program::CompiledProgram;

@@ -1,6 +1,7 @@
 //! The options of a runtime.
 
 use std::num::NonZeroUsize;
+use std::str::FromStr;
 use std::time::Duration;
 
 use kiln_backend::Target;
@@ -84,6 +85,28 @@ pub enum CompilePolicy {
 impl CompilePolicy {
     /// After ten calls.
     pub const WHEN_USED_OFTEN: Self = Self::AfterCalls(10);
+}
+
+/// A text that names no [`CompilePolicy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected first-use, background, after=N or ahead")]
+pub struct UnknownPolicy;
+
+/// `first-use`, `background`, `after=N` (from the Nth call on) or `ahead`.
+impl FromStr for CompilePolicy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        match text {
+            "first-use" => Ok(Self::FirstUse),
+            "background" => Ok(Self::Background),
+            "ahead" => Ok(Self::AheadOfTime),
+            _ => {
+                let calls = text.strip_prefix("after=").and_then(|n| n.parse().ok());
+                calls.map(Self::AfterCalls).ok_or(UnknownPolicy)
+            }
+        }
+    }
 }
 
 impl Default for RuntimeOptions {
@@ -193,5 +216,22 @@ impl RuntimeOptions {
     pub fn with_custom_ops(mut self, custom_ops: CustomOps) -> Self {
         self.custom_ops = custom_ops;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read_from_text() {
+        let read = |text: &str| text.parse::<CompilePolicy>();
+        assert_eq!(read("first-use"), Ok(CompilePolicy::FirstUse));
+        assert_eq!(read("background"), Ok(CompilePolicy::Background));
+        assert_eq!(read("ahead"), Ok(CompilePolicy::AheadOfTime));
+        assert_eq!(read("after=3"), Ok(CompilePolicy::AfterCalls(3)));
+        for text in ["after=soon", "after=-1", "never", ""] {
+            assert_eq!(read(text), Err(UnknownPolicy), "{text}");
+        }
     }
 }

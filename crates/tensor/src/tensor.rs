@@ -349,11 +349,15 @@ impl Tensor {
         self.storage.is_loaded()
     }
 
+    /// Whether no other tensor has its memory, so that writing to it writes in place.
+    pub fn is_unshared(&self) -> bool {
+        // There are no weak handles, and a count of one cannot grow meanwhile.
+        Arc::strong_count(&self.storage) == 1 && self.storage.is_writable()
+    }
+
     /// The bytes of the elements for writing, made exclusive first.
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], TensorError> {
-        // There are no weak handles, and a count of one cannot grow meanwhile.
-        let is_own = Arc::strong_count(&self.storage) == 1 && self.storage.is_writable();
-        if !(is_own && self.is_contiguous()) {
+        if !(self.is_unshared() && self.is_contiguous()) {
             *self = self.copied()?;
         }
         let range = self.byte_range();

@@ -1,0 +1,256 @@
+"""Models and sessions as Python sees them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Union
+
+from . import _kiln
+
+Sizes = Union[int, tuple[int, int], str]
+
+
+class Value(NamedTuple):
+    """An input or output of a model."""
+
+    #: Its name.
+    name: str
+    #: The name of its element type, as in ``"float32"``; None if the model leaves it open.
+    dtype: str | None
+    #: One size per axis: an integer, or the name of a symbol; None if the model leaves the rank open.
+    shape: tuple[int | str, ...] | None
+
+
+def _settings(
+    *,
+    device: str | None,
+    threads: int | None,
+    target: str | None,
+    dims: Mapping[str, Sizes] | None,
+    cache: str | os.PathLike[str] | bool | None,
+    policy: str | None,
+    max_block: float | None,
+    deterministic: bool,
+    passes: bool,
+    gradients: str | tuple[str, Sequence[str]] | None,
+) -> dict[str, Any]:
+    if isinstance(gradients, str):
+        gradients = (gradients, None)
+    elif gradients is not None:
+        gradients = (gradients[0], list(gradients[1]))
+    return {
+        "device": device,
+        "threads": threads,
+        "target": target,
+        "dims": None if dims is None else dict(dims),
+        "cache": cache,
+        "policy": policy,
+        "max_block": max_block,
+        "deterministic": deterministic,
+        "passes": passes,
+        "gradients": gradients,
+    }
+
+
+def load(
+    model: str | os.PathLike[str] | bytes,
+    *,
+    device: str | None = None,
+    threads: int | None = None,
+    target: str | None = None,
+    dims: Mapping[str, Sizes] | None = None,
+    cache: str | os.PathLike[str] | bool | None = None,
+    policy: str | None = None,
+    max_block: float | None = None,
+    deterministic: bool = False,
+    passes: bool = True,
+    gradients: str | tuple[str, Sequence[str]] | None = None,
+) -> Model:
+    """Loads a model: the path of an ``.onnx`` or ``.kiln`` file, the bytes of an ONNX model, or the text of a graph.
+
+    :param device: what executes it: ``"cpu"``, ``"cpu:avx2+fma"``, ``"interpreter"``; see :func:`devices`.
+    :param threads: at most so many threads per call; one per core by default.
+    :param target: the instruction-set level to compile for; this machine's highest by default.
+    :param dims: what is known of symbols: ``{"batch": 1, "seq": (1, 512), "width": "16..4096%16~640"}``: a size, least and
+        most, or text with a divisor and a size to optimise for.
+    :param cache: the folder of compiled code, or False for none; the user's cache folder by default.
+    :param policy: when kernels are compiled: ``"first-use"``, ``"background"``, ``"after=10"`` or ``"ahead"``.
+    :param max_block: seconds for which a call waits for compilers before it is interpreted.
+    :param deterministic: the same bits for the same inputs in every run.
+    :param passes: False leaves the graph as it was imported.
+    :param gradients: an output whose gradients are computed beside the outputs, as ``d_NAME``; or that output and the
+        names of inputs.
+    :raises kiln.Error: with a ``code``, when the model cannot be read or is not supported, or an option is wrong.
+    """
+    settings = _settings(
+        device=device,
+        threads=threads,
+        target=target,
+        dims=dims,
+        cache=cache,
+        policy=policy,
+        max_block=max_block,
+        deterministic=deterministic,
+        passes=passes,
+        gradients=gradients,
+    )
+    return Model(_kiln.load(model, settings))
+
+
+def open_bundle(
+    path: str | os.PathLike[str],
+    key: str | os.PathLike[str] | None = None,
+    *,
+    device: str | None = None,
+    threads: int | None = None,
+    cache: str | os.PathLike[str] | bool | None = None,
+) -> Model:
+    """Opens a model that was compiled into a bundle by :meth:`Model.save_bundle` or ``kiln compile -o``.
+
+    A bundle is code, and is run: without the key file that sealed it, open only bundles that you trust as you would trust a
+    program.
+    """
+    settings = _settings(
+        device=device,
+        threads=threads,
+        target=None,
+        dims=None,
+        cache=cache,
+        policy=None,
+        max_block=None,
+        deterministic=False,
+        passes=True,
+        gradients=None,
+    )
+    return Model(_kiln.open_bundle(path, key, settings))
+
+
+def _array(tensor: _kiln.Tensor) -> Any:
+    """A NumPy array over a tensor; the tensor itself if NumPy is absent or lacks the dtype."""
+    try:
+        import numpy
+    except ImportError:
+        return tensor
+    if tensor.dtype == "bfloat16":
+        return tensor
+    return numpy.asarray(tensor)
+
+
+def _arrays(outputs: dict[str, _kiln.Tensor]) -> dict[str, Any]:
+    return {name: _array(tensor) for name, tensor in outputs.items()}
+
+
+def _one_or_all(outputs: dict[str, _kiln.Tensor]) -> Any:
+    values = tuple(_array(tensor) for tensor in outputs.values())
+    return values[0] if len(values) == 1 else values
+
+
+def _split(inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return tuple(inputs), {}
+
+
+class Model:
+    """A loaded model. It is compiled when it is first called; threads may call it at the same time."""
+
+    def __init__(self, native: _kiln.Model) -> None:
+        self._native = native
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The inputs, in the model's order."""
+        return [Value(*value) for value in self._native._inputs()]
+
+    @property
+    def outputs(self) -> list[Value]:
+        """The outputs, in the model's order."""
+        return [Value(*value) for value in self._native._outputs()]
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the file says about itself."""
+        return self._native.metadata
+
+    @property
+    def device(self) -> str:
+        """What executes the model."""
+        return self._native.device
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Calls the model with arrays by position or by name.
+
+        Returns the output, or a tuple of them if there are several.
+        """
+        return _one_or_all(self._native._call(args, named))
+
+    def run(
+        self,
+        inputs: Mapping[str, Any] | Sequence[Any],
+        *,
+        time_limit: float | None = None,
+    ) -> dict[str, Any]:
+        """Calls the model with arrays by name, or a sequence of them in the model's order; returns the outputs by name.
+
+        :param time_limit: seconds after which the call ends with :class:`LimitError`.
+        """
+        args, named = _split(inputs)
+        return _arrays(self._native._call(args, named, time_limit))
+
+    def session(self, states: Mapping[str, tuple[str, Any]]) -> Session:
+        """A session that keeps inputs between calls.
+
+        :param states: for each input that is kept, the output that replaces it and its first value:
+            ``model.session({"cache": ("next_cache", empty)})``.
+        """
+        return Session(self._native._session(dict(states)))
+
+    def compile(self) -> int:
+        """Compiles every kernel now, for all sizes; returns how many there are."""
+        return self._native.compile()
+
+    def precompile(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Compiles what calls with these shapes need: ``model.precompile({"x": (1, 3, 224, 224)})``."""
+        self._native.precompile({name: list(shape) for name, shape in shapes.items()})
+
+    def save_bundle(
+        self, path: str | os.PathLike[str], key: str | os.PathLike[str] | None = None
+    ) -> int:
+        """Writes the compiled model to one file that runs without a compiler; returns its size in bytes.
+
+        :param key: a file of 32 secret bytes or more, of mode 600, that seals the bundle.
+        """
+        return self._native.save_bundle(path, key)
+
+    def __repr__(self) -> str:
+        return repr(self._native)
+
+
+class Session:
+    """A model that keeps some of its inputs between calls. Calls are made one after another."""
+
+    def __init__(self, native: _kiln.Session) -> None:
+        self._native = native
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Calls the model with the inputs that are not kept; returns the other outputs, as a model does."""
+        return _one_or_all(self._native._call(args, named))
+
+    def run(
+        self,
+        inputs: Mapping[str, Any] | Sequence[Any],
+        *,
+        time_limit: float | None = None,
+    ) -> dict[str, Any]:
+        """As :meth:`Model.run`, with the inputs that are not kept."""
+        args, named = _split(inputs)
+        return _arrays(self._native._call(args, named, time_limit))
+
+    def state(self, name: str) -> Any:
+        """The value that the input of this name has for the next call; a copy."""
+        return _array(self._native.state(name))
+
+    def set_state(self, name: str, array: Any) -> None:
+        """Sets that value; the array is copied."""
+        self._native.set_state(name, array)

@@ -1,0 +1,77 @@
+//! Element types under the names that Python's world has for them.
+
+use kiln::DType;
+
+/// A dtype's names.
+pub(crate) struct Named {
+    pub(crate) dtype: DType,
+    /// NumPy's name.
+    pub(crate) name: &'static str,
+    /// The letter of Python's module `struct`; none where there is none.
+    pub(crate) format: Option<&'static str>,
+    /// DLPack's code.
+    pub(crate) code: u8,
+}
+
+const INTEGER: u8 = 0;
+const UNSIGNED: u8 = 1;
+const FLOAT: u8 = 2;
+const BFLOAT: u8 = 4;
+const BOOL: u8 = 6;
+
+const ALL: [Named; 13] = [
+    named(DType::F64, "float64", Some("d"), FLOAT),
+    named(DType::F32, "float32", Some("f"), FLOAT),
+    named(DType::F16, "float16", Some("e"), FLOAT),
+    named(DType::BF16, "bfloat16", None, BFLOAT),
+    named(DType::I64, "int64", Some("q"), INTEGER),
+    named(DType::I32, "int32", Some("i"), INTEGER),
+    named(DType::I16, "int16", Some("h"), INTEGER),
+    named(DType::I8, "int8", Some("b"), INTEGER),
+    named(DType::U64, "uint64", Some("Q"), UNSIGNED),
+    named(DType::U32, "uint32", Some("I"), UNSIGNED),
+    named(DType::U16, "uint16", Some("H"), UNSIGNED),
+    named(DType::U8, "uint8", Some("B"), UNSIGNED),
+    named(DType::Bool, "bool", Some("?"), BOOL),
+];
+
+const fn named(dtype: DType, name: &'static str, format: Option<&'static str>, code: u8) -> Named {
+    Named {
+        dtype,
+        name,
+        format,
+        code,
+    }
+}
+
+/// The names of a dtype; none if this package does not know it.
+pub(crate) fn of(dtype: DType) -> Option<&'static Named> {
+    ALL.iter().find(|named| named.dtype == dtype)
+}
+
+/// The dtype with a code and bits of DLPack's.
+pub(crate) fn of_dlpack(code: u8, bits: u8) -> Option<DType> {
+    let fits =
+        |named: &&Named| named.code == code && named.dtype.size_in_bytes() * 8 == usize::from(bits);
+    ALL.iter().find(fits).map(|named| named.dtype)
+}
+
+/// The dtype of a format of Python's module `struct`, with elements of so many bytes in this machine's byte order.
+pub(crate) fn of_format(format: &str, bytes: usize) -> Option<DType> {
+    let native = match cfg!(target_endian = "little") {
+        true => '<',
+        false => '>',
+    };
+    let letter = format
+        .strip_prefix(['@', '=', '|', native])
+        .unwrap_or(format);
+    // The widths of C's integers differ among systems, so the letter says the kind alone.
+    let code = match letter {
+        "b" | "h" | "i" | "l" | "q" | "n" => INTEGER,
+        "B" | "H" | "I" | "L" | "Q" | "N" => UNSIGNED,
+        "e" | "f" | "d" => FLOAT,
+        "?" => BOOL,
+        _ => return None,
+    };
+    of_dlpack(code, u8::try_from(8 * bytes).ok()?)
+}

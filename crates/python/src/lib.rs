@@ -1,0 +1,31 @@
+//! The native part of the Python package `kiln`: models over arrays, without copies.
+//!
+//! A thin skin: what can be done here, a Rust user of the facade can do. Invariants: no Python code runs and no lock of the
+//! interpreter is held while a model is loaded or called; memory that Python lends is released when the last tensor over it
+//! is gone, on whatever thread that is.
+
+#![deny(unsafe_code)]
+
+mod arrays;
+mod dlpack;
+mod dtypes;
+mod errors;
+mod interrupts;
+mod model;
+mod session;
+mod settings;
+mod tensor;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _kiln(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<model::Model>()?;
+    module.add_class::<session::Session>()?;
+    module.add_class::<tensor::Tensor>()?;
+    module.add_function(wrap_pyfunction!(model::load, module)?)?;
+    module.add_function(wrap_pyfunction!(model::open_bundle, module)?)?;
+    module.add_function(wrap_pyfunction!(model::devices, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::tensor, module)?)
+}

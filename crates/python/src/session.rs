@@ -1,0 +1,68 @@
+//! Sessions: models that keep tensors between calls.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::arrays;
+use crate::errors::raise;
+use crate::interrupts;
+use crate::model::{Given, by_name, run};
+use crate::tensor::Tensor;
+
+/// A model that keeps some of its inputs between calls, each replaced by an output. Calls are made one after another.
+#[pyclass(module = "kiln", frozen)]
+pub(crate) struct Session {
+    session: Mutex<kiln::Session>,
+}
+
+impl Session {
+    pub(crate) fn new(session: kiln::Session) -> Self {
+        Self {
+            session: Mutex::new(session),
+        }
+    }
+
+    /// Waits for a call of another thread with the interpreter released: that call needs it to end.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        action: impl FnOnce(&mut kiln::Session) -> T + Send,
+    ) -> T {
+        py.detach(|| action(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+#[pymethods]
+impl Session {
+    #[pyo3(signature = (args, named, time_limit=None))]
+    fn _call<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        named: &Bound<'py, PyDict>,
+        time_limit: Option<f64>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let given = Given::read(args, Some(named))?;
+        let flag = interrupts::watched();
+        let outputs = self.with(py, |session| {
+            Python::attach(|py| run(py, session.call(given.inputs()), time_limit, flag))
+        })?;
+        by_name(py, outputs)
+    }
+
+    /// The value of a state after the last call; a copy.
+    fn state(&self, py: Python<'_>, input: &str) -> PyResult<Tensor> {
+        let state = self.with(py, |session| Ok(session.state(input)?.copied()?));
+        let state = state.map_err(|error: kiln::Error| raise(py, &error))?;
+        Tensor::of_result(py, state)
+    }
+
+    /// Sets a state for the next call; the array is copied.
+    fn set_state(&self, py: Python<'_>, input: &str, array: &Bound<'_, PyAny>) -> PyResult<()> {
+        let tensor = arrays::read(array, input)?;
+        let set = self.with(py, |session| session.set_state(input, tensor.copied()?));
+        set.map_err(|error: kiln::Error| raise(py, &error))
+    }
+}
