@@ -120,7 +120,10 @@ fn every_example_becomes_an_object_for_other_machines() {
 #[test]
 fn code_of_a_level_has_no_instruction_that_the_level_lacks() {
     let compiler = LlvmCompiler::new();
-    for level in IsaLevel::ALL.into_iter().filter(|&level| level != IsaLevel::Neon) {
+    for level in IsaLevel::ALL
+        .into_iter()
+        .filter(|&level| level != IsaLevel::Neon)
+    {
         let (target, allowed) = (LlvmCompiler::target(level), allowed(level));
         let mut all = BTreeSet::new();
         for text in KERNELS {

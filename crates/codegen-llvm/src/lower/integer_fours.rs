@@ -4,6 +4,8 @@
 //! the products to the lane's sum. Where both factors are of one kind, 128 is added to one of them or subtracted from it, and
 //! as many times the other is subtracted from the sum. The sums are the same bits: wrapping additions have any order.
 
+use std::collections::HashMap;
+
 use kiln_backend::{PackAxis, Quantity};
 use kiln_kernel::{AxisId, Node, NodeId};
 use kiln_schedule_cpu::{byte_factors, packed_strides};
@@ -20,6 +22,9 @@ const STEPS: u32 = 4;
 
 /// The sign bits of four bytes: 128 if they are unsigned, and -128 otherwise.
 const SIGNS: i64 = 0x8080_8080;
+
+/// The bytes of factors at four steps, by what they depend on.
+type Known<'ctx> = HashMap<(NodeId, Coordinate, Form), Value<'ctx>>;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The factors whose products are summed in fours, where vectors have an instruction for it.
@@ -63,25 +68,35 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         self.counted(rest, extent, step, &first, |base, carried| {
             let step = |step| scope.with_axis(axis, emit.iadd(base, emit.i64(step)));
             let steps = [step(0), step(1), step(2), step(3)];
+            let mut known = Known::new();
             let mut sums = Vec::with_capacity(carried.len());
             for (&point, &sum) in points.iter().zip(carried) {
-                sums.push(self.four_more(&steps, (axis, factors), point, sum)?);
+                let given = (&steps, &mut known);
+                sums.push(self.four_more(given, (axis, factors), point, sum)?);
             }
             Ok(sums)
         })
     }
 
-    /// A sum and the products of four steps.
+    /// A sum and the products of four steps, of bytes that may be known from other points of the tile.
     fn four_more(
         &self,
-        steps: &[Scope<'ctx>; 4],
+        (steps, known): (&[Scope<'ctx>; 4], &mut Known<'ctx>),
         (axis, (left, right)): (AxisId, (NodeId, NodeId)),
         at: Coordinate,
         sum: Value<'ctx>,
     ) -> Result<Value<'ctx>, LlvmError> {
         let emit = &self.emit;
         let [scope, ..] = steps;
-        let bytes = |node| self.bytes_of(steps, (node, axis), at);
+        let mut bytes = |node| {
+            let key = self.key(scope, node, at, Form::Lanes);
+            if let Some(&bytes) = known.get(&key) {
+                return Ok(bytes);
+            }
+            let bytes = self.bytes_of(steps, (node, axis), at)?;
+            known.insert(key, bytes);
+            Ok::<_, LlvmError>(bytes)
+        };
         let is_signed = |node| self.kernel.dtype(node).is_signed();
         let (left_bytes, right_bytes) = (bytes(left)?, bytes(right)?);
         match (is_signed(left), is_signed(right)) {
