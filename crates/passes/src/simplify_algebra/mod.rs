@@ -8,8 +8,9 @@
 //! - sums and products of floats are not reassociated.
 //!
 //! Three rules may differ in the last bits, towards the correctly rounded value: `pow(x, 2)` is
-//! `square(x)`, `pow(x, -1)` is `reciprocal(x)`, and `x * tanh(softplus(x))` is `mish(x)`. One rounds a sum in another order,
-//! as every reduction may: a resize of two axes by more than two elements each is two resizes.
+//! `square(x)`, `pow(x, -1)` is `reciprocal(x)`, and `x * tanh(softplus(x))` is `mish(x)`. Powers of quarters are products of
+//! roots, which are rounded one by one. Two rules round a sum in another order, as every reduction may: a resize of two axes by
+//! more than two elements each is two resizes, and sums and means over large windows are separated.
 
 mod activations;
 mod broadcasts;
