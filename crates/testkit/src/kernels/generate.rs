@@ -1,5 +1,5 @@
-//! Random kernels as text: loads that shift, stride, reverse, guard and gather; stages, carry blocks, plain and combining
-//! stores, over axes whose extents are a few symbols.
+//! Random kernels as text: loads that shift, stride, reverse, guard, gather, repeat one element and resample; pieces; stages,
+//! carry blocks, plain and combining stores, over axes whose extents are a few symbols.
 //!
 //! Every kernel here reads back and should be accepted by the verifier; buffers are made to fit the indices used on them.
 //! An index that the verifier cannot prove is tested by generated code.
@@ -396,7 +396,7 @@ impl Generator {
             return self.leaf(ty, scope);
         }
         let a = self.value(ty, scope, depth - 1);
-        match self.below(if ty.is_float() { 12 } else { 7 }) {
+        match self.below(if ty.is_float() { 13 } else { 8 }) {
             0 => format!("({a} + {})", self.value(ty, scope, depth - 1)),
             1 => format!("({a} - {})", self.value(ty, scope, depth - 1)),
             2 => format!("({a} * {})", self.value(ty, scope, depth - 1)),
@@ -407,10 +407,17 @@ impl Generator {
                 format!("select({b} < {c}, {a}, {b})")
             }
             6 => format!("abs({a})"),
-            7 => format!("tanh({a})"),
-            8 => format!("exp(min({a}, {}))", literal(ty, "2")),
-            9 => format!("relu({a})"),
-            10 => format!("sigmoid({a})"),
+            // Pieces along an axis, as of a concatenation.
+            7 if !scope.is_empty() => {
+                let (axis, b) = (self.pick(scope), self.load(ty, scope));
+                let end = self.pick(&["1", "3", "8", "16", "A", "B"]);
+                format!("select({} < {end}, {a}, {b})", axis.name)
+            }
+            7 => a,
+            8 => format!("tanh({a})"),
+            9 => format!("exp(min({a}, {}))", literal(ty, "2")),
+            10 => format!("relu({a})"),
+            11 => format!("sigmoid({a})"),
             _ => format!(
                 "({a} / ({}))",
                 format_args!("abs({}) + {}", self.leaf(ty, scope), literal(ty, "1"))
@@ -472,7 +479,7 @@ impl Generator {
         let mut guarded = false;
         for axis in axes {
             let (name, extent) = (&axis.name, &axis.extent);
-            match self.below(14) {
+            match self.below(16) {
                 0 => {
                     indices.push(format!("{name} + 2"));
                     shape.push(format!("{extent} + 2"));
@@ -501,6 +508,23 @@ impl Generator {
                     let data = self.buffer("n", "in", "i64", std::slice::from_ref(extent));
                     indices.push(format!("%{data}[{name}]"));
                     shape.push(self.pick(&EXTENTS).to_owned());
+                }
+                // An operand of one element or of all, as each call says.
+                6 if extent.parse::<u32>().is_err() => {
+                    indices.push(format!("select({extent} == 1, 0, {name})"));
+                    shape.push(extent.clone());
+                }
+                // A source that is computed in floats, as that of a resize.
+                7 => {
+                    let at = format!("i64(floor(f64({name}) * f64(0.75) - f64(0.5)))");
+                    match extent.parse::<u32>() {
+                        Ok(size) => indices.push(format!("max(min({at}, {}), 0)", size - 1)),
+                        Err(_) => {
+                            guarded = true;
+                            indices.push(at);
+                        }
+                    }
+                    shape.push(extent.clone());
                 }
                 _ => {
                     indices.push(name.clone());
