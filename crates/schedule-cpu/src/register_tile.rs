@@ -19,17 +19,24 @@ const RANDOM_LANES: u32 = 8;
 /// bits computes these in 64 bits anyway, and shares their blocks in narrower vectors.
 pub(super) fn lanes(kernel: &VerifiedKernel, level: IsaLevel) -> u32 {
     let is_map = kernel.classification().class == Class::Map;
-    let mut widest = 32;
-    let mut dependence = None;
-    for (node, data) in kernel.nodes() {
+    let is_wide_data = |node: NodeId| {
+        let data = &kernel.nodes()[node];
         let is_data = !matches!(data.node, Node::Axis(_) | Node::Size(_) | Node::Literal(_));
-        if is_data && data.dtype == DType::F64 {
-            let dependence = dependence.get_or_insert_with(|| Dependence::of(kernel));
-            if !is_map || !is_of_one_axis(kernel, dependence, node) {
-                widest = 64;
-            }
+        is_data && data.dtype == DType::F64
+    };
+    let mut wide = kernel
+        .nodes()
+        .keys()
+        .filter(|&node| is_wide_data(node))
+        .peekable();
+    let is_wide = match is_map && wide.peek().is_some() {
+        true => {
+            let dependence = Dependence::of(kernel);
+            !wide.all(|node| is_of_one_axis(kernel, &dependence, node))
         }
-    }
+        false => wide.peek().is_some(),
+    };
+    let widest = if is_wide { 64 } else { 32 };
     match is_map && has_random_bits(kernel) {
         true => level.lanes(widest).min(RANDOM_LANES),
         false => level.lanes(widest),

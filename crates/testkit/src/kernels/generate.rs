@@ -4,6 +4,8 @@
 //! Every kernel here reads back and should be accepted by the verifier; buffers are made to fit the indices used on them.
 //! An index that the verifier cannot prove is tested by generated code.
 
+mod indices;
+
 use crate::random::SplitMix64;
 use std::fmt::Write as _;
 
@@ -478,59 +480,10 @@ impl Generator {
         let (mut indices, mut shape) = (Vec::new(), Vec::new());
         let mut guarded = false;
         for axis in axes {
-            let (name, extent) = (&axis.name, &axis.extent);
-            match self.below(16) {
-                0 => {
-                    indices.push(format!("{name} + 2"));
-                    shape.push(format!("{extent} + 2"));
-                }
-                1 => {
-                    indices.push(format!("2 * {name} + 1"));
-                    shape.push(format!("2*{extent}"));
-                }
-                2 => {
-                    indices.push(format!("{extent} - 1 - {name}"));
-                    shape.push(extent.clone());
-                }
-                3 => {
-                    guarded = true;
-                    indices.push(format!("{name} - 1"));
-                    shape.push(extent.clone());
-                }
-                4 => {
-                    // Of an unrelated size.
-                    guarded = true;
-                    indices.push(format!("{name} / 2"));
-                    shape.push(self.pick(&EXTENTS).to_owned());
-                }
-                5 => {
-                    // An index that is data, tested when it is used.
-                    let data = self.buffer("n", "in", "i64", std::slice::from_ref(extent));
-                    indices.push(format!("%{data}[{name}]"));
-                    shape.push(self.pick(&EXTENTS).to_owned());
-                }
-                // An operand of one element or of all, as each call says.
-                6 if extent.parse::<u32>().is_err() => {
-                    indices.push(format!("select({extent} == 1, 0, {name})"));
-                    shape.push(extent.clone());
-                }
-                // A source that is computed in floats, as that of a resize.
-                7 => {
-                    let at = format!("i64(floor(f64({name}) * f64(0.75) - f64(0.5)))");
-                    match extent.parse::<u32>() {
-                        Ok(size) => indices.push(format!("max(min({at}, {}), 0)", size - 1)),
-                        Err(_) => {
-                            guarded = true;
-                            indices.push(at);
-                        }
-                    }
-                    shape.push(extent.clone());
-                }
-                _ => {
-                    indices.push(name.clone());
-                    shape.push(extent.clone());
-                }
-            }
+            let index = self.index(&axis);
+            indices.push(index.text);
+            shape.push(index.size);
+            guarded |= index.guarded;
         }
         let narrow = if ty.is_float() {
             ["f16", "bf16", "f32"]
