@@ -18,6 +18,8 @@ pub enum IsaLevel {
     Avx2Fma,
     /// x86-64 with the AVX-512 foundation, vector length, doubleword, byte and conflict parts.
     Avx512,
+    /// The same with sums of four products of 8-bit integers (VNNI).
+    Avx512Vnni,
     /// AArch64 with Advanced SIMD, which every such processor has.
     Neon,
 }
@@ -40,6 +42,8 @@ struct LevelInfo {
     has_avx512: bool,
     /// Products of 16-bit integers are summed in pairs by one instruction.
     multiplies_pairs: bool,
+    /// Products of unsigned by signed 8-bit integers are summed four at a time, onto a sum in 32 bits.
+    multiplies_fours: bool,
     /// 16-bit IEEE floats convert in one instruction.
     converts_f16: bool,
     /// Rounding to an integral value is one instruction.
@@ -50,10 +54,11 @@ struct LevelInfo {
 
 impl IsaLevel {
     /// Every level.
-    pub const ALL: [IsaLevel; 4] = [
+    pub const ALL: [IsaLevel; 5] = [
         IsaLevel::Portable,
         IsaLevel::Avx2Fma,
         IsaLevel::Avx512,
+        IsaLevel::Avx512Vnni,
         IsaLevel::Neon,
     ];
 
@@ -70,6 +75,7 @@ impl IsaLevel {
                 has_mask_registers: false,
                 has_avx512: false,
                 multiplies_pairs: true,
+                multiplies_fours: false,
                 converts_f16: false,
                 rounds: false,
                 features: "",
@@ -85,6 +91,7 @@ impl IsaLevel {
                 has_mask_registers: false,
                 has_avx512: false,
                 multiplies_pairs: true,
+                multiplies_fours: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe",
@@ -99,10 +106,18 @@ impl IsaLevel {
                 has_mask_registers: true,
                 has_avx512: true,
                 multiplies_pairs: true,
+                multiplies_fours: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
                            +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd",
+            },
+            IsaLevel::Avx512Vnni => LevelInfo {
+                name: "avx512+vnni",
+                multiplies_fours: true,
+                features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
+                           +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd,+avx512vnni",
+                ..IsaLevel::Avx512.info()
             },
             IsaLevel::Neon => LevelInfo {
                 name: "neon",
@@ -114,6 +129,7 @@ impl IsaLevel {
                 has_mask_registers: false,
                 has_avx512: false,
                 multiplies_pairs: false,
+                multiplies_fours: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+neon",
@@ -161,6 +177,9 @@ impl IsaLevel {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512cd")
+            }
+            IsaLevel::Avx512Vnni => {
+                IsaLevel::Avx512.runs_here() && is_x86_feature_detected!("avx512vnni")
             }
             IsaLevel::Neon => false,
         }
@@ -222,6 +241,12 @@ impl IsaLevel {
     /// Whether products of 16-bit integers are summed in pairs by one instruction.
     pub const fn multiplies_pairs(self) -> bool {
         self.info().multiplies_pairs
+    }
+
+    /// Whether products of unsigned by signed 8-bit integers are summed four at a time by one instruction, onto a sum in 32
+    /// bits.
+    pub const fn multiplies_fours(self) -> bool {
+        self.info().multiplies_fours
     }
 
     /// Whether 16-bit IEEE floats convert in one instruction.
@@ -298,7 +323,7 @@ mod tests {
         let error = "rocketlake\n".parse::<IsaLevel>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown instruction-set level `rocketlake\\n`: expected one of portable, avx2+fma, avx512, neon"
+            "unknown instruction-set level `rocketlake\\n`: expected one of portable, avx2+fma, avx512, avx512+vnni, neon"
         );
     }
 

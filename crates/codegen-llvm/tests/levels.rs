@@ -20,7 +20,7 @@ use object::{LittleEndian, Object as _, ObjectSection as _, SectionKind};
 use support::kernel;
 
 /// Products, windows, rows with functions, conversions and integers: kernels that use vectors.
-const KERNELS: [&str; 5] = [
+const KERNELS: [&str; 6] = [
     "kernel @product(%x: in f32[M, 48], %w: const f32[48, 40], %y: out f32[M, 40]) {
        outer m < M, n < 40
        acc = reduce add[k < 48] %x[m, k] * %w[k, n]
@@ -42,6 +42,11 @@ const KERNELS: [&str; 5] = [
     "kernel @integers(%x: in i64[N], %z: in i64[N], %y: out i64[N]) {
        outer n < N
        store %y[n] = max(%x[n] * 7, %z[n])
+     }",
+    "kernel @bytes(%x: in u8[M, 48], %w: const i8[48, 40], %y: out i32[M, 40]) {
+       outer m < M, n < 40
+       acc = reduce add[k < 48] i32(%x[m, k]) * i32(%w[k, n])
+       store %y[m, n] = acc
      }",
 ];
 
@@ -71,6 +76,7 @@ fn allowed(level: IsaLevel) -> BTreeSet<String> {
         match name.strip_prefix("AVX512") {
             None if name == "BMI" => "BMI1".to_owned(),
             Some("F") | None => name,
+            Some("VNNI") => "AVX512_VNNI".to_owned(),
             Some(part) => format!("AVX512{part}"),
         }
     });
@@ -114,7 +120,10 @@ fn every_example_becomes_an_object_for_other_machines() {
 #[test]
 fn code_of_a_level_has_no_instruction_that_the_level_lacks() {
     let compiler = LlvmCompiler::new();
-    for level in [IsaLevel::Portable, IsaLevel::Avx2Fma, IsaLevel::Avx512] {
+    for level in IsaLevel::ALL
+        .into_iter()
+        .filter(|&level| level != IsaLevel::Neon)
+    {
         let (target, allowed) = (LlvmCompiler::target(level), allowed(level));
         let mut all = BTreeSet::new();
         for text in KERNELS {
@@ -135,6 +144,7 @@ fn code_of_a_level_has_no_instruction_that_the_level_lacks() {
         let expected = match level {
             IsaLevel::Avx2Fma => Some("FMA"),
             IsaLevel::Avx512 => Some("AVX512F"),
+            IsaLevel::Avx512Vnni => Some("AVX512_VNNI"),
             _ => None,
         };
         assert!(

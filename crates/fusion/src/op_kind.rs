@@ -1,7 +1,7 @@
 //! Properties of ops that fusion needs, in one table: memory access, and cost.
 
 use kiln_backend::Builtin;
-use kiln_ir::{Graph, Op, OpId, Type};
+use kiln_ir::{Graph, Op, OpId, ResizeMode, Type};
 use kiln_scalar::{ExprNode, Function, ScalarOp};
 
 use crate::plan::NodeKind;
@@ -121,6 +121,7 @@ pub(crate) fn unit_cost(op: &Op) -> u64 {
         Op::RandomBits { .. } => RANDOM_BITS,
         Op::Cast { .. } | Op::Concat { .. } | Op::Pad { .. } => 1,
         Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => 2,
+        Op::Resize(resize) if resize.mode == ResizeMode::Cubic || resize.antialias => CUBIC_TAPS,
         Op::Resize(_) => 4,
         Op::Reduce { .. } | Op::ArgReduce { .. } | Op::Cumulate { .. } => 1,
         _ => 0,
@@ -142,6 +143,9 @@ fn function_cost(function: Function, parameters: &[f64]) -> u64 {
         })
         .sum()
 }
+
+/// The cost of a weighted sum of four elements or more.
+const CUBIC_TAPS: u64 = 16;
 
 /// The cost of random bits: ten rounds of two products and the mixing of their halves.
 const RANDOM_BITS: u64 = 159;

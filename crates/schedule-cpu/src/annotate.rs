@@ -8,7 +8,7 @@ use kiln_kernel::analysis::{Dependence, GuardedIndex};
 use kiln_kernel::{AxisId, Class, Item, StageId, StageOperation, Store, VerifiedKernel};
 
 use crate::accumulator_splitting::accumulators;
-use crate::integer_pairs::sums_pairs;
+use crate::integer_pairs::{sums_fours, sums_pairs};
 use crate::launch_packing;
 use crate::layout::Layout;
 use crate::loop_splitting::{MAX_SPLITS, MAX_VERSIONS, split_at, unswitched};
@@ -119,12 +119,14 @@ impl Annotator<'_> {
             .flatten();
         let transposes =
             |along| transposing_reduction::transposes(kernel, self.tile.lanes, id, along);
+        let pairs = sums_pairs(kernel, self.dependence, self.level, id);
         ItemLoops {
             together: is_contraction || self.is_short(stage.value),
             along,
             transposing_reduction: along.is_some_and(transposes),
             accumulators: accumulators(kernel, self.level, id),
-            pairs: sums_pairs(kernel, self.level, id),
+            pairs,
+            fours: pairs && sums_fours(kernel, self.level, id),
             sliding_window: self.is_sliding_window(id),
             peel_taps: self.peel_taps(id),
             ..ItemLoops::default()

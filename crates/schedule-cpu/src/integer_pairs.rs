@@ -1,7 +1,8 @@
-//! Pairs of products: sums of products of 16-bit integers in 32 bits, two products per lane and instruction (`pmaddwd`).
+//! Products of narrow integers, several per lane and instruction: sums of products of 16-bit integers in 32 bits, two at a
+//! time (`pmaddwd`), and of 8-bit integers, four at a time (`vpdpbusd`).
 
 use kiln_backend::IsaLevel;
-use kiln_kernel::analysis::GuardedIndex;
+use kiln_kernel::analysis::{Dependence, GuardedIndex};
 use kiln_kernel::{AxisId, Node, NodeId, Reduction, StageId, StageOperation, VerifiedKernel};
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
@@ -11,20 +12,44 @@ use crate::strides::bound;
 /// An axis with fewer points is not worth the shuffles.
 const POINTS: i64 = 4;
 
-/// Whether a stage is a sum of products that pairs suit, at a level that has the instruction.
-pub(crate) fn sums_pairs(kernel: &VerifiedKernel, level: IsaLevel, stage: StageId) -> bool {
+/// Whether a stage is a sum of products that pairs suit, at a level that has the instruction. The bounds of its operands are
+/// tested before the innermost loop, if at all.
+pub(crate) fn sums_pairs(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    level: IsaLevel,
+    stage: StageId,
+) -> bool {
     let stage = kernel.stage(stage);
     let StageOperation::Reduce { axes, .. } = &stage.operation else {
         return false;
     };
-    let is_long = |&axis: &AxisId| {
+    let is_suitable = |&axis: &AxisId| {
         let points = bound(kernel, axis).as_constant();
-        points.is_none_or(|points| points >= POINTS)
+        let is_fixed = GuardedIndex::below(kernel, stage.value).is_empty()
+            || GuardedIndex::are_fixed_along(kernel, dependence, stage.value, axis);
+        points.is_none_or(|points| points >= POINTS) && is_fixed
     };
     level.multiplies_pairs()
-        && axes.last().is_some_and(is_long)
+        && axes.last().is_some_and(is_suitable)
         && narrow_factors(kernel, &stage.operation, stage.value).is_some()
-        && GuardedIndex::below(kernel, stage.value).is_empty()
+}
+
+/// Whether products that suit pairs are of 8-bit integers, at a level that sums four of them at once.
+pub(crate) fn sums_fours(kernel: &VerifiedKernel, level: IsaLevel, stage: StageId) -> bool {
+    let stage = kernel.stage(stage);
+    level.multiplies_fours() && byte_factors(kernel, &stage.operation, stage.value).is_some()
+}
+
+/// The factors of a sum of products in 32 bits, if both are 8-bit integers that are widened for it.
+pub fn byte_factors(
+    kernel: &VerifiedKernel,
+    operation: &StageOperation,
+    value: NodeId,
+) -> Option<(NodeId, NodeId)> {
+    let is_byte = |factor| matches!(kernel.dtype(factor), DType::I8 | DType::U8);
+    narrow_factors(kernel, operation, value)
+        .filter(|&(left, right)| is_byte(left) && is_byte(right))
 }
 
 /// The factors of a sum of products in 32 bits, as the integers that are widened for it: each fits 16 bits.

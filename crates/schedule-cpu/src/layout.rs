@@ -74,10 +74,17 @@ impl<'a> Layout<'a> {
         self.packs.iter().find(|pack| pack.buffer == position)
     }
 
-    /// The axis of a packed buffer whose blocks are innermost.
+    /// The axis of a packed buffer whose blocks are innermost, groups of a few elements of another axis apart.
     pub fn innermost_of_pack(&self, buffer: BufferId) -> Option<usize> {
-        match self.pack(buffer)?.axes.last() {
-            Some(PackAxis::Inner { axis, .. }) => Some(*axis),
+        block_of(self.pack(buffer)?).map(|(axis, _)| axis)
+    }
+
+    /// The axis of a packed buffer of which this many elements are side by side, within the blocks of another axis.
+    pub fn grouped_in_pack(&self, buffer: BufferId, group: usize) -> Option<usize> {
+        match self.pack(buffer)?.axes.as_slice() {
+            &[.., PackAxis::Inner { .. }, PackAxis::Inner { axis, block }] => {
+                (block == group).then_some(axis)
+            }
             _ => None,
         }
     }
@@ -106,10 +113,8 @@ impl<'a> Layout<'a> {
     /// The block in which operands are packed along the vectors of a tile, if any are.
     pub fn column_block(&self, tile: &Tile) -> Option<u32> {
         let set = tile.lanes * tile.vectors;
-        let is_set = |pack: &PackSpec| match pack.axes.last() {
-            Some(PackAxis::Inner { block, .. }) => *block == set as usize,
-            _ => false,
-        };
+        let is_set =
+            |pack: &PackSpec| block_of(pack).is_some_and(|(_, block)| block == set as usize);
         self.packs.iter().any(is_set).then_some(set)
     }
 
@@ -118,6 +123,10 @@ impl<'a> Layout<'a> {
     pub fn movement(&self, access: NodeId, axis: AxisId) -> Option<Quantity> {
         let (indices, strides) = match self.kernel.node(access) {
             Node::Load(load) => {
+                let is_consecutive = |pack: &PackSpec| !is_grouped(pack);
+                if !self.pack(load.buffer).is_none_or(is_consecutive) {
+                    return None;
+                }
                 if let Some(place) = self.innermost_of_pack(load.buffer) {
                     return self.movement_in_pack(&load.indices, place, axis);
                 }
@@ -255,4 +264,23 @@ impl<'a> Layout<'a> {
         let place = vectors(filled)?;
         (vectors(reader.stage) == Some(place)).then_some(reader)
     }
+}
+
+/// The axis whose blocks are innermost in a packed array, and their size; groups of a few elements of another axis may be
+/// within.
+pub(crate) fn block_of(pack: &PackSpec) -> Option<(usize, usize)> {
+    let mut inner = pack.axes.iter().rev().map_while(|axis| match *axis {
+        PackAxis::Inner { axis, block } => Some((axis, block)),
+        _ => None,
+    });
+    let innermost = inner.next()?;
+    Some(inner.next().unwrap_or(innermost))
+}
+
+/// Whether groups of a few elements of another axis are within the innermost blocks.
+fn is_grouped(pack: &PackSpec) -> bool {
+    matches!(
+        pack.axes.as_slice(),
+        [.., PackAxis::Inner { .. }, PackAxis::Inner { .. }]
+    )
 }

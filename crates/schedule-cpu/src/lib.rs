@@ -80,7 +80,7 @@ mod testing;
 pub use accumulator_splitting::factors;
 pub use candidates::{adapted, candidates, smaller_tile, with_tile};
 pub use error::ScheduleError;
-pub use integer_pairs::narrow_factors;
+pub use integer_pairs::{byte_factors, narrow_factors};
 pub use launch_packing::PackedCopy;
 pub use layout::Layout;
 pub use loop_splitting::{split_at, unswitched};

@@ -4,18 +4,26 @@
 //! Constants are packed once, when the kernel is loaded; other operands by a phase of each launch, if each of their
 //! elements is used often enough.
 
-use kiln_backend::{PackAxis, PackSpec};
-use kiln_kernel::analysis::{Dependence, GroupedIndex};
-use kiln_kernel::{AxisId, BufferId, Node, Role, StageId, StageOperation, VerifiedKernel};
+use kiln_backend::{IsaLevel, PackAxis, PackSpec};
+use kiln_kernel::analysis::{Dependence, GroupedIndex, is_multiple};
+use kiln_kernel::{AxisId, BufferId, Node, NodeId, Role, StageId, StageOperation, VerifiedKernel};
 use kiln_tensor::DType;
 
+use super::integer_pairs::{sums_fours, sums_pairs};
 use super::tile::{Tile, VectorAxis};
+
+/// Steps of a reduced axis whose products of bytes are summed at once.
+const FOURS: usize = 4;
 
 /// The row count from which on packing a shared operand at each launch pays if vectors could not read it in place.
 pub(super) const SCATTERED_ROWS: u32 = 12;
 
 /// How each constant is packed: blocks of rows, or of vectors, innermost.
-pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
+pub(super) fn specs(
+    kernel: &VerifiedKernel,
+    (dependence, level): (&Dependence, IsaLevel),
+    tile: &Tile,
+) -> Vec<PackSpec> {
     // Vectors along inner axes may run along any axis of a constant, and blocks of rows would split them.
     let VectorAxis::Outer(vector) = tile.vector else {
         return Vec::new();
@@ -32,7 +40,15 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
             if let Some(place) = indexed_by(kernel, id, tiled, avoided) {
                 // Groups are separate blocks, whatever the tile.
                 let block = place.group.unwrap_or(block);
-                specs.push(in_blocks(kernel, id, place.axis, block));
+                let grouped = match tiled == vector && place.group.is_none() {
+                    true => read_in_fours(kernel, (dependence, level), id),
+                    false => None,
+                };
+                let blocks = in_blocks(kernel, id, place.axis, block);
+                specs.push(match grouped {
+                    Some(axis) => in_groups(blocks, axis, FOURS),
+                    None => blocks,
+                });
                 break;
             }
         }
@@ -140,6 +156,50 @@ pub(super) fn is_factor(kernel: &VerifiedKernel, buffer: usize) -> bool {
     factors
         .iter()
         .any(|(_, factor)| factor.as_u32() as usize == buffer)
+}
+
+/// The axis of an operand along which products read four elements at once: that of the innermost loop of their only sum,
+/// which is a multiple of four.
+fn read_in_fours(
+    kernel: &VerifiedKernel,
+    (dependence, level): (&Dependence, IsaLevel),
+    buffer: BufferId,
+) -> Option<usize> {
+    let mut accesses = kernel.accesses(buffer);
+    let (indices, None) = (accesses.next()?, accesses.next()) else {
+        return None;
+    };
+    let [contraction] = kernel.classification().contractions.as_slice() else {
+        return None;
+    };
+    let stage = contraction.stage;
+    let StageOperation::Reduce { axes, .. } = &kernel.stage(stage).operation else {
+        return None;
+    };
+    let &reduced = axes.last()?;
+    let is_reduced =
+        |&index: &NodeId| matches!(kernel.node(index), Node::Axis(axis) if *axis == reduced);
+    let place = indices.iter().position(is_reduced)?;
+    let mut others = indices
+        .iter()
+        .enumerate()
+        .filter(|&(other, _)| other != place);
+    let is_suitable = others.all(|(_, &index)| !dependence.depends(index, reduced))
+        && is_multiple(kernel, reduced, FOURS as u32)
+        && sums_pairs(kernel, dependence, level, stage)
+        && sums_fours(kernel, level, stage);
+    is_suitable.then_some(place)
+}
+
+/// With groups of an axis within the innermost blocks.
+fn in_groups(mut spec: PackSpec, axis: usize, block: usize) -> PackSpec {
+    for part in &mut spec.axes {
+        if *part == PackAxis::Whole(axis) {
+            *part = PackAxis::Outer { axis, block };
+        }
+    }
+    spec.axes.push(PackAxis::Inner { axis, block });
+    spec
 }
 
 /// Blocks of one axis innermost.

@@ -1,6 +1,7 @@
 //! The shape of a register tile: lanes, vectors and rows that fit the registers of a level.
 
-use kiln_kernel::{AxisId, Class, Node, VerifiedKernel};
+use kiln_kernel::analysis::{Dependence, expression_nodes};
+use kiln_kernel::{AxisId, Class, Node, NodeId, VerifiedKernel};
 use kiln_scalar::Function;
 use kiln_tensor::DType;
 
@@ -17,17 +18,38 @@ const RANDOM_LANES: u32 = 8;
 /// Elements per vector: as many of the widest float (or the widest loaded element) as a register holds. A map with random
 /// bits computes these in 64 bits anyway, and shares their blocks in narrower vectors.
 pub(super) fn lanes(kernel: &VerifiedKernel, level: IsaLevel) -> u32 {
-    let mut widest = 32;
-    for data in kernel.nodes().values() {
+    let is_map = kernel.classification().class == Class::Map;
+    let is_wide_data = |node: NodeId| {
+        let data = &kernel.nodes()[node];
         let is_data = !matches!(data.node, Node::Axis(_) | Node::Size(_) | Node::Literal(_));
-        if is_data && (data.dtype == DType::F64) {
-            widest = 64;
+        is_data && data.dtype == DType::F64
+    };
+    let mut wide = kernel
+        .nodes()
+        .keys()
+        .filter(|&node| is_wide_data(node))
+        .peekable();
+    let is_wide = match is_map && wide.peek().is_some() {
+        true => {
+            let dependence = Dependence::of(kernel);
+            !wide.all(|node| is_of_one_axis(kernel, &dependence, node))
         }
-    }
-    match kernel.classification().class == Class::Map && has_random_bits(kernel) {
+        false => wide.peek().is_some(),
+    };
+    let widest = if is_wide { 64 } else { 32 };
+    match is_map && has_random_bits(kernel) {
         true => level.lanes(widest).min(RANDOM_LANES),
         false => level.lanes(widest),
     }
+}
+
+/// Whether a value is arithmetic on the index of one axis: it is tabulated, or the same in all lanes.
+fn is_of_one_axis(kernel: &VerifiedKernel, dependence: &Dependence, node: NodeId) -> bool {
+    let axes = kernel.axes().keys();
+    let n_axes = axes.filter(|&axis| dependence.depends(node, axis)).count();
+    let is_arithmetic =
+        |&below: &NodeId| !matches!(kernel.node(below), Node::Load(_) | Node::Local { .. });
+    n_axes <= 1 && expression_nodes(kernel, &[node]).iter().all(is_arithmetic)
 }
 
 fn has_random_bits(kernel: &VerifiedKernel) -> bool {
@@ -44,7 +66,7 @@ pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
             .all(|buffer| buffer.dtype.bits() >= bits)
     };
     match level {
-        IsaLevel::Avx512 => Tail::Masked,
+        _ if level.has_mask_registers() => Tail::Masked,
         IsaLevel::Avx2Fma if wide(32) => Tail::Masked,
         _ => Tail::Scalar,
     }

@@ -2,10 +2,12 @@
 //!
 //! Each row count is more code to compile; its benefit depends on how often a remainder has that many rows.
 
-use kiln_backend::{PackAxis, PackSpec};
+use kiln_backend::PackSpec;
 use kiln_kernel::{Class, Item, VerifiedKernel};
 
 use super::tile::{Tile, VectorAxis};
+use crate::layout::block_of;
+use crate::loops::is_transpose;
 use crate::strategies::SKINNY_ROWS;
 
 /// A row remainder is joined with the last full tile into two tiles of three or four rows only for tiles of this many rows.
@@ -75,6 +77,8 @@ fn rows(
     let is_product = !kernel.classification().contractions.is_empty();
     let is_contraction = class == Class::Contraction;
     match count {
+        // A quarter of a tile is transposed in registers, too.
+        8.. if is_transpose(kernel, tile) => vec![count / 4, 1],
         _ if class == Class::Map => vec![1],
         // An accumulated row must not be computed twice.
         _ if combines(kernel) => vec![1],
@@ -100,10 +104,8 @@ fn rows(
 
 /// Whether a tile may repeat a row: not if an operand is packed in blocks of rows.
 fn may_repeat(kernel: &VerifiedKernel, rows: u32, packs: &[PackSpec]) -> bool {
-    let in_blocks = |pack: &PackSpec| {
-        let innermost = pack.axes.last();
-        matches!(innermost, Some(PackAxis::Inner { block, .. }) if *block == rows as usize)
-    };
+    let in_blocks =
+        |pack: &PackSpec| block_of(pack).is_some_and(|(_, block)| block == rows as usize);
     kernel.classification().class == Class::Contraction && !packs.iter().any(in_blocks)
 }
 

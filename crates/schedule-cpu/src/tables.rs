@@ -252,7 +252,6 @@ fn windowed(
 pub fn permutes(level: IsaLevel, lanes: u32) -> bool {
     match level {
         IsaLevel::Avx2Fma => lanes == 8,
-        IsaLevel::Avx512 => matches!(lanes, 8 | 16),
-        _ => false,
+        _ => level.has_avx512() && matches!(lanes, 8 | 16),
     }
 }

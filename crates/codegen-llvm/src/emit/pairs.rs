@@ -1,4 +1,5 @@
-//! Products of 16-bit integers, summed in pairs: an instruction that LLVM does not select for shuffled operands.
+//! Products of 16-bit integers, summed in pairs, and of 8-bit integers, summed in fours: instructions that LLVM does not
+//! select for shuffled operands.
 
 use inkwell::values::InstructionOpcode;
 
@@ -18,6 +19,25 @@ impl<'ctx> Emitter<'_, 'ctx> {
             .unwrap_or_else(|| unreachable!("`sums_pairs` was asked"))
     }
 
+    /// Whether [`Emitter::sum_fours`] supports results of this many lanes.
+    pub(crate) fn sums_fours(&self, lanes: u32) -> bool {
+        let level = self.level();
+        level.multiplies_fours() && lanes <= level.lanes(32) && name_of_fours(lanes).is_some()
+    }
+
+    /// `sum + a0 * b0 + a1 * b1 + a2 * b2 + a3 * b3` of each four adjacent bytes, unsigned ones of `a` and signed ones of `b`,
+    /// wrapping in 32 bits. All are lanes of 32 bits.
+    pub(crate) fn sum_fours(
+        &self,
+        sum: Value<'ctx>,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+    ) -> Value<'ctx> {
+        name_of_fours(lanes(sum))
+            .and_then(|name| self.intrinsic(name, &[], &[sum, a, b]))
+            .unwrap_or_else(|| unreachable!("`sums_fours` was asked"))
+    }
+
     /// The same bits as lanes of another width, low ones first.
     pub(crate) fn regrouped(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
         let ty = self.ty(to, elem(value).bits() * lanes(value) / to.bits());
@@ -34,6 +54,16 @@ fn name(lanes: u32) -> Option<&'static str> {
         4 => Some("llvm.x86.sse2.pmadd.wd"),
         8 => Some("llvm.x86.avx2.pmadd.wd"),
         16 => Some("llvm.x86.avx512.pmaddw.d.512"),
+        _ => None,
+    }
+}
+
+/// The instruction for results of this many lanes.
+fn name_of_fours(lanes: u32) -> Option<&'static str> {
+    match lanes {
+        4 => Some("llvm.x86.avx512.vpdpbusd.128"),
+        8 => Some("llvm.x86.avx512.vpdpbusd.256"),
+        16 => Some("llvm.x86.avx512.vpdpbusd.512"),
         _ => None,
     }
 }

@@ -95,7 +95,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     }
 
     /// A node with the part of the point that it depends on.
-    fn key(
+    pub(super) fn key(
         &self,
         scope: &Scope<'ctx>,
         node: NodeId,

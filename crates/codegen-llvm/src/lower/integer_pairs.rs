@@ -3,7 +3,7 @@
 //! The elements of two steps alternate in a vector; one instruction multiplies them and adds each two products. The sums are
 //! the same bits: wrapping additions have any order.
 
-use kiln_kernel::{AxisId, IndexClass, Node, NodeId};
+use kiln_kernel::{AxisId, IndexClass, Load, LoadGuard, Node, NodeId};
 use kiln_schedule_cpu::narrow_factors;
 
 use super::context::KernelLowering;
@@ -67,7 +67,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let is_signed = self.kernel.dtype(node).is_signed();
         let [scope, next] = steps;
         let widened = |value| resize(emit, value, is_signed, Elem::I16);
-        if let Some(both) = self.adjacent_pair(scope, (node, axis), at)? {
+        if let Some(both) = self.adjacent_elements(scope, (node, axis), at, 2)? {
             // Repeated before it is widened: two instructions, one of them the load.
             let both = emit.regrouped(both, Elem::integer(elem(both).bits() * 2));
             let repeated = self.widened(scope, both);
@@ -91,36 +91,66 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(widened(emit.shuffle(first, second, &picks)))
     }
 
-    /// Two elements, at a step of an axis and at the next, that are loaded as one: adjacent ones that all lanes share.
-    fn adjacent_pair(
+    /// Elements at this many steps of an axis that are loaded as one: adjacent ones that all lanes share, whose conditions
+    /// are the same at all steps.
+    pub(super) fn adjacent_elements(
         &self,
         scope: &Scope<'ctx>,
         (node, axis): (NodeId, AxisId),
         at: Coordinate,
+        count: u32,
     ) -> Result<Option<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
         let Node::Load(load) = self.kernel.node(node) else {
             return Ok(None);
         };
-        let buffer = self.kernel.buffer(load.buffer);
-        let Some((last, others)) = load.indices.split_last() else {
-            return Ok(None);
-        };
-        let is_adjacent = matches!(self.kernel.node(*last), Node::Axis(index) if *index == axis)
-            && !others
-                .iter()
-                .any(|&index| self.dependence.depends(index, axis))
-            && buffer.strides.is_none()
-            && self.layout.pack(load.buffer).is_none();
-        let is_safe = load.guard.is_none()
-            && (0..load.indices.len()).all(|place| self.class(node, place) == IndexClass::Proved);
-        if !is_adjacent || !is_safe || self.varies(scope, node) {
+        let dtype = self.kernel.buffer(load.buffer).dtype;
+        if !self.is_adjacent(load, axis) || self.varies(scope, node) {
             return Ok(None);
         }
+        let mut inside = None;
+        for (place, &index) in load.indices.iter().enumerate() {
+            let is_known =
+                self.class(node, place) == IndexClass::Proved || scope.is_inside(node, place);
+            match &load.guard {
+                _ if is_known => {}
+                Some(guard) if guard.inside && !self.dependence.depends(index, axis) => {
+                    let here = self.in_range(scope, load.buffer, place, index, at, Form::First)?;
+                    inside = Some(self.both(inside, here));
+                }
+                _ => return Ok(None),
+            }
+        }
         let address = self.buffer_address(scope, load.buffer, &load.indices, at, Form::First)?;
-        Ok(Some(self.emit.load_dtype(
-            buffer.dtype,
-            2,
-            address.pointer(),
+        let (Some(inside), Some(guard)) = (inside, &load.guard) else {
+            return Ok(Some(emit.load_dtype(dtype, count, address.pointer())));
+        };
+        // The dummy holds zeros.
+        let pointer = emit.select(inside, address.pointer(), self.dummy());
+        let loaded = emit.load_dtype(dtype, count, pointer);
+        if self.is_zero(guard.otherwise) {
+            return Ok(Some(loaded));
+        }
+        let otherwise = self.value(scope, guard.otherwise, at, Form::First)?;
+        Ok(Some(emit.select(
+            inside,
+            loaded,
+            emit.splat(otherwise, count),
         )))
+    }
+
+    /// Whether a load reads adjacent elements along an axis, if it is performed at all.
+    fn is_adjacent(&self, load: &Load, axis: AxisId) -> bool {
+        let Some((last, others)) = load.indices.split_last() else {
+            return false;
+        };
+        let varies = |&node: &NodeId| self.dependence.depends(node, axis);
+        let is_unconditional =
+            |guard: &LoadGuard| guard.when.is_none() && !varies(&guard.otherwise);
+        matches!(self.kernel.node(*last), Node::Axis(index) if *index == axis)
+            && !others.iter().any(varies)
+            && load.guard.as_ref().is_none_or(is_unconditional)
+            && self.kernel.buffer(load.buffer).strides.is_none()
+            && self.layout.pack(load.buffer).is_none()
     }
 }

@@ -36,7 +36,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                     .loops
                     .of_item(self.kernel, item)
                     .register_transpose
-                    && self.is_full_tile(scope))
+                    && self.transposes_rows(scope))
         };
         let together: Vec<bool> = items.iter().map(together).collect();
         let spill = together.contains(&false);

@@ -279,7 +279,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         })
     }
 
-    fn is_zero(&self, node: NodeId) -> bool {
+    pub(super) fn is_zero(&self, node: NodeId) -> bool {
         match self.kernel.node(node) {
             Node::Literal(value) => *value == kiln_scalar::ScalarValue::zero(value.dtype()),
             _ => false,

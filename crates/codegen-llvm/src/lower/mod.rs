@@ -23,6 +23,7 @@ mod expression;
 mod fused_map;
 mod hoist;
 mod identity;
+mod integer_fours;
 mod integer_pairs;
 mod interior;
 mod item;

@@ -3,7 +3,7 @@
 //! A row kernel makes several passes over a row: the first waits for memory, the later ones find the row in the cache and
 //! leave memory idle. The later passes prefetch the next row, and the first pass the memory of the row's results.
 
-use kiln_backend::Quantity;
+use kiln_backend::{PackAxis, Quantity};
 use kiln_kernel::{AxisId, Load, NodeId, Store};
 use kiln_schedule_cpu::packed_strides;
 
@@ -70,7 +70,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             return Ok(());
         };
         let (mut strides, _) = packed_strides(self.kernel, pack);
-        let [block, inner @ .., _] = strides.as_mut_slice() else {
+        let [block, inner @ ..] = strides.as_mut_slice() else {
             return Ok(());
         };
         let dtype = self.kernel.buffer(load.buffer).dtype;
@@ -78,7 +78,10 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let mine = Quantity::constant(i64::from(rows.count));
         let shared = self.nest.prefetch.shares_blocks(&all, &mine);
         let alone = Quantity::constant(1) - shared.clone();
-        for stride in inner {
+        for (stride, axis) in inner.iter_mut().zip(pack.axes.iter().skip(1)) {
+            if matches!(axis, PackAxis::Inner { .. }) {
+                continue;
+            }
             let share = (stride.clone() * mine.clone()).floor_div(all.clone());
             *stride = alone.clone() * stride.clone() + shared.clone() * share;
         }

@@ -261,8 +261,11 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             }
             let loops = self.loops_of(reduce.stage);
             if loops.peel_taps == PeelTaps::BeforeInnermost {
-                let along = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
-                    self.along(scope, last, true, carried, &mut accumulate)
+                let along = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| match self
+                    .narrow_sums(scope, reduce, last, points, carried)?
+                {
+                    Some(sums) => Ok(sums),
+                    None => self.along(scope, last, true, carried, &mut accumulate),
                 };
                 return self.interior_or_edge_of_tap(
                     scope,
@@ -272,9 +275,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                     carried,
                 );
             }
-            if let Some(factors) = self.paired_factors(scope, reduce) {
-                let along = (last, factors);
-                return self.sums_of_pairs(scope, reduce, along, points, carried);
+            if let Some(sums) = self.narrow_sums(scope, reduce, last, points, carried)? {
+                return Ok(sums);
             }
             if let Some(accumulators) = self.accumulators(scope, reduce, points) {
                 let along = (last, accumulators);
@@ -299,6 +301,25 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                 }
             })
         })
+    }
+
+    /// Sums of products of narrow integers along an axis, several at once; `None` for others.
+    fn narrow_sums(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        axis: AxisId,
+        points: &[Coordinate],
+        carried: &[Value<'ctx>],
+    ) -> Result<Option<Vec<Value<'ctx>>>, LlvmError> {
+        let sums = if let Some(factors) = self.factors_in_fours(scope, reduce) {
+            self.sums_of_fours(scope, reduce, (axis, factors), points, carried)
+        } else if let Some(factors) = self.paired_factors(scope, reduce) {
+            self.sums_of_pairs(scope, reduce, (axis, factors), points, carried)
+        } else {
+            return Ok(None);
+        };
+        sums.map(Some)
     }
 
     /// Loops over axes, outermost first, with loop-carried values; the innermost is unrolled if it is short.

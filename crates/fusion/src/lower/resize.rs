@@ -1,6 +1,6 @@
 //! Resamplings: one element, or a weighted sum of a few. A tap of weight 0 is not read.
 //!
-//! Up to four taps are unrolled; more are a stage over the taps.
+//! Up to eight taps are unrolled, axis by axis; more are a stage over the taps.
 
 use kiln_ir::{OpData, Resize, ResizeMode};
 use kiln_kernel::{Axes, NodeId, Nodes, Reduction, StageOperation};
@@ -14,7 +14,7 @@ use super::resize_taps::{ResizedAxis, Tap};
 use super::stage::NewStage;
 
 /// The maximum number of taps that are unrolled.
-const WRITTEN_TAPS: usize = 4;
+const WRITTEN_TAPS: usize = 8;
 
 /// Which axes of a resize are sums, and the number of their taps.
 type Summed = Vec<(usize, ResizedAxis, DimId)>;
@@ -54,20 +54,20 @@ impl RegionLowering<'_> {
         if summed.is_empty() {
             return self.get(x, indices, demand.guard);
         }
-        let normalised = resize.exclude_outside || resize.antialias;
         let count: Option<usize> = summed
             .iter()
             .map(|&(_, _, taps)| self.fixed(taps).and_then(|taps| usize::try_from(taps).ok()))
             .product();
         match count {
-            Some(count) if count <= WRITTEN_TAPS && !normalised => {
+            Some(count) if count <= WRITTEN_TAPS => {
                 self.written_taps(data, resize, &summed, indices, demand)
             }
             _ => self.stage_of_taps(data, resize, &summed, demand),
         }
     }
 
-    /// The sum of all taps, one after another.
+    /// The weighted sum along the last axis, of sums along the axis before it, and so on; each over the sum of its weights if
+    /// they are normalised.
     fn written_taps(
         &mut self,
         data: &OpData,
@@ -76,30 +76,72 @@ impl RegionLowering<'_> {
         indices: Nodes,
         demand: &Demand,
     ) -> Step<NodeId> {
+        let dtype = compute_dtype(self.ty(data.operands[0])?.dtype);
+        let mut along = Vec::new();
         let mut choices: Vec<Vec<(usize, Tap)>> = vec![Vec::new()];
-        for &(axis, resized, taps) in summed {
-            let mut longer = Vec::new();
-            for which in 0..self.fixed(taps).unwrap_or(0) {
+        for &(axis, resized, count) in summed {
+            let mut taps = Vec::new();
+            for which in 0..self.fixed(count).unwrap_or(0) {
                 let which = self.integer(which);
                 let at = demand.indices[axis];
-                let tap = self.weighted_tap(resize, resized, at, which, taps);
-                for choice in &choices {
-                    let mut choice = choice.clone();
-                    choice.push((axis, tap));
-                    longer.push(choice);
-                }
+                let mut tap = self.weighted_tap(resize, resized, at, which, count);
+                // In the dtype of the sum, so that tables of weights need no conversion.
+                tap.weight = tap.weight.map(|weight| self.b.cast(weight, dtype));
+                taps.push(tap);
             }
-            choices = longer;
-        }
-        let mut sum = None;
-        for choice in choices {
-            let term = self.weighted(data, &choice, indices.clone(), demand.guard)?;
-            sum = Some(match sum {
-                None => term,
-                Some(sum) => self.b.apply(ScalarOp::Add, [sum, term]),
+            let longer = choices.iter().flat_map(|choice| {
+                let with = |&tap: &Tap| [choice.as_slice(), &[(axis, tap)]].concat();
+                taps.iter().map(with)
             });
+            choices = longer.collect();
+            along.push(taps);
         }
-        Ok(sum.unwrap_or_else(|| unreachable!("every axis has a tap")))
+        let mut values = Vec::new();
+        for choice in choices {
+            values.push(self.element_of(data, &choice, (indices.clone(), demand.guard), dtype)?);
+        }
+        for taps in along.iter().rev() {
+            let sums = values
+                .chunks(taps.len())
+                .map(|values| self.weighted_sum(resize, taps, values, dtype));
+            values = sums.collect();
+        }
+        Ok(values[0])
+    }
+
+    /// The sum of some values times the weights of the taps of an axis, over the sum of the weights if they are normalised.
+    fn weighted_sum(
+        &mut self,
+        resize: &Resize,
+        taps: &[Tap],
+        values: &[NodeId],
+        dtype: DType,
+    ) -> NodeId {
+        let (mut sum, mut total) = (None, None);
+        let add = |this: &mut Self, sum: &mut Option<NodeId>, term| {
+            *sum = Some(sum.map_or(term, |sum| this.b.apply(ScalarOp::Add, [sum, term])));
+        };
+        for (&value, tap) in values.iter().zip(taps) {
+            let weight = self.weight_of(&[(0, *tap)], dtype);
+            let term = self.b.apply(ScalarOp::Mul, [weight, value]);
+            add(self, &mut sum, term);
+            add(self, &mut total, weight);
+        }
+        let (Some(sum), Some(total)) = (sum, total) else {
+            unreachable!("every axis has a tap")
+        };
+        match is_normalised(resize) {
+            true => self.normalised(sum, total, dtype),
+            false => sum,
+        }
+    }
+
+    /// A sum over the sum of the weights. Where all taps are outside there is nothing to normalise, and the sum is 0.
+    fn normalised(&mut self, sum: NodeId, total: NodeId, dtype: DType) -> NodeId {
+        let (zero, one) = (self.b.number(0.0, dtype), self.b.number(1.0, dtype));
+        let is_none = self.b.apply(ScalarOp::Eq, [total, zero]);
+        let divisor = self.b.apply(ScalarOp::Select, [is_none, one, total]);
+        self.b.apply(ScalarOp::Div, [sum, divisor])
     }
 
     /// The sum as a stage, over the sum of the weights if they are normalised.
@@ -123,7 +165,7 @@ impl RegionLowering<'_> {
             let term = this.weighted(data, &taps, indices, stage.guard)?;
             Ok((sum_over(axes, dtype), term))
         })?;
-        if !resize.exclude_outside && !resize.antialias {
+        if !is_normalised(resize) {
             return Ok(sum);
         }
         let total = self.read_stage_part(demand, 1, &mut |this, stage| {
@@ -132,11 +174,7 @@ impl RegionLowering<'_> {
             let weight = this.weight_of(&taps, dtype);
             Ok((sum_over(axes, dtype), weight))
         })?;
-        // Where all taps are outside there is nothing to normalise, and the sum is 0.
-        let (zero, one) = (self.b.number(0.0, dtype), self.b.number(1.0, dtype));
-        let is_none = self.b.apply(ScalarOp::Eq, [total, zero]);
-        let divisor = self.b.apply(ScalarOp::Select, [is_none, one, total]);
-        Ok(self.b.apply(ScalarOp::Div, [sum, divisor]))
+        Ok(self.normalised(sum, total, dtype))
     }
 
     fn single_tap(
@@ -181,12 +219,25 @@ impl RegionLowering<'_> {
         &mut self,
         data: &OpData,
         taps: &[(usize, Tap)],
-        mut indices: Nodes,
+        indices: Nodes,
         guard: GuardId,
     ) -> Step<NodeId> {
+        let dtype = compute_dtype(self.ty(data.operands[0])?.dtype);
+        let element = self.element_of(data, taps, (indices, guard), DType::F64)?;
+        let weight = self.weight_of(taps, dtype);
+        Ok(self.b.apply(ScalarOp::Mul, [weight, element]))
+    }
+
+    /// The element of some taps, whose weights have the given dtype; a zero where one of them is zero.
+    fn element_of(
+        &mut self,
+        data: &OpData,
+        taps: &[(usize, Tap)],
+        (mut indices, guard): (Nodes, GuardId),
+        weights: DType,
+    ) -> Step<NodeId> {
         let x = data.operands[0];
-        let dtype = compute_dtype(self.ty(x)?.dtype);
-        let zero = self.b.literal(kiln_scalar::ScalarValue::F64(0.0));
+        let zero = self.b.number(0.0, weights);
         let mut conditions = Vec::new();
         for &(axis, tap) in taps {
             indices[axis] = tap.index;
@@ -195,9 +246,7 @@ impl RegionLowering<'_> {
             }
         }
         let otherwise = self.zero_of(x)?;
-        let element = self.guarded(x, indices, guard, [], conditions, otherwise)?;
-        let weight = self.weight_of(taps, dtype);
-        Ok(self.b.apply(ScalarOp::Mul, [weight, element]))
+        self.guarded(x, indices, guard, [], conditions, otherwise)
     }
 
     /// The product of the weights of an element's taps.
@@ -212,6 +261,11 @@ impl RegionLowering<'_> {
         let product = product.unwrap_or_else(|| self.b.number(1.0, DType::F64));
         self.b.cast(product, dtype)
     }
+}
+
+/// Whether sums are divided by the sum of their weights.
+fn is_normalised(resize: &Resize) -> bool {
+    resize.exclude_outside || resize.antialias
 }
 
 fn sum_over(axes: Axes, accumulator: DType) -> StageOperation {

@@ -18,6 +18,9 @@ use crate::form::{AxisId, BufferId, Kernel, Node, NodeId, StageId};
 use crate::verified::VerifiedKernel;
 use crate::verify::{used_nodes, verify};
 
+/// Rows of fewer elements than this are read and written across, at a stride that is better known.
+const SHORT: i64 = 8;
+
 /// How many sizes are tried one by one.
 const MAX_TRIES: usize = 24;
 
@@ -174,6 +177,14 @@ fn candidates(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> Vec<Candidat
     found
 }
 
+/// The axes along which an access of a buffer of several axes is contiguous.
+fn contiguous_axes(kernel: &VerifiedKernel) -> BTreeSet<AxisId> {
+    let buffers = kernel.buffers().iter();
+    let several = buffers.filter(|(_, buffer)| buffer.rank() > 1 && buffer.strides.is_none());
+    let innermost = several.filter_map(|(id, buffer)| kernel.axis_at(id, buffer.rank() - 1));
+    innermost.collect()
+}
+
 /// The axes whose constant extents stay.
 fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<AxisId> {
     let classification = kernel.classification();
@@ -187,6 +198,10 @@ fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<Axi
     let is_odd = |axis: AxisId, extent: i64| {
         weights.contains(&axis) && extent <= policy.channels && extent % policy.multiple.max(1) != 0
     };
+    let contiguous = contiguous_axes(kernel);
+    let is_short = |axis: AxisId, extent: i64| {
+        classification.class == Class::Map && extent < SHORT && contiguous.contains(&axis)
+    };
     kernel
         .axes()
         .keys()
@@ -194,7 +209,7 @@ fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<Axi
             let extent = kernel.dims().as_constant(kernel.axis(axis).extent.bound());
             extent.is_some_and(|extent| match is_inner(axis) {
                 true => extent <= limit(axis),
-                false => is_odd(axis, extent),
+                false => is_odd(axis, extent) || is_short(axis, extent),
             })
         })
         .collect()

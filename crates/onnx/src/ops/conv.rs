@@ -1,6 +1,6 @@
 //! Convolutions.
 
-use kiln_ir::{Dims, Op, ValueId, Window};
+use kiln_ir::{Dims, Op, PadMode, ReduceFunction, ValueId, Window};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
@@ -29,17 +29,26 @@ pub(super) fn convolve(
     weights: ValueId,
     out: DType,
 ) -> Result<ValueId, Error> {
+    let window = window(ctx, weights)?;
+    convolve_window(ctx, [x, weights], window, out)
+}
+
+/// The window that the node's attributes describe.
+fn window(ctx: &mut NodeContext<'_>, weights: ValueId) -> Result<Window, Error> {
     let sizes = spatial_sizes(ctx, 0)?;
     let kernel = kernel_sizes(ctx, weights)?;
     let moves = Moves::read(ctx, sizes.len())?;
-    let window = moves.window(ctx, &sizes, &kernel)?;
+    moves.window(ctx, &sizes, &kernel)
+}
+
+fn convolve_window(
+    ctx: &mut NodeContext<'_>,
+    operands: [ValueId; 2],
+    window: Window,
+    out: DType,
+) -> Result<ValueId, Error> {
     let groups = groups(ctx)?;
-    // Several taps read each element several times, so it is widened once, before.
-    let is_product = kernel.iter().all(|&size| ctx.known(size) == Some(1));
-    let operands = match out.is_integer() && !is_product {
-        true => [ctx.cast(x, out)?, ctx.cast(weights, out)?],
-        false => factors(ctx, [x, weights], out)?,
-    };
+    let operands = factors(ctx, operands, out)?;
     ctx.op(
         Op::Conv {
             window,
@@ -48,6 +57,49 @@ pub(super) fn convolve(
         },
         &operands,
     )
+}
+
+/// The convolution of integers minus their zero points (one of `x`; one, or one per feature, of the weights), in i32.
+///
+/// 8-bit integers are multiplied as they are, with borders of the zero point, and the zero point times the sum of each
+/// feature's weights, which is often a constant, is subtracted. All of that is exact, modulo 2^32.
+pub(super) fn integer_convolution(
+    ctx: &mut NodeContext<'_>,
+    [x, weights]: [ValueId; 2],
+    (x_zero, w_zero): (Option<ValueId>, Option<ValueId>),
+) -> Result<ValueId, Error> {
+    let weights = centred(ctx, weights, w_zero, 0)?;
+    let is_narrow = matches!(ctx.dtype(x)?, DType::I8 | DType::U8);
+    let Some(zero) = x_zero.filter(|_| is_narrow) else {
+        let x = centred(ctx, x, x_zero, 0)?;
+        return convolve(ctx, x, weights, DType::I32);
+    };
+    let zero = ctx.as_scalar(zero)?;
+    let window = window(ctx, weights)?;
+    let none = ctx.size(0);
+    let around = |borders: &Dims| -> Dims { [none, none].iter().chain(borders).copied().collect() };
+    let (low, high) = (around(&window.low), around(&window.high));
+    let padded = match low.iter().chain(&high).all(|&border| border == none) {
+        true => x,
+        false => ctx.build(|builder| builder.pad(x, zero, &low, &high, PadMode::Constant))?,
+    };
+    let (low, high) = (
+        window.low.iter().map(|_| none).collect(),
+        window.high.iter().map(|_| none).collect(),
+    );
+    let window = Window {
+        low,
+        high,
+        ..window
+    };
+    let sums = convolve_window(ctx, [padded, weights], window, DType::I32)?;
+
+    let (wide, zero) = (ctx.cast(weights, DType::I32)?, ctx.cast(zero, DType::I32)?);
+    let of_feature: Vec<usize> = (1..ctx.rank(weights)?).collect();
+    let of_feature = ctx.reduce(ReduceFunction::Sum, wide, &of_feature, false)?;
+    let excess = ctx.mul(of_feature, zero)?;
+    let excess = along_axis(ctx, excess, 1, sums)?;
+    ctx.sub(sums, excess)
 }
 
 /// Operands whose products are summed in a dtype: both of it, or both narrower integers.
@@ -84,9 +136,8 @@ fn add_bias(ctx: &mut NodeContext<'_>, y: ValueId) -> Result<ValueId, Error> {
 /// Integers minus their zero points, in i32.
 fn conv_integer(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, weights) = (ctx.input(0)?, ctx.input(1)?);
-    let x = centred(ctx, x, ctx.optional(2), 0)?;
-    let weights = centred(ctx, weights, ctx.optional(3), 0)?;
-    one(convolve(ctx, x, weights, DType::I32)?)
+    let zero_points = (ctx.optional(2), ctx.optional(3));
+    one(integer_convolution(ctx, [x, weights], zero_points)?)
 }
 
 /// Integers less a zero point (one, or one per entry of `axis`): exactly, in twice as many bits. Those of 8 bits are as they

@@ -8,7 +8,7 @@ use kiln_tensor::DType;
 use smallvec::smallvec;
 
 use super::cast::{dtype_attribute, element_of};
-use super::conv::{along_axis, centred, convolve};
+use super::conv::{along_axis, integer_convolution};
 use super::matmul::integer_product;
 use super::narrow::{RoundMode, rounded};
 use super::support::{Imported, one, operator, several};
@@ -236,9 +236,8 @@ fn qlinear_matmul(ctx: &mut NodeContext<'_>) -> Imported {
 /// Operands `x, scale, zero, w, scale, zero, y scale, y zero, bias`.
 fn qlinear_conv(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, weights) = (ctx.input(0)?, ctx.input(3)?);
-    let x = centred(ctx, x, ctx.optional(2), 0)?;
-    let weights = centred(ctx, weights, ctx.optional(5), 0)?;
-    let mut sum = convolve(ctx, x, weights, DType::I32)?;
+    let zero_points = (ctx.optional(2), ctx.optional(5));
+    let mut sum = integer_convolution(ctx, [x, weights], zero_points)?;
     if let Some(bias) = ctx.optional(8) {
         sum = ctx.build(|builder| builder.add_channel_bias(sum, bias))?;
     }

@@ -8,18 +8,22 @@
 //! - sums and products of floats are not reassociated.
 //!
 //! Three rules may differ in the last bits, towards the correctly rounded value: `pow(x, 2)` is
-//! `square(x)`, `pow(x, -1)` is `reciprocal(x)`, and `x * tanh(softplus(x))` is `mish(x)`.
+//! `square(x)`, `pow(x, -1)` is `reciprocal(x)`, and `x * tanh(softplus(x))` is `mish(x)`. Powers of quarters are products of
+//! roots, which are rounded one by one. Two rules round a sum in another order, as every reduction may: a resize of two axes by
+//! more than two elements each is two resizes, and sums and means over large windows are separated.
 
 mod activations;
 mod broadcasts;
 mod casts;
 mod choices;
 mod comparisons;
+mod factors;
 mod gathers;
 mod identities;
 mod positions;
 mod powers;
 mod reductions;
+mod resizes;
 mod sign;
 mod sizes;
 mod windows;
@@ -115,8 +119,16 @@ const RULES: &[Rule] = &[
         apply: reductions::reduce_to_reshape,
     },
     Rule {
+        name: "narrow_factor",
+        apply: factors::narrow_factor,
+    },
+    Rule {
         name: "separate_window",
         apply: windows::separate_window,
+    },
+    Rule {
+        name: "separate_resize",
+        apply: resizes::separate_resize,
     },
 ];
 

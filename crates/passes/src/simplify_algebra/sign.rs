@@ -2,7 +2,7 @@
 
 use crate::constants::Splat;
 use crate::peephole::Site;
-use kiln_ir::{Op, ReduceFunction, ValueId};
+use kiln_ir::{Op, PoolFunction, ReduceFunction, ValueId};
 
 /// How many ops back a proof looks.
 const DEPTH_LIMIT: usize = 8;
@@ -30,6 +30,10 @@ pub(super) fn is_positive(site: &Site<'_>, value: ValueId) -> bool {
             },
             Op::Reduce {
                 function: ReduceFunction::Mean | ReduceFunction::Sum,
+                ..
+            }
+            | Op::Pool {
+                function: PoolFunction::Sum | PoolFunction::Mean | PoolFunction::MeanWithPadding,
                 ..
             }
             | Op::Reshape { .. }

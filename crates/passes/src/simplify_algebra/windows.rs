@@ -1,17 +1,19 @@
-//! Maxima over windows of several axes.
+//! Maxima, sums and means over windows of several axes.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, PoolFunction, Window};
+use kiln_tensor::DType;
 
-/// How many times fewer elements must be read: the maxima in between are written, and read again.
+/// How many times fewer elements must be read: the results in between are written, and read again.
 const FEWER: i64 = 2;
 
-/// The maximum of a large window is that of maxima along one axis: 5 x 5 elements are 5 and 5. Outer axes come first, so
-/// that the contiguous one, whose strides would cost most, is left for the fewest elements.
+/// The maximum of a large window is that of maxima along one axis: 5 x 5 elements are 5 and 5. So are sums, and means, whose
+/// elements are counted along each axis; not of 16-bit floats, which would be rounded in between, nor of integers, whose means
+/// would. Outer axes come first, so that the contiguous one, whose strides would cost most, is left for the fewest elements.
 pub(super) fn separate_window(site: &mut Site<'_>) -> Option<Rewrite> {
     let (
         Op::Pool {
-            function: PoolFunction::Max,
+            function,
             size,
             window,
         },
@@ -20,6 +22,10 @@ pub(super) fn separate_window(site: &mut Site<'_>) -> Option<Rewrite> {
     else {
         return None;
     };
+    let is_exact = *function == PoolFunction::Max;
+    if !is_exact && !matches!(site.ty().dtype, DType::F32 | DType::F64) {
+        return None;
+    }
     let first = size.iter().position(|&taps| taps > 1)?;
     let others = |numbers: &[i64]| {
         let others = numbers.iter().enumerate();
@@ -45,13 +51,13 @@ pub(super) fn separate_window(site: &mut Site<'_>) -> Option<Rewrite> {
             }
         }
         Op::Pool {
-            function: PoolFunction::Max,
+            function: *function,
             size: taps,
             window: part,
         }
     };
-    let maxima = site.emit(part(true), [operand], ty);
-    Some(Rewrite::op(part(false), [maxima]))
+    let along_first = site.emit(part(true), [operand], ty);
+    Some(Rewrite::op(part(false), [along_first]))
 }
 
 fn product(mut factors: impl Iterator<Item = i64>) -> Option<i64> {

@@ -43,8 +43,8 @@ use crate::tile::Tile;
 use crate::winograd::Transform;
 
 pub use read::read;
-pub(crate) use steps::vector_steps;
 pub use steps::{VectorStep, VectorSteps};
+pub(crate) use steps::{is_transpose, vector_steps};
 pub use verify::verify;
 pub use when::{Comparison, Factor, Size, When};
 
@@ -132,6 +132,8 @@ pub struct ItemLoops {
     pub accumulators: u32,
     /// Whether products of 16-bit integers are summed in pairs, along vectors of an outer axis.
     pub pairs: bool,
+    /// Whether products of 8-bit integers are summed four at a time, in vectors that have the instruction.
+    pub fours: bool,
     /// Whether the taps of a window that slides along the rows are unrolled, to load each element once.
     pub sliding_window: bool,
     /// Whether full tiles load operands along the rows and transpose them in registers.

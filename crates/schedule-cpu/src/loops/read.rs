@@ -170,6 +170,7 @@ impl Reader<'_> {
                 "transposing_reduction" => loops.transposing_reduction = true,
                 "accumulators" => loops.accumulators = self.number()?,
                 "pairs" => loops.pairs = true,
+                "fours" => loops.fours = true,
                 "sliding_window" => loops.sliding_window = true,
                 "register_transpose" => loops.register_transpose = true,
                 "peel_taps" if self.cursor.eat_keyword("before") => {

@@ -103,6 +103,9 @@ pub(crate) fn vector_steps(
             steps.push(VectorStep::Whole(vectors / 2));
         }
         steps.extend([VectorStep::Whole(1), masked(1)]);
+    } else if vectors == 1 && is_transpose(kernel, tile) {
+        // Masks are needed for the last vector of a row alone, and cost more than the copy.
+        steps.extend([VectorStep::Whole(1), masked(1)]);
     } else if vectors == 1 || (!is_wide && !is_slow && rows < full_rows) {
         // In a row remainder there is little to save, and each number of vectors is code to compile.
         steps.push(masked(vectors));
@@ -125,4 +128,10 @@ pub(crate) fn vector_steps(
         });
     }
     steps
+}
+
+/// Whether a tile is one that is transposed in registers.
+pub(crate) fn is_transpose(kernel: &VerifiedKernel, tile: &Tile) -> bool {
+    let is_square = tile.rows.is_some_and(|(_, rows)| rows == tile.lanes);
+    kernel.classification().class == Class::Map && is_square && tile.vectors == 1
 }

@@ -8,7 +8,7 @@ use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::{AxisId, BufferId, Extent, Item, Role, StageOperation, VerifiedKernel};
 
 use super::{ItemLoops, LoopNest, Loops, VectorStep, items};
-use crate::integer_pairs::narrow_factors;
+use crate::integer_pairs::{byte_factors, narrow_factors};
 use crate::launch_packing;
 use crate::layout::Layout;
 use crate::rows_allowed::{outer_vectors_allowed, rows_allowed};
@@ -297,6 +297,13 @@ impl Verifier<'_> {
                         "expected products of 16-bit integers to pair",
                     )?;
                 }
+                if loops.fours {
+                    let factors = byte_factors(kernel, &stage.operation, stage.value);
+                    check(
+                        factors.is_some(),
+                        "expected products of 8-bit integers to sum four at a time",
+                    )?;
+                }
                 if loops.fuse_next {
                     let place = kernel.items().iter().position(|other| other == item);
                     let next = place.and_then(|place| kernel.items().get(place + 1));
@@ -357,17 +364,20 @@ fn pack_axes(kernel: &VerifiedKernel, spec: &PackSpec) -> Verified {
         let inner = count(&|axis| matches!(axis, PackAxis::Inner { axis, .. } if *axis == place));
         (whole, outer, inner) == (1, 0, 0) || (whole, outer, inner) == (0, 1, 1)
     };
-    let blocks: Vec<usize> = spec
+    let blocks: Vec<(usize, usize)> = spec
         .axes
         .iter()
-        .filter_map(|axis| match axis {
-            PackAxis::Outer { block, .. } | PackAxis::Inner { block, .. } => Some(*block),
+        .filter_map(|axis| match *axis {
+            PackAxis::Outer { axis, block } | PackAxis::Inner { axis, block } => {
+                Some((axis, block))
+            }
             PackAxis::Whole(_) => None,
         })
         .collect();
-    let is_even = blocks
-        .iter()
-        .all(|&block| block > 0 && Some(&block) == blocks.first());
+    let is_even = blocks.iter().all(|&(axis, block)| {
+        let mut same = blocks.iter().filter(|&&(other, _)| other == axis);
+        block > 0 && same.all(|&(_, other)| other == block)
+    });
     let n_axes = rank + blocks.len() / 2;
     let all = (0..rank).all(is_right) && is_even && spec.axes.len() == n_axes;
     check(

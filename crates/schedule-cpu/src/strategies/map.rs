@@ -17,7 +17,7 @@ pub(super) const CHUNK: u32 = 4096;
 const USERS: u32 = 8;
 
 /// Vectors per tile.
-const VECTORS: u32 = 4;
+pub(super) const VECTORS: u32 = 4;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
     match problem.base.kind {

@@ -60,6 +60,7 @@ const STRATEGIES: &[Strategy] = &[
     Strategy::new("scan", scan::propose),
     Strategy::new("transpose", transpose::propose).usual(),
     Strategy::new("short_rows", transpose::propose_short),
+    Strategy::new("gathered_rows", transpose::propose_gathered),
     Strategy::new("map", map::propose),
     Strategy::new("sliding_window", reduction::propose_sliding_window).usual(),
     Strategy::new("contraction", reduction::propose_contraction).usual(),

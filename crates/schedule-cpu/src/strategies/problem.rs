@@ -105,7 +105,7 @@ impl Problem<'_> {
     pub(super) fn packs_of(&self, tile: &Tile) -> Vec<PackSpec> {
         match SplitReductions::applies(self.kernel) {
             true => Vec::new(),
-            false => packing::specs(self.kernel, tile),
+            false => packing::specs(self.kernel, (&self.dependence, self.level), tile),
         }
     }
 

@@ -32,16 +32,38 @@ pub(super) fn propose_short(problem: &Problem<'_>) -> Vec<Proposal> {
         ..problem.base.tile
     };
     match problem.base.kind {
-        Kind::Transpose => vec![Proposal::new(When::always(), tile, problem.base.chunk)],
+        Kind::Transpose => vec![Proposal::new(
+            When::at_least(rows, problem.lanes / 4),
+            tile,
+            problem.base.chunk,
+        )],
         _ => Vec::new(),
     }
 }
 
-/// Sizes at which rows of the result fill half a vector. All sizes where constants are packed in blocks: these suit the
-/// usual tile, and vectors along another axis would cross them.
+/// Vectors along the rows of the result, gathered, for operands whose rows are short.
+pub(super) fn propose_gathered(problem: &Problem<'_>) -> Vec<Proposal> {
+    let tile = Tile {
+        rows: None,
+        vectors: map::VECTORS,
+        ..problem.base.tile
+    };
+    let chunk = map::CHUNK.next_multiple_of(tile.lanes * tile.vectors);
+    match problem.base.kind {
+        Kind::Transpose => vec![Proposal::new(When::always(), tile, chunk)],
+        _ => Vec::new(),
+    }
+}
+
+/// Sizes at which rows of the result fill half a vector, and rows of the operand a quarter. All sizes where constants are
+/// packed in blocks: these suit the usual tile, and vectors along another axis would cross them.
 fn has_columns(problem: &Problem<'_>) -> When {
-    match problem.columns() {
-        Some(columns) if problem.packs.is_empty() => When::at_least(columns, problem.lanes / 2),
+    let rows = problem.base.tile.rows.map(|(rows, _)| rows);
+    let at_least = |axis, points| When::at_least(axis, points);
+    match (problem.columns(), rows) {
+        (Some(columns), Some(rows)) if problem.packs.is_empty() => {
+            at_least(columns, problem.lanes / 2).and(at_least(rows, problem.lanes / 4))
+        }
         _ => When::always(),
     }
 }

@@ -99,27 +99,33 @@ pub(super) fn arg_pool(scope: &mut Scope<'_, '_>) -> Step {
 pub(super) fn resize(scope: &mut Scope<'_, '_>) -> Step {
     let x = scope.find(|ty| ty.dtype.is_float() && ty.rank() >= 1)?;
     let smooth = scope.options.smooth;
-    let axis = scope.axis(x)?;
-    let from = scope.builder.shape(x)?[axis];
-    let size = if scope.one_in(2)? {
-        let two = scope.builder.size(2);
-        scope
-            .builder
-            .dims_mut()
-            .mul(from, two)
-            .map_err(|_| Stop::NoOperand)?
-    } else {
-        scope.size()?
-    };
+    let mut axes = vec![scope.axis(x)?];
+    let other = scope.axis(x)?;
+    if !axes.contains(&other) {
+        axes.push(other);
+    }
+    let (mut sizes, mut scales) = (Dims::new(), Vec::new());
+    for &axis in &axes {
+        let from = scope.builder.shape(x)?[axis];
+        sizes.push(match scope.one_in(2)? {
+            true => {
+                let two = scope.builder.size(2);
+                let dims = scope.builder.dims_mut();
+                dims.mul(from, two).map_err(|_| Stop::NoOperand)?
+            }
+            false => scope.size()?,
+        });
+        scales.push(scope.pick(&[0.0, 0.0, 2.0])?);
+    }
     let mode = if smooth {
         ResizeMode::Linear
     } else {
         scope.pick(ResizeMode::ALL)?
     };
     let resize = Resize {
-        axes: [axis].into_iter().collect(),
-        sizes: [size].into_iter().collect(),
-        scales: [scope.pick(&[0.0, 0.0, 2.0])?].into_iter().collect(),
+        axes: axes.into_iter().collect(),
+        sizes,
+        scales: scales.into_iter().collect(),
         mode,
         coordinates: scope.pick(Coordinates::ALL)?,
         rounding: scope.pick(NearestRounding::ALL)?,

@@ -1,8 +1,10 @@
-//! Random kernels as text: loads that shift, stride, reverse, guard and gather; stages, carry blocks, plain and combining
-//! stores, over axes whose extents are a few symbols.
+//! Random kernels as text: loads that shift, stride, reverse, guard, gather, repeat one element and resample; pieces; stages,
+//! carry blocks, plain and combining stores, over axes whose extents are a few symbols.
 //!
 //! Every kernel here reads back and should be accepted by the verifier; buffers are made to fit the indices used on them.
 //! An index that the verifier cannot prove is tested by generated code.
+
+mod indices;
 
 use crate::random::SplitMix64;
 use std::fmt::Write as _;
@@ -396,7 +398,7 @@ impl Generator {
             return self.leaf(ty, scope);
         }
         let a = self.value(ty, scope, depth - 1);
-        match self.below(if ty.is_float() { 12 } else { 7 }) {
+        match self.below(if ty.is_float() { 13 } else { 8 }) {
             0 => format!("({a} + {})", self.value(ty, scope, depth - 1)),
             1 => format!("({a} - {})", self.value(ty, scope, depth - 1)),
             2 => format!("({a} * {})", self.value(ty, scope, depth - 1)),
@@ -407,10 +409,17 @@ impl Generator {
                 format!("select({b} < {c}, {a}, {b})")
             }
             6 => format!("abs({a})"),
-            7 => format!("tanh({a})"),
-            8 => format!("exp(min({a}, {}))", literal(ty, "2")),
-            9 => format!("relu({a})"),
-            10 => format!("sigmoid({a})"),
+            // Pieces along an axis, as of a concatenation.
+            7 if !scope.is_empty() => {
+                let (axis, b) = (self.pick(scope), self.load(ty, scope));
+                let end = self.pick(&["1", "3", "8", "16", "A", "B"]);
+                format!("select({} < {end}, {a}, {b})", axis.name)
+            }
+            7 => a,
+            8 => format!("tanh({a})"),
+            9 => format!("exp(min({a}, {}))", literal(ty, "2")),
+            10 => format!("relu({a})"),
+            11 => format!("sigmoid({a})"),
             _ => format!(
                 "({a} / ({}))",
                 format_args!("abs({}) + {}", self.leaf(ty, scope), literal(ty, "1"))
@@ -471,42 +480,10 @@ impl Generator {
         let (mut indices, mut shape) = (Vec::new(), Vec::new());
         let mut guarded = false;
         for axis in axes {
-            let (name, extent) = (&axis.name, &axis.extent);
-            match self.below(14) {
-                0 => {
-                    indices.push(format!("{name} + 2"));
-                    shape.push(format!("{extent} + 2"));
-                }
-                1 => {
-                    indices.push(format!("2 * {name} + 1"));
-                    shape.push(format!("2*{extent}"));
-                }
-                2 => {
-                    indices.push(format!("{extent} - 1 - {name}"));
-                    shape.push(extent.clone());
-                }
-                3 => {
-                    guarded = true;
-                    indices.push(format!("{name} - 1"));
-                    shape.push(extent.clone());
-                }
-                4 => {
-                    // Of an unrelated size.
-                    guarded = true;
-                    indices.push(format!("{name} / 2"));
-                    shape.push(self.pick(&EXTENTS).to_owned());
-                }
-                5 => {
-                    // An index that is data, tested when it is used.
-                    let data = self.buffer("n", "in", "i64", std::slice::from_ref(extent));
-                    indices.push(format!("%{data}[{name}]"));
-                    shape.push(self.pick(&EXTENTS).to_owned());
-                }
-                _ => {
-                    indices.push(name.clone());
-                    shape.push(extent.clone());
-                }
-            }
+            let index = self.index(&axis);
+            indices.push(index.text);
+            shape.push(index.size);
+            guarded |= index.guarded;
         }
         let narrow = if ty.is_float() {
             ["f16", "bf16", "f32"]

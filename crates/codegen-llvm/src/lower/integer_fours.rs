@@ -1,0 +1,219 @@
+//! Products of 8-bit integers, four steps of a reduced axis at once.
+//!
+//! The bytes of four steps are side by side in each lane; one instruction multiplies unsigned ones by signed ones and adds
+//! the products to the lane's sum. Where both factors are of one kind, 128 is added to one of them or subtracted from it, and
+//! as many times the other is subtracted from the sum. The sums are the same bits: wrapping additions have any order.
+
+use std::collections::HashMap;
+
+use kiln_backend::{PackAxis, Quantity};
+use kiln_kernel::{AxisId, Node, NodeId};
+use kiln_schedule_cpu::{byte_factors, packed_strides};
+use kiln_tensor::DType;
+
+use super::context::KernelLowering;
+use super::reduce::Reduce;
+use super::scope::{Coordinate, Form, Scope};
+use crate::emit::{Elem, Value, lanes};
+use crate::error::LlvmError;
+
+/// Steps per instruction.
+const STEPS: u32 = 4;
+
+/// The sign bits of four bytes: 128 if they are unsigned, and -128 otherwise.
+const SIGNS: i64 = 0x8080_8080;
+
+/// The bytes of factors at four steps, by what they depend on.
+type Known<'ctx> = HashMap<(NodeId, Coordinate, Form), Value<'ctx>>;
+
+impl<'ctx> KernelLowering<'_, '_, 'ctx> {
+    /// The factors whose products are summed in fours, where vectors have an instruction for it.
+    pub(super) fn factors_in_fours(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+    ) -> Option<(NodeId, NodeId)> {
+        let vectors = scope.vectors?;
+        let fits = self.loops_of(reduce.stage).fours && self.emit.sums_fours(vectors.lanes);
+        let stage = self.kernel.stage(reduce.stage);
+        let factors = || byte_factors(self.kernel, &stage.operation, stage.value);
+        fits.then(factors)?
+    }
+
+    /// Sums products along an axis, four steps at a time.
+    pub(super) fn sums_of_fours(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        (axis, factors): (AxisId, (NodeId, NodeId)),
+        points: &[Coordinate],
+        carried: &[Value<'ctx>],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        let extent = self.extent(scope, axis)?;
+        let (zero, one) = (emit.i64(0), emit.i64(1));
+        let (rest, first) = if self.is_multiple(axis, STEPS) {
+            (zero, carried.to_vec())
+        } else {
+            // The remainder comes first, so that the loop over fours ends with the axis.
+            let rest = emit.isub(extent, self.multiple_below(extent, STEPS));
+            let most = Some(u64::from(STEPS) - 1);
+            let first =
+                self.counted_up_to(most, (zero, rest, one), carried, |index, carried| {
+                    self.accumulate(&scope.with_axis(axis, index), reduce, points, carried)
+                })?;
+            (rest, first)
+        };
+        let step = emit.i64(i64::from(STEPS));
+        self.counted(rest, extent, step, &first, |base, carried| {
+            let step = |step| scope.with_axis(axis, emit.iadd(base, emit.i64(step)));
+            let steps = [step(0), step(1), step(2), step(3)];
+            let mut known = Known::new();
+            let mut sums = Vec::with_capacity(carried.len());
+            for (&point, &sum) in points.iter().zip(carried) {
+                let given = (&steps, &mut known);
+                sums.push(self.four_more(given, (axis, factors), point, sum)?);
+            }
+            Ok(sums)
+        })
+    }
+
+    /// A sum and the products of four steps, of bytes that may be known from other points of the tile.
+    fn four_more(
+        &self,
+        (steps, known): (&[Scope<'ctx>; 4], &mut Known<'ctx>),
+        (axis, (left, right)): (AxisId, (NodeId, NodeId)),
+        at: Coordinate,
+        sum: Value<'ctx>,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let [scope, ..] = steps;
+        let mut bytes = |node| {
+            let key = self.key(scope, node, at, Form::Lanes);
+            if let Some(&bytes) = known.get(&key) {
+                return Ok(bytes);
+            }
+            let bytes = self.bytes_of(steps, (node, axis), at)?;
+            known.insert(key, bytes);
+            Ok::<_, LlvmError>(bytes)
+        };
+        let is_signed = |node| self.kernel.dtype(node).is_signed();
+        let (left_bytes, right_bytes) = (bytes(left)?, bytes(right)?);
+        match (is_signed(left), is_signed(right)) {
+            (false, true) => return Ok(emit.sum_fours(sum, left_bytes, right_bytes)),
+            (true, false) => return Ok(emit.sum_fours(sum, right_bytes, left_bytes)),
+            _ => {}
+        }
+        // The factor that all lanes share is moved: what is subtracted then serves all rows.
+        let (moved, other) = match self.varies(scope, left) {
+            true => (right_bytes, left_bytes),
+            false => (left_bytes, right_bytes),
+        };
+        let signs = emit.int_of(Elem::I32, lanes(sum), SIGNS);
+        let none = emit.int_of(Elem::I32, lanes(sum), 0);
+        let moved = emit.xor(moved, signs);
+        let (sum, excess) = match is_signed(left) {
+            true => (
+                emit.sum_fours(sum, moved, other),
+                emit.sum_fours(none, signs, other),
+            ),
+            false => (
+                emit.sum_fours(sum, other, moved),
+                emit.sum_fours(none, other, signs),
+            ),
+        };
+        Ok(emit.isub(sum, excess))
+    }
+
+    /// The bytes of an integer at four steps of an axis, side by side in lanes of 32 bits.
+    fn bytes_of(
+        &self,
+        steps: &[Scope<'ctx>; 4],
+        (node, axis): (NodeId, AxisId),
+        at: Coordinate,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let [scope, ..] = steps;
+        if let Some(four) = self.adjacent_elements(scope, (node, axis), at, STEPS)? {
+            return Ok(self.widened(scope, emit.regrouped(four, Elem::I32)));
+        }
+        if let Some(four) = self.packed_bytes(scope, (node, axis), at)? {
+            return Ok(four);
+        }
+        let mut parts = Vec::new();
+        for step in steps {
+            parts.push(self.value(step, node, at, Form::Lanes)?);
+        }
+        if parts.iter().all(|&part| lanes(part) == 1) {
+            let mut four = emit.int_of(Elem::I32, 1, 0);
+            for (place, &part) in parts.iter().enumerate() {
+                let byte = emit.zext(part, Elem::I32);
+                let place = emit.int_of(Elem::I32, 1, 8 * place as i64);
+                four = emit.or(four, emit.shl(byte, place));
+            }
+            return Ok(self.widened(scope, four));
+        }
+        let parts: Vec<_> = parts
+            .into_iter()
+            .map(|part| self.widened(scope, part))
+            .collect();
+        let [first, second, third, fourth] = *parts.as_slice() else {
+            unreachable!("there are four steps")
+        };
+        let n_lanes = lanes(first);
+        let in_order: Vec<u32> = (0..2 * n_lanes).collect();
+        let low = emit.shuffle(first, second, &in_order);
+        let high = emit.shuffle(third, fourth, &in_order);
+        let picks: Vec<u32> = (0..n_lanes)
+            .flat_map(|lane| (0..STEPS).map(move |step| step * n_lanes + lane))
+            .collect();
+        Ok(emit.regrouped(emit.shuffle(low, high, &picks), Elem::I32))
+    }
+
+    /// The same for an operand that is packed in groups of four elements of the axis, from a multiple of four on.
+    fn packed_bytes(
+        &self,
+        scope: &Scope<'ctx>,
+        (node, axis): (NodeId, AxisId),
+        at: Coordinate,
+    ) -> Result<Option<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        let (Node::Load(load), Some(vectors)) = (self.kernel.node(node), scope.vectors) else {
+            return Ok(None);
+        };
+        let grouped = self.layout.grouped_in_pack(load.buffer, STEPS as usize);
+        let (Some(grouped), Some(pack)) = (grouped, self.layout.pack(load.buffer)) else {
+            return Ok(None);
+        };
+        let index = load
+            .indices
+            .get(grouped)
+            .map(|&index| self.kernel.node(index));
+        let is_along = matches!(index, Some(Node::Axis(index)) if *index == axis);
+        if !is_along || load.guard.is_some() || !self.varies(scope, node) {
+            return Ok(None);
+        }
+        // As if the axis were whole: its groups are as far apart as that many of its elements.
+        let (strides, _) = packed_strides(self.kernel, pack);
+        let (mut whole, mut of_whole) = (pack.clone(), Vec::new());
+        whole.axes.clear();
+        for (&part, stride) in pack.axes.iter().zip(strides) {
+            let (part, stride) = match part {
+                PackAxis::Inner { axis, .. } if axis == grouped => continue,
+                PackAxis::Outer { axis, block } if axis == grouped => (
+                    PackAxis::Whole(axis),
+                    stride.floor_div(Quantity::constant(block as i64)),
+                ),
+                part => (part, stride),
+            };
+            whole.axes.push(part);
+            of_whole.push(stride);
+        }
+        let place = self.packed_place(scope, (&whole, &of_whole), &load.indices, at)?;
+        let dtype = self.kernel.buffer(load.buffer).dtype;
+        let element = emit.iadd(place.element, emit.i64(place.fixed));
+        let pointer = emit.element(self.base(load.buffer), dtype, element);
+        self.prefetch_packed_ahead(scope, load, pointer, at)?;
+        Ok(Some(emit.load_dtype(DType::I32, vectors.lanes, pointer)))
+    }
+}
