@@ -58,6 +58,27 @@ pub enum TraceError {
         /// The number.
         number: String,
     },
+    /// An op of a tape that could not be computed; has the code of the cause.
+    #[error("{at}: in `{op}`: {message}")]
+    Fault {
+        /// Where the op is applied.
+        at: CallSite,
+        /// The op's mnemonic.
+        op: &'static str,
+        /// The reason.
+        message: String,
+        /// The code of the reason.
+        code: &'static str,
+    },
+    /// E0888: a variable of a tape without a value.
+    #[error(
+        "{at}: expected a variable with a value, found one whose op, or one that it depends on, failed; the failure was \
+         reported before"
+    )]
+    Failed {
+        /// Where it is read.
+        at: CallSite,
+    },
     /// E0884: a function without results.
     #[error("expected a function that gives at least one variable, found none")]
     NoResult,
@@ -96,6 +117,8 @@ impl TraceError {
             Self::Gradient { source, .. } => source.code(),
             Self::Foreign { .. } => "E0883",
             Self::Number { .. } => Number::NOT_HELD,
+            Self::Fault { code, .. } => code,
+            Self::Failed { .. } => "E0888",
             Self::NoResult => "E0884",
             Self::Arguments { .. } => "E0885",
             Self::Inferred { .. } => "E0886",

@@ -9,10 +9,11 @@
 //! | record a function | [`trace`] |
 //! | record it once per signature | [`Traced`] |
 //! | record step by step, with named inputs | [`Recording`] |
+//! | compute while recording | [`Tape`] |
 //! | compute with variables | the operators and methods of [`Var`] |
 //! | compute with their sizes | [`Var::size`], [`Size`] |
 //!
-//! Nothing runs here and no backend is known: the facade's `jit` runs the recording.
+//! No backend is known here: a tape evaluates its ops with the interpreter, and the facade's `jit` runs recordings.
 //!
 //! ```
 //! use kiln_tensor::DType;
@@ -29,12 +30,14 @@
 
 #![forbid(unsafe_code)]
 
+mod eager;
 mod error;
 mod function;
 mod recorder;
 mod recording;
 mod results;
 mod size;
+mod tape;
 mod traced;
 mod var;
 
@@ -43,6 +46,7 @@ pub use function::{Arguments, TraceFunction};
 pub use recording::{AxisSize, Recording};
 pub use results::Results;
 pub use size::Size;
+pub use tape::Tape;
 pub use traced::{ArgumentType, Signature, Traced, trace, trace_within};
 pub use var::{Axes, Operand, Var};
 

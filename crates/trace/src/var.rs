@@ -50,6 +50,16 @@ impl Var {
         self.value
     }
 
+    /// Its value, unless the recording failed.
+    pub(crate) fn id(&self) -> Option<ValueId> {
+        self.value
+    }
+
+    /// Whether it belongs to a recording.
+    pub(crate) fn is_of(&self, recorder: &Recorder) -> bool {
+        self.recorder.is(recorder)
+    }
+
     /// Records something about this variable.
     #[track_caller]
     fn record(
