@@ -7,6 +7,8 @@ mod ahead;
 mod arrange;
 #[cfg(feature = "native")]
 mod bundle;
+#[cfg(feature = "native")]
+mod deferred;
 mod executable;
 mod instance;
 mod instances;

@@ -79,6 +79,15 @@ pub enum TraceError {
         /// Where it is read.
         at: CallSite,
     },
+    /// E0889: a gradient with respect to a variable that is no input.
+    #[error(
+        "{at}: expected an input of the tape, found a variable computed from others; watch it, or take its gradient with \
+         `Var::gradients`"
+    )]
+    NotAnInput {
+        /// Where it is requested.
+        at: CallSite,
+    },
     /// E0884: a function without results.
     #[error("expected a function that gives at least one variable, found none")]
     NoResult,
@@ -119,6 +128,7 @@ impl TraceError {
             Self::Number { .. } => Number::NOT_HELD,
             Self::Fault { code, .. } => code,
             Self::Failed { .. } => "E0888",
+            Self::NotAnInput { .. } => "E0889",
             Self::NoResult => "E0884",
             Self::Arguments { .. } => "E0885",
             Self::Inferred { .. } => "E0886",

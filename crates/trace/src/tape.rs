@@ -4,10 +4,12 @@ use crate::eager::EagerValues;
 use crate::error::{CallSite, TraceError};
 use crate::recorder::Recorder;
 use crate::var::Var;
-use kiln_ir::{Graph, ValueId};
+use kiln_ir::{Graph, OpId, Rebuild, ValueId, Visit};
 use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
 use kiln_symbolic_shape::DimLimits;
 use kiln_tensor::Tensor;
+use std::collections::HashSet;
+use std::convert::Infallible;
 use std::panic::Location;
 
 /// A recording of eager calls: every op is computed as soon as it is recorded, one at a time, as the interpreter computes it.
@@ -68,7 +70,7 @@ impl Tape {
         self.0.tensor(value).ok_or(TraceError::Failed { at })
     }
 
-    /// A graph with these outputs, of everything recorded so far. The tape can be continued.
+    /// The graph of these outputs, with all inputs and the ops that they depend on. The tape can be continued.
     ///
     /// # Errors
     /// As [`value`](Self::value), and E0884 without outputs.
@@ -84,20 +86,35 @@ impl Tape {
         }
         let builder = self.0.look(Clone::clone);
         let builder = builder.ok_or(TraceError::Foreign { at })?;
-        builder
-            .finish(&values)
-            .map_err(|source| TraceError::Op { at, source })
+        let graph = builder.finish(&values);
+        Ok(pruned(
+            &graph.map_err(|source| TraceError::Op { at, source })?,
+        ))
     }
 
-    /// The position of a variable among the inputs; `None` where it is none.
-    pub fn input_position(&self, variable: &Var) -> Option<usize> {
-        let value = variable.id()?;
-        self.0
-            .look(|builder| {
-                let mut inputs = builder.graph().inputs().iter();
-                inputs.position(|&input| input == value)
-            })
-            .flatten()
+    /// The tensors of the inputs, in order.
+    pub fn inputs(&self) -> Vec<Tensor> {
+        let inputs = self.0.look(|builder| builder.graph().inputs().to_vec());
+        let inputs = inputs.unwrap_or_default().into_iter();
+        inputs.filter_map(|input| self.0.tensor(input)).collect()
+    }
+
+    /// The positions of variables among the inputs.
+    ///
+    /// # Errors
+    /// As [`value`](Self::value), and E0889 for one that is no input.
+    #[track_caller]
+    pub fn input_positions(&self, variables: &[&Var]) -> Result<Vec<usize>, TraceError> {
+        let at = CallSite(Location::caller());
+        let inputs = self.0.look(|builder| builder.graph().inputs().to_vec());
+        let inputs = inputs.unwrap_or_default();
+        let mut positions = Vec::with_capacity(variables.len());
+        for variable in variables {
+            let value = self.value_id(variable, at)?;
+            let position = inputs.iter().position(|&input| input == value);
+            positions.push(position.ok_or(TraceError::NotAnInput { at })?);
+        }
+        Ok(positions)
     }
 
     /// The number of ops recorded so far.
@@ -115,4 +132,27 @@ impl Tape {
         }
         variable.id().ok_or(TraceError::Failed { at })
     }
+}
+
+/// The graph without ops that its outputs do not depend on: a tape may go on after them, such as with gradients.
+fn pruned(graph: &Graph) -> Graph {
+    let mut live: HashSet<ValueId> = graph.outputs().iter().copied().collect();
+    let mut kept = HashSet::new();
+    for &op in graph.region(graph.body()).ops.iter().rev() {
+        let data = graph.op(op);
+        if !data.symbols.is_empty() || data.results.iter().any(|result| live.contains(result)) {
+            live.extend(data.operands.iter().copied());
+            kept.insert(op);
+        }
+    }
+    let body = graph.body();
+    let in_body: HashSet<OpId> = graph.region(body).ops.iter().copied().collect();
+    let visited = Rebuild::new(graph).run::<Infallible>(&mut |_, _, op| {
+        Ok(match kept.contains(&op) || !in_body.contains(&op) {
+            true => Visit::Copy,
+            false => Visit::Done,
+        })
+    });
+    let Ok(graph) = visited;
+    graph
 }

@@ -125,6 +125,7 @@ impl Failure {
             | Self::Results { .. }
             | Self::NotImported { .. }
             | Self::NoGradient { .. }
+            | Self::Backward { .. }
             | Self::Verify(_)
             | Self::Evaluate(_) => ErrorKind::InvalidInput,
         }
