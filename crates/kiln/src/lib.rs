@@ -141,4 +141,6 @@ pub use kiln_lazy_runtime::{
 };
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
-pub use kiln_trace::{ArgumentType, AxisSize, Recording, Size, Var};
+pub use kiln_trace::{
+    ArgumentType, AxisSize, Recording, Size, Step, TraceError, Var, WindowOptions,
+};

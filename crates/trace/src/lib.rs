@@ -48,7 +48,7 @@ pub use results::Results;
 pub use size::Size;
 pub use tape::Tape;
 pub use traced::{ArgumentType, Signature, Traced, trace, trace_within};
-pub use var::{Axes, Operand, Var};
+pub use var::{Axes, Operand, Step, Var, WindowOptions};
 
 #[cfg(test)]
 mod tests;

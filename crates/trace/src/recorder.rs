@@ -5,6 +5,7 @@
 
 use crate::eager::{EagerFault, EagerValues};
 use crate::error::{CallSite, TraceError};
+use crate::var::{Nest, NestedError};
 use kiln_autodiff::GradientError;
 use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::{GraphBuilder, InferError};
@@ -143,6 +144,63 @@ impl Recorder {
                 state.error = Some(error);
                 None
             }
+        }
+    }
+
+    /// Records control flow, whose regions lend their builder to this recorder; `None` if it, or an earlier step, failed.
+    #[track_caller]
+    pub(crate) fn record_nested<R>(
+        &self,
+        record: impl FnOnce(&mut GraphBuilder, &Nest<'_>) -> Result<R, NestedError>,
+    ) -> Option<R> {
+        let at = CallSite(Location::caller());
+        let (mut builder, eager) = {
+            let state = &mut *self.0.borrow_mut();
+            if state.error.is_some() {
+                return None;
+            }
+            // Inside a region values do not exist yet.
+            (state.builder.take()?, state.eager.take())
+        };
+        let recorded = record(&mut builder, &Nest(self));
+        let state = &mut *self.0.borrow_mut();
+        state.builder = Some(builder);
+        state.eager = eager;
+        match recorded {
+            Ok(result) if state.error.is_none() => {
+                let advanced = match (&mut state.eager, &state.builder) {
+                    (Some(eager), Some(builder)) => eager.advance(builder.graph()),
+                    _ => Ok(()),
+                };
+                match advanced {
+                    Ok(()) => Some(result),
+                    Err(fault) => {
+                        state.error = Some(faulted(at, fault));
+                        None
+                    }
+                }
+            }
+            Ok(_) | Err(NestedError::Failed) => {
+                state.error.get_or_insert(TraceError::Foreign { at });
+                None
+            }
+            Err(NestedError::Infer(source)) => {
+                state.error.get_or_insert(TraceError::Op { at, source });
+                None
+            }
+        }
+    }
+
+    /// Takes the builder of an open region, until it is [taken back](Self::take_back).
+    pub(crate) fn lend(&self, builder: &mut GraphBuilder) {
+        let lent = std::mem::replace(builder, GraphBuilder::new(""));
+        self.0.borrow_mut().builder = Some(lent);
+    }
+
+    /// Returns the builder of an open region.
+    pub(crate) fn take_back(&self, builder: &mut GraphBuilder) {
+        if let Some(lent) = self.0.borrow_mut().builder.take() {
+            *builder = lent;
         }
     }
 

@@ -5,10 +5,16 @@ mod elementwise;
 mod gradient;
 mod movement;
 mod operators;
+mod random;
 mod reduction;
+mod scan;
+mod window;
 
 pub use elementwise::Operand;
 pub use reduction::Axes;
+pub use scan::Step;
+pub(crate) use scan::{Nest, NestedError};
+pub use window::WindowOptions;
 
 use crate::error::{CallSite, TraceError};
 use crate::recorder::Recorder;

@@ -139,7 +139,10 @@ impl Var {
     }
 
     #[track_caller]
-    fn dims<S: Into<Size>>(&self, sizes: impl IntoIterator<Item = S>) -> Option<Vec<DimId>> {
+    pub(super) fn dims<S: Into<Size>>(
+        &self,
+        sizes: impl IntoIterator<Item = S>,
+    ) -> Option<Vec<DimId>> {
         let mut dims = Vec::new();
         for size in sizes {
             dims.push(size.into().dim(&self.recorder)?);
