@@ -3,6 +3,7 @@
 use super::Var;
 use crate::size::Size;
 use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
 
 impl Var {
     /// Swaps the last two axes.
@@ -136,6 +137,16 @@ impl Var {
                 _ => unreachable!("two other operands were given"),
             }
         })
+    }
+
+    /// The positions `0..size`, `i64[size]`, in the recording of this variable.
+    #[must_use]
+    #[track_caller]
+    pub fn positions(&self, size: impl Into<Size>) -> Var {
+        match self.dims([size.into()]) {
+            Some(dims) => self.record(|builder, _| builder.iota(DType::I64, &dims, 0)),
+            None => Var::new(&self.recorder, None),
+        }
     }
 
     #[track_caller]

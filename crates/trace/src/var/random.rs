@@ -12,7 +12,8 @@ impl Var {
     #[track_caller]
     pub fn random_bits<S: Into<Size>>(&self, sizes: impl IntoIterator<Item = S>) -> Var {
         match self.dims(sizes) {
-            Some(dims) => self.record(|builder, key| {
+            // An argument has symbols as sizes, and the key has to have two elements.
+            Some(dims) => self.reshape([2]).record(|builder, key| {
                 let dims = dims.iter().copied().collect();
                 builder.op1(Op::RandomBits { dims }, &[key])
             }),
