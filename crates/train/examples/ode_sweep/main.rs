@@ -6,7 +6,8 @@
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln::{DType, Device, Options, Tensor, Var, jit};
+use kiln::timing::Verbosity;
+use kiln::{DType, Device, Observation, Options, Tensor, Var, jit};
 use std::error::Error;
 use std::time::Instant;
 
@@ -52,7 +53,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(count) => count.parse()?,
         None => 1_000_000,
     };
-    let options = Options::new().device(Device::cpu());
+    // One line of the report for each kernel.
+    let observation = Observation::new().timing(Verbosity::Verbose);
+    let options = Options::new().device(Device::cpu()).observe(observation);
     let step = jit(|x: Var, y: Var, z: Var, r: Var| advance(&[x, y, z], &r))
         .named("lorenz")
         .with_options(options.clone());
