@@ -100,10 +100,10 @@ fn profile(case: &Case, trainer: &mut Trainer, batch: &Batch) {
     }
     let total: f64 = steps.iter().map(|step| step.time.as_secs_f64() * 1e3).sum();
     println!("{}: {} steps, {total:.3} ms", case.name, steps.len());
-    steps.sort_by_key(|step| std::cmp::Reverse(step.time));
-    for step in steps.iter().take(14) {
+    let steps = together(steps);
+    for (count, step) in steps.iter().take(14) {
         println!(
-            "  {:9.3} ms  {} {} ({:.1} MB, {:.1} Mop)",
+            "  {:9.3} ms  {count} times {} {} ({:.1} MB, {:.1} Mop)",
             step.time.as_secs_f64() * 1e3,
             step.step,
             step.variant.as_deref().unwrap_or(step.kind),
@@ -111,4 +111,23 @@ fn profile(case: &Case, trainer: &mut Trainer, batch: &Batch) {
             step.operations.unwrap_or(0.0) / 1e6,
         );
     }
+}
+
+/// Steps of the same kernel together, with their number; those that take the most time first.
+fn together(steps: Vec<StepProfile>) -> Vec<(usize, StepProfile)> {
+    let mut groups: Vec<(usize, StepProfile)> = Vec::new();
+    for step in steps {
+        let same = |group: &&mut (usize, StepProfile)| {
+            (&group.1.step, group.1.bytes) == (&step.step, step.bytes)
+        };
+        match groups.iter_mut().find(same) {
+            Some((count, group)) => {
+                *count += 1;
+                group.time += step.time;
+            }
+            None => groups.push((1, step)),
+        }
+    }
+    groups.sort_by_key(|(_, step)| std::cmp::Reverse(step.time));
+    groups
 }
