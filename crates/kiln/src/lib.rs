@@ -142,5 +142,5 @@ pub use kiln_lazy_runtime::{
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
 pub use kiln_trace::{
-    ArgumentType, AxisSize, Recording, Size, Step, TraceError, Var, WindowOptions,
+    ArgumentType, AxisSize, Continued, Recording, Size, Step, TraceError, Var, WindowOptions,
 };

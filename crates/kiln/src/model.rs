@@ -147,6 +147,17 @@ impl Model {
         &self.0.signature.outputs
     }
 
+    /// The model's graph as it was read or imported, before any pass: to be printed, differentiated or continued.
+    ///
+    /// # Errors
+    /// E0976 or E0995 when the graph depends on what calls pass; as [`load`](Self::load), if it was not imported yet.
+    pub fn graph(&self) -> Result<kiln_ir::Graph, Error> {
+        guarded("reading a model's graph", || {
+            let instance = self.only_instance()?;
+            Ok(instance.imported(&self.0.options)?.clone())
+        })
+    }
+
     /// Texts stored with the model, such as its author or a dictionary.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.0.signature.metadata

@@ -88,6 +88,18 @@ pub enum TraceError {
         /// Where it is requested.
         at: CallSite,
     },
+    /// E0899: a graph that cannot be continued.
+    #[error("expected a graph without control flow to continue, found `{op}`")]
+    ControlFlow {
+        /// The op.
+        op: &'static str,
+    },
+    /// A graph to be continued whose ops do not fit each other; has the code of the cause.
+    #[error("the graph cannot be continued: {source}")]
+    Continue {
+        /// The reason.
+        source: InferError,
+    },
     /// E0884: a function without results.
     #[error("expected a function that gives at least one variable, found none")]
     NoResult,
@@ -129,6 +141,8 @@ impl TraceError {
             Self::Fault { code, .. } => code,
             Self::Failed { .. } => "E0888",
             Self::NotAnInput { .. } => "E0889",
+            Self::ControlFlow { .. } => "E0899",
+            Self::Continue { source } => source.code(),
             Self::NoResult => "E0884",
             Self::Arguments { .. } => "E0885",
             Self::Inferred { .. } => "E0886",

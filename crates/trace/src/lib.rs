@@ -9,6 +9,7 @@
 //! | record a function | [`trace`] |
 //! | record it once per signature | [`Traced`] |
 //! | record step by step, with named inputs | [`Recording`] |
+//! | continue a graph, with constants as parameters | [`Recording::continuing`] |
 //! | compute while recording | [`Tape`] |
 //! | compute with variables | the operators and methods of [`Var`] |
 //! | compute with their sizes | [`Var::size`], [`Size`] |
@@ -30,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod continued;
 mod eager;
 mod error;
 mod function;
@@ -41,6 +43,7 @@ mod tape;
 mod traced;
 mod var;
 
+pub use continued::Continued;
 pub use error::TraceError;
 pub use function::{Arguments, TraceFunction};
 pub use recording::{AxisSize, Recording};

@@ -2,7 +2,7 @@
 
 use crate::error::TrainError;
 use crate::initial::Initial;
-use kiln::{AxisSize, DType, Recording, Var};
+use kiln::{AxisSize, Continued, DType, Recording, Tensor, Var};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -13,7 +13,8 @@ pub(crate) struct Parameter {
     pub(crate) shape: Vec<usize>,
     pub(crate) initial: Initial,
     pub(crate) variable: Var,
-    /// Of a buffer: its value after the step.
+    /// Of a constant of an imported model: its value.
+    pub(crate) first: Option<Tensor>,
     pub(crate) kind: Kind,
 }
 
@@ -49,6 +50,8 @@ pub struct Network {
     dtype: DType,
     prefix: String,
     purpose: Purpose,
+    /// The outputs of an imported model.
+    model_outputs: Rc<[(String, Var)]>,
     state: Rc<RefCell<State>>,
 }
 
@@ -59,6 +62,7 @@ impl Network {
             dtype,
             prefix: String::new(),
             purpose,
+            model_outputs: Rc::default(),
             state: Rc::default(),
         }
     }
@@ -79,6 +83,33 @@ impl Network {
             prefix: format!("{}{name}.", self.prefix),
             ..self.clone()
         }
+    }
+
+    /// The network with an imported model, whose parameters are the first.
+    pub(crate) fn with_model(self, model: &Continued) -> Self {
+        let parameters = model.parameters.iter();
+        self.state
+            .borrow_mut()
+            .parameters
+            .extend(parameters.map(|(name, variable, tensor)| Parameter {
+                name: name.clone(),
+                shape: tensor.shape().to_vec(),
+                initial: Initial::Constant(0.0),
+                variable: variable.clone(),
+                first: Some(tensor.clone()),
+                kind: Kind::Parameter,
+            }));
+        Self {
+            model_outputs: model.outputs.clone().into(),
+            ..self
+        }
+    }
+
+    /// An output of the imported model that the trainer or predictor was given; `None` if it has none of that name.
+    pub fn model_output(&self, name: &str) -> Option<Var> {
+        let mut outputs = self.model_outputs.iter();
+        let found = outputs.find(|(known, _)| known == name);
+        found.map(|(_, output)| output.clone())
     }
 
     /// Whether it is recorded for training: with the batch's statistics and dropout.
@@ -160,6 +191,7 @@ impl Network {
                 name,
                 shape: shape.to_vec(),
                 initial,
+                first: None,
                 kind: kind(&variable),
                 variable: variable.clone(),
             });

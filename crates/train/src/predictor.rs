@@ -3,7 +3,8 @@
 use crate::error::TrainError;
 use crate::network::{Network, Purpose};
 use crate::trainer::{Trainer, unknown};
-use kiln::{AxisSize, DType, Model, Options, Outputs, Recording, Source, Tensor, Var};
+use kiln::internals::ir::Graph;
+use kiln::{AxisSize, Continued, DType, Model, Options, Outputs, Recording, Source, Tensor, Var};
 use std::fmt;
 
 /// A network recorded for predictions. It reads the parameters of a [`Trainer`] at each call and keeps none.
@@ -35,6 +36,7 @@ pub struct PredictorBuilder<'a> {
     trainer: &'a Trainer,
     inputs: Vec<(String, DType, Vec<AxisSize>)>,
     options: Options,
+    model: Option<Continued>,
 }
 
 impl Predictor {
@@ -49,6 +51,7 @@ impl Predictor {
             trainer,
             inputs: Vec::new(),
             options: Options::new(),
+            model: None,
         }
     }
 
@@ -93,6 +96,20 @@ impl PredictorBuilder<'_> {
         self
     }
 
+    /// Predicts with an imported model that was trained: its graph as the trainer got it. Constants that are parameters of the
+    /// trainer are read from it.
+    ///
+    /// # Errors
+    /// E0899 for a model with control flow.
+    pub fn model(self, graph: &Graph) -> Result<Self, TrainError> {
+        let names: Vec<&str> = self.trainer.parameters().collect();
+        let model = Recording::continuing(graph, |name| names.contains(&name))?;
+        Ok(Self {
+            model: Some(model),
+            ..self
+        })
+    }
+
     /// The options that the network is loaded with.
     #[must_use]
     pub fn options(self, options: Options) -> Self {
@@ -107,13 +124,19 @@ impl PredictorBuilder<'_> {
         self,
         network: impl FnOnce(&Network, &[Var]) -> Vec<(&'o str, Var)>,
     ) -> Result<Predictor, TrainError> {
-        let recording = Recording::new(&self.name);
+        let recording = match &self.model {
+            Some(model) => model.recording.clone(),
+            None => Recording::new(&self.name),
+        };
         let inputs: Vec<Var> = self
             .inputs
             .iter()
             .map(|(name, dtype, sizes)| recording.input(name, *dtype, sizes.clone()))
             .collect();
-        let asked = Network::new(&recording, self.trainer.dtype(), Purpose::Prediction);
+        let mut asked = Network::new(&recording, self.trainer.dtype(), Purpose::Prediction);
+        if let Some(model) = &self.model {
+            asked = asked.with_model(model);
+        }
         let outputs = network(&asked, &inputs);
         let asked = asked.finish()?;
         let known: Vec<&str> = self.trainer.parameters().collect();

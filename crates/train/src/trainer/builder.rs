@@ -4,7 +4,8 @@ use super::{KEY, LOSS, RATE, STEP, Trainer};
 use crate::error::TrainError;
 use crate::network::{Kind, Network, Parameter, Purpose};
 use crate::optimizer::{Optimizer, Update};
-use kiln::{AxisSize, DType, Options, Recording, Source, Tensor, Var};
+use kiln::internals::ir::Graph;
+use kiln::{AxisSize, Continued, DType, Options, Recording, Source, Tensor, Var};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -22,6 +23,7 @@ pub struct TrainerBuilder<O> {
     rate: f64,
     clip: Option<f64>,
     options: Options,
+    model: Option<Continued>,
 }
 
 impl<O: Optimizer> TrainerBuilder<O> {
@@ -35,6 +37,7 @@ impl<O: Optimizer> TrainerBuilder<O> {
             rate: 1e-3,
             clip: None,
             options: Options::new(),
+            model: None,
         }
     }
 
@@ -55,6 +58,23 @@ impl<O: Optimizer> TrainerBuilder<O> {
     #[must_use]
     pub fn dtype(self, dtype: DType) -> Self {
         Self { dtype, ..self }
+    }
+
+    /// Trains a model that was imported, such as from ONNX: its graph, and which of its constants are parameters, by name. Its
+    /// inputs come before those that are [added](Self::input), and its outputs are
+    /// [`Network::model_output`]s.
+    ///
+    /// # Errors
+    /// E0899 for a model with control flow.
+    pub fn model(
+        self,
+        graph: &Graph,
+        is_parameter: impl Fn(&str) -> bool,
+    ) -> Result<Self, TrainError> {
+        Ok(Self {
+            model: Some(Recording::continuing(graph, is_parameter)?),
+            ..self
+        })
     }
 
     /// The seed of initial values; 0 by default.
@@ -93,14 +113,21 @@ impl<O: Optimizer> TrainerBuilder<O> {
         self,
         network: impl FnOnce(&Network, &[Var]) -> Var,
     ) -> Result<Trainer, TrainError> {
-        let recording = Recording::new(&self.name);
+        let model = self.model.as_ref();
+        let recording = match model {
+            Some(model) => model.recording.clone(),
+            None => Recording::new(&self.name),
+        };
         let inputs: Vec<Var> = self
             .inputs
             .iter()
             .map(|(name, dtype, sizes)| recording.input(name, *dtype, sizes.clone()))
             .collect();
         let key = recording.input(KEY, DType::U64, [2.into()]);
-        let asked = Network::new(&recording, self.dtype, Purpose::Training(key));
+        let mut asked = Network::new(&recording, self.dtype, Purpose::Training(key));
+        if let Some(model) = model {
+            asked = asked.with_model(model);
+        }
         let loss = network(&asked, &inputs);
         let asked = asked.finish()?;
         self.check_names(&asked)?;
@@ -199,8 +226,10 @@ impl<O: Optimizer> TrainerBuilder<O> {
             return Err(TrainError::NoParameters);
         }
         let taken = |name: &str| {
-            let mut inputs = self.inputs.iter();
-            [RATE, STEP, KEY].contains(&name) || inputs.any(|(input, ..)| input == name)
+            let model = self.model.iter().flat_map(|model| &model.inputs);
+            let own = self.inputs.iter().map(|(name, ..)| name);
+            let mut inputs = own.chain(model.map(|(name, _)| name));
+            [RATE, STEP, KEY].contains(&name) || inputs.any(|input| input == name)
         };
         match parameters.iter().find(|parameter| taken(&parameter.name)) {
             Some(parameter) => Err(TrainError::DuplicateParameter {
@@ -258,6 +287,16 @@ fn first_value(
     dtype: DType,
     random: &mut ChaCha8Rng,
 ) -> Result<Tensor, TrainError> {
+    if let Some(tensor) = &parameter.first {
+        return match tensor.dtype() == dtype {
+            true => Ok(tensor.contiguous()?),
+            false => Err(TrainError::ParameterType {
+                name: parameter.name.escape_debug().to_string(),
+                expected: format!("a constant of {dtype}, the trainer's dtype"),
+                found: tensor.dtype().to_string(),
+            }),
+        };
+    }
     match parameter.initial.tensor(dtype, &parameter.shape, random) {
         Some(tensor) => Ok(tensor?),
         None => Err(TrainError::Initial {
