@@ -83,7 +83,7 @@ impl Var {
         );
         match results {
             Some(results) => {
-                let results = results.into_iter().map(Some);
+                let results = results.into_iter().take(n_results).map(Some);
                 results.map(|value| Var::new(recorder, value)).collect()
             }
             None => vec![Var::new(recorder, None); n_results],
@@ -113,9 +113,11 @@ impl Var {
                 &states,
                 &captures,
                 |builder, index, states, captures| {
-                    nest.enter(builder, |recorder| {
+                    let (next, outputs) = nest.enter(builder, |recorder| {
                         step_of(recorder, index, states, captures, step)
-                    })
+                    })?;
+                    // Gradients read the states at the start of each step; without them, nothing reads these.
+                    Ok((next, [&outputs, states].concat()))
                 },
             )
         })
