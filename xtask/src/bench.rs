@@ -1,13 +1,15 @@
 //! `cargo xtask bench`: the performance targets, measured on this machine.
 //!
 //! The tables of the bench targets in release; with `--peers` also Kiln next to onnxruntime and OpenVINO (`peers`), and
-//! from that the table of the README (`readme`); with `--ops` only single operators next to the same peers (`operators`).
+//! from that the table of the README (`readme`); with `--ops` only single operators next to the same peers (`operators`);
+//! with `--train` only training steps next to other frameworks (`training`).
 //! The peers are in a separate Python environment. Not here: any judgement; a missed target is printed, and is not an
 //! error, unless `--check` asks for a comparison.
 
 mod operators;
 mod peers;
 mod readme;
+mod training;
 
 use std::path::Path;
 use std::process::Command;
@@ -38,6 +40,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         let target = Metadata::load(&root)?.target_directory;
         let python = python::python(&root, target.join("peers").join("python"), &PEERS)?;
         return operators::run(&root, &target, &python, options);
+    }
+    if options.train {
+        return training::run(&root, &options.words);
     }
     let here = models::run();
     let mut python = None;

@@ -40,6 +40,8 @@ usage: cargo xtask <task>
   bench --ops [--write] [--check] [WORD...]
                                 Kiln beside its peers, operator by operator; --write records the run and writes
                                 its page of the book, --check fails where the run is slower than recorded
+  bench --train [WORD]          Kiln's training steps beside JAX, PyTorch and torch.compile, on one and two threads; only
+                                the case that a word names
   tune                          measure register tiles on this machine and rewrite the table of their costs
   bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
@@ -148,6 +150,8 @@ pub(crate) struct BenchOptions {
     pub(crate) peers: bool,
     /// Measure single operators and their peers, and nothing else.
     pub(crate) ops: bool,
+    /// Measure training steps and their peers, and nothing else.
+    pub(crate) train: bool,
     /// Record the measurements of single operators.
     pub(crate) write: bool,
     /// Compare the measurements of single operators with those recorded.
@@ -223,6 +227,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
                 packages.push(word.string()?);
             }
             (Task::Bench(options), Long("peers")) => options.peers = true,
+            (Task::Bench(options), Long("train")) => options.train = true,
             (Task::Bench(options), Long("ops")) => options.ops = true,
             (Task::Bench(options), Long("write")) => options.write = true,
             (Task::Bench(options), Long("check")) => options.check = true,

@@ -4,6 +4,9 @@
 //! its start, which the joint graph's loop stacks; then it is reversed there. So a loop keeps one value of each carried value
 //! per iteration, and none of the values in between.
 
+mod slices;
+
+use self::slices::{Sliced, of_sequence};
 use crate::adjoint::{Adjoint, Adjoints};
 use crate::context::Context;
 use crate::copy::Copy;
@@ -72,6 +75,8 @@ struct Reversal<'a> {
     flowing: Vec<usize>,
     /// Captures that collect cotangents from every iteration.
     collecting: Vec<usize>,
+    /// Captures of which each iteration reads a slice.
+    sliced: Vec<Sliced>,
     /// Results of the region that are stacked and have cotangents.
     stacks: Vec<usize>,
     /// Carried values at the start of each iteration, stacked.
@@ -94,7 +99,7 @@ pub(crate) fn reverse_loop(
     let parameters = &context.source.region(region).parameters[1..];
     let (carried_parameters, captured) = parameters.split_at(carried);
     let stacked = seeded_positions(results).into_iter();
-    let reversal = Reversal {
+    let mut reversal = Reversal {
         context,
         copy,
         region,
@@ -103,9 +108,11 @@ pub(crate) fn reverse_loop(
         captured,
         flowing: active_positions(context, carried_parameters),
         collecting: active_positions(context, captured),
+        sliced: Vec::new(),
         stacks: stacked.filter(|&index| index >= carried).collect(),
         history: copy.history(b, context, op)?,
     };
+    reversal.split_captures();
     let Some(trips) = trips(b, copy, data, carried, &reversal.history) else {
         return Err(GradientError::Control {
             op: OpView::of_op(data).label(),
@@ -131,10 +138,10 @@ pub(crate) fn reverse_loop(
     outside.extend(seeds.map(|adjoint| adjoint.value));
 
     let found = b.repeat(trips, &start, &outside, |b, round, flow, outside| {
-        let next = reversal.iteration(b, round, flow, outside)?;
-        Ok::<_, GradientError>((next, Vec::new()))
+        reversal.iteration(b, round, flow, outside)
     })?;
-    let (flow, collected) = found.split_at(reversal.flowing.len());
+    let (flow, rest) = found.split_at(reversal.flowing.len());
+    let (collected, stacks) = rest.split_at(reversal.collecting.len());
     let mut cotangents = placed(data.operands.len(), 2, &reversal.flowing, flow);
     let of_captures = placed(
         data.operands.len(),
@@ -145,19 +152,26 @@ pub(crate) fn reverse_loop(
     for (cotangent, other) in cotangents.iter_mut().zip(of_captures) {
         *cotangent = cotangent.or(other);
     }
+    for (sliced, &stack) in reversal.sliced.iter().zip(stacks) {
+        let value = of_sequence(b, stack, copy.value(captures[sliced.capture]))?;
+        cotangents[2 + carried + sliced.capture] = Some(Adjoint {
+            value,
+            is_masked: true,
+        });
+    }
     Ok(cotangents)
 }
 
 impl Reversal<'_> {
     /// An iteration, computed again and reversed: the cotangents of the carried values before it, then the sums of those of the
-    /// captures. `outside` is the number of iterations, the captures, the history, and the cotangents of the stacks.
+    /// captures; and those of the slices. `outside` is the number of iterations, the captures, the history, and the cotangents of the stacks.
     fn iteration(
         &self,
         b: &mut GraphBuilder,
         round: ValueId,
         flow: &[ValueId],
         outside: &[ValueId],
-    ) -> Result<Vec<ValueId>> {
+    ) -> Result<(Vec<ValueId>, Vec<ValueId>)> {
         let context = self.context;
         let inner = context.source.region(self.region);
         let (flow, collected) = flow.split_at(self.flowing.len());
@@ -181,7 +195,8 @@ impl Reversal<'_> {
         let mut copy = self.copy.enter(b, context, self.region, &inside).reversed();
         copy.fill(b, context, self.region)?;
 
-        let mut adjoints = Adjoints::default();
+        let slices = self.sliced.iter().flat_map(|sliced| sliced.slices());
+        let mut adjoints = Adjoints::keeping(&slices.copied().collect::<Vec<_>>());
         let carried = self.flowing.iter().zip(flow);
         for (&index, &cotangent) in carried {
             let result = inner.results[index + 1];
@@ -205,7 +220,8 @@ impl Reversal<'_> {
                 None => sum,
             });
         }
-        Ok(next)
+        let slices = self.slice_cotangents(b, &copy, &adjoints)?;
+        Ok((next, slices))
     }
 }
 

@@ -63,12 +63,42 @@ impl Copy {
         if let Some(history) = self.histories.get(&op) {
             return Ok(history.clone());
         }
+        if let Some(history) = self.stacked_history(context, op)? {
+            return Ok(history);
+        }
         let mut again = Self::default().reversed();
         for &operand in &context.source.op(op).operands {
             again.map(operand, self.value(operand));
         }
         again.copy_op(b, context, op)?;
         Ok(again.histories.remove(&op).unwrap_or_default())
+    }
+
+    /// The history of a loop that stacks its carried values itself.
+    fn stacked_history(
+        &self,
+        context: &Context<'_>,
+        op: OpId,
+    ) -> Result<Option<Vec<(usize, ValueId)>>> {
+        let data = context.source.op(op);
+        let (&Op::Loop { carried }, &[region]) = (&data.op, data.regions.as_slice()) else {
+            return Ok(None);
+        };
+        let inner = context.source.region(region);
+        let mut history = Vec::new();
+        for index in context.kept_for_reversal(data, carried)? {
+            // Parameters begin with the iteration, the region's results with the condition.
+            let parameter = inner.parameters.get(1 + index);
+            let mut stacked = (carried..data.results.len()).filter_map(|result| {
+                let is_kept = inner.results.get(1 + result) == parameter;
+                is_kept.then(|| self.value(data.results[result]))
+            });
+            match stacked.next() {
+                Some(stack) => history.push((index, stack)),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(history))
     }
 
     /// Maps a value of the source graph.

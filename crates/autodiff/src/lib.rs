@@ -8,6 +8,7 @@
 //! | you want to | use |
 //! |---|---|
 //! | gradients of outputs with respect to inputs | [`differentiate`] |
+//! | a forward and a backward graph, and what is saved between them | [`partition()`] |
 //! | gradients in a graph that is being built | [`append_gradients`] |
 //! | a Jacobian-vector product | [`tangents`] |
 //! | a gradient for a custom op | [`GradientRules::register`] |
@@ -48,6 +49,7 @@ mod emit;
 mod extend;
 mod joint;
 mod masks;
+mod partition;
 mod tangents;
 mod widen;
 
@@ -61,6 +63,7 @@ pub use check::{
 pub use error::GradientError;
 pub use extend::append_gradients;
 pub use joint::{Cotangents, GradientRequest, JointGraph, differentiate, differentiate_with};
+pub use partition::{Partition, PartitionOptions, Rematerialization, partition};
 pub use rules::{CustomGradient, GradientContext, GradientRules};
 pub use tangents::{TangentGraph, tangents, tangents_with};
 pub use widen::widened;

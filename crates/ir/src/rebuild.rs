@@ -34,6 +34,12 @@ pub struct Rebuild<'a> {
 impl<'a> Rebuild<'a> {
     /// Starts a copy with the inputs and metadata of `old`.
     pub fn new(old: &'a Graph) -> Self {
+        Self::with_inputs(old, |_| true)
+    }
+
+    /// Starts a copy with some of the inputs of `old`, chosen by position. What reads the others cannot be copied until they
+    /// are mapped.
+    pub fn with_inputs(old: &'a Graph, keep: impl Fn(usize) -> bool) -> Self {
         let mut new = Graph::with_dims(old.name(), old.dims().clone());
         new.metadata_mut().clone_from(old.metadata());
         let mut rebuild = Self {
@@ -43,7 +49,7 @@ impl<'a> Rebuild<'a> {
             orders: None,
         };
         let body = rebuild.new.body();
-        rebuild.open_region(old.body(), body, |_| true, |_| true);
+        rebuild.open_region(old.body(), body, keep, |_| true);
         rebuild
     }
 

@@ -285,6 +285,16 @@ pub(crate) enum Failure {
         name: String,
         known: String,
     },
+    /// E0612: a backward pass with a wrong number of tensors.
+    #[error(
+        "expected {inputs} inputs and {cotangents} cotangents of a backward pass, found {given_inputs} and {given_cotangents}"
+    )]
+    Backward {
+        inputs: usize,
+        cotangents: usize,
+        given_inputs: usize,
+        given_cotangents: usize,
+    },
     /// E06xx: the model cannot be differentiated.
     #[error(transparent)]
     Gradient(#[from] GradientError),
@@ -355,6 +365,7 @@ impl Failure {
             Self::Write { .. } => "E0985",
             Self::NotImported { .. } => "E0986",
             Self::NoGradient { .. } => "E0611",
+            Self::Backward { .. } => "E0612",
             Self::Gradient(error) => error.code(),
             Self::BundleIsCode { .. } => "E0997",
             #[cfg(feature = "native")]

@@ -28,6 +28,7 @@
 //! | load an ONNX model or a graph's text | [`Model::load`] with a path or a [`Source`] |
 //! | load it with options | [`Options::load`] |
 //! | compute gradients | [`Options::gradients`] with [`Gradients`], [`Jit::value_and_grad`] |
+//! | compute eagerly and take gradients, compiled or not | [`GradientTape`], [`GraphCompiler`] |
 //! | compile a function of your own | [`jit`] with [`Var`]s |
 //! | record a graph with named inputs | [`Recording`] |
 //! | call it | [`Model::run`] with [`Inputs`] by name or position |
@@ -71,6 +72,7 @@ mod call;
 #[cfg(feature = "llvm")]
 pub mod compile_worker;
 mod compiled;
+mod compiled_graph;
 #[cfg(feature = "llvm")]
 mod compiler;
 mod compiling;
@@ -100,6 +102,7 @@ pub mod remote;
 mod session;
 mod source;
 mod stores;
+mod tape;
 pub mod timing;
 
 pub use model::Model;
@@ -128,6 +131,9 @@ pub use error::{Error, ErrorKind};
 pub use notice::Notice;
 pub use progress::{Progress, Work};
 
+pub use compiled_graph::{CompiledGraph, GraphCompiler, SavedValues};
+pub use tape::GradientTape;
+
 pub use jit::{Jit, JitGradient, jit};
 
 pub use kiln_backend::{MemoryLimits, MemoryStats};
@@ -138,4 +144,6 @@ pub use kiln_lazy_runtime::{
 };
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
-pub use kiln_trace::{ArgumentType, AxisSize, Recording, Size, Var};
+pub use kiln_trace::{
+    ArgumentType, AxisSize, Continued, Recording, Size, Step, TraceError, Var, WindowOptions,
+};

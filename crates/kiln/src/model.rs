@@ -7,6 +7,8 @@ mod ahead;
 mod arrange;
 #[cfg(feature = "native")]
 mod bundle;
+#[cfg(feature = "native")]
+mod deferred;
 mod executable;
 mod instance;
 mod instances;
@@ -143,6 +145,17 @@ impl Model {
     /// The outputs, in the model's order.
     pub fn outputs(&self) -> &[ValueDescription] {
         &self.0.signature.outputs
+    }
+
+    /// The model's graph as it was read or imported, before any pass: to be printed, differentiated or continued.
+    ///
+    /// # Errors
+    /// E0976 or E0995 when the graph depends on what calls pass; as [`load`](Self::load), if it was not imported yet.
+    pub fn graph(&self) -> Result<kiln_ir::Graph, Error> {
+        guarded("reading a model's graph", || {
+            let instance = self.only_instance()?;
+            Ok(instance.imported(&self.0.options)?.clone())
+        })
     }
 
     /// Texts stored with the model, such as its author or a dictionary.

@@ -82,6 +82,11 @@ pub struct Options {
         allow(dead_code, reason = "only compiled code is compiled")
     )]
     pub(crate) compiling: Compiling,
+    #[cfg_attr(
+        not(feature = "native"),
+        expect(dead_code, reason = "only compiled code is compiled")
+    )]
+    pub(crate) compile_after: Option<u64>,
     pub(crate) limits: Limits,
     pub(crate) observation: Observation,
     /// The recorder of the model loaded with these options; none before it is loaded.
@@ -119,6 +124,7 @@ impl Default for Options {
             cache: Cache::default(),
             stores: Stores::default(),
             compiling: Compiling::default(),
+            compile_after: None,
             limits: Limits::default(),
             observation: Observation::default(),
             recorder: None,
@@ -128,6 +134,9 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The usual number of calls for [`compile_after`](Self::compile_after): 10.
+    pub const INTERPRETED_CALLS: u64 = 10;
+
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
@@ -266,6 +275,33 @@ impl Options {
     pub fn compiling(self, compiling: impl Into<Compiling>) -> Self {
         Self {
             compiling: compiling.into(),
+            ..self
+        }
+    }
+
+    /// Interprets this many calls of each graph before it is compiled, so that a graph that is called a few times costs no
+    /// compile. By default a graph is compiled for its first call. [`INTERPRETED_CALLS`](Self::INTERPRETED_CALLS) is a good
+    /// number to begin with.
+    ///
+    /// Code serves every size of the ranks it was compiled for. A model whose graph depends on the ranks of its inputs, and a
+    /// recorded function, count the calls of each combination of ranks on their own. A graph that cannot be compiled stays
+    /// interpreted, and [`Observation::on_notice`] is told.
+    ///
+    /// ```
+    /// use kiln::{Device, Options, Tensor, Var};
+    ///
+    /// let options = Options::new().device(Device::cpu()).compile_after(Options::INTERPRETED_CALLS);
+    /// let f = kiln::jit(|x: Var| x.square()).with_options(options);
+    /// for n in 0..12 {
+    ///     let x = Tensor::full(&[n], 3.0f32)?;
+    ///     assert_eq!(f.call([&x])?.to_vec::<f32>()?, vec![9.0; n]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn compile_after(self, calls: u64) -> Self {
+        Self {
+            compile_after: Some(calls),
             ..self
         }
     }

@@ -58,6 +58,48 @@ pub enum TraceError {
         /// The number.
         number: String,
     },
+    /// An op of a tape that could not be computed; has the code of the cause.
+    #[error("{at}: in `{op}`: {message}")]
+    Fault {
+        /// Where the op is applied.
+        at: CallSite,
+        /// The op's mnemonic.
+        op: &'static str,
+        /// The reason.
+        message: String,
+        /// The code of the reason.
+        code: &'static str,
+    },
+    /// E0888: a variable of a tape without a value.
+    #[error(
+        "{at}: expected a variable with a value, found one whose op, or one that it depends on, failed; the failure was \
+         reported before"
+    )]
+    Failed {
+        /// Where it is read.
+        at: CallSite,
+    },
+    /// E0889: a gradient with respect to a variable that is no input.
+    #[error(
+        "{at}: expected an input of the tape, found a variable computed from others; watch it, or take its gradient with \
+         `Var::gradients`"
+    )]
+    NotAnInput {
+        /// Where it is requested.
+        at: CallSite,
+    },
+    /// E0899: a graph that cannot be continued.
+    #[error("expected a graph without control flow to continue, found `{op}`")]
+    ControlFlow {
+        /// The op.
+        op: &'static str,
+    },
+    /// A graph to be continued whose ops do not fit each other; has the code of the cause.
+    #[error("the graph cannot be continued: {source}")]
+    Continue {
+        /// The reason.
+        source: InferError,
+    },
     /// E0884: a function without results.
     #[error("expected a function that gives at least one variable, found none")]
     NoResult,
@@ -96,6 +138,11 @@ impl TraceError {
             Self::Gradient { source, .. } => source.code(),
             Self::Foreign { .. } => "E0883",
             Self::Number { .. } => Number::NOT_HELD,
+            Self::Fault { code, .. } => code,
+            Self::Failed { .. } => "E0888",
+            Self::NotAnInput { .. } => "E0889",
+            Self::ControlFlow { .. } => "E0899",
+            Self::Continue { source } => source.code(),
             Self::NoResult => "E0884",
             Self::Arguments { .. } => "E0885",
             Self::Inferred { .. } => "E0886",

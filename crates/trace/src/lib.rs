@@ -9,10 +9,12 @@
 //! | record a function | [`trace`] |
 //! | record it once per signature | [`Traced`] |
 //! | record step by step, with named inputs | [`Recording`] |
+//! | continue a graph, with constants as parameters | [`Recording::continuing`] |
+//! | compute while recording | [`Tape`] |
 //! | compute with variables | the operators and methods of [`Var`] |
 //! | compute with their sizes | [`Var::size`], [`Size`] |
 //!
-//! Nothing runs here and no backend is known: the facade's `jit` runs the recording.
+//! No backend is known here: a tape evaluates its ops with the interpreter, and the facade's `jit` runs recordings.
 //!
 //! ```
 //! use kiln_tensor::DType;
@@ -29,22 +31,27 @@
 
 #![forbid(unsafe_code)]
 
+mod continued;
+mod eager;
 mod error;
 mod function;
 mod recorder;
 mod recording;
 mod results;
 mod size;
+mod tape;
 mod traced;
 mod var;
 
+pub use continued::Continued;
 pub use error::TraceError;
 pub use function::{Arguments, TraceFunction};
 pub use recording::{AxisSize, Recording};
 pub use results::Results;
 pub use size::Size;
+pub use tape::Tape;
 pub use traced::{ArgumentType, Signature, Traced, trace, trace_within};
-pub use var::{Axes, Operand, Var};
+pub use var::{Axes, Operand, Step, Var, WindowOptions};
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,16 @@
 //! The graph being recorded, shared by its variables and sizes.
 //!
 //! Invariant: after a failure nothing more is recorded, and the first failure is the result of the recording. Values made
-//! after it are meaningless.
+//! after it are meaningless. A tape reports its failure when it is next read, and can then be continued.
 
+use crate::eager::{EagerFault, EagerValues};
 use crate::error::{CallSite, TraceError};
+use crate::var::{Nest, NestedError};
 use kiln_autodiff::GradientError;
 use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::{GraphBuilder, InferError};
 use kiln_symbolic_shape::{DimError, DimId, DimTable};
+use kiln_tensor::Tensor;
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
@@ -21,13 +24,25 @@ struct State {
     /// `None` once the recording is finished.
     builder: Option<GraphBuilder>,
     error: Option<TraceError>,
+    /// Of a tape: the values so far.
+    eager: Option<EagerValues>,
 }
 
 impl Recorder {
     pub(crate) fn new(builder: GraphBuilder) -> Self {
+        Self::of(builder, None)
+    }
+
+    /// A recording that computes its values.
+    pub(crate) fn eager(builder: GraphBuilder, values: EagerValues) -> Self {
+        Self::of(builder, Some(values))
+    }
+
+    fn of(builder: GraphBuilder, eager: Option<EagerValues>) -> Self {
         Self(Rc::new(RefCell::new(State {
             builder: Some(builder),
             error: None,
+            eager,
         })))
     }
 
@@ -43,7 +58,43 @@ impl Recorder {
         record: impl FnOnce(&mut GraphBuilder) -> Result<R, InferError>,
     ) -> Option<R> {
         let at = CallSite(Location::caller());
-        self.attempt(|builder| record(builder).map_err(|source| TraceError::Op { at, source }))
+        self.attempt(at, |builder| {
+            record(builder).map_err(|source| TraceError::Op { at, source })
+        })
+    }
+
+    /// Records an input of a tape, whose sizes are symbols that begin with its name.
+    #[track_caller]
+    pub(crate) fn add_valued_input(&self, name: &str, tensor: &Tensor) -> Option<ValueId> {
+        let at = CallSite(Location::caller());
+        let value = self.attempt(at, |builder| {
+            let dims: Vec<DimId> = (0..tensor.rank())
+                .map(|axis| {
+                    let symbol = builder.dims_mut().fresh(&format!("{name}_{axis}"));
+                    builder.dims_mut().dim(symbol)
+                })
+                .collect();
+            Ok(builder.input(name, tensor.dtype(), &dims))
+        })?;
+        let state = &mut *self.0.borrow_mut();
+        let (builder, eager) = (state.builder.as_ref()?, state.eager.as_mut()?);
+        match eager.add_input(builder.graph(), value, tensor) {
+            Ok(()) => Some(value),
+            Err(fault) => {
+                state.error = Some(faulted(at, fault));
+                None
+            }
+        }
+    }
+
+    /// The tensor of a value of a tape.
+    pub(crate) fn tensor(&self, value: ValueId) -> Option<Tensor> {
+        self.0.borrow().eager.as_ref()?.get(value).cloned()
+    }
+
+    /// The first failure, reported once.
+    pub(crate) fn take_error(&self) -> Option<TraceError> {
+        self.0.borrow_mut().error.take()
     }
 
     /// Records gradients; `None` if that, or an earlier step, failed.
@@ -53,7 +104,7 @@ impl Recorder {
         differentiate: impl FnOnce(&mut GraphBuilder) -> Result<R, GradientError>,
     ) -> Option<R> {
         let at = CallSite(Location::caller());
-        self.attempt(|builder| {
+        self.attempt(at, |builder| {
             differentiate(builder).map_err(|source| TraceError::Gradient { at, source })
         })
     }
@@ -65,25 +116,91 @@ impl Recorder {
         compute: impl FnOnce(&mut DimTable) -> Result<DimId, DimError>,
     ) -> Option<DimId> {
         let at = CallSite(Location::caller());
-        self.attempt(|builder| {
+        self.attempt(at, |builder| {
             compute(builder.dims_mut()).map_err(|source| TraceError::Size { at, source })
         })
     }
 
     fn attempt<R>(
         &self,
+        at: CallSite,
         attempt: impl FnOnce(&mut GraphBuilder) -> Result<R, TraceError>,
     ) -> Option<R> {
         let state = &mut *self.0.borrow_mut();
         if state.error.is_some() {
             return None;
         }
-        match attempt(state.builder.as_mut()?) {
+        let builder = state.builder.as_mut()?;
+        let recorded = attempt(builder).and_then(|result| {
+            if let Some(eager) = &mut state.eager {
+                let advanced = eager.advance(builder.graph());
+                advanced.map_err(|fault| faulted(at, fault))?;
+            }
+            Ok(result)
+        });
+        match recorded {
             Ok(result) => Some(result),
             Err(error) => {
                 state.error = Some(error);
                 None
             }
+        }
+    }
+
+    /// Records control flow, whose regions lend their builder to this recorder; `None` if it, or an earlier step, failed.
+    #[track_caller]
+    pub(crate) fn record_nested<R>(
+        &self,
+        record: impl FnOnce(&mut GraphBuilder, &Nest<'_>) -> Result<R, NestedError>,
+    ) -> Option<R> {
+        let at = CallSite(Location::caller());
+        let (mut builder, eager) = {
+            let state = &mut *self.0.borrow_mut();
+            if state.error.is_some() {
+                return None;
+            }
+            // Inside a region values do not exist yet.
+            (state.builder.take()?, state.eager.take())
+        };
+        let recorded = record(&mut builder, &Nest(self));
+        let state = &mut *self.0.borrow_mut();
+        state.builder = Some(builder);
+        state.eager = eager;
+        match recorded {
+            Ok(result) if state.error.is_none() => {
+                let advanced = match (&mut state.eager, &state.builder) {
+                    (Some(eager), Some(builder)) => eager.advance(builder.graph()),
+                    _ => Ok(()),
+                };
+                match advanced {
+                    Ok(()) => Some(result),
+                    Err(fault) => {
+                        state.error = Some(faulted(at, fault));
+                        None
+                    }
+                }
+            }
+            Ok(_) | Err(NestedError::Failed) => {
+                state.error.get_or_insert(TraceError::Foreign { at });
+                None
+            }
+            Err(NestedError::Infer(source)) => {
+                state.error.get_or_insert(TraceError::Op { at, source });
+                None
+            }
+        }
+    }
+
+    /// Takes the builder of an open region, until it is [taken back](Self::take_back).
+    pub(crate) fn lend(&self, builder: &mut GraphBuilder) {
+        let lent = std::mem::replace(builder, GraphBuilder::new(""));
+        self.0.borrow_mut().builder = Some(lent);
+    }
+
+    /// Returns the builder of an open region.
+    pub(crate) fn take_back(&self, builder: &mut GraphBuilder) {
+        if let Some(lent) = self.0.borrow_mut().builder.take() {
+            *builder = lent;
         }
     }
 
@@ -117,6 +234,16 @@ impl Recorder {
                 .map_err(|source| TraceError::Op { at, source }),
             _ => Err(TraceError::Foreign { at }),
         }
+    }
+}
+
+fn faulted(at: CallSite, fault: EagerFault) -> TraceError {
+    let EagerFault { op, message, code } = fault;
+    TraceError::Fault {
+        at,
+        op,
+        message,
+        code,
     }
 }
 

@@ -53,6 +53,10 @@ impl Recording {
         Self(Recorder::new(builder))
     }
 
+    pub(crate) fn of(recorder: &Recorder) -> Self {
+        Self(recorder.clone())
+    }
+
     /// An input. A name that is not an identifier, of a symbol, ends the recording with an error.
     #[track_caller]
     pub fn input(

@@ -5,10 +5,16 @@ mod elementwise;
 mod gradient;
 mod movement;
 mod operators;
+mod random;
 mod reduction;
+mod scan;
+mod window;
 
 pub use elementwise::Operand;
 pub use reduction::Axes;
+pub use scan::Step;
+pub(crate) use scan::{Nest, NestedError};
+pub use window::WindowOptions;
 
 use crate::error::{CallSite, TraceError};
 use crate::recorder::Recorder;
@@ -48,6 +54,16 @@ impl Var {
             return None;
         }
         self.value
+    }
+
+    /// Its value, unless the recording failed.
+    pub(crate) fn id(&self) -> Option<ValueId> {
+        self.value
+    }
+
+    /// Whether it belongs to a recording.
+    pub(crate) fn is_of(&self, recorder: &Recorder) -> bool {
+        self.recorder.is(recorder)
     }
 
     /// Records something about this variable.

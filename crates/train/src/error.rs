@@ -42,6 +42,22 @@ pub enum TrainError {
     /// E0624: a network without parameters.
     #[error("expected a network with at least one parameter, found none")]
     NoParameters,
+    /// E0626: a file of weights that cannot be read or written.
+    #[error("cannot read or write {file}: {source}")]
+    File {
+        /// The file.
+        file: String,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// E0627: a file that is not one of weights, or whose tensors Kiln cannot represent.
+    #[error("{file}: expected a safetensors file of numbers, found a problem: {reason}")]
+    Weights {
+        /// The file.
+        file: String,
+        /// The problem.
+        reason: String,
+    },
     /// E0625: an initial value that makes no sense.
     #[error("parameter `{name}`: expected {expected}, found {found}")]
     Initial {
@@ -66,6 +82,8 @@ impl TrainError {
             Self::ParameterType { .. } => "E0623",
             Self::NoParameters => "E0624",
             Self::Initial { .. } => "E0625",
+            Self::File { .. } => "E0626",
+            Self::Weights { .. } => "E0627",
         }
     }
 }

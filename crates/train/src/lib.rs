@@ -12,6 +12,8 @@
 //! | an optimiser | [`Sgd`], [`Adam`], [`AdamW`], or an [`Optimizer`] of your own |
 //! | a learning rate that changes | [`Trainer::step_at`], [`schedules`] |
 //! | initial values | [`Initial`] |
+//! | outputs of a trained network | [`Predictor`] |
+//! | save and load parameters | [`Trainer::save`], [`Trainer::load`], [`weights`] |
 //!
 //! ```
 //! use kiln::{DType, Tensor};
@@ -33,7 +35,7 @@
 //!     last = trainer.step([("x", &x), ("y", &y)])?;
 //! }
 //! assert!(last < 0.01 * first);
-//! assert_eq!(trainer.parameter("out.weight")?.shape(), [2, 1]);
+//! assert_eq!(trainer.parameter("out.weight")?.shape(), [1, 2]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -41,15 +43,20 @@
 
 mod error;
 mod initial;
+mod layers;
 mod network;
 mod optimizer;
+mod predictor;
 mod trainer;
 
 pub mod losses;
 pub mod schedules;
+pub mod weights;
 
 pub use error::TrainError;
 pub use initial::Initial;
+pub use layers::{AttentionSizes, ConvSizes};
 pub use network::Network;
 pub use optimizer::{Adam, AdamW, Optimizer, Sgd, Update, Updated};
+pub use predictor::{Predictor, PredictorBuilder};
 pub use trainer::{Trainer, TrainerBuilder};

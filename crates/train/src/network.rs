@@ -1,24 +1,46 @@
-//! Networks: parameters and layers, asked for by name while a step is recorded.
+//! Networks: parameters and buffers, asked for by name while a step is recorded. The layers are in `layers`.
 
 use crate::error::TrainError;
 use crate::initial::Initial;
-use kiln::{AxisSize, DType, Recording, Var};
+use kiln::{AxisSize, Continued, DType, Recording, Tensor, Var};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A parameter as the network asked for it.
+/// A parameter or buffer as the network asked for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) shape: Vec<usize>,
     pub(crate) initial: Initial,
     pub(crate) variable: Var,
+    /// Of a constant of an imported model: its value.
+    pub(crate) first: Option<Tensor>,
+    pub(crate) kind: Kind,
+}
+
+/// Whether a tensor is trained.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// It is.
+    Parameter,
+    /// It is not, and has this value after a step.
+    Buffer(Var),
 }
 
 #[derive(Debug, Default)]
 struct State {
     parameters: Vec<Parameter>,
     error: Option<TrainError>,
+    n_dropouts: u64,
+}
+
+/// What a network is recorded for.
+#[derive(Clone, Debug)]
+pub(crate) enum Purpose {
+    /// Steps, with a key for random numbers.
+    Training(Var),
+    /// Predictions.
+    Prediction,
 }
 
 /// A network being recorded. Layers ask it for parameters by name; names of nested layers are joined by dots, as in PyTorch.
@@ -27,20 +49,25 @@ pub struct Network {
     recording: Recording,
     dtype: DType,
     prefix: String,
+    purpose: Purpose,
+    /// The outputs of an imported model.
+    model_outputs: Rc<[(String, Var)]>,
     state: Rc<RefCell<State>>,
 }
 
 impl Network {
-    pub(crate) fn new(recording: &Recording, dtype: DType) -> Self {
+    pub(crate) fn new(recording: &Recording, dtype: DType, purpose: Purpose) -> Self {
         Self {
             recording: recording.clone(),
             dtype,
             prefix: String::new(),
+            purpose,
+            model_outputs: Rc::default(),
             state: Rc::default(),
         }
     }
 
-    /// The parameters asked for, in order.
+    /// The parameters and buffers asked for, in order.
     pub(crate) fn finish(self) -> Result<Vec<Parameter>, TrainError> {
         let mut state = self.state.borrow_mut();
         match state.error.take() {
@@ -58,9 +85,98 @@ impl Network {
         }
     }
 
+    /// The network with an imported model, whose parameters are the first.
+    pub(crate) fn with_model(self, model: &Continued) -> Self {
+        let parameters = model.parameters.iter();
+        self.state
+            .borrow_mut()
+            .parameters
+            .extend(parameters.map(|(name, variable, tensor)| Parameter {
+                name: name.clone(),
+                shape: tensor.shape().to_vec(),
+                initial: Initial::Constant(0.0),
+                variable: variable.clone(),
+                first: Some(tensor.clone()),
+                kind: Kind::Parameter,
+            }));
+        Self {
+            model_outputs: model.outputs.clone().into(),
+            ..self
+        }
+    }
+
+    /// An output of the imported model that the trainer or predictor was given; `None` if it has none of that name.
+    pub fn model_output(&self, name: &str) -> Option<Var> {
+        let mut outputs = self.model_outputs.iter();
+        let found = outputs.find(|(known, _)| known == name);
+        found.map(|(_, output)| output.clone())
+    }
+
+    /// Whether it is recorded for training: with the batch's statistics and dropout.
+    pub fn is_training(&self) -> bool {
+        matches!(self.purpose, Purpose::Training(_))
+    }
+
+    /// The key of this step's random numbers, while training.
+    pub(crate) fn random_key(&self) -> Option<Var> {
+        match &self.purpose {
+            Purpose::Training(key) => Some(key.clone()),
+            Purpose::Prediction => None,
+        }
+    }
+
+    /// The number of the next dropout, from 0.
+    pub(crate) fn next_dropout(&self) -> u64 {
+        let mut state = self.state.borrow_mut();
+        let number = state.n_dropouts;
+        state.n_dropouts += 1;
+        number
+    }
+
     /// A parameter, in the trainer's dtype.
     #[track_caller]
     pub fn parameter(&self, name: &str, shape: &[usize], initial: Initial) -> Var {
+        self.ask(name, shape, initial, |_| Kind::Parameter)
+    }
+
+    /// A tensor that is kept with the parameters and not trained, in the trainer's dtype: it stays as it is unless it is
+    /// [set](Self::set_buffer).
+    #[track_caller]
+    pub fn buffer(&self, name: &str, shape: &[usize], initial: Initial) -> Var {
+        self.ask(name, shape, initial, |value| Kind::Buffer(value.clone()))
+    }
+
+    /// Sets the value of a [buffer](Self::buffer) after the step. A name without a buffer is an error of the recording (E0622).
+    pub fn set_buffer(&self, name: &str, value: &Var) {
+        let name = format!("{}{name}", self.prefix);
+        let state = &mut *self.state.borrow_mut();
+        let found = state
+            .parameters
+            .iter_mut()
+            .find_map(|parameter| match &mut parameter.kind {
+                Kind::Buffer(next) if parameter.name == name => Some(next),
+                _ => None,
+            });
+        match found {
+            Some(next) => *next = value.clone(),
+            None => {
+                let known = String::from("the network's buffers");
+                let name = name.escape_debug().to_string();
+                state
+                    .error
+                    .get_or_insert(TrainError::UnknownParameter { name, known });
+            }
+        }
+    }
+
+    #[track_caller]
+    fn ask(
+        &self,
+        name: &str,
+        shape: &[usize],
+        initial: Initial,
+        kind: impl FnOnce(&Var) -> Kind,
+    ) -> Var {
         let name = format!("{}{name}", self.prefix);
         let sizes = shape.iter().map(|&size| AxisSize::from(size));
         let variable = self.recording.input(&name, self.dtype, sizes);
@@ -75,40 +191,11 @@ impl Network {
                 name,
                 shape: shape.to_vec(),
                 initial,
+                first: None,
+                kind: kind(&variable),
                 variable: variable.clone(),
             });
         }
         variable
-    }
-
-    /// `x W + b`: `x: [.., inputs] -> [.., outputs]`, with `NAME.weight: [inputs, outputs]` and `NAME.bias: [outputs]`.
-    #[track_caller]
-    pub fn linear(&self, name: &str, x: &Var, inputs: usize, outputs: usize) -> Var {
-        let layer = self.within(name);
-        let weight = Initial::He { fan_in: inputs };
-        let weight = layer.parameter("weight", &[inputs, outputs], weight);
-        let bias = layer.parameter("bias", &[outputs], Initial::Constant(0.0));
-        x.matmul(&weight) + bias
-    }
-
-    /// Rows of `NAME.weight: [count, width]` at indices: `indices: int[..] -> [.., width]`.
-    #[track_caller]
-    pub fn embedding(&self, name: &str, indices: &Var, count: usize, width: usize) -> Var {
-        let layer = self.within(name);
-        let weight = layer.parameter("weight", &[count, width], Initial::Normal(1.0));
-        weight.gather(indices, 0)
-    }
-
-    /// `x` with mean 0 and variance 1 along its last axis of `width` elements, times `NAME.weight`, plus `NAME.bias`.
-    #[track_caller]
-    pub fn layer_norm(&self, name: &str, x: &Var, width: usize) -> Var {
-        /// As PyTorch's default.
-        const EPSILON: f64 = 1e-5;
-        let layer = self.within(name);
-        let weight = layer.parameter("weight", &[width], Initial::Constant(1.0));
-        let bias = layer.parameter("bias", &[width], Initial::Constant(0.0));
-        let centred = x - x.mean_keep(-1);
-        let variance = centred.square().mean_keep(-1);
-        centred * (variance + EPSILON).rsqrt() * weight + bias
     }
 }

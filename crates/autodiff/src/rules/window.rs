@@ -1,5 +1,7 @@
 //! Convolutions: the input's cotangent is a transposed convolution, the weights' a convolution over the batch.
 
+mod patches;
+
 use super::{Cotangents, GradientContext};
 use crate::Result;
 use crate::emit::is_same;
@@ -59,6 +61,11 @@ pub(super) fn transposed(
     groups: usize,
     spatial: &[DimId],
 ) -> Result<ValueId> {
+    if groups == 1
+        && let Some(mirrored) = mirrored_window(b, w, window)?
+    {
+        return with_mirrored_weights(b, g, w, mirrored);
+    }
     let (g_dims, w_dims) = (b.shape(g)?, b.shape(w)?);
     let mut output_padding = Dims::new();
     for (axis, &size) in spatial.iter().enumerate() {
@@ -75,6 +82,49 @@ pub(super) fn transposed(
         groups,
     };
     Ok(b.op1(op, &[g, w])?)
+}
+
+/// The window of the convolution that is the transpose of one with strides of 1, if the padding is known to be less than the
+/// kernel reaches.
+fn mirrored_window(b: &mut GraphBuilder, w: ValueId, window: &Window) -> Result<Option<Window>> {
+    let w_dims = b.shape(w)?;
+    let (mut low, mut high) = (Dims::new(), Dims::new());
+    for (axis, &kernel) in w_dims.iter().skip(2).enumerate() {
+        let padding = [window.low[axis], window.high[axis]].map(|side| b.dims().as_constant(side));
+        let (Some(kernel), [Some(before), Some(after)]) = (b.dims().as_constant(kernel), padding)
+        else {
+            return Ok(None);
+        };
+        let reach = window.dilations[axis].saturating_mul(kernel - 1);
+        if window.strides[axis] != 1 || before > reach || after > reach {
+            return Ok(None);
+        }
+        low.push(b.size(reach - before));
+        high.push(b.size(reach - after));
+    }
+    let (strides, dilations) = (window.strides.clone(), window.dilations.clone());
+    Ok(Some(Window {
+        strides,
+        dilations,
+        low,
+        high,
+    }))
+}
+
+/// A convolution with weights `[O, C, kernel..]` as `[C, O, kernel..]`, each kernel mirrored.
+fn with_mirrored_weights(
+    b: &mut GraphBuilder,
+    g: ValueId,
+    w: ValueId,
+    window: Window,
+) -> Result<ValueId> {
+    let rank = b.rank(w)?;
+    let exchange: Vec<usize> = [1, 0].into_iter().chain(2..rank).collect();
+    let mut mirrored = b.transpose(w, &exchange)?;
+    for axis in 2..rank {
+        mirrored = b.reverse(mirrored, axis)?;
+    }
+    Ok(b.conv(g, mirrored, window, 1)?)
 }
 
 /// The elements that `count` windows of `kernel` elements span along an axis.
@@ -95,9 +145,24 @@ fn reach(
 }
 
 /// The cotangent of a convolution's weights, `w_dims: [O, C / groups, kernel..]`, from its input `x: [N, C, spatial..]` and the
-/// cotangent of its result `g: [N, O, spatial..]`: a convolution of `x` with `g` as weights, summed over the batch in place of
-/// channels, with strides and dilations exchanged.
+/// cotangent of its result `g: [N, O, spatial..]`.
 fn weights(
+    b: &mut GraphBuilder,
+    x: ValueId,
+    g: ValueId,
+    window: &Window,
+    groups: usize,
+    w_dims: &[DimId],
+) -> Result<ValueId> {
+    match patches::taps_of(b, groups, w_dims) {
+        Some(taps) => patches::weights(b, (x, g), window, &taps, w_dims),
+        None => weights_by_convolution(b, x, g, window, groups, w_dims),
+    }
+}
+
+/// The cotangent of weights as a convolution of `x` with `g` as weights, summed over the batch in place of channels, with strides
+/// and dilations exchanged: for any number of groups, and kernels whose size is a symbol.
+fn weights_by_convolution(
     b: &mut GraphBuilder,
     x: ValueId,
     g: ValueId,

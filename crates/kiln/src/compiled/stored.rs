@@ -91,6 +91,8 @@ impl ProgramStore {
             device: _,
             target: _,
             compiling: _,
+            // Decides when the program is made, not which.
+            compile_after: _,
             // Programs do not depend on who else uses the runtime, or on how many threads.
             threads: _,
             shared_kernels: _,

@@ -7,7 +7,6 @@ use crate::compiled::GraphPlanner;
 use crate::error::{Error, Failure};
 use crate::guard::guarded;
 #[cfg(feature = "native")]
-use crate::model::Executable;
 use crate::model::{Instance, Model};
 use crate::options::Options;
 use kiln_ir::Graph;
@@ -180,7 +179,7 @@ pub(super) fn planner(instance: &Instance, options: &Options) -> GraphPlanner {
     let planner = GraphPlanner::new(instance.optimized().clone())
         .for_device(&instance.executable().device(), &options.limits.fusion);
     #[cfg(feature = "native")]
-    if let Executable::Compiled(compiled) = instance.executable() {
+    if let Some(compiled) = instance.executable().native() {
         return planner.with_layouts(compiled.shared.layouts());
     }
     planner

@@ -127,6 +127,7 @@ impl Failure {
             | Self::Results { .. }
             | Self::NotImported { .. }
             | Self::NoGradient { .. }
+            | Self::Backward { .. }
             | Self::Verify(_)
             | Self::Evaluate(_) => ErrorKind::InvalidInput,
         }

@@ -51,15 +51,15 @@ impl Model {
     #[cfg(feature = "llvm")]
     fn save(&self, path: &Path, seal: Option<&SealKey>) -> Result<u64, Error> {
         guarded("saving a bundle", || {
-            match self.only_instance()?.executable() {
-                Executable::Compiled(compiled) => crate::compiled::save_bundle(
+            match self.only_instance()?.executable().native() {
+                Some(compiled) => crate::compiled::save_bundle(
                     &compiled.program,
                     &compiled.shared,
                     &self.0.options,
                     path,
                     seal,
                 ),
-                Executable::Interpreted => Err(Failure::not_compiled("a bundle")),
+                None => Err(Failure::not_compiled("a bundle")),
             }
         })
     }

@@ -14,6 +14,8 @@ use kiln_timing::Category;
 use std::cell::Cell;
 
 #[cfg(feature = "native")]
+use super::deferred::Deferred;
+#[cfg(feature = "native")]
 use crate::compiled::{Bundled, GraphPlanner, SharedRuntime, runtime_for};
 #[cfg(feature = "native")]
 use crate::notice::Notice;
@@ -32,6 +34,9 @@ pub(crate) enum Executable {
     /// As native code.
     #[cfg(feature = "native")]
     Compiled(Box<Compiled>),
+    /// Op by op at first.
+    #[cfg(feature = "native")]
+    Deferred(Box<Deferred>),
 }
 
 /// A program and the runtime it runs on.
@@ -70,6 +75,12 @@ impl Executable {
         {
             let _ = (graph, watched);
             Err(Device::unknown(device.key()))
+        }
+        #[cfg(feature = "native")]
+        if let Some(calls) = options.compile_after
+            && watched == 0
+        {
+            return Ok(Self::Deferred(Box::new(Deferred::new(calls))));
         }
         #[cfg(feature = "native")]
         match Compiled::build(graph, watched, None, options) {
@@ -132,31 +143,37 @@ impl Executable {
         Ok(Self::Compiled(Box::new(compiled)))
     }
 
-    /// The program, if it is compiled.
-    pub(crate) fn compiled(&self) -> Option<&CompiledProgram> {
+    /// The program and its runtime, if it is compiled by now.
+    #[cfg(feature = "native")]
+    pub(crate) fn native(&self) -> Option<&Compiled> {
         match self {
             Self::Interpreted => None,
-            #[cfg(feature = "native")]
-            Self::Compiled(compiled) => Some(&compiled.program),
+            Self::Compiled(compiled) => Some(compiled),
+            Self::Deferred(deferred) => deferred.compiled(),
         }
+    }
+
+    /// The program, if it is compiled by now.
+    pub(crate) fn compiled(&self) -> Option<&CompiledProgram> {
+        #[cfg(not(feature = "native"))]
+        return None;
+        #[cfg(feature = "native")]
+        self.native().map(|compiled| &compiled.program)
     }
 
     /// The device.
     pub(crate) fn device(&self) -> Device {
-        match self {
-            Self::Interpreted => Device::interpreter(),
-            #[cfg(feature = "native")]
-            Self::Compiled(compiled) => compiled.shared.device.clone(),
+        #[cfg(feature = "native")]
+        if let Some(compiled) = self.native() {
+            return compiled.shared.device.clone();
         }
+        Device::interpreter()
     }
 
-    /// The runtime, if it is compiled.
+    /// The runtime, if it is compiled by now.
     #[cfg(feature = "native")]
     pub(crate) fn runtime(&self) -> Option<&Arc<Runtime>> {
-        match self {
-            Self::Interpreted => None,
-            Self::Compiled(compiled) => Some(&compiled.shared.runtime),
-        }
+        Some(&self.native()?.shared.runtime)
     }
 
     /// Runs on inputs in the graph's order; `control` may end it.
@@ -170,10 +187,12 @@ impl Executable {
         match self {
             Self::Interpreted => run_interpreted(graph, inputs, options, control),
             #[cfg(feature = "native")]
-            Self::Compiled(compiled) => {
-                let _subscription = compiled.shared.subscribe(&options.observation.on_progress);
-                Ok(compiled.program.run_controlled(inputs, control)?)
-            }
+            Self::Compiled(compiled) => compiled.run(inputs, options, control),
+            #[cfg(feature = "native")]
+            Self::Deferred(deferred) => match deferred.call(graph, options)? {
+                Some(compiled) => compiled.run(inputs, options, control),
+                None => run_interpreted(graph, inputs, options, control),
+            },
         }
     }
 
@@ -187,24 +206,30 @@ impl Executable {
         options: &Options,
         control: Option<&Arc<CallControl>>,
     ) -> Result<(Vec<Tensor>, Vec<StepProfile>), Error> {
-        match self {
-            Self::Interpreted => {
-                let _ = (inputs, options, control);
-                Err(Failure::not_compiled("a profile"))
-            }
-            #[cfg(feature = "native")]
-            Self::Compiled(compiled) => {
-                let _subscription = compiled.shared.subscribe(&options.observation.on_progress);
-                let program = &compiled.program;
-                Ok(program.run_profiled_controlled(inputs, control)?)
-            }
+        #[cfg(feature = "native")]
+        if let Some(compiled) = self.native() {
+            let _subscription = compiled.shared.subscribe(&options.observation.on_progress);
+            let program = &compiled.program;
+            return Ok(program.run_profiled_controlled(inputs, control)?);
         }
+        let _ = (inputs, options, control);
+        Err(Failure::not_compiled("a profile"))
     }
 }
 
 #[cfg(feature = "native")]
 impl Compiled {
-    fn build(
+    fn run(
+        &self,
+        inputs: &[Tensor],
+        options: &Options,
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<Vec<Tensor>, Error> {
+        let _subscription = self.shared.subscribe(&options.observation.on_progress);
+        Ok(self.program.run_controlled(inputs, control)?)
+    }
+
+    pub(super) fn build(
         graph: &Graph,
         watched: usize,
         stored: Option<Program>,

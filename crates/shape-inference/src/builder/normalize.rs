@@ -164,8 +164,10 @@ impl GraphBuilder {
         self.div(x, norm)
     }
 
+    /// The maximum cancels out of what is computed from this, so its gradient is zero: differentiation need not find that.
     fn minus_max(&mut self, x: ValueId, axis: usize) -> Result<ValueId, InferError> {
         let max = self.reduce_max(x, &[axis], true)?;
+        let max = self.map("stop_gradient", &[max])?;
         self.sub(x, max)
     }
 

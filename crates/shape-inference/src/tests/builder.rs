@@ -172,8 +172,8 @@ fn composites_decompose_into_core_ops() -> Built {
         lines.push(format!("{name}: {}", summary(&finish(builder, y))));
     }
     assert_snapshot!(lines.join("\n"), @"
-    softmax: reduce sub exp reduce div -> f32[N, 8, H, W]
-    log_softmax: reduce sub exp reduce log sub -> f32[N, 8, H, W]
+    softmax: reduce stop_gradient sub exp reduce div -> f32[N, 8, H, W]
+    log_softmax: reduce stop_gradient sub exp reduce log sub -> f32[N, 8, H, W]
     layer_norm: reduce sub square reduce constant add rsqrt mul -> f32[N, 8, H, W]
     rms_norm: square reduce constant add rsqrt mul -> f32[N, 8, H, W]
     instance_norm: reduce sub square reduce constant add rsqrt mul reshape reshape mul add -> f32[N, 8, H, W]

@@ -3,6 +3,7 @@
 use super::Var;
 use crate::size::Size;
 use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
 
 impl Var {
     /// Swaps the last two axes.
@@ -138,8 +139,21 @@ impl Var {
         })
     }
 
+    /// The positions `0..size`, `i64[size]`, in the recording of this variable.
+    #[must_use]
     #[track_caller]
-    fn dims<S: Into<Size>>(&self, sizes: impl IntoIterator<Item = S>) -> Option<Vec<DimId>> {
+    pub fn positions(&self, size: impl Into<Size>) -> Var {
+        match self.dims([size.into()]) {
+            Some(dims) => self.record(|builder, _| builder.iota(DType::I64, &dims, 0)),
+            None => Var::new(&self.recorder, None),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn dims<S: Into<Size>>(
+        &self,
+        sizes: impl IntoIterator<Item = S>,
+    ) -> Option<Vec<DimId>> {
         let mut dims = Vec::new();
         for size in sizes {
             dims.push(size.into().dim(&self.recorder)?);

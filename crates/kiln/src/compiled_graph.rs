@@ -1,0 +1,223 @@
+//! A graph compiled together with its gradients, and the cache of such graphs.
+
+use crate::error::{Error, Failure};
+use crate::inputs::Inputs;
+use crate::model::Model;
+use crate::options::Options;
+use crate::source::Source;
+use kiln_autodiff::{GradientRequest, PartitionOptions, Rematerialization};
+use kiln_autodiff::{differentiate, partition};
+use kiln_fork_lock::{ForkCell, ForkLock};
+use kiln_ir::{Graph, structural_hash};
+use kiln_tensor::Tensor;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Compiles graphs together with their gradients, each once: a cache by the graph's structural hash and what is
+/// differentiated.
+pub struct GraphCompiler {
+    options: Options,
+    partition: PartitionOptions,
+    /// Entries are only ever added, so a panic elsewhere leaves it valid.
+    graphs: ForkLock<BTreeMap<String, Arc<CompiledGraph>>>,
+}
+
+impl GraphCompiler {
+    /// A compiler with these options and an empty cache.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options: options.with_one_recorder(),
+            partition: PartitionOptions::default(),
+            graphs: ForkLock::default(),
+        }
+    }
+
+    /// With a limit to the bytes that a [forward](CompiledGraph::forward) saves for the backward, with 64 for each size that is
+    /// not known: more is computed again instead, what costs the least first. By default only what is nearly free is computed
+    /// again.
+    #[must_use]
+    pub fn saving_at_most(self, bytes: u64) -> Self {
+        Self {
+            partition: PartitionOptions {
+                rematerialization: Rematerialization::Within(bytes),
+                ..self.partition
+            },
+            ..self
+        }
+    }
+
+    /// The graph and its gradients, compiled if they were not before.
+    ///
+    /// # Errors
+    /// E06xx where it cannot be differentiated as requested, and as [`Model::load`].
+    pub fn compile(
+        &self,
+        graph: &Graph,
+        request: &GradientRequest,
+    ) -> Result<Arc<CompiledGraph>, Error> {
+        let key = format!("{} {request:?}", structural_hash(graph));
+        if let Some(compiled) = self.graphs.lock().get(&key) {
+            return Ok(Arc::clone(compiled));
+        }
+        let compiled = CompiledGraph::new(graph, request, self.partition, self.options.clone())?;
+        let mut graphs = self.graphs.lock();
+        let entry = graphs.entry(key).or_insert_with(|| Arc::new(compiled));
+        Ok(Arc::clone(entry))
+    }
+
+    /// The number of graphs in the cache.
+    pub fn n_graphs(&self) -> usize {
+        self.graphs.lock().len()
+    }
+}
+
+impl fmt::Debug for GraphCompiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GraphCompiler({} graphs)", self.n_graphs())
+    }
+}
+
+/// A graph with its gradients: forward and backward, compiled as one program or as two with saved values between them.
+///
+/// | you want | use |
+/// |---|---|
+/// | outputs and gradients at once | [`run`](Self::run): one program, nothing is saved |
+/// | outputs now, gradients later | [`forward`](Self::forward), then [`backward`](Self::backward) |
+/// | the models, to inspect, time or explain them | [`joint`](Self::joint), [`halves`](Self::halves) |
+pub struct CompiledGraph {
+    joint: Model,
+    graph: kiln_autodiff::JointGraph,
+    n_inputs: usize,
+    partition: PartitionOptions,
+    options: Options,
+    halves: ForkCell<(Model, Model)>,
+}
+
+/// What a forward pass leaves for the backward pass.
+#[derive(Clone, Debug)]
+pub struct SavedValues(Vec<Tensor>);
+
+impl SavedValues {
+    /// The bytes of the tensors together.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |tensor: &Tensor| (tensor.len() * tensor.dtype().size_in_bytes()) as u64;
+        self.0.iter().map(bytes).sum()
+    }
+}
+
+impl CompiledGraph {
+    fn new(
+        graph: &Graph,
+        request: &GradientRequest,
+        partition: PartitionOptions,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let joint = differentiate(graph, request)?;
+        Ok(Self {
+            joint: options.load(Source::graph(joint.graph.clone()))?,
+            n_inputs: graph.inputs().len(),
+            graph: joint,
+            partition,
+            options,
+            halves: ForkCell::new(),
+        })
+    }
+
+    /// The positions of the inputs among those of the [joint](Self::joint) model and of [backward](Self::halves).
+    pub fn input_positions(&self) -> Range<usize> {
+        0..self.n_inputs
+    }
+
+    /// The positions of the cotangents among the inputs of the joint model and of backward.
+    pub fn cotangent_positions(&self) -> Range<usize> {
+        self.n_inputs..self.n_inputs + self.graph.cotangents.len()
+    }
+
+    /// The positions of the outputs among those of the joint model and of forward, whose other outputs are the saved values.
+    pub fn output_positions(&self) -> Range<usize> {
+        0..self.graph.n_outputs
+    }
+
+    /// The positions of the gradients among the outputs of the joint model; backward has no others.
+    pub fn gradient_positions(&self) -> Range<usize> {
+        self.graph.n_outputs..self.graph.n_outputs + self.graph.gradients.len()
+    }
+
+    /// The model that computes outputs and gradients.
+    pub fn joint(&self) -> &Model {
+        &self.joint
+    }
+
+    /// The models of the two halves, loaded when they are first needed.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
+    pub fn halves(&self) -> Result<(&Model, &Model), Error> {
+        let halves = self.halves.get_or_try_init(|| {
+            let halves = partition(&self.graph, &self.partition)?;
+            let forward = self.options.load(Source::graph(halves.forward))?;
+            let backward = self.options.load(Source::graph(halves.backward))?;
+            Ok::<_, Error>((forward, backward))
+        })?;
+        Ok((&halves.0, &halves.1))
+    }
+
+    /// The outputs and the gradients. Inputs are those of the graph, then the cotangents, if it has any.
+    ///
+    /// # Errors
+    /// As [`Call::run`](crate::Call::run).
+    pub fn run<'a>(
+        &'a self,
+        inputs: impl Into<Inputs<'a>>,
+    ) -> Result<(Vec<Tensor>, Vec<Tensor>), Error> {
+        let mut tensors = self.joint.run(inputs)?.into_tensors();
+        let gradients = tensors.split_off(self.graph.n_outputs.min(tensors.len()));
+        Ok((tensors, gradients))
+    }
+
+    /// The outputs, and what [`backward`](Self::backward) needs.
+    ///
+    /// # Errors
+    /// As [`Call::run`](crate::Call::run), and as [`halves`](Self::halves).
+    pub fn forward<'a>(
+        &'a self,
+        inputs: impl Into<Inputs<'a>>,
+    ) -> Result<(Vec<Tensor>, SavedValues), Error> {
+        let mut tensors = self.halves()?.0.run(inputs)?.into_tensors();
+        let saved = tensors.split_off(self.graph.n_outputs.min(tensors.len()));
+        Ok((tensors, SavedValues(saved)))
+    }
+
+    /// The gradients: `inputs` are those of the forward pass, `cotangents` one tensor for each differentiated output, none if
+    /// they are 1.
+    ///
+    /// # Errors
+    /// As [`Call::run`](crate::Call::run); E0612 for a wrong number of tensors.
+    pub fn backward(
+        &self,
+        inputs: &[Tensor],
+        saved: &SavedValues,
+        cotangents: &[Tensor],
+    ) -> Result<Vec<Tensor>, Error> {
+        if inputs.len() != self.n_inputs || cotangents.len() != self.graph.cotangents.len() {
+            return Err(Failure::Backward {
+                inputs: self.n_inputs,
+                cotangents: self.graph.cotangents.len(),
+                given_inputs: inputs.len(),
+                given_cotangents: cotangents.len(),
+            }
+            .into());
+        }
+        let given = inputs.iter().chain(cotangents).chain(&saved.0);
+        let backward = self.halves()?.1;
+        Ok(backward.run(given.collect::<Inputs<'_>>())?.into_tensors())
+    }
+}
+
+impl fmt::Debug for CompiledGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompiledGraph({:?})", self.joint)
+    }
+}

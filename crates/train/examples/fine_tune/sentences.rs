@@ -1,0 +1,53 @@
+//! Sentences about meals and films, and whether they praise.
+
+/// Sentences to learn from.
+pub(crate) const TRAINING: &[(&str, bool)] = &[
+    ("The soup was wonderful and the bread still warm.", true),
+    ("I have rarely laughed so much in a cinema.", true),
+    ("A kind waiter, fresh fish, and a lovely view.", true),
+    ("Every scene is a delight to look at.", true),
+    ("The best dinner we had on the whole trip.", true),
+    ("She plays the part brilliantly from start to finish.", true),
+    ("Great value, friendly people, we will come back.", true),
+    ("A moving story, told with great care.", true),
+    ("The cake was light, sweet and perfect.", true),
+    ("I enjoyed every minute of it.", true),
+    ("Such a charming little place with excellent coffee.", true),
+    ("The music alone is worth the ticket.", true),
+    ("Delicious, generous and quick.", true),
+    ("A clever film that trusts its audience.", true),
+    ("We loved the garden and the homemade ice cream.", true),
+    ("The ending made me cry happy tears.", true),
+    ("The soup was cold and the bread stale.", false),
+    ("I have rarely been so bored in a cinema.", false),
+    ("A rude waiter, old fish, and a view of the bins.", false),
+    ("Every scene is far too long and badly lit.", false),
+    ("The worst dinner we had on the whole trip.", false),
+    ("She seems lost in the part from start to finish.", false),
+    ("Overpriced, slow and dirty, never again.", false),
+    ("A dull story, told without any care.", false),
+    ("The cake was dry and tasted of nothing.", false),
+    ("I regretted every minute of it.", false),
+    ("Such a gloomy little place with terrible coffee.", false),
+    ("The music gave me a headache.", false),
+    ("Tasteless, tiny and late.", false),
+    ("A silly film that insults its audience.", false),
+    ("We hated the noise and the sour ice cream.", false),
+    ("The ending made no sense at all.", false),
+];
+
+/// Sentences to be judged.
+pub(crate) const TEST: &[(&str, bool)] = &[
+    ("An excellent meal and very kind service.", true),
+    ("What a beautiful and funny film!", true),
+    ("The pasta was superb.", true),
+    ("I would happily watch it again.", true),
+    ("Warm, lively and well acted.", true),
+    ("We were delighted with everything.", true),
+    ("An awful meal and very rude service.", false),
+    ("What an ugly and boring film!", false),
+    ("The pasta was disgusting.", false),
+    ("I walked out after an hour.", false),
+    ("Cold, lifeless and badly acted.", false),
+    ("We were disappointed with everything.", false),
+];

@@ -1,0 +1,14 @@
+//! Layers over variables, as methods of [`Network`](crate::Network).
+//!
+//! Each layer takes a name; its parameters have the names and the shapes that PyTorch gives those of the same layer, so files
+//! of weights can be exchanged.
+
+mod attention;
+mod conv;
+mod dropout;
+mod linear;
+mod norm;
+mod recurrent;
+
+pub use attention::AttentionSizes;
+pub use conv::ConvSizes;

@@ -1,0 +1,40 @@
+//! Training steps of Kiln, JAX, PyTorch and `torch.compile`, through the scripts of `benches/peers/training`.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::python::{self, Needs};
+use crate::step;
+use crate::workspace::{self, Metadata};
+
+/// The pinned frameworks.
+const FRAMEWORKS: Needs<'_> = Needs {
+    task: "bench",
+    what: "frameworks",
+    list: "benches/peers/training/requirements.txt",
+};
+
+/// Builds the steps, installs the frameworks and runs all of them, or only the case that a word names.
+pub(super) fn run(root: &Path, words: &[String]) -> Result<()> {
+    let target = Metadata::load(root)?.target_directory;
+    let folder = target.join("peers").join("training");
+    let python = python::python(root, folder, &FRAMEWORKS)?;
+    let mut build = Command::new(workspace::cargo());
+    build.current_dir(root).args([
+        "build",
+        "--release",
+        "--package",
+        "kiln-train",
+        "--example",
+        "training_steps",
+    ]);
+    step::run("training_steps", &mut build)?;
+    let mut compare = Command::new(python);
+    compare
+        .arg(root.join("benches/peers/training/side_by_side.py"))
+        .arg(target.join("release/examples/training_steps"))
+        .args(words.iter().take(1));
+    step::run("side by side", &mut compare)
+}
