@@ -142,6 +142,8 @@ pub(crate) struct BenchOptions {
     pub(crate) peers: bool,
     /// Measure single operators and their peers, and nothing else.
     pub(crate) ops: bool,
+    /// Measure the kernel service, and nothing else.
+    pub(crate) service: bool,
     /// Record the measurements of single operators.
     pub(crate) write: bool,
     /// Compare the measurements of single operators with those recorded.
@@ -216,6 +218,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             }
             (Task::Bench(options), Long("peers")) => options.peers = true,
             (Task::Bench(options), Long("ops")) => options.ops = true,
+            (Task::Bench(options), Long("service")) => options.service = true,
             (Task::Bench(options), Long("write")) => options.write = true,
             (Task::Bench(options), Long("check")) => options.check = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),

@@ -9,6 +9,7 @@
 //! | check a kernel | [`KernelValidator`] |
 //! | keep packages in a folder | [`PackageStore`] |
 //! | do all of this for many callers | [`KernelService`] |
+//! | run layers on stored kernels, step by step | [`layer::CompiledLayer`], [`layer::Switches`] |
 //!
 //! ```
 //! use kiln_service::blueprint::{Blueprint, BlueprintLimits, STANDARD};
@@ -27,6 +28,7 @@ mod compile;
 pub mod convert;
 mod draw;
 mod error;
+pub mod layer;
 mod optimize;
 mod package;
 mod service;

@@ -11,6 +11,7 @@ mod metrics;
 mod options;
 mod queue;
 
+pub(crate) use metrics::Counter;
 pub use metrics::ServiceMetrics;
 pub use options::ServiceOptions;
 

@@ -136,7 +136,7 @@ pub struct KernelValidator {
     /// The bounds on speed.
     pub bounds: PerformanceBounds,
     /// The program that runs memory checks; without one they are not applicable.
-    guard: Option<GuardProgram>,
+    pub guard: Option<GuardProgram>,
 }
 
 impl Default for KernelValidator {
