@@ -39,6 +39,8 @@ usage: cargo xtask <task>
   bench --ops [--write] [--check] [WORD...]
                                 Kiln beside its peers, operator by operator; --write records the run and writes
                                 its page of the book, --check fails where the run is slower than recorded
+  bench --service [calls=N] [minutes=N]
+                                the kernel service: a line per number, its bar, and whether it is met
   tune                          measure register tiles on this machine and rewrite the table of their costs
   bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots

@@ -98,7 +98,7 @@ impl CompilerWrapper for FaultyCompiler {
         let printed = text::print(kernel.kernel());
         let altered = match self.1 {
             Fault::WrongValue => printed.replace(" + ", " - "),
-            Fault::OutOfBounds => printed.replace("f32[N]", "f32[N + 64]").replace("< N", "< N + 64"),
+            Fault::OutOfBounds => printed.replace("[s0]", "[s0 + 64]").replace("< s0", "< s0 + 64"),
             Fault::Leak => return Ok(right),
         };
         assert_ne!(altered, printed, "the fault has to be in the kernel");
