@@ -70,7 +70,14 @@ fn service(root: &Path, words: &[String]) -> Command {
     let mut command = Command::new(workspace::cargo());
     command
         .current_dir(root)
-        .args(["bench", "--package", "kiln-service", "--bench", "service", "--"])
+        .args([
+            "bench",
+            "--package",
+            "kiln-service",
+            "--bench",
+            "service",
+            "--",
+        ])
         .args(words);
     command
 }

@@ -219,7 +219,11 @@ mod tests {
             }
         }
         let none = Tensor::from_slice::<f32>(&[0], &[]).expect("memory");
-        assert!(guarded_tensor(&none, Side::After).expect("memory").is_empty());
+        assert!(
+            guarded_tensor(&none, Side::After)
+                .expect("memory")
+                .is_empty()
+        );
     }
 
     #[test]

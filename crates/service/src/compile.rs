@@ -276,12 +276,16 @@ impl BlueprintCompiler {
         cancel: &CancelToken,
     ) -> Result<OptimizedKernel, ServiceError> {
         let flag = cancel.clone();
-        let options = self.options.clone().cancel_when(move || flag.is_cancelled());
+        let options = self
+            .options
+            .clone()
+            .cancel_when(move || flag.is_cancelled());
         match target {
             CompileTarget::Cpu => self.optimizer.optimize_cpu_kernel(graph, &options),
             CompileTarget::CpuLevel(level) => {
                 let options = options.target(level);
-                self.optimizer.optimize_cpu_kernel_at(graph, &options, level)
+                self.optimizer
+                    .optimize_cpu_kernel_at(graph, &options, level)
             }
             CompileTarget::Cuda => self.optimizer.optimize_cuda_kernel(graph, &options),
         }
@@ -291,7 +295,11 @@ impl BlueprintCompiler {
     ///
     /// # Errors
     /// When a check could not run; a check that fails is in the result.
-    pub fn check(&self, graph: &Graph, kernel: &OptimizedKernel) -> Result<ValidationResult, ServiceError> {
+    pub fn check(
+        &self,
+        graph: &Graph,
+        kernel: &OptimizedKernel,
+    ) -> Result<ValidationResult, ServiceError> {
         self.validator.validate(graph, kernel)
     }
 
@@ -363,7 +371,11 @@ impl BlueprintCompiler {
         }
         let folder = tempfile::tempdir();
         let folder = folder.map_err(ServiceError::store("make", std::env::temp_dir()))?;
-        work(&self.clone().with_kernel_cache(folder.path().join("kernels")))
+        work(
+            &self
+                .clone()
+                .with_kernel_cache(folder.path().join("kernels")),
+        )
     }
 
     fn run_stages(
@@ -375,7 +387,9 @@ impl BlueprintCompiler {
         let key = self.key(blueprint, target);
         run.stage(Stage::Validate, || self.validate(blueprint))?;
         let mut graph = run.stage(Stage::Build, || self.build(blueprint))?;
-        graph.metadata_mut().insert(KEY_ENTRY.to_owned(), key.clone());
+        graph
+            .metadata_mut()
+            .insert(KEY_ENTRY.to_owned(), key.clone());
         if *target != CompileTarget::Cuda {
             // Candidates find the code in the cache.
             run.stage(Stage::Compile, || self.compile(&graph, target))?;

@@ -156,7 +156,13 @@ impl GraphConverter {
         builder.metadata_mut().extend(blueprint.metadata.clone());
         let mut constant_bytes = self.limits.constant_bytes;
         for &index in order {
-            self.add(blueprint, index, &mut builder, &mut values, &mut constant_bytes)?;
+            self.add(
+                blueprint,
+                index,
+                &mut builder,
+                &mut values,
+                &mut constant_bytes,
+            )?;
         }
         let outputs: Vec<(&str, ValueId)> = (blueprint.outputs.iter())
             .map(|output| (output.name.as_str(), values[&output.value]))

@@ -63,7 +63,9 @@ impl Problems {
     }
 
     pub(crate) fn code(&self) -> &'static str {
-        self.0.first().map_or(Problem::MALFORMED, |first| first.code)
+        self.0
+            .first()
+            .map_or(Problem::MALFORMED, |first| first.code)
     }
 }
 
@@ -113,7 +115,9 @@ pub enum ServiceError {
         problem: &'static str,
     },
     /// E1422: no sizes could be drawn that the blueprint's facts allow.
-    #[error("no sizes meet the facts of {name} in {attempts} attempts; set `likely` of its symbols")]
+    #[error(
+        "no sizes meet the facts of {name} in {attempts} attempts; set `likely` of its symbols"
+    )]
     NoSizes {
         /// The blueprint or graph.
         name: String,

@@ -161,7 +161,11 @@ impl CompiledLayer {
 
     /// The counters, as of now.
     pub fn metrics(&self) -> LayerMetrics {
-        let watch = self.inner.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch = self
+            .inner
+            .watch
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         self.inner.counters.snapshot(watch.last())
     }
 
@@ -205,7 +209,10 @@ impl CompiledLayer {
                 inner.ready().unwrap_or_default()
             }
         };
-        let problem = match self.run_compiled(models, x.clone(), Arc::clone(&parameters)).await {
+        let problem = match self
+            .run_compiled(models, x.clone(), Arc::clone(&parameters))
+            .await
+        {
             Ok(tensor) => {
                 let ran_by = RanBy::Compiled;
                 return Ok(LayerOutput { tensor, ran_by });
@@ -291,10 +298,18 @@ impl fmt::Debug for CompiledLayer {
 impl LayerKernel {
     fn new(blueprint: Blueprint) -> Result<Self, ServiceError> {
         let graph = GraphConverter::default().convert(&blueprint)?;
-        let has_x = blueprint.inputs.iter().any(|input| input.name == blueprints::DATA);
+        let has_x = blueprint
+            .inputs
+            .iter()
+            .any(|input| input.name == blueprints::DATA);
         if !has_x || blueprint.outputs.len() != 1 {
             let message = "expected an input `x` and one output for a layer";
-            return Err(crate::error::Problem::new(crate::error::Problem::COUNT, "inputs", message).into());
+            return Err(crate::error::Problem::new(
+                crate::error::Problem::COUNT,
+                "inputs",
+                message,
+            )
+            .into());
         }
         let transform = Options::new().load(Source::graph(graph));
         let transform = transform.map_err(ServiceError::stage("default transform"))?;

@@ -35,10 +35,16 @@ mod service;
 mod store;
 pub mod validate;
 
-pub use compile::{BlueprintCompiler, CancelToken, CompilationResult, CompilationStatus, CompileTarget, Stage};
+pub use compile::{
+    BlueprintCompiler, CancelToken, CompilationResult, CompilationStatus, CompileTarget, Stage,
+};
 pub use error::{Problem, Problems, ServiceError};
-pub use optimize::{CacheEfficiency, CacheSource, Candidate, KernelOptimizer, KernelProfile, OptimizedKernel};
+pub use optimize::{
+    CacheEfficiency, CacheSource, Candidate, KernelOptimizer, KernelProfile, OptimizedKernel,
+};
 pub use package::{PACKAGE_FORMAT, Package, PackageMetadata, Provenance};
 pub use service::{KernelRequest, KernelService, ServiceMetrics, ServiceOptions, StoredKernel};
 pub use store::PackageStore;
-pub use validate::{CheckFailure, CheckKind, KernelValidator, Outcome, PerformanceBounds, ValidationResult};
+pub use validate::{
+    CheckFailure, CheckKind, KernelValidator, Outcome, PerformanceBounds, ValidationResult,
+};

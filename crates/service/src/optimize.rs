@@ -131,9 +131,9 @@ impl KernelOptimizer {
             let model = compiled(&options, graph)?;
             let profile = self.profile_kernel(&model, &inputs)?;
             // A candidate has to be clearly faster to replace one with fewer threads.
-            let wins = best.as_ref().is_none_or(|(_, _, time)| {
-                profile.time.as_secs_f64() < 0.98 * time.as_secs_f64()
-            });
+            let wins = best
+                .as_ref()
+                .is_none_or(|(_, _, time)| profile.time.as_secs_f64() < 0.98 * time.as_secs_f64());
             if wins {
                 best = Some((measured.len(), model, profile.time));
             }

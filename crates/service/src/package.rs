@@ -170,7 +170,9 @@ impl Package {
             Err(error) => return Err(ServiceError::store("read", path)(error)),
         };
         if bytes > MAX_METADATA_BYTES {
-            return Err(refused(format!("expected metadata of at most {MAX_METADATA_BYTES} bytes, found {bytes}")));
+            return Err(refused(format!(
+                "expected metadata of at most {MAX_METADATA_BYTES} bytes, found {bytes}"
+            )));
         }
         let text = std::fs::read(&path).map_err(ServiceError::store("read", &path))?;
         #[derive(Deserialize)]
@@ -181,12 +183,16 @@ impl Package {
             .map_err(|error| refused(format!("its metadata is damaged: {error}")))?;
         if header.format > PACKAGE_FORMAT {
             let found = header.format;
-            return Err(refused(format!("expected a package of format {PACKAGE_FORMAT} or older, found format {found}")));
+            return Err(refused(format!(
+                "expected a package of format {PACKAGE_FORMAT} or older, found format {found}"
+            )));
         }
         let metadata: PackageMetadata = serde_json::from_slice(&text)
             .map_err(|error| refused(format!("its metadata is damaged: {error}")))?;
         if metadata.key != key {
-            return Err(refused("its metadata are those of another package".to_owned()));
+            return Err(refused(
+                "its metadata are those of another package".to_owned(),
+            ));
         }
         Ok(Some(Self {
             metadata,

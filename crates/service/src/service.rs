@@ -76,7 +76,8 @@ struct Job {
     request: KernelRequest,
 }
 
-/// Compiles, checks, keeps and hands out kernels. Clones are one service; it stops when the last is dropped.
+/// Compiles, checks, keeps and hands out kernels. Clones are one service; it stops when the last is dropped. It belongs to the
+/// process that started it: a forked child starts its own.
 ///
 /// ```no_run
 /// use kiln::SealKey;
@@ -200,7 +201,9 @@ impl KernelService {
             let state = inner.lock();
             (state.kernels.len(), state.flights.len())
         };
-        inner.counters.snapshot(in_memory, in_flight, inner.queue.len())
+        inner
+            .counters
+            .snapshot(in_memory, in_flight, inner.queue.len())
     }
 
     /// The store.
@@ -216,7 +219,9 @@ impl KernelService {
 
 impl fmt::Debug for KernelService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("KernelService").field(&self.metrics()).finish()
+        f.debug_tuple("KernelService")
+            .field(&self.metrics())
+            .finish()
     }
 }
 
@@ -225,7 +230,8 @@ impl Owner {
         for job in self.inner.queue.close() {
             self.inner.land(&job, Err(Arc::new(ServiceError::Stopped)));
         }
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             // The last handle may be dropped by a thread of the service's own caller, never by one of these.
             let _ = thread.join();
@@ -316,7 +322,9 @@ impl Inner {
         self.counters.compiles.add();
         let request = &job.request;
         let token: &CancelToken = job.flight.token();
-        let result = self.compiler.run(&request.blueprint, &request.target, token);
+        let result = self
+            .compiler
+            .run(&request.blueprint, &request.target, token);
         self.counters.compiled(result.time());
         let package = result.into_package()?;
         let stored = match self.store.put(&package) {
@@ -359,7 +367,8 @@ impl Inner {
         if let Ok(kernel) = &answer {
             state.insert(&job.key, Arc::clone(kernel), self.options.max_kernels);
         }
-        let is_own = (state.flights.get(&job.key)).is_some_and(|known| Arc::ptr_eq(known, &job.flight));
+        let is_own =
+            (state.flights.get(&job.key)).is_some_and(|known| Arc::ptr_eq(known, &job.flight));
         if is_own {
             state.flights.remove(&job.key);
         }

@@ -85,7 +85,8 @@ impl PackageStore {
                 _ => Err(fail("write")(error)),
             };
         }
-        self.get(key)?.ok_or_else(|| fail("read")(ErrorKind::NotFound.into()))
+        self.get(key)?
+            .ok_or_else(|| fail("read")(ErrorKind::NotFound.into()))
     }
 
     /// Removes the package of a key; whether there was one.

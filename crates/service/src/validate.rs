@@ -89,7 +89,9 @@ impl ValidationResult {
     /// The outcome of a check, if it was made.
     pub fn outcome(&self, kind: CheckKind) -> Option<&Outcome> {
         let mut checks = self.checks.iter();
-        checks.find(|(known, _)| *known == kind).map(|(_, outcome)| outcome)
+        checks
+            .find(|(known, _)| *known == kind)
+            .map(|(_, outcome)| outcome)
     }
 
     /// The failed checks, for a message.
@@ -171,8 +173,14 @@ impl KernelValidator {
         kernel: &OptimizedKernel,
     ) -> Result<ValidationResult, ServiceError> {
         let checks = vec![
-            (CheckKind::Correctness, self.check_correctness(graph, &kernel.model)?),
-            (CheckKind::Performance, self.bounds.check(&kernel.profile, &kernel.plain)),
+            (
+                CheckKind::Correctness,
+                self.check_correctness(graph, &kernel.model)?,
+            ),
+            (
+                CheckKind::Performance,
+                self.bounds.check(&kernel.profile, &kernel.plain),
+            ),
             (CheckKind::Memory, self.check_memory(graph, &kernel.model)?),
             (CheckKind::Gradients, self.check_gradients(graph)?),
         ];

@@ -4,9 +4,9 @@
 
 mod generated_attention_block;
 
+use kiln::Tensor;
 use kiln::internals::interpreter::{InterpretOptions, interpret};
 use kiln::internals::ir::{Graph, text};
-use kiln::Tensor;
 use kiln_service::ServiceError;
 use kiln_service::blueprint::{Blueprint, BlueprintLimits, STANDARD, json_schema};
 use kiln_service::convert::{GraphConverter, OrderingMethod, kinds};
@@ -36,7 +36,9 @@ fn inputs(graph: &Graph, size: i64) -> Vec<Tensor> {
         });
         let shape: Vec<usize> = sizes.collect();
         let count = shape.iter().product::<usize>();
-        let numbers: Vec<f64> = (0..count).map(|at| ((at * 7 + 3) % 11) as f64 / 11.0).collect();
+        let numbers: Vec<f64> = (0..count)
+            .map(|at| ((at * 7 + 3) % 11) as f64 / 11.0)
+            .collect();
         Tensor::from_f64_slice(ty.dtype, &shape, &numbers).unwrap()
     });
     tensors.collect()
@@ -44,7 +46,9 @@ fn inputs(graph: &Graph, size: i64) -> Vec<Tensor> {
 
 fn without_origins(graph: &Graph) -> String {
     let text = text::print(graph);
-    let lines = text.lines().map(|line| line.split(" from \"").next().unwrap_or_default());
+    let lines = text
+        .lines()
+        .map(|line| line.split(" from \"").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -63,7 +67,11 @@ fn the_standard_set_converts_and_survives_the_way_back() {
         for size in [1, 2] {
             let inputs = inputs(&graph, size);
             let (first, second) = (run(&graph, &inputs), run(&again, &inputs));
-            assert!(first[0].bit_equal(&second[0]), "{} at {size}", standard.name);
+            assert!(
+                first[0].bit_equal(&second[0]),
+                "{} at {size}",
+                standard.name
+            );
         }
         // Written and read, it is the same; and its own graph's blueprint is a fixed point.
         let read = Blueprint::from_json(&back.to_json(), &limits()).unwrap();
@@ -71,13 +79,20 @@ fn the_standard_set_converts_and_survives_the_way_back() {
         let fixed = Blueprint::from_graph(&again).unwrap();
         let third = GraphConverter::default().convert(&fixed).unwrap();
         // Origins are the nodes' places in the document, which may have moved.
-        assert_eq!(without_origins(&third), without_origins(&again), "{}", standard.name);
+        assert_eq!(
+            without_origins(&third),
+            without_origins(&again),
+            "{}",
+            standard.name
+        );
     }
 }
 
 #[test]
 fn a_dense_layer_computes_what_it_says() {
-    let graph = GraphConverter::default().convert(&standard("dense")).unwrap();
+    let graph = GraphConverter::default()
+        .convert(&standard("dense"))
+        .unwrap();
     let x = Tensor::full(&[3, 256], 1.0f32).unwrap();
     let w = Tensor::full(&[256, 128], 0.5f32).unwrap();
     let bias = Tensor::full(&[128], 2.0f32).unwrap();
@@ -142,12 +157,24 @@ fn every_defect_has_a_code_and_a_place() {
 #[test]
 fn limits_are_enforced_before_anything_is_built() {
     let json = document(r#"{"kind": "relu", "operands": ["x"], "results": ["y"]}"#);
-    let small = BlueprintLimits { json_bytes: 64, ..limits() };
-    assert_eq!(Blueprint::from_json(&json, &small).unwrap_err().code(), "E1403");
+    let small = BlueprintLimits {
+        json_bytes: 64,
+        ..limits()
+    };
+    assert_eq!(
+        Blueprint::from_json(&json, &small).unwrap_err().code(),
+        "E1403"
+    );
     let blueprint = Blueprint::from_json(&json, &limits()).unwrap();
-    let none = BlueprintLimits { nodes: 0, ..limits() };
+    let none = BlueprintLimits {
+        nodes: 0,
+        ..limits()
+    };
     assert_eq!(blueprint.validate(&none).unwrap_err().code(), "E1403");
-    let short = BlueprintLimits { list: 0, ..limits() };
+    let short = BlueprintLimits {
+        list: 0,
+        ..limits()
+    };
     assert_eq!(blueprint.validate(&short).unwrap_err().code(), "E1403");
     let large = document(
         r#"{"kind": "constant", "results": ["y"], "attributes": {"value": {"dtype": "f64", "shape": [4000000000, 4000000000], "data": []}}}"#,
@@ -158,7 +185,11 @@ fn limits_are_enforced_before_anything_is_built() {
 #[test]
 fn constants_keep_every_bit() {
     let bits = [f32::NAN, -0.0, f32::INFINITY, 1.0e-45, 0.1];
-    let digits: String = bits.iter().flat_map(|x| x.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = bits
+        .iter()
+        .flat_map(|x| x.to_le_bytes())
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let json = document(&format!(
         r#"{{"kind": "constant", "results": ["y"], "attributes": {{"value": {{"dtype": "f32", "shape": [5], "bytes": "{digits}"}}}}}}"#
     ));
@@ -166,7 +197,9 @@ fn constants_keep_every_bit() {
     let graph = GraphConverter::default().convert(&blueprint).unwrap();
     let expected = Tensor::from_slice(&[5], &bits).unwrap();
     assert!(run(&graph, &inputs(&graph, 2))[0].bit_equal(&expected));
-    let again = GraphConverter::default().convert(&Blueprint::from_graph(&graph).unwrap()).unwrap();
+    let again = GraphConverter::default()
+        .convert(&Blueprint::from_graph(&graph).unwrap())
+        .unwrap();
     assert!(run(&again, &inputs(&graph, 2))[0].bit_equal(&expected));
     let fraction = document(
         r#"{"kind": "constant", "results": ["y"], "attributes": {"value": {"dtype": "i32", "shape": [1], "data": [2.5]}}}"#,
@@ -195,7 +228,13 @@ fn the_order_has_the_fewest_live_bytes_of_all_orders() {
     let row = 32 * 4 * 4;
     // A wide value, what it is made of, and one result of the other branch.
     assert_eq!(order.peak_bytes, 1000 * row + 2 * row);
-    let at = |name: &str| order.nodes.iter().position(|&node| blueprint.nodes[node].results[0] == name).unwrap();
+    let at = |name: &str| {
+        order
+            .nodes
+            .iter()
+            .position(|&node| blueprint.nodes[node].results[0] == name)
+            .unwrap()
+    };
     assert!(at("ra") < at("wb") || at("rb") < at("wa"));
     assert!(at("sa") < at("wa") && at("wa") < at("ra") && at("ra") < at("y"));
 }
@@ -207,7 +246,7 @@ fn builder_code_compiles_and_builds_the_same_graph() {
     let code = converter.builder_code(&blueprint).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generated_attention_block.rs");
     let expected = format!(
-        "//! What `GraphConverter::builder_code` writes for the blueprint `attention_block`.\n#![allow(unused_imports, missing_docs, reason = \"generated\")]\n#![cfg_attr(rustfmt, rustfmt_skip)]\n\n{code}"
+        "//! What `GraphConverter::builder_code` writes for the blueprint `attention_block`.\n#![allow(unused_imports, unreachable_pub, missing_docs, reason = \"generated\")]\n#![cfg_attr(rustfmt, rustfmt_skip)]\n\n{code}"
     );
     if std::env::var_os("KILN_BLESS").is_some() {
         std::fs::write(&path, &expected).unwrap();
@@ -222,11 +261,16 @@ fn builder_code_compiles_and_builds_the_same_graph() {
 
 #[test]
 fn the_published_schema_is_that_of_the_types() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas/blueprint-1.schema.json");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas/blueprint-1.schema.json");
     if std::env::var_os("KILN_BLESS").is_some() {
         std::fs::write(&path, json_schema()).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(path).unwrap(), json_schema(), "run this test with KILN_BLESS=1");
+    assert_eq!(
+        std::fs::read_to_string(path).unwrap(),
+        json_schema(),
+        "run this test with KILN_BLESS=1"
+    );
 }
 
 #[test]
@@ -236,7 +280,9 @@ fn kinds_have_one_row_each_and_cover_the_graphs_ops() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count, "a kind has two rows");
-    for name in ["dense", "conv2d", "relu", "matmul", "gather", "top_k", "suppress"] {
+    for name in [
+        "dense", "conv2d", "relu", "matmul", "gather", "top_k", "suppress",
+    ] {
         assert!(names.contains(&name), "{name}");
     }
 }

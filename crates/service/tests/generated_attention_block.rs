@@ -1,5 +1,5 @@
 //! What `GraphConverter::builder_code` writes for the blueprint `attention_block`.
-#![allow(unused_imports, missing_docs, reason = "generated")]
+#![allow(unused_imports, unreachable_pub, missing_docs, reason = "generated")]
 #![cfg_attr(rustfmt, rustfmt_skip)]
 
 use kiln::DType;

@@ -4,7 +4,11 @@
 //! This program is its own guard program, since the devices with faults have to be known there too.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(unsafe_code, reason = "an artifact is given the buffers of another, to be caught")]
+#![allow(clippy::print_stdout, reason = "this program is its own test harness")]
+#![allow(
+    unsafe_code,
+    reason = "an artifact is given the buffers of another, to be caught"
+)]
 
 use kiln::internals::autodiff::{Cotangents, GradientRequest, differentiate};
 use kiln::internals::backend::{
@@ -98,13 +102,20 @@ impl CompilerWrapper for FaultyCompiler {
         let printed = text::print(kernel.kernel());
         let altered = match self.1 {
             Fault::WrongValue => printed.replace(" + ", " - "),
-            Fault::OutOfBounds => printed.replace("[s0]", "[s0 + 64]").replace("< s0", "< s0 + 64"),
+            Fault::OutOfBounds => printed
+                .replace("[s0]", "[s0 + 64]")
+                .replace("< s0", "< s0 + 64"),
             Fault::Leak => return Ok(right),
         };
         assert_ne!(altered, printed, "the fault has to be in the kernel");
         let altered = verify(text::read(&altered).unwrap()).unwrap();
         let schedules = self.0.schedules(&altered, target);
-        let wrong = self.0.compile(&altered, target, &schedules.last().unwrap().schedule, observer)?;
+        let wrong = self.0.compile(
+            &altered,
+            target,
+            &schedules.last().unwrap().schedule,
+            observer,
+        )?;
         let mut parts = wrong.to_parts();
         parts.buffers = right.buffers.clone();
         parts.contract = right.contract.clone();
@@ -136,12 +147,19 @@ const SUM: &str = "graph @sum(%x: f32[N], %y: f32[N]) -> f32[N] {
 }";
 
 fn graph(text: &str) -> Graph {
-    let model = Options::new().device(Device::interpreter()).load(Source::text(text)).unwrap();
+    let model = Options::new()
+        .device(Device::interpreter())
+        .load(Source::text(text))
+        .unwrap();
     kiln::diagnose::graph(&model, kiln::diagnose::Stage::Import).unwrap()
 }
 
 fn model(graph: &Graph, device: Device) -> Model {
-    let options = Options::new().device(device).cache(Cache::off()).threads(1).shared_kernels(false);
+    let options = Options::new()
+        .device(device)
+        .cache(Cache::off())
+        .threads(1)
+        .shared_kernels(false);
     let model = options.load(Source::graph(graph.clone())).unwrap();
     model.compile().unwrap();
     model
@@ -200,11 +218,13 @@ fn a_leak_is_rejected() {
 }
 
 fn a_wrong_gradient_is_rejected() {
-    let graph = graph("graph @f(%x: f32[N], %w: f32[N]) -> f32[N] {
+    let graph = graph(
+        "graph @f(%x: f32[N], %w: f32[N]) -> f32[N] {
       %p = mul %x, %w
       %y = tanh %p
       return %y
-    }");
+    }",
+    );
     let request = GradientRequest {
         outputs: vec![0],
         inputs: vec![0, 1],
@@ -216,7 +236,10 @@ fn a_wrong_gradient_is_rejected() {
     // The gradients of x and w, exchanged.
     joint.gradients.swap(0, 1);
     let failure = failure(validator().check_joint(&graph, &joint, &request).unwrap());
-    assert!(failure.what.starts_with("the gradient with respect to x"), "{failure}");
+    assert!(
+        failure.what.starts_with("the gradient with respect to x"),
+        "{failure}"
+    );
     assert!(failure.amount.contains("expected a slope of"), "{failure}");
 }
 
@@ -238,7 +261,10 @@ fn another_program_is_no_guard() {
     let graph = graph(SUM);
     let model = model(&graph, Device::cpu());
     let validator = KernelValidator::default().with_guard_program(GuardProgram::at("/bin/echo"));
-    assert_eq!(validator.check_memory(&graph, &model).unwrap_err().code(), "E1424");
+    assert_eq!(
+        validator.check_memory(&graph, &model).unwrap_err().code(),
+        "E1424"
+    );
 }
 
 fn main() {
@@ -247,15 +273,27 @@ fn main() {
     }
     main_if_guard();
     let tests: [(&str, fn()); 7] = [
-        ("a_good_kernel_passes_every_check", a_good_kernel_passes_every_check),
+        (
+            "a_good_kernel_passes_every_check",
+            a_good_kernel_passes_every_check,
+        ),
         ("a_wrong_value_is_rejected", a_wrong_value_is_rejected),
-        ("an_access_out_of_bounds_is_rejected", an_access_out_of_bounds_is_rejected),
+        (
+            "an_access_out_of_bounds_is_rejected",
+            an_access_out_of_bounds_is_rejected,
+        ),
         ("a_leak_is_rejected", a_leak_is_rejected),
         ("a_wrong_gradient_is_rejected", a_wrong_gradient_is_rejected),
-        ("a_kernel_that_is_too_slow_is_rejected", a_kernel_that_is_too_slow_is_rejected),
+        (
+            "a_kernel_that_is_too_slow_is_rejected",
+            a_kernel_that_is_too_slow_is_rejected,
+        ),
         ("another_program_is_no_guard", another_program_is_no_guard),
     ];
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     for (name, test) in tests {
         if words.is_empty() || words.iter().any(|word| name.contains(word.as_str())) {
             test();

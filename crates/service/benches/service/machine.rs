@@ -6,9 +6,17 @@ use std::time::Duration;
 pub(crate) fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name in parentheses may contain spaces.
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace();
     // utime, stime, cutime, cstime are the 14th to 17th fields, in ticks of 10 ms.
-    let ticks: u64 = fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let ticks: u64 = fields
+        .skip(11)
+        .take(4)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
     Duration::from_millis(10 * ticks)
 }
 

@@ -54,12 +54,7 @@ fn shape_of(object: &Map<String, Value>) -> Result<Vec<usize>, String> {
     sizes.collect()
 }
 
-fn of_numbers(
-    dtype: DType,
-    shape: &[usize],
-    count: usize,
-    data: &Value,
-) -> Result<Tensor, String> {
+fn of_numbers(dtype: DType, shape: &[usize], count: usize, data: &Value) -> Result<Tensor, String> {
     let data = data
         .as_array()
         .ok_or_else(|| "expected data, a list of numbers".to_owned())?;
@@ -81,7 +76,8 @@ fn of_numbers(
         other => other.as_f64(),
     });
     let numbers: Option<Vec<f64>> = numbers.collect();
-    let numbers = numbers.ok_or_else(|| "expected numbers; others are written as bytes".to_owned())?;
+    let numbers =
+        numbers.ok_or_else(|| "expected numbers; others are written as bytes".to_owned())?;
     let tensor = Tensor::from_f64_slice(dtype, shape, &numbers).map_err(fail)?;
     // Floats are rounded; other elements must be what was written.
     if !dtype.is_float() && tensor.to_f64_vec().map_err(fail)? != numbers {

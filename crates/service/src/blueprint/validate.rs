@@ -23,7 +23,11 @@ impl Blueprint {
             problems: Vec::new(),
         };
         if self.version != super::VERSION {
-            let message = format!("expected version {}, found {}", super::VERSION, self.version);
+            let message = format!(
+                "expected version {}, found {}",
+                super::VERSION,
+                self.version
+            );
             check.add(Problem::VERSION, "blueprint", message);
         }
         // Beyond a limit nothing else is looked at.
@@ -141,7 +145,11 @@ impl<'a> Check<'a> {
             self.name(&path, &output.name);
             if !seen.insert(output.name.as_str()) {
                 let name = output.name.escape_debug();
-                self.add(Problem::NAME, &path, format!("output `{name}` is listed twice"));
+                self.add(
+                    Problem::NAME,
+                    &path,
+                    format!("output `{name}` is listed twice"),
+                );
             }
         }
         if blueprint.outputs.is_empty() {
@@ -166,13 +174,7 @@ impl<'a> Check<'a> {
         makers
     }
 
-    fn define(
-        &mut self,
-        makers: &mut Makers<'a>,
-        path: &str,
-        name: &'a str,
-        maker: Option<usize>,
-    ) {
+    fn define(&mut self, makers: &mut Makers<'a>, path: &str, name: &'a str, maker: Option<usize>) {
         self.name(path, name);
         if makers.contains_key(name) {
             let message = format!("value `{}` is defined twice", name.escape_debug());
@@ -195,7 +197,11 @@ impl<'a> Check<'a> {
             }
             let Some(kind) = convert::kind(&node.kind) else {
                 let message = format!("no kind of node is called `{}`", node.kind.escape_debug());
-                self.add(Problem::UNKNOWN_KIND, &format!("nodes[{index}].kind"), message);
+                self.add(
+                    Problem::UNKNOWN_KIND,
+                    &format!("nodes[{index}].kind"),
+                    message,
+                );
                 continue;
             };
             for (field, counts, found) in [
@@ -208,7 +214,8 @@ impl<'a> Check<'a> {
                         (least, &usize::MAX) => format!("{least} or more"),
                         (least, most) => format!("{least} to {most}"),
                     };
-                    let message = format!("{}: expected {expected} {field}, found {found}", node.kind);
+                    let message =
+                        format!("{}: expected {expected} {field}, found {found}", node.kind);
                     self.add(Problem::COUNT, &format!("nodes[{index}].{field}"), message);
                 }
             }
@@ -217,7 +224,11 @@ impl<'a> Check<'a> {
             if !makers.contains_key(output.value.as_str()) {
                 let name = output.value.escape_debug();
                 let message = format!("no input or node defines `{name}`");
-                self.add(Problem::UNKNOWN_VALUE, &format!("outputs[{index}].value"), message);
+                self.add(
+                    Problem::UNKNOWN_VALUE,
+                    &format!("outputs[{index}].value"),
+                    message,
+                );
             }
         }
     }

@@ -31,7 +31,13 @@ fn names(blueprint: &Blueprint) -> BTreeMap<String, String> {
     let mut taken: BTreeSet<String> = ["b", "builder", "size", "add"].map(str::to_owned).into();
     let mut names = BTreeMap::new();
     for name in inputs.chain(results) {
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        };
         let stem: String = name.chars().map(plain).collect();
         let stem = match stem.starts_with(|c: char| c.is_ascii_digit()) || is_keyword(&stem) {
             true => format!("v_{stem}"),
@@ -79,12 +85,21 @@ impl Writer {
         let _ = writeln!(self.lines, "/// The graph `{}`.", blueprint.name);
         let name = &blueprint.name;
         let result = "Result<Graph, Box<dyn std::error::Error>>";
-        let _ = writeln!(self.lines, "pub fn {}() -> {result} {{", name.to_lowercase());
+        let _ = writeln!(
+            self.lines,
+            "pub fn {}() -> {result} {{",
+            name.to_lowercase()
+        );
         self.line(&format!("let mut b = GraphBuilder::new({name:?});"));
         for symbol in &blueprint.symbols {
             let mut text = format!("SymbolicDimension::named({:?})", symbol.name);
             if symbol.min.is_some() || symbol.max.is_some() {
-                let _ = write!(text, ".with_constraints({}, {:?})?", symbol.min.unwrap_or(0), symbol.max);
+                let _ = write!(
+                    text,
+                    ".with_constraints({}, {:?})?",
+                    symbol.min.unwrap_or(0),
+                    symbol.max
+                );
             }
             if let Some(multiple) = symbol.multiple_of {
                 let _ = write!(text, ".multiple_of({multiple})?");
@@ -98,7 +113,10 @@ impl Writer {
             let own = self.names[&input.name].clone();
             let dims = self.sizes(&own, &input.shape);
             let dtype = input.dtype.to_uppercase();
-            self.line(&format!("let {own} = b.input({:?}, DType::{dtype}, &{dims});", input.name));
+            self.line(&format!(
+                "let {own} = b.input({:?}, DType::{dtype}, &{dims});",
+                input.name
+            ));
         }
         for fact in &blueprint.facts {
             self.line(&format!("// Holds: {}", fact.escape_debug()));
@@ -116,8 +134,16 @@ impl Writer {
     }
 
     fn node(&mut self, node: &BlueprintNode) {
-        let operands: Vec<String> = node.operands.iter().map(|name| self.names[name].clone()).collect();
-        let results: Vec<String> = node.results.iter().map(|name| self.names[name].clone()).collect();
+        let operands: Vec<String> = node
+            .operands
+            .iter()
+            .map(|name| self.names[name].clone())
+            .collect();
+        let results: Vec<String> = node
+            .results
+            .iter()
+            .map(|name| self.names[name].clone())
+            .collect();
         let template = kind(&node.kind).map_or("", |kind| kind.code);
         let written = match template {
             "" => None,
@@ -160,7 +186,9 @@ impl Writer {
         while let Some((before, behind)) = rest.split_once('{') {
             let (place, behind) = behind.split_once('}')?;
             text.push_str(before);
-            let (place, default) = place.split_once('=').map_or((place, None), |(a, b)| (a, Some(b)));
+            let (place, default) = place
+                .split_once('=')
+                .map_or((place, None), |(a, b)| (a, Some(b)));
             if place == "*" {
                 text.push_str(&operands.join(", "));
             } else if let Ok(position) = place.parse::<usize>() {
@@ -168,14 +196,19 @@ impl Writer {
             } else {
                 named.insert(place.to_owned());
                 match node.attributes.get(place) {
-                    Some(value) => text.push_str(&self.literal(&format!("{stem}_{place}"), place, value)?),
+                    Some(value) => {
+                        text.push_str(&self.literal(&format!("{stem}_{place}"), place, value)?)
+                    }
                     None => text.push_str(default?),
                 }
             }
             rest = behind;
         }
         text.push_str(rest);
-        node.attributes.keys().all(|name| named.contains(name)).then_some(text)
+        node.attributes
+            .keys()
+            .all(|name| named.contains(name))
+            .then_some(text)
     }
 
     /// An attribute as Rust.

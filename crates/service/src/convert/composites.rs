@@ -15,15 +15,30 @@ use kiln::internals::shape_inference::GraphBuilder;
 pub(super) const KINDS: &[Kind] = &[
     row("dense", 2..=3, "", dense),
     row("conv2d", 2..=3, "", conv2d),
-    row("batch_norm", 5..=5, "b.batch_norm({0}, [{1}, {2}, {3}, {4}], {epsilon=1e-5})?", batch_norm),
+    row(
+        "batch_norm",
+        5..=5,
+        "b.batch_norm({0}, [{1}, {2}, {3}, {4}], {epsilon=1e-5})?",
+        batch_norm,
+    ),
     row("layer_norm", 1..=3, "", layer_norm),
-    row("group_norm", 3..=3, "b.group_norm({0}, {groups}, {1}, {2}, {epsilon=1e-5})?", group_norm),
+    row(
+        "group_norm",
+        3..=3,
+        "b.group_norm({0}, {groups}, {1}, {2}, {epsilon=1e-5})?",
+        group_norm,
+    ),
     row("softmax", 1..=1, "", softmax),
     row("log_softmax", 1..=1, "", log_softmax),
     row("attention", 3..=4, "", attention),
     row("max_pool2d", 1..=1, "", max_pool2d),
     row("mean_pool2d", 1..=1, "", mean_pool2d),
-    row("global_mean_pool", 1..=1, "b.global_mean_pool({0})?", global_mean_pool),
+    row(
+        "global_mean_pool",
+        1..=1,
+        "b.global_mean_pool({0})?",
+        global_mean_pool,
+    ),
     row("upsample2d", 1..=1, "", upsample2d),
     row("flatten", 1..=1, "", flatten),
 ];
@@ -50,7 +65,8 @@ fn conv2d(node: &mut Node<'_, '_>) -> Built {
         same_window(node, x, w, &strides, &dilations)?
     } else {
         let padding = node.read_or("padding", vec![0; 2], read::repeated(2))?;
-        node.builder.window(&strides, &dilations, &padding, &padding)
+        node.builder
+            .window(&strides, &dilations, &padding, &padding)
     };
     let result = node.builder.conv(x, w, window, groups);
     let result = node.check(result)?;
@@ -77,7 +93,9 @@ fn same_window(
             let message = "expected an image and weights of rank 4 for padding `same`";
             return Err(node.attribute_problem("padding", message));
         };
-        let padding = node.builder.same_padding(size, extent, stride, dilation, true);
+        let padding = node
+            .builder
+            .same_padding(size, extent, stride, dilation, true);
         let (low, high) = node.check(padding)?;
         window.low.push(low);
         window.high.push(high);
@@ -93,7 +111,9 @@ fn epsilon(node: &mut Node<'_, '_>) -> Result<f64, Problem> {
 fn batch_norm(node: &mut Node<'_, '_>) -> Built {
     let epsilon = epsilon(node)?;
     let statistics = [1, 2, 3, 4].map(|position| node.operand(position));
-    let result = node.builder.batch_norm(node.operand(0), statistics, epsilon);
+    let result = node
+        .builder
+        .batch_norm(node.operand(0), statistics, epsilon);
     Ok(vec![node.check(result)?])
 }
 

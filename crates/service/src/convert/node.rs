@@ -4,9 +4,7 @@ use super::Built;
 use super::attributes as read;
 use crate::blueprint::{Blueprint, BlueprintNode, tensor_from_json};
 use crate::error::Problem;
-use kiln::internals::ir::{
-    Constant, Dims, FieldVisitor, Indices, Integers, Op, ValueId, Word,
-};
+use kiln::internals::ir::{Constant, Dims, FieldVisitor, Indices, Integers, Op, ValueId, Word};
 use kiln::internals::shape_inference::{GraphBuilder, InferError};
 use kiln::internals::symbolic_shape::DimId;
 use kiln::{DType, Tensor};
@@ -106,9 +104,7 @@ impl<'a, 'b> Node<'a, 'b> {
     ) -> Result<T, Problem> {
         match self.given(name) {
             None => Ok(default),
-            Some(value) => {
-                read(value).map_err(|message| self.attribute_problem(name, message))
-            }
+            Some(value) => read(value).map_err(|message| self.attribute_problem(name, message)),
         }
     }
 
@@ -126,9 +122,7 @@ impl<'a, 'b> Node<'a, 'b> {
 
     fn dim(&mut self, name: &str, size: &crate::blueprint::Size) -> Result<DimId, Problem> {
         let read = super::read_size(size, self.builder.dims_mut());
-        read.map_err(|message| {
-            self.problem(Problem::SIZE, &format!(".attributes.{name}"), message)
-        })
+        read.map_err(|message| self.problem(Problem::SIZE, &format!(".attributes.{name}"), message))
     }
 
     /// An axis of an operand, from 0, or from -1 for the innermost.
@@ -178,11 +172,7 @@ impl<'a, 'b> Node<'a, 'b> {
         match names.find(|name| !self.used.contains(*name)) {
             None => Ok(()),
             Some(name) => {
-                let message = format!(
-                    "{} has no attribute `{}`",
-                    self.kind(),
-                    name.escape_debug()
-                );
+                let message = format!("{} has no attribute `{}`", self.kind(), name.escape_debug());
                 Err(self.attribute_problem(name, message))
             }
         }
@@ -221,7 +211,9 @@ impl FieldVisitor for Fields<'_, '_, '_> {
     }
 
     fn integers(&mut self, name: &'static str, value: &mut Integers) {
-        let read = self.node.read(name, |value| read::list(value, read::integer));
+        let read = self
+            .node
+            .read(name, |value| read::list(value, read::integer));
         self.set(value, read.map(Integers::from_vec));
     }
 
@@ -232,7 +224,9 @@ impl FieldVisitor for Fields<'_, '_, '_> {
     }
 
     fn floats(&mut self, name: &'static str, value: &mut SmallVec<[f64; 4]>) {
-        let read = self.node.read(name, |value| read::list(value, read::number));
+        let read = self
+            .node
+            .read(name, |value| read::list(value, read::number));
         self.set(value, read.map(SmallVec::from_vec));
     }
 

@@ -49,7 +49,9 @@ pub(super) fn fewest_live_bytes(blueprint: &Blueprint, built: &BuiltGraph) -> Or
         ty.map_or(0, |ty| {
             let sizes = ty.dims.iter().map(|&dim| {
                 let size = built.graph.dims().evaluate(dim, &binding);
-                size.ok().and_then(|size| u64::try_from(size).ok()).unwrap_or(1)
+                size.ok()
+                    .and_then(|size| u64::try_from(size).ok())
+                    .unwrap_or(1)
             });
             sizes.fold(ty.dtype.size_in_bytes() as u64, u64::saturating_mul)
         })
@@ -107,16 +109,24 @@ struct State<'a> {
 
 impl State<'_> {
     fn live_during(&self, node: usize) -> u64 {
-        let made = self.of.makes[node].iter().map(|&value| self.of.values[value].bytes);
+        let made = self.of.makes[node]
+            .iter()
+            .map(|&value| self.of.values[value].bytes);
         made.fold(self.live, u64::saturating_add)
     }
 
     fn live_after(&self, node: usize) -> u64 {
-        let freed = self.of.reads[node].iter().filter(|&&value| self.left[value] == 1);
+        let freed = self.of.reads[node]
+            .iter()
+            .filter(|&&value| self.left[value] == 1);
         let freed: u64 = freed.map(|&value| self.of.values[value].bytes).sum();
-        let unread = self.of.makes[node].iter().filter(|&&value| self.left[value] == 0);
+        let unread = self.of.makes[node]
+            .iter()
+            .filter(|&&value| self.left[value] == 0);
         let unread: u64 = unread.map(|&value| self.of.values[value].bytes).sum();
-        self.live_during(node).saturating_sub(freed).saturating_sub(unread)
+        self.live_during(node)
+            .saturating_sub(freed)
+            .saturating_sub(unread)
     }
 
     fn run(&mut self, node: usize) {
@@ -189,10 +199,7 @@ impl Dependencies {
     }
 
     /// An order in which `choose` picks each node among those that are ready, of which there is at least one.
-    fn follow(
-        &self,
-        choose: impl Fn(&BTreeSet<usize>, &State<'_>) -> Option<usize>,
-    ) -> Vec<usize> {
+    fn follow(&self, choose: impl Fn(&BTreeSet<usize>, &State<'_>) -> Option<usize>) -> Vec<usize> {
         let count = self.reads.len();
         let mut waiting: Vec<usize> = self.reads.iter().map(Vec::len).collect();
         let mut ready: BTreeSet<usize> = (0..count).filter(|&node| waiting[node] == 0).collect();
@@ -218,7 +225,10 @@ impl Dependencies {
     fn exact(&self) -> Vec<usize> {
         let count = self.reads.len();
         let needs: Vec<u32> = (self.reads.iter())
-            .map(|read| read.iter().fold(0, |set, &value| set | 1 << self.values[value].maker))
+            .map(|read| {
+                read.iter()
+                    .fold(0, |set, &value| set | 1 << self.values[value].maker)
+            })
             .collect();
         let all = (1u32 << count) - 1;
         // Per set: the least peak with which it is reached, and the node that ran last.
@@ -233,7 +243,10 @@ impl Dependencies {
                 if needs[node] & !set != 0 {
                     continue;
                 }
-                let made: u64 = self.makes[node].iter().map(|&value| self.values[value].bytes).sum();
+                let made: u64 = self.makes[node]
+                    .iter()
+                    .map(|&value| self.values[value].bytes)
+                    .sum();
                 let peak = peak.max(live.saturating_add(made));
                 let next = &mut best[(set | 1 << node) as usize];
                 if next.is_none_or(|(known, _)| peak < known) {

@@ -8,8 +8,8 @@ use kiln::internals::ir::{
 };
 use kiln::internals::scalar::Function;
 use kiln::{DType, Tensor};
+use kiln_fork_lock::ForkLazy;
 use smallvec::SmallVec;
-use std::sync::LazyLock;
 
 const MANY: usize = usize::MAX;
 
@@ -21,17 +21,47 @@ pub(super) const KINDS: &[Kind] = &[
     row("random_bits", 1..=1, "", random_bits),
     row("cast", 1..=1, "", cast),
     row("reshape", 1..=1, "b.reshape({0}, &{dims})?", reshape),
-    row("broadcast", 1..=1, "b.broadcast_to({0}, &{dims})?", broadcast),
-    row("transpose", 1..=1, "b.transpose({0}, &{permutation})?", transpose),
-    row("slice", 1..=1, "b.slice({0}, &{starts}, &{sizes}, &{steps})?", slice),
+    row(
+        "broadcast",
+        1..=1,
+        "b.broadcast_to({0}, &{dims})?",
+        broadcast,
+    ),
+    row(
+        "transpose",
+        1..=1,
+        "b.transpose({0}, &{permutation})?",
+        transpose,
+    ),
+    row(
+        "slice",
+        1..=1,
+        "b.slice({0}, &{starts}, &{sizes}, &{steps})?",
+        slice,
+    ),
     row("pad", 2..=2, "", pad),
     row("concat", 1..=MANY, "b.concat(&[{*}], {axis})?", concat),
     row("gather", 2..=2, "b.gather({0}, {1}, {axis})?", gather),
-    row("gather_elements", 2..=2, "b.gather_elements({0}, {1}, {axis})?", gather_elements),
-    row("gather_nd", 2..=2, "b.gather_nd({0}, {1}, {batch_axes})?", gather_nd),
+    row(
+        "gather_elements",
+        2..=2,
+        "b.gather_elements({0}, {1}, {axis})?",
+        gather_elements,
+    ),
+    row(
+        "gather_nd",
+        2..=2,
+        "b.gather_nd({0}, {1}, {batch_axes})?",
+        gather_nd,
+    ),
     row("scatter_elements", 3..=3, "", scatter_elements),
     row("scatter_nd", 3..=3, "", scatter_nd),
-    row("update_slice", 3..=3, "b.update_slice({0}, {1}, {2}, &{axes})?", update_slice),
+    row(
+        "update_slice",
+        3..=3,
+        "b.update_slice({0}, {1}, {2}, &{axes})?",
+        update_slice,
+    ),
     row("matmul", 2..=2, "b.matmul({0}, {1})?", matmul),
     row("conv", 2..=2, "", conv),
     row("conv_transpose", 2..=2, "", conv_transpose),
@@ -41,14 +71,23 @@ pub(super) const KINDS: &[Kind] = &[
     row("pool", 1..=1, "", pool),
     row("arg_pool", 1..=1, "", arg_pool),
     row("resize", 1..=1, "", resize),
-    Kind { results: 2..=2, ..row("non_zero", 1..=1, "", non_zero) },
-    Kind { results: 2..=2, ..row("top_k", 1..=1, "", top_k) },
-    Kind { results: 2..=2, ..row("suppress", 4..=4, "", suppress) },
+    Kind {
+        results: 2..=2,
+        ..row("non_zero", 1..=1, "", non_zero)
+    },
+    Kind {
+        results: 2..=2,
+        ..row("top_k", 1..=1, "", top_k)
+    },
+    Kind {
+        results: 2..=2,
+        ..row("suppress", 4..=4, "", suppress)
+    },
 ];
 
 /// One kind for each scalar function, under its name.
 pub(super) fn functions() -> impl Iterator<Item = &'static Kind> {
-    static ROWS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    static ROWS: ForkLazy<Vec<Kind>> = ForkLazy::new(|| {
         let rows = Function::all().map(|function| Kind {
             name: function.name(),
             operands: function.arity()..=function.arity(),
@@ -70,7 +109,8 @@ fn map(node: &mut Node<'_, '_>) -> Built {
 
 fn constant(node: &mut Node<'_, '_>) -> Built {
     let placeholder = Constant::new(Tensor::scalar(false));
-    let placeholder = placeholder.map_err(|error| node.attribute_problem("value", error.to_string()))?;
+    let placeholder =
+        placeholder.map_err(|error| node.attribute_problem("value", error.to_string()))?;
     node.op(Op::Constant(placeholder))
 }
 

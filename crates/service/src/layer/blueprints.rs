@@ -72,7 +72,9 @@ fn one_node(
         ..parameter(DATA, x)
     }];
     inputs.extend(parameters);
-    let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let attributes = attributes
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()));
     Blueprint {
         version: VERSION,
         name: name.to_owned(),
@@ -99,7 +101,13 @@ impl DenseOptions {
         if self.bias {
             parameters.push(parameter("bias", vec![outputs.clone()]));
         }
-        let mut kernels = vec![one_node("dense", "dense", vec![symbol("N"), inputs], parameters, &[])];
+        let mut kernels = vec![one_node(
+            "dense",
+            "dense",
+            vec![symbol("N"), inputs],
+            parameters,
+            &[],
+        )];
         if let Some(activation) = &self.activation {
             let x = vec![symbol("N"), outputs];
             kernels.push(one_node("activation", activation, x, Vec::new(), &[]));
@@ -113,12 +121,20 @@ impl ConvOptions {
     pub fn blueprints(&self) -> Vec<Blueprint> {
         let image = |channels: usize| vec![symbol("N"), fixed(channels), symbol("H"), symbol("W")];
         let filters = fixed(self.filters);
-        let window = vec![filters.clone(), fixed(self.channels), fixed(self.size), fixed(self.size)];
+        let window = vec![
+            filters.clone(),
+            fixed(self.channels),
+            fixed(self.size),
+            fixed(self.size),
+        ];
         let mut parameters = vec![parameter("w", window)];
         if self.bias {
             parameters.push(parameter("bias", vec![filters.clone()]));
         }
-        let attributes = [("padding", json!(self.padding)), ("stride", json!(self.stride.max(1)))];
+        let attributes = [
+            ("padding", json!(self.padding)),
+            ("stride", json!(self.stride.max(1))),
+        ];
         let x = image(self.channels);
         let mut kernels = vec![one_node("conv2d", "conv2d", x, parameters, &attributes)];
         if self.norm {
@@ -128,7 +144,13 @@ impl ConvOptions {
             kernels.push(one_node("norm", "batch_norm", x, statistics.to_vec(), &[]));
         }
         if let Some(activation) = &self.activation {
-            kernels.push(one_node("activation", activation, image(self.filters), Vec::new(), &[]));
+            kernels.push(one_node(
+                "activation",
+                activation,
+                image(self.filters),
+                Vec::new(),
+                &[],
+            ));
         }
         kernels
     }

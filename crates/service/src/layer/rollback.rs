@@ -46,10 +46,18 @@ impl RollbackOptions {
             return setting("rollback.least", "1 or more, at most the window", found);
         }
         if !(0.0..=1.0).contains(&self.max_error_rate) {
-            return setting("rollback.max_error_rate", "0 to 1", self.max_error_rate.to_string());
+            return setting(
+                "rollback.max_error_rate",
+                "0 to 1",
+                self.max_error_rate.to_string(),
+            );
         }
-        if !(self.max_slowdown > 0.0) {
-            return setting("rollback.max_slowdown", "a positive number", self.max_slowdown.to_string());
+        if self.max_slowdown.is_nan() || self.max_slowdown <= 0.0 {
+            return setting(
+                "rollback.max_slowdown",
+                "a positive number",
+                self.max_slowdown.to_string(),
+            );
         }
         Ok(())
     }
@@ -156,7 +164,10 @@ mod tests {
         for _ in 0..19 {
             assert_eq!(watch.compiled(false, FAST), None);
         }
-        assert_eq!(watch.compiled(false, FAST), Some(RollbackReason::Errors(1.0)));
+        assert_eq!(
+            watch.compiled(false, FAST),
+            Some(RollbackReason::Errors(1.0))
+        );
         // The window starts anew.
         assert_eq!(watch.compiled(false, FAST), None);
         assert_eq!(watch.last(), Some(RollbackReason::Errors(1.0)));
@@ -175,11 +186,18 @@ mod tests {
     fn a_slowdown_rolls_back_while_both_run() {
         let mut watch = Watch::new(RollbackOptions::default());
         for _ in 0..100 {
-            assert_eq!(watch.compiled(true, 2 * FAST), None, "nothing to compare with");
+            assert_eq!(
+                watch.compiled(true, 2 * FAST),
+                None,
+                "nothing to compare with"
+            );
         }
         for _ in 0..20 {
             watch.default_transform(FAST);
         }
-        assert_eq!(watch.compiled(true, 2 * FAST), Some(RollbackReason::Slowdown(2.0)));
+        assert_eq!(
+            watch.compiled(true, 2 * FAST),
+            Some(RollbackReason::Slowdown(2.0))
+        );
     }
 }

@@ -26,7 +26,10 @@ impl Stream {
                 work();
             }
         };
-        let name: String = format!("layer {layer}").chars().filter(|&c| c != '\0').collect();
+        let name: String = format!("layer {layer}")
+            .chars()
+            .filter(|&c| c != '\0')
+            .collect();
         let thread = std::thread::Builder::new().name(name).spawn(run);
         thread.map_err(ServiceError::store("start a thread", layer))?;
         Ok(Self { work })
@@ -50,7 +53,9 @@ impl Stream {
             // The caller may have left.
             let _ = answer.send(result);
         };
-        self.work.send(Box::new(work)).map_err(|_| ServiceError::Stopped)?;
+        self.work
+            .send(Box::new(work))
+            .map_err(|_| ServiceError::Stopped)?;
         answered.await.unwrap_or(Err(ServiceError::Stopped))
     }
 }

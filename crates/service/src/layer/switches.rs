@@ -139,7 +139,8 @@ impl Switches {
 
     /// Whether stored kernels run for the request of this key: a stable hash of it, the same in every process.
     pub fn chooses(&self, key: &str) -> bool {
-        self.0.enabled.load(Ordering::SeqCst) && place_of(key) < self.0.rollout.load(Ordering::SeqCst)
+        self.0.enabled.load(Ordering::SeqCst)
+            && place_of(key) < self.0.rollout.load(Ordering::SeqCst)
     }
 }
 
@@ -174,7 +175,11 @@ mod tests {
 
     #[test]
     fn a_rollout_grows_and_is_stable() {
-        let switches = Switches::new(&LayerConfig { enabled: true, ..LayerConfig::default() }).unwrap();
+        let switches = Switches::new(&LayerConfig {
+            enabled: true,
+            ..LayerConfig::default()
+        })
+        .unwrap();
         let keys: Vec<String> = (0..10_000).map(|n| format!("request {n}")).collect();
         let mut before: Vec<bool> = vec![false; keys.len()];
         for percent in [0.0, 1.0, 10.0, 50.0, 100.0] {
@@ -194,8 +199,19 @@ mod tests {
     #[test]
     fn a_percentage_is_from_0_to_100() {
         for percent in [-0.1, 100.5, f64::NAN] {
-            assert_eq!(Switches::default().set_rollout_percent(percent).unwrap_err().code(), "E1433");
+            assert_eq!(
+                Switches::default()
+                    .set_rollout_percent(percent)
+                    .unwrap_err()
+                    .code(),
+                "E1433"
+            );
         }
-        assert_eq!(LayerConfig::from_json("{\"rollout\": 1}").unwrap_err().code(), "E1433");
+        assert_eq!(
+            LayerConfig::from_json("{\"rollout\": 1}")
+                .unwrap_err()
+                .code(),
+            "E1433"
+        );
     }
 }

@@ -74,15 +74,25 @@ pub(super) fn of_model(
     let failed = || ServiceError::stage("profile");
     let mut outputs = model.run(inputs).map_err(failed())?.into_tensors();
     let mut steps = Vec::new();
-    model.call(inputs).profile(&mut steps).run().map_err(failed())?;
-    let shapes: Vec<Vec<usize>> = inputs.iter().map(|tensor| tensor.shape().to_vec()).collect();
+    model
+        .call(inputs)
+        .profile(&mut steps)
+        .run()
+        .map_err(failed())?;
+    let shapes: Vec<Vec<usize>> = inputs
+        .iter()
+        .map(|tensor| tensor.shape().to_vec())
+        .collect();
     let memory = diagnose::call_memory(model, &shapes).map_err(failed())?;
     let memory_bytes = memory.map_or(0, |memory| memory.arena + memory.results + memory.scratch);
     let begin = Instant::now();
     let mut times = Vec::new();
     while times.len() < CALLS.0 || (times.len() < CALLS.1 && begin.elapsed() < measuring) {
         let call = Instant::now();
-        model.call(inputs).run_into(&mut outputs).map_err(failed())?;
+        model
+            .call(inputs)
+            .run_into(&mut outputs)
+            .map_err(failed())?;
         times.push(call.elapsed());
     }
     times.sort_unstable();
@@ -94,7 +104,11 @@ pub(super) fn of_model(
         true => least_bytes,
         false => all.max(least_bytes),
     };
-    let ratio = if moved == 0 { 1.0 } else { least_bytes as f64 / moved as f64 };
+    let ratio = if moved == 0 {
+        1.0
+    } else {
+        least_bytes as f64 / moved as f64
+    };
     Ok(KernelProfile {
         time,
         calls: times.len(),

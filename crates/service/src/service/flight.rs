@@ -76,7 +76,11 @@ impl Drop for Waiting {
         if !self.leaves {
             return;
         }
-        let mut waiting = self.flight.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self
+            .flight
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = waiting.as_mut() {
             *count -= 1;
             if *count == 0 && self.flight.answer.borrow().is_none() {

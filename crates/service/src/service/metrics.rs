@@ -53,7 +53,12 @@ impl Counters {
         self.wait_us.add_many(microseconds(time));
     }
 
-    pub(super) fn snapshot(&self, in_memory: usize, in_flight: usize, queued: usize) -> ServiceMetrics {
+    pub(super) fn snapshot(
+        &self,
+        in_memory: usize,
+        in_flight: usize,
+        queued: usize,
+    ) -> ServiceMetrics {
         ServiceMetrics {
             requests: self.requests.get(),
             memory_hits: self.memory_hits.get(),
@@ -117,7 +122,11 @@ impl ServiceMetrics {
     pub fn hit_rate(&self) -> f64 {
         let compiled = self.compiles as f64;
         let requests = (self.requests - self.refused.min(self.requests)) as f64;
-        if requests == 0.0 { 1.0 } else { 1.0 - (compiled / requests).min(1.0) }
+        if requests == 0.0 {
+            1.0
+        } else {
+            1.0 - (compiled / requests).min(1.0)
+        }
     }
 
     /// The counters in Prometheus' text format.
@@ -133,15 +142,34 @@ impl ServiceMetrics {
             ("cancelled_total", "counter", self.cancelled as f64),
             ("refused_total", "counter", self.refused as f64),
             ("deadlines_total", "counter", self.deadlines as f64),
-            ("packages_refused_total", "counter", self.packages_refused as f64),
-            ("store_failures_total", "counter", self.store_failures as f64),
-            ("compile_seconds_total", "counter", self.compile_time.as_secs_f64()),
-            ("wait_seconds_total", "counter", self.wait_time.as_secs_f64()),
+            (
+                "packages_refused_total",
+                "counter",
+                self.packages_refused as f64,
+            ),
+            (
+                "store_failures_total",
+                "counter",
+                self.store_failures as f64,
+            ),
+            (
+                "compile_seconds_total",
+                "counter",
+                self.compile_time.as_secs_f64(),
+            ),
+            (
+                "wait_seconds_total",
+                "counter",
+                self.wait_time.as_secs_f64(),
+            ),
             ("kernels_in_memory", "gauge", self.in_memory as f64),
             ("compiles_in_flight", "gauge", self.in_flight as f64),
             ("compiles_queued", "gauge", self.queued as f64),
         ] {
-            let _ = writeln!(text, "# TYPE kiln_service_{name} {kind}\nkiln_service_{name} {value}");
+            let _ = writeln!(
+                text,
+                "# TYPE kiln_service_{name} {kind}\nkiln_service_{name} {value}"
+            );
         }
         text
     }

@@ -33,7 +33,11 @@ impl ServiceOptions {
         for (name, found, most) in [
             ("compile_threads", self.compile_threads, 256),
             ("max_queued", self.max_queued, usize::MAX),
-            ("max_queued_per_client", self.max_queued_per_client, usize::MAX),
+            (
+                "max_queued_per_client",
+                self.max_queued_per_client,
+                usize::MAX,
+            ),
             ("max_kernels", self.max_kernels, usize::MAX),
         ] {
             if found == 0 || found > most {

@@ -72,7 +72,11 @@ impl<T> Queue<T> {
         if own == 0 {
             state.turns.push_back(client.to_owned());
         }
-        state.clients.entry(client.to_owned()).or_default().push_back(job);
+        state
+            .clients
+            .entry(client.to_owned())
+            .or_default()
+            .push_back(job);
         state.count += 1;
         drop(state);
         self.changed.notify_one();
@@ -89,7 +93,10 @@ impl<T> Queue<T> {
             if let Some(job) = state.next() {
                 return Some(job);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 

@@ -66,7 +66,11 @@ fn compare(graph: &Graph, model: &Model, inputs: &[Tensor]) -> Result<f64, Check
     for (expected, (name, found)) in expected.iter().zip(found.iter()) {
         let what = format!("output {}", name.escape_debug());
         if expected.shape() != found.shape() {
-            let amount = format!("expected shape {:?}, found {:?}", expected.shape(), found.shape());
+            let amount = format!(
+                "expected shape {:?}, found {:?}",
+                expected.shape(),
+                found.shape()
+            );
             return Err(fail(&what, "its shape".to_owned(), amount));
         }
         let unreadable = |error: kiln::internals::tensor::TensorError| {
@@ -83,10 +87,16 @@ fn compare(graph: &Graph, model: &Model, inputs: &[Tensor]) -> Result<f64, Check
         };
         for (at, (&wanted, &given)) in wanted.iter().zip(&given).enumerate() {
             let is_same = wanted == given || (wanted.is_nan() && given.is_nan());
-            let error = if is_same { 0.0 } else { (wanted - given).abs() / scale };
+            let error = if is_same {
+                0.0
+            } else {
+                (wanted - given).abs() / scale
+            };
             // A NaN is not within any tolerance.
-            if !(error <= tolerance) {
-                let amount = format!("expected {wanted}, found {given}, an error of {error:.1e} where {tolerance:.0e} is allowed");
+            if error.is_nan() || error > tolerance {
+                let amount = format!(
+                    "expected {wanted}, found {given}, an error of {error:.1e} where {tolerance:.0e} is allowed"
+                );
                 return Err(fail(&what, format!("element {at}"), amount));
             }
             worst = worst.max(error);

@@ -17,6 +17,10 @@ const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-4;
 /// That of compiled gradients, whose elements are rounded.
 const TOLERANCE_COMPILED: f64 = 5e-3;
+/// How far slopes with different steps may be apart, relative to the largest there may be.
+const STEADY: f64 = 1e-5;
+/// Slopes smaller than this are lost in the rounding of differences.
+const LEAST_SCALE: f64 = 1e-6;
 /// Directions that are tried for each combination of sizes until the difference along one does not depend on the step.
 const DIRECTIONS: usize = 8;
 /// How many combinations of sizes are drawn.
@@ -51,64 +55,45 @@ impl KernelValidator {
         joint: &JointGraph,
         request: &GradientRequest,
     ) -> Result<Outcome, ServiceError> {
-        let compiling = Compiling {
-            policy: CompilePolicy::FirstUse,
-            threads: Some(1),
-            variants: None,
-            ..Compiling::default()
-        };
-        let options = Options::new().device(Device::cpu()).cache(Cache::off());
-        let options = options.compiling(compiling).threads(1);
-        let model = crate::optimize::compiled(&options, &joint.graph)?;
+        let model = crate::optimize::compiled(&options(), &joint.graph)?;
         let widen = |graph: &Graph| widened(graph).map_err(|error| internal(&error));
-        let wide = (widen(graph)?, widen(&joint.graph)?);
+        let (wide, wide_joint) = (widen(graph)?, widen(&joint.graph)?);
         let mut random = Random::new(self.seed);
         let (mut judged, mut unsteady) = (0, 0);
         for _ in 0..SHAPES {
             let shapes = draw::drawn_shapes(graph, &mut random, LARGEST)?;
-            let mut inputs = draw::drawn_inputs(graph, &shapes, &mut random)?;
-            let Ok(results) = run(graph, &inputs) else {
-                // Drawn indices may be out of range; other sizes are drawn.
+            let Some(inputs) = inputs_and_cotangents(graph, request, &shapes, &mut random)? else {
                 continue;
             };
-            for &output in &request.outputs {
-                let like = &results[output];
-                inputs.push(draw::drawn_tensor(like.dtype(), like.shape(), false, &mut random)?);
-            }
-            let compiled = model.run(&inputs).map_err(ServiceError::stage("gradients"))?;
-            let compiled = compiled.into_tensors();
-            let wide_inputs = inputs.iter().map(wide_tensor).collect::<Result<Vec<_>, _>>()?;
-            let exact = run(&wide.1, &wide_inputs).map_err(|error| internal(&error))?;
+            let compiled = model.run(&inputs);
+            let compiled = compiled.map_err(ServiceError::stage("gradients"))?;
+            let all: Vec<Tensor> = inputs.iter().map(wide_tensor).collect::<Result<_, _>>()?;
+            let exact = run(&wide_joint, &all).map_err(|error| internal(&error))?;
             for (&input, &gradient) in request.inputs.iter().zip(&joint.gradients) {
                 let case = Case {
-                    graph: &wide.0,
+                    graph: &wide,
                     request,
-                    all: &wide_inputs,
+                    all: &all,
                     input,
                 };
-                let Some((direction, slope, scale)) = case.slope(&mut random)? else {
+                let Some(slope) = case.slope(norm(&exact[gradient])?, &mut random)? else {
                     unsteady += 1;
                     continue;
                 };
                 judged += 1;
-                for (how, gradients, tolerance) in [
-                    ("as defined", &exact, TOLERANCE),
-                    ("as compiled", &compiled, TOLERANCE_COMPILED),
-                ] {
-                    let along = dot(&gradients[gradient], &direction)?;
-                    let error = (along - slope).abs() / scale.max(slope.abs()).max(1e-3);
-                    if !(error <= tolerance) {
-                        return Ok(Outcome::Failed(CheckFailure {
-                            what: format!("the gradient with respect to {}, {how}", name_of(graph, input)),
-                            place: format!("inputs {shapes:?}"),
-                            amount: format!("expected a slope of {slope:e}, found {along:e}, an error of {error:.1e} where {tolerance:.0e} is allowed"),
-                        }));
-                    }
+                let gradients = [&exact[gradient], &compiled[gradient]];
+                if let Some(mut failure) = slope.judge(gradients)? {
+                    let name = name_of(graph, input);
+                    failure.what = format!("the gradient with respect to {name}, {}", failure.what);
+                    failure.place = format!("inputs {shapes:?}");
+                    return Ok(Outcome::Failed(failure));
                 }
             }
         }
         if judged == 0 {
-            let amount = format!("expected a difference that does not depend on its step, found none in {unsteady} attempts");
+            let amount = format!(
+                "expected a difference that does not depend on its step, found none in {unsteady} attempts"
+            );
             return Ok(Outcome::Failed(CheckFailure {
                 what: "gradients".to_owned(),
                 place: "all drawn sizes".to_owned(),
@@ -121,16 +106,52 @@ impl KernelValidator {
     }
 }
 
+/// How the joint graph is compiled: on one thread, and kept nowhere.
+fn options() -> Options {
+    let compiling = Compiling {
+        policy: CompilePolicy::FirstUse,
+        threads: Some(1),
+        variants: None,
+        ..Compiling::default()
+    };
+    let options = Options::new().device(Device::cpu()).cache(Cache::off());
+    options.compiling(compiling).threads(1)
+}
+
+/// Drawn inputs, then a cotangent for each requested output; none where the graph refuses the inputs, such as an index out
+/// of range.
+fn inputs_and_cotangents(
+    graph: &Graph,
+    request: &GradientRequest,
+    shapes: &[Vec<usize>],
+    random: &mut Random,
+) -> Result<Option<Vec<Tensor>>, ServiceError> {
+    let mut inputs = draw::drawn_inputs(graph, shapes, random)?;
+    let Ok(results) = run(graph, &inputs) else {
+        return Ok(None);
+    };
+    for &output in &request.outputs {
+        let (dtype, shape) = (results[output].dtype(), results[output].shape());
+        inputs.push(draw::drawn_tensor(dtype, shape, false, random)?);
+    }
+    Ok(Some(inputs))
+}
+
 fn name_of(graph: &Graph, input: usize) -> String {
     let input = graph.inputs().get(input);
-    input.map_or_else(String::new, |&input| graph.input_name(input).escape_debug().to_string())
+    input.map_or_else(String::new, |&input| {
+        graph.input_name(input).escape_debug().to_string()
+    })
 }
 
 /// Every output of floats with respect to every input of floats, with cotangents as inputs.
 fn request_of(graph: &Graph) -> Option<GradientRequest> {
     let floats = |values: &[kiln::internals::ir::ValueId]| -> Vec<usize> {
         let is_float = |&value| graph.tensor_ty(value).is_some_and(|ty| ty.dtype.is_float());
-        let places = values.iter().enumerate().filter(|(_, value)| is_float(value));
+        let places = values
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| is_float(value));
         places.map(|(place, _)| place).collect()
     };
     let (outputs, inputs) = (floats(graph.outputs()), floats(graph.inputs()));
@@ -152,21 +173,27 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// A direction, the slope of the weighted sum of outputs along it, and the size of that sum's terms; none where slopes
-    /// depend on the step.
-    fn slope(&self, random: &mut Random) -> Result<Option<(Tensor, f64, f64)>, ServiceError> {
+    /// The slope of the weighted sum of outputs along a drawn direction; none where slopes depend on the step. `length` is
+    /// that of the gradient.
+    fn slope(&self, length: f64, random: &mut Random) -> Result<Option<Slope>, ServiceError> {
         let at = &self.all[self.input];
         for _ in 0..DIRECTIONS {
             let direction = draw::drawn_tensor(at.dtype(), at.shape(), false, random)?;
             let difference = |step: f64| -> Result<f64, ServiceError> {
-                let (above, below) = (self.along(&direction, step)?, self.along(&direction, -step)?);
+                let (above, below) = (
+                    self.along(&direction, step)?,
+                    self.along(&direction, -step)?,
+                );
                 Ok((above - below) / (2.0 * step))
             };
             let (slope, other) = (difference(STEP)?, difference(STEP / 4.0)?);
-            let scale = norm(&direction)?;
-            let is_steady = (slope - other).abs() <= 1e-5 * slope.abs().max(scale).max(1e-3);
-            if is_steady {
-                return Ok(Some((direction, slope, scale)));
+            let scale = (length * norm(&direction)?).max(LEAST_SCALE);
+            if (slope - other).abs() <= STEADY * scale.max(slope.abs()) {
+                return Ok(Some(Slope {
+                    direction,
+                    slope,
+                    scale,
+                }));
             }
         }
         Ok(None)
@@ -176,9 +203,14 @@ impl Case<'_> {
         let (inputs, cotangents) = self.all.split_at(self.graph.inputs().len());
         let mut inputs = inputs.to_vec();
         let at = numbers(&inputs[self.input])?;
-        let moved: Vec<f64> = at.iter().zip(numbers(direction)?).map(|(x, d)| x + step * d).collect();
+        let moved: Vec<f64> = at
+            .iter()
+            .zip(numbers(direction)?)
+            .map(|(x, d)| x + step * d)
+            .collect();
         let shape = inputs[self.input].shape().to_vec();
-        inputs[self.input] = Tensor::from_slice(&shape, &moved).map_err(|error| internal(&error))?;
+        inputs[self.input] =
+            Tensor::from_slice(&shape, &moved).map_err(|error| internal(&error))?;
         let results = run(self.graph, &inputs).map_err(|error| internal(&error))?;
         let mut sum = 0.0;
         for (&output, cotangent) in self.request.outputs.iter().zip(cotangents) {
@@ -188,7 +220,42 @@ impl Case<'_> {
     }
 }
 
-fn run(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>, kiln::internals::interpreter::InterpretError> {
+/// The slope of a function along a direction.
+struct Slope {
+    direction: Tensor,
+    slope: f64,
+    /// The largest slope that a gradient of this length has along a direction of this length.
+    scale: f64,
+}
+
+impl Slope {
+    /// Compares gradients as defined and as compiled with the slope.
+    fn judge(&self, [exact, compiled]: [&Tensor; 2]) -> Result<Option<CheckFailure>, ServiceError> {
+        let slope = self.slope;
+        for (how, gradient, tolerance) in [
+            ("as defined", exact, TOLERANCE),
+            ("as compiled", compiled, TOLERANCE_COMPILED),
+        ] {
+            let along = dot(gradient, &self.direction)?;
+            let error = (along - slope).abs() / self.scale.max(slope.abs());
+            if error.is_nan() || error > tolerance {
+                return Ok(Some(CheckFailure {
+                    what: how.to_owned(),
+                    place: String::new(),
+                    amount: format!(
+                        "expected a slope of {slope:e}, found {along:e}, an error of {error:.1e} where {tolerance:.0e} is allowed"
+                    ),
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn run(
+    graph: &Graph,
+    inputs: &[Tensor],
+) -> Result<Vec<Tensor>, kiln::internals::interpreter::InterpretError> {
     interpret(graph, inputs, &InterpretOptions::default())
 }
 

@@ -67,7 +67,10 @@ impl GuardProgram {
         for line in lines.lines() {
             match serde_json::from_str::<Line>(line) {
                 Ok(line) => last = Some(line),
-                Err(_) => return Err(problem("it is no guard program: `main_if_guard` is not the first thing in its `main`".to_owned())),
+                Err(_) => return Err(problem(
+                    "it is no guard program: `main_if_guard` is not the first thing in its `main`"
+                        .to_owned(),
+                )),
             }
         }
         match (last, signal_of(output.status)) {
@@ -136,7 +139,10 @@ enum Line {
 ///
 /// Call it first in `main`, before threads are started.
 pub fn main_if_guard() {
-    if std::env::args_os().nth(1).is_none_or(|argument| argument != ARGUMENT) {
+    if std::env::args_os()
+        .nth(1)
+        .is_none_or(|argument| argument != ARGUMENT)
+    {
         return;
     }
     let line = match serve() {
@@ -203,8 +209,10 @@ fn run_case(
 ) -> Result<usize, String> {
     let inputs = draw::drawn_inputs(graph, shapes, &mut Random::new(seed));
     let inputs = inputs.map_err(|error| error.to_string())?;
-    let guarded: Result<Vec<Tensor>, _> =
-        inputs.iter().map(|tensor| guarded_tensor(tensor, side)).collect();
+    let guarded: Result<Vec<Tensor>, _> = inputs
+        .iter()
+        .map(|tensor| guarded_tensor(tensor, side))
+        .collect();
     let guarded = guarded.map_err(|error| error.to_string())?;
     let rented = || model.memory_stats().map_or(0, |stats| stats.rented_bytes);
     // A fault of the graph, such as an index out of range, is a result too.
@@ -216,5 +224,8 @@ fn run_case(
         model.trim_memory(0);
     }
     let after = (live(), rented());
-    Ok(after.1.saturating_sub(before.1).max(after.0.saturating_sub(before.0)))
+    Ok(after
+        .1
+        .saturating_sub(before.1)
+        .max(after.0.saturating_sub(before.0)))
 }

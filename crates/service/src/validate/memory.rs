@@ -55,7 +55,9 @@ impl KernelValidator {
             Ended::Done { leaked, grown } if leaked > 0 || grown > 0 => failed(
                 "memory that is not freed",
                 "the end of all calls".to_owned(),
-                format!("expected none, found {leaked} pieces, and growth of {grown} from call to call"),
+                format!(
+                    "expected none, found {leaked} pieces, and growth of {grown} from call to call"
+                ),
             ),
             Ended::Done { .. } => Ok(Outcome::Passed(format!(
                 "{} combinations of sizes, guards on both sides, nothing leaked",

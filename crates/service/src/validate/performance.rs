@@ -42,13 +42,19 @@ impl PerformanceBounds {
         let relative = profile.time.as_secs_f64() / plain.time.as_secs_f64().max(1e-9);
         if relative > self.max_relative_to_plain {
             let most = self.max_relative_to_plain;
-            let amount = format!("expected at most {most:.2} of the plain candidate's, found {relative:.2}");
+            let amount =
+                format!("expected at most {most:.2} of the plain candidate's, found {relative:.2}");
             return failed("time of a call", amount);
         }
         if let Some(most) = self.max_memory.filter(|&most| profile.memory_bytes > most) {
-            let amount = format!("expected at most {most} bytes, found {}", profile.memory_bytes);
+            let amount = format!(
+                "expected at most {most} bytes, found {}",
+                profile.memory_bytes
+            );
             return failed("memory of a call", amount);
         }
-        Outcome::Passed(format!("{profile}; {relative:.2} of the plain candidate's time"))
+        Outcome::Passed(format!(
+            "{profile}; {relative:.2} of the plain candidate's time"
+        ))
     }
 }
