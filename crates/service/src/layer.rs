@@ -268,20 +268,25 @@ impl CompiledLayer {
         result.map(|tensor| LayerOutput { tensor, ran_by })
     }
 
-    /// Starts loading the kernels, once at a time.
+    /// Starts loading the kernels, once at a time; in a tokio runtime only.
     fn load_in_background(&self) {
         if self.inner.loading.swap(true, Ordering::SeqCst) {
             return;
         }
         let inner = Arc::clone(&self.inner);
-        tokio::spawn(async move {
+        let load = async move {
             if let Err(error) = inner.load().await {
                 inner.counters.failures.add();
                 tracing::warn!(layer = inner.name, code = error.code(), %error, "service.load");
                 inner.observe_compiled(false, Duration::ZERO);
             }
             inner.loading.store(false, Ordering::SeqCst);
-        });
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(load)),
+            // On another executor there is nothing to spawn on: the next `load` of the caller does it.
+            Err(_) => self.inner.loading.store(false, Ordering::SeqCst),
+        }
     }
 }
 

@@ -153,7 +153,7 @@ impl KernelService {
     }
 
     /// The compiled kernel of a blueprint. Dropping the future withdraws the request; a compile that nobody else waits for
-    /// is then cancelled.
+    /// is then cancelled. A request with a deadline has to be made in a tokio runtime with time enabled; others run anywhere.
     ///
     /// # Errors
     /// E1402 to E1411 for a bad blueprint; E1420 to E1424 when it cannot be compiled or does not pass; E1430 when too many
@@ -241,6 +241,10 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        // No handle is left, so nobody waits for an answer.
+        for flight in self.inner.lock().flights.values() {
+            flight.token().cancel();
+        }
         self.stop();
     }
 }

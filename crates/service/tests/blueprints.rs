@@ -298,3 +298,63 @@ fn control_flow_has_no_blueprint() {
     let graph = kiln::diagnose::graph(&model, kiln::diagnose::Stage::all()[0]).unwrap();
     assert_eq!(Blueprint::from_graph(&graph).unwrap_err().code(), "E1412");
 }
+
+#[test]
+fn damaged_documents_are_refused_and_never_panic() {
+    let mut state = 1u64;
+    let mut random = |bound: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    };
+    let words = [
+        "-1",
+        "0",
+        "9223372036854775807",
+        "\"N\"",
+        "\"\"",
+        "[]",
+        "{}",
+        "null",
+        "1e999",
+        "\"N / 0\"",
+        "\"x\"",
+    ];
+    let mut accepted = 0;
+    for standard in STANDARD {
+        for _ in 0..150 {
+            let mut bytes = standard.json.as_bytes().to_vec();
+            for _ in 0..=random(2) {
+                let at = random(bytes.len());
+                match random(3) {
+                    0 => bytes[at] = b"\"{}[],:0-xN "[random(12)],
+                    1 => drop(bytes.remove(at)),
+                    _ => {
+                        // A number or a name becomes another value.
+                        let is_part = |byte: &u8| byte.is_ascii_digit();
+                        let Some(start) =
+                            bytes[at..].iter().position(is_part).map(|found| at + found)
+                        else {
+                            continue;
+                        };
+                        let length = bytes[start..]
+                            .iter()
+                            .take_while(|byte| is_part(byte))
+                            .count();
+                        let word = words[random(words.len())].bytes();
+                        bytes.splice(start..start + length, word);
+                    }
+                }
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            let read = Blueprint::from_json(&text, &limits());
+            match read.and_then(|blueprint| GraphConverter::default().convert(&blueprint)) {
+                Ok(_) => accepted += 1,
+                Err(error) => assert!(error.code().starts_with("E14"), "{error}"),
+            }
+        }
+    }
+    // Most damage matters, and some does not.
+    assert!((1..600).contains(&accepted), "{accepted}");
+}

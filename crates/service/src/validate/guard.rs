@@ -14,7 +14,8 @@ use kiln_native::guard::{Side, guarded_tensor, live, with_guard_pages};
 use serde::{Deserialize, Serialize};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// The argument that makes a program a runner.
 const ARGUMENT: &str = "--kiln-guard-runner";
@@ -25,7 +26,11 @@ const CALLS: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardProgram {
     path: PathBuf,
+    time_limit: Duration,
 }
+
+/// Code that takes longer is taken to hang.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 impl GuardProgram {
     /// This program.
@@ -37,12 +42,21 @@ impl GuardProgram {
         let path = path.map_err(|error| ServiceError::GuardProgram {
             problem: error.to_string(),
         })?;
-        Ok(Self { path })
+        Ok(Self::at(path))
     }
 
     /// Another program.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self {
+            path: path.into(),
+            time_limit: TIME_LIMIT,
+        }
+    }
+
+    /// With another limit on the time of all cases of a kernel: 120 s.
+    #[must_use]
+    pub fn with_time_limit(self, time_limit: Duration) -> Self {
+        Self { time_limit, ..self }
     }
 
     /// Runs the cases of a request.
@@ -61,8 +75,19 @@ impl GuardProgram {
             // A runner that ended before it read says so by its status.
             let _ = input.write_all(&text);
         }
-        let output = child.wait_with_output().map_err(system)?;
-        let lines = String::from_utf8_lossy(&output.stdout);
+        // Read beside the wait, so that a full pipe holds neither up.
+        let out = child.stdout.take();
+        let reader = std::thread::spawn(move || {
+            let mut lines = Vec::new();
+            let read = out.map(|mut out| out.read_to_end(&mut lines));
+            read.transpose().map(|_| lines)
+        });
+        let status = self.wait(&mut child)?;
+        let lines = match reader.join() {
+            Ok(lines) => lines.map_err(system)?,
+            Err(panic) => return Err(problem(crate::service::message_of(&*panic))),
+        };
+        let lines = String::from_utf8_lossy(&lines);
         let mut last = None;
         for line in lines.lines() {
             match serde_json::from_str::<Line>(line) {
@@ -73,7 +98,7 @@ impl GuardProgram {
                 )),
             }
         }
-        match (last, signal_of(output.status)) {
+        match (last, signal_of(status)) {
             (Some(Line::Done { leaked, grown }), None) => Ok(Ended::Done { leaked, grown }),
             (Some(Line::Failed { problem: said }), _) => Err(problem(said)),
             (Some(Line::Case { shapes, side }), Some(signal)) => Ok(Ended::Killed {
@@ -82,9 +107,30 @@ impl GuardProgram {
                 signal,
             }),
             (_, signal) => Err(problem(format!(
-                "it ended without an answer ({}, signal {signal:?})",
-                output.status
+                "it ended without an answer ({status}, signal {signal:?})"
             ))),
+        }
+    }
+
+    /// Waits for a runner; kills one that exceeds the limit.
+    fn wait(&self, child: &mut Child) -> Result<ExitStatus, ServiceError> {
+        let problem = |problem: String| ServiceError::GuardProgram { problem };
+        let begin = Instant::now();
+        loop {
+            let ended = child.try_wait();
+            if let Some(status) = ended.map_err(|error| problem(error.to_string()))? {
+                return Ok(status);
+            }
+            if begin.elapsed() > self.time_limit {
+                // It may have ended meanwhile.
+                let _ = child.kill();
+                let _ = child.wait();
+                let limit = self.time_limit;
+                return Err(problem(format!(
+                    "expected all cases to end within {limit:?}, found one that did not"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
