@@ -240,6 +240,34 @@ fn the_order_has_the_fewest_live_bytes_of_all_orders() {
 }
 
 #[test]
+fn a_longer_blueprint_is_ordered_greedily_and_no_worse_than_given() {
+    // Twenty branches: in the document all are widened before any is reduced.
+    let branch = |part: &str| {
+        let nodes = (0..20).map(|n| match part {
+            "wide" => format!(
+                r#"{{"kind": "broadcast", "operands": ["x"], "results": ["w{n}"], "attributes": {{"dims": [100, "N", 4]}}}}"#
+            ),
+            _ => format!(
+                r#"{{"kind": "reduce", "operands": ["w{n}"], "results": ["r{n}"], "attributes": {{"function": "sum", "axes": [0]}}}}"#
+            ),
+        });
+        nodes.collect::<Vec<_>>().join(", ")
+    };
+    let names: Vec<String> = (0..20).map(|n| format!("\"r{n}\"")).collect();
+    let join = format!(
+        r#"{{"kind": "concat", "operands": [{}], "results": ["y"], "attributes": {{"axis": 0}}}}"#,
+        names.join(", ")
+    );
+    let nodes = format!("{}, {}, {join}", branch("wide"), branch("narrow"));
+    let blueprint = Blueprint::from_json(&document(&nodes), &limits()).unwrap();
+    let order = GraphConverter::default().order(&blueprint).unwrap();
+    assert_eq!(order.method, OrderingMethod::Greedy);
+    let row = 32 * 4 * 4;
+    // One wide value at a time; at the end the 20 results beside their concatenation.
+    assert_eq!(order.peak_bytes, 100 * row + 20 * row);
+}
+
+#[test]
 fn builder_code_compiles_and_builds_the_same_graph() {
     let blueprint = standard("attention_block");
     let converter = GraphConverter::default();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// More problems than this are not listed.
-const MOST_PROBLEMS: usize = 100;
+const MOST_PROBLEMS: usize = 20;
 
 impl Blueprint {
     /// Checks the structure: version, limits, names, that every operand exists and that no node reads its own result,

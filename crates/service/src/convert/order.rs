@@ -1,4 +1,5 @@
-//! The order of nodes with the fewest live bytes: exact for up to 16 nodes, otherwise the better of two heuristics.
+//! The order of nodes with the fewest live bytes: exact for up to 16 nodes, otherwise the better of the document's and a
+//! greedy one; beyond 4,096 nodes the document's.
 //!
 //! Inputs are the caller's and not counted. A value is live from the node that computes it to its last reader; an output to
 //! the end. Sizes are evaluated at likely values of the symbols, so the order is the best for those.
@@ -10,6 +11,8 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Up to this many nodes every order is considered, by their subsets.
 const EXACT_UP_TO: usize = 16;
+/// Up to this many the greedy order is tried: its time grows with the square of their number.
+const GREEDY_UP_TO: usize = 4096;
 
 /// An order of a blueprint's nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +70,13 @@ pub(super) fn fewest_live_bytes(blueprint: &Blueprint, built: &BuiltGraph) -> Or
         };
     }
     let document = topological(blueprint);
+    if count > GREEDY_UP_TO {
+        return Ordering {
+            peak_bytes: dependencies.peak(&document),
+            nodes: document,
+            method: OrderingMethod::Document,
+        };
+    }
     let greedy = dependencies.follow(|ready, state| {
         let ready = ready.iter().copied();
         ready.min_by_key(|&node| (state.live_after(node), state.live_during(node), node))
