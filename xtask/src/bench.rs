@@ -2,7 +2,7 @@
 //!
 //! The tables of the bench targets in release; with `--peers` also Kiln next to onnxruntime and OpenVINO (`peers`), and
 //! from that the table of the README (`readme`); with `--ops` only single operators next to the same peers (`operators`);
-//! with `--train` only training steps next to other frameworks (`training`).
+//! with `--train` only training steps next to other frameworks (`training`); with `--service` only the kernel service.
 //! The peers are in a separate Python environment. Not here: any judgement; a missed target is printed, and is not an
 //! error, unless `--check` asks for a comparison.
 
@@ -36,6 +36,9 @@ const PYTHON_VARIABLE: &str = "KILN_PEERS_PYTHON";
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     setup::run()?;
     let root = workspace::root();
+    if options.service {
+        return step::run("service", &mut service(&root, &options.words));
+    }
     if options.ops {
         let target = Metadata::load(&root)?.target_directory;
         let python = python::python(&root, target.join("peers").join("python"), &PEERS)?;
@@ -64,6 +67,23 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         Some(python) => peers::run(&root, &target, &python, &options.words),
         None => Ok(()),
     }
+}
+
+/// The numbers of the kernel service, a line each.
+fn service(root: &Path, words: &[String]) -> Command {
+    let mut command = Command::new(workspace::cargo());
+    command
+        .current_dir(root)
+        .args([
+            "bench",
+            "--package",
+            "kiln-service",
+            "--bench",
+            "service",
+            "--",
+        ])
+        .args(words);
+    command
 }
 
 fn bench(root: &Path, name: &str, words: &[String], python: Option<&Path>) -> Command {

@@ -42,6 +42,8 @@ usage: cargo xtask <task>
                                 its page of the book, --check fails where the run is slower than recorded
   bench --train [WORD]          Kiln's training steps beside JAX, PyTorch and torch.compile, on one and two threads; only
                                 the case that a word names
+  bench --service [calls=N] [minutes=N]
+                                the kernel service: a line per number, its bar, and whether it is met
   tune                          measure register tiles on this machine and rewrite the table of their costs
   bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
@@ -152,6 +154,8 @@ pub(crate) struct BenchOptions {
     pub(crate) ops: bool,
     /// Measure training steps and their peers, and nothing else.
     pub(crate) train: bool,
+    /// Measure the kernel service, and nothing else.
+    pub(crate) service: bool,
     /// Record the measurements of single operators.
     pub(crate) write: bool,
     /// Compare the measurements of single operators with those recorded.
@@ -229,6 +233,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (Task::Bench(options), Long("peers")) => options.peers = true,
             (Task::Bench(options), Long("train")) => options.train = true,
             (Task::Bench(options), Long("ops")) => options.ops = true,
+            (Task::Bench(options), Long("service")) => options.service = true,
             (Task::Bench(options), Long("write")) => options.write = true,
             (Task::Bench(options), Long("check")) => options.check = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),

@@ -6,11 +6,12 @@
 #![allow(unsafe_code, reason = "mappings are what this file is for")]
 
 use crate::memory::page_size;
-use kiln_tensor::TensorError;
+use kiln_tensor::{Foreign, Tensor, TensorError, row_major_strides};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The minimum alignment of an executor's memory, in bytes.
 pub const ALIGNMENT: usize = 64;
@@ -39,6 +40,39 @@ pub fn with_guard_pages<R>(side: Side, body: impl FnOnce() -> R) -> R {
     }
     let _reset = Reset(SIDE.replace(Some(side)));
     body()
+}
+
+/// How many guarded pieces of memory of this process are not freed yet: after everything that used them is gone, those that
+/// leaked.
+pub fn live() -> usize {
+    LIVE.load(Ordering::SeqCst)
+}
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// A copy of a tensor, row-major, that touches a guard page on that side with its first or last byte.
+///
+/// # Errors
+/// When memory is short.
+pub fn guarded_tensor(tensor: &Tensor, side: Side) -> Result<Tensor, TensorError> {
+    let dense = tensor.contiguous()?;
+    let content = dense.as_bytes()?;
+    if content.is_empty() {
+        return Ok(dense);
+    }
+    let bytes = content.len();
+    let pages = GuardedPages::zeroed(bytes, side)?;
+    let start = match side {
+        Side::Before => pages.start,
+        // SAFETY: the piece is rounded up to the alignment, so moving it by what was added keeps it inside.
+        Side::After => unsafe { pages.start.add(bytes.next_multiple_of(ALIGNMENT) - bytes) },
+    };
+    // SAFETY: the piece is inside the open pages, to which nothing else refers.
+    unsafe { start.copy_from_nonoverlapping(NonNull::from(content).cast(), bytes) };
+    let shape = dense.shape();
+    let foreign = Foreign::new(start, bytes, move || drop(pages));
+    // SAFETY: the bytes are initialised, inside pages that the hook keeps, and written by nothing.
+    unsafe { Tensor::foreign(dense.dtype(), shape, &row_major_strides(shape), 0, foreign) }
 }
 
 /// The side requested by this thread.
@@ -71,6 +105,7 @@ impl GuardedPages {
             )
         };
         let mapping = NonNull::new(mapping.map_err(|_| short())?).ok_or_else(short)?;
+        LIVE.fetch_add(1, Ordering::SeqCst);
         let mut pages = Self {
             mapping,
             mapped,
@@ -99,8 +134,12 @@ impl Drop for GuardedPages {
     fn drop(&mut self) {
         // SAFETY: the range is exactly what was mapped, and every pointer into it borrows the owner.
         let _ = unsafe { rustix::mm::munmap(self.mapping.as_ptr(), self.mapped) };
+        LIVE.fetch_sub(1, Ordering::SeqCst);
     }
 }
+
+// SAFETY: the memory belongs to this value, whichever thread drops it.
+unsafe impl Send for GuardedPages {}
 
 #[cfg(test)]
 mod tests {
@@ -161,6 +200,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_guarded_tensor_has_its_elements_flush_with_the_guard() {
+        for n in [1usize, 3, 16, 1025] {
+            let elements: Vec<f32> = (0..n).map(|i| i as f32).collect();
+            let plain = Tensor::from_slice(&[n], &elements).expect("memory");
+            for side in [Side::Before, Side::After] {
+                let tensor = guarded_tensor(&plain, side).expect("memory");
+                assert!(tensor.bit_equal(&plain) && live() > 0);
+                let bytes = tensor.as_bytes().expect("contiguous");
+                let flush = match side {
+                    Side::Before => bytes.as_ptr().addr(),
+                    Side::After => bytes.as_ptr().addr() + bytes.len(),
+                };
+                assert!(flush.is_multiple_of(page_size()));
+            }
+        }
+        let none = Tensor::from_slice::<f32>(&[0], &[]).expect("memory");
+        assert!(
+            guarded_tensor(&none, Side::After)
+                .expect("memory")
+                .is_empty()
+        );
     }
 
     #[test]

@@ -102,6 +102,7 @@ doctests! {
     ReadingATimingReport = "guide/timing.md";
     Operations = "guide/operations.md";
     Explaining = "guide/explaining.md";
+    KernelService = "guide/kernel-service.md";
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn sections(tree: &Tree) -> Result<BTreeMap<String, Section>> {
 
 fn is_code(word: &str) -> bool {
     word.len() == 5
-        && word.starts_with("E0")
+        && word.starts_with('E')
         && word.bytes().skip(1).all(|byte| byte.is_ascii_digit())
 }
 

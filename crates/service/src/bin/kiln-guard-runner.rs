@@ -1,0 +1,7 @@
+//! The program that runs memory checks, for callers that cannot be their own.
+
+fn main() {
+    kiln_service::validate::guard::main_if_guard();
+    // Reached only by someone who starts it by hand.
+    std::process::exit(2);
+}

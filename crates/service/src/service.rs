@@ -1,0 +1,412 @@
+//! The service: requests for the compiled kernel of a blueprint, answered from memory, from the store, or by compiling.
+//!
+//! check cache -> compile -> optimise -> validate -> store -> return. Requests are asynchronous; compiles run on threads of
+//! the service. Any number of requests for one thing compile it once.
+//!
+//! *Invariants:* no lock is held while anything is compiled, read or written. A compile that panics is an error of its
+//! requests and of nothing else.
+
+mod flight;
+mod metrics;
+mod options;
+mod queue;
+
+pub(crate) use metrics::Counter;
+pub use metrics::ServiceMetrics;
+pub use options::ServiceOptions;
+
+use crate::blueprint::Blueprint;
+use crate::compile::{BlueprintCompiler, CancelToken, CompileTarget};
+use crate::error::ServiceError;
+use crate::package::PackageMetadata;
+use crate::store::PackageStore;
+use flight::{Flight, Waiting};
+use kiln::Model;
+use metrics::Counters;
+use queue::Queue;
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A request for a compiled kernel.
+#[derive(Clone, Debug)]
+pub struct KernelRequest {
+    /// Who asks: clients take turns, and each has a limit of its own.
+    pub client: String,
+    /// What to compile.
+    pub blueprint: Arc<Blueprint>,
+    /// What for.
+    pub target: CompileTarget,
+    /// How long the request waits; as long as it takes if unset.
+    pub deadline: Option<Duration>,
+}
+
+impl KernelRequest {
+    /// A request for this machine's CPU, without a deadline.
+    pub fn new(client: impl Into<String>, blueprint: Arc<Blueprint>) -> Self {
+        Self {
+            client: client.into(),
+            blueprint,
+            target: CompileTarget::Cpu,
+            deadline: None,
+        }
+    }
+}
+
+/// A compiled kernel that passed validation.
+#[derive(Clone, Debug)]
+pub struct StoredKernel {
+    /// The kernel.
+    pub model: Model,
+    /// What it is, and where it is from.
+    pub metadata: PackageMetadata,
+}
+
+/// What a request gets. Errors are shared by all requests for one thing.
+type Answer = Result<Arc<StoredKernel>, Arc<ServiceError>>;
+
+/// A compile that waits for a thread.
+struct Job {
+    key: String,
+    flight: Arc<Flight>,
+    request: KernelRequest,
+}
+
+/// Compiles, checks, keeps and hands out kernels. Clones are one service; it stops when the last is dropped. It belongs to the
+/// process that started it: a forked child starts its own.
+///
+/// ```no_run
+/// use kiln::SealKey;
+/// use kiln_service::blueprint::{Blueprint, BlueprintLimits};
+/// use kiln_service::{BlueprintCompiler, KernelRequest, KernelService, PackageStore, ServiceOptions};
+/// use std::sync::Arc;
+///
+/// # async fn example(json: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// let compiler = BlueprintCompiler::new(SealKey::read("packages.key")?);
+/// let service = KernelService::start(compiler, PackageStore::open("packages")?, ServiceOptions::default())?;
+/// let blueprint = Arc::new(Blueprint::from_json(json, &BlueprintLimits::default())?);
+/// let kernel = service.get(KernelRequest::new("me", blueprint)).await?;
+/// println!("compiled in {} ms", kernel.metadata.compile_ms);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct KernelService(Arc<Owner>);
+
+/// Stops the threads when the last handle is dropped.
+struct Owner {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Inner {
+    compiler: BlueprintCompiler,
+    store: PackageStore,
+    options: ServiceOptions,
+    counters: Counters,
+    queue: Queue<Job>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Kernels in memory, with the time of their last use in requests.
+    kernels: HashMap<String, (Arc<StoredKernel>, u64)>,
+    /// Compiles that run or wait, by key.
+    flights: HashMap<String, Arc<Flight>>,
+    clock: u64,
+}
+
+impl KernelService {
+    /// Starts a service.
+    ///
+    /// # Errors
+    /// E1433 for an option that makes no sense; E1426 when the system refuses a thread.
+    pub fn start(
+        compiler: BlueprintCompiler,
+        store: PackageStore,
+        options: ServiceOptions,
+    ) -> Result<Self, ServiceError> {
+        options.check()?;
+        let compiler = compiler.with_kernel_cache_unless_set(store.folder());
+        let inner = Arc::new(Inner {
+            compiler,
+            store,
+            queue: Queue::new(options.max_queued, options.max_queued_per_client),
+            options,
+            counters: Counters::default(),
+            state: Mutex::default(),
+        });
+        let mut threads = Vec::new();
+        for number in 0..options.compile_threads {
+            let inner = Arc::clone(&inner);
+            let builder = std::thread::Builder::new().name(format!("kiln-service-{number}"));
+            let thread = builder.spawn(move || inner.work());
+            threads.push(thread.map_err(ServiceError::store("start a thread", "kiln-service"))?);
+        }
+        let threads = Mutex::new(threads);
+        Ok(Self(Arc::new(Owner { inner, threads })))
+    }
+
+    /// The compiled kernel of a blueprint. Dropping the future withdraws the request; a compile that nobody else waits for
+    /// is then cancelled. A request with a deadline has to be made in a tokio runtime with time enabled; others run anywhere.
+    ///
+    /// # Errors
+    /// E1402 to E1411 for a bad blueprint; E1420 to E1424 when it cannot be compiled or does not pass; E1430 when too many
+    /// requests wait; E1431 to E1436.
+    pub async fn get(&self, request: KernelRequest) -> Result<Arc<StoredKernel>, ServiceError> {
+        let inner = &self.0.inner;
+        let begin = Instant::now();
+        inner.counters.requests.add();
+        let deadline = request.deadline;
+        let mut waiting = match inner.admit(request)? {
+            Admitted::Ready(kernel) => return Ok(kernel),
+            Admitted::Waiting(waiting) => waiting,
+        };
+        let answer = match deadline {
+            None => waiting.answer().await,
+            Some(limit) => match tokio::time::timeout(limit, waiting.answer()).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    inner.counters.deadlines.add();
+                    // The compile continues: the kernel is asked for again.
+                    waiting.leave_running();
+                    return Err(ServiceError::Deadline { limit });
+                }
+            },
+        };
+        inner.counters.waited(begin.elapsed());
+        answer.map_err(ServiceError::from)
+    }
+
+    /// A kernel that is in memory, without waiting or compiling.
+    pub fn peek(&self, blueprint: &Blueprint, target: &CompileTarget) -> Option<Arc<StoredKernel>> {
+        let key = self.0.inner.compiler.key(blueprint, target);
+        self.0.inner.lock().touch(&key)
+    }
+
+    /// Forgets the kernels in memory; the store keeps its packages.
+    pub fn clear_memory(&self) {
+        self.0.inner.lock().kernels.clear();
+    }
+
+    /// The counters, as of now.
+    pub fn metrics(&self) -> ServiceMetrics {
+        let inner = &self.0.inner;
+        let (in_memory, in_flight) = {
+            let state = inner.lock();
+            (state.kernels.len(), state.flights.len())
+        };
+        inner
+            .counters
+            .snapshot(in_memory, in_flight, inner.queue.len())
+    }
+
+    /// The store.
+    pub fn store(&self) -> &PackageStore {
+        &self.0.inner.store
+    }
+
+    /// Takes no more requests, ends those that wait with E1432, and waits for the compiles that run.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+impl fmt::Debug for KernelService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KernelService")
+            .field(&self.metrics())
+            .finish()
+    }
+}
+
+impl Owner {
+    fn stop(&self) {
+        for job in self.inner.queue.close() {
+            self.inner.land(&job, Err(Arc::new(ServiceError::Stopped)));
+        }
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // The last handle may be dropped by a thread of the service's own caller, never by one of these.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // No handle is left, so nobody waits for an answer.
+        for flight in self.inner.lock().flights.values() {
+            flight.token().cancel();
+        }
+        self.stop();
+    }
+}
+
+enum Admitted {
+    Ready(Arc<StoredKernel>),
+    Waiting(Waiting),
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every statement leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel if it is in memory; otherwise a place among those that wait for it.
+    fn admit(&self, request: KernelRequest) -> Result<Admitted, ServiceError> {
+        let key = self.compiler.key(&request.blueprint, &request.target);
+        let mut state = self.lock();
+        if let Some(kernel) = state.touch(&key) {
+            self.counters.memory_hits.add();
+            return Ok(Admitted::Ready(kernel));
+        }
+        if let Some(waiting) = state.flights.get(&key).and_then(Flight::join) {
+            self.counters.joined.add();
+            return Ok(Admitted::Waiting(waiting));
+        }
+        let flight = Flight::new();
+        let Some(waiting) = Flight::join(&flight) else {
+            unreachable!("nothing has left a flight that was just made");
+        };
+        let job = Job {
+            key: key.clone(),
+            flight: Arc::clone(&flight),
+            request,
+        };
+        let client = job.request.client.clone();
+        if let Err(error) = self.queue.push(&client, job) {
+            self.counters.refused.add();
+            return Err(error);
+        }
+        state.flights.insert(key, flight);
+        Ok(Admitted::Waiting(waiting))
+    }
+
+    /// The loop of a compile thread.
+    fn work(&self) {
+        while let Some(job) = self.queue.pop() {
+            if job.flight.token().is_cancelled() {
+                self.counters.cancelled.add();
+                self.land(&job, Err(Arc::new(ServiceError::Cancelled)));
+                continue;
+            }
+            let answer = catch_unwind(AssertUnwindSafe(|| self.make(&job)));
+            let answer = answer.unwrap_or_else(|panic| {
+                Err(ServiceError::Panicked {
+                    doing: "a compile",
+                    message: message_of(&*panic),
+                })
+            });
+            match &answer {
+                Ok(_) => {}
+                Err(ServiceError::Cancelled) => self.counters.cancelled.add(),
+                Err(error) => {
+                    self.counters.failures.add();
+                    tracing::warn!(code = error.code(), %error, "service.failed");
+                }
+            }
+            self.land(&job, answer.map_err(Arc::new));
+        }
+    }
+
+    /// The kernel, from the store or compiled.
+    fn make(&self, job: &Job) -> Result<Arc<StoredKernel>, ServiceError> {
+        if let Some(kernel) = self.load(&job.key) {
+            self.counters.store_hits.add();
+            return Ok(kernel);
+        }
+        self.counters.compiles.add();
+        let request = &job.request;
+        let token: &CancelToken = job.flight.token();
+        let result = self
+            .compiler
+            .run(&request.blueprint, &request.target, token);
+        self.counters.compiled(result.time());
+        let package = result.into_package()?;
+        let stored = match self.store.put(&package) {
+            Ok(stored) => stored,
+            Err(error) => {
+                // The kernel is good; only the next process compiles it again.
+                self.counters.store_failures.add();
+                tracing::warn!(code = error.code(), %error, "service.store");
+                package
+            }
+        };
+        let model = stored.open(self.compiler.seal())?;
+        let metadata = stored.metadata().clone();
+        Ok(Arc::new(StoredKernel { model, metadata }))
+    }
+
+    /// The package in the store, opened. One that is refused is counted, and compiled again.
+    fn load(&self, key: &str) -> Option<Arc<StoredKernel>> {
+        let opened = self.store.get(key).and_then(|package| match package {
+            None => Ok(None),
+            Some(package) => {
+                let model = package.open(self.compiler.seal())?;
+                let metadata = package.metadata().clone();
+                Ok(Some(Arc::new(StoredKernel { model, metadata })))
+            }
+        });
+        match opened {
+            Ok(kernel) => kernel,
+            Err(error) => {
+                self.counters.packages_refused.add();
+                tracing::warn!(code = error.code(), %error, "service.load");
+                None
+            }
+        }
+    }
+
+    /// Ends a flight.
+    fn land(&self, job: &Job, answer: Answer) {
+        let mut state = self.lock();
+        if let Ok(kernel) = &answer {
+            state.insert(&job.key, Arc::clone(kernel), self.options.max_kernels);
+        }
+        let is_own =
+            (state.flights.get(&job.key)).is_some_and(|known| Arc::ptr_eq(known, &job.flight));
+        if is_own {
+            state.flights.remove(&job.key);
+        }
+        drop(state);
+        job.flight.land(answer);
+    }
+}
+
+impl State {
+    /// The kernel of a key, marked as used.
+    fn touch(&mut self, key: &str) -> Option<Arc<StoredKernel>> {
+        self.clock += 1;
+        let (kernel, used) = self.kernels.get_mut(key)?;
+        *used = self.clock;
+        Some(Arc::clone(kernel))
+    }
+
+    /// Keeps a kernel; the least recently used go when there are too many.
+    fn insert(&mut self, key: &str, kernel: Arc<StoredKernel>, most: usize) {
+        self.clock += 1;
+        self.kernels.insert(key.to_owned(), (kernel, self.clock));
+        while self.kernels.len() > most {
+            let oldest = self.kernels.iter().min_by_key(|(_, (_, used))| *used);
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+                return;
+            };
+            self.kernels.remove(&oldest);
+        }
+    }
+}
+
+/// The message of a panic.
+pub(crate) fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,92 @@
+//! One compile and those who wait for it. When the last of them leaves, it is cancelled.
+
+use super::Answer;
+use crate::compile::CancelToken;
+use crate::error::ServiceError;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
+
+/// A compile that runs or waits to run.
+pub(super) struct Flight {
+    answer: watch::Sender<Option<Answer>>,
+    token: CancelToken,
+    /// How many wait; none once the last has left, after which nobody joins.
+    waiting: Mutex<Option<usize>>,
+}
+
+/// A place among those that wait for a flight.
+pub(super) struct Waiting {
+    flight: Arc<Flight>,
+    answer: watch::Receiver<Option<Answer>>,
+    /// Whether leaving counts.
+    leaves: bool,
+}
+
+impl Flight {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            answer: watch::Sender::new(None),
+            token: CancelToken::default(),
+            waiting: Mutex::new(Some(0)),
+        })
+    }
+
+    /// A place; none in a flight that is already cancelled.
+    pub(super) fn join(self: &Arc<Self>) -> Option<Waiting> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting.as_mut()? += 1;
+        Some(Waiting {
+            flight: Arc::clone(self),
+            answer: self.answer.subscribe(),
+            leaves: true,
+        })
+    }
+
+    /// Cancelled when nobody waits any more.
+    pub(super) fn token(&self) -> &CancelToken {
+        &self.token
+    }
+
+    /// Gives everybody the answer.
+    pub(super) fn land(&self, answer: Answer) {
+        self.answer.send_replace(Some(answer));
+    }
+}
+
+impl Waiting {
+    /// The answer, when there is one.
+    pub(super) async fn answer(&mut self) -> Answer {
+        match self.answer.wait_for(Option::is_some).await {
+            Ok(answer) => match &*answer {
+                Some(answer) => answer.clone(),
+                None => Err(Arc::new(ServiceError::Stopped)),
+            },
+            Err(_) => Err(Arc::new(ServiceError::Stopped)),
+        }
+    }
+
+    /// Leaves without ending the compile, even if nobody else waits for it.
+    pub(super) fn leave_running(mut self) {
+        self.leaves = false;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.leaves {
+            return;
+        }
+        let mut waiting = self
+            .flight
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = waiting.as_mut() {
+            *count -= 1;
+            if *count == 0 && self.flight.answer.borrow().is_none() {
+                *waiting = None;
+                self.flight.token.cancel();
+            }
+        }
+    }
+}

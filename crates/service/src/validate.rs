@@ -1,0 +1,189 @@
+//! Proof that a compiled kernel does what its graph says: [`KernelValidator`].
+//!
+//! Four checks, each in a file: results against the interpreter on drawn sizes, speed within bounds, memory, gradients. A
+//! check that fails says what, where and by how much; the seed makes it repeatable. Which kernels have gradients is not a
+//! list: every graph that can be differentiated is.
+
+mod correctness;
+mod gradients;
+pub mod guard;
+mod memory;
+mod performance;
+
+pub use guard::GuardProgram;
+pub use performance::PerformanceBounds;
+
+use crate::error::ServiceError;
+use crate::optimize::OptimizedKernel;
+use kiln::internals::ir::Graph;
+use std::fmt;
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CheckKind {
+    /// Results equal the interpreter's.
+    Correctness,
+    /// Speed is within bounds.
+    Performance,
+    /// Nothing is accessed out of bounds, and nothing leaks.
+    Memory,
+    /// Gradients equal differences of the function.
+    Gradients,
+}
+
+impl fmt::Display for CheckKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Correctness => "correctness",
+            Self::Performance => "performance",
+            Self::Memory => "memory",
+            Self::Gradients => "gradients",
+        })
+    }
+}
+
+/// How a check ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It passed; with how much was checked.
+    Passed(String),
+    /// It failed.
+    Failed(CheckFailure),
+    /// There is nothing to check, for this reason.
+    NotApplicable(String),
+}
+
+/// A failed check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckFailure {
+    /// What failed, such as `output y`.
+    pub what: String,
+    /// Where: sizes, an element, a step.
+    pub place: String,
+    /// By how much.
+    pub amount: String,
+}
+
+impl fmt::Display for CheckFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: {}", self.what, self.place, self.amount)
+    }
+}
+
+/// All checks of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidationResult {
+    /// Each check, in order.
+    pub checks: Vec<(CheckKind, Outcome)>,
+}
+
+impl ValidationResult {
+    /// Whether no check failed.
+    pub fn passes(&self) -> bool {
+        let mut outcomes = self.checks.iter();
+        outcomes.all(|(_, outcome)| !matches!(outcome, Outcome::Failed(_)))
+    }
+
+    /// The outcome of a check, if it was made.
+    pub fn outcome(&self, kind: CheckKind) -> Option<&Outcome> {
+        let mut checks = self.checks.iter();
+        checks
+            .find(|(known, _)| *known == kind)
+            .map(|(_, outcome)| outcome)
+    }
+
+    /// The failed checks, for a message.
+    pub fn failures(&self) -> impl fmt::Display + '_ {
+        struct Failures<'a>(&'a ValidationResult);
+        impl fmt::Display for Failures<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut separator = "";
+                for (kind, outcome) in &self.0.checks {
+                    if let Outcome::Failed(failure) = outcome {
+                        write!(f, "{separator}{kind}: {failure}")?;
+                        separator = "; ";
+                    }
+                }
+                Ok(())
+            }
+        }
+        Failures(self)
+    }
+}
+
+impl fmt::Display for ValidationResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (kind, outcome) in &self.checks {
+            match outcome {
+                Outcome::Passed(how) => writeln!(f, "{kind:<12} passed, {how}")?,
+                Outcome::Failed(failure) => writeln!(f, "{kind:<12} FAILED, {failure}")?,
+                Outcome::NotApplicable(why) => writeln!(f, "{kind:<12} not applicable: {why}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks compiled kernels.
+#[derive(Clone, Debug)]
+pub struct KernelValidator {
+    /// How many combinations of sizes are drawn: 6.
+    pub shapes: usize,
+    /// The seed of sizes and elements: 1.
+    pub seed: u64,
+    /// No drawn size is larger, where a symbol's bounds allow that: 17.
+    pub largest_size: i64,
+    /// The bounds on speed.
+    pub bounds: PerformanceBounds,
+    /// The program that runs memory checks; without one they are not applicable.
+    pub guard: Option<GuardProgram>,
+}
+
+impl Default for KernelValidator {
+    fn default() -> Self {
+        Self {
+            shapes: 6,
+            seed: 1,
+            largest_size: 17,
+            bounds: PerformanceBounds::default(),
+            guard: None,
+        }
+    }
+}
+
+impl KernelValidator {
+    /// With a program that runs memory checks: each runs in a process of its own, which an access out of bounds ends.
+    #[must_use]
+    pub fn with_guard_program(self, program: GuardProgram) -> Self {
+        Self {
+            guard: Some(program),
+            ..self
+        }
+    }
+
+    /// All checks of a kernel, which was compiled from the graph.
+    ///
+    /// # Errors
+    /// When a check could not run.
+    pub fn validate(
+        &self,
+        graph: &Graph,
+        kernel: &OptimizedKernel,
+    ) -> Result<ValidationResult, ServiceError> {
+        let checks = vec![
+            (
+                CheckKind::Correctness,
+                self.check_correctness(graph, &kernel.model)?,
+            ),
+            (
+                CheckKind::Performance,
+                self.bounds.check(&kernel.profile, &kernel.plain),
+            ),
+            (CheckKind::Memory, self.check_memory(graph, &kernel.model)?),
+            (CheckKind::Gradients, self.check_gradients(graph)?),
+        ];
+        Ok(ValidationResult { checks })
+    }
+}
