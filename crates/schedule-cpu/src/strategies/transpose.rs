@@ -58,10 +58,12 @@ pub(super) fn propose_gathered(problem: &Problem<'_>) -> Vec<Proposal> {
 /// Sizes at which rows of the result fill half a vector, and rows of the operand a quarter.
 fn has_columns(problem: &Problem<'_>) -> When {
     let rows = problem.base.tile.rows.map(|(rows, _)| rows);
-    let at_least = |axis, points| When::at_least(axis, points);
     match (problem.columns(), rows) {
+        // Other vectors would cut across the blocks of packed operands.
+        _ if !problem.packs.is_empty() => When::always(),
         (Some(columns), Some(rows)) => {
-            at_least(columns, problem.lanes / 2).and(at_least(rows, problem.lanes / 4))
+            let fills_columns = When::at_least(columns, problem.lanes / 2);
+            fills_columns.and(When::at_least(rows, problem.lanes / 4))
         }
         _ => When::always(),
     }
