@@ -93,7 +93,7 @@ pub use sliding::sliding_window;
 pub use split_reductions::{SplitReduction, SplitReductions};
 pub use stored_code::StoredCode;
 pub use strides::{bound, local_strides, packed_points, packed_strides};
-pub use tables::{Table, Tables, Window, permutes};
+pub use tables::{Table, Tables, Window, permutes, vectors_of_window};
 pub use target::{BACKEND, features_of, host_target, level_of, target_of};
 pub use tile::{Tail, Tile, VectorAxis};
 pub use tile_choice::{TILED_VECTORS, contraction_tiles};

@@ -7,7 +7,6 @@ use kiln_kernel::{Class, Item, VerifiedKernel};
 
 use super::tile::{Tile, VectorAxis};
 use crate::layout::block_of;
-use crate::loops::is_transpose;
 use crate::strategies::SKINNY_ROWS;
 
 /// A row remainder is joined with the last full tile into two tiles of three or four rows only for tiles of this many rows.
@@ -77,8 +76,6 @@ fn rows(
     let is_product = !kernel.classification().contractions.is_empty();
     let is_contraction = class == Class::Contraction;
     match count {
-        // A quarter of a tile is transposed in registers, too.
-        8.. if is_transpose(kernel, tile) => vec![count / 4, 1],
         _ if class == Class::Map => vec![1],
         // An accumulated row must not be computed twice.
         _ if combines(kernel) => vec![1],

@@ -2,7 +2,8 @@
 //! reflecting pad. A phase before the computation fills them once per launch, instead of once per point of all other axes.
 //!
 //! Where such a value is the index of a load, a table of *windows* is added: the lowest index of each vector, and its lanes'
-//! distances from it. Elements within the length of a vector are then one load and one permutation instead of a gather.
+//! distances from it. Elements within the length of a vector, or of two, are then a load each and one permutation instead of a
+//! gather.
 
 use std::collections::BTreeSet;
 
@@ -58,8 +59,8 @@ pub struct Window {
     pub relative: Quantity,
     /// The offset of the lowest index of each vector, `i64` per vector.
     pub first: Quantity,
-    /// The offset of the distance between the lowest and the highest index of each vector, `i64` per vector; -1 where a
-    /// vector would not hold all, or one of them is not in the buffer.
+    /// The offset of the distance between the lowest and the highest index of each vector, `i64` per vector; -1 where the
+    /// vectors of a window would not hold all, or one of them is not in the buffer.
     pub span: Quantity,
 }
 
@@ -246,6 +247,11 @@ fn windowed(
     let is_proved = classes.all(|class| *class == IndexClass::Proved);
     let is_narrow = buffer.dtype.size_in_bytes() <= 4;
     (is_dense && is_proved && is_narrow).then_some((position, *buffer.shape.get(position)?))
+}
+
+/// How many vectors the elements of a window may span.
+pub fn vectors_of_window(level: IsaLevel) -> u32 {
+    if level.has_avx512() { 2 } else { 1 }
 }
 
 /// Whether a level permutes the lanes of vectors of 32-bit elements by an index per lane.

@@ -1,8 +1,8 @@
 //! Register-tile transpose: maps whose operand is contiguous along the tile's rows and strided along its vectors.
 //!
 //! Gathers would touch each cache line once per row. A tile of as many rows as a vector has lanes loads one vector along
-//! the rows for each lane, and transposes rows and columns in registers; one of fewer rows, a power of two, does the same
-//! with copies of its rows in place of the missing ones.
+//! the rows for each lane, and transposes rows and columns in registers. Lanes past the end of a partial vector repeat its last
+//! one.
 
 use kiln_kernel::Store;
 use kiln_schedule_cpu::transposed_loads;
@@ -25,8 +25,6 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         else {
             return Ok(());
         };
-        // Rows that are missing are copies of others, and are not read.
-        let square: Vec<u32> = (0..vectors.lanes).map(|lane| lane % rows.count).collect();
         let loads = transposed_loads(self.kernel, &self.layout, store, rows.axis, vectors.axis);
         for (node, load, step) in loads {
             let dtype = self.kernel.buffer(load.buffer).dtype;
@@ -45,14 +43,9 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                     let lane = emit.i64(i64::from(lane));
                     let lane = last.map_or(lane, |last| emit.smin(lane, last));
                     let column = emit.element(pointer, dtype, emit.imul(step, lane));
-                    let loaded = emit.load_dtype(dtype, rows.count, column);
-                    match rows.count == vectors.lanes {
-                        true => loaded,
-                        false => emit.shuffle(loaded, loaded, &square),
-                    }
+                    emit.load_dtype(dtype, vectors.lanes, column)
                 });
-                let transposed = emit.transpose(columns.collect());
-                for (row, value) in (0..rows.count).zip(transposed) {
+                for (row, value) in (0..).zip(emit.transpose(columns.collect())) {
                     self.assume(scope, node, Coordinate { row, vector }, value);
                 }
             }
@@ -60,12 +53,13 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Whether there are several consecutive rows, at most as many as a vector has lanes, all of which are in range.
+    /// Whether there are as many consecutive rows as a vector has lanes, all of which are in range.
     pub(super) fn transposes_rows(&self, scope: &Scope<'ctx>) -> bool {
         let (Some(rows), Some(vectors)) = (scope.rows, scope.vectors) else {
             return false;
         };
+        // Repeated rows are not consecutive.
         let is_consecutive = !rows.spread && rows.repeats.is_none();
-        is_consecutive && rows.count > 1 && vectors.lanes.is_multiple_of(rows.count)
+        is_consecutive && rows.count == vectors.lanes
     }
 }

@@ -1,19 +1,19 @@
 //! Tables of values along the vectorised axis: the phase that fills them, and their use.
 //!
-//! A window is the elements that a vector reads at a tabulated index, where these lie within the length of a vector: one
-//! masked load of the elements from the lowest index to the highest, and a permutation.
+//! A window is the elements that a vector reads at a tabulated index, where these lie within the length of a vector, or of two:
+//! a masked load of the elements from the lowest index to the highest, or two loads, and a permutation.
 
 use inkwell::IntPredicate;
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{Load, NodeId, VerifiedKernel};
-use kiln_schedule_cpu::{ScheduledNest, Tables, Window, permutes};
+use kiln_schedule_cpu::{ScheduledNest, Tables, Window, permutes, vectors_of_window};
 use kiln_tensor::DType;
 
 use super::context::KernelLowering;
 use super::launch::LaunchBuilder;
 use super::scope::{Coordinate, Form, Scope, Vectors};
-use crate::emit::{Elem, Value, lanes};
+use crate::emit::{Elem, Value};
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 
@@ -91,7 +91,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                 unreachable!("two values are carried")
             };
             let span = emit.isub(high, low);
-            let is_short = emit.icmp(IntPredicate::SLT, span, emit.i64(lanes));
+            let most = lanes * i64::from(vectors_of_window(self.level()));
+            let is_short = emit.icmp(IntPredicate::SLT, span, emit.i64(most));
             let is_there = emit.and(
                 emit.icmp(IntPredicate::SGE, low, emit.i64(0)),
                 emit.icmp(IntPredicate::SLT, high, self.dim(window.size)),
@@ -223,12 +224,34 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let point = self.axis_value(scope, vectors.axis, at, Form::First);
         let relative = emit.element(self.shared(&window.relative), DType::I32, point);
         let relative = emit.load_dtype(DType::I32, vectors.lanes, relative);
-        let mask = emit.first_lanes(emit.iadd(span, emit.i64(1)), vectors.lanes);
-        let zero = emit.splat(self.zero(dtype), lanes(mask));
-        let loaded = emit.masked_load_dtype(dtype, from, mask, zero);
-        match emit.permuted(loaded, relative) {
-            Some(permuted) => permuted,
-            None => unreachable!("windows are for levels with permutations"),
+        let zero = emit.splat(self.zero(dtype), vectors.lanes);
+        let count = emit.iadd(span, emit.i64(1));
+        let one = || {
+            let mask = emit.first_lanes(count, vectors.lanes);
+            let loaded = emit.masked_load_dtype(dtype, from, mask, zero);
+            match emit.permuted(loaded, relative) {
+                Some(permuted) => vec![permuted],
+                None => unreachable!("windows are for levels with permutations"),
+            }
+        };
+        let lanes = emit.i64(i64::from(vectors.lanes));
+        let two = || {
+            let low = emit.load_dtype(dtype, vectors.lanes, from);
+            let mask = emit.first_lanes(emit.isub(count, lanes), vectors.lanes);
+            let high = emit.element(from, dtype, lanes);
+            let high = emit.masked_load_dtype(dtype, high, mask, zero);
+            match emit.permuted_pair([low, high], relative) {
+                Some(permuted) => vec![permuted],
+                None => unreachable!("windows of two vectors are for levels that permute them"),
+            }
+        };
+        let permuted = match vectors_of_window(self.level()) {
+            1 => one(),
+            _ => emit.branch(emit.icmp(IntPredicate::SLE, count, lanes), one, two),
+        };
+        match permuted.first() {
+            Some(&permuted) => permuted,
+            None => unreachable!("either branch has a value"),
         }
     }
 }

@@ -43,8 +43,8 @@ use crate::tile::Tile;
 use crate::winograd::Transform;
 
 pub use read::read;
+pub(crate) use steps::vector_steps;
 pub use steps::{VectorStep, VectorSteps};
-pub(crate) use steps::{is_transpose, vector_steps};
 pub use verify::verify;
 pub use when::{Comparison, Factor, Size, When};
 

@@ -131,7 +131,7 @@ pub(crate) fn vector_steps(
 }
 
 /// Whether a tile is one that is transposed in registers.
-pub(crate) fn is_transpose(kernel: &VerifiedKernel, tile: &Tile) -> bool {
+fn is_transpose(kernel: &VerifiedKernel, tile: &Tile) -> bool {
     let is_square = tile.rows.is_some_and(|(_, rows)| rows == tile.lanes);
     kernel.classification().class == Class::Map && is_square && tile.vectors == 1
 }

@@ -55,14 +55,15 @@ pub(super) fn propose_gathered(problem: &Problem<'_>) -> Vec<Proposal> {
     }
 }
 
-/// Sizes at which rows of the result fill half a vector, and rows of the operand a quarter. All sizes where constants are
-/// packed in blocks: these suit the usual tile, and vectors along another axis would cross them.
+/// Sizes at which rows of the result fill half a vector, and rows of the operand a quarter.
 fn has_columns(problem: &Problem<'_>) -> When {
     let rows = problem.base.tile.rows.map(|(rows, _)| rows);
-    let at_least = |axis, points| When::at_least(axis, points);
     match (problem.columns(), rows) {
-        (Some(columns), Some(rows)) if problem.packs.is_empty() => {
-            at_least(columns, problem.lanes / 2).and(at_least(rows, problem.lanes / 4))
+        // Other vectors would cut across the blocks of packed operands.
+        _ if !problem.packs.is_empty() => When::always(),
+        (Some(columns), Some(rows)) => {
+            let fills_columns = When::at_least(columns, problem.lanes / 2);
+            fills_columns.and(When::at_least(rows, problem.lanes / 4))
         }
         _ => When::always(),
     }

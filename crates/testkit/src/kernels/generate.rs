@@ -412,7 +412,8 @@ impl Generator {
             // Pieces along an axis, as of a concatenation.
             7 if !scope.is_empty() => {
                 let (axis, b) = (self.pick(scope), self.load(ty, scope));
-                let end = self.pick(&["1", "3", "8", "16", "A", "B"]);
+                let other = self.pick(scope).extent;
+                let end = self.pick(&["1", "3", "8", "16", &other, &other]).to_owned();
                 format!("select({} < {end}, {a}, {b})", axis.name)
             }
             7 => a,
