@@ -7,7 +7,11 @@
 
 mod container;
 
+pub mod driver;
+mod executor;
+
 pub use container::{
     CONTAINER_VERSION, ContainerError, DeviceCode, Entry, FAULT_DIVISION, FAULT_INDEX, FIXED_WORDS,
     GemmEntry, GemmEpilogue, GemmOperand, MAX_PARAMETER_BYTES,
 };
+pub use executor::{CudaError, CudaExecutor, CudaStatistics, arch_of};

@@ -1,0 +1,107 @@
+//! Errors of the driver: of one call, and of finding a device at all.
+
+use std::fmt;
+
+/// A failed call of the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriverError {
+    /// The function.
+    pub call: &'static str,
+    /// The driver's number for the error.
+    pub code: u32,
+    /// Its name: `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    pub name: String,
+}
+
+/// Memory is short.
+pub(crate) const OUT_OF_MEMORY: u32 = 2;
+
+/// Errors after which nothing works on the device until the process ends, in the driver's numbers. The driver says of these
+/// that "the process must be terminated", or has no context any more.
+const STICKY: &[u32] = &[
+    3,   // not initialised: in a forked child
+    4,   // deinitialised
+    46,  // device unavailable
+    101, // invalid device
+    201, // invalid context
+    214, // uncorrectable memory error
+    220, // uncorrectable error of a link
+    226, // contained error
+    700, // illegal address
+    702, // launch timed out
+    709, // context is destroyed
+    710, // assertion
+    714, // hardware stack error
+    715, // illegal instruction
+    716, // misaligned address
+    717, // invalid address space
+    718, // invalid program counter
+    719, // launch failed
+    999, // unknown
+];
+
+impl DriverError {
+    /// Whether memory was short.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.code == OUT_OF_MEMORY
+    }
+
+    /// Whether nothing works on the device from now on.
+    pub fn is_sticky(&self) -> bool {
+        STICKY.contains(&self.code)
+    }
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failed with {} ({})", self.call, self.name, self.code)
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+/// Why there is no device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverProblem {
+    /// E0650: the driver's library is not there.
+    #[error("expected the library of NVIDIA's driver, found none under the names {}; install the driver, or use another device", .looked.join(", "))]
+    NoLibrary {
+        /// The names that were tried.
+        looked: Vec<String>,
+    },
+    /// E0651: the driver finds no device, or not this one.
+    #[error("expected a CUDA device {ordinal}, found {found}")]
+    NoDevice {
+        /// The device that was asked for.
+        ordinal: u32,
+        /// What was found instead.
+        found: String,
+    },
+    /// E0652: the driver is too old.
+    #[error(
+        "expected a driver for CUDA {}.{} or later, found one for CUDA {}.{}; update the driver",
+        .needed.0, .needed.1, .found.0, .found.1
+    )]
+    OldDriver {
+        /// The version needed.
+        needed: (u32, u32),
+        /// The version found.
+        found: (u32, u32),
+    },
+    /// E0653: a call failed.
+    #[error("the CUDA driver cannot be used: {0}")]
+    Call(#[from] DriverError),
+}
+
+impl DriverProblem {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoLibrary { .. } => "E0650",
+            Self::NoDevice { .. } => "E0651",
+            Self::OldDriver { .. } => "E0652",
+            Self::Call(_) => "E0653",
+        }
+    }
+}
