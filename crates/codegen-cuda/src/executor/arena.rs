@@ -28,11 +28,6 @@ struct Piece {
 }
 
 impl Arena {
-    /// No memory.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// The bytes that a piece for a request takes; `None` if it does not fit an address space.
     pub(crate) fn rounded(bytes: usize) -> Option<usize> {
         bytes.max(1).checked_next_multiple_of(ALIGNMENT)
@@ -154,7 +149,7 @@ mod tests {
 
     #[test]
     fn pieces_are_split_and_merged() {
-        let mut arena = Arena::new();
+        let mut arena = Arena::default();
         arena.add(0x1000, 4096);
         let [a, b, c] = [256, 512, 1024].map(|bytes| arena.take(bytes).unwrap());
         assert_eq!((a, b, c), (0x1000, 0x1100, 0x1300));
@@ -173,7 +168,7 @@ mod tests {
 
     #[test]
     fn adjacent_segments_are_not_merged() {
-        let mut arena = Arena::new();
+        let mut arena = Arena::default();
         arena.add(0x1000, 512);
         arena.add(0x1200, 512);
         assert_eq!(arena.take(1024), None);
@@ -189,7 +184,7 @@ mod tests {
 
     #[test]
     fn segments_in_use_are_not_taken_out() {
-        let mut arena = Arena::new();
+        let mut arena = Arena::default();
         arena.add(0x1000, 1024);
         let piece = arena.take(256).unwrap();
         assert_eq!(arena.take_unused(0), []);
@@ -201,7 +196,7 @@ mod tests {
 
     #[test]
     fn random_requests_never_overlap_and_all_bytes_return() {
-        let mut arena = Arena::new();
+        let mut arena = Arena::default();
         arena.add(0x10_0000, 1 << 16);
         arena.add(0x20_0000, 1 << 14);
         let mut random = 7u64;
