@@ -5,9 +5,18 @@
 
 #![deny(unsafe_code)]
 
+mod arch;
+mod compiler;
 mod container;
+mod error;
+pub mod find;
+mod generate;
+mod nvrtc;
 
+pub use arch::CudaArch;
+pub use compiler::{CudaCompiler, HostSource};
 pub use container::{
     CONTAINER_VERSION, ContainerError, DeviceCode, Entry, FAULT_DIVISION, FAULT_INDEX, FIXED_WORDS,
     GemmEntry, GemmEpilogue, GemmOperand, MAX_PARAMETER_BYTES,
 };
+pub use error::CudaError;
