@@ -5,13 +5,22 @@
 
 #![deny(unsafe_code)]
 
+mod arch;
+mod compiler;
 mod container;
+mod error;
+pub mod find;
+mod generate;
+mod nvrtc;
 
 pub mod driver;
 mod executor;
 
+pub use arch::CudaArch;
+pub use compiler::{CudaCompiler, HostSource};
 pub use container::{
     CONTAINER_VERSION, ContainerError, DeviceCode, Entry, FAULT_DIVISION, FAULT_INDEX, FIXED_WORDS,
     GemmEntry, GemmEpilogue, GemmOperand, MAX_PARAMETER_BYTES,
 };
-pub use executor::{CudaError, CudaExecutor, CudaStatistics, arch_of};
+pub use error::CudaError;
+pub use executor::{CudaExecutor, CudaStatistics, DeviceError, arch_of};

@@ -1,5 +1,6 @@
 //! Errors of the driver: of one call, and of finding a device at all.
 
+use crate::error::CudaError;
 use std::fmt;
 
 /// A failed call of the driver.
@@ -64,12 +65,9 @@ impl std::error::Error for DriverError {}
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverProblem {
-    /// E0650: the driver's library is not there.
-    #[error("expected the library of NVIDIA's driver, found none under the names {}; install the driver, or use another device", .looked.join(", "))]
-    NoLibrary {
-        /// The names that were tried.
-        looked: Vec<String>,
-    },
+    /// E0551: the driver's library is not there; each place that was looked at is named.
+    #[error(transparent)]
+    NoLibrary(#[from] CudaError),
     /// E0651: the driver finds no device, or not this one.
     #[error("expected a CUDA device {ordinal}, found {found}")]
     NoDevice {
@@ -89,6 +87,16 @@ pub enum DriverProblem {
         /// The version found.
         found: (u32, u32),
     },
+    /// E0650: the device is one that no code is generated for.
+    #[error("expected a GPU that code can be generated for ({known}), found {name} of compute capability {}.{}", .capability.0, .capability.1)]
+    Unsupported {
+        /// The device's name.
+        name: String,
+        /// Its compute capability.
+        capability: (u32, u32),
+        /// The architectures.
+        known: String,
+    },
     /// E0653: a call failed.
     #[error("the CUDA driver cannot be used: {0}")]
     Call(#[from] DriverError),
@@ -98,10 +106,51 @@ impl DriverProblem {
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NoLibrary { .. } => "E0650",
+            Self::NoLibrary(error) => error.code(),
             Self::NoDevice { .. } => "E0651",
             Self::OldDriver { .. } => "E0652",
+            Self::Unsupported { .. } => "E0650",
             Self::Call(_) => "E0653",
         }
+    }
+}
+
+/// Checks the version of CUDA that a driver supports, in the driver's number: `13000`.
+pub(crate) fn check_version(number: u32, needed: (u32, u32)) -> Result<(u32, u32), DriverProblem> {
+    let found = (number / 1000, number % 1000 / 10);
+    match found < needed {
+        true => Err(DriverProblem::OldDriver { needed, found }),
+        false => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_driver_is_refused_with_both_versions() {
+        assert_eq!(check_version(13000, (12, 0)), Ok((13, 0)));
+        assert_eq!(check_version(12080, (12, 8)), Ok((12, 8)));
+        let error = check_version(11080, (12, 0)).unwrap_err();
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            (
+                "E0652",
+                "expected a driver for CUDA 12.0 or later, found one for CUDA 11.8; update the driver"
+            )
+        );
+    }
+
+    #[test]
+    fn sticky_errors_are_those_that_end_a_context() {
+        let error = |code| DriverError {
+            call: "cuLaunchKernel",
+            code,
+            name: String::new(),
+        };
+        assert!([700, 716, 719, 3].iter().all(|&code| error(code).is_sticky()));
+        assert!(![1, 2, 200, 600, 801].iter().any(|&code| error(code).is_sticky()));
+        assert!(error(2).is_out_of_memory());
     }
 }

@@ -4,10 +4,12 @@
 //! Every call makes the device's context current first, so any thread may make it.
 #![allow(unsafe_code, reason = "the driver's API is a C library")]
 
+use super::error::check_version;
 use super::{
     DeviceInfo, Driver, DriverError, DriverProblem, Event, Function, FunctionLaunch, Graph, Module,
     Result, Stream,
 };
+use crate::find::{self, CudaLibrary};
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
@@ -20,9 +22,6 @@ const LOADS_FUNCTIONS: (u32, u32) = (12, 4);
 
 /// The first driver with `cuEventElapsedTime_v2`.
 const COMPARES_EVENTS: (u32, u32) = (12, 8);
-
-/// The names under which cudarc's bindings look for the library, for messages.
-const LIBRARY_NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 
 /// A device of the driver; its primary context is kept as long as this.
 #[derive(Debug)]
@@ -68,22 +67,22 @@ macro_rules! call {
 
 /// Whether the driver's library is there, the driver answers, and it is new enough: `(major, minor)` of its CUDA version.
 fn open() -> std::result::Result<(u32, u32), DriverProblem> {
+    let found = find::open(CudaLibrary::Driver);
     // SAFETY: opening the driver's library has no preconditions.
-    if !unsafe { sys::is_culib_present() } {
-        let looked = LIBRARY_NAMES.map(str::to_owned).to_vec();
-        return Err(DriverProblem::NoLibrary { looked });
+    let is_present = unsafe { sys::is_culib_present() };
+    // The loader may know it without our help.
+    if !is_present {
+        found?;
+        return Err(DriverProblem::Call(DriverError {
+            call: "dlopen",
+            code: 0,
+            name: "the driver's library was found, but not under its own name".to_owned(),
+        }));
     }
     let mut version: c_int = 0;
     // SAFETY: the pointer is valid for a write.
     unsafe { call!(cuDriverGetVersion(&raw mut version))? };
-    let version = u32::try_from(version).unwrap_or(0);
-    let found = (version / 1000, version % 1000 / 10);
-    if found < NEEDED_VERSION {
-        return Err(DriverProblem::OldDriver {
-            needed: NEEDED_VERSION,
-            found,
-        });
-    }
+    let found = check_version(u32::try_from(version).unwrap_or(0), NEEDED_VERSION)?;
     // SAFETY: no preconditions.
     unsafe { call!(cuInit(0))? };
     Ok(found)

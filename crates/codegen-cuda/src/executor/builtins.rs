@@ -1,7 +1,7 @@
 //! Operations that are not kernels: copies run on the device; the others run on the host, which is counted.
 #![allow(unsafe_code, reason = "what an operation accesses is vouched for here")]
 
-use super::error::CudaError;
+use super::error::DeviceError;
 use super::execution::CudaExecution;
 use super::memory::place_of;
 use kiln_backend::{
@@ -35,13 +35,13 @@ fn place(
     execution: &CudaExecution,
     what: &str,
     (slice, operand): &Given<'_>,
-) -> Result<(u64, usize), CudaError> {
+) -> Result<(u64, usize), DeviceError> {
     let width = operand.dtype.size_in_bytes();
     let bytes = element_count(operand.dtype, operand.shape)? * width;
     let context = execution.executor().context();
     let place = place_of(context, slice, width, || what.to_owned())?;
     if slice.bytes < bytes {
-        return Err(CudaError::mismatch(
+        return Err(DeviceError::mismatch(
             what,
             format_args!("at least {bytes} bytes"),
             slice.bytes,
@@ -58,11 +58,11 @@ unsafe fn copy(
     execution: &mut CudaExecution,
     from: &Given<'_>,
     to: &Given<'_>,
-) -> Result<(), CudaError> {
+) -> Result<(), DeviceError> {
     let (source, bytes) = place(execution, "an operand of copy", from)?;
     let (destination, expected) = place(execution, "a result of copy", to)?;
     if (from.1.dtype, bytes) != (to.1.dtype, expected) {
-        return Err(CudaError::mismatch(
+        return Err(DeviceError::mismatch(
             "the result of copy",
             format_args!("{bytes} bytes of {}", from.1.dtype),
             format_args!("{expected} bytes of {}", to.1.dtype),
@@ -73,7 +73,7 @@ unsafe fn copy(
     }
     let end = |start: u64| start + bytes as u64;
     if source < end(destination) && destination < end(source) {
-        return Err(CudaError::mismatch(
+        return Err(DeviceError::mismatch(
             "a result of copy",
             "memory of its own",
             "memory of the operand",
@@ -92,7 +92,7 @@ fn run_on_host(
 ) -> Result<(), ExecuteError> {
     let executor = execution.executor().clone();
     let context = executor.context();
-    let host = executor.host().ok_or_else(|| CudaError::NoHost {
+    let host = executor.host().ok_or_else(|| DeviceError::NoHost {
         device: context.name().to_owned(),
         operation: format!("{builtin:?}"),
     })?;
@@ -108,7 +108,7 @@ fn run_on_host(
     });
     let read = read.collect::<Result<Vec<Memory>, _>>()?;
     let written = outputs.iter().map(|(_, operand)| {
-        let count = element_count(operand.dtype, operand.shape).map_err(CudaError::from)?;
+        let count = element_count(operand.dtype, operand.shape).map_err(DeviceError::from)?;
         host.alloc(count * operand.dtype.size_in_bytes())
     });
     let written = written.collect::<Result<Vec<Memory>, _>>()?;

@@ -1,10 +1,10 @@
 //! One device, shared by every executor of it: the driver, the error latch, transfers, and streams for executions.
 //!
-//! Invariant: once a call failed with a sticky error, every operation fails with [`CudaError::Lost`], for ever; releasing
+//! Invariant: once a call failed with a sticky error, every operation fails with [`DeviceError::Lost`], for ever; releasing
 //! still works and never panics.
 
 use super::counters::Counters;
-use super::error::CudaError;
+use super::error::DeviceError;
 use super::lane::Lane;
 use super::transfer::Transfers;
 use crate::driver::{Driver, DriverError};
@@ -30,17 +30,9 @@ pub(crate) struct Context {
 
 impl Context {
     /// A device.
-    pub(crate) fn new(driver: Box<dyn Driver>, arch: String) -> Result<Self, CudaError> {
+    pub(crate) fn new(driver: Box<dyn Driver>, arch: String) -> Result<Self, DriverError> {
         let name = format!("cuda:{}", driver.device().ordinal);
-        let transfers = match Transfers::new(&*driver) {
-            Ok(transfers) => transfers,
-            Err(cause) => {
-                return Err(CudaError::Call {
-                    device: name,
-                    cause,
-                });
-            }
-        };
+        let transfers = Transfers::new(&*driver)?;
         Ok(Self {
             driver,
             arch,
@@ -74,23 +66,23 @@ impl Context {
     }
 
     /// An error if the device is lost.
-    pub(crate) fn check(&self) -> Result<(), CudaError> {
+    pub(crate) fn check(&self) -> Result<(), DeviceError> {
         match self.is_healthy() {
             true => Ok(()),
             false => Err(self.lost()),
         }
     }
 
-    fn lost(&self) -> CudaError {
+    fn lost(&self) -> DeviceError {
         let reason = self.reason.lock().clone();
-        CudaError::Lost {
+        DeviceError::Lost {
             device: self.name.clone(),
             reason: reason.unwrap_or_else(|| "an earlier error".to_owned()),
         }
     }
 
     /// Declares the device lost.
-    pub(crate) fn lose(&self, error: DriverError) -> CudaError {
+    pub(crate) fn lose(&self, error: DriverError) -> DeviceError {
         let mut reason = self.reason.lock();
         reason.get_or_insert_with(|| error.to_string());
         drop(reason);
@@ -101,21 +93,21 @@ impl Context {
     }
 
     /// The error for a failed call, which may have been the device's last.
-    pub(crate) fn failed(&self, error: DriverError) -> CudaError {
+    pub(crate) fn failed(&self, error: DriverError) -> DeviceError {
         if error.is_sticky() {
             return self.lose(error);
         }
         if !self.is_healthy() {
             return self.lost();
         }
-        CudaError::Call {
+        DeviceError::Call {
             device: self.name.clone(),
             cause: error,
         }
     }
 
     /// The error for an allocation that failed.
-    pub(crate) fn no_memory(&self, error: DriverError, bytes: usize) -> CudaError {
+    pub(crate) fn no_memory(&self, error: DriverError, bytes: usize) -> DeviceError {
         if !error.is_out_of_memory() {
             return self.failed(error);
         }
@@ -123,7 +115,7 @@ impl Context {
             Ok(found) => found,
             Err(error) => return self.failed(error),
         };
-        CudaError::Memory {
+        DeviceError::Memory {
             device: self.name.clone(),
             bytes,
             free,
@@ -132,12 +124,12 @@ impl Context {
     }
 
     /// The result of a call.
-    pub(crate) fn done<T>(&self, result: Result<T, DriverError>) -> Result<T, CudaError> {
+    pub(crate) fn done<T>(&self, result: Result<T, DriverError>) -> Result<T, DeviceError> {
         result.map_err(|error| self.failed(error))
     }
 
     /// A stream with what an execution needs, idle.
-    pub(crate) fn take_lane(&self) -> Result<Lane, CudaError> {
+    pub(crate) fn take_lane(&self) -> Result<Lane, DeviceError> {
         self.check()?;
         if let Some(lane) = self.lanes.lock().pop() {
             return Ok(lane);

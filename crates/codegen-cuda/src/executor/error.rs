@@ -1,7 +1,8 @@
-//! Errors of the device: [`CudaError`].
+//! Errors of the device: [`DeviceError`].
 
 use crate::container::ContainerError;
 use crate::driver::DriverError;
+use crate::error::CudaError;
 use kiln_backend::{ExecuteError, PackError};
 use kiln_tensor::TensorError;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::fmt;
 /// An error of a CUDA device. Each variant names its code.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CudaError {
+pub enum DeviceError {
     /// E0896: the device is lost.
     #[error("device {device} was lost: {reason}")]
     Lost {
@@ -87,6 +88,10 @@ pub enum CudaError {
         operation: String,
     },
 
+    /// A library that is not there: the code is the cause's.
+    #[error(transparent)]
+    Library(#[from] CudaError),
+
     /// The bytes of a kernel's code are not such code: the code is the cause's.
     #[error(transparent)]
     Container(#[from] ContainerError),
@@ -100,7 +105,7 @@ pub enum CudaError {
     Pack(#[from] PackError),
 }
 
-impl CudaError {
+impl DeviceError {
     /// The stable code of the error.
     pub fn code(&self) -> &'static str {
         match self {
@@ -111,6 +116,7 @@ impl CudaError {
             Self::Mismatch { .. } => "E0655",
             Self::Architecture { .. } => "E0656",
             Self::NoHost { .. } => "E0657",
+            Self::Library(cause) => cause.code(),
             Self::Container(cause) => cause.code(),
             Self::Tensor(cause) => cause.code(),
             Self::Pack(cause) => cause.code(),
@@ -136,19 +142,19 @@ impl CudaError {
     }
 }
 
-impl From<CudaError> for ExecuteError {
-    fn from(error: CudaError) -> Self {
-        if let CudaError::Lost { device, reason } = error {
+impl From<DeviceError> for ExecuteError {
+    fn from(error: DeviceError) -> Self {
+        if let DeviceError::Lost { device, reason } = error {
             return Self::device_lost(device, reason);
         }
         Self {
             code: error.code(),
             out_of_memory: matches!(
                 error,
-                CudaError::Memory { .. }
-                    | CudaError::MemoryLimit { .. }
-                    | CudaError::Tensor(TensorError::Allocation { .. })
-                    | CudaError::Pack(PackError::Tensor(TensorError::Allocation { .. }))
+                DeviceError::Memory { .. }
+                    | DeviceError::MemoryLimit { .. }
+                    | DeviceError::Tensor(TensorError::Allocation { .. })
+                    | DeviceError::Pack(PackError::Tensor(TensorError::Allocation { .. }))
             ),
             source: Box::new(error),
         }

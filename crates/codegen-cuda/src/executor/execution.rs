@@ -6,7 +6,7 @@
 use super::CudaExecutor;
 use super::builtins;
 use super::context::Context;
-use super::error::CudaError;
+use super::error::DeviceError;
 use super::graphs::{GraphCache, Launches};
 use super::kernel::{CudaKernel, LoadedEntry};
 use super::lane::{Lane, NO_FAULT};
@@ -70,7 +70,7 @@ impl CudaExecution {
     }
 
     /// The stream, ready for work that reads what was uploaded.
-    fn lane(&mut self) -> Result<&Lane, CudaError> {
+    fn lane(&mut self) -> Result<&Lane, DeviceError> {
         let context = self.executor.context();
         context.check()?;
         let lane = match &mut self.lane {
@@ -91,7 +91,7 @@ impl CudaExecution {
         loaded: &LoadedKernel,
         launch: &Launch<'_>,
         number: usize,
-    ) -> Result<(), CudaError> {
+    ) -> Result<(), DeviceError> {
         let kernel = own_kernel(self.context(), loaded)?;
         check(kernel, launch)?;
         let stop = match &self.stop {
@@ -108,7 +108,7 @@ impl CudaExecution {
             let what = || kernel.buffer_name(position);
             let place = place_of(self.executor.context(), slice, alignment, what)?;
             if slice.bytes < bytes {
-                return Err(CudaError::mismatch(
+                return Err(DeviceError::mismatch(
                     what(),
                     format_args!("at least {bytes} bytes"),
                     slice.bytes,
@@ -129,7 +129,7 @@ impl CudaExecution {
     }
 
     /// The address of at least this many bytes that one launch at a time uses; 0 for none.
-    fn shared_scratch(&mut self, bytes: usize) -> Result<u64, CudaError> {
+    fn shared_scratch(&mut self, bytes: usize) -> Result<u64, DeviceError> {
         if bytes == 0 {
             return Ok(0);
         }
@@ -149,8 +149,8 @@ impl CudaExecution {
         words: &mut [u64],
         kernel: &CudaKernel,
         launch: &Launch<'_>,
-        mut submit: impl FnMut(&LoadedEntry, &FunctionLaunch<'_>) -> Result<(), CudaError>,
-    ) -> Result<(), CudaError> {
+        mut submit: impl FnMut(&LoadedEntry, &FunctionLaunch<'_>) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
         for (entry, phase) in kernel.entries.iter().zip(launch.numbers.phases()) {
             if phase.tasks == 0 {
                 continue;
@@ -173,7 +173,7 @@ impl CudaExecution {
             } = entry
             {
                 if phase.scratch > *max_shared {
-                    return Err(CudaError::mismatch(
+                    return Err(DeviceError::mismatch(
                         format!("shared memory of a block of kernel {}", kernel.name()),
                         format_args!("at most {max_shared} bytes"),
                         phase.scratch,
@@ -189,7 +189,7 @@ impl CudaExecution {
     }
 
     /// Launches a kernel whose parameter is prepared.
-    fn submit(&mut self, loaded: &LoadedKernel, launch: &Launch<'_>) -> Result<(), CudaError> {
+    fn submit(&mut self, loaded: &LoadedKernel, launch: &Launch<'_>) -> Result<(), DeviceError> {
         let kernel = own_kernel(self.executor.context(), loaded)?;
         self.is_busy = true;
         let stream = self.lane()?.stream;
@@ -217,7 +217,7 @@ impl CudaExecution {
         &mut self,
         kernel: &LoadedKernel,
         launch: &Launch<'_>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<(), DeviceError> {
         let number = self.n_launches;
         self.n_launches += 1;
         self.prepare(kernel, launch, number)?;
@@ -228,7 +228,7 @@ impl CudaExecution {
         &mut self,
         key: BatchKey,
         batch: &[(&LoadedKernel, Launch<'_>)],
-    ) -> Result<(), (usize, CudaError)> {
+    ) -> Result<(), (usize, DeviceError)> {
         let context = Arc::clone(self.context());
         let is_recordable = batch.iter().all(|(kernel, _)| {
             own_kernel(&context, kernel).is_ok_and(CudaKernel::is_recordable)
@@ -271,7 +271,7 @@ impl CudaExecution {
         launch: &Launch<'_>,
         number: usize,
         recorded: &mut Launches,
-    ) -> Result<(), CudaError> {
+    ) -> Result<(), DeviceError> {
         self.prepare(loaded, launch, number)?;
         let kernel = own_kernel(self.executor.context(), loaded)?;
         Self::each_function(&mut self.words, kernel, launch, |_, function| {
@@ -280,7 +280,7 @@ impl CudaExecution {
         })
     }
 
-    fn submit_each(&mut self, launches: &Launches) -> Result<(), CudaError> {
+    fn submit_each(&mut self, launches: &Launches) -> Result<(), DeviceError> {
         if launches.is_empty() {
             return Ok(());
         }
@@ -300,7 +300,7 @@ impl CudaExecution {
         key: BatchKey,
         batch: &[(&LoadedKernel, Launch<'_>)],
         launches: &mut Launches,
-    ) -> Result<(), CudaError> {
+    ) -> Result<(), DeviceError> {
         if launches.is_empty() {
             return Ok(());
         }
@@ -317,7 +317,7 @@ impl CudaExecution {
     }
 
     /// Waits for everything submitted. The device is lost if that fails: the state of its memory is unknown.
-    pub(super) fn wait(&mut self) -> Result<(), CudaError> {
+    pub(super) fn wait(&mut self) -> Result<(), DeviceError> {
         let (Some(lane), true) = (&self.lane, self.is_busy) else {
             return self.context().check();
         };
@@ -344,7 +344,7 @@ impl CudaExecution {
     }
 
     /// Waits, and reads the fault word.
-    fn wait_for_fault(&mut self) -> Result<Option<Fault>, CudaError> {
+    fn wait_for_fault(&mut self) -> Result<Option<Fault>, DeviceError> {
         if !std::mem::take(&mut self.may_fault) {
             self.wait()?;
             return Ok(None);
@@ -387,7 +387,7 @@ impl CudaExecution {
         (from, source): (u64, &MemorySlice<'_>),
         (to, destination): (u64, &MemorySlice<'_>),
         bytes: usize,
-    ) -> Result<(), CudaError> {
+    ) -> Result<(), DeviceError> {
         self.memories
             .extend([source.memory.clone(), destination.memory.clone()]);
         let stream = self.lane()?.stream;
@@ -407,17 +407,17 @@ impl CudaExecution {
 fn own_kernel<'a>(
     context: &Arc<Context>,
     loaded: &'a LoadedKernel,
-) -> Result<&'a CudaKernel, CudaError> {
+) -> Result<&'a CudaKernel, DeviceError> {
     let kernel = loaded.downcast::<CudaKernel>();
     kernel
         .filter(|kernel| Arc::ptr_eq(kernel.context(), context))
-        .ok_or_else(|| CudaError::foreign("a kernel to launch"))
+        .ok_or_else(|| DeviceError::foreign("a kernel to launch"))
 }
 
 /// Checks that a launch's numbers and buffers are of its kernel.
-fn check(kernel: &CudaKernel, launch: &Launch<'_>) -> Result<(), CudaError> {
+fn check(kernel: &CudaKernel, launch: &Launch<'_>) -> Result<(), DeviceError> {
     if !launch.numbers.artifact().is_same(&kernel.artifact) {
-        return Err(CudaError::mismatch(
+        return Err(DeviceError::mismatch(
             format!("the numbers of a launch of kernel {}", kernel.name()),
             "those of the artifact that it was loaded from",
             format_args!(
@@ -427,7 +427,7 @@ fn check(kernel: &CudaKernel, launch: &Launch<'_>) -> Result<(), CudaError> {
         ));
     }
     if kernel.alignments.len() != launch.buffers.len() {
-        return Err(CudaError::mismatch(
+        return Err(DeviceError::mismatch(
             format!("buffers of kernel {}", kernel.name()),
             kernel.alignments.len(),
             launch.buffers.len(),
@@ -437,12 +437,12 @@ fn check(kernel: &CudaKernel, launch: &Launch<'_>) -> Result<(), CudaError> {
 }
 
 /// The fault in a fault word.
-fn fault_of(word: u64) -> Result<Fault, CudaError> {
+fn fault_of(word: u64) -> Result<Fault, DeviceError> {
     let cause = match word as u8 {
         FAULT_INDEX => FaultCause::IndexOutOfRange,
         FAULT_DIVISION => FaultCause::DivisionByZero,
         other => {
-            return Err(CudaError::mismatch(
+            return Err(DeviceError::mismatch(
                 "the fault that a kernel reports",
                 "cause 0 or 1",
                 other,

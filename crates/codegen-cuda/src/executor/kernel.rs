@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "an artifact's code is vouched for")]
 
 use super::context::Context;
-use super::error::CudaError;
+use super::error::DeviceError;
 use super::gemm::bias_of;
 use crate::container::{DeviceCode, Entry, FIXED_WORDS, GemmEntry, MAX_PARAMETER_BYTES};
 use crate::driver::{Function, Module};
@@ -56,11 +56,11 @@ fn runs(own: &str, arch: &str) -> bool {
 
 impl CudaKernel {
     /// Loads an artifact's code. The functions are ready to be launched then: a launch loads nothing.
-    pub(crate) fn load(context: &Arc<Context>, artifact: &Artifact) -> Result<Self, CudaError> {
+    pub(crate) fn load(context: &Arc<Context>, artifact: &Artifact) -> Result<Self, DeviceError> {
         context.check()?;
         let code = DeviceCode::from_bytes(&artifact.code)?;
         if !runs(context.arch(), &code.arch) {
-            return Err(CudaError::Architecture {
+            return Err(DeviceError::Architecture {
                 device: context.name().to_owned(),
                 expected: context.arch().to_owned(),
                 found: code.arch.escape_debug().to_string(),
@@ -68,7 +68,7 @@ impl CudaKernel {
         }
         let name = artifact.kernel.escape_debug();
         if code.entries.len() != artifact.phases.len() {
-            return Err(CudaError::mismatch(
+            return Err(DeviceError::mismatch(
                 format!("the code of kernel {name}"),
                 format_args!("{} phases", artifact.phases.len()),
                 code.entries.len(),
@@ -76,7 +76,7 @@ impl CudaKernel {
         }
         let words = artifact.buffers.len() + artifact.arguments.len() + FIXED_WORDS;
         if words * size_of::<u64>() > MAX_PARAMETER_BYTES {
-            return Err(CudaError::mismatch(
+            return Err(DeviceError::mismatch(
                 format!("buffers and arguments of kernel {name}"),
                 format_args!("at most {}", MAX_PARAMETER_BYTES / size_of::<u64>() - FIXED_WORDS),
                 words - FIXED_WORDS,
@@ -108,7 +108,7 @@ impl CudaKernel {
         Ok(kernel)
     }
 
-    fn entry(&self, entry: Entry, block: u32) -> Result<LoadedEntry, CudaError> {
+    fn entry(&self, entry: Entry, block: u32) -> Result<LoadedEntry, DeviceError> {
         let (name, threads) = match entry {
             Entry::Gemm(gemm) => {
                 self.check_gemm(&gemm)?;
@@ -118,17 +118,17 @@ impl CudaKernel {
         };
         let what = || format!("the threads of a block of {}", name.escape_debug());
         if threads != block || !(1..=MAX_THREADS).contains(&threads) {
-            return Err(CudaError::mismatch(
+            return Err(DeviceError::mismatch(
                 what(),
                 format_args!("{block}, at most {MAX_THREADS}"),
                 threads,
             ));
         }
         let symbol = CString::new(name.as_str()).map_err(|_| {
-            CudaError::mismatch("a function's name", "one without NUL", name.escape_debug())
+            DeviceError::mismatch("a function's name", "one without NUL", name.escape_debug())
         })?;
         let Some(module) = self.module else {
-            return Err(CudaError::mismatch(what(), "a module", "none"));
+            return Err(DeviceError::mismatch(what(), "a module", "none"));
         };
         let function = self.context.driver().function(module, &symbol);
         let (function, max_shared) = self.context.done(function)?;
@@ -140,7 +140,7 @@ impl CudaKernel {
     }
 
     /// Checks that what a product refers to exists.
-    fn check_gemm(&self, gemm: &GemmEntry) -> Result<(), CudaError> {
+    fn check_gemm(&self, gemm: &GemmEntry) -> Result<(), DeviceError> {
         let operands = [&gemm.a, &gemm.b, &gemm.d];
         let bias = bias_of(gemm.epilogue);
         let buffers = operands.iter().map(|operand| operand.buffer).chain(bias);
@@ -151,7 +151,7 @@ impl CudaKernel {
         let out = |position: usize, count: usize, what: &str| {
             (position >= count).then(|| {
                 let expected = format!("one of the {count} {what} of the kernel");
-                CudaError::mismatch("an operand of a product", expected, position)
+                DeviceError::mismatch("an operand of a product", expected, position)
             })
         };
         let n_buffers = self.artifact.buffers.len();

@@ -6,7 +6,7 @@
 
 use super::arena::Arena;
 use super::context::Context;
-use super::error::CudaError;
+use super::error::DeviceError;
 use kiln_backend::{ExecuteError, Memory, MemoryLimits, MemoryPool, MemorySlice, MemoryStats};
 use kiln_fork_lock::ForkLock;
 use std::sync::Arc;
@@ -81,21 +81,21 @@ pub(crate) fn place_of(
     slice: &MemorySlice<'_>,
     alignment: usize,
     what: impl Fn() -> String,
-) -> Result<u64, CudaError> {
+) -> Result<u64, DeviceError> {
     let memory = slice.memory.downcast::<DeviceMemory>();
     let memory = memory.filter(|memory| Arc::ptr_eq(memory.context(), context));
     let Some(memory) = memory else {
-        return Err(CudaError::foreign(&what()));
+        return Err(DeviceError::foreign(&what()));
     };
     let Some(place) = memory.place(slice.offset, slice.bytes) else {
-        return Err(CudaError::mismatch(
+        return Err(DeviceError::mismatch(
             what(),
             format_args!("a slice within {} bytes of memory", memory.bytes()),
             format_args!("{} bytes at offset {}", slice.bytes, slice.offset),
         ));
     };
     if slice.bytes > 0 && !place.is_multiple_of(alignment.max(1) as u64) {
-        return Err(CudaError::mismatch(
+        return Err(DeviceError::mismatch(
             what(),
             format_args!("an address that is a multiple of {alignment}"),
             format_args!("offset {}", slice.offset),
@@ -115,7 +115,7 @@ impl DevicePool {
     }
 
     /// Memory with undefined content.
-    pub(crate) fn take(&self, bytes: usize) -> Result<DeviceMemory, CudaError> {
+    pub(crate) fn take(&self, bytes: usize) -> Result<DeviceMemory, DeviceError> {
         let inner = &*self.0;
         inner.context.check()?;
         let address = match bytes {
@@ -130,18 +130,18 @@ impl DevicePool {
     }
 
     /// As [`take`](Self::take), as a handle.
-    pub(crate) fn rent_memory(&self, bytes: usize) -> Result<Memory, CudaError> {
+    pub(crate) fn rent_memory(&self, bytes: usize) -> Result<Memory, DeviceError> {
         let memory = self.take(bytes)?;
         Ok(Memory::new(Arc::new(memory), bytes))
     }
 
-    fn take_piece(&self, bytes: usize) -> Result<u64, CudaError> {
+    fn take_piece(&self, bytes: usize) -> Result<u64, DeviceError> {
         let inner = &*self.0;
         let limit = inner.limits.total_bytes;
         let mut guard = inner.state.lock();
         let State { arena, stats } = &mut *guard;
         stats.rents += 1;
-        let refused = |given: usize| CudaError::MemoryLimit { given, limit };
+        let refused = |given: usize| DeviceError::MemoryLimit { given, limit };
         let Some(rounded) = Arena::rounded(bytes) else {
             stats.refusals += 1;
             return Err(refused(usize::MAX));
@@ -158,7 +158,7 @@ impl DevicePool {
             }
             None => {
                 let added = inner.add_segment(arena, rounded);
-                if let Err(CudaError::MemoryLimit { .. }) = added {
+                if let Err(DeviceError::MemoryLimit { .. }) = added {
                     stats.refusals += 1;
                 }
                 added?;
@@ -186,7 +186,7 @@ impl DevicePool {
 
 impl Inner {
     /// Adds a segment with at least this many free bytes.
-    fn add_segment(&self, arena: &mut Arena, rounded: usize) -> Result<(), CudaError> {
+    fn add_segment(&self, arena: &mut Arena, rounded: usize) -> Result<(), DeviceError> {
         let generous = match rounded < SHARES_BELOW {
             true => SEGMENT_BYTES,
             false => rounded.checked_next_multiple_of(SHARES_BELOW).unwrap_or(rounded),
@@ -202,7 +202,7 @@ impl Inner {
             }
             let given = arena.all_bytes().saturating_add(bytes);
             if given > limit {
-                problem.get_or_insert(CudaError::MemoryLimit { given, limit });
+                problem.get_or_insert(DeviceError::MemoryLimit { given, limit });
                 continue;
             }
             let driver = self.context.driver();
@@ -226,7 +226,7 @@ impl Inner {
                 Err(error) => problem = Some(self.context.no_memory(error, bytes)),
             }
         }
-        Err(problem.unwrap_or(CudaError::MemoryLimit {
+        Err(problem.unwrap_or(DeviceError::MemoryLimit {
             given: rounded,
             limit,
         }))

@@ -17,8 +17,9 @@ mod memory;
 mod transfer;
 
 pub use counters::CudaStatistics;
-pub use error::CudaError;
+pub use error::DeviceError;
 
+use crate::arch::CudaArch;
 use crate::driver::{DeviceInfo, Driver, DriverProblem, RealDriver};
 use context::Context;
 use execution::CudaExecution;
@@ -50,10 +51,17 @@ pub struct CudaExecutor {
 /// The contexts of this process by the device's number.
 static CONTEXTS: ForkLazy<ForkLock<Vec<(u32, Weak<Context>)>>> = ForkLazy::new(ForkLock::default);
 
-/// The architecture that code for a compute capability is compiled for, with its own features where it has some: `sm_90a`.
-pub fn arch_of((major, minor): (u32, u32)) -> String {
-    let suffix = if major >= 9 { "a" } else { "" };
-    format!("sm_{major}{minor}{suffix}")
+/// The architecture that code for a device is compiled for.
+///
+/// # Errors
+/// E0650 if there is none.
+pub fn arch_of(device: &DeviceInfo) -> Result<CudaArch, DriverProblem> {
+    let (major, minor) = device.capability;
+    CudaArch::of_device(major, minor).ok_or_else(|| DriverProblem::Unsupported {
+        name: device.name.clone(),
+        capability: device.capability,
+        known: CudaArch::ALL.map(CudaArch::name).join(", "),
+    })
 }
 
 impl CudaExecutor {
@@ -67,16 +75,7 @@ impl CudaExecutor {
         if let Some(context) = known.and_then(|(_, context)| context.upgrade()) {
             return Ok(Self::with_context(context));
         }
-        let executor = match Self::on(RealDriver::open(ordinal)?) {
-            Ok(executor) => executor,
-            Err(CudaError::Call { cause, .. }) => return Err(cause.into()),
-            Err(other) => {
-                return Err(DriverProblem::NoDevice {
-                    ordinal,
-                    found: other.to_string(),
-                });
-            }
-        };
+        let executor = Self::on(RealDriver::open(ordinal)?)?;
         contexts.retain(|(_, context)| context.strong_count() > 0);
         contexts.push((ordinal, Arc::downgrade(&executor.context)));
         Ok(executor)
@@ -85,10 +84,10 @@ impl CudaExecutor {
     /// An executor over a driver of its own, such as a mock.
     ///
     /// # Errors
-    /// If streams cannot be made.
-    pub fn on(driver: impl Driver + 'static) -> Result<Self, CudaError> {
-        let arch = arch_of(driver.device().capability);
-        let context = Context::new(Box::new(driver), arch)?;
+    /// If no code is generated for the device, or streams cannot be made.
+    pub fn on(driver: impl Driver + 'static) -> Result<Self, DriverProblem> {
+        let arch = arch_of(driver.device())?;
+        let context = Context::new(Box::new(driver), arch.name().to_owned())?;
         Ok(Self::with_context(Arc::new(context)))
     }
 
@@ -158,21 +157,21 @@ impl CudaExecutor {
     }
 
     /// A memory of this device.
-    fn own<'a>(&self, what: &str, memory: &'a Memory) -> Result<&'a DeviceMemory, CudaError> {
+    fn own<'a>(&self, what: &str, memory: &'a Memory) -> Result<&'a DeviceMemory, DeviceError> {
         let own = memory.downcast::<DeviceMemory>();
         own.filter(|own| Arc::ptr_eq(own.context(), &self.context))
-            .ok_or_else(|| CudaError::foreign(what))
+            .ok_or_else(|| DeviceError::foreign(what))
     }
 
     /// New memory with these bytes.
-    fn filled(&self, bytes: &[u8]) -> Result<Memory, CudaError> {
+    fn filled(&self, bytes: &[u8]) -> Result<Memory, DeviceError> {
         let memory = self.pool.take(bytes.len())?;
         self.send(memory.address(), bytes)?;
         Ok(Memory::new(Arc::new(memory), bytes.len()))
     }
 
     /// Uploads bytes to where there are as many, which nothing else uses now.
-    fn send(&self, address: u64, bytes: &[u8]) -> Result<(), CudaError> {
+    fn send(&self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -186,20 +185,20 @@ impl CudaExecutor {
     }
 
     /// Overwrites a slice, which no submitted work uses, with a tensor's elements.
-    fn write(&self, slice: &MemorySlice<'_>, tensor: &Tensor) -> Result<(), CudaError> {
+    fn write(&self, slice: &MemorySlice<'_>, tensor: &Tensor) -> Result<(), DeviceError> {
         let tensor = tensor.contiguous()?;
         let bytes = tensor.as_bytes()?;
         let memory = self.own("memory to write", slice.memory)?;
         let place = memory.place(slice.offset, bytes.len());
         let place = place.filter(|_| bytes.len() <= slice.bytes);
         let place = place.ok_or_else(|| {
-            CudaError::mismatch("memory to write", bytes.len(), slice.bytes)
+            DeviceError::mismatch("memory to write", bytes.len(), slice.bytes)
         })?;
         self.send(place, bytes)
     }
 
     /// A tensor that is on the device: its memory, or, if it is a part of that, a copy within the device.
-    fn resident(&self, tensor: &Tensor) -> Result<Option<Memory>, CudaError> {
+    fn resident(&self, tensor: &Tensor) -> Result<Option<Memory>, DeviceError> {
         let Some(place) = Resident::place_of(tensor) else {
             return Ok(None);
         };
@@ -224,7 +223,7 @@ impl CudaExecutor {
         Ok(Some(Memory::new(Arc::new(copy), place.bytes)))
     }
 
-    fn upload_tensor(&self, tensor: &Tensor) -> Result<Memory, CudaError> {
+    fn upload_tensor(&self, tensor: &Tensor) -> Result<Memory, DeviceError> {
         self.context.check()?;
         if let Some(memory) = self.resident(tensor)? {
             return Ok(memory);
@@ -234,11 +233,11 @@ impl CudaExecutor {
     }
 
     /// Downloads bytes.
-    fn receive(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<(), CudaError> {
+    fn receive(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.context.check()?;
         let own = self.own("memory to download", memory)?;
         let Some(from) = own.place(offset, bytes.len()) else {
-            return Err(CudaError::mismatch(
+            return Err(DeviceError::mismatch(
                 "a tensor to download",
                 format_args!("a tensor within {} bytes of memory", own.bytes()),
                 format_args!("{} bytes at offset {offset}", bytes.len()),
@@ -263,11 +262,11 @@ impl CudaExecutor {
         offset: usize,
         dtype: DType,
         shape: &[usize],
-    ) -> Result<Tensor, CudaError> {
+    ) -> Result<Tensor, DeviceError> {
         // Before anything is allocated for it.
         let bytes = element_count(dtype, shape)?.saturating_mul(dtype.size_in_bytes());
         if offset.checked_add(bytes).is_none_or(|end| end > memory.bytes()) {
-            return Err(CudaError::mismatch(
+            return Err(DeviceError::mismatch(
                 "a tensor to download",
                 format_args!("a tensor within {} bytes of memory", memory.bytes()),
                 format_args!("{bytes} bytes at offset {offset}"),
@@ -332,7 +331,7 @@ impl KernelExecutor for CudaExecutor {
     }
 
     fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError> {
-        let packed = spec.apply(tensor).map_err(CudaError::from)?;
+        let packed = spec.apply(tensor).map_err(DeviceError::from)?;
         self.upload(&packed)
     }
 

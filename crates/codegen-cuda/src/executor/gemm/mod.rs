@@ -8,10 +8,11 @@ mod plan;
 mod problem;
 
 use super::context::Context;
-use super::error::CudaError;
+use super::error::DeviceError;
 use super::kernel::CudaKernel;
 use crate::container::{GemmEntry, GemmEpilogue};
 use crate::driver::{DriverError, Stream};
+use crate::find::{self, CudaLibrary};
 use cudarc::cublaslt::{result, sys};
 use kiln_fork_lock::ForkLock;
 use plan::Plan;
@@ -55,7 +56,7 @@ pub(crate) fn bias_of(epilogue: GemmEpilogue) -> Option<usize> {
 }
 
 /// The error of a call of the library.
-fn failed(context: &Context, call: &'static str, error: result::CublasError) -> CudaError {
+fn failed(context: &Context, call: &'static str, error: result::CublasError) -> DeviceError {
     context.failed(DriverError {
         call,
         code: LIBRARY_CODES + error.0 as u32,
@@ -68,18 +69,16 @@ impl Products {
     ///
     /// # Errors
     /// If it is not there.
-    pub(crate) fn open(&self, context: &Arc<Context>) -> Result<(), CudaError> {
+    pub(crate) fn open(&self, context: &Arc<Context>) -> Result<(), DeviceError> {
         let mut library = self.0.lock();
         if library.is_some() {
             return Ok(());
         }
-        // SAFETY: opening the library has no preconditions.
+        let found = find::open(CudaLibrary::CublasLt);
+        // SAFETY: opening the library has no preconditions. The loader may know it without our help.
         if !unsafe { sys::is_culib_present() } {
-            return Err(CudaError::NoHost {
-                device: context.name().to_owned(),
-                operation: "products by cuBLASLt, whose library was not found (libcublasLt.so)"
-                    .to_owned(),
-            });
+            found?;
+            return Err(DeviceError::foreign("cuBLASLt"));
         }
         context.done(context.driver().make_current())?;
         let handle = result::create_handle();
@@ -104,14 +103,14 @@ impl Products {
         words: &[u64],
         kernel: &CudaKernel,
         stream: Stream,
-    ) -> Result<(), CudaError> {
+    ) -> Result<(), DeviceError> {
         let Some((problem, places)) = Problem::of(gemm, words, &kernel.artifact)? else {
             return Ok(());
         };
         self.open(context)?;
         let mut library = self.0.lock();
         let Some(library) = &mut *library else {
-            return Err(CudaError::foreign("cuBLASLt"));
+            return Err(DeviceError::foreign("cuBLASLt"));
         };
         let workspace = library.workspace(stream)?;
         context.done(context.driver().make_current())?;
@@ -125,7 +124,7 @@ impl Products {
             library.plans.insert(problem.clone(), plan);
         }
         let Some(plan) = library.plans.get_mut(&problem) else {
-            return Err(CudaError::foreign("a plan of a product"));
+            return Err(DeviceError::foreign("a plan of a product"));
         };
         // SAFETY: as the caller promises; the workspace is the stream's.
         let ran = unsafe {
@@ -143,7 +142,7 @@ impl Products {
 
 impl Library {
     /// The address of a stream's workspace.
-    fn workspace(&mut self, stream: Stream) -> Result<u64, CudaError> {
+    fn workspace(&mut self, stream: Stream) -> Result<u64, DeviceError> {
         if let Some(&workspace) = self.workspaces.get(&stream) {
             return Ok(workspace);
         }

@@ -2,7 +2,7 @@
 
 use super::bias_of;
 use crate::container::{FIXED_WORDS, GemmEntry, GemmEpilogue, GemmOperand};
-use crate::executor::error::CudaError;
+use crate::executor::error::DeviceError;
 use kiln_backend::Artifact;
 use kiln_tensor::DType;
 
@@ -61,7 +61,7 @@ impl Problem {
         gemm: &GemmEntry,
         words: &[u64],
         artifact: &Artifact,
-    ) -> Result<Option<(Self, Places)>, CudaError> {
+    ) -> Result<Option<(Self, Places)>, DeviceError> {
         let n_buffers = artifact.buffers.len();
         let arguments = words.len().saturating_sub(FIXED_WORDS);
         let number = |position: usize| {
@@ -69,19 +69,19 @@ impl Problem {
             let value = value.filter(|_| n_buffers + position < arguments);
             let value = value.map(|&word| word.cast_signed());
             value.filter(|&value| value >= 0).ok_or_else(|| {
-                CudaError::mismatch("a size of a product", "a number from 0 on", format_args!("{value:?}"))
+                DeviceError::mismatch("a size of a product", "a number from 0 on", format_args!("{value:?}"))
             })
         };
         let place = |position: usize| words.get(position).copied().unwrap_or(0);
         let matrix = |operand: &GemmOperand| {
-            Ok::<_, CudaError>(Matrix {
+            Ok::<_, DeviceError>(Matrix {
                 transposed: operand.transposed,
                 leading: number(operand.leading)?.max(1),
                 batch_stride: number(operand.batch_stride)?,
                 alignment: 1 << place(operand.buffer).trailing_zeros().min(8),
             })
         };
-        let size = |position| Ok::<_, CudaError>(number(position)?.cast_unsigned());
+        let size = |position| Ok::<_, DeviceError>(number(position)?.cast_unsigned());
         let dtype = |operand: &GemmOperand| {
             let buffer = artifact.buffers.get(operand.buffer);
             buffer.map_or(DType::F32, |buffer| buffer.dtype)
@@ -110,7 +110,7 @@ impl Problem {
             return Ok(None);
         }
         if problem.k == 0 || problem.d.transposed || dtype(&gemm.b) != problem.dtype {
-            return Err(CudaError::mismatch(
+            return Err(DeviceError::mismatch(
                 "a product by cuBLASLt",
                 "at least one addend, operands of one dtype, and a row-major result",
                 format_args!("{problem:?}"),

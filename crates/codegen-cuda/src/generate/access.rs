@@ -1,0 +1,227 @@
+//! Loads from buffers and stores to them: guards, checked indices, addresses, and accesses of several lanes at once.
+
+use kiln_backend::Quantity;
+use kiln_kernel::{BufferId, Combine, IndexClass, Load, NodeId, Store};
+
+use super::c_type::c_type;
+use super::lowering::Lowering;
+use super::scope::Scope;
+
+impl Lowering<'_> {
+    /// Computes a load whose indices are known.
+    pub(super) fn load(&self, scope: &mut Scope, id: NodeId, load: &Load, lane: u32) -> String {
+        if self.varies(scope, id) && self.is_vector(scope, id, load) {
+            return self.load_vector(scope, id, load, lane);
+        }
+        let ty = c_type(self.kernel.dtype(id));
+        let names: Vec<String> = load
+            .indices
+            .iter()
+            .map(|&index| self.known(scope, index, lane))
+            .collect();
+        let mut conditions = Vec::new();
+        if let Some(guard) = &load.guard {
+            conditions.extend(guard.when.map(|when| self.known(scope, when, lane)));
+            if guard.inside {
+                for (axis, name) in names.iter().enumerate() {
+                    if self.class(id, axis) != IndexClass::Proved {
+                        conditions.push(self.is_inside(load.buffer, axis, name));
+                    }
+                }
+            }
+        }
+        let mut condition = match conditions.is_empty() {
+            true => None,
+            false => Some(self.declare("bool", conditions.join(" && "))),
+        };
+        for (axis, name) in names.iter().enumerate() {
+            if self.class(id, axis) == IndexClass::Checked {
+                condition = Some(self.checked(load.buffer, axis, name, condition));
+            }
+        }
+        let address = self.address(load.buffer, &names);
+        let otherwise = match &load.guard {
+            Some(guard) => self.known(scope, guard.otherwise, lane),
+            None => format!("{ty}()"),
+        };
+        match condition {
+            Some(condition) => {
+                self.declare(ty, format_args!("{condition} ? {address} : {otherwise}"))
+            }
+            None => self.declare(ty, address),
+        }
+    }
+
+    /// Reports an index out of bounds, and returns the condition for the access.
+    fn checked(
+        &self,
+        buffer: BufferId,
+        axis: usize,
+        name: &str,
+        condition: Option<String>,
+    ) -> String {
+        let inside = self.declare("bool", self.is_inside(buffer, axis, name));
+        let site = format!("index {axis} of %{}", self.kernel.buffer(buffer).name);
+        match condition {
+            Some(condition) => {
+                self.report_index(&format!("{condition} && !{inside}"), site);
+                self.declare("bool", format_args!("{condition} && {inside}"))
+            }
+            None => {
+                self.report_index(&format!("!{inside}"), site);
+                inside
+            }
+        }
+    }
+
+    fn class(&self, load: NodeId, axis: usize) -> IndexClass {
+        let classes = &self.kernel.info().loads[load];
+        classes.get(axis).copied().unwrap_or_default()
+    }
+
+    fn is_inside(&self, buffer: BufferId, axis: usize, name: &str) -> String {
+        let size = match self.kernel.buffer(buffer).shape.get(axis) {
+            Some(&size) => self.size(size),
+            None => unreachable!("the verifier counted the indices"),
+        };
+        format!("((k_u64){name} < (k_u64){size})")
+    }
+
+    /// An element of a buffer in C.
+    pub(super) fn address(&self, buffer: BufferId, names: &[String]) -> String {
+        let position = buffer.as_u32();
+        format!("b{position}[{}]", self.offset(buffer, names))
+    }
+
+    fn offset(&self, buffer: BufferId, names: &[String]) -> String {
+        let mut terms = Vec::new();
+        for (name, stride) in names.iter().zip(self.strides(buffer)) {
+            match stride.as_constant() {
+                Some(0) => {}
+                Some(1) => terms.push(name.clone()),
+                _ => terms.push(format!("{name} * {}", self.quantity(&stride))),
+            }
+        }
+        match terms.is_empty() {
+            true => "0".to_owned(),
+            false => terms.join(" + "),
+        }
+    }
+
+    /// Whether a load in lanes is of consecutive elements, and has no conditions.
+    fn is_vector(&self, scope: &Scope, id: NodeId, load: &Load) -> bool {
+        let unconditional = load.guard.is_none()
+            && (0..load.indices.len()).all(|axis| self.class(id, axis) == IndexClass::Proved);
+        unconditional && self.is_consecutive(scope, load.buffer, &load.indices)
+    }
+
+    /// Whether the elements at some indices are consecutive along the lanes.
+    pub(super) fn is_consecutive(&self, scope: &Scope, buffer: BufferId, at: &[NodeId]) -> bool {
+        let Some(lanes) = scope.lanes else {
+            return false;
+        };
+        let strides = self.strides(buffer);
+        let one = Quantity::constant(1);
+        let mut steps = 0;
+        for (&index, stride) in at.iter().zip(&strides) {
+            match self.dependence.step_along(self.kernel, index, lanes.axis) {
+                Some(0) => {}
+                Some(1) if *stride == one => steps += 1,
+                _ => return false,
+            }
+        }
+        steps == 1
+    }
+
+    /// One access for all lanes; each lane's value is recorded.
+    fn load_vector(&self, scope: &mut Scope, id: NodeId, load: &Load, lane: u32) -> String {
+        let count = scope.lanes.map_or(1, |lanes| lanes.count);
+        let ty = c_type(self.kernel.dtype(id));
+        // The address is that of the first lane, whose indices may not be known in this one.
+        let first: Vec<String> = load
+            .indices
+            .iter()
+            .map(|&index| self.value(scope, index, 0))
+            .collect();
+        let vector = self.fresh("x");
+        let offset = self.offset(load.buffer, &first);
+        let base = format!("b{}", load.buffer.as_u32());
+        self.line(format_args!(
+            "const k_vector<{ty}, {count}> {vector} = k_load_vector<{ty}, {count}>({base} + ({offset}));"
+        ));
+        for lane in 0..count {
+            scope.learn(id, lane, format!("{vector}.at[{lane}]"));
+        }
+        format!("{vector}.at[{lane}]")
+    }
+
+    /// A store at the current point, in all lanes. `position` is that of the store among all stores.
+    pub(super) fn store(&self, scope: &mut Scope, store: &Store, position: usize) {
+        let count = scope.lanes.map_or(1, |lanes| lanes.count);
+        let varies = count > 1
+            && (self.varies(scope, store.value)
+                || store.indices.iter().any(|&index| self.varies(scope, index)));
+        let n_stores = if varies { count } else { 1 };
+        let classes = self.kernel.info().stores.get(position);
+        let is_proved = classes.is_some_and(|info| {
+            info.indices
+                .iter()
+                .all(|class| *class == IndexClass::Proved)
+        });
+        let values: Vec<String> = (0..n_stores)
+            .map(|lane| self.value(scope, store.value, lane))
+            .collect();
+        if varies
+            && is_proved
+            && store.combine.is_none()
+            && self.is_consecutive(scope, store.buffer, &store.indices)
+        {
+            return self.store_vector(scope, store, &values);
+        }
+        for (lane, value) in (0..n_stores).zip(&values) {
+            let names: Vec<String> = store
+                .indices
+                .iter()
+                .map(|&index| self.value(scope, index, lane))
+                .collect();
+            let mut condition = None;
+            for (axis, name) in names.iter().enumerate() {
+                let class = classes.and_then(|info| info.indices.get(axis).copied());
+                if class.unwrap_or_default() != IndexClass::Proved {
+                    condition = Some(self.checked(store.buffer, axis, name, condition));
+                }
+            }
+            let element = self.address(store.buffer, &names);
+            let stored = match store.combine {
+                None | Some(Combine::Set) => value.clone(),
+                Some(combine) => format!("k_{}({element}, {value})", combine.as_word()),
+            };
+            match condition {
+                Some(condition) => {
+                    self.line(format_args!("if ({condition}) {element} = {stored};"));
+                }
+                None => self.line(format_args!("{element} = {stored};")),
+            }
+        }
+    }
+
+    fn store_vector(&self, scope: &mut Scope, store: &Store, values: &[String]) {
+        let count = values.len();
+        let ty = c_type(self.kernel.buffer(store.buffer).dtype);
+        let first: Vec<String> = store
+            .indices
+            .iter()
+            .map(|&index| self.value(scope, index, 0))
+            .collect();
+        let vector = self.fresh("x");
+        self.line(format_args!(
+            "const k_vector<{ty}, {count}> {vector} = {{{{{}}}}};",
+            values.join(", ")
+        ));
+        let offset = self.offset(store.buffer, &first);
+        let base = format!("b{}", store.buffer.as_u32());
+        self.line(format_args!(
+            "k_store_vector({base} + ({offset}), {vector});"
+        ));
+    }
+}
