@@ -147,15 +147,17 @@ impl From<DeviceError> for ExecuteError {
         if let DeviceError::Lost { device, reason } = error {
             return Self::device_lost(device, reason);
         }
+        let out_of_memory = match &error {
+            DeviceError::Call { cause, .. } => cause.is_out_of_memory(),
+            DeviceError::Memory { .. }
+            | DeviceError::MemoryLimit { .. }
+            | DeviceError::Tensor(TensorError::Allocation { .. })
+            | DeviceError::Pack(PackError::Tensor(TensorError::Allocation { .. })) => true,
+            _ => false,
+        };
         Self {
             code: error.code(),
-            out_of_memory: matches!(
-                error,
-                DeviceError::Memory { .. }
-                    | DeviceError::MemoryLimit { .. }
-                    | DeviceError::Tensor(TensorError::Allocation { .. })
-                    | DeviceError::Pack(PackError::Tensor(TensorError::Allocation { .. }))
-            ),
+            out_of_memory,
             source: Box::new(error),
         }
     }

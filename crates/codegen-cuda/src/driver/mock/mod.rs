@@ -139,7 +139,7 @@ impl MockDriver {
         self.state.lock().unwrap().refuses_graphs = true;
     }
 
-    /// Calls so far.
+    /// Calls so far, of those that planted errors can hit.
     pub fn calls(&self) -> usize {
         self.state.lock().unwrap().calls
     }
@@ -181,6 +181,20 @@ impl MockDriver {
         {
             state.sticky = Some(error.clone());
         }
+        result
+    }
+
+    /// Releases something: planted errors do not hit this, so that tests can count what is left.
+    fn release<T>(
+        &self,
+        call: &'static str,
+        act: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        let planted = self.state.lock().unwrap().planted.take();
+        let result = self.with(call, act);
+        let mut state = self.state.lock().unwrap();
+        state.planted = planted;
+        state.calls -= 1;
         result
     }
 
@@ -285,7 +299,7 @@ impl Driver for MockDriver {
     }
 
     unsafe fn free(&self, address: u64) -> Result<()> {
-        self.with("cuMemFree_v2", |state| {
+        self.release("cuMemFree_v2", |state| {
             let freed = state.memory.free(address);
             freed.ok_or_else(|| error("cuMemFree_v2", INVALID_VALUE))
         })
@@ -296,7 +310,7 @@ impl Driver for MockDriver {
     }
 
     unsafe fn free_pinned(&self, start: NonNull<u8>) -> Result<()> {
-        self.with("cuMemFreeHost", |state| {
+        self.release("cuMemFreeHost", |state| {
             let freed = state.memory.free_pinned(start);
             freed.ok_or_else(|| error("cuMemFreeHost", INVALID_VALUE))
         })
@@ -311,7 +325,7 @@ impl Driver for MockDriver {
     }
 
     fn destroy_stream(&self, stream: Stream) {
-        let _ = self.with("cuStreamDestroy_v2", |state| {
+        let _ = self.release("cuStreamDestroy_v2", |state| {
             state.run("cuStreamDestroy_v2", stream, usize::MAX)?;
             state.streams.remove(stream);
             Ok(())
@@ -340,7 +354,7 @@ impl Driver for MockDriver {
     }
 
     fn destroy_event(&self, event: Event) {
-        let _ = self.with("cuEventDestroy_v2", |state| {
+        let _ = self.release("cuEventDestroy_v2", |state| {
             state.streams.remove_event(event);
             Ok(())
         });
@@ -417,7 +431,7 @@ impl Driver for MockDriver {
     }
 
     fn unload_module(&self, module: Module) {
-        let _ = self.with("cuModuleUnload", |state| {
+        let _ = self.release("cuModuleUnload", |state| {
             state.modules.remove(&module.0);
             state.functions.retain(|_, of| *of != module.0);
             Ok(())
@@ -488,7 +502,7 @@ impl Driver for MockDriver {
     }
 
     fn destroy_graph(&self, graph: Graph) {
-        let _ = self.with("cuGraphExecDestroy", |state| {
+        let _ = self.release("cuGraphExecDestroy", |state| {
             state.graphs.remove(&graph.exec);
             Ok(())
         });
