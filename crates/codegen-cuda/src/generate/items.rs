@@ -1,7 +1,7 @@
 //! The items of a kernel at one outer point, by one thread: loops run serially, lanes side by side.
 
 use kiln_backend::Quantity;
-use kiln_kernel::{AxisId, Carry, Item, NodeId, StageId, StageOperation, Store};
+use kiln_kernel::{AxisId, Carry, Item, NodeId, StageId, Store};
 
 use super::c_type::c_type;
 use super::lowering::Lowering;
@@ -279,9 +279,4 @@ impl<'l, 'k> SerialItems<'l, 'k> {
 /// Whether a stage of a kernel has an array.
 pub(super) fn has_arrays(kernel: &kiln_kernel::Kernel) -> bool {
     kernel.stages().values().any(|stage| !stage.axes.is_empty())
-}
-
-/// Whether a stage reduces.
-pub(super) fn reduces(kernel: &kiln_kernel::Kernel, id: StageId) -> bool {
-    !matches!(kernel.stage(id).operation, StageOperation::Map)
 }
