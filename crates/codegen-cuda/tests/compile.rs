@@ -67,7 +67,7 @@ const SCAN: &str = "kernel @cumsum(%x: in f32[M, N], %y: out f32[M, N]) {
 }";
 
 #[test]
-fn every_schedule_compiles_without_spills() {
+fn every_schedule_compiles_within_a_budget_of_spills() {
     let Some(compiler) = compiler() else { return };
     for text in [MAP, SOFTMAX, PRODUCT, SINGLE] {
         let kernel = kernel(text);
@@ -81,10 +81,16 @@ fn every_schedule_compiles_without_spills() {
                     .collect();
                 assert!(!lines.is_empty(), "{report}");
                 for line in lines {
-                    // The fallback is not for speed, and the assembler may spill a word of it.
-                    let is_free = line.contains("0 bytes stack frame, 0 bytes spill stores");
+                    let numbers = line.split_whitespace().filter_map(|word| word.parse().ok());
+                    let numbers: Vec<u32> = numbers.collect();
+                    let worst = numbers.iter().copied().max().unwrap();
+                    // Calls of the slow path of a division may save a few words.
+                    let budget = match schedule.name.as_str() {
+                        "contraction" => 0,
+                        _ => 32,
+                    };
                     assert!(
-                        is_free || schedule.is_fallback(),
+                        numbers.len() == 3 && worst <= budget,
                         "{arch} {schedule} `{}`: {report}",
                         schedule.text
                     );

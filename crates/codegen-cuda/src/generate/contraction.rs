@@ -7,7 +7,8 @@
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::{
-    AxisId, Extent, Item, Node, NodeId, Reduction, StageId, StageOperation, VerifiedKernel,
+    AxisId, Extent, IndexClass, Item, Node, NodeId, Reduction, StageId, StageOperation,
+    VerifiedKernel,
 };
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
@@ -20,6 +21,8 @@ use super::plan::{ContractionPlan, Unit};
 use super::scope::{Lanes, Place, Scope, When};
 use crate::error::CudaError;
 
+/// Tiles in shared memory at a time: all but one of them on their way.
+const STAGES: u32 = 4;
 /// Rows of the strip through which sums leave.
 const STRIP_ROWS: u32 = 32;
 
@@ -34,6 +37,8 @@ struct Operand {
     along_depth: bool,
     /// Consecutive elements that a thread reads at once.
     lanes: u32,
+    /// Whether it is a load without conditions, which can be copied as it is.
+    is_plain: bool,
 }
 
 /// A product.
@@ -117,11 +122,24 @@ impl Product {
                 [_] if along(fastest) => width,
                 _ => 1,
             };
+            let is_plain = match kernel.node(node) {
+                Node::Load(load) => {
+                    let classes = &kernel.info().loads[node];
+                    let is_proved = classes.iter().all(|class| *class == IndexClass::Proved);
+                    let fastest = fastest.last();
+                    let moves = |&axis: &AxisId| {
+                        steps_by_one(kernel, dependence, load.buffer, &load.indices, axis)
+                    };
+                    load.guard.is_none() && is_proved && lanes > 1 && fastest.is_some_and(moves)
+                }
+                _ => false,
+            };
             Operand {
                 node,
                 axes,
                 along_depth,
                 lanes,
+                is_plain,
             }
         };
         let stored = |axes: &[AxisId]| {
@@ -248,6 +266,16 @@ struct TileShape {
     elements: u32,
 }
 
+/// The two sides of an operand's tile: the first index, the size and the axes of each.
+struct Sides<'a> {
+    fast_first: &'a str,
+    fast_size: &'a str,
+    fast_axes: &'a [AxisId],
+    other_first: &'a str,
+    other_size: &'a str,
+    other_axes: &'a [AxisId],
+}
+
 impl<'l, 'k> TileWriter<'l, 'k> {
     fn new(lowering: &'l Lowering<'k>, plan: &'l ContractionPlan, product: &'l Product) -> Self {
         let (element, element_bytes) = match plan.unit {
@@ -307,7 +335,7 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         );
         let buffer = left.elements + right.elements;
         let strip = STRIP_ROWS * (bn + 4) * 4;
-        let shared = (2 * buffer * self.element_bytes).max(strip);
+        let shared = (STAGES * buffer * self.element_bytes).max(strip);
         let function = FunctionParts::new(self.threads, tasks).with_shared(constant(shared));
         let (m, n, k) = (
             lowering.quantity(&m),
@@ -328,41 +356,65 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         line(format!("{} tile;", self.tile_type()));
         line("tile.clear();".to_owned());
         let steps = lowering.declare("k_i64", format_args!("({k} + {}) / {bk}", bk - 1));
-        // Each step fills the other buffer for the next one; the first only fills.
-        lowering.open(format_args!(
-            "for (k_i64 step = -1; step < {steps}; ++step)"
-        ));
-        line(format!("const bool fills = step + 1 < {steps};"));
-        line(format!("const k_i64 k0 = (step + 1) * {bk};"));
-        line(format!(
-            "{element}* const next = tiles + (step + 1 & 1) * {buffer};"
-        ));
         let operands = [
             (&product.left, &left, "m0", &m),
             (&product.right, &right, "n0", &n),
         ];
         let names = ["x", "y"];
-        for (&(operand, shape, ..), name) in operands.iter().zip(names) {
-            let count = self.n_chunks(operand, shape);
-            let lanes = operand.lanes;
+        for ((operand, shape, ..), name) in operands.iter().zip(names) {
+            self.declare_async(operand, shape, name);
+        }
+        // The tile of a step is filled that many steps before; the first steps only fill.
+        let ahead = STAGES - 1;
+        lowering.open(format_args!(
+            "for (k_i64 step = -{ahead}; step < {steps}; ++step)"
+        ));
+        line(format!(
+            "const k_i64 next = step + {ahead}, k0 = next * {bk};"
+        ));
+        line(format!("const bool fills = next < {steps};"));
+        line(format!(
+            "{element}* const x_tile = tiles + (int)(next % {STAGES}) * {buffer}, * const y_tile = x_tile + {};",
+            left.elements
+        ));
+        for ((operand, shape, ..), name) in operands.iter().zip(names) {
+            let (count, lanes) = (self.n_chunks(operand, shape), operand.lanes);
             line(format!("k_vector<{element}, {lanes}> {name}[{count}];"));
         }
+        // Everyone's copies for this step have landed, and the tile of the last step is free.
+        line(format!(
+            "if (step >= 0) {{ k_copy_wait<{}>(); k_sync(); }}",
+            STAGES - 2
+        ));
         lowering.open("if (fills)");
         for (&(operand, shape, first, size), name) in operands.iter().zip(names) {
+            if operand.is_plain && shape.is_straight {
+                lowering.open(format_args!("if ({name}_async)"));
+                self.copy(&scope, (operand, shape), (first, size, &k), name);
+                lowering.close();
+                lowering.open("else");
+            } else {
+                lowering.open("");
+            }
             self.read(&scope, (operand, shape), (first, size, &k), name);
+            lowering.close();
         }
         lowering.close();
+        line("k_copy_commit();".to_owned());
         line(format!(
-            "if (step >= 0) {{ const {element}* const now = tiles + (step & 1) * {buffer}; tile.multiply(now, now + {}); }}",
+            "if (step >= 0) {{ const {element}* const now = tiles + (int)(step % {STAGES}) * {buffer}; tile.multiply(now, now + {}); }}",
             left.elements
         ));
         lowering.open("if (fills)");
-        self.fill((&product.left, &left), "next", "x");
-        let right_at = format!("(next + {})", left.elements);
-        self.fill((&product.right, &right), &right_at, "y");
+        for ((operand, shape, ..), name) in operands.iter().zip(names) {
+            lowering.open(format_args!("if (!{name}_async)"));
+            self.fill((operand, shape), &format!("{name}_tile"), name);
+            lowering.close();
+        }
         lowering.close();
+        lowering.close();
+        line("k_copy_wait<0>();".to_owned());
         line("k_sync();".to_owned());
-        lowering.close();
         self.leave(&scope, &m, &n);
         function.finish(lowering)
     }
@@ -408,6 +460,103 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         }
     }
 
+    /// Declares whether an operand is copied asynchronously: where its lines are aligned.
+    fn declare_async(&self, operand: &Operand, shape: &TileShape, name: &str) {
+        let lowering = self.lowering;
+        let mut test = "false".to_owned();
+        if let Node::Load(load) = lowering.kernel.node(operand.node)
+            && operand.is_plain
+            && shape.is_straight
+        {
+            let width = self.element_bytes;
+            let base = format!("(k_u64)b{}", load.buffer.as_u32());
+            let strides = lowering.strides(load.buffer);
+            let others = strides
+                .iter()
+                .filter(|stride| stride.as_constant() != Some(1));
+            let others =
+                others.map(|stride| format!(" | (k_u64)({} * {width})", lowering.quantity(stride)));
+            test = format!("(({base}{}) & 15) == 0", others.collect::<String>());
+        }
+        lowering.line(format_args!("const bool {name}_async = {test};"));
+        let fast_axes = match operand.along_depth {
+            true => &self.product.depth,
+            false => &operand.axes,
+        };
+        let is_aligned = match fast_axes.as_slice() {
+            &[axis] if operand.lanes > 1 => lowering.alignment(axis, operand.lanes),
+            _ => "false".to_owned(),
+        };
+        lowering.line(format_args!("const bool {name}_aligned = {is_aligned};"));
+    }
+
+    /// Starts copies of a thread's part of an operand's tile. Elements beyond the matrix become zeros.
+    fn copy(
+        &self,
+        scope: &Scope,
+        (operand, shape): (&Operand, &TileShape),
+        (first, size, depth): (&str, &str, &str),
+        name: &str,
+    ) {
+        let lowering = self.lowering;
+        let Node::Load(load) = lowering.kernel.node(operand.node) else {
+            unreachable!("a plain operand is a load")
+        };
+        self.open_chunks(operand, shape);
+        let sides = self.sides(operand, (first, size, depth));
+        lowering.line(format_args!(
+            "const k_i64 fast = {} + at, other = {} + line;",
+            sides.fast_first, sides.other_first
+        ));
+        let lanes = operand.lanes;
+        lowering.line(format_args!(
+            "const k_i64 left = other < {} ? {} - fast : 0;",
+            sides.other_size, sides.fast_size
+        ));
+        lowering.line(format_args!(
+            "const int count = left < 0 ? 0 : left < {lanes} ? (int)left : {lanes};"
+        ));
+        let mut inner = scope.clone();
+        super::split_points(lowering, &mut inner, "other", sides.other_axes);
+        super::split_points(lowering, &mut inner, "fast", sides.fast_axes);
+        let indices: Vec<String> = load
+            .indices
+            .iter()
+            .map(|&index| lowering.value(&mut inner, index, 0))
+            .collect();
+        let (buffer, pitch) = (load.buffer.as_u32(), shape.pitch);
+        let offset = lowering.offset(load.buffer, &indices);
+        lowering.line(format_args!(
+            "k_copy_async({name}_tile + line * {pitch} + at, b{buffer} + (count > 0 ? {offset} : 0), count * {});",
+            self.element_bytes
+        ));
+        lowering.close();
+    }
+
+    /// The sides of an operand's tile, in the order of memory.
+    fn sides<'a>(
+        &'a self,
+        operand: &'a Operand,
+        (first, size, depth): (&'a str, &'a str, &'a str),
+    ) -> Sides<'a> {
+        let (own, deep) = (
+            (first, size, &operand.axes),
+            ("k0", depth, &self.product.depth),
+        );
+        let (fast, other) = match operand.along_depth {
+            true => (deep, own),
+            false => (own, deep),
+        };
+        Sides {
+            fast_first: fast.0,
+            fast_size: fast.1,
+            fast_axes: fast.2,
+            other_first: other.0,
+            other_size: other.1,
+            other_axes: other.2,
+        }
+    }
+
     /// Reads a thread's part of an operand's tile into registers.
     fn read(
         &self,
@@ -418,14 +567,14 @@ impl<'l, 'k> TileWriter<'l, 'k> {
     ) {
         let lowering = self.lowering;
         self.open_chunks(operand, shape);
-        let ((fast_first, fast_size), (other_first, other_size)) = match operand.along_depth {
-            true => (("k0", depth), (first, size)),
-            false => ((first, size), ("k0", depth)),
-        };
-        let (fast_axes, other_axes) = match operand.along_depth {
-            true => (&self.product.depth, &operand.axes),
-            false => (&operand.axes, &self.product.depth),
-        };
+        let Sides {
+            fast_first,
+            fast_size,
+            fast_axes,
+            other_first,
+            other_size,
+            other_axes,
+        } = self.sides(operand, (first, size, depth));
         lowering.line(format_args!(
             "const k_i64 fast = {fast_first} + at, other = {other_first} + line;"
         ));
@@ -443,7 +592,7 @@ impl<'l, 'k> TileWriter<'l, 'k> {
             lowering.line(format_args!("{name}[c].at[{lane}] = {value};"));
             lowering.close();
         };
-        let axis = match fast_axes.as_slice() {
+        let axis = match fast_axes {
             &[axis] if lanes > 1 => axis,
             _ => {
                 one(scope, "fast", "0");
@@ -452,11 +601,15 @@ impl<'l, 'k> TileWriter<'l, 'k> {
             }
         };
         lowering.open(format_args!(
-            "if (other < {other_size} && fast + {lanes} <= {fast_size})"
+            "if ({name}_aligned && other < {other_size} && fast + {lanes} <= {fast_size})"
         ));
         let mut inner = scope.clone();
         super::split_points(lowering, &mut inner, "other", other_axes);
-        let along = Lanes { axis, count: lanes };
+        let along = Lanes {
+            axis,
+            count: lanes,
+            is_aligned: true,
+        };
         let mut inner = inner.with_lanes(along, "fast".to_owned());
         for lane in 0..lanes {
             let value = lowering.value(&mut inner, operand.node, lane);
@@ -543,7 +696,11 @@ impl<'l, 'k> TileWriter<'l, 'k> {
                 lowering.open(format_args!("if (fast + {lanes} <= {fast_size})"));
                 let sums = (0..lanes).map(|lane| lowering.declare("float", sum(&lane.to_string())));
                 let sums = sums.collect();
-                let along = Lanes { axis, count: lanes };
+                let along = Lanes {
+                    axis,
+                    count: lanes,
+                    is_aligned: false,
+                };
                 finish(at_other.with_lanes(along, "fast".to_owned()), sums);
                 lowering.close();
                 lowering.open(format_args!(
