@@ -1,7 +1,8 @@
 //! Loads from buffers and stores to them: guards, checked indices, addresses, and accesses of several lanes at once.
 
 use kiln_backend::Quantity;
-use kiln_kernel::{BufferId, Combine, IndexClass, Load, NodeId, Store};
+use kiln_kernel::analysis::accesses;
+use kiln_kernel::{AxisId, BufferId, Combine, IndexClass, Load, Node, NodeId, Store};
 
 use super::c_type::c_type;
 use super::lowering::Lowering;
@@ -74,7 +75,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn class(&self, load: NodeId, axis: usize) -> IndexClass {
+    pub(super) fn class(&self, load: NodeId, axis: usize) -> IndexClass {
         let classes = &self.kernel.info().loads[load];
         classes.get(axis).copied().unwrap_or_default()
     }
@@ -93,7 +94,7 @@ impl Lowering<'_> {
         format!("b{position}[{}]", self.offset(buffer, names))
     }
 
-    fn offset(&self, buffer: BufferId, names: &[String]) -> String {
+    pub(super) fn offset(&self, buffer: BufferId, names: &[String]) -> String {
         let mut terms = Vec::new();
         for (name, stride) in names.iter().zip(self.strides(buffer)) {
             match stride.as_constant() {
@@ -146,13 +147,62 @@ impl Lowering<'_> {
         let vector = self.fresh("x");
         let offset = self.offset(load.buffer, &first);
         let base = format!("b{}", load.buffer.as_u32());
+        let function = match self.is_aligned(scope, &load.indices) {
+            true => "k_load_aligned",
+            false => "k_load_vector",
+        };
         self.line(format_args!(
-            "const k_vector<{ty}, {count}> {vector} = k_load_vector<{ty}, {count}>({base} + ({offset}));"
+            "const k_vector<{ty}, {count}> {vector} = {function}<{ty}, {count}>({base} + ({offset}));"
         ));
         for lane in 0..count {
             scope.learn(id, lane, format!("{vector}.at[{lane}]"));
         }
         format!("{vector}.at[{lane}]")
+    }
+
+    /// Whether an access of consecutive elements is aligned where the condition of [`alignment`](Self::alignment) holds.
+    fn is_aligned(&self, scope: &Scope, indices: &[NodeId]) -> bool {
+        scope
+            .lanes
+            .is_some_and(|lanes| lanes.is_aligned && self.is_at_axis(indices, lanes.axis))
+    }
+
+    /// Whether the last index is an axis itself, so that it is a multiple of the lanes at the first of them.
+    fn is_at_axis(&self, indices: &[NodeId], axis: AxisId) -> bool {
+        let last = indices.last().map(|&index| self.kernel.node(index));
+        matches!(last, Some(Node::Axis(found)) if *found == axis)
+    }
+
+    /// Declares whether every access at an axis is aligned for this many lanes whose first is at a multiple of them: the
+    /// buffers, and their strides along other axes. It is computed once and holds in every iteration, so that loads of an
+    /// iteration need not wait for each other.
+    pub(super) fn alignment(&self, axis: AxisId, count: u32) -> String {
+        let mut tests: Vec<String> = Vec::new();
+        for access in accesses(self.kernel) {
+            let strides = self.strides(access.buffer);
+            let is_dense = strides
+                .last()
+                .is_some_and(|last| last.as_constant() == Some(1));
+            if !is_dense || !self.is_at_axis(access.indices, axis) {
+                continue;
+            }
+            let width = self.kernel.buffer(access.buffer).dtype.size_in_bytes() as u32;
+            let mask = (width * count).min(16) - 1;
+            let mut test = |value: String| {
+                let text = format!("({value} & {mask})");
+                if !tests.contains(&text) {
+                    tests.push(text);
+                }
+            };
+            test(format!("(k_u64)b{}", access.buffer.as_u32()));
+            for stride in strides.iter().rev().skip(1) {
+                test(format!("(k_u64)({} * {width})", self.quantity(stride)));
+            }
+        }
+        match tests.is_empty() {
+            true => "true".to_owned(),
+            false => self.declare("bool", format_args!("({}) == 0", tests.join(" | "))),
+        }
     }
 
     /// A store at the current point, in all lanes. `position` is that of the store among all stores.

@@ -13,11 +13,11 @@ pub(super) fn c_type(dtype: DType) -> &'static str {
         DType::I64 => "k_i64",
         DType::I32 => "int",
         DType::I16 => "short",
-        DType::I8 => "signed char",
+        DType::I8 => "k_i8",
         DType::U64 => "k_u64",
-        DType::U32 => "unsigned",
-        DType::U16 => "unsigned short",
-        DType::U8 => "unsigned char",
+        DType::U32 => "k_u32",
+        DType::U16 => "k_u16",
+        DType::U8 => "k_u8",
         DType::Bool => "bool",
         other => unreachable!("no tensor has elements of {other}"),
     }
@@ -37,11 +37,11 @@ pub(super) fn literal(value: ScalarValue) -> String {
         ScalarValue::I32(i32::MIN) => "(-2147483647 - 1)".to_owned(),
         ScalarValue::I32(value) => value.to_string(),
         ScalarValue::I16(value) => format!("(short){value}"),
-        ScalarValue::I8(value) => format!("(signed char){value}"),
+        ScalarValue::I8(value) => format!("(k_i8){value}"),
         ScalarValue::U64(value) => format!("{value}ull"),
         ScalarValue::U32(value) => format!("{value}u"),
-        ScalarValue::U16(value) => format!("(unsigned short){value}"),
-        ScalarValue::U8(value) => format!("(unsigned char){value}"),
+        ScalarValue::U16(value) => format!("(k_u16){value}"),
+        ScalarValue::U8(value) => format!("(k_u8){value}"),
         ScalarValue::Bool(value) => value.to_string(),
         other => unreachable!("no element is {other}"),
     }
@@ -61,7 +61,7 @@ mod tests {
             (ScalarValue::I64(i64::MIN), "(-9223372036854775807ll - 1)"),
             (ScalarValue::I32(i32::MIN), "(-2147483647 - 1)"),
             (ScalarValue::U64(u64::MAX), "18446744073709551615ull"),
-            (ScalarValue::I8(-128), "(signed char)-128"),
+            (ScalarValue::I8(-128), "(k_i8)-128"),
         ];
         for (value, text) in texts {
             assert_eq!(literal(value), text);

@@ -55,6 +55,10 @@ pub(super) fn generate(
         .clone()
         .ceil_div(Quantity::constant(i64::from(THREADS)));
     let function = FunctionParts::new(THREADS, tasks);
+    let is_aligned = match plan.lanes {
+        1 => String::new(),
+        lanes => lowering.alignment(axis, lanes),
+    };
     lowering.line(format_args!("const k_i64 q = t * {THREADS} + k_thread();"));
     lowering.open(format_args!("if (q < {})", lowering.quantity(&total)));
     let mut scope = Scope::default();
@@ -74,14 +78,21 @@ pub(super) fn generate(
     } else {
         let (lanes, size) = (plan.lanes, lowering.quantity(&size));
         let first = lowering.declare("k_i64", format_args!("{chunk} * {lanes}"));
-        lowering.open(format_args!("if ({first} + {lanes} <= {size})"));
-        let lanes = Lanes { axis, count: lanes };
+        lowering.open(format_args!(
+            "if ({is_aligned} && {first} + {lanes} <= {size})"
+        ));
+        let end = lowering_end(&first, lanes, &size);
+        let lanes = Lanes {
+            axis,
+            count: lanes,
+            is_aligned: true,
+        };
         let mut inner = scope.with_lanes(lanes, first.clone());
         SerialItems::new(lowering, None).items(&mut inner, kernel.items());
         lowering.close();
         let index = lowering.fresh("a");
         lowering.open(format_args!(
-            "else for (k_i64 {index} = {first}; {index} < {size}; ++{index})"
+            "else for (k_i64 {index} = {first}; {index} < {end}; ++{index})"
         ));
         let mut inner = scope.with_axis(axis, index);
         SerialItems::new(lowering, None).items(&mut inner, kernel.items());
@@ -89,4 +100,9 @@ pub(super) fn generate(
     }
     lowering.close();
     Ok(vec![function.finish(lowering)])
+}
+
+/// The end of a chunk's points, in C.
+fn lowering_end(first: &str, lanes: u32, size: &str) -> String {
+    format!("k_min({first} + {lanes}, {size})")
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod c_type;
+mod contraction;
 mod expression;
 mod fallback;
 mod function;
@@ -44,6 +45,7 @@ pub(crate) fn generate(kernel: &VerifiedKernel, plan: &Plan) -> Result<Source, C
         Plan::Fallback => fallback::generate(&lowering),
         Plan::Map(plan) => map::generate(&lowering, plan)?,
         Plan::Row(plan) => row::generate(&lowering, plan)?,
+        Plan::Contraction(plan) => contraction::generate(&lowering, plan)?,
     };
     source::assemble(&lowering, functions)
 }

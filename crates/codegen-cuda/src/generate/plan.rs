@@ -18,6 +18,8 @@ pub(crate) enum Plan {
     Map(MapPlan),
     /// A group of threads per point.
     Row(RowPlan),
+    /// A block per tile of a product.
+    Contraction(ContractionPlan),
 }
 
 /// The choices of a map.
@@ -38,6 +40,75 @@ pub(crate) struct RowPlan {
     pub(crate) lanes: u32,
 }
 
+/// What multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// f32 in registers.
+    Registers,
+    /// bf16 by tensor cores.
+    Bf16,
+    /// f16 by tensor cores.
+    F16,
+}
+
+impl Unit {
+    const ALL: [Unit; 3] = [Unit::Registers, Unit::Bf16, Unit::F16];
+
+    fn as_word(self) -> &'static str {
+        match self {
+            Unit::Registers => "f32",
+            Unit::Bf16 => "bf16",
+            Unit::F16 => "f16",
+        }
+    }
+}
+
+/// The choices of a contraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ContractionPlan {
+    /// What multiplies.
+    pub(crate) unit: Unit,
+    /// Rows, columns and depth of a block's tile.
+    pub(crate) tile: [u32; 3],
+    /// Warps along rows and columns, for tensor cores.
+    pub(crate) warps: [u32; 2],
+}
+
+impl ContractionPlan {
+    /// Threads of a block.
+    pub(crate) fn threads(&self) -> u32 {
+        match self.unit {
+            Unit::Registers => 256,
+            Unit::Bf16 | Unit::F16 => 32 * self.warps[0] * self.warps[1],
+        }
+    }
+
+    /// Whether the parts of the tile come out even.
+    fn is_valid(&self) -> bool {
+        let [m, n, k] = self.tile;
+        let [rows, columns] = self.warps;
+        let is_even = |size: u32, unit: u32| size > 0 && size.is_multiple_of(unit) && size <= 256;
+        match self.unit {
+            Unit::Registers => {
+                rows * columns == 1
+                    && is_even(m, 64)
+                    && is_even(n, 64)
+                    && is_even(k, 4)
+                    && m <= 128
+                    && n <= 128
+            }
+            Unit::Bf16 | Unit::F16 => {
+                let is_small = (1..=4).contains(&rows) && (1..=4).contains(&columns);
+                is_small
+                    && is_even(m, 32)
+                    && is_even(m, 16 * rows)
+                    && is_even(n, 16 * columns)
+                    && is_even(k, 16)
+            }
+        }
+    }
+}
+
 impl Plan {
     /// The name of its strategy.
     pub(crate) fn name(&self) -> &'static str {
@@ -45,6 +116,7 @@ impl Plan {
             Plan::Fallback => FALLBACK_SCHEDULE,
             Plan::Map(_) => "map",
             Plan::Row(_) => "row",
+            Plan::Contraction(_) => "contraction",
         }
     }
 
@@ -85,6 +157,24 @@ impl Plan {
                 let (threads, lanes) = plan.ok_or_else(unknown)?;
                 Ok(Plan::Row(RowPlan { threads, lanes }))
             }
+            ["contraction", unit, "tile", m, n, k, "warps", rows, columns] => {
+                let unit = Unit::ALL.into_iter().find(|known| known.as_word() == *unit);
+                let all = [m, n, k, rows, columns].map(|text| number(text));
+                let (Some(unit), [Some(m), Some(n), Some(k), Some(rows), Some(columns)]) =
+                    (unit, all)
+                else {
+                    return Err(unknown());
+                };
+                let plan = ContractionPlan {
+                    unit,
+                    tile: [m, n, k],
+                    warps: [rows, columns],
+                };
+                match plan.is_valid() {
+                    true => Ok(Plan::Contraction(plan)),
+                    false => Err(unknown()),
+                }
+            }
             _ => Err(unknown()),
         }
     }
@@ -100,6 +190,15 @@ impl fmt::Display for Plan {
             Plan::Row(RowPlan { threads, lanes }) => {
                 write!(formatter, "row threads {threads} lanes {lanes}")
             }
+            Plan::Contraction(ContractionPlan {
+                unit,
+                tile: [m, n, k],
+                warps: [rows, columns],
+            }) => write!(
+                formatter,
+                "contraction {} tile {m} {n} {k} warps {rows} {columns}",
+                unit.as_word()
+            ),
         }
     }
 }
@@ -107,7 +206,7 @@ impl fmt::Display for Plan {
 /// The plans offered for a kernel, best first; the last one is the fallback.
 pub(crate) fn propose(kernel: &VerifiedKernel) -> Vec<Plan> {
     let dependence = Dependence::of(kernel);
-    let mut plans = Vec::new();
+    let mut plans = contraction_plans(kernel, &dependence);
     let reduces_inside = reduces_along_inner(kernel, &dependence);
     let map = map_plan(kernel, &dependence);
     let row = row_plan(kernel).filter(|_| kernel.classification().class != Class::Map);
@@ -178,6 +277,22 @@ fn map_plan(kernel: &VerifiedKernel, dependence: &Dependence) -> Option<Plan> {
     }))
 }
 
+/// Products: large tiles, then small ones.
+fn contraction_plans(kernel: &VerifiedKernel, dependence: &Dependence) -> Vec<Plan> {
+    let Some(product) = super::contraction::Product::of(kernel, dependence) else {
+        return Vec::new();
+    };
+    let unit = product.unit;
+    let (tiles, warps) = match unit {
+        Unit::Registers => ([[128, 128, 16], [64, 64, 16]], [[1, 1], [1, 1]]),
+        Unit::Bf16 | Unit::F16 => ([[128, 128, 32], [64, 64, 32]], [[2, 4], [2, 2]]),
+    };
+    let plans = tiles.into_iter().zip(warps);
+    plans
+        .map(|(tile, warps)| Plan::Contraction(ContractionPlan { unit, tile, warps }))
+        .collect()
+}
+
 /// Rows: a warp each where they are known to be short, else a block each.
 fn row_plan(kernel: &VerifiedKernel) -> Option<Plan> {
     if !super::row::serves(kernel) {
@@ -214,6 +329,11 @@ mod tests {
             Plan::Row(RowPlan {
                 threads: 256,
                 lanes: 4,
+            }),
+            Plan::Contraction(ContractionPlan {
+                unit: Unit::Bf16,
+                tile: [128, 64, 32],
+                warps: [2, 2],
             }),
         ];
         for plan in plans {

@@ -283,6 +283,10 @@ impl RowItems<'_, '_> {
         let extent = lowering.extent(&mut scope, last);
         let lanes = self.lanes(last, roots);
         let (threads, index) = (self.plan.threads, lowering.fresh("a"));
+        let is_aligned = match lanes {
+            1 => String::new(),
+            lanes => lowering.alignment(last, lanes),
+        };
         if lanes == 1 {
             lowering.open(format_args!(
                 "for (k_i64 {index} = rank; {index} < {extent}; {index} += {threads})"
@@ -293,16 +297,19 @@ impl RowItems<'_, '_> {
                 "for (k_i64 {index} = rank * {lanes}; {index} < {extent}; {index} += {})",
                 threads * lanes
             ));
-            lowering.open(format_args!("if ({index} + {lanes} <= {extent})"));
+            lowering.open(format_args!(
+                "if ({is_aligned} && {index} + {lanes} <= {extent})"
+            ));
             let along = Lanes {
                 axis: last,
                 count: lanes,
+                is_aligned: true,
             };
             body(&mut scope.with_lanes(along, index.clone()));
             lowering.close();
             let rest = lowering.fresh("a");
             lowering.open(format_args!(
-                "else for (k_i64 {rest} = {index}; {rest} < {extent}; ++{rest})"
+                "else for (k_i64 {rest} = {index}; {rest} < k_min({index} + {lanes}, (k_i64){extent}); ++{rest})"
             ));
             body(&mut scope.with_axis(last, rest));
             lowering.close();

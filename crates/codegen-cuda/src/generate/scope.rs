@@ -12,6 +12,8 @@ use kiln_kernel::{AxisId, NodeId, StageId};
 pub(super) struct Lanes {
     pub(super) axis: AxisId,
     pub(super) count: u32,
+    /// Whether accesses at the axis itself are known to be aligned, so that they are one instruction each.
+    pub(super) is_aligned: bool,
 }
 
 /// Which value of a stage.

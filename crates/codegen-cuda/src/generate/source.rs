@@ -12,6 +12,7 @@ use crate::error::CudaError;
 const SCALAR: &str = include_str!("prelude/scalar.cuh");
 const MATH: &str = include_str!("prelude/math.cuh");
 const PARALLEL: &str = include_str!("prelude/parallel.cuh");
+const CONTRACTION: &str = include_str!("prelude/contraction.cuh");
 const DEVICE: &str = include_str!("prelude/device.cuh");
 
 /// The source of a kernel's functions, with what an artifact says of them.
@@ -54,7 +55,7 @@ pub(super) fn assemble(
             limit: MAX_PARAMETER_BYTES / 8,
         });
     }
-    let mut text = format!("{SCALAR}{MATH}{PARALLEL}");
+    let mut text = format!("{SCALAR}{MATH}{PARALLEL}{CONTRACTION}");
     let fixed = n_buffers + n_arguments;
     let words = [
         format!("struct kiln_params {{ k_u64 w[{n_words}]; }};"),

@@ -2,6 +2,10 @@
 // is 0 here, and reported by the caller.
 typedef long long k_i64;
 typedef unsigned long long k_u64;
+typedef signed char k_i8;
+typedef unsigned char k_u8;
+typedef unsigned short k_u16;
+typedef unsigned k_u32;
 
 struct k_f16 { unsigned short bits; };
 struct k_bf16 { unsigned short bits; };
