@@ -143,3 +143,122 @@ fn kernels_of_files_do_what_they_mean() {
         check_everywhere(&kernel, &[], &sizes, smooth).map_err(|why| format!("{path}: {why}"))
     }));
 }
+
+/// Checks a kernel at sizes beyond the edges of tiles and parts, in the order of its symbols.
+fn check_large(text: &str, sizes: &[&[i64]]) -> Result<(usize, usize), String> {
+    let sizes: Vec<Vec<i64>> = sizes.iter().map(|sizes| sizes.to_vec()).collect();
+    check_everywhere(&kernel(text), &[], &sizes, smooth)
+}
+
+#[test]
+fn products_beyond_a_tile_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let product = |operands: &str, x: &str, w: &str, y: &str| {
+        format!(
+            "kernel @product({operands}, %y: out {y}) {{
+               outer m < M, n < N
+               s = reduce add[k < K] {x} * {w}
+               store %y[m, n] = {}
+             }}",
+            match y {
+                "f32[M, N]" => "relu(s)",
+                "bf16[M, N]" => "bf16(s)",
+                _ => "f16(s)",
+            }
+        )
+    };
+    let kernels = [
+        product(
+            "%x: in bf16[M, K], %w: in bf16[K, N]",
+            "f32(%x[m, k])",
+            "f32(%w[k, n])",
+            "bf16[M, N]",
+        ),
+        product(
+            "%x: in f16[K, M], %w: in f16[N, K]",
+            "f32(%x[k, m])",
+            "f32(%w[n, k])",
+            "f16[M, N]",
+        ),
+        product(
+            "%x: in f32[M, K], %w: in f32[N, K]",
+            "%x[m, k]",
+            "%w[n, k]",
+            "f32[M, N]",
+        ),
+        product(
+            "%x: in f32[K, M], %w: in f32[K, N]",
+            "relu(%x[k, m])",
+            "%w[k, n]",
+            "f32[M, N]",
+        ),
+    ];
+    // M, K, N: the depth goes around the ring, lines are aligned and not.
+    let sizes: &[&[i64]] = &[
+        &[130, 200, 72],
+        &[66, 99, 131],
+        &[129, 0, 5],
+        &[1, 257, 1],
+        &[64, 64, 64],
+    ];
+    expect(in_parallel(&kernels, |text| check_large(text, sizes)));
+}
+
+#[test]
+fn split_reductions_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let kernels = [
+        "kernel @sum(%x: in f32[N], %y: out f32[]) {
+           s = reduce add[n < N] %x[n]
+           store %y[] = s * 0.5
+         }",
+        "kernel @largest(%x: in f32[N], %y: out i64[]) {
+           s = reduce argmax_last[n < N] %x[n]
+           store %y[] = s
+         }",
+        "kernel @columns(%x: in bf16[N, 3], %y: out f32[3]) {
+           outer j < 3
+           s = reduce add[n < N] f32(%x[n, j])
+           store %y[j] = s
+         }",
+        "kernel @smallest(%x: in i32[N, 9], %y: out i64[9]) {
+           outer j < 9
+           s = reduce argmin[n < N] %x[n, j]
+           store %y[j] = s
+         }",
+        "kernel @planes(%x: in f32[N, 5, 7], %y: out f32[5]) {
+           outer j < 5
+           s = reduce max[n < N, i < 7] %x[n, j, i]
+           store %y[j] = s
+         }",
+    ];
+    let sizes: &[&[i64]] = &[&[0], &[1], &[4097], &[50_001]];
+    expect(in_parallel(&kernels, |text| check_large(text, sizes)));
+}
+
+#[test]
+fn rows_of_every_length_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let kernels = [
+        "kernel @softmax(%x: in f32[M, N], %y: out f32[M, N]) {
+           outer m < M
+           t = reduce max[j < N] %x[m, j]
+           z = reduce add[j < N] exp(%x[m, j] - t)
+           store %y[m, j < N] = exp(%x[m, j] - t) / z
+         }",
+        "kernel @scores(%x: in f32[M, N], %y: out f32[M, N]) {
+           outer m < M
+           p[j < N] = exp(%x[m, j])
+           z = reduce add[j < N] p[j]
+           store %y[m, j < N] = p[j] / z
+         }",
+    ];
+    let sizes: &[&[i64]] = &[&[3, 1020], &[3, 1025], &[2, 8192], &[2, 8193], &[1, 30_000]];
+    expect(in_parallel(&kernels, |text| check_large(text, sizes)));
+}

@@ -1,8 +1,7 @@
 //! Loads from buffers and stores to them: guards, checked indices, addresses, and accesses of several lanes at once.
 
 use kiln_backend::Quantity;
-use kiln_kernel::analysis::accesses;
-use kiln_kernel::{AxisId, BufferId, Combine, IndexClass, Load, Node, NodeId, Store};
+use kiln_kernel::{AxisId, BufferId, Combine, IndexClass, Item, Load, Node, NodeId, Store};
 
 use super::c_type::c_type;
 use super::lowering::Lowering;
@@ -178,15 +177,25 @@ impl Lowering<'_> {
     /// iteration need not wait for each other.
     pub(super) fn alignment(&self, axis: AxisId, count: u32) -> String {
         let mut tests: Vec<String> = Vec::new();
-        for access in accesses(self.kernel) {
-            let strides = self.strides(access.buffer);
+        let loads = self.kernel.nodes().values();
+        let loads = loads.filter_map(|data| match &data.node {
+            Node::Load(load) => Some((load.buffer, &load.indices)),
+            _ => None,
+        });
+        let parts = self.kernel.items().iter().flat_map(Item::parts);
+        let stores = parts.filter_map(|item| match item {
+            Item::Store(store) => Some((store.buffer, &store.indices)),
+            Item::Stage(_) | Item::Carry(_) => None,
+        });
+        for (buffer, indices) in loads.chain(stores) {
+            let strides = self.strides(buffer);
             let is_dense = strides
                 .last()
                 .is_some_and(|last| last.as_constant() == Some(1));
-            if !is_dense || !self.is_at_axis(access.indices, axis) {
+            if !is_dense || !self.is_at_axis(indices, axis) {
                 continue;
             }
-            let width = self.kernel.buffer(access.buffer).dtype.size_in_bytes() as u32;
+            let width = self.kernel.buffer(buffer).dtype.size_in_bytes() as u32;
             let mask = (width * count).min(16) - 1;
             let mut test = |value: String| {
                 let text = format!("({value} & {mask})");
@@ -194,7 +203,7 @@ impl Lowering<'_> {
                     tests.push(text);
                 }
             };
-            test(format!("(k_u64)b{}", access.buffer.as_u32()));
+            test(format!("(k_u64)b{}", buffer.as_u32()));
             for stride in strides.iter().rev().skip(1) {
                 test(format!("(k_u64)({} * {width})", self.quantity(stride)));
             }

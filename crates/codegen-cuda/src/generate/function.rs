@@ -19,6 +19,17 @@ pub(super) struct Function {
     pub(super) scratch: Quantity,
 }
 
+impl Function {
+    /// The same with tasks and scratch only where a number is 1, and not where it is 0.
+    pub(super) fn only_when(self, condition: &Quantity) -> Self {
+        Self {
+            tasks: self.tasks * condition.clone(),
+            scratch: self.scratch * condition.clone(),
+            ..self
+        }
+    }
+}
+
 /// A function before its body is complete.
 #[derive(Clone, Debug)]
 pub(super) struct FunctionParts {

@@ -19,6 +19,7 @@ mod reduce;
 mod row;
 mod scope;
 mod source;
+mod split;
 mod writer;
 
 use kiln_backend::Quantity;
@@ -45,6 +46,7 @@ pub(crate) fn generate(kernel: &VerifiedKernel, plan: &Plan) -> Result<Source, C
         Plan::Fallback => fallback::generate(&lowering),
         Plan::Map(plan) => map::generate(&lowering, plan)?,
         Plan::Row(plan) => row::generate(&lowering, plan)?,
+        Plan::Split(plan) => split::generate(&lowering, plan)?,
         Plan::Contraction(plan) => contraction::generate(&lowering, plan)?,
     };
     source::assemble(&lowering, functions)

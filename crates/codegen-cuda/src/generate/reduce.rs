@@ -135,10 +135,33 @@ impl<'k> Lowering<'k> {
 }
 
 /// Whether an arg-reduction is for the smallest value, and for the last of equal ones.
-pub(super) fn arg_flags(reduction: Reduction) -> (bool, bool) {
+fn arg_flags(reduction: Reduction) -> (bool, bool) {
     match reduction {
         Reduction::ArgMin { last } => (true, last),
         Reduction::ArgMax { last } => (false, last),
         _ => (false, false),
+    }
+}
+
+/// The name of a reduction's operation in the prelude.
+pub(super) fn operation(reduction: Reduction) -> &'static str {
+    match reduction {
+        Reduction::Add => "k_op_add",
+        Reduction::Mul => "k_op_mul",
+        Reduction::Min => "k_op_min",
+        Reduction::Max => "k_op_max",
+        Reduction::And => "k_op_and",
+        Reduction::Or => "k_op_or",
+        Reduction::ArgMin { .. } | Reduction::ArgMax { .. } => best_operation(reduction),
+    }
+}
+
+/// The name of the operation that picks the better of two values with their indices.
+pub(super) fn best_operation(reduction: Reduction) -> &'static str {
+    match arg_flags(reduction) {
+        (true, true) => "k_last_smallest",
+        (true, false) => "k_first_smallest",
+        (false, true) => "k_last_largest",
+        (false, false) => "k_first_largest",
     }
 }

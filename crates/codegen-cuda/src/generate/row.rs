@@ -3,13 +3,13 @@
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
-use kiln_kernel::{AxisId, Extent, Item, NodeId, Reduction, StageId, Store, VerifiedKernel};
+use kiln_kernel::{AxisId, Extent, Item, NodeId, StageId, Store, VerifiedKernel};
 
 use super::c_type::c_type;
 use super::function::{Function, FunctionParts};
 use super::lowering::Lowering;
 use super::plan::RowPlan;
-use super::reduce::{Accumulator, Reduce, arg_flags};
+use super::reduce::{Accumulator, Reduce, best_operation, operation};
 use super::scope::{Array, Lanes, Place, Scope, When};
 use crate::error::CudaError;
 
@@ -35,7 +35,7 @@ pub(super) fn serves(kernel: &VerifiedKernel) -> bool {
     kernel.outer().iter().all(is_free) && kernel.items().iter().all(is_plain)
 }
 
-/// Writes the kernel.
+/// Writes the kernel: a function per number of threads, of which one has tasks, as the length of the rows decides.
 pub(super) fn generate(
     lowering: &Lowering<'_>,
     plan: &RowPlan,
@@ -44,6 +44,43 @@ pub(super) fn generate(
     if !serves(kernel) {
         return Err(CudaError::not_for(kernel, "rows"));
     }
+    let longest = longest(kernel);
+    let constant = Quantity::constant;
+    // 1 if the rows are at most this long, else 0.
+    let at_most = |length: u32| {
+        constant(i64::from(length))
+            .floor_div(longest.clone().max(constant(1)))
+            .min(constant(1))
+    };
+    let mut functions = Vec::new();
+    let mut shorter = constant(0);
+    for group in plan.groups() {
+        let upto = match group.longest {
+            Some(length) => at_most(length),
+            None => constant(1),
+        };
+        let condition = upto.clone() - shorter;
+        functions.push(function(lowering, plan.lanes, group.threads).only_when(&condition));
+        shorter = upto;
+    }
+    Ok(functions)
+}
+
+/// The longest inner axis.
+fn longest(kernel: &VerifiedKernel) -> Quantity {
+    let inner = kernel.axes().iter();
+    let inner = inner.filter(|(axis, _)| !kernel.outer().contains(axis));
+    let sizes = inner.map(|(axis, _)| super::points(kernel, &[axis]));
+    sizes.fold(Quantity::constant(1), Quantity::max)
+}
+
+/// Writes the function with this many threads per point.
+fn function(lowering: &Lowering<'_>, lanes: u32, per_point: u32) -> Function {
+    let kernel = lowering.kernel;
+    let plan = &GroupPlan {
+        threads: per_point,
+        lanes,
+    };
     let threads = match plan.threads {
         WARP => THREADS_OF_WARPS,
         threads => threads,
@@ -98,7 +135,13 @@ pub(super) fn generate(
         rows.sync();
     }
     lowering.close();
-    Ok(vec![function.finish(lowering)])
+    function.finish(lowering)
+}
+
+/// A group of threads per point.
+struct GroupPlan {
+    threads: u32,
+    lanes: u32,
 }
 
 /// The place of each stage's array in its group's memory.
@@ -140,7 +183,7 @@ impl ArrayLayout {
 /// Writes the items of an outer point for a group of threads.
 struct RowItems<'l, 'k> {
     lowering: &'l Lowering<'k>,
-    plan: &'l RowPlan,
+    plan: &'l GroupPlan,
     arrays: ArrayLayout,
     n_stores: usize,
 }
@@ -224,18 +267,12 @@ impl RowItems<'_, '_> {
                 format_args!("k_reduce<{operation}, {threads}>({}, k_shared)", acc.value),
             );
         };
-        let (smallest, last) = arg_flags(reduce.reduction);
         let ty = c_type(reduce.accumulator);
+        let operation = best_operation(reduce.reduction);
         let best = lowering.declare(
             "k_i64",
             format_args!(
-                "k_reduce<k_{}, {threads}>(k_best<{ty}>{{{}, {at}}}, k_shared).at",
-                match (smallest, last) {
-                    (true, true) => "last_smallest",
-                    (true, false) => "first_smallest",
-                    (false, true) => "last_largest",
-                    (false, false) => "first_largest",
-                },
+                "k_reduce<{operation}, {threads}>(k_best<{ty}>{{{}, {at}}}, k_shared).at",
                 acc.value
             ),
         );
@@ -391,19 +428,4 @@ pub(super) fn is_vectorisable(
         _ => None,
     });
     is_uniform && loads.any(|&index| dependence.step_along(kernel, index, axis) == Some(1))
-}
-
-/// The name of a reduction's operation in the prelude.
-fn operation(reduction: Reduction) -> &'static str {
-    match reduction {
-        Reduction::Add => "k_op_add",
-        Reduction::Mul => "k_op_mul",
-        Reduction::Min => "k_op_min",
-        Reduction::Max => "k_op_max",
-        Reduction::And => "k_op_and",
-        Reduction::Or => "k_op_or",
-        Reduction::ArgMin { .. } | Reduction::ArgMax { .. } => {
-            unreachable!("arg-reductions combine pairs")
-        }
-    }
 }
