@@ -40,7 +40,10 @@ fn check(case: &Case) -> Result<(bool, u64), Error> {
     };
     let comparison = diagnose::compare(&model, &reference)?;
     if !comparison.agrees() {
-        let first = comparison.first_difference.as_ref().map(ToString::to_string);
+        let first = comparison
+            .first_difference
+            .as_ref()
+            .map(ToString::to_string);
         let line = serde_json::json!({"graph": case.name, "first_difference": first});
         println!("{line}");
     }

@@ -267,7 +267,10 @@ fn compare(promoted: &Tensor, declared: &Tensor, found: &Tensor) -> Result<(), E
         _ => 0.0,
     };
     let finite = |x: &&f64| x.is_finite();
-    let largest = exact.iter().filter(finite).fold(1.0, |a: f64, x| a.max(x.abs()));
+    let largest = exact
+        .iter()
+        .filter(finite)
+        .fold(1.0, |a: f64, x| a.max(x.abs()));
     let errors = exact.iter().zip(&rounded).map(|(a, b)| (a - b).abs());
     let worst = errors.filter(|x| x.is_finite()).fold(0.0, f64::max);
     let allowed = TIMES * worst + epsilon * largest;

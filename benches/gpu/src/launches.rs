@@ -14,10 +14,12 @@ use std::time::Instant;
 /// Launches of the batch.
 const LAUNCHES: usize = 20;
 
-const TINY: &str = "kernel @tiny(%x: in f32[N], %y: out f32[N]) {\n  outer i < N\n  store %y[i] = %x[i] * 0.5\n}";
+const TINY: &str =
+    "kernel @tiny(%x: in f32[N], %y: out f32[N]) {\n  outer i < N\n  store %y[i] = %x[i] * 0.5\n}";
 
 /// A small model whose steps are launches, for the cost of a call.
-const MODEL: &str = "graph @mlp(%x: f32[N, 256], %w: f32[256, 256], %v: f32[256, 256]) -> f32[N, 256] {
+const MODEL: &str =
+    "graph @mlp(%x: f32[N, 256], %w: f32[256, 256], %v: f32[256, 256]) -> f32[N, 256] {
   %a = matmul %x, %w
   %b = relu %a
   %c = matmul %b, %v
@@ -59,7 +61,13 @@ pub(crate) fn run(device: &CudaExecutor, compiler: &CudaCompiler) -> Result<(), 
         }
         Ok(())
     })?;
-    report("a launch of a tiny kernel, one by one", "", seconds / each, 0.0, 0.0)?;
+    report(
+        "a launch of a tiny kernel, one by one",
+        "",
+        seconds / each,
+        0.0,
+        0.0,
+    )?;
     let key = BatchKey { plan: 1, first: 0 };
     let seconds = time(&mut *device.begin(), |run, _| {
         // SAFETY: the memories are this run's own.
@@ -67,7 +75,13 @@ pub(crate) fn run(device: &CudaExecutor, compiler: &CudaCompiler) -> Result<(), 
         run.finish()?;
         Ok(())
     })?;
-    report("a batch of 20 launches and the wait, as a graph", "", seconds, 0.0, 0.0)?;
+    report(
+        "a batch of 20 launches and the wait, as a graph",
+        "",
+        seconds,
+        0.0,
+        0.0,
+    )?;
     let seconds = time(&mut *device.begin(), |run, _| {
         for (kernel, launch) in &launches {
             // SAFETY: the memories are this run's own.
@@ -76,7 +90,13 @@ pub(crate) fn run(device: &CudaExecutor, compiler: &CudaCompiler) -> Result<(), 
         run.finish()?;
         Ok(())
     })?;
-    report("20 launches and the wait, one by one", "", seconds, 0.0, 0.0)?;
+    report(
+        "20 launches and the wait, one by one",
+        "",
+        seconds,
+        0.0,
+        0.0,
+    )?;
     calls()?;
     println!("{:?}", device.statistics());
     Ok(())

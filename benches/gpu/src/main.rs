@@ -4,6 +4,7 @@
 //! kiln-gpu probe                 what the device is
 //! kiln-gpu kernels CASES.jsonl   kernels against their evaluator, every schedule
 //! kiln-gpu graphs CASES.jsonl    graphs against the interpreter
+//! kiln-gpu products              products by cuBLASLt against sums on the host, and their rates
 //! kiln-gpu measure               copies, maps, rows, products, launches
 //! ```
 //!
@@ -26,6 +27,8 @@ mod launches;
 mod measure;
 #[cfg(feature = "cuda")]
 mod probe;
+#[cfg(feature = "cuda")]
+mod products;
 
 use anyhow::{Error, bail};
 
@@ -38,9 +41,10 @@ fn main() -> Result<(), Error> {
         ["kernels", file] => kernels::run(file, ""),
         ["kernels", file, word] => kernels::run(file, word),
         ["graphs", file] => graphs::run(file),
+        ["products"] => products::run(),
         ["measure"] => measure::run(""),
         ["measure", word] => measure::run(word),
-        _ => bail!("expected probe, kernels FILE, graphs FILE or measure"),
+        _ => bail!("expected probe, kernels FILE, graphs FILE, products or measure"),
     }
 }
 

@@ -86,8 +86,17 @@ pub(crate) fn run(word: &str) -> Result<(), Error> {
     let device = CudaExecutor::open(0)?;
     let compiler = CudaCompiler::new(arch_of(device.info())?)?;
     let copied = copy(&device)?;
-    report("driver's copy, 1 GiB", "", copied, 2.0 * f64::from(1 << 30), 0.0)?;
-    for subject in SUBJECTS.iter().filter(|subject| subject.name.contains(word)) {
+    report(
+        "driver's copy, 1 GiB",
+        "",
+        copied,
+        2.0 * f64::from(1 << 30),
+        0.0,
+    )?;
+    for subject in SUBJECTS
+        .iter()
+        .filter(|subject| subject.name.contains(word))
+    {
         if let Err(error) = measure(&device, &compiler, subject) {
             let line = serde_json::json!({"name": subject.name, "error": format!("{error:#}")});
             println!("{line}");

@@ -1,10 +1,10 @@
 //! What the device is.
 
 use anyhow::Error;
+use kiln::internals::backend::KernelCompiler;
 use kiln::internals::codegen_cuda::driver::RealDriver;
 use kiln::internals::codegen_cuda::find::{CudaLibrary, open};
 use kiln::internals::codegen_cuda::{CudaCompiler, arch_of};
-use kiln::internals::backend::KernelCompiler;
 
 /// Prints the device, and what compiles for it.
 pub(crate) fn run() -> Result<(), Error> {

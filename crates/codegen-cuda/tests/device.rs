@@ -107,7 +107,11 @@ fn chains_of_launches_are_right_at_every_edge_size() {
         assert_eq!(double(&on(&driver), n, 1).unwrap(), doubled(n), "{n}");
         let four = double(&on(&driver), n, 2).unwrap();
         assert_eq!(four, doubled(n).iter().map(|x| x * 2.0).collect::<Vec<_>>());
-        assert_eq!((driver.used_bytes(), driver.living()), ((0, 0), [0; 4]), "{n}");
+        assert_eq!(
+            (driver.used_bytes(), driver.living()),
+            ((0, 0), [0; 4]),
+            "{n}"
+        );
     }
 }
 
@@ -119,9 +123,13 @@ fn uploads_longer_than_the_slots_arrive() {
     let bytes: Vec<u8> = (0..9_437_189_u32).map(|i| (i % 251) as u8).collect();
     let tensor = Tensor::from_slice(&[bytes.len()], &bytes).unwrap();
     let memory = device.upload(&tensor).unwrap();
-    let back = device.download(&memory, 0, DType::U8, &[bytes.len()]).unwrap();
+    let back = device
+        .download(&memory, 0, DType::U8, &[bytes.len()])
+        .unwrap();
     assert_eq!(back.as_bytes().unwrap(), bytes);
-    let part = device.download(&memory, 5_000_000, DType::U8, &[3]).unwrap();
+    let part = device
+        .download(&memory, 5_000_000, DType::U8, &[3])
+        .unwrap();
     assert_eq!(part.as_bytes().unwrap(), &bytes[5_000_000..5_000_003]);
     let statistics = device.statistics();
     assert_eq!((statistics.uploads, statistics.downloads), (1, 2));
@@ -147,7 +155,7 @@ fn tensors_that_are_on_the_device_are_not_uploaded() {
     let copy = other.upload(&tensor).unwrap();
     assert_eq!(other.statistics().uploads, 1);
     let error = device.download(&copy, 0, DType::F32, &[8]).unwrap_err();
-    assert_eq!(error.code, "E0655");
+    assert_eq!(error.code, "E0565");
 }
 
 #[test]
@@ -157,7 +165,11 @@ fn a_fault_names_its_launch_and_the_next_run_has_none() {
     let take = load(&device, TAKE).unwrap();
     let x = device.upload(&ramp(4)).unwrap();
     let y = device.alloc(16).unwrap();
-    let at = |index: i64| device.upload(&Tensor::from_slice(&[1], &[index]).unwrap()).unwrap();
+    let at = |index: i64| {
+        device
+            .upload(&Tensor::from_slice(&[1], &[index]).unwrap())
+            .unwrap()
+    };
     let (good, bad) = (at(3), at(4));
     let mut run = device.begin();
     let z = device.alloc(4).unwrap();
@@ -166,10 +178,20 @@ fn a_fault_names_its_launch_and_the_next_run_has_none() {
         launch(&mut *run, &take, &[4, 1], &[&x, index, &z]).unwrap();
     }
     let fault = run.finish().unwrap().unwrap();
-    assert_eq!((fault.launch, fault.cause), (3, FaultCause::IndexOutOfRange));
+    assert_eq!(
+        (fault.launch, fault.cause),
+        (3, FaultCause::IndexOutOfRange)
+    );
     launch(&mut *run, &take, &[4, 1], &[&x, &good, &z]).unwrap();
     assert_eq!(run.finish().unwrap(), None);
-    assert_eq!(device.download(&z, 0, DType::F32, &[1]).unwrap().to_vec::<f32>().unwrap(), [-1.5]);
+    assert_eq!(
+        device
+            .download(&z, 0, DType::F32, &[1])
+            .unwrap()
+            .to_vec::<f32>()
+            .unwrap(),
+        [-1.5]
+    );
 }
 
 /// Launches a chain as one batch; returns the elements of its end.
@@ -196,7 +218,10 @@ fn batch(
             (&kernel.loaded, Launch { buffers, numbers })
         })
         .collect();
-    let key = BatchKey { plan: 7, first: key };
+    let key = BatchKey {
+        plan: 7,
+        first: key,
+    };
     // SAFETY: the memories are this batch's own.
     unsafe { run.launch_batch(key, &launches) }.unwrap();
     run.finish().unwrap();
@@ -219,7 +244,10 @@ fn a_repeated_batch_becomes_a_graph_and_is_patched_for_other_memories() {
     }
     let statistics = device.statistics();
     assert_eq!((statistics.launches, statistics.graphs_built), (2, 1));
-    assert_eq!((statistics.graphs_launched, statistics.graph_launches), (5, 10));
+    assert_eq!(
+        (statistics.graphs_launched, statistics.graph_launches),
+        (5, 10)
+    );
     assert!(statistics.nodes_updated > 0);
     // The number of graphs is bounded.
     for _ in 0..2 {
@@ -264,7 +292,10 @@ fn a_launch_that_does_not_fit_its_kernel_is_refused() {
     assert!(launch(&mut *run, &kernel, &[4], &[&x, &foreign]).is_err());
     let other = load(&on(&MockDriver::new()), DOUBLE).unwrap();
     let y = device.alloc(16).unwrap();
-    assert_eq!(launch(&mut *run, &other, &[4], &[&x, &y]).unwrap_err().code, "E0655");
+    assert_eq!(
+        launch(&mut *run, &other, &[4], &[&x, &y]).unwrap_err().code,
+        "E0565"
+    );
     // In a batch, what comes before is launched.
     let numbers = kernel.numbers(&[4]);
     let (fits, too_short) = ([whole(&x), whole(&y)], [whole(&y), whole(&short)]);
@@ -279,7 +310,7 @@ fn a_launch_that_does_not_fit_its_kernel_is_refused() {
     let key = BatchKey { plan: 1, first: 0 };
     // SAFETY: the memories are this batch's own.
     let (position, error) = unsafe { run.launch_batch(key, &launches) }.unwrap_err();
-    assert_eq!((position, error.code), (1, "E0655"));
+    assert_eq!((position, error.code), (1, "E0565"));
     run.finish().unwrap();
     assert_eq!(device.statistics().launches, 1);
 }
@@ -300,14 +331,27 @@ fn code_that_is_damaged_or_for_another_architecture_is_refused() {
     let error = with(&|code| code.arch = "sm_80".to_owned()).unwrap_err();
     assert_eq!(
         (error.code, error.to_string().as_str()),
-        ("E0656", "code for sm_80 cannot run on cuda:0, which runs code for sm_90a; compile for that level")
+        (
+            "E0566",
+            "code for sm_80 cannot run on cuda:0, which runs code for sm_90a; compile for that level"
+        )
     );
-    assert_eq!(with(&|code| code.cubin = b"no cubin".to_vec()).unwrap_err().code, "E0653");
-    assert_eq!(with(&|code| code.entries.clear()).unwrap_err().code, "E0655");
+    assert_eq!(
+        with(&|code| code.cubin = b"no cubin".to_vec())
+            .unwrap_err()
+            .code,
+        "E0563"
+    );
+    assert_eq!(
+        with(&|code| code.entries.clear()).unwrap_err().code,
+        "E0565"
+    );
     let mut damaged = parts.clone();
     damaged.code.truncate(30);
     // SAFETY: as above.
-    let error = device.load(&unsafe { Artifact::trusted(damaged) }).unwrap_err();
+    let error = device
+        .load(&unsafe { Artifact::trusted(damaged) })
+        .unwrap_err();
     assert_eq!(error.code, "E0550");
     assert!(device.is_healthy());
 }
@@ -352,11 +396,20 @@ fn a_sticky_error_at_any_call_makes_every_later_operation_a_lost_device() {
             ran.err().map(|error| error.code),
             Some(device.alloc(1).unwrap_err().code),
             Some(device.upload(&ramp(3)).unwrap_err().code),
-            Some(device.download(&kept, 0, DType::F32, &[3]).unwrap_err().code),
+            Some(
+                device
+                    .download(&kept, 0, DType::F32, &[3])
+                    .unwrap_err()
+                    .code,
+            ),
             Some(device.load(&loaded.artifact).unwrap_err().code),
             Some(waiting.finish().unwrap_err().code),
             Some(device.begin().finish().unwrap_err().code),
-            Some(launch(&mut *waiting, &loaded, &[3], &[&kept, &y]).unwrap_err().code),
+            Some(
+                launch(&mut *waiting, &loaded, &[3], &[&kept, &y])
+                    .unwrap_err()
+                    .code,
+            ),
         ];
         for code in errors.into_iter().flatten() {
             assert_eq!(code, ExecuteError::DEVICE_LOST, "after {calls}");
@@ -392,7 +445,10 @@ fn an_access_out_of_memory_loses_the_device_and_not_the_process() {
     assert!(launched.is_err() || finished.is_err());
     let error = run.finish().unwrap_err();
     assert!(error.is_device_lost());
-    assert!(error.to_string().contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
+    assert!(
+        error.to_string().contains("CUDA_ERROR_ILLEGAL_ADDRESS"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -405,7 +461,10 @@ fn memory_that_is_short_at_any_call_is_a_typed_error_and_a_retry_works() {
         let before = driver.calls();
         match double(&device, 5, 2) {
             Ok(found) => {
-                assert_eq!(found, doubled(5).iter().map(|x| x * 2.0).collect::<Vec<_>>());
+                assert_eq!(
+                    found,
+                    doubled(5).iter().map(|x| x * 2.0).collect::<Vec<_>>()
+                );
                 if driver.calls() - before <= calls {
                     break;
                 }
@@ -422,7 +481,11 @@ fn memory_that_is_short_at_any_call_is_a_typed_error_and_a_retry_works() {
         assert!(device.is_healthy());
         assert_eq!(double(&device, 3, 1).unwrap(), doubled(3), "after {calls}");
         drop(device);
-        assert_eq!((driver.used_bytes(), driver.living()), ((0, 0), [0; 4]), "after {calls}");
+        assert_eq!(
+            (driver.used_bytes(), driver.living()),
+            ((0, 0), [0; 4]),
+            "after {calls}"
+        );
     }
     assert!(n_failed > 5, "{n_failed}");
 }
@@ -434,8 +497,13 @@ fn device_memory_that_is_full_is_an_error_with_sizes() {
     let kept = device.alloc(600 << 10).unwrap();
     let error = device.alloc(600 << 10).unwrap_err();
     assert!(error.out_of_memory);
-    assert_eq!(error.code, "E0654");
-    assert!(error.to_string().contains("614400 bytes of memory of device cuda:0"), "{error}");
+    assert_eq!(error.code, "E0564");
+    assert!(
+        error
+            .to_string()
+            .contains("614400 bytes of memory of device cuda:0"),
+        "{error}"
+    );
     drop(kept);
     // Kept memory makes space for another size.
     device.alloc(900 << 10).unwrap();
@@ -445,7 +513,9 @@ fn device_memory_that_is_full_is_an_error_with_sizes() {
 #[test]
 fn device_memory_stays_within_its_limit() {
     let driver = MockDriver::new();
-    let limits = MemoryLimits::new().with_total_bytes(100_000).with_kept_bytes(60_000);
+    let limits = MemoryLimits::new()
+        .with_total_bytes(100_000)
+        .with_kept_bytes(60_000);
     let device = on(&driver).with_memory_limits(limits);
     let first = device.alloc(60_000).unwrap();
     let error = device.alloc(50_000).unwrap_err();
@@ -463,7 +533,11 @@ fn device_memory_stays_within_its_limit() {
     assert_eq!(device.alloc(usize::MAX).unwrap_err().code, "E0895");
 }
 
-fn operand<'a>(memory: &'a Memory, dtype: DType, shape: &'a [usize]) -> (MemorySlice<'a>, BuiltinOperand<'a>) {
+fn operand<'a>(
+    memory: &'a Memory,
+    dtype: DType,
+    shape: &'a [usize],
+) -> (MemorySlice<'a>, BuiltinOperand<'a>) {
     (whole(memory), BuiltinOperand { dtype, shape })
 }
 
@@ -490,10 +564,13 @@ fn copies_run_on_the_device_and_sorting_on_the_host_which_is_counted() {
     };
     let mut run = device.begin();
     launch(&mut *run, &kernel, &[5], &[&x, &y]).unwrap();
-    let (from, to) = ([operand(&y, DType::F32, &[5])], [operand(&z, DType::F32, &[5, 1])]);
+    let (from, to) = (
+        [operand(&y, DType::F32, &[5])],
+        [operand(&z, DType::F32, &[5, 1])],
+    );
     // SAFETY: the memories are this run's own.
     unsafe { run.run_builtin(&Builtin::Copy, &from, &to) }.unwrap();
-    assert_eq!(sort(&mut *run).unwrap_err().code, "E0657");
+    assert_eq!(sort(&mut *run).unwrap_err().code, "E0567");
     run.finish().unwrap();
     drop(run);
     let device = device.clone().with_host(Arc::new(NativeExecutor::new()));
@@ -510,7 +587,7 @@ fn copies_run_on_the_device_and_sorting_on_the_host_which_is_counted() {
     assert_eq!(device.statistics().host_builtins, 1);
     // SAFETY: as above.
     let onto_itself = unsafe { run.run_builtin(&Builtin::Copy, &from, &from) };
-    assert_eq!(onto_itself.unwrap_err().code, "E0655");
+    assert_eq!(onto_itself.unwrap_err().code, "E0565");
 }
 
 #[derive(Default)]
@@ -545,4 +622,24 @@ fn runs_with_a_signal_are_waited_for_and_ended() {
     run.finish().unwrap();
     let found = device.download(&y, 0, DType::F32, &[5]).unwrap();
     assert_eq!(found.to_vec::<f32>().unwrap(), doubled(5));
+}
+
+#[test]
+fn counts_name_what_ran_on_the_host() {
+    let device = on(&MockDriver::new());
+    double(&device, 4, 2).unwrap();
+    let executor: &dyn KernelExecutor = &device;
+    assert!(executor.is_healthy());
+    let counts = executor.counts();
+    let count = |name: &str| {
+        counts
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, n)| *n)
+    };
+    assert_eq!(count("builtins run on the host"), Some(0));
+    assert_eq!(
+        (count("launches one by one"), count("uploads")),
+        (Some(2), Some(1))
+    );
 }

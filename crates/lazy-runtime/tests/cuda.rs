@@ -102,7 +102,11 @@ fn random_graphs_on_a_simulated_gpu_agree_with_the_interpreter() {
         }
         assert!(device.is_healthy(), "seed {seed}");
         drop((program, runtime, device));
-        assert_eq!((driver.used_bytes(), driver.living()), ((0, 0), [0; 4]), "seed {seed}");
+        assert_eq!(
+            (driver.used_bytes(), driver.living()),
+            ((0, 0), [0; 4]),
+            "seed {seed}"
+        );
     }
     assert!(calls > 60 && agreed * 2 > calls, "{agreed} of {calls}");
 }
@@ -121,7 +125,10 @@ fn repeated_calls_on_a_simulated_gpu_are_graphs() {
     }
     let statistics = device.statistics();
     assert_eq!(statistics.graphs_built, 3, "{statistics:?}");
-    assert_eq!((statistics.graphs_launched, statistics.graphs_refused), (5, 0));
+    assert_eq!(
+        (statistics.graphs_launched, statistics.graphs_refused),
+        (5, 0)
+    );
 }
 
 #[test]
@@ -146,7 +153,11 @@ fn a_gpu_lost_at_any_point_gives_typed_errors_and_nothing_panics() {
         }
         n_lost += 1;
         if let Err(error) = again {
-            assert_eq!(error.code(), ExecuteError::DEVICE_LOST, "after {calls}: {error}");
+            assert_eq!(
+                error.code(),
+                ExecuteError::DEVICE_LOST,
+                "after {calls}: {error}"
+            );
         }
         let error = program.run(&inputs).unwrap_err();
         assert_eq!(error.code(), ExecuteError::DEVICE_LOST);

@@ -68,7 +68,7 @@ pub enum DriverProblem {
     /// E0551: the driver's library is not there; each place that was looked at is named.
     #[error(transparent)]
     NoLibrary(#[from] CudaError),
-    /// E0651: the driver finds no device, or not this one.
+    /// E0561: the driver finds no device, or not this one.
     #[error("expected a CUDA device {ordinal}, found {found}")]
     NoDevice {
         /// The device that was asked for.
@@ -76,7 +76,7 @@ pub enum DriverProblem {
         /// What was found instead.
         found: String,
     },
-    /// E0652: the driver is too old.
+    /// E0562: the driver is too old.
     #[error(
         "expected a driver for CUDA {}.{} or later, found one for CUDA {}.{}; update the driver",
         .needed.0, .needed.1, .found.0, .found.1
@@ -87,7 +87,7 @@ pub enum DriverProblem {
         /// The version found.
         found: (u32, u32),
     },
-    /// E0650: the device is one that no code is generated for.
+    /// E0560: the device is one that no code is generated for.
     #[error("expected a GPU that code can be generated for ({known}), found {name} of compute capability {}.{}", .capability.0, .capability.1)]
     Unsupported {
         /// The device's name.
@@ -97,7 +97,7 @@ pub enum DriverProblem {
         /// The architectures.
         known: String,
     },
-    /// E0653: a call failed.
+    /// E0563: a call failed.
     #[error("the CUDA driver cannot be used: {0}")]
     Call(#[from] DriverError),
 }
@@ -107,10 +107,10 @@ impl DriverProblem {
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoLibrary(error) => error.code(),
-            Self::NoDevice { .. } => "E0651",
-            Self::OldDriver { .. } => "E0652",
-            Self::Unsupported { .. } => "E0650",
-            Self::Call(_) => "E0653",
+            Self::NoDevice { .. } => "E0561",
+            Self::OldDriver { .. } => "E0562",
+            Self::Unsupported { .. } => "E0560",
+            Self::Call(_) => "E0563",
         }
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(
             (error.code(), error.to_string().as_str()),
             (
-                "E0652",
+                "E0562",
                 "expected a driver for CUDA 12.0 or later, found one for CUDA 11.8; update the driver"
             )
         );
@@ -149,8 +149,16 @@ mod tests {
             code,
             name: String::new(),
         };
-        assert!([700, 716, 719, 3].iter().all(|&code| error(code).is_sticky()));
-        assert!(![1, 2, 200, 600, 801].iter().any(|&code| error(code).is_sticky()));
+        assert!(
+            [700, 716, 719, 3]
+                .iter()
+                .all(|&code| error(code).is_sticky())
+        );
+        assert!(
+            ![1, 2, 200, 600, 801]
+                .iter()
+                .any(|&code| error(code).is_sticky())
+        );
         assert!(error(2).is_out_of_memory());
     }
 }

@@ -170,10 +170,18 @@ fn info(
     let mut memory_bytes = 0;
     // SAFETY: the pointers are valid for writes of these lengths.
     unsafe {
-        call!(cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device))?;
+        call!(cuDeviceGetName(
+            name.as_mut_ptr(),
+            name.len() as c_int,
+            device
+        ))?;
         call!(cuDeviceTotalMem_v2(&raw mut memory_bytes, device))?;
     }
-    let name: Vec<u8> = name.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
+    let name: Vec<u8> = name
+        .iter()
+        .map(|&c| c as u8)
+        .take_while(|&c| c != 0)
+        .collect();
     Ok(DeviceInfo {
         ordinal,
         name: String::from_utf8_lossy(&name).into_owned(),
@@ -433,7 +441,11 @@ impl Driver for RealDriver {
         let (mut function, mut fixed) = (null_mut(), 0);
         // SAFETY: the pointers are valid for writes, and the module and the function are of this context.
         unsafe {
-            call!(cuModuleGetFunction(&raw mut function, module, name.as_ptr()))?;
+            call!(cuModuleGetFunction(
+                &raw mut function,
+                module,
+                name.as_ptr()
+            ))?;
             if self.info.driver_version >= LOADS_FUNCTIONS {
                 call!(cuFuncLoad(function))?;
             }

@@ -138,7 +138,9 @@ impl Arena {
     /// Whether a free piece is a whole segment.
     fn is_whole(&self, address: u64, bytes: usize) -> bool {
         let is_first = |address: &u64| self.pieces.get(address).is_none_or(|piece| piece.is_first);
-        self.pieces.get(&address).is_some_and(|piece| piece.is_first)
+        self.pieces
+            .get(&address)
+            .is_some_and(|piece| piece.is_first)
             && is_first(&(address + bytes as u64))
     }
 }
@@ -201,7 +203,9 @@ mod tests {
         arena.add(0x20_0000, 1 << 14);
         let mut random = 7u64;
         let mut below = |n: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (random >> 33) % n
         };
         let mut used: Vec<(u64, usize)> = Vec::new();
@@ -212,9 +216,9 @@ mod tests {
                     continue;
                 };
                 let end = address + bytes as u64;
-                let clash = used.iter().find(|(begin, bytes)| {
-                    *begin < end && address < begin + *bytes as u64
-                });
+                let clash = used
+                    .iter()
+                    .find(|(begin, bytes)| *begin < end && address < begin + *bytes as u64);
                 assert_eq!(clash, None);
                 used.push((address, bytes));
             } else {

@@ -4,9 +4,7 @@
 use super::error::DeviceError;
 use super::execution::CudaExecution;
 use super::memory::place_of;
-use kiln_backend::{
-    Builtin, BuiltinOperand, ExecuteError, KernelExecutor, Memory, MemorySlice,
-};
+use kiln_backend::{Builtin, BuiltinOperand, ExecuteError, KernelExecutor, Memory, MemorySlice};
 use kiln_tensor::element_count;
 use std::sync::Arc;
 
@@ -102,8 +100,7 @@ fn run_on_host(
     execution.wait()?;
     context.counters.host_builtins.add(1);
     let read = inputs.iter().map(|(slice, operand)| {
-        let tensor =
-            executor.download(slice.memory, slice.offset, operand.dtype, operand.shape)?;
+        let tensor = executor.download(slice.memory, slice.offset, operand.dtype, operand.shape)?;
         host.upload(&tensor)
     });
     let read = read.collect::<Result<Vec<Memory>, _>>()?;
@@ -112,7 +109,13 @@ fn run_on_host(
         host.alloc(count * operand.dtype.size_in_bytes())
     });
     let written = written.collect::<Result<Vec<Memory>, _>>()?;
-    run_with(execution, host, builtin, (inputs, &read), (outputs, &written))?;
+    run_with(
+        execution,
+        host,
+        builtin,
+        (inputs, &read),
+        (outputs, &written),
+    )?;
     for ((slice, operand), memory) in outputs.iter().zip(&written) {
         let tensor = host.download(memory, 0, operand.dtype, operand.shape)?;
         executor.write(slice, &tensor)?;

@@ -86,3 +86,24 @@ impl Counters {
         }
     }
 }
+
+impl CudaStatistics {
+    /// The numbers with their names.
+    pub fn to_vec(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("builtins run on the host", self.host_builtins),
+            ("batches refused as graphs", self.graphs_refused),
+            ("launches one by one", self.launches),
+            ("launches in graphs", self.graph_launches),
+            ("graphs recorded", self.graphs_built),
+            ("graphs launched", self.graphs_launched),
+            ("launches patched in graphs", self.nodes_updated),
+            ("uploads", self.uploads),
+            ("bytes uploaded", self.uploaded_bytes),
+            ("downloads", self.downloads),
+            ("bytes downloaded", self.downloaded_bytes),
+            ("modules loaded", self.modules),
+            ("allocations by the driver", self.segments),
+        ]
+    }
+}

@@ -20,7 +20,7 @@ pub enum DeviceError {
         reason: String,
     },
 
-    /// E0653: a call of the driver failed; the device still works.
+    /// E0563: a call of the driver failed; the device still works.
     #[error("{device}: {cause}")]
     Call {
         /// The device's name.
@@ -29,7 +29,7 @@ pub enum DeviceError {
         cause: DriverError,
     },
 
-    /// E0654: memory of the device, or page-locked memory, is short.
+    /// E0564: memory of the device, or page-locked memory, is short.
     #[error(
         "expected {bytes} bytes of memory of device {device}, found {free} of {total} bytes free; free tensors that stay \
          on the device, or run fewer or smaller calls at a time"
@@ -57,7 +57,7 @@ pub enum DeviceError {
         limit: usize,
     },
 
-    /// E0655: an argument that does not fit the kernel, the builtin or the memory.
+    /// E0565: an argument that does not fit the kernel, the builtin or the memory.
     #[error("{what}: expected {expected}, found {found}")]
     Mismatch {
         /// What does not fit.
@@ -68,8 +68,10 @@ pub enum DeviceError {
         found: String,
     },
 
-    /// E0656: code for another architecture than the device's.
-    #[error("code for {found} cannot run on {device}, which runs code for {expected}; compile for that level")]
+    /// E0566: code for another architecture than the device's.
+    #[error(
+        "code for {found} cannot run on {device}, which runs code for {expected}; compile for that level"
+    )]
     Architecture {
         /// The device's name.
         device: String,
@@ -79,7 +81,7 @@ pub enum DeviceError {
         found: String,
     },
 
-    /// E0657: an operation that the device has no code for, and there is no host to run it.
+    /// E0567: an operation that the device has no code for, and there is no host to run it.
     #[error("{device} has no code for {operation}, and no host was given to run it")]
     NoHost {
         /// The device's name.
@@ -110,12 +112,12 @@ impl DeviceError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Lost { .. } => ExecuteError::DEVICE_LOST,
-            Self::Call { .. } => "E0653",
-            Self::Memory { .. } => "E0654",
+            Self::Call { .. } => "E0563",
+            Self::Memory { .. } => "E0564",
             Self::MemoryLimit { .. } => "E0895",
-            Self::Mismatch { .. } => "E0655",
-            Self::Architecture { .. } => "E0656",
-            Self::NoHost { .. } => "E0657",
+            Self::Mismatch { .. } => "E0565",
+            Self::Architecture { .. } => "E0566",
+            Self::NoHost { .. } => "E0567",
             Self::Library(cause) => cause.code(),
             Self::Container(cause) => cause.code(),
             Self::Tensor(cause) => cause.code(),

@@ -101,8 +101,11 @@ impl CudaExecution {
         let fault = self.lane()?.fault;
         let shared = self.shared_scratch(launch.numbers.shared_scratch())?;
         self.words.clear();
-        for (position, (slice, &bytes)) in
-            launch.buffers.iter().zip(launch.numbers.bytes()).enumerate()
+        for (position, (slice, &bytes)) in launch
+            .buffers
+            .iter()
+            .zip(launch.numbers.bytes())
+            .enumerate()
         {
             let alignment = kernel.alignments.get(position).copied().unwrap_or(1);
             let what = || kernel.buffer_name(position);
@@ -119,8 +122,7 @@ impl CudaExecution {
         let arguments = launch.numbers.arguments().iter();
         self.words
             .extend(arguments.map(|&argument| argument.cast_unsigned()));
-        self.words
-            .extend([shared, fault, number as u64, 0, stop]);
+        self.words.extend([shared, fault, number as u64, 0, stop]);
         let memories = launch.buffers.iter().map(|slice| slice.memory.clone());
         self.memories.extend(memories);
         self.kernels.push(loaded.clone());
@@ -208,7 +210,11 @@ impl CudaExecution {
             LoadedEntry::Gemm(gemm) => {
                 context.counters.launches.add(1);
                 // SAFETY: as above.
-                unsafe { executor.products().run(context, gemm, function.words, kernel, stream) }
+                unsafe {
+                    executor
+                        .products()
+                        .run(context, gemm, function.words, kernel, stream)
+                }
             }
         })
     }
@@ -230,9 +236,9 @@ impl CudaExecution {
         batch: &[(&LoadedKernel, Launch<'_>)],
     ) -> Result<(), (usize, DeviceError)> {
         let context = Arc::clone(self.context());
-        let is_recordable = batch.iter().all(|(kernel, _)| {
-            own_kernel(&context, kernel).is_ok_and(CudaKernel::is_recordable)
-        });
+        let is_recordable = batch
+            .iter()
+            .all(|(kernel, _)| own_kernel(&context, kernel).is_ok_and(CudaKernel::is_recordable));
         if !is_recordable || batch.len() < 2 {
             for (position, (kernel, launch)) in batch.iter().enumerate() {
                 let launched = self.launch_checked(kernel, launch);

@@ -78,7 +78,10 @@ impl CudaKernel {
         if words * size_of::<u64>() > MAX_PARAMETER_BYTES {
             return Err(DeviceError::mismatch(
                 format!("buffers and arguments of kernel {name}"),
-                format_args!("at most {}", MAX_PARAMETER_BYTES / size_of::<u64>() - FIXED_WORDS),
+                format_args!(
+                    "at most {}",
+                    MAX_PARAMETER_BYTES / size_of::<u64>() - FIXED_WORDS
+                ),
                 words - FIXED_WORDS,
             ));
         }

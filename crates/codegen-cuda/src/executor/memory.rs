@@ -189,13 +189,18 @@ impl Inner {
     fn add_segment(&self, arena: &mut Arena, rounded: usize) -> Result<(), DeviceError> {
         let generous = match rounded < SHARES_BELOW {
             true => SEGMENT_BYTES,
-            false => rounded.checked_next_multiple_of(SHARES_BELOW).unwrap_or(rounded),
+            false => rounded
+                .checked_next_multiple_of(SHARES_BELOW)
+                .unwrap_or(rounded),
         };
         let limit = self.limits.total_bytes;
         let mut problem = None;
         for bytes in [generous, rounded] {
             // Unused segments make space for the new one.
-            let over = arena.all_bytes().saturating_add(bytes).saturating_sub(limit);
+            let over = arena
+                .all_bytes()
+                .saturating_add(bytes)
+                .saturating_sub(limit);
             if over > 0 {
                 let keep = arena.free_bytes().saturating_sub(over);
                 self.free(&arena.take_unused(keep));

@@ -54,7 +54,7 @@ static CONTEXTS: ForkLazy<ForkLock<Vec<(u32, Weak<Context>)>>> = ForkLazy::new(F
 /// The architecture that code for a device is compiled for.
 ///
 /// # Errors
-/// E0650 if there is none.
+/// E0560 if there is none.
 pub fn arch_of(device: &DeviceInfo) -> Result<CudaArch, DriverProblem> {
     let (major, minor) = device.capability;
     CudaArch::of_device(major, minor).ok_or_else(|| DriverProblem::Unsupported {
@@ -130,11 +130,6 @@ impl CudaExecutor {
         self.context.arch()
     }
 
-    /// Whether the device works: false after a sticky error, for ever.
-    pub fn is_healthy(&self) -> bool {
-        self.context.is_healthy()
-    }
-
     /// What the device did so far, for all its executors.
     pub fn statistics(&self) -> CudaStatistics {
         self.context.counters.read()
@@ -191,9 +186,8 @@ impl CudaExecutor {
         let memory = self.own("memory to write", slice.memory)?;
         let place = memory.place(slice.offset, bytes.len());
         let place = place.filter(|_| bytes.len() <= slice.bytes);
-        let place = place.ok_or_else(|| {
-            DeviceError::mismatch("memory to write", bytes.len(), slice.bytes)
-        })?;
+        let place = place
+            .ok_or_else(|| DeviceError::mismatch("memory to write", bytes.len(), slice.bytes))?;
         self.send(place, bytes)
     }
 
@@ -265,7 +259,10 @@ impl CudaExecutor {
     ) -> Result<Tensor, DeviceError> {
         // Before anything is allocated for it.
         let bytes = element_count(dtype, shape)?.saturating_mul(dtype.size_in_bytes());
-        if offset.checked_add(bytes).is_none_or(|end| end > memory.bytes()) {
+        if offset
+            .checked_add(bytes)
+            .is_none_or(|end| end > memory.bytes())
+        {
             return Err(DeviceError::mismatch(
                 "a tensor to download",
                 format_args!("a tensor within {} bytes of memory", memory.bytes()),
@@ -307,6 +304,14 @@ impl KernelExecutor for CudaExecutor {
 
     fn has_own_memory(&self) -> bool {
         true
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.context.is_healthy()
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.statistics().to_vec()
     }
 
     fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {

@@ -244,6 +244,10 @@ fn receive(
 ) -> Result<()> {
     driver.synchronize_event(copied)?;
     // SAFETY: the slot is at least as long as the chunk, and the copy into it is done.
-    unsafe { NonNull::from(&mut *chunk).cast::<u8>().copy_from_nonoverlapping(place, chunk.len()) };
+    unsafe {
+        NonNull::from(&mut *chunk)
+            .cast::<u8>()
+            .copy_from_nonoverlapping(place, chunk.len())
+    };
     Ok(())
 }

@@ -90,7 +90,9 @@ pub(super) fn parse(text: &str) -> Option<(u32, Option<&str>)> {
 
 impl Cuda {
     fn info(&self) -> Result<&DeviceInfo, DeviceProblem> {
-        self.found.as_ref().map_err(|problem| problem.clone().into())
+        self.found
+            .as_ref()
+            .map_err(|problem| problem.clone().into())
     }
 
     /// The newest architecture whose code it runs.

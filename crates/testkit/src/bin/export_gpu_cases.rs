@@ -33,10 +33,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for seed in 0..kernels.parse()? {
         let mut random = SplitMix64::new(seed);
-        write_kernel(&mut lines, &format!("seed {seed}"), &random_kernel(seed), |kernel| {
-            let sizes = (0..6).filter_map(|_| random_sizes(&mut random, kernel, MOST_WORK));
-            sizes.collect()
-        })?;
+        write_kernel(
+            &mut lines,
+            &format!("seed {seed}"),
+            &random_kernel(seed),
+            |kernel| {
+                let sizes = (0..6).filter_map(|_| random_sizes(&mut random, kernel, MOST_WORK));
+                sizes.collect()
+            },
+        )?;
     }
     std::fs::write(to.join("kernels.jsonl"), &lines)?;
     lines.clear();

@@ -78,14 +78,20 @@ fn bytes_of(buffer: &Buffer, dims: &DimTable) -> Quantity {
     let one = || Quantity::constant(1);
     let size = |dim| Quantity::of(dims, dim);
     let Some(strides) = &buffer.strides else {
-        return buffer.shape.iter().fold(width, |bytes, &dim| bytes * size(dim));
+        return buffer
+            .shape
+            .iter()
+            .fold(width, |bytes, &dim| bytes * size(dim));
     };
     let axes = buffer.shape.iter().zip(strides);
     let reach = axes.fold(one(), |reach, (&dim, &stride)| {
         reach + (size(dim) - one()) * size(stride)
     });
     // An empty buffer is not accessed; an upper bound would do as well.
-    let any = buffer.shape.iter().fold(one(), |any, &dim| any.min(size(dim)));
+    let any = buffer
+        .shape
+        .iter()
+        .fold(one(), |any, &dim| any.min(size(dim)));
     (reach * width * any).max(Quantity::constant(0))
 }
 

@@ -37,9 +37,15 @@ impl TextKernel {
             return None;
         }
         let symbols: Vec<i64> = symbols.iter().map(|word| word.cast_signed()).collect();
-        let binding: Binding = kernel.dims().symbols().zip(symbols.iter().copied()).collect();
+        let binding: Binding = kernel
+            .dims()
+            .symbols()
+            .zip(symbols.iter().copied())
+            .collect();
         let values = |dims: &[DimId]| -> Option<Vec<i64>> {
-            let values = dims.iter().map(|&dim| kernel.dims().evaluate(dim, &binding).ok());
+            let values = dims
+                .iter()
+                .map(|&dim| kernel.dims().evaluate(dim, &binding).ok());
             values.collect()
         };
         let (mut tensors, mut layouts) = (Vec::new(), Vec::new());

@@ -306,7 +306,9 @@ impl Driver for MockDriver {
     }
 
     fn alloc_pinned(&self, bytes: usize) -> Result<(NonNull<u8>, u64)> {
-        self.with("cuMemHostAlloc", |state| Ok(state.memory.alloc_pinned(bytes)))
+        self.with("cuMemHostAlloc", |state| {
+            Ok(state.memory.alloc_pinned(bytes))
+        })
     }
 
     unsafe fn free_pinned(&self, start: NonNull<u8>) -> Result<()> {
@@ -397,7 +399,11 @@ impl Driver for MockDriver {
         stream: Stream,
     ) -> Result<()> {
         let from = from.as_ptr() as usize;
-        self.submit("cuMemcpyHtoDAsync_v2", stream, Work::CopyIn { to, from, bytes })
+        self.submit(
+            "cuMemcpyHtoDAsync_v2",
+            stream,
+            Work::CopyIn { to, from, bytes },
+        )
     }
 
     unsafe fn copy_to_host(
@@ -408,7 +414,11 @@ impl Driver for MockDriver {
         stream: Stream,
     ) -> Result<()> {
         let to = to.as_ptr() as usize;
-        self.submit("cuMemcpyDtoHAsync_v2", stream, Work::CopyOut { to, from, bytes })
+        self.submit(
+            "cuMemcpyDtoHAsync_v2",
+            stream,
+            Work::CopyOut { to, from, bytes },
+        )
     }
 
     unsafe fn copy_within(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {

@@ -7,10 +7,26 @@ use std::collections::{BTreeMap, VecDeque};
 /// Work that was submitted.
 #[derive(Debug)]
 pub(super) enum Work {
-    CopyIn { to: u64, from: usize, bytes: usize },
-    CopyOut { to: usize, from: u64, bytes: usize },
-    CopyWithin { to: u64, from: u64, bytes: usize },
-    Fill { to: u64, byte: u8, bytes: usize },
+    CopyIn {
+        to: u64,
+        from: usize,
+        bytes: usize,
+    },
+    CopyOut {
+        to: usize,
+        from: u64,
+        bytes: usize,
+    },
+    CopyWithin {
+        to: u64,
+        from: u64,
+        bytes: usize,
+    },
+    Fill {
+        to: u64,
+        byte: u8,
+        bytes: usize,
+    },
     Launch(OwnedLaunch),
     /// An event happens, for the n-th time.
     Record(Event, u64),

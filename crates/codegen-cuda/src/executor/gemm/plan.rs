@@ -73,8 +73,14 @@ impl Descriptor {
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         // `CUBLAS_OP_N` and `CUBLAS_OP_T`.
         let operation = |matrix: &Matrix| i32::from(matrix.transposed);
-        descriptor.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, operation(&problem.b))?;
-        descriptor.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, operation(&problem.a))?;
+        descriptor.set(
+            Attribute::CUBLASLT_MATMUL_DESC_TRANSA,
+            operation(&problem.b),
+        )?;
+        descriptor.set(
+            Attribute::CUBLASLT_MATMUL_DESC_TRANSB,
+            operation(&problem.a),
+        )?;
         use sys::cublasLtEpilogue_t as Epilogue;
         let epilogue = match (problem.epilogue, problem.has_bias) {
             (Activation::Identity, false) => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
@@ -96,16 +102,21 @@ impl Descriptor {
     ) -> Result<(), Failure> {
         let place = (&raw const value).cast::<c_void>();
         // SAFETY: the descriptor is live, and the value is of the attribute's type, as callers ensure.
-        let set = unsafe {
-            result::set_matmul_desc_attribute(self.0, attribute, place, size_of::<T>())
-        };
+        let set =
+            unsafe { result::set_matmul_desc_attribute(self.0, attribute, place, size_of::<T>()) };
         set.map_err(|error| ("cublasLtMatmulDescSetAttribute", error))
     }
 }
 
 impl Layout {
     /// Column-major: `rows` adjacent elements per column.
-    fn new(dtype: DType, rows: u64, columns: u64, matrix: &Matrix, batch: u64) -> Result<Self, Failure> {
+    fn new(
+        dtype: DType,
+        rows: u64,
+        columns: u64,
+        matrix: &Matrix,
+        batch: u64,
+    ) -> Result<Self, Failure> {
         let leading = matrix.leading.max(rows.cast_signed());
         let made = result::create_matrix_layout(data_type(dtype)?, rows, columns, leading);
         let layout = Self(made.map_err(|error| ("cublasLtMatrixLayoutCreate", error))?);
@@ -138,12 +149,27 @@ impl Preference {
         let made = result::create_matmul_pref();
         let preference = Self(made.map_err(|error| ("cublasLtMatmulPreferenceCreate", error))?);
         use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
-        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace)?;
+        preference.set(
+            Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+            workspace,
+        )?;
         for (attribute, matrix) in [
-            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &problem.b),
-            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &problem.a),
-            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &problem.d),
-            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &problem.d),
+            (
+                Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                &problem.b,
+            ),
+            (
+                Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                &problem.a,
+            ),
+            (
+                Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                &problem.d,
+            ),
+            (
+                Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+                &problem.d,
+            ),
         ] {
             preference.set(attribute, matrix.alignment)?;
         }
@@ -157,9 +183,8 @@ impl Preference {
     ) -> Result<(), Failure> {
         let place = (&raw const value).cast::<c_void>();
         // SAFETY: the preference is live, and the value is of the attribute's type, as callers ensure.
-        let set = unsafe {
-            result::set_matmul_pref_attribute(self.0, attribute, place, size_of::<T>())
-        };
+        let set =
+            unsafe { result::set_matmul_pref_attribute(self.0, attribute, place, size_of::<T>()) };
         set.map_err(|error| ("cublasLtMatmulPreferenceSetAttribute", error))
     }
 }

@@ -69,7 +69,11 @@ impl Problem {
             let value = value.filter(|_| n_buffers + position < arguments);
             let value = value.map(|&word| word.cast_signed());
             value.filter(|&value| value >= 0).ok_or_else(|| {
-                DeviceError::mismatch("a size of a product", "a number from 0 on", format_args!("{value:?}"))
+                DeviceError::mismatch(
+                    "a size of a product",
+                    "a number from 0 on",
+                    format_args!("{value:?}"),
+                )
             })
         };
         let place = |position: usize| words.get(position).copied().unwrap_or(0);
