@@ -349,4 +349,51 @@ mod tests {
             )
         );
     }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn a_gpu_that_is_missing_is_a_typed_error_and_the_cpu_works() {
+        // No machine has as many.
+        let missing = Device::cuda(4096);
+        assert_eq!(missing.to_string(), "cuda:4096");
+        assert!(missing.levels().is_empty());
+        let parsed = "cuda:4096:sm_90a".parse::<Device>().unwrap_err();
+        let text = "graph @id(%x: f32[N]) -> f32[N] { return %x }";
+        let options = crate::Options::new().device(missing);
+        let loaded = options.load(crate::Source::text(text)).unwrap_err();
+        for error in [parsed, loaded] {
+            assert_eq!(
+                (error.code(), error.kind()),
+                ("E0998", crate::ErrorKind::Environment)
+            );
+            let message = error.to_string();
+            let is_named = message.contains("libcuda.so.1") || message.contains("CUDA device 4096");
+            assert!(
+                message.starts_with("device cuda:4096 cannot be used") && is_named,
+                "{message}"
+            );
+        }
+        assert!(Device::cpu().is_available());
+        assert!(
+            !Device::all()
+                .iter()
+                .any(|device| device.key() == "cuda:4096")
+        );
+    }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn keys_of_gpus_have_a_number_and_a_level() {
+        let parse = cuda::parse;
+        assert_eq!(parse("cuda"), Some((0, None)));
+        assert_eq!(parse("cuda:1"), Some((1, None)));
+        assert_eq!(parse("cuda:sm_90a"), Some((0, Some("sm_90a"))));
+        assert_eq!(parse("cuda:2:sm_80"), Some((2, Some("sm_80"))));
+        assert_eq!(
+            (parse("cuda:a:b"), parse("cpu"), parse("cudas")),
+            (None, None, None)
+        );
+        assert_eq!(Device::cuda(1), Device::cuda(1));
+        assert_ne!(Device::cuda(1), Device::cuda(0));
+    }
 }
