@@ -59,7 +59,7 @@ pub enum CudaError {
     #[error("NVRTC failed: {0}")]
     Nvrtc(String),
 
-    /// E0515: the compile was cancelled.
+    /// The compile was cancelled: `CompileError::CANCELLED`.
     #[error("the compile was cancelled")]
     Cancelled,
 
@@ -69,9 +69,9 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// All error codes.
+    /// All error codes, without that of cancellation.
     pub const CODES: &[&str] = &[
-        "E0550", "E0551", "E0552", "E0553", "E0554", "E0555", "E0556", "E0515",
+        "E0550", "E0551", "E0552", "E0553", "E0554", "E0555", "E0556",
     ];
 
     /// The stable code.

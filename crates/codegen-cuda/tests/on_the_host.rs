@@ -13,6 +13,7 @@
 
 mod support;
 
+use kiln_backend::Schedule;
 use kiln_testkit::cases::folder;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{Elements, covering_sizes, random_kernel, random_sizes};
@@ -196,14 +197,19 @@ fn products_beyond_a_tile_do_what_they_mean() {
         ),
     ];
     // M, K, N: the depth goes around the ring, lines are aligned and not.
-    let sizes: &[&[i64]] = &[
-        &[130, 200, 72],
-        &[66, 99, 131],
-        &[129, 0, 5],
-        &[1, 257, 1],
-        &[64, 64, 64],
-    ];
-    expect(in_parallel(&kernels, |text| check_large(text, sizes)));
+    let sizes: &[&[i64]] = &[&[130, 200, 16], &[34, 99, 131], &[129, 0, 5], &[1, 257, 1]];
+    let sizes: Vec<Vec<i64>> = sizes.iter().map(|sizes| sizes.to_vec()).collect();
+    expect(in_parallel(&kernels, |text| {
+        // The large tile, which takes more tiles than these sizes have.
+        let unit = ["bf16", "f16", "f32"].into_iter();
+        let unit = unit.filter(|unit| text.contains(&format!("{unit}[")));
+        let words = match unit.into_iter().next() {
+            Some("f32") | None => "f32 tile 128 128 16 warps 1 1".to_owned(),
+            Some(unit) => format!("{unit} tile 128 128 32 warps 2 2"),
+        };
+        let large = Schedule::new("contraction").with_text(format!("contraction {words}"));
+        check_everywhere(&kernel(text), &[large], &sizes, smooth)
+    }));
 }
 
 #[test]

@@ -8,7 +8,8 @@
 mod places;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+
+use kiln_fork_lock::{ForkLazy, ForkLock};
 
 use crate::error::CudaError;
 pub use places::Places;
@@ -151,17 +152,15 @@ fn builtins_beside(nvrtc: &Path) -> Result<Vec<PathBuf>, &'static str> {
 }
 
 /// The libraries that are open, for as long as the process runs.
-static OPEN: Mutex<Vec<(CudaLibrary, FoundLibrary)>> = Mutex::new(Vec::new());
+static OPEN: ForkLazy<ForkLock<Vec<(CudaLibrary, FoundLibrary)>>> =
+    ForkLazy::new(ForkLock::default);
 
 /// Finds a library and opens it; once per process.
 ///
 /// # Errors
 /// If it is in none of the places, or cannot be opened: every place, with the reason.
 pub fn open(library: CudaLibrary) -> Result<FoundLibrary, CudaError> {
-    let mut open = match OPEN.lock() {
-        Ok(open) => open,
-        Err(poisoned) => poisoned.into_inner(),
-    };
+    let mut open = OPEN.lock();
     if let Some((_, found)) = open.iter().find(|(other, _)| *other == library) {
         return Ok(found.clone());
     }

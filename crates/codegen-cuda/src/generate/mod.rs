@@ -15,6 +15,7 @@ mod launch;
 mod lowering;
 mod map;
 mod plan;
+mod propose;
 mod reduce;
 mod row;
 mod scope;
@@ -30,7 +31,8 @@ use lowering::Lowering;
 use scope::Scope;
 
 pub(crate) use lowering::strides;
-pub(crate) use plan::{Plan, propose};
+pub(crate) use plan::Plan;
+pub(crate) use propose::propose;
 pub(crate) use source::Source;
 
 use crate::error::CudaError;

@@ -1,10 +1,8 @@
-//! How a kernel is arranged: the strategies' choices, with a text, and which ones are offered for a kernel.
+//! How a kernel is arranged: the strategies' choices, with a text.
 
 use std::fmt;
 
 use kiln_backend::{FALLBACK_SCHEDULE, Schedule};
-use kiln_kernel::analysis::{Dependence, accesses};
-use kiln_kernel::{AxisId, VerifiedKernel};
 
 use crate::error::CudaError;
 
@@ -116,34 +114,40 @@ impl Unit {
 pub(crate) struct ContractionPlan {
     /// What multiplies.
     pub(crate) unit: Unit,
-    /// Rows, columns and depth of a block's tile.
+    /// The tile of a block.
+    pub(crate) tile: TilePlan,
+    /// The tile where there would be few of the other.
+    pub(crate) few: Option<TilePlan>,
+}
+
+/// A tile of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TilePlan {
+    /// Rows, columns and depth.
     pub(crate) tile: [u32; 3],
     /// Warps along rows and columns, for tensor cores.
     pub(crate) warps: [u32; 2],
 }
 
-impl ContractionPlan {
+impl TilePlan {
     /// Threads of a block.
-    pub(crate) fn threads(&self) -> u32 {
-        match self.unit {
+    pub(crate) fn threads(&self, unit: Unit) -> u32 {
+        match unit {
             Unit::Registers => 256,
             Unit::Bf16 | Unit::F16 => 32 * self.warps[0] * self.warps[1],
         }
     }
 
-    /// Whether the parts of the tile come out even.
-    fn is_valid(&self) -> bool {
-        let [m, n, k] = self.tile;
-        let [rows, columns] = self.warps;
+    /// A tile of its numbers, if its parts come out even.
+    fn of(unit: Unit, numbers: &[u32]) -> Option<Self> {
+        let &[m, n, k, rows, columns] = numbers else {
+            return None;
+        };
         let is_even = |size: u32, unit: u32| size > 0 && size.is_multiple_of(unit) && size <= 256;
-        match self.unit {
+        let is_valid = match unit {
             Unit::Registers => {
-                rows * columns == 1
-                    && is_even(m, 64)
-                    && is_even(n, 64)
-                    && is_even(k, 4)
-                    && m <= 128
-                    && n <= 128
+                let is_small = m <= 128 && n <= 128 && rows * columns == 1;
+                is_small && is_even(m, 64) && is_even(n, 64) && is_even(k, 4)
             }
             Unit::Bf16 | Unit::F16 => {
                 let is_small = (1..=4).contains(&rows) && (1..=4).contains(&columns);
@@ -153,8 +157,40 @@ impl ContractionPlan {
                     && is_even(n, 16 * columns)
                     && is_even(k, 16)
             }
-        }
+        };
+        is_valid.then_some(Self {
+            tile: [m, n, k],
+            warps: [rows, columns],
+        })
     }
+}
+
+impl fmt::Display for TilePlan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([m, n, k], [rows, columns]) = (self.tile, self.warps);
+        write!(formatter, "tile {m} {n} {k} warps {rows} {columns}")
+    }
+}
+
+/// A contraction of its words.
+fn contraction_of(unit: &str, words: &[&str]) -> Option<ContractionPlan> {
+    let unit = Unit::ALL
+        .into_iter()
+        .find(|known| known.as_word() == unit)?;
+    let tile = |words: &[&str]| match words {
+        ["tile", m, n, k, "warps", rows, columns] => {
+            let numbers = [m, n, k, rows, columns].map(|word| word.parse().unwrap_or_default());
+            TilePlan::of(unit, &numbers)
+        }
+        _ => None,
+    };
+    let few = match words.get(7..)? {
+        [] => None,
+        ["few", rest @ ..] => Some(tile(rest)?),
+        _ => return None,
+    };
+    let tile = tile(words.get(..7)?)?;
+    Some(ContractionPlan { unit, tile, few })
 }
 
 impl Plan {
@@ -216,24 +252,10 @@ impl Plan {
                 let (threads, lanes) = plan.ok_or_else(unknown)?;
                 Ok(Plan::Row(RowPlan { threads, lanes }))
             }
-            ["contraction", unit, "tile", m, n, k, "warps", rows, columns] => {
-                let unit = Unit::ALL.into_iter().find(|known| known.as_word() == *unit);
-                let all = [m, n, k, rows, columns].map(|text| number(text));
-                let (Some(unit), [Some(m), Some(n), Some(k), Some(rows), Some(columns)]) =
-                    (unit, all)
-                else {
-                    return Err(unknown());
-                };
-                let plan = ContractionPlan {
-                    unit,
-                    tile: [m, n, k],
-                    warps: [rows, columns],
-                };
-                match plan.is_valid() {
-                    true => Ok(Plan::Contraction(plan)),
-                    false => Err(unknown()),
-                }
-            }
+            ["contraction", unit, words @ ..] => match contraction_of(unit, words) {
+                Some(plan) => Ok(Plan::Contraction(plan)),
+                None => Err(unknown()),
+            },
             _ => Err(unknown()),
         }
     }
@@ -253,134 +275,15 @@ impl fmt::Display for Plan {
             Plan::Split(SplitPlan::Columns(plan)) => {
                 write!(formatter, "split {}", Plan::Map(*plan))
             }
-            Plan::Contraction(ContractionPlan {
-                unit,
-                tile: [m, n, k],
-                warps: [rows, columns],
-            }) => write!(
-                formatter,
-                "contraction {} tile {m} {n} {k} warps {rows} {columns}",
-                unit.as_word()
-            ),
-        }
-    }
-}
-
-/// The plans offered for a kernel, best first; the last one is the fallback.
-pub(crate) fn propose(kernel: &VerifiedKernel) -> Vec<Plan> {
-    let dependence = Dependence::of(kernel);
-    let mut plans = contraction_plans(kernel, &dependence);
-    let map = map_plan(kernel, &dependence);
-    let row = row_plan(kernel, &dependence);
-    let is_split = super::split::single_reduction(kernel).is_some();
-    let split = |plan: SplitPlan| is_split.then_some(Plan::Split(plan));
-    match (reduces_along_inner(kernel, &dependence), row, map) {
-        (true, Some(row), map) => {
-            plans.extend(split(SplitPlan::Rows(row)));
-            plans.push(Plan::Row(row));
-            plans.extend(map.map(Plan::Map));
-        }
-        (_, row, Some(map)) => {
-            plans.extend(split(SplitPlan::Columns(map)));
-            plans.push(Plan::Map(map));
-            plans.extend(row.filter(|_| is_split).map(Plan::Row));
-        }
-        (_, row, None) => plans.extend(row.map(Plan::Row)),
-    }
-    plans.push(Plan::Fallback);
-    plans
-}
-
-/// Whether what is reduced or stored is consecutive along an inner axis.
-fn reduces_along_inner(kernel: &VerifiedKernel, dependence: &Dependence) -> bool {
-    let mut all = accesses(kernel).into_iter();
-    all.any(|access| {
-        let is_along = |&axis: &AxisId| is_consecutive(kernel, dependence, &access, axis);
-        access.axes.iter().any(is_along)
-    })
-}
-
-fn is_consecutive(
-    kernel: &VerifiedKernel,
-    dependence: &Dependence,
-    access: &kiln_kernel::analysis::Access<'_>,
-    axis: AxisId,
-) -> bool {
-    let (Some(&last), buffer) = (access.indices.last(), kernel.buffer(access.buffer)) else {
-        return false;
-    };
-    let is_dense = match &buffer.strides {
-        None => true,
-        Some(strides) => strides
-            .last()
-            .is_some_and(|&stride| kernel.dims().as_constant(stride) == Some(1)),
-    };
-    is_dense && dependence.step_along(kernel, last, axis) == Some(1)
-}
-
-/// A map along the outer axis with the most consecutive accesses.
-fn map_plan(kernel: &VerifiedKernel, dependence: &Dependence) -> Option<MapPlan> {
-    let all = accesses(kernel);
-    let score = |axis: AxisId| {
-        let mut score = 0;
-        for access in &all {
-            if is_consecutive(kernel, dependence, access, axis) {
-                score += if access.load.is_none() { 3 } else { 2 };
+            Plan::Contraction(ContractionPlan { unit, tile, few }) => {
+                write!(formatter, "contraction {} {tile}", unit.as_word())?;
+                match few {
+                    Some(few) => write!(formatter, " few {few}"),
+                    None => Ok(()),
+                }
             }
         }
-        score
-    };
-    let outer = kernel.outer().iter().copied();
-    let servable = outer.filter(|&axis| super::map::serves(kernel, dependence, axis));
-    let axis = servable.max_by_key(|&axis| score(axis))?;
-    Some(MapPlan {
-        axis: axis.as_u32(),
-        lanes: lanes_along(kernel, dependence, &[axis]),
-    })
-}
-
-/// The lanes along axes: 32 bytes of the narrowest elements that are consecutive there, at most eight elements. Measured on
-/// an H200: 16 bytes per thread are 8 % slower in maps with functions.
-fn lanes_along(kernel: &VerifiedKernel, dependence: &Dependence, axes: &[AxisId]) -> u32 {
-    let all = accesses(kernel).into_iter();
-    let consecutive = all.filter(|access| {
-        let mut axes = axes.iter();
-        axes.any(|&axis| is_consecutive(kernel, dependence, access, axis))
-    });
-    let widths = consecutive.map(|access| kernel.buffer(access.buffer).dtype.size_in_bytes());
-    match widths.min() {
-        Some(bytes) => (32 / bytes.max(1)).min(8) as u32,
-        None => 1,
     }
-}
-
-/// Rows, where a kernel has inner axes.
-fn row_plan(kernel: &VerifiedKernel, dependence: &Dependence) -> Option<RowPlan> {
-    let axes = kernel.axes().keys();
-    let inner: Vec<AxisId> = axes.filter(|axis| !kernel.outer().contains(axis)).collect();
-    if inner.is_empty() || !super::row::serves(kernel) {
-        return None;
-    }
-    Some(RowPlan {
-        threads: 0,
-        lanes: lanes_along(kernel, dependence, &inner).min(8),
-    })
-}
-
-/// Products: large tiles, then small ones.
-fn contraction_plans(kernel: &VerifiedKernel, dependence: &Dependence) -> Vec<Plan> {
-    let Some(product) = super::contraction::Product::of(kernel, dependence) else {
-        return Vec::new();
-    };
-    let unit = product.unit;
-    let (tiles, warps) = match unit {
-        Unit::Registers => ([[128, 128, 16], [64, 64, 16]], [[1, 1], [1, 1]]),
-        Unit::Bf16 | Unit::F16 => ([[128, 128, 32], [64, 64, 32]], [[2, 4], [2, 2]]),
-    };
-    let plans = tiles.into_iter().zip(warps);
-    plans
-        .map(|(tile, warps)| Plan::Contraction(ContractionPlan { unit, tile, warps }))
-        .collect()
 }
 
 #[cfg(test)]
@@ -403,8 +306,14 @@ mod tests {
             Plan::Split(SplitPlan::Columns(MapPlan { axis: 0, lanes: 4 })),
             Plan::Contraction(ContractionPlan {
                 unit: Unit::Bf16,
-                tile: [128, 64, 32],
-                warps: [2, 2],
+                tile: TilePlan {
+                    tile: [128, 64, 32],
+                    warps: [2, 2],
+                },
+                few: Some(TilePlan {
+                    tile: [64, 64, 32],
+                    warps: [2, 2],
+                }),
             }),
         ];
         for plan in plans {

@@ -5,9 +5,9 @@
 #![allow(unsafe_code, reason = "the interface of NVRTC")]
 
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::sync::OnceLock;
 
 use cudarc::nvrtc::{result, sys};
+use kiln_fork_lock::{ForkCell, ForkLazy};
 
 use crate::arch::CudaArch;
 use crate::error::CudaError;
@@ -57,7 +57,7 @@ impl Nvrtc {
     /// # Errors
     /// If there is none: every place that was looked at.
     pub(crate) fn get() -> Result<Self, CudaError> {
-        static LOADED: OnceLock<Nvrtc> = OnceLock::new();
+        static LOADED: ForkLazy<ForkCell<Nvrtc>> = ForkLazy::new(ForkCell::new);
         if let Some(loaded) = LOADED.get() {
             return Ok(*loaded);
         }
