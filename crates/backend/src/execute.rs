@@ -221,6 +221,16 @@ pub trait KernelExecutor: Send + Sync {
         false
     }
 
+    /// Whether the device works: false once it is lost, for ever.
+    fn is_healthy(&self) -> bool {
+        true
+    }
+
+    /// What the device did so far, as numbers with names, for reports: what it had no code for and ran elsewhere among them.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Makes an artifact callable.
     ///
     /// # Errors

@@ -71,6 +71,16 @@ pub trait ExecutorWrapper: Send + Sync {
         self.inner().has_own_memory()
     }
 
+    /// See [`KernelExecutor::is_healthy`].
+    fn is_healthy(&self) -> bool {
+        self.inner().is_healthy()
+    }
+
+    /// See [`KernelExecutor::counts`].
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.inner().counts()
+    }
+
     /// See [`KernelExecutor::load`].
     ///
     /// # Errors
@@ -196,6 +206,14 @@ impl<W: ExecutorWrapper> KernelExecutor for W {
 
     fn has_own_memory(&self) -> bool {
         ExecutorWrapper::has_own_memory(self)
+    }
+
+    fn is_healthy(&self) -> bool {
+        ExecutorWrapper::is_healthy(self)
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        ExecutorWrapper::counts(self)
     }
 
     fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {

@@ -65,6 +65,7 @@ impl Doctor {
             processor(),
             memory(),
             devices(),
+            gpus(),
             targets(),
             onnx(),
             logs(),
@@ -163,6 +164,71 @@ fn memory() -> Check {
 fn devices() -> Check {
     let names: Vec<_> = Device::all().iter().map(Device::to_string).collect();
     Check::ok("devices", names.join(", "))
+}
+
+/// The GPUs, or every place that was looked at for what is missing.
+#[cfg(feature = "cuda")]
+fn gpus() -> Check {
+    use kiln::internals::codegen_cuda::driver::{DeviceInfo, RealDriver};
+    use kiln::internals::codegen_cuda::find::{self, CudaLibrary};
+    use kiln::internals::codegen_cuda::{CudaCompiler, arch_of};
+
+    let describe = |info: &DeviceInfo| {
+        let arch = arch_of(info).map_err(|error| error.to_string())?;
+        Ok::<_, String>(format!(
+            "cuda:{} {} ({arch}, {:.0} GiB)",
+            info.ordinal,
+            info.name,
+            info.memory_bytes as f64 / f64::from(1 << 30)
+        ))
+    };
+    let count = match RealDriver::count() {
+        Ok(count) => count,
+        Err(error) => return Check::absent("gpus", "none", error.to_string()),
+    };
+    let infos = (0..count).map(RealDriver::info);
+    let infos: Result<Vec<DeviceInfo>, _> = infos.collect();
+    let infos = match infos {
+        Ok(infos) => infos,
+        Err(error) => return Check::absent("gpus", "none", error.to_string()),
+    };
+    let Some(first) = infos.first() else {
+        return Check::absent("gpus", "none", "the driver finds no GPU");
+    };
+    let found = infos
+        .iter()
+        .map(|info| describe(info).unwrap_or_else(|error| error));
+    let found: Vec<String> = found.collect();
+    let driver = format!(
+        "driver for CUDA {}.{}",
+        first.driver_version.0, first.driver_version.1
+    );
+    let compiler = arch_of(first)
+        .map_err(|error| error.to_string())
+        .and_then(|arch| CudaCompiler::new(arch).map_err(|error| error.to_string()));
+    let file = |library| match find::open(library) {
+        Ok(found) => found.path.display().to_string(),
+        Err(_) => "not found".to_owned(),
+    };
+    let found = format!(
+        "{}; {driver}, NVRTC {}, cuBLASLt {}",
+        found.join(", "),
+        file(CudaLibrary::Nvrtc),
+        file(CudaLibrary::CublasLt)
+    );
+    match compiler {
+        Ok(_) => Check::ok("gpus", found),
+        Err(error) => Check::absent("gpus", found, error),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpus() -> Check {
+    Check::absent(
+        "gpus",
+        "not part of this build",
+        "build with `--features cuda` to run models on NVIDIA GPUs",
+    )
 }
 
 fn targets() -> Check {

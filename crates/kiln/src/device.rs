@@ -5,6 +5,8 @@
 
 #[cfg(feature = "native")]
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod entry;
 mod key;
 mod registry;
@@ -53,6 +55,10 @@ enum Kind {
 
 const INTERPRETER: &str = "interpreter";
 const CPU: &str = "cpu";
+const CUDA: &str = "cuda";
+
+/// The keys that no other device may have.
+const OWN_KEYS: [&str; 3] = [INTERPRETER, CPU, CUDA];
 
 impl Device {
     /// The reference interpreter: one op after another, on one thread. Slow; it defines the meaning of every op.
@@ -72,12 +78,35 @@ impl Device {
         }
     }
 
-    /// The devices that this build has or that were [registered](Self::register): the interpreter, the CPU, then the others
-    /// in order of registration.
+    /// NVIDIA's GPU of this number: code that NVRTC compiles when a call first needs it. Its key is `cuda`, or `cuda:1` for
+    /// the second; levels follow a colon: `cuda:sm_90a`. Available in builds with the feature `cuda`; on a machine without
+    /// the driver or NVRTC, models on it cannot be loaded, and the error names every place that was looked at.
+    ///
+    /// ```
+    /// use kiln::Device;
+    ///
+    /// let gpu = Device::cuda(0);
+    /// assert_eq!(gpu.to_string(), "cuda");
+    /// match "cuda".parse::<Device>() {
+    ///     Ok(found) => assert_eq!(found, gpu),
+    ///     Err(error) => assert_eq!(error.code(), "E0998"),
+    /// }
+    /// ```
+    #[cfg(feature = "cuda")]
+    pub fn cuda(ordinal: u32) -> Self {
+        Self::of_entry(cuda::entry(ordinal))
+    }
+
+    /// The devices that this build has or that were [registered](Self::register): the interpreter, the CPU, the GPUs of this
+    /// machine, then the others in order of registration.
     pub fn all() -> Vec<Self> {
         let own = [Self::interpreter(), Self::cpu()];
+        #[cfg(feature = "cuda")]
+        let gpus = cuda::found().into_iter().map(|gpu| Self::of_entry(gpu));
+        #[cfg(not(feature = "cuda"))]
+        let gpus = std::iter::empty();
         let others = registry::all().into_iter().map(Self::of_entry);
-        let all = own.into_iter().chain(others);
+        let all = own.into_iter().chain(gpus).chain(others);
         all.filter(Self::is_available).collect()
     }
 
@@ -88,7 +117,7 @@ impl Device {
     /// `E0974` when the key is taken, or contains anything but lower-case letters, digits and `-`.
     pub fn register(entry: impl DeviceEntry + 'static) -> Result<Self, Error> {
         let entry: Arc<dyn DeviceEntry> = Arc::new(entry);
-        registry::add(Arc::clone(&entry), &[INTERPRETER, CPU])?;
+        registry::add(Arc::clone(&entry), &OWN_KEYS)?;
         Ok(Self::of_entry(entry))
     }
 
@@ -176,6 +205,22 @@ impl Device {
             .map_or_else(FusionOptions::new, |entry| entry.fusion())
     }
 
+    /// The GPU of a number, if it can be used.
+    #[cfg(feature = "cuda")]
+    fn of_gpu(ordinal: u32, level: Option<&str>) -> Result<Self, Error> {
+        let entry = cuda::entry(ordinal);
+        let checked = entry.check();
+        let device = Self::of_entry(entry);
+        if let Err(problem) = checked {
+            let device = device.to_string();
+            return Err(Failure::Device { device, problem }.into());
+        }
+        match level {
+            Some(level) => device.at_level(level),
+            None => Ok(device),
+        }
+    }
+
     /// Its entry; none for the interpreter.
     pub(crate) fn entry(&self) -> Option<Arc<dyn DeviceEntry>> {
         match &self.kind {
@@ -242,11 +287,19 @@ impl FromStr for Device {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
+        #[cfg(feature = "cuda")]
+        if let Some((ordinal, level)) = cuda::parse(text) {
+            return Self::of_gpu(ordinal, level);
+        }
         let (key, level) = match text.split_once(':') {
             Some((key, level)) => (key, Some(level)),
             None => (text, None),
         };
-        let found = Self::all().into_iter().find(|device| device.key() == key);
+        // GPUs are not asked for here: that takes long.
+        let own = [Self::interpreter(), Self::cpu()];
+        let others = registry::all().into_iter().map(Self::of_entry);
+        let mut all = own.into_iter().chain(others).filter(Self::is_available);
+        let found = all.find(|device| device.key() == key);
         let device = found.ok_or_else(|| Self::unknown(text))?;
         match level {
             Some(level) => device.at_level(level),
@@ -295,5 +348,52 @@ mod tests {
                  no levels here"
             )
         );
+    }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn a_gpu_that_is_missing_is_a_typed_error_and_the_cpu_works() {
+        // No machine has as many.
+        let missing = Device::cuda(4096);
+        assert_eq!(missing.to_string(), "cuda:4096");
+        assert!(missing.levels().is_empty());
+        let parsed = "cuda:4096:sm_90a".parse::<Device>().unwrap_err();
+        let text = "graph @id(%x: f32[N]) -> f32[N] { return %x }";
+        let options = crate::Options::new().device(missing);
+        let loaded = options.load(crate::Source::text(text)).unwrap_err();
+        for error in [parsed, loaded] {
+            assert_eq!(
+                (error.code(), error.kind()),
+                ("E0998", crate::ErrorKind::Environment)
+            );
+            let message = error.to_string();
+            let is_named = message.contains("libcuda.so.1") || message.contains("CUDA device 4096");
+            assert!(
+                message.starts_with("device cuda:4096 cannot be used") && is_named,
+                "{message}"
+            );
+        }
+        assert!(Device::cpu().is_available());
+        assert!(
+            !Device::all()
+                .iter()
+                .any(|device| device.key() == "cuda:4096")
+        );
+    }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn keys_of_gpus_have_a_number_and_a_level() {
+        let parse = cuda::parse;
+        assert_eq!(parse("cuda"), Some((0, None)));
+        assert_eq!(parse("cuda:1"), Some((1, None)));
+        assert_eq!(parse("cuda:sm_90a"), Some((0, Some("sm_90a"))));
+        assert_eq!(parse("cuda:2:sm_80"), Some((2, Some("sm_80"))));
+        assert_eq!(
+            (parse("cuda:a:b"), parse("cpu"), parse("cudas")),
+            (None, None, None)
+        );
+        assert_eq!(Device::cuda(1), Device::cuda(1));
+        assert_ne!(Device::cuda(1), Device::cuda(0));
     }
 }

@@ -7,6 +7,8 @@
 
 pub use kiln_autodiff as autodiff;
 pub use kiln_backend as backend;
+#[cfg(feature = "cuda")]
+pub use kiln_codegen_cuda as codegen_cuda;
 #[cfg(feature = "llvm")]
 pub use kiln_codegen_llvm as codegen_llvm;
 pub use kiln_fusion as fusion;

@@ -63,7 +63,7 @@
 //! | `llvm` | compiling native code; needs LLVM to build; implies `native` | yes |
 //! | `native` | running native code that was compiled before, from a bundle or a cache | yes |
 //! | `onnx` | reading ONNX models | yes |
-//! | `cuda` | reserved | no |
+//! | `cuda` | compiling and running code for NVIDIA GPUs; needs neither to build; implies `native` | no |
 
 #![deny(unsafe_code)]
 

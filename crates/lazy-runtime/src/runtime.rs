@@ -260,6 +260,16 @@ impl Runtime {
         Some(self.executor().memory_pool()?.stats())
     }
 
+    /// What the device did so far, as numbers with names: what it had no code for and ran elsewhere among them.
+    pub fn device_counts(&self) -> Vec<(&'static str, u64)> {
+        self.executor().counts()
+    }
+
+    /// Whether the device works: false once it is lost, for ever.
+    pub fn is_healthy(&self) -> bool {
+        self.executor().is_healthy()
+    }
+
     /// Frees memory that no call needs now: what programs hold for later calls, and what the device keeps beyond `keep`
     /// bytes. Returns by how many bytes the pool shrank; the next calls take longer.
     pub fn trim_memory(&self, keep: usize) -> usize {

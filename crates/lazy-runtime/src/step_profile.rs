@@ -37,7 +37,10 @@ impl Run<'_> {
         plan: &StepPlan,
         begin: Duration,
     ) -> Result<(), Stop> {
-        // A fault is reported at the end of the segment, when its origin is known.
+        // A fault is reported at the end of the segment, when its origin is known; on a device that runs behind its caller, now.
+        if self.runtime.executor().has_own_memory() {
+            self.finish()?;
+        }
         let end = self.runtime.clock().now();
         let of_tensors = |tensors: &[TensorPlace]| {
             tensors

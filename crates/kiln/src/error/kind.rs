@@ -213,11 +213,11 @@ fn of_program(error: &ProgramError) -> ErrorKind {
 /// The codes belong to the backends; those that are not defects of Kiln are listed here.
 fn of_compile(code: &str) -> ErrorKind {
     match code {
-        "E0501" | "E0507" | "E0508" | "E0513" | "E0516" => ErrorKind::Environment,
-        "E0510" | "E0512" => ErrorKind::Limit,
+        "E0501" | "E0507" | "E0508" | "E0513" | "E0516" | "E0551" => ErrorKind::Environment,
+        "E0510" | "E0512" | "E0553" => ErrorKind::Limit,
         "E0511" => ErrorKind::Resource,
         "E0515" => ErrorKind::Cancelled,
-        "E0505" | "E0517" => ErrorKind::Unsupported,
+        "E0505" | "E0517" | "E0555" => ErrorKind::Unsupported,
         _ => ErrorKind::Internal,
     }
 }
@@ -248,6 +248,11 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
             ErrorKind::Environment
         }
         RuntimeError::Execute { error, .. } if error.is_device_lost() => ErrorKind::Environment,
+        // A library that is missing, code for another GPU; a builtin that nothing runs.
+        RuntimeError::Execute { error, .. } if ["E0551", "E0566"].contains(&error.code) => {
+            ErrorKind::Environment
+        }
+        RuntimeError::Execute { error, .. } if error.code == "E0567" => ErrorKind::Unsupported,
         RuntimeError::Cache { error, .. } => of_cache(error),
         RuntimeError::Plan(cause) => match cause.downcast_ref::<ProgramError>() {
             Some(error) => of_program(error),

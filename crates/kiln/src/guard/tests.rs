@@ -38,6 +38,8 @@ const WITHOUT_RESULT: [&str; 24] = [
     "Model::device",
     "Model::inputs",
     "Model::memory_stats",
+    "Model::device_counts",
+    "Model::is_healthy",
     "Model::metadata",
     "Model::outputs",
     "Model::session",

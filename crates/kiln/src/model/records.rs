@@ -66,6 +66,26 @@ impl Model {
         None
     }
 
+    /// What the device did so far for all models, as numbers with names: what it had no code for and ran on the host among
+    /// them. Empty on devices that count nothing, such as the CPU.
+    pub fn device_counts(&self) -> Vec<(&'static str, u64)> {
+        #[cfg(feature = "native")]
+        if let Some(runtime) = self.runtime() {
+            return runtime.device_counts();
+        }
+        Vec::new()
+    }
+
+    /// Whether the device works: false once it is lost, such as a GPU after an illegal access; it stays lost until the
+    /// process ends.
+    pub fn is_healthy(&self) -> bool {
+        #[cfg(feature = "native")]
+        if let Some(runtime) = self.runtime() {
+            return runtime.is_healthy();
+        }
+        true
+    }
+
     /// Waits, for at most `limit`, until nothing is compiled in the background and everything compiled is stored, and
     /// returns whether that is so. Covers this model and those that share kernels with it.
     pub fn wait_for_compiles(&self, limit: Duration) -> bool {

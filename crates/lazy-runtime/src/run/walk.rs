@@ -269,6 +269,10 @@ impl Run<'_> {
                     self.interpret_kernel(step, reads, writes, frame, known)?;
                 }
             }
+            // A timer stops when the device's work is done, and not when it was submitted.
+            if is_timed && executor.has_own_memory() {
+                self.finish()?;
+            }
             if let Some(begin) = begin {
                 if let Some(heat) = heat {
                     self.finish()?;
@@ -382,7 +386,7 @@ impl Run<'_> {
     }
 
     /// Waits for everything launched, and reports the first fault.
-    pub(super) fn finish(&mut self) -> Result<(), Stop> {
+    pub(crate) fn finish(&mut self) -> Result<(), Stop> {
         let fault = self
             .state
             .execution

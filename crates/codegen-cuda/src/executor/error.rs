@@ -1,0 +1,166 @@
+//! Errors of the device: [`DeviceError`].
+
+use crate::container::ContainerError;
+use crate::driver::DriverError;
+use crate::error::CudaError;
+use kiln_backend::{ExecuteError, PackError};
+use kiln_tensor::TensorError;
+use std::fmt;
+
+/// An error of a CUDA device. Each variant names its code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// E0896: the device is lost.
+    #[error("device {device} was lost: {reason}")]
+    Lost {
+        /// Its name.
+        device: String,
+        /// The error after which it was.
+        reason: String,
+    },
+
+    /// E0563: a call of the driver failed; the device still works.
+    #[error("{device}: {cause}")]
+    Call {
+        /// The device's name.
+        device: String,
+        /// The driver's error.
+        cause: DriverError,
+    },
+
+    /// E0564: memory of the device, or page-locked memory, is short.
+    #[error(
+        "expected {bytes} bytes of memory of device {device}, found {free} of {total} bytes free; free tensors that stay \
+         on the device, or run fewer or smaller calls at a time"
+    )]
+    Memory {
+        /// The device's name.
+        device: String,
+        /// What was asked for.
+        bytes: usize,
+        /// What is free.
+        free: usize,
+        /// What the device has.
+        total: usize,
+    },
+
+    /// E0895: more memory than the executor may use at one time.
+    #[error(
+        "expected at most {limit} bytes of memory at one time, found {given}; raise the limit, or run fewer or smaller \
+         calls at a time"
+    )]
+    MemoryLimit {
+        /// The memory that would be used.
+        given: usize,
+        /// The limit.
+        limit: usize,
+    },
+
+    /// E0565: an argument that does not fit the kernel, the builtin or the memory.
+    #[error("{what}: expected {expected}, found {found}")]
+    Mismatch {
+        /// What does not fit.
+        what: String,
+        /// What is expected.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+
+    /// E0566: code for another architecture than the device's.
+    #[error(
+        "code for {found} cannot run on {device}, which runs code for {expected}; compile for that level"
+    )]
+    Architecture {
+        /// The device's name.
+        device: String,
+        /// What it runs.
+        expected: String,
+        /// What the code is for.
+        found: String,
+    },
+
+    /// E0567: an operation that the device has no code for, and there is no host to run it.
+    #[error("{device} has no code for {operation}, and no host was given to run it")]
+    NoHost {
+        /// The device's name.
+        device: String,
+        /// The operation.
+        operation: String,
+    },
+
+    /// A library that is not there: the code is the cause's.
+    #[error(transparent)]
+    Library(#[from] CudaError),
+
+    /// The bytes of a kernel's code are not such code: the code is the cause's.
+    #[error(transparent)]
+    Container(#[from] ContainerError),
+
+    /// Host memory that could not be allocated, or a tensor that cannot be made from it: the code is the cause's.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+
+    /// A constant that cannot be packed: the code is the cause's.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+}
+
+impl DeviceError {
+    /// The stable code of the error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Lost { .. } => ExecuteError::DEVICE_LOST,
+            Self::Call { .. } => "E0563",
+            Self::Memory { .. } => "E0564",
+            Self::MemoryLimit { .. } => "E0895",
+            Self::Mismatch { .. } => "E0565",
+            Self::Architecture { .. } => "E0566",
+            Self::NoHost { .. } => "E0567",
+            Self::Library(cause) => cause.code(),
+            Self::Container(cause) => cause.code(),
+            Self::Tensor(cause) => cause.code(),
+            Self::Pack(cause) => cause.code(),
+        }
+    }
+
+    /// A mismatch: what was given, and what is expected.
+    pub(crate) fn mismatch(
+        what: impl Into<String>,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Self {
+        Self::Mismatch {
+            what: what.into(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+
+    /// Memory or a kernel that belongs to another executor.
+    pub(crate) fn foreign(what: &str) -> Self {
+        Self::mismatch(what, "this device's own", "another device's")
+    }
+}
+
+impl From<DeviceError> for ExecuteError {
+    fn from(error: DeviceError) -> Self {
+        if let DeviceError::Lost { device, reason } = error {
+            return Self::device_lost(device, reason);
+        }
+        let out_of_memory = match &error {
+            DeviceError::Call { cause, .. } => cause.is_out_of_memory(),
+            DeviceError::Memory { .. }
+            | DeviceError::MemoryLimit { .. }
+            | DeviceError::Tensor(TensorError::Allocation { .. })
+            | DeviceError::Pack(PackError::Tensor(TensorError::Allocation { .. })) => true,
+            _ => false,
+        };
+        Self {
+            code: error.code(),
+            out_of_memory,
+            source: Box::new(error),
+        }
+    }
+}

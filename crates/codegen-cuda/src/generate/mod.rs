@@ -1,0 +1,79 @@
+//! Kernels as CUDA C: no includes, every instruction that C lacks behind a function of the prelude.
+//!
+//! A [`Plan`] says how a kernel is arranged; its text is the schedule's, and code is generated from it alone. Each strategy
+//! is a file that writes functions, one per phase, with what all of them share: values of nodes ([`expression`]), accesses
+//! ([`access`]), reductions ([`reduce`]), items by one thread ([`items`]).
+
+mod access;
+mod c_type;
+mod contraction;
+mod expression;
+mod fallback;
+mod function;
+mod items;
+mod launch;
+mod lowering;
+mod map;
+mod plan;
+mod propose;
+mod reduce;
+mod row;
+mod scope;
+mod source;
+mod split;
+mod writer;
+
+use kiln_backend::Quantity;
+use kiln_kernel::analysis::Dependence;
+use kiln_kernel::{AxisId, Kernel, VerifiedKernel};
+
+use lowering::Lowering;
+use scope::Scope;
+
+pub(crate) use lowering::strides;
+pub(crate) use plan::Plan;
+pub(crate) use propose::propose;
+pub(crate) use source::Source;
+
+use crate::error::CudaError;
+
+/// Writes a kernel with a plan.
+///
+/// # Errors
+/// If the plan is not for this kernel, or the kernel has more buffers and sizes than a launch can pass.
+pub(crate) fn generate(kernel: &VerifiedKernel, plan: &Plan) -> Result<Source, CudaError> {
+    let dependence = Dependence::of(kernel);
+    let lowering = Lowering::new(kernel, &dependence);
+    let functions = match plan {
+        Plan::Fallback => fallback::generate(&lowering),
+        Plan::Map(plan) => map::generate(&lowering, plan)?,
+        Plan::Row(plan) => row::generate(&lowering, plan)?,
+        Plan::Split(plan) => split::generate(&lowering, plan)?,
+        Plan::Contraction(plan) => contraction::generate(&lowering, plan)?,
+    };
+    source::assemble(&lowering, functions)
+}
+
+/// The number of points of axes whose extents are sizes.
+fn points(kernel: &Kernel, axes: &[AxisId]) -> Quantity {
+    let sizes = axes
+        .iter()
+        .map(|&axis| Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound()));
+    sizes.fold(Quantity::constant(1), |product, size| product * size)
+}
+
+/// Declares the indices of axes from the number of a point, the last axis fastest.
+fn split_points(lowering: &Lowering<'_>, scope: &mut Scope, point: &str, axes: &[AxisId]) {
+    let mut rest = point.to_owned();
+    for (place, &axis) in axes.iter().enumerate().rev() {
+        if place == 0 {
+            scope.set_axis(axis, rest.clone());
+            break;
+        }
+        let extent = lowering.size(lowering.kernel.axis(axis).extent.bound());
+        let index = lowering.fresh("a");
+        lowering.line(format_args!("k_i64 {index};"));
+        rest = lowering.declare("k_i64", format_args!("k_split({rest}, {extent}, {index})"));
+        scope.set_axis(axis, index);
+    }
+}

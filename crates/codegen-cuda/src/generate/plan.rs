@@ -1,0 +1,338 @@
+//! How a kernel is arranged: the strategies' choices, with a text.
+
+use std::fmt;
+
+use kiln_backend::{FALLBACK_SCHEDULE, Schedule};
+
+use crate::error::CudaError;
+
+/// How a kernel is arranged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// One thread per point.
+    Fallback,
+    /// Lanes along an outer axis.
+    Map(MapPlan),
+    /// A group of threads per point.
+    Row(RowPlan),
+    /// A block per tile of a product.
+    Contraction(ContractionPlan),
+    /// Parts of a reduction, where it has few results.
+    Split(SplitPlan),
+}
+
+/// The choices of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MapPlan {
+    /// The axis along which a thread's points are, by number.
+    pub(crate) axis: u32,
+    /// The points of a thread.
+    pub(crate) lanes: u32,
+}
+
+/// The choices of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowPlan {
+    /// Threads of a group: 32, or those of a block; 0 where the length of the rows decides.
+    pub(crate) threads: u32,
+    /// Consecutive elements of a thread.
+    pub(crate) lanes: u32,
+}
+
+/// The threads that rows up to a length have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowGroup {
+    /// The length; `None` is any.
+    pub(crate) longest: Option<u32>,
+    /// The threads.
+    pub(crate) threads: u32,
+}
+
+/// Measured on an H200: softmax over rows of 128 to 32,000 f32.
+const ROW_GROUPS: [RowGroup; 3] = [
+    RowGroup {
+        longest: Some(1024),
+        threads: 32,
+    },
+    RowGroup {
+        longest: Some(8192),
+        threads: 256,
+    },
+    RowGroup {
+        longest: None,
+        threads: 1024,
+    },
+];
+
+impl RowPlan {
+    /// The groups for rows of each length, shortest first.
+    pub(crate) fn groups(&self) -> Vec<RowGroup> {
+        match self.threads {
+            0 => ROW_GROUPS.to_vec(),
+            threads => vec![RowGroup {
+                longest: None,
+                threads,
+            }],
+        }
+    }
+}
+
+/// The choices of a split reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SplitPlan {
+    /// What is reduced is consecutive in memory: parts by blocks, else rows.
+    Rows(RowPlan),
+    /// What is reduced is not: parts by threads, else a map.
+    Columns(MapPlan),
+}
+
+/// What multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// f32 in registers.
+    Registers,
+    /// bf16 by tensor cores.
+    Bf16,
+    /// f16 by tensor cores.
+    F16,
+}
+
+impl Unit {
+    const ALL: [Unit; 3] = [Unit::Registers, Unit::Bf16, Unit::F16];
+
+    fn as_word(self) -> &'static str {
+        match self {
+            Unit::Registers => "f32",
+            Unit::Bf16 => "bf16",
+            Unit::F16 => "f16",
+        }
+    }
+}
+
+/// The choices of a contraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ContractionPlan {
+    /// What multiplies.
+    pub(crate) unit: Unit,
+    /// The tile of a block.
+    pub(crate) tile: TilePlan,
+    /// The tile where there would be few of the other.
+    pub(crate) few: Option<TilePlan>,
+}
+
+/// A tile of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TilePlan {
+    /// Rows, columns and depth.
+    pub(crate) tile: [u32; 3],
+    /// Warps along rows and columns, for tensor cores.
+    pub(crate) warps: [u32; 2],
+}
+
+impl TilePlan {
+    /// Threads of a block.
+    pub(crate) fn threads(&self, unit: Unit) -> u32 {
+        match unit {
+            Unit::Registers => 256,
+            Unit::Bf16 | Unit::F16 => 32 * self.warps[0] * self.warps[1],
+        }
+    }
+
+    /// A tile of its numbers, if its parts come out even.
+    fn of(unit: Unit, numbers: &[u32]) -> Option<Self> {
+        let &[m, n, k, rows, columns] = numbers else {
+            return None;
+        };
+        let is_even = |size: u32, unit: u32| size > 0 && size.is_multiple_of(unit) && size <= 256;
+        let is_valid = match unit {
+            Unit::Registers => {
+                let is_small = m <= 128 && n <= 128 && rows * columns == 1;
+                is_small && is_even(m, 64) && is_even(n, 64) && is_even(k, 4)
+            }
+            Unit::Bf16 | Unit::F16 => {
+                let is_small = (1..=4).contains(&rows) && (1..=4).contains(&columns);
+                is_small
+                    && is_even(m, 32)
+                    && is_even(m, 16 * rows)
+                    && is_even(n, 16 * columns)
+                    && is_even(k, 16)
+            }
+        };
+        is_valid.then_some(Self {
+            tile: [m, n, k],
+            warps: [rows, columns],
+        })
+    }
+}
+
+impl fmt::Display for TilePlan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([m, n, k], [rows, columns]) = (self.tile, self.warps);
+        write!(formatter, "tile {m} {n} {k} warps {rows} {columns}")
+    }
+}
+
+/// A contraction of its words.
+fn contraction_of(unit: &str, words: &[&str]) -> Option<ContractionPlan> {
+    let unit = Unit::ALL
+        .into_iter()
+        .find(|known| known.as_word() == unit)?;
+    let tile = |words: &[&str]| match words {
+        ["tile", m, n, k, "warps", rows, columns] => {
+            let numbers = [m, n, k, rows, columns].map(|word| word.parse().unwrap_or_default());
+            TilePlan::of(unit, &numbers)
+        }
+        _ => None,
+    };
+    let few = match words.get(7..)? {
+        [] => None,
+        ["few", rest @ ..] => Some(tile(rest)?),
+        _ => return None,
+    };
+    let tile = tile(words.get(..7)?)?;
+    Some(ContractionPlan { unit, tile, few })
+}
+
+impl Plan {
+    /// The name of its strategy.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Plan::Fallback => FALLBACK_SCHEDULE,
+            Plan::Map(_) => "map",
+            Plan::Row(_) => "row",
+            Plan::Contraction(_) => "contraction",
+            Plan::Split(_) => "split",
+        }
+    }
+
+    /// The schedule.
+    pub(crate) fn schedule(&self) -> Schedule {
+        let schedule = Schedule::new(self.name());
+        match self {
+            Plan::Fallback => schedule,
+            plan => schedule.with_text(plan.to_string()),
+        }
+    }
+
+    /// The plan of a schedule.
+    ///
+    /// # Errors
+    /// If its text is not a plan's.
+    pub(crate) fn of(schedule: &Schedule) -> Result<Self, CudaError> {
+        let unknown = || CudaError::Schedule {
+            text: format!("{} `{}`", schedule.name, schedule.text),
+        };
+        if schedule.is_fallback() {
+            return Ok(Plan::Fallback);
+        }
+        let words: Vec<&str> = schedule.text.split_whitespace().collect();
+        let number = |text: &str| text.parse::<u32>().ok();
+        let text = |schedule: &Schedule| schedule.text.strip_prefix("split ").map(str::to_owned);
+        if let Some(rest) = text(schedule) {
+            let inner = Schedule::new("split").with_text(rest);
+            return match Self::of(&inner) {
+                Ok(Plan::Row(plan)) => Ok(Plan::Split(SplitPlan::Rows(plan))),
+                Ok(Plan::Map(plan)) => Ok(Plan::Split(SplitPlan::Columns(plan))),
+                _ => Err(unknown()),
+            };
+        }
+        match words.as_slice() {
+            ["map", "axis", axis, "lanes", lanes] => {
+                let plan = number(axis).zip(number(lanes));
+                let plan = plan.filter(|(_, lanes)| [1, 2, 4, 8].contains(lanes));
+                let (axis, lanes) = plan.ok_or_else(unknown)?;
+                Ok(Plan::Map(MapPlan { axis, lanes }))
+            }
+            ["row", "threads", threads, "lanes", lanes] => {
+                let plan = number(threads).zip(number(lanes));
+                let plan = plan.filter(|(threads, lanes)| {
+                    [0, 32, 64, 128, 256, 512, 1024].contains(threads)
+                        && [1, 2, 4, 8].contains(lanes)
+                });
+                let (threads, lanes) = plan.ok_or_else(unknown)?;
+                Ok(Plan::Row(RowPlan { threads, lanes }))
+            }
+            ["contraction", unit, words @ ..] => match contraction_of(unit, words) {
+                Some(plan) => Ok(Plan::Contraction(plan)),
+                None => Err(unknown()),
+            },
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Plan::Fallback => formatter.write_str(FALLBACK_SCHEDULE),
+            Plan::Map(MapPlan { axis, lanes }) => {
+                write!(formatter, "map axis {axis} lanes {lanes}")
+            }
+            Plan::Row(RowPlan { threads, lanes }) => {
+                write!(formatter, "row threads {threads} lanes {lanes}")
+            }
+            Plan::Split(SplitPlan::Rows(plan)) => write!(formatter, "split {}", Plan::Row(*plan)),
+            Plan::Split(SplitPlan::Columns(plan)) => {
+                write!(formatter, "split {}", Plan::Map(*plan))
+            }
+            Plan::Contraction(ContractionPlan { unit, tile, few }) => {
+                write!(formatter, "contraction {} {tile}", unit.as_word())?;
+                match few {
+                    Some(few) => write!(formatter, " few {few}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_round_trip_through_schedules() {
+        let plans = [
+            Plan::Fallback,
+            Plan::Map(MapPlan { axis: 2, lanes: 8 }),
+            Plan::Row(RowPlan {
+                threads: 256,
+                lanes: 4,
+            }),
+            Plan::Split(SplitPlan::Rows(RowPlan {
+                threads: 0,
+                lanes: 8,
+            })),
+            Plan::Split(SplitPlan::Columns(MapPlan { axis: 0, lanes: 4 })),
+            Plan::Contraction(ContractionPlan {
+                unit: Unit::Bf16,
+                tile: TilePlan {
+                    tile: [128, 64, 32],
+                    warps: [2, 2],
+                },
+                few: Some(TilePlan {
+                    tile: [64, 64, 32],
+                    warps: [2, 2],
+                }),
+            }),
+        ];
+        for plan in plans {
+            assert_eq!(Plan::of(&plan.schedule()).unwrap(), plan);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_not_plans() {
+        for text in [
+            "",
+            "map",
+            "map axis 0 lanes 3",
+            "row threads 31 lanes 4",
+            "row threads",
+        ] {
+            let schedule = Schedule::new("map").with_text(text);
+            let error = Plan::of(&schedule).unwrap_err();
+            assert_eq!(error.code(), "E0552", "{text}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+// Tiles of a product in shared memory. An operand's tile is stored as it is in memory: along the depth, or along its rows
+// (columns). Accumulators are in registers, and leave through a strip of rows in shared memory.
+
+// Products of 16-bit floats by tensor cores: BM x BN x BK per block, WM x WN warps.
+template <class T> struct k_matrix;
+template <> struct k_matrix<k_bf16> {
+    static K_INLINE void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { k_multiply_bf16(d, a, b0, b1); }
+};
+template <> struct k_matrix<k_f16> {
+    static K_INLINE void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { k_multiply_f16(d, a, b0, b1); }
+};
+template <class T, int BM, int BN, int BK, int WM, int WN, bool A_DEPTH, bool B_DEPTH> struct k_matrix_tile {
+    static constexpr int TM = BM / WM, TN = BN / WN, MI = TM / 16, NI = TN / 8;
+    static constexpr int PITCH_A = (A_DEPTH ? BK : BM) + 8, PITCH_B = (B_DEPTH ? BK : BN) + 8;
+    float sums[MI][NI][4];
+    K_INLINE void clear() {
+        K_UNROLL
+        for (int i = 0; i < MI; ++i)
+            K_UNROLL
+            for (int j = 0; j < NI; ++j)
+                K_UNROLL
+                for (int e = 0; e < 4; ++e) sums[i][j][e] = 0;
+    }
+    K_INLINE void multiply(const T* a, const T* b) {
+        const int lane = (int)k_thread() % 32, warp = (int)k_thread() / 32;
+        const int m0 = warp / WN * TM, n0 = warp % WN * TN;
+        const int at = lane % 8, block = lane / 8;
+        K_UNROLL
+        for (int k = 0; k < BK; k += 16) {
+            unsigned left[MI][4], right[NI / 2][4];
+            K_UNROLL
+            for (int i = 0; i < MI; ++i) {
+                const int m = m0 + 16 * i;
+                if (A_DEPTH) k_load_matrices(left[i], a + (m + at + 8 * (block % 2)) * PITCH_A + k + 8 * (block / 2));
+                else k_load_transposed(left[i], a + (k + at + 8 * (block / 2)) * PITCH_A + m + 8 * (block % 2));
+            }
+            K_UNROLL
+            for (int j = 0; j < NI / 2; ++j) {
+                const int n = n0 + 16 * j;
+                if (B_DEPTH) k_load_matrices(right[j], b + (n + at + 8 * (block / 2)) * PITCH_B + k + 8 * (block % 2));
+                else k_load_transposed(right[j], b + (k + at + 8 * (block % 2)) * PITCH_B + n + 8 * (block / 2));
+            }
+            K_UNROLL
+            for (int i = 0; i < MI; ++i)
+                K_UNROLL
+                for (int j = 0; j < NI; ++j)
+                    k_matrix<T>::multiply(sums[i][j], left[i], right[j / 2][j % 2 * 2], right[j / 2][j % 2 * 2 + 1]);
+        }
+    }
+    // The sums of rows first..first + ROWS of the tile, to a strip.
+    template <int ROWS, int PITCH> K_INLINE void leave(float* strip, int first) {
+        const int lane = (int)k_thread() % 32, warp = (int)k_thread() / 32;
+        const int m0 = warp / WN * TM - first, n0 = warp % WN * TN;
+        K_UNROLL
+        for (int i = 0; i < MI; ++i) {
+            const int m = m0 + 16 * i;
+            if (m < 0 || m >= ROWS) continue;
+            K_UNROLL
+            for (int j = 0; j < NI; ++j)
+                K_UNROLL
+                for (int e = 0; e < 4; ++e)
+                    strip[(m + lane / 4 + 8 * (e / 2)) * PITCH + n0 + 8 * j + 2 * (lane % 4) + e % 2] = sums[i][j][e];
+        }
+    }
+};
+
+// Products in the registers of 16 x 16 threads.
+template <class T, int BM, int BN, int BK> struct k_register_tile {
+    static constexpr int TM = BM / 16, TN = BN / 16;
+    static constexpr int PITCH_A = BM + 4, PITCH_B = BN + 4;
+    T sums[TM][TN];
+    K_INLINE void clear() {
+        K_UNROLL
+        for (int i = 0; i < TM; ++i)
+            K_UNROLL
+            for (int j = 0; j < TN; ++j) sums[i][j] = 0;
+    }
+    static K_INLINE int row(int i) { return i / 4 * 64 + (int)k_thread() / 16 * 4 + i % 4; }
+    static K_INLINE int column(int j) { return j / 4 * 64 + (int)k_thread() % 16 * 4 + j % 4; }
+    // Both operands along their rows and columns.
+    K_INLINE void multiply(const T* a, const T* b) {
+        K_UNROLL
+        for (int k = 0; k < BK; ++k) {
+            T left[TM], right[TN];
+            K_UNROLL
+            for (int i = 0; i < TM; i += 4) {
+                k_vector<T, 4> x = *(const k_vector<T, 4>*)(a + k * PITCH_A + row(i));
+                K_UNROLL
+                for (int e = 0; e < 4; ++e) left[i + e] = x.at[e];
+            }
+            K_UNROLL
+            for (int j = 0; j < TN; j += 4) {
+                k_vector<T, 4> x = *(const k_vector<T, 4>*)(b + k * PITCH_B + column(j));
+                K_UNROLL
+                for (int e = 0; e < 4; ++e) right[j + e] = x.at[e];
+            }
+            K_UNROLL
+            for (int i = 0; i < TM; ++i)
+                K_UNROLL
+                for (int j = 0; j < TN; ++j) sums[i][j] = k_fused(left[i], right[j], sums[i][j]);
+        }
+    }
+    template <int ROWS, int PITCH> K_INLINE void leave(T* strip, int first) {
+        K_UNROLL
+        for (int i = 0; i < TM; i += 4) {
+            const int m = row(i) - first;
+            if (m < 0 || m >= ROWS) continue;
+            K_UNROLL
+            for (int e = 0; e < 4; ++e)
+                K_UNROLL
+                for (int j = 0; j < TN; ++j) strip[(m + e) * PITCH + column(j)] = sums[i + e][j];
+        }
+    }
+};
+
+// The tile of a task: tiles of eight rows of tiles are neighbours, so that operands stay in the cache.
+K_INLINE void k_tile_of(k_i64 t, k_i64 rows, k_i64 columns, k_i64& z, k_i64& row, k_i64& column) {
+    k_i64 rest, within, first;
+    z = k_split(t, rows * columns, rest);
+    k_i64 band = k_split(rest, 8 * columns, within);
+    first = 8 * band;
+    k_i64 height = rows - first < 8 ? rows - first : 8;
+    column = k_split(within, height, row);
+    row += first;
+}

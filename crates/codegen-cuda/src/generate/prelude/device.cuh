@@ -1,0 +1,76 @@
+// What only the device has: threads, barriers, shuffles, shared memory, conversions and matrix instructions as PTX. The
+// tests' host shim defines the same names.
+#define K_KERNEL extern "C" __global__
+#define K_PARAMETER const __grid_constant__
+#define K_INLINE __device__ __forceinline__
+#define K_BOUNDS(threads) __launch_bounds__(threads)
+#define K_UNROLL _Pragma("unroll")
+#define K_SHARED extern __shared__ __align__(128) unsigned char k_shared[];
+
+K_INLINE unsigned k_thread() { return threadIdx.x; }
+K_INLINE unsigned k_block() { return blockIdx.x; }
+K_INLINE unsigned k_blocks() { return gridDim.x; }
+K_INLINE void k_sync() { __syncthreads(); }
+K_INLINE void k_sync_warp() { __syncwarp(); }
+K_INLINE unsigned k_shuffle_word(unsigned x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+K_INLINE void k_report(unsigned long long* word, unsigned long long fault) { atomicMin(word, fault); }
+K_INLINE unsigned k_read_stop(const unsigned* word) { return *(const volatile unsigned*)word; }
+K_INLINE int k_leading_zeros(unsigned long long x) { return __clzll((long long)x); }
+
+K_INLINE unsigned k_float_bits(float x) { return __float_as_uint(x); }
+K_INLINE float k_bits_float(unsigned x) { return __uint_as_float(x); }
+K_INLINE unsigned long long k_double_bits(double x) { return (unsigned long long)__double_as_longlong(x); }
+K_INLINE double k_bits_double(unsigned long long x) { return __longlong_as_double((long long)x); }
+K_INLINE float k_fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+K_INLINE double k_fused(double a, double b, double c) { return __fma_rn(a, b, c); }
+K_INLINE float k_inverse(float x) { return __frcp_rn(x); }
+
+K_INLINE float k_f16_float(unsigned short x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+K_INLINE unsigned short k_float_f16(float x) {
+    unsigned short y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+K_INLINE unsigned short k_float_bf16(float x) {
+    unsigned short y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+// 16 bytes from global to shared memory, asynchronously; with `bytes` 0 zeros are written and nothing is read.
+K_INLINE void k_copy_async(void* to, const void* from, int bytes) {
+    unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
+}
+K_INLINE void k_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> K_INLINE void k_copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// Four 8 x 8 matrices of 16-bit elements; each lane names one row of 16 bytes.
+K_INLINE void k_load_matrices(unsigned (&r)[4], const void* row) {
+    unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+K_INLINE void k_load_transposed(unsigned (&r)[4], const void* row) {
+    unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+
+// d += a * b for a 16 x 16 and a 16 x 8 matrix of 16-bit floats, sums in f32.
+K_INLINE void k_multiply_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+K_INLINE void k_multiply_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}

@@ -1,0 +1,26 @@
+//! CUDA: kernels as CUDA C, compiled to cubins by NVRTC, and the device that launches them.
+//!
+//! An artifact's code is a [`DeviceCode`]: a cubin with one [`Entry`] per phase, a function of the cubin or a call of
+//! cuBLASLt.
+
+#![deny(unsafe_code)]
+
+mod arch;
+mod compiler;
+mod container;
+mod error;
+pub mod find;
+mod generate;
+mod nvrtc;
+
+pub mod driver;
+mod executor;
+
+pub use arch::CudaArch;
+pub use compiler::{CudaCompiler, HostSource};
+pub use container::{
+    CONTAINER_VERSION, ContainerError, DeviceCode, Entry, FAULT_DIVISION, FAULT_INDEX, FIXED_WORDS,
+    GemmEntry, GemmEpilogue, GemmOperand, MAX_PARAMETER_BYTES,
+};
+pub use error::CudaError;
+pub use executor::{CudaExecutor, CudaStatistics, DeviceError, arch_of};

@@ -1,0 +1,224 @@
+//! NVRTC compiles generated sources for every kind of architecture, within a budget of spills, to the instructions that they
+//! are written for. Needs NVRTC, but no GPU; without it the tests say so and pass.
+//!
+//! `KILN_NVRTC` names the library or its folder; `KILN_NVDISASM` a disassembler, for the instructions.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and print what it did"
+)]
+
+use std::process::Command;
+
+use kiln_backend::{CompileObserver, CompilePhase, KernelCompiler, Unobserved};
+use kiln_codegen_cuda::{CudaArch, CudaCompiler, CudaError, DeviceCode, Entry};
+use kiln_kernel::VerifiedKernel;
+
+/// The architectures that are compiled for: the oldest, one with a suffix, a new one.
+const ARCHS: [CudaArch; 3] = [CudaArch::Sm80, CudaArch::Sm90a, CudaArch::Sm100];
+
+/// The compiler, or none with the reason.
+fn compiler() -> Option<CudaCompiler> {
+    match CudaCompiler::new(CudaArch::Sm90a) {
+        Ok(compiler) => Some(compiler),
+        Err(CudaError::Environment { .. }) => {
+            println!("skipped: CUDA C is not compiled, since NVRTC is not installed");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn kernel(text: &str) -> VerifiedKernel {
+    let kernel =
+        kiln_kernel::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
+    kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+}
+
+const MAP: &str = "kernel @gelu(%x: in f32[N], %y: out f32[N]) {
+  outer i < N
+  store %y[i] = gelu(%x[i])
+}";
+const SOFTMAX: &str = "kernel @softmax(%x: in f32[M, N], %y: out f32[M, N]) {
+  outer m < M
+  t = reduce max[j < N] %x[m, j]
+  z = reduce add[j < N] exp(%x[m, j] - t)
+  store %y[m, j < N] = exp(%x[m, j] - t) / z
+}";
+const PRODUCT: &str =
+    "kernel @linear(%x: in bf16[M, K], %w: in bf16[K, N], %b: in f32[N], %y: out bf16[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] f32(%x[m, k]) * f32(%w[k, n])
+  store %y[m, n] = bf16(relu(s + %b[n]))
+}";
+const SINGLE: &str = "kernel @linear(%x: in f32[M, K], %w: in f32[K, N], %y: out f32[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] %x[m, k] * %w[k, n]
+  store %y[m, n] = s
+}";
+const SCAN: &str = "kernel @cumsum(%x: in f32[M, N], %y: out f32[M, N]) {
+  outer m < M
+  carry i < N {
+    s init 0.0 = prev(s) + %x[m, i]
+    store %y[m, i] = s
+  }
+}";
+
+#[test]
+fn every_schedule_compiles_within_a_budget_of_spills() {
+    let Some(compiler) = compiler() else { return };
+    for text in [MAP, SOFTMAX, PRODUCT, SINGLE] {
+        let kernel = kernel(text);
+        for arch in ARCHS {
+            for candidate in compiler.schedules(&kernel, &arch.target()) {
+                let schedule = &candidate.schedule;
+                let report = compiler.report(&kernel, arch, schedule).unwrap();
+                let lines: Vec<&str> = report
+                    .lines()
+                    .filter(|line| line.contains("stack frame"))
+                    .collect();
+                assert!(!lines.is_empty(), "{report}");
+                for line in lines {
+                    let numbers = line.split_whitespace().filter_map(|word| word.parse().ok());
+                    let numbers: Vec<u32> = numbers.collect();
+                    let worst = numbers.iter().copied().max().unwrap();
+                    // Calls of the slow path of a division may save a few words.
+                    let budget = match schedule.name.as_str() {
+                        "contraction" => 0,
+                        _ => 32,
+                    };
+                    assert!(
+                        numbers.len() == 3 && worst <= budget,
+                        "{arch} {schedule} `{}`: {report}",
+                        schedule.text
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn artifacts_have_an_entry_per_phase() {
+    let Some(compiler) = compiler() else { return };
+    let kernel = kernel(SOFTMAX);
+    let target = CudaArch::Sm90a.target();
+    for candidate in compiler.schedules(&kernel, &target) {
+        let artifact = compiler
+            .compile(&kernel, &target, &candidate.schedule, &mut Unobserved)
+            .unwrap();
+        let code = DeviceCode::from_bytes(&artifact.code).unwrap();
+        assert_eq!(code.arch, "sm_90a");
+        assert!(code.cubin.starts_with(b"\x7fELF"));
+        assert_eq!(code.entries.len(), artifact.phases.len());
+        for (entry, phase) in code.entries.iter().zip(&artifact.phases) {
+            let Entry::Function { name, threads } = entry else {
+                panic!("{entry:?}")
+            };
+            assert_eq!((name, *threads), (&phase.entry, phase.block));
+        }
+    }
+    let again = compiler.compile(
+        &kernel,
+        &target,
+        &compiler.schedules(&kernel, &target)[0].schedule,
+        &mut Unobserved,
+    );
+    let first = compiler.compile(
+        &kernel,
+        &target,
+        &compiler.schedules(&kernel, &target)[0].schedule,
+        &mut Unobserved,
+    );
+    assert_eq!(
+        again.unwrap().code,
+        first.unwrap().code,
+        "equal sources have equal code"
+    );
+}
+
+#[test]
+fn cancelled_compiles_end_with_the_code_of_cancellation() {
+    struct Cancelled;
+    impl CompileObserver for Cancelled {
+        fn begin(&mut self, _phase: CompilePhase) {}
+        fn end(&mut self, _phase: CompilePhase) {}
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+    let Some(compiler) = compiler() else { return };
+    let kernel = kernel(PRODUCT);
+    let target = CudaArch::Sm80.target();
+    let schedule = &compiler.schedules(&kernel, &target)[0].schedule;
+    let error = compiler
+        .compile(&kernel, &target, schedule, &mut Cancelled)
+        .unwrap_err();
+    assert_eq!(error.code, kiln_backend::CompileError::CANCELLED);
+}
+
+/// The instructions of a kernel's best schedule, if there is a disassembler.
+fn instructions(compiler: &CudaCompiler, text: &str, arch: CudaArch) -> Option<String> {
+    let tool = std::env::var_os("KILN_NVDISASM")?;
+    let (kernel, target) = (kernel(text), arch.target());
+    let schedule = &compiler.schedules(&kernel, &target)[0].schedule;
+    let artifact = compiler
+        .compile(&kernel, &target, schedule, &mut Unobserved)
+        .unwrap();
+    let code = DeviceCode::from_bytes(&artifact.code).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kernel.cubin");
+    std::fs::write(&file, &code.cubin).unwrap();
+    let output = Command::new(tool).arg("-c").arg(&file).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn machine_code_has_the_intended_instructions() {
+    let Some(compiler) = compiler() else { return };
+    for arch in ARCHS {
+        for (text, wanted) in [
+            (MAP, &["LDG.E.128", "STG.E.128"][..]),
+            (SOFTMAX, &["LDG.E.128", "STG.E.128", "SHFL"]),
+            (PRODUCT, &["HMMA.16816.F32.BF16", "LDSM.16.M", "LDG.E.128"]),
+            (SINGLE, &["FFMA", "LDS.128", "LDG.E.128"]),
+        ] {
+            let Some(found) = instructions(&compiler, text, arch) else {
+                println!("skipped: no machine code is checked, since KILN_NVDISASM is not set");
+                return;
+            };
+            for instruction in wanted {
+                assert!(
+                    found.contains(instruction),
+                    "{arch}: no {instruction} in\n{found}"
+                );
+            }
+            // Reductions may save words around the slow path of a division.
+            for instruction in ["LDL", "STL"].into_iter().filter(|_| text != SOFTMAX) {
+                assert!(
+                    !found.contains(instruction),
+                    "{arch}: {instruction} in\n{found}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn scans_compile_with_the_fallback() {
+    let Some(compiler) = compiler() else { return };
+    let kernel = kernel(SCAN);
+    for arch in ARCHS {
+        let schedules = compiler.schedules(&kernel, &arch.target());
+        let last = schedules.last().unwrap();
+        assert!(last.schedule.is_fallback());
+        compiler.report(&kernel, arch, &last.schedule).unwrap();
+    }
+}

@@ -1,0 +1,270 @@
+//! Kernels on the host: the generated source, executed thread by thread, gives the results of the kernel's evaluator at edge
+//! sizes. Needs g++; without it the tests say so and pass.
+//!
+//! `KILN_TEST_KERNELS=FIRST..END` checks other seeds than the first few; `KILN_TEST_FILES=WORD` only files whose paths contain
+//! a word; `KILN_TEST_ALL=1` every file.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and print what it did"
+)]
+
+mod support;
+
+use kiln_backend::Schedule;
+use kiln_testkit::cases::folder;
+use kiln_testkit::generate::Flavor;
+use kiln_testkit::kernels::{Elements, covering_sizes, random_kernel, random_sizes};
+use kiln_testkit::random::SplitMix64;
+use support::{check_everywhere, has_compiler, kernel, smooth};
+
+fn skips() -> bool {
+    let skips = !has_compiler();
+    if skips {
+        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+    }
+    skips
+}
+
+fn expect(failures: Vec<String>) {
+    assert!(
+        failures.is_empty(),
+        "{} kernels:\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
+}
+
+/// Runs checks on two threads; returns the failures.
+fn in_parallel<T: Sync>(
+    all: &[T],
+    check: impl Fn(&T) -> Result<(usize, usize), String> + Sync,
+) -> Vec<String> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let result = std::sync::Mutex::new(((0, 0), Vec::new()));
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(one) = all.get(at) else { break };
+                    let checked = check(one);
+                    let mut result = result.lock().unwrap();
+                    match checked {
+                        Ok((agreed, faulted)) => {
+                            result.0.0 += agreed;
+                            result.0.1 += faulted;
+                        }
+                        Err(why) => result.1.push(why),
+                    }
+                }
+            });
+        }
+    });
+    let ((agreed, faulted), failures) = result.into_inner().unwrap();
+    println!(
+        "{} kernels: {agreed} launches agreed, {faulted} faulted",
+        all.len()
+    );
+    failures
+}
+
+fn try_random(seed: u64) -> Result<(usize, usize), String> {
+    let text = random_kernel(seed);
+    let read = kiln_kernel::text::read(&text).map_err(|errors| errors.render(&text))?;
+    let Ok(kernel) = kiln_kernel::verify(read) else {
+        return Ok((0, 0));
+    };
+    let mut random = SplitMix64::new(seed);
+    let sizes: Vec<Vec<i64>> = (0..8)
+        .filter_map(|_| random_sizes(&mut random, &kernel, 1500.0))
+        .collect();
+    // Indices that are data: one call in five may have some out of bounds.
+    let elements = |seed: u64| Elements {
+        flavor: match seed % 5 {
+            2 => Flavor::Special,
+            _ => Flavor::Smooth,
+        },
+        indices: match seed % 5 {
+            4 => (-1, 3),
+            _ => (0, 1),
+        },
+    };
+    check_everywhere(&kernel, &[], &sizes, elements).map_err(|why| format!("seed {seed}: {why}"))
+}
+
+#[test]
+fn random_kernels_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let given = std::env::var("KILN_TEST_KERNELS").ok();
+    let given = given.as_deref().and_then(|given| given.split_once(".."));
+    let seeds = given.map_or(0..12, |(first, end)| {
+        first.parse().unwrap()..end.parse().unwrap()
+    });
+    let seeds: Vec<u64> = seeds.collect();
+    expect(in_parallel(&seeds, |&seed| try_random(seed)));
+}
+
+/// The kernels of testkit's files.
+fn files() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for topic in std::fs::read_dir(folder()).unwrap() {
+        for file in std::fs::read_dir(topic.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|end| end == "kernel") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path.display().to_string(), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn kernels_of_files_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let word = std::env::var("KILN_TEST_FILES").unwrap_or_default();
+    let all = std::env::var_os("KILN_TEST_ALL").is_some() || !word.is_empty();
+    let files = files();
+    let chosen: Vec<&(String, String)> = files
+        .iter()
+        .filter(|(path, _)| path.contains(&word))
+        .step_by(if all { 1 } else { 12 })
+        .collect();
+    expect(in_parallel(&chosen, |(path, text)| {
+        let kernel = kernel(text);
+        let sizes = covering_sizes(&kernel, 1500.0);
+        check_everywhere(&kernel, &[], &sizes, smooth).map_err(|why| format!("{path}: {why}"))
+    }));
+}
+
+/// Checks a kernel at sizes beyond the edges of tiles and parts, in the order of its symbols.
+fn check_large(text: &str, sizes: &[&[i64]]) -> Result<(usize, usize), String> {
+    let sizes: Vec<Vec<i64>> = sizes.iter().map(|sizes| sizes.to_vec()).collect();
+    check_everywhere(&kernel(text), &[], &sizes, smooth)
+}
+
+#[test]
+fn products_beyond_a_tile_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let product = |operands: &str, x: &str, w: &str, y: &str| {
+        format!(
+            "kernel @product({operands}, %y: out {y}) {{
+               outer m < M, n < N
+               s = reduce add[k < K] {x} * {w}
+               store %y[m, n] = {}
+             }}",
+            match y {
+                "f32[M, N]" => "relu(s)",
+                "bf16[M, N]" => "bf16(s)",
+                _ => "f16(s)",
+            }
+        )
+    };
+    let kernels = [
+        product(
+            "%x: in bf16[M, K], %w: in bf16[K, N]",
+            "f32(%x[m, k])",
+            "f32(%w[k, n])",
+            "bf16[M, N]",
+        ),
+        product(
+            "%x: in f16[K, M], %w: in f16[N, K]",
+            "f32(%x[k, m])",
+            "f32(%w[n, k])",
+            "f16[M, N]",
+        ),
+        product(
+            "%x: in f32[M, K], %w: in f32[N, K]",
+            "%x[m, k]",
+            "%w[n, k]",
+            "f32[M, N]",
+        ),
+        product(
+            "%x: in f32[K, M], %w: in f32[K, N]",
+            "relu(%x[k, m])",
+            "%w[k, n]",
+            "f32[M, N]",
+        ),
+    ];
+    // M, K, N: the depth goes around the ring, lines are aligned and not.
+    let sizes: &[&[i64]] = &[&[130, 200, 16], &[34, 99, 131], &[129, 0, 5], &[1, 257, 1]];
+    let sizes: Vec<Vec<i64>> = sizes.iter().map(|sizes| sizes.to_vec()).collect();
+    expect(in_parallel(&kernels, |text| {
+        // The large tile, which takes more tiles than these sizes have.
+        let unit = ["bf16", "f16", "f32"].into_iter();
+        let unit = unit.filter(|unit| text.contains(&format!("{unit}[")));
+        let words = match unit.into_iter().next() {
+            Some("f32") | None => "f32 tile 128 128 16 warps 1 1".to_owned(),
+            Some(unit) => format!("{unit} tile 128 128 32 warps 2 2"),
+        };
+        let large = Schedule::new("contraction").with_text(format!("contraction {words}"));
+        check_everywhere(&kernel(text), &[large], &sizes, smooth)
+    }));
+}
+
+#[test]
+fn split_reductions_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let kernels = [
+        "kernel @sum(%x: in f32[N], %y: out f32[]) {
+           s = reduce add[n < N] %x[n]
+           store %y[] = s * 0.5
+         }",
+        "kernel @largest(%x: in f32[N], %y: out i64[]) {
+           s = reduce argmax_last[n < N] %x[n]
+           store %y[] = s
+         }",
+        "kernel @columns(%x: in bf16[N, 3], %y: out f32[3]) {
+           outer j < 3
+           s = reduce add[n < N] f32(%x[n, j])
+           store %y[j] = s
+         }",
+        "kernel @smallest(%x: in i32[N, 9], %y: out i64[9]) {
+           outer j < 9
+           s = reduce argmin[n < N] %x[n, j]
+           store %y[j] = s
+         }",
+        "kernel @planes(%x: in f32[N, 5, 7], %y: out f32[5]) {
+           outer j < 5
+           s = reduce max[n < N, i < 7] %x[n, j, i]
+           store %y[j] = s
+         }",
+    ];
+    let sizes: &[&[i64]] = &[&[0], &[1], &[4097], &[50_001]];
+    expect(in_parallel(&kernels, |text| check_large(text, sizes)));
+}
+
+#[test]
+fn rows_of_every_length_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let kernels = [
+        "kernel @softmax(%x: in f32[M, N], %y: out f32[M, N]) {
+           outer m < M
+           t = reduce max[j < N] %x[m, j]
+           z = reduce add[j < N] exp(%x[m, j] - t)
+           store %y[m, j < N] = exp(%x[m, j] - t) / z
+         }",
+        "kernel @scores(%x: in f32[M, N], %y: out f32[M, N]) {
+           outer m < M
+           p[j < N] = exp(%x[m, j])
+           z = reduce add[j < N] p[j]
+           store %y[m, j < N] = p[j] / z
+         }",
+    ];
+    let sizes: &[&[i64]] = &[&[3, 1020], &[3, 1025], &[2, 8192], &[2, 8193], &[1, 30_000]];
+    expect(in_parallel(&kernels, |text| check_large(text, sizes)));
+}

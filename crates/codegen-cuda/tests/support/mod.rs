@@ -1,0 +1,360 @@
+//! Generated sources, executed on the host: compiled by g++ with `shim/device.h` in place of a device, run in a process of
+//! their own, compared with the kernel's evaluator.
+
+#![allow(
+    dead_code,
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test file uses a part of it, and a test may panic"
+)]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use kiln_backend::{Artifact, Fault, FaultCause, LaunchContext, Schedule};
+use kiln_codegen_cuda::{CudaCompiler, FAULT_INDEX};
+use kiln_kernel::{Buffer, VerifiedKernel};
+use kiln_tensor::{Tensor, row_major_strides};
+use kiln_testkit::generate::Flavor;
+use kiln_testkit::kernels::{Checked, Elements, Meaning, kernel_tensors};
+use kiln_testkit::random::SplitMix64;
+use tempfile::TempDir;
+
+/// The contents of memory that is not an element.
+const POISON: u8 = 0xff;
+
+/// The C++ compiler, if it is installed.
+pub(crate) fn has_compiler() -> bool {
+    let version = Command::new("g++").arg("--version").output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+/// A kernel from its text.
+pub(crate) fn kernel(text: &str) -> VerifiedKernel {
+    let kernel =
+        kiln_kernel::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
+    kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+}
+
+/// A kernel with one schedule, as a program of the host.
+pub(crate) struct HostKernel {
+    kernel: VerifiedKernel,
+    artifact: Artifact,
+    folder: TempDir,
+}
+
+/// What a launch gave: the written buffers and the fault, or why it ended.
+type Ran = Result<(Vec<Tensor>, Option<Fault>), String>;
+
+impl HostKernel {
+    /// Compiles a kernel; `define` names a mistake of the device.
+    pub(crate) fn build(
+        kernel: &VerifiedKernel,
+        schedule: &Schedule,
+        define: Option<&str>,
+    ) -> Result<Self, String> {
+        let source =
+            CudaCompiler::host_source(kernel, schedule).map_err(|error| error.to_string())?;
+        Self::build_text(kernel, &source.text, source.parts, define)
+    }
+
+    /// The same from a changed source.
+    pub(crate) fn build_text(
+        kernel: &VerifiedKernel,
+        text: &str,
+        parts: kiln_backend::ArtifactParts,
+        define: Option<&str>,
+    ) -> Result<Self, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let shim = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/shim");
+        let names: Vec<String> = parts.phases.iter().map(|p| p.entry.clone()).collect();
+        let mut whole = String::from("#include \"device.h\"\n");
+        whole.push_str(text);
+        whole.push_str("#include \"run.h\"\n");
+        whole.push_str(&format!(
+            "int main(int argc, char** argv) {{ const Function all[] = {{{}}}; return run_cases(all, argc, argv); }}\n",
+            names.join(", ")
+        ));
+        let file = folder.path().join("kernel.cpp");
+        std::fs::write(&file, &whole).unwrap();
+        let mut command = Command::new("g++");
+        command.args([
+            "-std=c++17",
+            "-O1",
+            "-w",
+            "-ffp-contract=off",
+            "-fno-strict-aliasing",
+        ]);
+        command.args(define.map(|define| format!("-D{define}")));
+        command.arg("-I").arg(&shim).arg(&file);
+        command.arg("-o").arg(folder.path().join("kernel"));
+        let output = command.output().map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            let log = String::from_utf8_lossy(&output.stderr).into_owned();
+            let log: String = log.chars().take(3000).collect();
+            return Err(format!("g++ rejects the source: {log}"));
+        }
+        // SAFETY: it is never loaded; its numbers are evaluated.
+        let artifact = unsafe { Artifact::trusted(parts) };
+        Ok(Self {
+            kernel: kernel.clone(),
+            artifact,
+            folder,
+        })
+    }
+
+    /// Runs cases: symbols, operands and a seed each.
+    pub(crate) fn run(&self, cases: &[(&[i64], &[Tensor], u64)]) -> Result<Vec<Ran>, String> {
+        let mut input = Vec::new();
+        let mut put = |word: u64| input.extend_from_slice(&word.to_le_bytes());
+        put(cases.len() as u64);
+        let mut images = Vec::new();
+        for (symbols, tensors, seed) in cases {
+            let context = LaunchContext {
+                symbols,
+                threads: 1,
+                caches: [1; 3],
+            };
+            let numbers = self.artifact.numbers(&context).map_err(|e| e.to_string())?;
+            let buffers = self.kernel.buffers().values().zip(*tensors);
+            let of: Vec<Image> = buffers
+                .zip(numbers.bytes())
+                .map(|((buffer, tensor), &bytes)| {
+                    Image::of(&self.kernel, buffer, symbols, tensor, bytes)
+                })
+                .collect();
+            let mut put = |word: u64| input.extend_from_slice(&word.to_le_bytes());
+            put(*seed);
+            put(seed % 2);
+            put(seed / 2 % 2);
+            put(of.len() as u64);
+            put(numbers.arguments().len() as u64);
+            put(numbers.shared_scratch() as u64);
+            put(numbers.phases().len() as u64);
+            for image in &of {
+                input.extend_from_slice(&(image.bytes.len() as u64).to_le_bytes());
+                input.extend_from_slice(&image.bytes);
+            }
+            let mut put = |word: u64| input.extend_from_slice(&word.to_le_bytes());
+            for &argument in numbers.arguments() {
+                put(argument.cast_unsigned());
+            }
+            for (phase, part) in numbers.phases().iter().zip(&self.artifact.phases) {
+                put(phase.tasks);
+                put(u64::from(part.block));
+                put(phase.scratch as u64);
+            }
+            images.push(of);
+        }
+        let (from, to) = (
+            self.folder.path().join("in"),
+            self.folder.path().join("out"),
+        );
+        std::fs::write(&from, &input).unwrap();
+        let mut command = Command::new(self.folder.path().join("kernel"));
+        let output = command.arg(&from).arg(&to).output().unwrap();
+        if !output.status.success() {
+            let log = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(format!("the program ended with {}: {log}", output.status));
+        }
+        let bytes = std::fs::read(&to).unwrap();
+        let mut rest = bytes.as_slice();
+        Ok(images
+            .iter()
+            .map(|images| self.read(images, &mut rest))
+            .collect())
+    }
+
+    fn read(&self, images: &[Image], rest: &mut &[u8]) -> Ran {
+        let (word, after) = rest.split_first_chunk::<8>().unwrap();
+        *rest = after;
+        let fault = u64::from_le_bytes(*word);
+        let mut written = Vec::new();
+        let mut outside = None;
+        for (image, buffer) in images.iter().zip(self.kernel.buffers().values()) {
+            let (bytes, after) = rest.split_at(image.bytes.len());
+            *rest = after;
+            let (tensor, intact) = image.read(bytes);
+            if !intact {
+                outside = Some(buffer.name.clone());
+            }
+            if buffer.role.is_written() {
+                written.push(tensor);
+            }
+        }
+        if let Some(name) = outside {
+            return Err(format!("bytes beside the elements of %{name} were written"));
+        }
+        let fault = (fault != u64::MAX).then(|| {
+            assert_eq!(fault >> 32, 7, "the launch of a fault");
+            Fault {
+                launch: 7,
+                cause: match fault as u8 {
+                    FAULT_INDEX => FaultCause::IndexOutOfRange,
+                    _ => FaultCause::DivisionByZero,
+                },
+                site: (fault >> 8 & 0xff_ffff) as usize,
+            }
+        });
+        if let Some(fault) = fault {
+            assert!(fault.site < self.artifact.fault_sites.len());
+        }
+        Ok((written, fault))
+    }
+
+    /// Compares launches with the kernel's meaning; returns how many agreed, and how many faulted.
+    pub(crate) fn check(
+        &self,
+        cases: &[(Vec<i64>, Vec<Tensor>, u64)],
+    ) -> Result<(usize, usize), String> {
+        let given: Vec<(&[i64], &[Tensor], u64)> = cases
+            .iter()
+            .map(|(symbols, tensors, seed)| (symbols.as_slice(), tensors.as_slice(), *seed))
+            .collect();
+        let schedule = &self.artifact.schedule;
+        let failed = |symbols: &[i64], why: String| {
+            let text = kiln_kernel::text::print(&self.kernel);
+            format!(
+                "{schedule} `{}` at {symbols:?}: {why}\nof {text}",
+                schedule.text
+            )
+        };
+        let ran = self.run(&given).map_err(|why| failed(&[], why))?;
+        let mut tally = (0, 0);
+        for ((symbols, tensors, _), ran) in cases.iter().zip(ran) {
+            let (found, fault) = ran.map_err(|why| failed(symbols, why))?;
+            let meaning = Meaning::of(&self.kernel, symbols, tensors)
+                .map_err(|finding| failed(symbols, finding.to_string()))?;
+            let judged = meaning.judge(&self.kernel, &self.artifact, &found, fault);
+            match judged.map_err(|finding| failed(symbols, finding.to_string()))? {
+                Checked::Agreed => tally.0 += 1,
+                Checked::Faulted => tally.1 += 1,
+            }
+        }
+        Ok(tally)
+    }
+}
+
+/// Checks a kernel with every schedule that is offered, and with `others`, at some sizes.
+pub(crate) fn check_everywhere(
+    kernel: &VerifiedKernel,
+    others: &[Schedule],
+    sizes: &[Vec<i64>],
+    elements: impl Fn(u64) -> Elements,
+) -> Result<(usize, usize), String> {
+    let mut cases = Vec::new();
+    for (seed, symbols) in (0..).zip(sizes) {
+        let mut random = SplitMix64::new(seed);
+        let tensors = kernel_tensors(&mut random, kernel, symbols, elements(seed)).unwrap();
+        if let Some(tensors) = tensors {
+            cases.push((symbols.clone(), tensors, seed));
+        }
+    }
+    let offered = CudaCompiler::offered(kernel).into_iter();
+    let schedules = offered.map(|candidate| candidate.schedule);
+    let mut tally = (0, 0);
+    for schedule in schedules.chain(others.iter().cloned()) {
+        let (agreed, faulted) = HostKernel::build(kernel, &schedule, None)?.check(&cases)?;
+        tally.0 += agreed;
+        tally.1 += faulted;
+    }
+    Ok(tally)
+}
+
+/// Ordinary numbers, and indices in the range of an axis of one element.
+pub(crate) fn smooth(_seed: u64) -> Elements {
+    Elements {
+        flavor: Flavor::Smooth,
+        indices: (0, 1),
+    }
+}
+
+/// An operand in its buffer's layout.
+struct Image {
+    bytes: Vec<u8>,
+    strides: Vec<i64>,
+    shape: Vec<usize>,
+    dtype: kiln_tensor::DType,
+    is_read: bool,
+}
+
+impl Image {
+    fn of(
+        kernel: &VerifiedKernel,
+        buffer: &Buffer,
+        symbols: &[i64],
+        tensor: &Tensor,
+        length: usize,
+    ) -> Self {
+        let dims = kernel.dims();
+        let named = dims.symbols().zip(symbols.iter().copied());
+        let binding = named
+            .filter(|&(symbol, _)| dims.definition(symbol).is_none())
+            .collect();
+        let shape = tensor.shape().to_vec();
+        let strides = match &buffer.strides {
+            Some(strides) => strides
+                .iter()
+                .map(|&dim| dims.evaluate(dim, &binding).unwrap())
+                .collect(),
+            None => row_major_strides(&shape)
+                .iter()
+                .map(|&stride| stride as i64)
+                .collect(),
+        };
+        let mut image = Self {
+            bytes: vec![POISON; length],
+            strides,
+            shape,
+            dtype: tensor.dtype(),
+            is_read: buffer.role.is_read(),
+        };
+        if image.is_read {
+            let source = tensor.contiguous().unwrap();
+            let source = source.as_bytes().unwrap();
+            let size = image.dtype.size_in_bytes();
+            for (position, at) in image.places().into_iter().enumerate() {
+                image.bytes[at..at + size].copy_from_slice(&source[position * size..][..size]);
+            }
+        }
+        image
+    }
+
+    /// The offset of each element, row-major.
+    fn places(&self) -> Vec<usize> {
+        let size = self.dtype.size_in_bytes();
+        let count = self.shape.iter().product::<usize>();
+        let place = |position: usize| {
+            let mut rest = position;
+            let mut at = 0;
+            for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
+                at += (rest % size) as i64 * stride;
+                rest /= size;
+            }
+            at as usize * size
+        };
+        (0..count).map(place).collect()
+    }
+
+    /// The tensor, and whether bytes that are no elements are unchanged.
+    fn read(&self, bytes: &[u8]) -> (Tensor, bool) {
+        let size = self.dtype.size_in_bytes();
+        let mut elements = Vec::new();
+        let mut others = bytes.to_vec();
+        for at in self.places() {
+            elements.extend_from_slice(&bytes[at..at + size]);
+            others[at..at + size].fill(POISON);
+        }
+        let is_bool = self.dtype == kiln_tensor::DType::Bool;
+        let intact = others.iter().all(|&byte| byte == POISON)
+            && !(is_bool && elements.iter().any(|&byte| byte > 1));
+        if !intact {
+            elements.fill(0);
+        }
+        (
+            Tensor::from_bytes(self.dtype, &self.shape, &elements).unwrap(),
+            intact,
+        )
+    }
+}
