@@ -1,21 +1,18 @@
 //! Ctrl-C ends a call: the signal is seen by a flag while Python's own handler cannot run.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
+use kiln_fork_lock::ForkLazy;
 use pyo3::prelude::*;
 
 /// Set when the user interrupts the program; none where no handler could be added.
-fn flag() -> Option<&'static Arc<AtomicBool>> {
-    static FLAG: OnceLock<Option<Arc<AtomicBool>>> = OnceLock::new();
-    let flag = FLAG.get_or_init(|| {
-        let flag = Arc::new(AtomicBool::new(false));
-        // Handlers are chained: Python's is still called, and raises once the call has ended.
-        let added = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag));
-        added.ok().map(|_| flag)
-    });
-    flag.as_ref()
-}
+static INTERRUPTED: ForkLazy<Option<Arc<AtomicBool>>> = ForkLazy::new(|| {
+    let flag = Arc::new(AtomicBool::new(false));
+    // Handlers are chained: Python's is still called, and raises once the call has ended.
+    let added = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag));
+    added.ok().map(|_| flag)
+});
 
 /// Whether this is the thread on which Python raises `KeyboardInterrupt`.
 fn is_main_thread() -> bool {
@@ -24,7 +21,7 @@ fn is_main_thread() -> bool {
 
 /// The flag that ends a call made from this thread; none if an interrupt would not be raised here.
 pub(crate) fn watched() -> Option<Arc<AtomicBool>> {
-    let flag = is_main_thread().then(flag).flatten()?;
+    let flag = INTERRUPTED.as_ref().filter(|_| is_main_thread())?;
     flag.store(false, Ordering::Relaxed);
     Some(Arc::clone(flag))
 }

@@ -1,12 +1,13 @@
 //! Sessions: models that keep tensors between calls.
 
-use std::sync::{Mutex, PoisonError};
+use kiln_fork_lock::ForkLock;
 
+use kiln::ErrorKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::arrays;
-use crate::errors::raise;
+use crate::errors::{exception, raise};
 use crate::interrupts;
 use crate::model::{Given, by_name, run};
 use crate::tensor::Tensor;
@@ -14,14 +15,15 @@ use crate::tensor::Tensor;
 /// A model that keeps some of its inputs between calls, each replaced by an output. Calls are made one after another.
 #[pyclass(module = "kiln", frozen)]
 pub(crate) struct Session {
-    session: Mutex<kiln::Session>,
+    session: ForkLock<Option<kiln::Session>>,
 }
 
 impl Session {
     pub(crate) fn new(session: kiln::Session) -> Self {
-        Self {
-            session: Mutex::new(session),
-        }
+        // A child that was forked during a call of another thread has no session: its states are half computed.
+        let slot = ForkLock::new(|| None);
+        *slot.lock() = Some(session);
+        Self { session: slot }
     }
 
     /// Waits for a call of another thread with the interpreter released: that call needs it to end.
@@ -29,8 +31,12 @@ impl Session {
         &self,
         py: Python<'_>,
         action: impl FnOnce(&mut kiln::Session) -> T + Send,
-    ) -> T {
-        py.detach(|| action(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner)))
+    ) -> PyResult<T> {
+        let done = py.detach(|| self.session.lock().as_mut().map(action));
+        done.ok_or_else(|| {
+            let message = "the session was in a call when this process was forked; make another";
+            exception(py, ErrorKind::InvalidInput, "E0876", message)
+        })
     }
 }
 
@@ -48,13 +54,13 @@ impl Session {
         let flag = interrupts::watched();
         let outputs = self.with(py, |session| {
             Python::attach(|py| run(py, session.call(given.inputs()), time_limit, flag))
-        })?;
+        })??;
         by_name(py, outputs)
     }
 
     /// The value of a state after the last call; a copy.
     fn state(&self, py: Python<'_>, input: &str) -> PyResult<Tensor> {
-        let state = self.with(py, |session| Ok(session.state(input)?.copied()?));
+        let state = self.with(py, |session| Ok(session.state(input)?.copied()?))?;
         let state = state.map_err(|error: kiln::Error| raise(py, &error))?;
         Tensor::of_result(py, state)
     }
@@ -62,7 +68,7 @@ impl Session {
     /// Sets a state for the next call; the array is copied.
     fn set_state(&self, py: Python<'_>, input: &str, array: &Bound<'_, PyAny>) -> PyResult<()> {
         let tensor = arrays::read(array, input)?;
-        let set = self.with(py, |session| session.set_state(input, tensor.copied()?));
+        let set = self.with(py, |session| session.set_state(input, tensor.copied()?))?;
         set.map_err(|error: kiln::Error| raise(py, &error))
     }
 }

@@ -1,10 +1,11 @@
 //! The store as a tier: [`RemoteTier`].
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use kiln_fork_lock::ForkLock;
 use kiln_kernel_cache::{
     CacheKey, Claim, Clock, Content, KeyDigest, Miss, NotStored, SealKey, Stored, StoredEntry,
     Tier, open_entry, seal_entry,
@@ -32,8 +33,8 @@ pub struct RemoteTier {
     shared: Arc<Shared>,
     seal: SealKey,
     prefix: Path,
-    absent: Mutex<Absent>,
-    claims: Mutex<Claims>,
+    absent: ForkLock<Absent>,
+    claims: ForkLock<Claims>,
     writer: Writer,
     worker: Worker,
 }
@@ -44,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) options: RemoteOptions,
     pub(crate) counters: Counters,
     clock: Arc<dyn Clock>,
-    breaker: Mutex<Breaker>,
+    breaker: ForkLock<Breaker>,
 }
 
 /// Why a read gave nothing.
@@ -98,13 +99,13 @@ impl RemoteTier {
             options,
             counters: Counters::default(),
             clock,
-            breaker: Mutex::new(Breaker::new(options.breaker)),
+            breaker: ForkLock::new(move || Breaker::new(options.breaker)),
         });
         Ok(Self {
             seal,
             prefix,
-            absent: Mutex::new(Absent::new(options.absent_for)),
-            claims: Mutex::new(Claims::new()),
+            absent: ForkLock::new(move || Absent::new(options.absent_for)),
+            claims: ForkLock::new(Claims::new),
             writer: Writer::start(&worker, Arc::clone(&shared)),
             shared,
             worker,
@@ -162,14 +163,14 @@ impl RemoteTier {
 
     fn lookup(&self, key: &CacheKey) -> Result<StoredEntry, Miss> {
         let (digest, counters) = (key.digest(), &self.shared.counters);
-        if lock(&self.absent).has(digest, self.shared.now()) {
+        if self.absent.lock().has(digest, self.shared.now()) {
             count(&counters.believed_absent);
             return Err(Miss::Absent);
         }
         self.admitted()?;
         let Some(file) = self.read(names::entry(&self.prefix, key))? else {
             count(&counters.absent);
-            lock(&self.absent).note(digest, self.shared.now());
+            self.absent.lock().note(digest, self.shared.now());
             return Err(Miss::Absent);
         };
         let bytes = file.len() as u64;
@@ -185,7 +186,7 @@ impl RemoteTier {
     fn claim(&self, key: &CacheKey) -> Result<Claim, NoResult> {
         let (digest, options, now) = (key.digest(), &self.shared.options, self.shared.now());
         let expired = {
-            let mut claims = lock(&self.claims);
+            let mut claims = self.claims.lock();
             if options.read_only || !claims.is_supported() {
                 return Ok(Claim::Unavailable);
             }
@@ -221,19 +222,19 @@ impl RemoteTier {
                 if is_taken_over {
                     count(&counters.taken_over);
                 }
-                lock(&self.claims).forget(digest);
+                self.claims.lock().forget(digest);
                 let writer = self.writer.clone();
                 Claim::Held(Box::new(Held { name, writer }))
             }
             Tried::Busy(version) => {
                 shared.succeeded();
                 count(&counters.busy);
-                lock(&self.claims).note_busy(digest, version, shared.now());
+                self.claims.lock().note_busy(digest, version, shared.now());
                 Claim::Busy
             }
             Tried::Unsupported => {
                 shared.succeeded();
-                lock(&self.claims).note_unsupported();
+                self.claims.lock().note_unsupported();
                 Claim::Unavailable
             }
             Tried::Failed(message) => {
@@ -275,7 +276,7 @@ impl Tier for RemoteTier {
             return Err(NotStored::TooLarge { bytes, limit });
         }
         let file = seal_entry(key, compile_time, content, &self.seal)?;
-        lock(&self.absent).forget(key.digest());
+        self.absent.lock().forget(key.digest());
         if !self.writer.put(names::entry(&self.prefix, key), file) {
             count(&self.shared.counters.dropped);
             let message = "too much waits to be written".to_owned();
@@ -293,7 +294,10 @@ impl Tier for RemoteTier {
     fn contains(&self, key: &CacheKey) -> bool {
         let (digest, options, now) = (key.digest(), &self.shared.options, self.shared.now());
         if !self.worker.is_here()
-            || !lock(&self.claims).may_ask_for_entry(digest, now, options.poll)
+            || !self
+                .claims
+                .lock()
+                .may_ask_for_entry(digest, now, options.poll)
             || !self.shared.admits()
         {
             return false;
@@ -306,7 +310,7 @@ impl Tier for RemoteTier {
         match found {
             Ok(Ok(Ok(_))) => {
                 self.shared.succeeded();
-                lock(&self.absent).forget(digest);
+                self.absent.lock().forget(digest);
                 true
             }
             Ok(Ok(Err(Error::NotFound { .. }))) => {
@@ -362,7 +366,7 @@ impl Shared {
 
     /// Whether a request may be made now; counts if not.
     pub(crate) fn admits(&self) -> bool {
-        let admits = lock(&self.breaker).admits(self.now());
+        let admits = self.breaker.lock().admits(self.now());
         if !admits {
             count(&self.counters.left_alone);
         }
@@ -370,7 +374,7 @@ impl Shared {
     }
 
     pub(crate) fn succeeded(&self) {
-        if lock(&self.breaker).succeeded() == Turn::Closed {
+        if self.breaker.lock().succeeded() == Turn::Closed {
             tracing::info!("the remote store answers again");
         }
     }
@@ -387,7 +391,7 @@ impl Shared {
 
     fn note_failure(&self, message: &str) {
         tracing::debug!(message, "a request to the remote store failed");
-        if let Turn::Opened(pause) = lock(&self.breaker).failed(self.now()) {
+        if let Turn::Opened(pause) = self.breaker.lock().failed(self.now()) {
             count(&self.counters.opened);
             tracing::warn!(message, ?pause, "the remote store fails and is left alone");
         }
@@ -455,8 +459,4 @@ async fn read(
         room.map_err(|error| Unread::Failed(error.to_string()))?;
         file.extend_from_slice(&piece);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

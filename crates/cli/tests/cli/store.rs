@@ -77,7 +77,7 @@ fn a_store_needs_a_key_and_an_address() {
         assert!(!output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(run(&["--store", "file:///tmp/x"]).contains("--cache-key"));
+    assert!(run(&["--store", "file:///store"]).contains("--cache-key"));
     let error = run(&["--store", "ftp://host/x", "--cache-key", "key"]);
     assert!(error.contains("error[E0730]"), "{error}");
 }
