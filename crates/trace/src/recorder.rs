@@ -5,7 +5,6 @@
 
 use crate::eager::{EagerFault, EagerValues};
 use crate::error::{CallSite, TraceError};
-use crate::var::{Nest, NestedError};
 use kiln_autodiff::GradientError;
 use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::{GraphBuilder, InferError};
@@ -192,13 +191,13 @@ impl Recorder {
     }
 
     /// Takes the builder of an open region, until it is [taken back](Self::take_back).
-    pub(crate) fn lend(&self, builder: &mut GraphBuilder) {
+    fn lend(&self, builder: &mut GraphBuilder) {
         let lent = std::mem::replace(builder, GraphBuilder::new(""));
         self.0.borrow_mut().builder = Some(lent);
     }
 
     /// Returns the builder of an open region.
-    pub(crate) fn take_back(&self, builder: &mut GraphBuilder) {
+    fn take_back(&self, builder: &mut GraphBuilder) {
         if let Some(lent) = self.0.borrow_mut().builder.take() {
             *builder = lent;
         }
@@ -234,6 +233,37 @@ impl Recorder {
                 .map_err(|source| TraceError::Op { at, source }),
             _ => Err(TraceError::Foreign { at }),
         }
+    }
+}
+
+/// What a nested recording may fail with: an op that does not fit, or a failure that the recorder has already.
+pub(crate) enum NestedError {
+    /// An op.
+    Infer(InferError),
+    /// Recorded before.
+    Failed,
+}
+
+impl From<InferError> for NestedError {
+    fn from(error: InferError) -> Self {
+        Self::Infer(error)
+    }
+}
+
+/// Lends the builder of an open region to the recorder.
+pub(crate) struct Nest<'a>(&'a Recorder);
+
+impl Nest<'_> {
+    /// Records in the open region.
+    pub(crate) fn enter<R>(
+        &self,
+        builder: &mut GraphBuilder,
+        record: impl FnOnce(&Recorder) -> Option<R>,
+    ) -> Result<R, NestedError> {
+        self.0.lend(builder);
+        let recorded = record(self.0);
+        self.0.take_back(builder);
+        recorded.ok_or(NestedError::Failed)
     }
 }
 

@@ -13,7 +13,6 @@ mod window;
 pub use elementwise::Operand;
 pub use reduction::Axes;
 pub use scan::Step;
-pub(crate) use scan::{Nest, NestedError};
 pub use window::WindowOptions;
 
 use crate::error::{CallSite, TraceError};

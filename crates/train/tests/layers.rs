@@ -234,3 +234,72 @@ fn dropout_keeps_the_share_and_the_mean() {
         }
     }
 }
+
+#[test]
+fn constants_of_a_model_become_parameters_by_name() {
+    let text = "graph @scale(%x: f32[B, 2]) -> f32[B, 2] {
+      %scale: f32[2] = constant [1.0, 1.0]
+      %shift: f32[2] = constant [0.5, 0.5]
+      %s = mul %x, %scale
+      %y = add %s, %shift
+      return \"y\" = %y
+    }";
+    let model = on(Device::interpreter())
+        .load(kiln::Source::text(text))
+        .unwrap();
+    let graph = model.graph().unwrap();
+    let mut trainer = Trainer::new("scale", Adam::default())
+        .learning_rate(0.05)
+        .model(&graph, |name| name == "scale")
+        .unwrap()
+        .input("wanted", DType::F32, ["B".into(), 2.into()])
+        .options(on(Device::cpu()))
+        .build(|network, inputs| {
+            losses::mean_squared_error(&network.model_output("y").unwrap(), &inputs[0])
+        })
+        .unwrap();
+    assert_eq!(trainer.parameters().collect::<Vec<_>>(), ["scale"]);
+    for step in 0..300 {
+        let rows = 3 + step % 4;
+        let x = values(&[rows, 2], step);
+        let wanted: Vec<f32> = x
+            .to_vec::<f32>()
+            .unwrap()
+            .chunks(2)
+            .flat_map(|row| [3.0 * row[0] + 0.5, -row[1] + 0.5])
+            .collect();
+        let wanted = Tensor::from_slice(&[rows, 2], &wanted).unwrap();
+        trainer.step([("x", &x), ("wanted", &wanted)]).unwrap();
+    }
+    let scale = trainer.parameter("scale").unwrap().to_vec::<f32>().unwrap();
+    assert!(
+        (scale[0] - 3.0).abs() < 0.05 && (scale[1] + 1.0).abs() < 0.05,
+        "{scale:?}"
+    );
+    let predictor = Predictor::new("scaled", &trainer)
+        .model(&graph)
+        .unwrap()
+        .options(on(Device::cpu()))
+        .build(|network, _| vec![("y", network.model_output("y").unwrap())])
+        .unwrap();
+    let x = Tensor::full(&[1, 2], 1.0_f32).unwrap();
+    let y = predictor.run(&trainer, [("x", &x)]).unwrap();
+    let y = y.get("y").unwrap().to_vec::<f32>().unwrap();
+    assert!((y[0] - 3.5).abs() < 0.05, "{y:?}");
+    // Control flow is refused.
+    let text = "graph @loop(%x: f32[N], %n: i64[]) -> f32[N] {
+      %on: bool[] = constant [true]
+      %y: f32[N] = loop %n, %on, %x {carried = 1}
+        region(%i: i64[], %s: f32[N]) {
+          %go: bool[] = constant [true]
+          %r = sin %s
+          yield %go, %r
+        }
+      return \"y\" = %y
+    }";
+    let model = on(Device::interpreter())
+        .load(kiln::Source::text(text))
+        .unwrap();
+    let refused = Trainer::new("loop", Adam::default()).model(&model.graph().unwrap(), |_| true);
+    assert_eq!(refused.unwrap_err().code(), "E0899");
+}

@@ -4,7 +4,6 @@ use super::Var;
 use crate::recorder::Recorder;
 use crate::size::Size;
 use kiln_ir::ValueId;
-use kiln_shape_inference::{GraphBuilder, InferError};
 
 /// The results of one step of a [`scan`](Var::scan).
 #[derive(Clone, Debug)]
@@ -96,7 +95,7 @@ impl Var {
         trips: Size,
         states: &[&Var],
         captures: &[&Var],
-        step: &mut dyn FnMut(Var, &[Var], &[Var]) -> Step,
+        step: &mut StepFunction<'_>,
     ) -> Option<Vec<ValueId>> {
         let recorder = &self.recorder;
         let trips = trips.dim(recorder)?;
@@ -131,6 +130,9 @@ impl Var {
     }
 }
 
+/// A step, of the index, the states and the captures.
+type StepFunction<'a> = dyn FnMut(Var, &[Var], &[Var]) -> Step + 'a;
+
 /// Values of a step: states, and outputs.
 type StepValues = (Vec<ValueId>, Vec<ValueId>);
 
@@ -140,7 +142,7 @@ fn step_of(
     index: ValueId,
     states: &[ValueId],
     captures: &[ValueId],
-    step: &mut dyn FnMut(Var, &[Var], &[Var]) -> Step,
+    step: &mut StepFunction<'_>,
 ) -> Option<StepValues> {
     let variables = |values: &[ValueId]| -> Vec<Var> {
         let values = values.iter().copied().map(Some);
@@ -153,34 +155,4 @@ fn step_of(
         values.collect()
     };
     Some((values(done.states)?, values(done.outputs)?))
-}
-
-/// What a nested recording may fail with: an op that does not fit, or a failure that the recorder has already.
-pub(crate) enum NestedError {
-    /// An op.
-    Infer(InferError),
-    /// Recorded before.
-    Failed,
-}
-
-impl From<InferError> for NestedError {
-    fn from(error: InferError) -> Self {
-        Self::Infer(error)
-    }
-}
-
-/// Lends the builder of an open region to the recorder.
-pub(crate) struct Nest<'a>(pub(crate) &'a Recorder);
-
-impl Nest<'_> {
-    fn enter<R>(
-        &self,
-        builder: &mut GraphBuilder,
-        record: impl FnOnce(&Recorder) -> Option<R>,
-    ) -> Result<R, NestedError> {
-        self.0.lend(builder);
-        let recorded = record(self.0);
-        self.0.take_back(builder);
-        recorded.ok_or(NestedError::Failed)
-    }
 }

@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::new().device(Device::cpu());
     let encoder = Options::new()
         .device(Device::interpreter())
-        .load(&folder.join("model.onnx"))?;
+        .load(folder.join("model.onnx"))?;
     let names: Vec<String> = encoder
         .inputs()
         .iter()
