@@ -155,7 +155,7 @@ impl BlueprintCompiler {
     /// memory, which needs [a program](KernelValidator::with_guard_program).
     pub fn new(seal: SealKey) -> Self {
         let compiling = Compiling {
-            policy: CompilePolicy::AheadOfTime,
+            policy: CompilePolicy::FirstUse,
             threads: Some(1),
             variants: None,
             ..Compiling::default()

@@ -128,7 +128,8 @@ impl KernelOptimizer {
         let mut best: Option<(usize, Model, Duration)> = None;
         for &(level, threads) in candidates {
             let options = options.clone().target(level).threads(threads);
-            let model = compiled(&options, graph)?;
+            // Only what the measured sizes need is compiled for a candidate.
+            let model = loaded(&options, graph)?;
             let profile = self.profile_kernel(&model, &inputs)?;
             // A candidate has to be clearly faster to replace one with fewer threads.
             let wins = best
@@ -146,6 +147,7 @@ impl KernelOptimizer {
                 problem: "the device has no levels; compile for the CPU",
             });
         };
+        model.compile().map_err(ServiceError::stage("compile"))?;
         let (choice, profile) = measured[index].clone();
         tracing::info!(
             graph = graph.name(),
@@ -175,10 +177,15 @@ impl KernelOptimizer {
     }
 }
 
+/// A graph as a model whose kernels are compiled as its options say.
+pub(crate) fn loaded(options: &Options, graph: &Graph) -> Result<Model, ServiceError> {
+    let loaded = options.load(Source::graph(graph.clone()));
+    loaded.map_err(ServiceError::stage("compile"))
+}
+
 /// A graph as a model with all its kernels compiled.
 pub(crate) fn compiled(options: &Options, graph: &Graph) -> Result<Model, ServiceError> {
-    let loaded = options.load(Source::graph(graph.clone()));
-    let model = loaded.map_err(ServiceError::stage("compile"))?;
+    let model = loaded(options, graph)?;
     model.compile().map_err(ServiceError::stage("compile"))?;
     Ok(model)
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "generated/attention_block.rs"]
 mod generated_attention_block;
 
 use kiln::Tensor;
@@ -272,7 +273,7 @@ fn builder_code_compiles_and_builds_the_same_graph() {
     let blueprint = standard("attention_block");
     let converter = GraphConverter::default();
     let code = converter.builder_code(&blueprint).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generated_attention_block.rs");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generated/attention_block.rs");
     let expected = format!(
         "//! What `GraphConverter::builder_code` writes for the blueprint `attention_block`.\n#![allow(unused_imports, unreachable_pub, missing_docs, reason = \"generated\")]\n#![cfg_attr(rustfmt, rustfmt_skip)]\n\n{code}"
     );

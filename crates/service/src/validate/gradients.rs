@@ -55,7 +55,7 @@ impl KernelValidator {
         joint: &JointGraph,
         request: &GradientRequest,
     ) -> Result<Outcome, ServiceError> {
-        let model = crate::optimize::compiled(&options(), &joint.graph)?;
+        let model = crate::optimize::loaded(&options(), &joint.graph)?;
         let widen = |graph: &Graph| widened(graph).map_err(|error| internal(&error));
         let (wide, wide_joint) = (widen(graph)?, widen(&joint.graph)?);
         let mut random = Random::new(self.seed);
