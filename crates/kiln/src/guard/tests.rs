@@ -20,7 +20,7 @@ pub(super) fn panic_if_armed() {
 }
 
 /// Entry points that cannot fail: they inspect, count and free, and run nothing supplied by the caller.
-const WITHOUT_RESULT: [&str; 24] = [
+const WITHOUT_RESULT: [&str; 26] = [
     "Call::cancel_when",
     "Call::cancellation",
     "Call::profile",
