@@ -5,6 +5,7 @@
 //! kiln-gpu kernels CASES.jsonl   kernels against their evaluator, every schedule
 //! kiln-gpu graphs CASES.jsonl    graphs against the interpreter
 //! kiln-gpu products              products by cuBLASLt against sums on the host, and their rates
+//! kiln-gpu lose                  an illegal access, and what follows
 //! kiln-gpu measure               copies, maps, rows, products, launches
 //! ```
 //!
@@ -24,6 +25,8 @@ mod kernels;
 #[cfg(feature = "cuda")]
 mod launches;
 #[cfg(feature = "cuda")]
+mod lose;
+#[cfg(feature = "cuda")]
 mod measure;
 #[cfg(feature = "cuda")]
 mod probe;
@@ -41,10 +44,11 @@ fn main() -> Result<(), Error> {
         ["kernels", file] => kernels::run(file, ""),
         ["kernels", file, word] => kernels::run(file, word),
         ["graphs", file] => graphs::run(file),
+        ["lose"] => lose::run(),
         ["products"] => products::run(),
         ["measure"] => measure::run(""),
         ["measure", word] => measure::run(word),
-        _ => bail!("expected probe, kernels FILE, graphs FILE, products or measure"),
+        _ => bail!("expected probe, kernels FILE, graphs FILE, products, lose or measure"),
     }
 }
 

@@ -128,14 +128,14 @@ pub(crate) fn report(
 /// The median seconds of one of many repetitions of something that is submitted, and then waited for together.
 pub(crate) fn time(
     run: &mut dyn Execution,
-    mut submit: impl FnMut(&mut dyn Execution, usize) -> Result<(), Error>,
+    mut enqueue: impl FnMut(&mut dyn Execution, usize) -> Result<(), Error>,
 ) -> Result<f64, Error> {
     for number in 0..3 {
-        submit(run, number)?;
+        enqueue(run, number)?;
     }
     run.finish()?;
     let begin = Instant::now();
-    submit(run, 0)?;
+    enqueue(run, 0)?;
     run.finish()?;
     let once = begin.elapsed().max(Duration::from_micros(2));
     let count = (ROUND.as_secs_f64() / once.as_secs_f64()).clamp(1.0, 20_000.0) as usize;
@@ -143,7 +143,7 @@ pub(crate) fn time(
     for _ in 0..ROUNDS {
         let begin = Instant::now();
         for number in 0..count {
-            submit(run, number)?;
+            enqueue(run, number)?;
         }
         run.finish()?;
         times.push(begin.elapsed().as_secs_f64() / count as f64);

@@ -77,7 +77,7 @@ impl CudaArch {
             let is_exact = arch.name().ends_with('a');
             own == major && (revision == minor || (revision < minor && !is_exact))
         };
-        Self::ALL.into_iter().filter(runs).next_back()
+        Self::ALL.into_iter().rfind(runs)
     }
 
     /// The target.

@@ -189,33 +189,21 @@ pub trait Driver: Send + Sync {
     ///
     /// # Errors
     /// As the driver.
-    unsafe fn copy_to_device(
-        &self,
-        to: u64,
-        from: NonNull<u8>,
-        bytes: usize,
-        stream: Stream,
-    ) -> Result<()>;
+    unsafe fn copy_in(&self, to: u64, from: NonNull<u8>, bytes: usize, on: Stream) -> Result<()>;
 
     /// Copies from the device to page-locked memory of the host.
     ///
     /// # Safety
-    /// As [`copy_to_device`](Self::copy_to_device).
+    /// As [`copy_in`](Self::copy_in).
     ///
     /// # Errors
     /// As the driver.
-    unsafe fn copy_to_host(
-        &self,
-        to: NonNull<u8>,
-        from: u64,
-        bytes: usize,
-        stream: Stream,
-    ) -> Result<()>;
+    unsafe fn copy_out(&self, to: NonNull<u8>, from: u64, bytes: usize, on: Stream) -> Result<()>;
 
     /// Copies within the device; the ranges do not overlap.
     ///
     /// # Safety
-    /// As [`copy_to_device`](Self::copy_to_device).
+    /// As [`copy_in`](Self::copy_in).
     ///
     /// # Errors
     /// As the driver.
@@ -224,7 +212,7 @@ pub trait Driver: Send + Sync {
     /// Sets bytes.
     ///
     /// # Safety
-    /// As [`copy_to_device`](Self::copy_to_device).
+    /// As [`copy_in`](Self::copy_in).
     ///
     /// # Errors
     /// As the driver.

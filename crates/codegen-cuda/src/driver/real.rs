@@ -381,26 +381,14 @@ impl Driver for RealDriver {
         Ok((f64::from(milliseconds) * 1e6) as u64)
     }
 
-    unsafe fn copy_to_device(
-        &self,
-        to: u64,
-        from: NonNull<u8>,
-        bytes: usize,
-        on: Stream,
-    ) -> Result<()> {
+    unsafe fn copy_in(&self, to: u64, from: NonNull<u8>, bytes: usize, on: Stream) -> Result<()> {
         self.current()?;
         let from = from.as_ptr().cast();
         // SAFETY: as the caller promises.
         unsafe { call!(cuMemcpyHtoDAsync_v2(to, from, bytes, stream(on))) }
     }
 
-    unsafe fn copy_to_host(
-        &self,
-        to: NonNull<u8>,
-        from: u64,
-        bytes: usize,
-        on: Stream,
-    ) -> Result<()> {
+    unsafe fn copy_out(&self, to: NonNull<u8>, from: u64, bytes: usize, on: Stream) -> Result<()> {
         self.current()?;
         let to = to.as_ptr().cast();
         // SAFETY: as the caller promises.

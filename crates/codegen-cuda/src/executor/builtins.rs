@@ -109,7 +109,7 @@ fn run_on_host(
         host.alloc(count * operand.dtype.size_in_bytes())
     });
     let written = written.collect::<Result<Vec<Memory>, _>>()?;
-    run_with(
+    run_on_memories(
         execution,
         host,
         builtin,
@@ -125,7 +125,7 @@ fn run_on_host(
 }
 
 /// Runs a builtin on the host's memories.
-fn run_with(
+fn run_on_memories(
     execution: &CudaExecution,
     host: &Arc<dyn KernelExecutor>,
     builtin: &Builtin,

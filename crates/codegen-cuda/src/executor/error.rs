@@ -45,7 +45,7 @@ pub enum DeviceError {
         total: usize,
     },
 
-    /// E0895: more memory than the executor may use at one time.
+    /// E0568: more memory than the executor may use at one time.
     #[error(
         "expected at most {limit} bytes of memory at one time, found {given}; raise the limit, or run fewer or smaller \
          calls at a time"
@@ -114,7 +114,7 @@ impl DeviceError {
             Self::Lost { .. } => ExecuteError::DEVICE_LOST,
             Self::Call { .. } => "E0563",
             Self::Memory { .. } => "E0564",
-            Self::MemoryLimit { .. } => "E0895",
+            Self::MemoryLimit { .. } => "E0568",
             Self::Mismatch { .. } => "E0565",
             Self::Architecture { .. } => "E0566",
             Self::NoHost { .. } => "E0567",

@@ -151,7 +151,7 @@ impl CudaExecution {
         words: &mut [u64],
         kernel: &CudaKernel,
         launch: &Launch<'_>,
-        mut submit: impl FnMut(&LoadedEntry, &FunctionLaunch<'_>) -> Result<(), DeviceError>,
+        mut enqueue: impl FnMut(&LoadedEntry, &FunctionLaunch<'_>) -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         for (entry, phase) in kernel.entries.iter().zip(launch.numbers.phases()) {
             if phase.tasks == 0 {
@@ -185,13 +185,13 @@ impl CudaExecution {
                 function_launch.threads = *threads;
                 function_launch.shared_bytes = u32::try_from(phase.scratch).unwrap_or(u32::MAX);
             }
-            submit(entry, &function_launch)?;
+            enqueue(entry, &function_launch)?;
         }
         Ok(())
     }
 
     /// Launches a kernel whose parameter is prepared.
-    fn submit(&mut self, loaded: &LoadedKernel, launch: &Launch<'_>) -> Result<(), DeviceError> {
+    fn enqueue(&mut self, loaded: &LoadedKernel, launch: &Launch<'_>) -> Result<(), DeviceError> {
         let kernel = own_kernel(self.executor.context(), loaded)?;
         self.is_busy = true;
         let stream = self.lane()?.stream;
@@ -227,7 +227,7 @@ impl CudaExecution {
         let number = self.n_launches;
         self.n_launches += 1;
         self.prepare(kernel, launch, number)?;
-        self.submit(kernel, launch)
+        self.enqueue(kernel, launch)
     }
 
     fn launch_all(
@@ -295,7 +295,7 @@ impl CudaExecution {
         let context = self.executor.context();
         for launch in launches.iter() {
             context.counters.launches.add(1);
-            // SAFETY: as in `submit`.
+            // SAFETY: as in `enqueue`.
             context.done(unsafe { context.driver().launch(&launch, stream) })?;
         }
         Ok(())
@@ -314,7 +314,7 @@ impl CudaExecution {
         let stream = self.lane()?.stream;
         let kernels = batch.iter().map(|(kernel, _)| (*kernel).clone());
         let context = self.executor.context();
-        // SAFETY: as in `submit`.
+        // SAFETY: as in `enqueue`.
         let launched = unsafe { self.graphs.launch(context, stream, key, launches, kernels) };
         match context.done(launched)? {
             true => Ok(()),

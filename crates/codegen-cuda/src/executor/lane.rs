@@ -75,7 +75,7 @@ impl Lane {
     /// Copies the fault word to the host, in order with the stream's work.
     pub(crate) fn fetch_fault(&self, driver: &dyn Driver) -> Result<()> {
         // SAFETY: both are the lane's own, and nothing reads the copy before the stream was waited for.
-        unsafe { driver.copy_to_host(self.pinned, self.fault, size_of::<u64>(), self.stream) }
+        unsafe { driver.copy_out(self.pinned, self.fault, size_of::<u64>(), self.stream) }
     }
 
     /// The copy of the fault word, after the stream was waited for.

@@ -49,7 +49,9 @@ pub struct CudaExecutor {
 }
 
 /// The contexts of this process by the device's number.
-static CONTEXTS: ForkLazy<ForkLock<Vec<(u32, Weak<Context>)>>> = ForkLazy::new(ForkLock::default);
+static CONTEXTS: ForkLazy<ForkLock<Contexts>> = ForkLazy::new(ForkLock::default);
+
+type Contexts = Vec<(u32, Weak<Context>)>;
 
 /// The architecture that code for a device is compiled for.
 ///

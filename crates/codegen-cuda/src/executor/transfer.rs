@@ -134,7 +134,7 @@ impl Transfers {
                 // the caller promises.
                 unsafe {
                     place.copy_from_nonoverlapping(NonNull::from(chunk).cast(), chunk.len());
-                    driver.copy_to_device(address, place, chunk.len(), self.up)?;
+                    driver.copy_in(address, place, chunk.len(), self.up)?;
                 }
                 slot.is_pending = true;
                 driver.record(slot.copied, self.up)
@@ -213,7 +213,7 @@ impl Transfers {
         for chunk in bytes.chunks_mut(SLOT_BYTES) {
             let (place, slot) = slots.take(driver)?;
             // SAFETY: the slot is at least as long as the chunk and not in use; the source is live, as the caller promises.
-            unsafe { driver.copy_to_host(place, address, chunk.len(), self.down)? };
+            unsafe { driver.copy_out(place, address, chunk.len(), self.down)? };
             slot.is_pending = true;
             driver.record(slot.copied, self.down)?;
             address += chunk.len() as u64;

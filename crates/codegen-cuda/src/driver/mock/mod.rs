@@ -19,11 +19,12 @@ pub use compiler::MockCompiler;
 use super::{
     DeviceInfo, Driver, DriverError, Event, Function, FunctionLaunch, Graph, Module, Result, Stream,
 };
+use kiln_fork_lock::ForkLock;
 use memory::AddressSpace;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use streams::{Streams, Work};
 
 /// `CUDA_ERROR_ILLEGAL_ADDRESS`.
@@ -41,7 +42,7 @@ const NOT_SUPPORTED: u32 = 801;
 #[derive(Clone)]
 pub struct MockDriver {
     info: DeviceInfo,
-    state: Arc<Mutex<State>>,
+    state: Arc<ForkLock<State>>,
 }
 
 struct State {
@@ -113,7 +114,7 @@ impl MockDriver {
                 memory_bytes: bytes,
                 driver_version: (13, 0),
             },
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(ForkLock::new(move || State {
                 memory: AddressSpace::new(bytes),
                 streams: Streams::default(),
                 modules: BTreeMap::new(),
@@ -131,34 +132,34 @@ impl MockDriver {
 
     /// A call fails with this error of the driver after this many others.
     pub fn fail_after(&self, calls: usize, code: u32) {
-        self.state.lock().unwrap().planted = Some((calls, code));
+        self.state.lock().planted = Some((calls, code));
     }
 
     /// Graphs are refused from now on.
     pub fn refuse_graphs(&self) {
-        self.state.lock().unwrap().refuses_graphs = true;
+        self.state.lock().refuses_graphs = true;
     }
 
     /// Calls so far, of those that planted errors can hit.
     pub fn calls(&self) -> usize {
-        self.state.lock().unwrap().calls
+        self.state.lock().calls
     }
 
     /// Bytes of memory in use: of the device, and page-locked.
     pub fn used_bytes(&self) -> (usize, usize) {
-        self.state.lock().unwrap().memory.used_bytes()
+        self.state.lock().memory.used_bytes()
     }
 
     /// Modules, graphs, streams and events that exist.
     pub fn living(&self) -> [usize; 4] {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         let (streams, events) = state.streams.living();
         [state.modules.len(), state.graphs.len(), streams, events]
     }
 
     /// Does something unless an error is due.
     fn with<T>(&self, call: &'static str, act: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.calls += 1;
         if let Some(error) = &state.sticky {
             let error = error.clone();
@@ -190,17 +191,17 @@ impl MockDriver {
         call: &'static str,
         act: impl FnOnce(&mut State) -> Result<T>,
     ) -> Result<T> {
-        let planted = self.state.lock().unwrap().planted.take();
+        let planted = self.state.lock().planted.take();
         let result = self.with(call, act);
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.planted = planted;
         state.calls -= 1;
         result
     }
 
-    fn submit(&self, call: &'static str, stream: Stream, work: Work) -> Result<()> {
+    fn enqueue(&self, call: &'static str, stream: Stream, work: Work) -> Result<()> {
         self.with(call, |state| {
-            if !state.streams.submit(stream, work) {
+            if !state.streams.enqueue(stream, work) {
                 return Err(error(call, INVALID_VALUE));
             }
             // Some of it runs at once.
@@ -367,14 +368,14 @@ impl Driver for MockDriver {
             let version = state.streams.record(event, stream);
             version.ok_or_else(|| error("cuEventRecord", INVALID_VALUE))
         })?;
-        self.submit("cuEventRecord", stream, Work::Record(event, version))
+        self.enqueue("cuEventRecord", stream, Work::Record(event, version))
     }
 
     fn wait(&self, stream: Stream, event: Event) -> Result<()> {
         let version = self.with("cuStreamWaitEvent", |state| {
             Ok(state.streams.version(event))
         })?;
-        self.submit("cuStreamWaitEvent", stream, Work::Wait(event, version))
+        self.enqueue("cuStreamWaitEvent", stream, Work::Wait(event, version))
     }
 
     fn synchronize_event(&self, event: Event) -> Result<()> {
@@ -391,7 +392,7 @@ impl Driver for MockDriver {
         self.with("cuEventElapsedTime_v2", |_| Ok(1000))
     }
 
-    unsafe fn copy_to_device(
+    unsafe fn copy_in(
         &self,
         to: u64,
         from: NonNull<u8>,
@@ -399,14 +400,14 @@ impl Driver for MockDriver {
         stream: Stream,
     ) -> Result<()> {
         let from = from.as_ptr() as usize;
-        self.submit(
+        self.enqueue(
             "cuMemcpyHtoDAsync_v2",
             stream,
             Work::CopyIn { to, from, bytes },
         )
     }
 
-    unsafe fn copy_to_host(
+    unsafe fn copy_out(
         &self,
         to: NonNull<u8>,
         from: u64,
@@ -414,7 +415,7 @@ impl Driver for MockDriver {
         stream: Stream,
     ) -> Result<()> {
         let to = to.as_ptr() as usize;
-        self.submit(
+        self.enqueue(
             "cuMemcpyDtoHAsync_v2",
             stream,
             Work::CopyOut { to, from, bytes },
@@ -423,11 +424,11 @@ impl Driver for MockDriver {
 
     unsafe fn copy_within(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {
         let work = Work::CopyWithin { to, from, bytes };
-        self.submit("cuMemcpyDtoDAsync_v2", stream, work)
+        self.enqueue("cuMemcpyDtoDAsync_v2", stream, work)
     }
 
     unsafe fn fill(&self, to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()> {
-        self.submit("cuMemsetD8Async", stream, Work::Fill { to, byte, bytes })
+        self.enqueue("cuMemsetD8Async", stream, Work::Fill { to, byte, bytes })
     }
 
     unsafe fn load_module(&self, cubin: &[u8]) -> Result<Module> {
@@ -466,7 +467,7 @@ impl Driver for MockDriver {
         if !is_launchable(&launch) {
             return Err(error("cuLaunchKernel", INVALID_VALUE));
         }
-        self.submit("cuLaunchKernel", stream, Work::Launch(launch))
+        self.enqueue("cuLaunchKernel", stream, Work::Launch(launch))
     }
 
     fn create_graph(&self, launches: &[FunctionLaunch<'_>]) -> Result<Graph> {
@@ -506,7 +507,7 @@ impl Driver for MockDriver {
             launches.ok_or_else(|| error("cuGraphLaunch", INVALID_VALUE))
         })?;
         for launch in launches {
-            self.submit("cuGraphLaunch", stream, Work::Launch(launch))?;
+            self.enqueue("cuGraphLaunch", stream, Work::Launch(launch))?;
         }
         Ok(())
     }

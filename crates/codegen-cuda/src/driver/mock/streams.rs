@@ -61,7 +61,7 @@ impl Streams {
         self.queues.remove(&stream);
     }
 
-    pub(super) fn submit(&mut self, stream: Stream, work: Work) -> bool {
+    pub(super) fn enqueue(&mut self, stream: Stream, work: Work) -> bool {
         let queue = self.queues.get_mut(&stream);
         queue.is_some_and(|queue| {
             queue.push_back(work);
