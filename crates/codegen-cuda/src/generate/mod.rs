@@ -10,6 +10,7 @@ mod contraction;
 mod expression;
 mod fallback;
 mod function;
+mod gemm;
 mod items;
 mod launch;
 mod lowering;
@@ -32,7 +33,7 @@ use scope::Scope;
 
 pub(crate) use lowering::strides;
 pub(crate) use plan::Plan;
-pub(crate) use propose::propose;
+pub(crate) use propose::{Machine, propose};
 pub(crate) use source::Source;
 
 use crate::error::CudaError;
@@ -48,6 +49,7 @@ pub(crate) fn generate(kernel: &VerifiedKernel, plan: &Plan) -> Result<Source, C
         Plan::Fallback => fallback::generate(&lowering),
         Plan::Map(plan) => map::generate(&lowering, plan)?,
         Plan::Row(plan) => row::generate(&lowering, plan)?,
+        Plan::Gemm => gemm::generate(&lowering)?,
         Plan::Split(plan) => split::generate(&lowering, plan)?,
         Plan::Contraction(plan) => contraction::generate(&lowering, plan)?,
     };
