@@ -12,9 +12,7 @@ mod support;
 
 use kiln_backend::Schedule;
 use kiln_codegen_cuda::CudaCompiler;
-use kiln_testkit::kernels::kernel_tensors;
-use kiln_testkit::random::SplitMix64;
-use support::{HostKernel, has_compiler, kernel, smooth};
+use support::{CheckedCase, HostKernel, has_compiler, kernel, smooth};
 
 const PRODUCT: &str = "kernel @product(%x: in bf16[M, K], %w: in bf16[K, N], %y: out f32[M, N]) {
   outer m < M, n < N
@@ -41,13 +39,8 @@ fn is_found(
     let source = CudaCompiler::host_source(&kernel, &schedule).unwrap();
     let changed = change(&source.text);
     let host = HostKernel::build_text(&kernel, &changed, source.parts, define).unwrap();
-    let cases: Vec<_> = (1..7)
-        .map(|seed| {
-            let mut random = SplitMix64::new(seed);
-            let tensors = kernel_tensors(&mut random, &kernel, sizes, smooth(seed)).unwrap();
-            (sizes.to_vec(), tensors.unwrap(), seed)
-        })
-        .collect();
+    let case = |seed| CheckedCase::of(&kernel, sizes, seed, smooth(seed)).unwrap();
+    let cases: Vec<CheckedCase> = (1..7).filter_map(case).collect();
     host.check(&cases).is_err()
 }
 

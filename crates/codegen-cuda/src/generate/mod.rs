@@ -3,6 +3,10 @@
 //! A [`Plan`] says how a kernel is arranged; its text is the schedule's, and code is generated from it alone. Each strategy
 //! is a file that writes functions, one per phase, with what all of them share: values of nodes ([`expression`]), accesses
 //! ([`access`]), reductions ([`reduce`]), items by one thread ([`items`]).
+//!
+//! *Invariants.* Which tile or group of threads serves a call is decided by sizes, as phases with and without tasks; results
+//! do not depend on how many blocks run at a time, and no float is added atomically. What only a device has is behind the
+//! functions of `prelude/device.cuh`.
 
 mod access;
 mod c_type;
