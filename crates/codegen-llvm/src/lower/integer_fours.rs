@@ -34,7 +34,10 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         reduce: &Reduce<'_>,
     ) -> Option<(NodeId, NodeId)> {
         let vectors = scope.vectors?;
-        let fits = self.loops_of(reduce.stage).fours && self.emit.sums_fours(vectors.lanes);
+        // Sums that all lanes share are scalars.
+        let fits = self.loops_of(reduce.stage).fours
+            && self.emit.sums_fours(vectors.lanes)
+            && self.varies(scope, reduce.value);
         let stage = self.kernel.stage(reduce.stage);
         let factors = || byte_factors(self.kernel, &stage.operation, stage.value);
         fits.then(factors)?
