@@ -92,6 +92,7 @@ doctests! {
     ShapesAsSymbols = "tutorial/02_shapes_as_symbols.md";
     FunctionsThatCompileThemselves = "tutorial/04_functions_that_compile_themselves.md";
     Gradients = "tutorial/05_gradients.md";
+    Training = "tutorial/06_training.md";
     BringingYourModel = "guide/bringing-your-model.md";
     ChoosingDevices = "guide/backends.md";
     AddingADevice = "guide/adding-a-device.md";
