@@ -13,11 +13,13 @@ Kiln's project tasks
 
 usage: cargo xtask <task>
 
-  setup                         install what the build needs (does nothing if all is installed)
+  setup [--cuda]                install what the build needs (does nothing if all is installed); with --cuda also
+                                NVIDIA's compiler and disassembler, into cuda/, for tests of what is generated for GPUs
   models                        fetch the pinned example models into models/
   build [--release] [--no-llvm] build every crate and the `kiln` command
   demo                          set up, fetch the models, build, and read text from an image
-  test                          everything a change must pass: format, lints, tests, docs, tidy
+  test [--cuda]                 everything a change must pass: format, lints, tests, docs, tidy; with --cuda only the
+                                code for GPUs: all kernels are executed on the host, and compiled by NVRTC
   tidy                          only the project's own checks (crate edges, sizes, docs, licences ...)
   conformance [--bless] [WORD...]
                                 run ONNX's own test cases, interpreted and compiled; only those whose names contain a
@@ -52,7 +54,10 @@ pub(crate) enum Task {
     /// Print the help text.
     Help,
     /// Install what the build needs.
-    Setup,
+    Setup {
+        /// Whether also what compiles for GPUs.
+        cuda: bool,
+    },
     /// Build the workspace.
     Build(BuildOptions),
     /// Fetch the pinned example models.
@@ -60,7 +65,10 @@ pub(crate) enum Task {
     /// Show Kiln at work on a picture of text.
     Demo,
     /// Check everything.
-    Test,
+    Test {
+        /// Whether only what is generated for GPUs, with more kernels.
+        cuda: bool,
+    },
     /// Check only the project's own rules.
     Tidy,
     /// Run ONNX's own test cases.
@@ -165,11 +173,11 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
         None | Some(Long("help") | Short('h')) => return Ok(Task::Help),
         Some(Value(word)) => match word.string()?.as_str() {
             "help" => return Ok(Task::Help),
-            "setup" => Task::Setup,
+            "setup" => Task::Setup { cuda: false },
             "build" => Task::Build(BuildOptions::default()),
             "models" => Task::Models,
             "demo" => Task::Demo,
-            "test" => Task::Test,
+            "test" => Task::Test { cuda: false },
             "tidy" => Task::Tidy,
             "conformance" => Task::Conformance(ConformanceOptions::default()),
             "cross-check" => Task::CrossCheck { count: 500 },
@@ -208,6 +216,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
                 *seed = parser.value()?.parse()?;
             }
             (Task::Exporters(models), Long("torch")) => *models = Models::Torch,
+            (Task::Setup { cuda } | Task::Test { cuda }, Long("cuda")) => *cuda = true,
             (Task::Soak { minutes }, Value(word)) => *minutes = word.parse()?,
             (Task::Fuzz(options), Long("minutes")) => options.minutes = parser.value()?.parse()?,
             (Task::Fuzz(options), Value(word)) => options.targets.push(word.string()?),
@@ -244,7 +253,9 @@ mod tests {
     #[test]
     fn tasks_take_only_their_own_options() {
         assert_eq!(parsed(&[]).unwrap(), Task::Help);
-        assert_eq!(parsed(&["test"]).unwrap(), Task::Test);
+        assert_eq!(parsed(&["test"]).unwrap(), Task::Test { cuda: false });
+        let cuda = parsed(&["test", "--cuda"]).unwrap();
+        assert_eq!(cuda, Task::Test { cuda: true });
         let both = BuildOptions {
             release: true,
             no_llvm: true,

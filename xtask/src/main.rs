@@ -16,6 +16,7 @@ mod bless;
 mod build;
 mod conformance;
 mod coverage;
+mod cuda;
 mod demo;
 mod deny;
 mod exporters;
@@ -54,11 +55,14 @@ fn run(task: Task) -> anyhow::Result<()> {
             print!("{}", flags::HELP);
             Ok(())
         }
-        Task::Setup => setup::run(),
+        Task::Setup { cuda } => {
+            setup::run().and_then(|()| if cuda { cuda::setup() } else { Ok(()) })
+        }
         Task::Build(options) => build::run(&options),
         Task::Models => models::run(),
         Task::Demo => demo::run(),
-        Task::Test => test::run(),
+        Task::Test { cuda: false } => test::run(),
+        Task::Test { cuda: true } => cuda::test(),
         Task::Tidy => tidy::run(),
         Task::Conformance(options) => conformance::run(&options),
         Task::CrossCheck { count } => conformance::cross_check(count),

@@ -5,8 +5,8 @@
 //! again.
 
 mod digest;
-mod pins;
-mod wheel;
+pub(crate) mod pins;
+pub(crate) mod wheel;
 
 use std::path::{Path, PathBuf};
 

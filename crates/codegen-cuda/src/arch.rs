@@ -34,6 +34,8 @@ struct ArchInfo {
     name: &'static str,
     /// The compute capability.
     capability: (u32, u32),
+    /// Bytes of shared memory that a block can have.
+    shared_bytes: u32,
 }
 
 impl CudaArch {
@@ -49,15 +51,19 @@ impl CudaArch {
 
     /// The table.
     const fn info(self) -> ArchInfo {
-        let (name, capability) = match self {
-            CudaArch::Sm80 => ("sm_80", (8, 0)),
-            CudaArch::Sm86 => ("sm_86", (8, 6)),
-            CudaArch::Sm89 => ("sm_89", (8, 9)),
-            CudaArch::Sm90a => ("sm_90a", (9, 0)),
-            CudaArch::Sm100 => ("sm_100", (10, 0)),
-            CudaArch::Sm120 => ("sm_120", (12, 0)),
+        let (name, capability, kilobytes) = match self {
+            CudaArch::Sm80 => ("sm_80", (8, 0), 163),
+            CudaArch::Sm86 => ("sm_86", (8, 6), 99),
+            CudaArch::Sm89 => ("sm_89", (8, 9), 99),
+            CudaArch::Sm90a => ("sm_90a", (9, 0), 227),
+            CudaArch::Sm100 => ("sm_100", (10, 0), 227),
+            CudaArch::Sm120 => ("sm_120", (12, 0), 99),
         };
-        ArchInfo { name, capability }
+        ArchInfo {
+            name,
+            capability,
+            shared_bytes: kilobytes << 10,
+        }
     }
 
     /// The name, as in targets and keys: `sm_90a`.
@@ -68,6 +74,12 @@ impl CudaArch {
     /// The compute capability: `(9, 0)`.
     pub const fn capability(self) -> (u32, u32) {
         self.info().capability
+    }
+
+    /// Bytes of shared memory that a block can have. Source: the table of compute capabilities in the CUDA C++ Programming
+    /// Guide.
+    pub const fn shared_bytes(self) -> u32 {
+        self.info().shared_bytes
     }
 
     /// The newest architecture whose code a device of this compute capability runs, if there is one.

@@ -11,7 +11,8 @@ use kiln_kernel::{BufferId, VerifiedKernel};
 use crate::arch::CudaArch;
 use crate::container::DeviceCode;
 use crate::error::CudaError;
-use crate::generate::{Plan, Source, generate, propose, strides};
+use crate::find::{CudaLibrary, Places, locate};
+use crate::generate::{Machine, Plan, Source, generate, propose, strides};
 use crate::nvrtc::{Compiled, Nvrtc, OPTIONS, Output};
 
 /// Compiles kernels for GPUs.
@@ -19,6 +20,8 @@ use crate::nvrtc::{Compiled, Nvrtc, OPTIONS, Output};
 pub struct CudaCompiler {
     nvrtc: Nvrtc,
     host: CudaArch,
+    /// Whether cuBLASLt is on this machine.
+    has_library: bool,
 }
 
 impl CudaCompiler {
@@ -28,7 +31,12 @@ impl CudaCompiler {
     /// E0551 if there is no NVRTC: it names every place that was looked at.
     pub fn new(host: CudaArch) -> Result<Self, CudaError> {
         let nvrtc = Nvrtc::get()?;
-        Ok(Self { nvrtc, host })
+        let has_library = locate(CudaLibrary::CublasLt, &Places::of_process()).is_ok();
+        Ok(Self {
+            nvrtc,
+            host,
+            has_library,
+        })
     }
 
     /// The CUDA C of a kernel without the definitions that only a device has, for tests that execute it on the host.
@@ -50,7 +58,13 @@ impl CudaCompiler {
     /// The schedules that are offered for a kernel, without a compiler.
     #[doc(hidden)]
     pub fn offered(kernel: &VerifiedKernel) -> Vec<Candidate> {
-        candidates(kernel)
+        candidates(
+            kernel,
+            Machine {
+                has_library: false,
+                shared_bytes: CudaArch::Sm90a.shared_bytes(),
+            },
+        )
     }
 
     /// What the assembler reports of a kernel: registers, spills and the stack of each function.
@@ -120,7 +134,13 @@ impl KernelCompiler for CudaCompiler {
 
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
         match CudaArch::of_target(target) {
-            Ok(_) => candidates(kernel),
+            Ok(arch) => candidates(
+                kernel,
+                Machine {
+                    has_library: self.has_library,
+                    shared_bytes: arch.shared_bytes(),
+                },
+            ),
             Err(_) => Vec::new(),
         }
     }
@@ -171,8 +191,8 @@ impl KernelCompiler for CudaCompiler {
     }
 }
 
-fn candidates(kernel: &VerifiedKernel) -> Vec<Candidate> {
-    let plans = propose(kernel).into_iter();
+fn candidates(kernel: &VerifiedKernel, machine: Machine) -> Vec<Candidate> {
+    let plans = propose(kernel, machine).into_iter();
     // In the order of the proposal: what is measured decides between them.
     let costs = (1_u32..).map(f64::from);
     plans

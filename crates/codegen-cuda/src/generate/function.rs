@@ -3,6 +3,7 @@
 use kiln_backend::Quantity;
 
 use super::lowering::Lowering;
+use crate::container::GemmEntry;
 
 /// A phase's code, with the numbers of its launch.
 #[derive(Clone, Debug)]
@@ -17,9 +18,23 @@ pub(super) struct Function {
     pub(super) shared: Quantity,
     /// Bytes of scratch that all blocks share.
     pub(super) scratch: Quantity,
+    /// The call of a library that it is instead.
+    pub(super) gemm: Option<GemmEntry>,
 }
 
 impl Function {
+    /// A call of a library, made where `tasks` is not 0.
+    pub(super) fn of_library(gemm: GemmEntry, tasks: Quantity) -> Self {
+        Self {
+            body: String::new(),
+            threads: 1,
+            tasks,
+            shared: Quantity::constant(0),
+            scratch: Quantity::constant(0),
+            gemm: Some(gemm),
+        }
+    }
+
     /// The same with tasks and scratch only where a number is 1, and not where it is 0.
     pub(super) fn only_when(self, condition: &Quantity) -> Self {
         Self {
@@ -68,6 +83,7 @@ impl FunctionParts {
             tasks: self.tasks,
             shared: self.shared,
             scratch: self.scratch,
+            gemm: None,
         }
     }
 }

@@ -3,6 +3,10 @@
 //! A [`Plan`] says how a kernel is arranged; its text is the schedule's, and code is generated from it alone. Each strategy
 //! is a file that writes functions, one per phase, with what all of them share: values of nodes ([`expression`]), accesses
 //! ([`access`]), reductions ([`reduce`]), items by one thread ([`items`]).
+//!
+//! *Invariants.* Which tile or group of threads serves a call is decided by sizes, as phases with and without tasks; results
+//! do not depend on how many blocks run at a time, and no float is added atomically. What only a device has is behind the
+//! functions of `prelude/device.cuh`.
 
 mod access;
 mod c_type;
@@ -10,6 +14,7 @@ mod contraction;
 mod expression;
 mod fallback;
 mod function;
+mod gemm;
 mod items;
 mod launch;
 mod lowering;
@@ -32,7 +37,7 @@ use scope::Scope;
 
 pub(crate) use lowering::strides;
 pub(crate) use plan::Plan;
-pub(crate) use propose::propose;
+pub(crate) use propose::{Machine, propose};
 pub(crate) use source::Source;
 
 use crate::error::CudaError;
@@ -48,6 +53,7 @@ pub(crate) fn generate(kernel: &VerifiedKernel, plan: &Plan) -> Result<Source, C
         Plan::Fallback => fallback::generate(&lowering),
         Plan::Map(plan) => map::generate(&lowering, plan)?,
         Plan::Row(plan) => row::generate(&lowering, plan)?,
+        Plan::Gemm => gemm::generate(&lowering)?,
         Plan::Split(plan) => split::generate(&lowering, plan)?,
         Plan::Contraction(plan) => contraction::generate(&lowering, plan)?,
     };

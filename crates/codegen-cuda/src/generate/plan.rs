@@ -3,6 +3,7 @@
 use std::fmt;
 
 use kiln_backend::{FALLBACK_SCHEDULE, Schedule};
+use kiln_tensor::DType;
 
 use crate::error::CudaError;
 
@@ -19,6 +20,8 @@ pub(crate) enum Plan {
     Contraction(ContractionPlan),
     /// Parts of a reduction, where it has few results.
     Split(SplitPlan),
+    /// A product by cuBLASLt.
+    Gemm,
 }
 
 /// The choices of a map.
@@ -99,6 +102,15 @@ pub(crate) enum Unit {
 
 impl Unit {
     const ALL: [Unit; 3] = [Unit::Registers, Unit::Bf16, Unit::F16];
+
+    /// The elements of its factors.
+    pub(crate) fn dtype(self) -> Option<DType> {
+        match self {
+            Unit::Registers => None,
+            Unit::Bf16 => Some(DType::BF16),
+            Unit::F16 => Some(DType::F16),
+        }
+    }
 
     fn as_word(self) -> &'static str {
         match self {
@@ -202,6 +214,7 @@ impl Plan {
             Plan::Row(_) => "row",
             Plan::Contraction(_) => "contraction",
             Plan::Split(_) => "split",
+            Plan::Gemm => "gemm",
         }
     }
 
@@ -252,6 +265,7 @@ impl Plan {
                 let (threads, lanes) = plan.ok_or_else(unknown)?;
                 Ok(Plan::Row(RowPlan { threads, lanes }))
             }
+            ["gemm"] => Ok(Plan::Gemm),
             ["contraction", unit, words @ ..] => match contraction_of(unit, words) {
                 Some(plan) => Ok(Plan::Contraction(plan)),
                 None => Err(unknown()),
@@ -271,6 +285,7 @@ impl fmt::Display for Plan {
             Plan::Row(RowPlan { threads, lanes }) => {
                 write!(formatter, "row threads {threads} lanes {lanes}")
             }
+            Plan::Gemm => formatter.write_str("gemm"),
             Plan::Split(SplitPlan::Rows(plan)) => write!(formatter, "split {}", Plan::Row(*plan)),
             Plan::Split(SplitPlan::Columns(plan)) => {
                 write!(formatter, "split {}", Plan::Map(*plan))
@@ -294,6 +309,7 @@ mod tests {
     fn plans_round_trip_through_schedules() {
         let plans = [
             Plan::Fallback,
+            Plan::Gemm,
             Plan::Map(MapPlan { axis: 2, lanes: 8 }),
             Plan::Row(RowPlan {
                 threads: 256,

@@ -80,10 +80,15 @@ pub(super) fn assemble(
     let mut shared_scratch = Quantity::constant(0);
     for (position, function) in functions.into_iter().enumerate() {
         let name = format!("kiln_{position}");
-        write_function(lowering, &mut text, &name, &function, n_arguments);
-        entries.push(Entry::Function {
-            name: name.clone(),
-            threads: function.threads,
+        entries.push(match function.gemm {
+            Some(ref gemm) => Entry::Gemm(gemm.clone()),
+            None => {
+                write_function(lowering, &mut text, &name, &function, n_arguments);
+                Entry::Function {
+                    name: name.clone(),
+                    threads: function.threads,
+                }
+            }
         });
         phases.push(Phase {
             entry: name,

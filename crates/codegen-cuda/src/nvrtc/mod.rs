@@ -17,7 +17,12 @@ use crate::find::{CudaLibrary, open};
 const LOG_LIMIT: usize = 4000;
 
 /// The options of every compile, besides the architecture: part of the compiler's version.
-pub(crate) const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--ptxas-options=-v"];
+pub(crate) const OPTIONS: [&str; 4] = [
+    "--std=c++17",
+    "--fmad=false",
+    "--disable-warnings",
+    "--ptxas-options=-v",
+];
 
 /// NVRTC, loaded.
 #[derive(Clone, Copy, Debug)]

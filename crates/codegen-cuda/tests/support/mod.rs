@@ -204,13 +204,10 @@ impl HostKernel {
     }
 
     /// Compares launches with the kernel's meaning; returns how many agreed, and how many faulted.
-    pub(crate) fn check(
-        &self,
-        cases: &[(Vec<i64>, Vec<Tensor>, u64)],
-    ) -> Result<(usize, usize), String> {
+    pub(crate) fn check(&self, cases: &[CheckedCase]) -> Result<(usize, usize), String> {
         let given: Vec<(&[i64], &[Tensor], u64)> = cases
             .iter()
-            .map(|(symbols, tensors, seed)| (symbols.as_slice(), tensors.as_slice(), *seed))
+            .map(|case| (case.symbols.as_slice(), case.tensors.as_slice(), case.seed))
             .collect();
         let schedule = &self.artifact.schedule;
         let failed = |symbols: &[i64], why: String| {
@@ -222,17 +219,47 @@ impl HostKernel {
         };
         let ran = self.run(&given).map_err(|why| failed(&[], why))?;
         let mut tally = (0, 0);
-        for ((symbols, tensors, _), ran) in cases.iter().zip(ran) {
-            let (found, fault) = ran.map_err(|why| failed(symbols, why))?;
-            let meaning = Meaning::of(&self.kernel, symbols, tensors)
-                .map_err(|finding| failed(symbols, finding.to_string()))?;
-            let judged = meaning.judge(&self.kernel, &self.artifact, &found, fault);
-            match judged.map_err(|finding| failed(symbols, finding.to_string()))? {
+        for (case, ran) in cases.iter().zip(ran) {
+            let (found, fault) = ran.map_err(|why| failed(&case.symbols, why))?;
+            let judged = case
+                .meaning
+                .judge(&self.kernel, &self.artifact, &found, fault);
+            match judged.map_err(|finding| failed(&case.symbols, finding.to_string()))? {
                 Checked::Agreed => tally.0 += 1,
                 Checked::Faulted => tally.1 += 1,
             }
         }
         Ok(tally)
+    }
+}
+
+/// Operands of a kernel with what it means for them.
+pub(crate) struct CheckedCase {
+    symbols: Vec<i64>,
+    tensors: Vec<Tensor>,
+    seed: u64,
+    meaning: Meaning,
+}
+
+impl CheckedCase {
+    /// Random operands at some sizes; `None` where the kernel does not allow these.
+    pub(crate) fn of(
+        kernel: &VerifiedKernel,
+        symbols: &[i64],
+        seed: u64,
+        elements: Elements,
+    ) -> Result<Option<Self>, String> {
+        let mut random = SplitMix64::new(seed);
+        let Some(tensors) = kernel_tensors(&mut random, kernel, symbols, elements).unwrap() else {
+            return Ok(None);
+        };
+        let meaning = Meaning::of(kernel, symbols, &tensors).map_err(|why| why.to_string())?;
+        Ok(Some(Self {
+            symbols: symbols.to_vec(),
+            tensors,
+            seed,
+            meaning,
+        }))
     }
 }
 
@@ -245,11 +272,7 @@ pub(crate) fn check_everywhere(
 ) -> Result<(usize, usize), String> {
     let mut cases = Vec::new();
     for (seed, symbols) in (0..).zip(sizes) {
-        let mut random = SplitMix64::new(seed);
-        let tensors = kernel_tensors(&mut random, kernel, symbols, elements(seed)).unwrap();
-        if let Some(tensors) = tensors {
-            cases.push((symbols.clone(), tensors, seed));
-        }
+        cases.extend(CheckedCase::of(kernel, symbols, seed, elements(seed))?);
     }
     let offered = CudaCompiler::offered(kernel).into_iter();
     let schedules = offered.map(|candidate| candidate.schedule);

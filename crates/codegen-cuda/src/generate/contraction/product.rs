@@ -85,6 +85,27 @@ impl Product {
     }
 }
 
+/// A product of two plain loads.
+pub(in crate::generate) struct PlainProduct<'p> {
+    pub(in crate::generate) unit: Unit,
+    /// The loads of the left and the right factor.
+    pub(in crate::generate) factors: [NodeId; 2],
+    /// The axes of rows, columns, depth and batches.
+    pub(in crate::generate) axes: [&'p [AxisId]; 4],
+}
+
+impl Product {
+    /// The same as a product of plain loads, if both factors are.
+    pub(in crate::generate) fn as_plain(&self) -> Option<PlainProduct<'_>> {
+        let axes = [&self.left.axes, &self.right.axes, &self.depth, &self.batch];
+        (self.left.is_plain && self.right.is_plain).then_some(PlainProduct {
+            unit: self.unit,
+            factors: [self.left.node, self.right.node],
+            axes: axes.map(Vec::as_slice),
+        })
+    }
+}
+
 impl Operand {
     fn new(
         (kernel, dependence): (&VerifiedKernel, &Dependence),

@@ -1,0 +1,95 @@
+//! Mistakes that were put into a source, or into the device, are found by executing it on the host: otherwise agreement
+//! would say little.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and print what it did"
+)]
+
+mod support;
+
+use kiln_backend::Schedule;
+use kiln_codegen_cuda::CudaCompiler;
+use support::{CheckedCase, HostKernel, has_compiler, kernel, smooth};
+
+const PRODUCT: &str = "kernel @product(%x: in bf16[M, K], %w: in bf16[K, N], %y: out f32[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] f32(%x[m, k]) * f32(%w[k, n])
+  store %y[m, n] = s
+}";
+const ROW: &str = "kernel @row(%x: in f32[M, N], %y: out f32[M]) {
+  outer m < M
+  s = reduce add[n < N] %x[m, n]
+  store %y[m] = s
+}";
+
+/// Whether a changed kernel is told from its meaning, with copies that land early and late.
+fn is_found(
+    text: &str,
+    schedule: &str,
+    sizes: &[i64],
+    change: impl Fn(&str) -> String,
+    define: Option<&str>,
+) -> bool {
+    let kernel = kernel(text);
+    let name = schedule.split(' ').next().unwrap();
+    let schedule = Schedule::new(name).with_text(schedule);
+    let source = CudaCompiler::host_source(&kernel, &schedule).unwrap();
+    let changed = change(&source.text);
+    let host = HostKernel::build_text(&kernel, &changed, source.parts, define).unwrap();
+    let case = |seed| CheckedCase::of(&kernel, sizes, seed, smooth(seed)).unwrap();
+    let cases: Vec<CheckedCase> = (1..7).filter_map(case).collect();
+    host.check(&cases).is_err()
+}
+
+#[test]
+fn mistakes_in_products_are_found() {
+    if !has_compiler() {
+        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+        return;
+    }
+    let schedule = "contraction bf16 tile 64 64 32 warps 2 2";
+    let found = |change: &dyn Fn(&str) -> String, define| {
+        is_found(PRODUCT, schedule, &[40, 200, 24], change, define)
+    };
+    let replaced = |from: &'static str, to: &'static str| {
+        move |text: &str| {
+            assert!(text.contains(from), "the source has no `{from}`");
+            text.replace(from, to)
+        }
+    };
+    let same = |text: &str| text.to_owned();
+    assert!(!found(&same, None), "the source itself is right");
+    assert!(found(&same, Some("SEEDED_NO_BARRIER")), "no barriers");
+    assert!(found(&same, Some("SEEDED_NO_WAIT")), "no waits for copies");
+    let short = |text: &str| {
+        let text = replaced("(unsigned)next % 4", "(unsigned)next % 3")(text);
+        replaced("(unsigned)step % 4", "(unsigned)step % 3")(&text)
+    };
+    assert!(found(&short, None), "a ring that is a tile short");
+    let early = replaced("k_copy_wait<2>()", "k_copy_wait<3>()");
+    assert!(found(&early, None), "a wait for too few copies");
+    let off = replaced("k0 = (k_i64)next * 32", "k0 = (k_i64)next * 32 + 1");
+    assert!(found(&off, None), "an index off by one");
+}
+
+#[test]
+fn mistakes_in_rows_are_found() {
+    if !has_compiler() {
+        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+        return;
+    }
+    let found = |change: &dyn Fn(&str) -> String, define| {
+        is_found(ROW, "row threads 256 lanes 4", &[5, 3000], change, define)
+    };
+    let same = |text: &str| text.to_owned();
+    assert!(!found(&same, None), "the source itself is right");
+    assert!(found(&same, Some("SEEDED_NO_BARRIER")), "no barriers");
+    let skips = |text: &str| {
+        assert!(text.contains("mask = 16"));
+        text.replace("mask = 16", "mask = 8")
+    };
+    assert!(found(&skips, None), "half of a warp is not added");
+}
