@@ -1,5 +1,6 @@
 //! The executor on a simulated driver: results, order, lifetimes, graphs, transfers, errors.
 #![allow(unsafe_code, reason = "launches on memory of their own")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
