@@ -84,8 +84,12 @@ fn every_schedule_compiles_within_a_budget_of_spills() {
                     let numbers = line.split_whitespace().filter_map(|word| word.parse().ok());
                     let numbers: Vec<u32> = numbers.collect();
                     let worst = numbers.iter().copied().max().unwrap();
-                    // Calls of the slow path of a division may save a few words.
-                    let budget = 64;
+                    // Calls of the slow path of a division may save a few words; the largest tile saves some outside of
+                    // its loop, which has a test of its own.
+                    let budget = match schedule.name.as_str() {
+                        "contraction" => 512,
+                        _ => 64,
+                    };
                     assert!(
                         numbers.len() == 3 && worst <= budget,
                         "{arch} {schedule} `{}`: {report}",
