@@ -79,9 +79,10 @@ impl Arena {
 
     /// Returns a piece; it is merged with free neighbours of its segment. Returns its bytes.
     pub(crate) fn give(&mut self, address: u64) -> usize {
-        let Some(mut piece) = self.pieces.remove(&address).filter(|piece| !piece.is_free) else {
+        let Some(&(mut piece)) = self.pieces.get(&address).filter(|piece| !piece.is_free) else {
             return 0;
         };
+        self.pieces.remove(&address);
         let given = piece.bytes;
         self.used_bytes -= given;
         self.free_bytes += given;

@@ -126,6 +126,7 @@ fn walk_all() -> Vec<Walked> {
         walk("Jit::call", || double.call([&x]).err()),
         walk("Jit::model", || double.model(&signature).err()),
         walk("Model::compile", || model.compile().err()),
+        walk("Model::graph", || model.graph().err()),
         walk("Model::load", || Model::load("no such.kiln").err()),
         walk("Model::load", || Model::load(Source::text(TEXT)).err()),
         walk("Model::load", || Model::load(graph.clone()).err()),
