@@ -18,6 +18,7 @@ pub struct PassContext {
     fold_bytes: usize,
     fold_work: u64,
     freeze_bytes: Option<usize>,
+    reorders_sums: bool,
     engine: ShapeInferenceEngine,
 }
 
@@ -30,6 +31,7 @@ impl PassContext {
             fold_bytes: DEFAULT_FOLD_BUDGET,
             fold_work: crate::fold_constants::WORK_LIMIT,
             freeze_bytes: None,
+            reorders_sums: true,
             engine: ShapeInferenceEngine::new(),
         }
     }
@@ -48,6 +50,19 @@ impl PassContext {
             fold_bytes: bytes,
             ..self
         }
+    }
+
+    /// Whether a rewrite may add in another order, so that a sum of floats is rounded differently.
+    pub fn with_reordered_sums(self, allowed: bool) -> Self {
+        Self {
+            reorders_sums: allowed,
+            ..self
+        }
+    }
+
+    /// Whether a rewrite may add in another order.
+    pub(crate) fn reorders_sums(&self) -> bool {
+        self.reorders_sums
     }
 
     /// With other inference rules, including those of custom ops.

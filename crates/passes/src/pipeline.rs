@@ -62,6 +62,8 @@ pub type Dump<'a> = dyn FnMut(&str, &Graph) + 'a;
 pub struct PassOptions<'a> {
     /// Whether constant parameters are frozen: off when their gradients are needed.
     pub freeze: bool,
+    /// Whether a rewrite may add in another order, so that a sum of floats is rounded differently, as it is by compiled code.
+    pub reorder_sums: bool,
     /// The limit on bytes of constants created by folding.
     pub fold_budget: usize,
     /// Called after each pass with its name and the graph, changed or not.
@@ -78,6 +80,7 @@ impl Default for PassOptions<'_> {
     fn default() -> Self {
         Self {
             freeze: true,
+            reorder_sums: true,
             fold_budget: DEFAULT_FOLD_BUDGET,
             dump: None,
             stop_after_rewrites: None,
@@ -91,6 +94,7 @@ impl fmt::Debug for PassOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PassOptions")
             .field("freeze", &self.freeze)
+            .field("reorder_sums", &self.reorder_sums)
             .field("fold_budget", &self.fold_budget)
             .field("dump", &self.dump.is_some())
             .field("stop_after_rewrites", &self.stop_after_rewrites)
@@ -118,6 +122,7 @@ pub fn optimize(
     let mut ctx = PassContext::new()
         .with_fold_budget(options.fold_budget)
         .with_rewrite_limit(options.stop_after_rewrites)
+        .with_reordered_sums(options.reorder_sums)
         .with_engine(options.engine.clone());
     let mut report = Report::default();
     let engine = options.verify.then(|| options.engine.clone());

@@ -40,6 +40,7 @@ struct Tally {
 fn optimized(graph: &Graph, freeze: bool) -> Result<Graph, String> {
     let mut options = PassOptions {
         freeze,
+        reorder_sums: freeze,
         verify: true,
         ..PassOptions::default()
     };

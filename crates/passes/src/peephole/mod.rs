@@ -38,6 +38,7 @@ impl Rewrite {
 }
 
 /// A rewrite rule.
+#[derive(Clone, Copy)]
 pub(crate) struct Rule {
     /// Its name, for traces.
     pub(crate) name: &'static str,

@@ -9,8 +9,9 @@
 //!
 //! Three rules may differ in the last bits, towards the correctly rounded value: `pow(x, 2)` is
 //! `square(x)`, `pow(x, -1)` is `reciprocal(x)`, and `x * tanh(softplus(x))` is `mish(x)`. Powers of quarters are products of
-//! roots, which are rounded one by one. Two rules round a sum in another order, as every reduction may: a resize of two axes by
-//! more than two elements each is two resizes, and sums and means over large windows are separated.
+//! roots, which are rounded one by one. Two rules add in another order, as every reduction may, where that is
+//! [allowed](PassContext::with_reordered_sums): a resize of two axes by more than two elements each is two resizes, and sums and
+//! means over large windows are separated.
 
 mod activations;
 mod broadcasts;
@@ -123,8 +124,16 @@ const RULES: &[Rule] = &[
         apply: factors::narrow_factor,
     },
     Rule {
-        name: "separate_window",
-        apply: windows::separate_window,
+        name: "separate_maximum",
+        apply: windows::separate_maximum,
+    },
+];
+
+/// Rules that add in another order.
+const REORDERING: &[Rule] = &[
+    Rule {
+        name: "separate_sum",
+        apply: windows::separate_sum,
     },
     Rule {
         name: "separate_resize",
@@ -137,7 +146,11 @@ const RULES: &[Rule] = &[
 /// # Errors
 /// None today: where a size or a constant cannot be built, the op is kept.
 pub fn simplify_algebra(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
-    Ok(rewrite_ops("simplify_algebra", graph, ctx, RULES))
+    let rules = match ctx.reorders_sums() {
+        true => [RULES, REORDERING].concat(),
+        false => RULES.to_vec(),
+    };
+    Ok(rewrite_ops("simplify_algebra", graph, ctx, &rules))
 }
 
 #[cfg(test)]

@@ -7,10 +7,34 @@ use kiln_tensor::DType;
 /// How many times fewer elements must be read: the results in between are written, and read again.
 const FEWER: i64 = 2;
 
-/// The maximum of a large window is that of maxima along one axis: 5 x 5 elements are 5 and 5. So are sums, and means, whose
-/// elements are counted along each axis; not of 16-bit floats, which would be rounded in between, nor of integers, whose means
-/// would. Outer axes come first, so that the contiguous one, whose strides would cost most, is left for the fewest elements.
-pub(super) fn separate_window(site: &mut Site<'_>) -> Option<Rewrite> {
+/// The maximum of a large window is that of maxima along one axis: 5 x 5 elements are 5 and 5.
+pub(super) fn separate_maximum(site: &mut Site<'_>) -> Option<Rewrite> {
+    match function_of(site)? {
+        PoolFunction::Max => separate(site),
+        _ => None,
+    }
+}
+
+/// So are sums, and means, whose elements are counted along each axis; not of 16-bit floats, which would be rounded in between,
+/// nor of integers, whose means would.
+pub(super) fn separate_sum(site: &mut Site<'_>) -> Option<Rewrite> {
+    let is_wide = matches!(site.ty().dtype, DType::F32 | DType::F64);
+    match function_of(site)? {
+        PoolFunction::Max => None,
+        _ if is_wide => separate(site),
+        _ => None,
+    }
+}
+
+fn function_of(site: &Site<'_>) -> Option<PoolFunction> {
+    match site.op() {
+        Op::Pool { function, .. } => Some(*function),
+        _ => None,
+    }
+}
+
+/// Outer axes come first, so that the contiguous one, whose strides would cost most, is left for the fewest elements.
+fn separate(site: &mut Site<'_>) -> Option<Rewrite> {
     let (
         Op::Pool {
             function,
@@ -22,10 +46,6 @@ pub(super) fn separate_window(site: &mut Site<'_>) -> Option<Rewrite> {
     else {
         return None;
     };
-    let is_exact = *function == PoolFunction::Max;
-    if !is_exact && !matches!(site.ty().dtype, DType::F32 | DType::F64) {
-        return None;
-    }
     let first = size.iter().position(|&taps| taps > 1)?;
     let others = |numbers: &[i64]| {
         let others = numbers.iter().enumerate();

@@ -108,6 +108,7 @@ pub fn interpret_graph(bytes: &[u8]) {
 fn run(choices: &mut Unstructured<'_>, graph: &Graph, live_bytes: u64) {
     let mut options = PassOptions {
         freeze: false,
+        reorder_sums: false,
         verify: true,
         ..PassOptions::default()
     };
