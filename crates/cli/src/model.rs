@@ -219,8 +219,10 @@ impl ModelArguments {
         let (Some(address), Some(key)) = (&self.store, &self.cache_key) else {
             return Ok(None);
         };
-        let mut options = kiln::remote::RemoteOptions::default();
-        options.read_only = self.store_read_only;
+        let options = kiln::remote::RemoteOptions {
+            read_only: self.store_read_only,
+            ..kiln::remote::RemoteOptions::default()
+        };
         let store = kiln::remote::open(address, SealKey::read(key)?, options)?;
         Ok(Some(store))
     }
