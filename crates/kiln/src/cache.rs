@@ -1,9 +1,8 @@
 //! Where compiled code is kept between processes, as set by the user: [`Cache`].
 
 use crate::environment;
-use kiln_kernel_cache::{DiskOptions, DiskTier, SealKey, Tier};
+use kiln_kernel_cache::{DiskOptions, DiskTier, SealKey};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Where compiled code is kept, so that later processes need not compile it again.
 ///
@@ -97,11 +96,5 @@ impl Cache {
             ..defaults
         };
         Some(DiskTier::at(self.folder.clone()?, options))
-    }
-
-    /// The folder as a list of at most one store.
-    pub(crate) fn tiers(&self) -> Vec<Arc<dyn Tier>> {
-        let folder = self.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
-        folder.into_iter().collect()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kiln_kernel_cache::Tier;
 
-#[cfg(feature = "native")]
+#[cfg(any(feature = "native", feature = "onnx"))]
 use crate::cache::Cache;
 
 /// Tiers of the user's, in the order in which they are asked.
@@ -28,10 +28,17 @@ impl Stores {
     /// The cache folder, if there is one, then these.
     #[cfg(feature = "native")]
     pub(crate) fn after(&self, cache: &Cache) -> Vec<Arc<dyn Tier>> {
-        let mut tiers = cache.tiers();
+        let mut tiers = of_folder(cache);
         tiers.extend(self.0.iter().cloned());
         tiers
     }
+}
+
+/// The cache folder, if there is one.
+#[cfg(any(feature = "native", feature = "onnx"))]
+pub(crate) fn of_folder(cache: &Cache) -> Vec<Arc<dyn Tier>> {
+    let folder = cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
+    folder.into_iter().collect()
 }
 
 /// Equal stores are the same ones.

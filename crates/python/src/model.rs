@@ -236,6 +236,7 @@ impl Model {
     }
 
     /// Writes the compiled model to one file, sealed with a key file if one is given; returns its size in bytes.
+    #[cfg(feature = "llvm")]
     #[pyo3(signature = (path, key=None))]
     fn save_bundle(&self, py: Python<'_>, path: PathBuf, key: Option<PathBuf>) -> PyResult<u64> {
         let saved = py.detach(|| {

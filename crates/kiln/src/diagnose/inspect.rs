@@ -6,7 +6,6 @@ use super::{Explanation, compile_records, variant_records};
 use crate::compiled::GraphPlanner;
 use crate::error::{Error, Failure};
 use crate::guard::guarded;
-#[cfg(feature = "native")]
 use crate::model::{Instance, Model};
 use crate::options::Options;
 use kiln_ir::Graph;

@@ -111,7 +111,7 @@ impl Origin {
                 // Digesting takes time, and is only useful if the program is kept.
                 let source = match options.keeps_programs() {
                     true => {
-                        let tiers = TierList::new(options.cache.tiers());
+                        let tiers = TierList::new(crate::stores::of_folder(&options.cache));
                         OnnxOrigin::open(path, limits, &tiers, SystemTime::now())?
                     }
                     false => OnnxOrigin::of_model(kiln_onnx::Model::load_with(path, limits)?),
