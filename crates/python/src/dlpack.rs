@@ -267,7 +267,7 @@ unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
     }
 }
 
-/// Frees a capsule that nobody consumed.
+/// Frees a capsule that has no consumer.
 ///
 /// # Safety
 /// Called by the interpreter, with a capsule of [`export`].

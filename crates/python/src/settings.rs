@@ -101,7 +101,7 @@ impl Settings<'_> {
     }
 }
 
-/// The CPU if this build compiles for it, in debug builds too: nobody debugs the package's own code from Python.
+/// The CPU if this build compiles for it, in debug builds too: Python programs do not step through the ops of a model.
 fn default_device() -> Device {
     match cfg!(feature = "llvm") {
         true => Device::cpu(),

@@ -21,7 +21,7 @@ pub(crate) struct Tensor {
     /// Its strides in bytes, as the buffer protocol wants them.
     strides: Vec<isize>,
     shape: Vec<isize>,
-    /// Whether nobody else reads the memory, so that Python may write to it.
+    /// Whether no other tensor has the memory, so that Python may write to it.
     is_own: bool,
 }
 
@@ -31,7 +31,7 @@ impl Tensor {
         Self::new(tensor, false)
     }
 
-    /// The result of a call, dense; Python may write to it if nobody else has its memory.
+    /// The result of a call, dense; Python may write to it if no other tensor has its memory.
     ///
     /// # Errors
     /// If memory is short, or the elements are on a device and cannot be fetched.

@@ -27,7 +27,7 @@ use crate::writer::Writer;
 
 /// Entries in a store that many machines share.
 ///
-/// The key authenticates what is read: whoever holds it can supply code to every other holder. Processes that are given
+/// The key authenticates what is read: any holder can supply code to every other holder. Processes that are given
 /// the key but should not write set [`read_only`](RemoteOptions::read_only).
 pub struct RemoteTier {
     shared: Arc<Shared>,

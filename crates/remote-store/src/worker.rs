@@ -77,7 +77,7 @@ impl Worker {
         })
     }
 
-    /// Starts a future that nobody waits for.
+    /// Starts a future without waiting for it.
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         if self.is_here() {
             self.handle.spawn(future);

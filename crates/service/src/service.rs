@@ -152,7 +152,7 @@ impl KernelService {
         Ok(Self(Arc::new(Owner { inner, threads })))
     }
 
-    /// The compiled kernel of a blueprint. Dropping the future withdraws the request; a compile that nobody else waits for
+    /// The compiled kernel of a blueprint. Dropping the future withdraws the request; a compile that no other caller waits for
     /// is then cancelled. A request with a deadline has to be made in a tokio runtime with time enabled; others run anywhere.
     ///
     /// # Errors
@@ -241,7 +241,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // No handle is left, so nobody waits for an answer.
+        // No handle is left, so no caller waits for a result.
         for flight in self.inner.lock().flights.values() {
             flight.token().cancel();
         }

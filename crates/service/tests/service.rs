@@ -366,7 +366,7 @@ fn limits_cancellation_and_stopping_are_typed() {
         }
         let third = ask("a", 12).await.unwrap();
         assert_eq!(third.unwrap_err().code(), "E1430");
-        // Nobody waits for the second any more.
+        // No caller waits for the second any more.
         second.abort();
         first.await.unwrap().unwrap();
         while service.metrics().in_flight > 0 {
@@ -453,7 +453,7 @@ fn layers_run_stored_kernels_when_switched_on_and_give_the_same() {
         );
         layer.switches().set_enabled(true);
         layer.switches().set_rollout_percent(100.0).unwrap();
-        // Kernels that are not loaded yet hold nobody up.
+        // Kernels that are not loaded yet hold no caller up.
         assert_eq!(
             layer.forward("r", x(), &parameters).await.unwrap().ran_by,
             RanBy::NotReady

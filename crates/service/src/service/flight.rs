@@ -10,7 +10,7 @@ use tokio::sync::watch;
 pub(super) struct Flight {
     answer: watch::Sender<Option<Answer>>,
     token: CancelToken,
-    /// How many wait; none once the last has left, after which nobody joins.
+    /// How many wait; none once the last has left, after which no caller joins.
     waiting: Mutex<Option<usize>>,
 }
 
@@ -42,7 +42,7 @@ impl Flight {
         })
     }
 
-    /// Cancelled when nobody waits any more.
+    /// Cancelled when no caller waits any more.
     pub(super) fn token(&self) -> &CancelToken {
         &self.token
     }
@@ -65,7 +65,7 @@ impl Waiting {
         }
     }
 
-    /// Leaves without ending the compile, even if nobody else waits for it.
+    /// Leaves without ending the compile, even if no other caller waits for it.
     pub(super) fn leave_running(mut self) {
         self.leaves = false;
     }
