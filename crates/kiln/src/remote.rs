@@ -16,9 +16,7 @@
 //! # Ok::<(), kiln::Error>(())
 //! ```
 
-pub use kiln_remote_store::{
-    BreakerOptions, RemoteError, RemoteOptions, RemoteStats, RemoteTier, SCHEMES,
-};
+pub use kiln_remote_store::{BreakerOptions, RemoteError, RemoteOptions, RemoteStats, RemoteTier};
 
 use crate::environment;
 use crate::error::Error;

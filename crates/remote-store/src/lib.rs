@@ -30,7 +30,6 @@ mod worker;
 mod writer;
 
 pub use error::RemoteError;
-pub use location::SCHEMES;
 pub use options::{BreakerOptions, RemoteOptions};
 pub use stats::RemoteStats;
 pub use tier::RemoteTier;

@@ -22,17 +22,6 @@ const KINDS: [(&str, &str, &str); 10] = [
     ("https", "http", "https://cache.local/kiln"),
 ];
 
-/// The schemes of addresses that some build can reach.
-pub const SCHEMES: [&str; 10] = {
-    let mut schemes = [""; 10];
-    let mut position = 0;
-    while position < schemes.len() {
-        schemes[position] = KINDS[position].0;
-        position += 1;
-    }
-    schemes
-};
-
 const EXAMPLE: &str = "s3://bucket/kiln, https://cache.local/kiln or file:///mnt/shared/kiln";
 
 /// The store at an address, and the prefix of all names in it.
