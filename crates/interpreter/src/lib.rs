@@ -32,6 +32,7 @@ mod fault;
 mod options;
 
 mod bind;
+mod constant_value;
 mod context;
 mod evaluate;
 mod interpret;
@@ -47,6 +48,7 @@ mod buffer;
 mod element;
 
 pub use bind::{PlanFactValue, bind_symbols, plan_facts_hold};
+pub use constant_value::constant_value;
 pub use context::EvaluateContext;
 pub use error::{InputAxis, InterpretError, OpSite};
 pub use evaluate::evaluate_op;

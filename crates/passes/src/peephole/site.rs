@@ -5,6 +5,7 @@
 use super::Rewrite;
 use crate::constants::{Splat, splat};
 use crate::sizes::elements;
+use kiln_interpreter::constant_value;
 use kiln_ir::{
     Constant, Definition, Dims, Graph, NewOp, Op, OpData, RegionId, TensorType, Type, ValueId,
 };
@@ -108,6 +109,11 @@ impl<'a> Site<'a> {
     /// The constant behind a value.
     pub(crate) fn constant(&self, value: ValueId) -> Option<&Constant> {
         constant_of(self.graph, value)
+    }
+
+    /// The tensor that a value is in every call, through a few ops on constants.
+    pub(crate) fn constant_value(&self, value: ValueId) -> Option<Tensor> {
+        constant_value(self.graph, value)
     }
 
     /// The element that fills a value, if it is a constant, or a broadcast constant, of one element.

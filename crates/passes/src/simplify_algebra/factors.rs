@@ -34,7 +34,7 @@ pub(super) fn narrow_factor(site: &mut Site<'_>) -> Option<Rewrite> {
 }
 
 /// The same elements in 8 bits, if all fit.
-fn in_bytes(tensor: &Tensor) -> Option<Tensor> {
+pub(super) fn in_bytes(tensor: &Tensor) -> Option<Tensor> {
     let elements: Vec<i32> = match tensor.dtype() {
         DType::I16 => tensor
             .to_vec::<i16>()

@@ -9,15 +9,16 @@
 //!
 //! Three rules may differ in the last bits, towards the correctly rounded value: `pow(x, 2)` is
 //! `square(x)`, `pow(x, -1)` is `reciprocal(x)`, and `x * tanh(softplus(x))` is `mish(x)`. Powers of quarters are products of
-//! roots, which are rounded one by one. Two rules add in another order, as every reduction may, where that is
-//! [allowed](PassContext::with_reordered_sums): a resize of two axes by more than two elements each is two resizes, and sums and
-//! means over large windows are separated.
+//! roots, which are rounded one by one. Three rules add in another order, as every reduction may, where that is
+//! [allowed](PassContext::with_reordered_sums): a resize of two axes by more than two elements each is two resizes, sums and
+//! means over large windows are separated, and products of dequantised numbers are products of integers.
 
 mod activations;
 mod broadcasts;
 mod casts;
 mod choices;
 mod comparisons;
+mod dequantized;
 mod factors;
 mod gathers;
 mod identities;
@@ -131,6 +132,10 @@ const RULES: &[Rule] = &[
 
 /// Rules that add in another order.
 const REORDERING: &[Rule] = &[
+    Rule {
+        name: "multiply_integers",
+        apply: dequantized::multiply_integers,
+    },
     Rule {
         name: "separate_sum",
         apply: windows::separate_sum,
