@@ -1,8 +1,12 @@
 //! Borders: guarded where they are a value, otherwise mapped back into the operand.
+//!
+//! Along the innermost axis of an operand in memory the elements between two borders are a case of their own, so that loops
+//! split there read them in order.
 
-use kiln_ir::{Dims, OpData, PadMode};
+use kiln_ir::{Dims, OpData, PadMode, ValueId};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{NodeId, Nodes};
+use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::LowerError;
@@ -22,6 +26,7 @@ impl RegionLowering<'_> {
         let low = self.dims(low)?;
         let mut indices = Nodes::new();
         let mut tests = Vec::new();
+        let mut innermost = None;
         for axis in 0..operand.len() {
             let (size, index) = (operand[axis], demand.indices[axis]);
             let untouched = self.equal(size, result[axis]) && self.fixed(low[axis]) == Some(0);
@@ -36,10 +41,18 @@ impl RegionLowering<'_> {
                 indices.push(moved);
             } else {
                 self.require_elements(size, &result, "elements to take a border from")?;
+                if axis + 1 == operand.len() {
+                    innermost = Some((low[axis], size));
+                }
                 indices.push(self.turned_back(moved, size, mode));
             }
         }
         self.require_border(&low)?;
+        if let Some((low, size)) = innermost
+            && self.in_memory(x).is_some()
+        {
+            return self.between_borders(x, indices, (low, size), demand);
+        }
         if tests.is_empty() {
             return self.get(x, indices, demand.guard);
         }
@@ -50,10 +63,44 @@ impl RegionLowering<'_> {
         self.guarded(x, indices, demand.guard, tests, [], fill)
     }
 
+    /// The element at indices that are mapped back, or, after `low` elements of the innermost axis and for as many as it has,
+    /// the one at the same place.
+    fn between_borders(
+        &mut self,
+        x: ValueId,
+        mapped: Nodes,
+        (low, size): (DimId, DimId),
+        demand: &Demand,
+    ) -> Step<NodeId> {
+        let Some((&at, last)) = demand.indices.last().zip(mapped.len().checked_sub(1)) else {
+            unreachable!("an innermost axis has a border")
+        };
+        let begin = self.b.size(low);
+        let inside = self.sub(at, begin);
+        let mut direct = mapped.clone();
+        direct[last] = inside;
+        let border = self.get(x, mapped, demand.guard)?;
+        let guard = self.guard_and(demand.guard, [(inside, size)], []);
+        let middle = self.get(x, direct, guard)?;
+        let length = self.b.size(size);
+        let end = self.add(begin, length);
+        let is_before_end = self.b.apply(ScalarOp::Lt, [at, end]);
+        let after_begin = self
+            .b
+            .apply(ScalarOp::Select, [is_before_end, middle, border]);
+        if self.fixed(low) == Some(0) {
+            return Ok(after_begin);
+        }
+        let is_before = self.b.apply(ScalarOp::Lt, [at, begin]);
+        Ok(self
+            .b
+            .apply(ScalarOp::Select, [is_before, border, after_begin]))
+    }
+
     /// An element where the tests and conditions hold, `otherwise` elsewhere.
     pub(super) fn guarded(
         &mut self,
-        value: kiln_ir::ValueId,
+        value: ValueId,
         indices: Nodes,
         guard: GuardId,
         tests: impl IntoIterator<Item = (NodeId, DimId)>,
@@ -74,16 +121,15 @@ impl RegionLowering<'_> {
             conditions.into_iter().collect(),
         );
         Ok(match self.condition(&tests, &conditions) {
-            Some(condition) => self.b.apply(
-                kiln_scalar::ScalarOp::Select,
-                [condition, element, otherwise],
-            ),
+            Some(condition) => self
+                .b
+                .apply(ScalarOp::Select, [condition, element, otherwise]),
             None => element,
         })
     }
 
     /// A literal of the dtype that a value has in memory, if a node is one.
-    fn fill_for(&self, value: kiln_ir::ValueId, node: NodeId) -> Option<kiln_scalar::ScalarValue> {
+    fn fill_for(&self, value: ValueId, node: NodeId) -> Option<kiln_scalar::ScalarValue> {
         let dtype = self.ty(value).ok()?.dtype;
         match self.b.kernel().node(node) {
             kiln_kernel::Node::Literal(literal) if literal.dtype() == dtype => Some(*literal),
