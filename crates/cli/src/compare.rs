@@ -1,8 +1,10 @@
-//! `kiln compare`: compiled code against the interpreter, on the user's inputs.
+//! `kiln compare`: compiled code against the interpreter, on the user's inputs; or a reduced precision against f32.
 //!
 //! Every output is compared with the interpreter with all floats as `f64`. If one differs, the first wrong value of the
 //! graph is named, with its surroundings, and a reproduction is written to files. Runs that differ only in the number of
 //! threads must agree in every bit.
+
+mod precision;
 
 use crate::inputs::{Call, InputArguments};
 use crate::model::ModelArguments;
@@ -10,7 +12,7 @@ use crate::progress::Bar;
 use crate::report::{self, Failures};
 use crate::repro::ReproWriter;
 use anyhow::{Error, anyhow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use kiln::Model;
 use kiln::diagnose::{self, Comparison, Difference, Reference};
 use serde::Serialize;
@@ -29,12 +31,25 @@ pub(crate) struct Compare {
     /// Levels to compile for, separated by commas, or `all` this machine has; without it, that of --target
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     targets: Vec<String>,
+    /// What to compare with: `interpreter`, compiled code with the same graph interpreted; `f32`, the precision of
+    /// `--precision` with none
+    #[arg(long, value_name = "WHAT", default_value = "interpreter")]
+    against: Against,
     /// Where a reproduction of the first wrong value is written: a few ops and their inputs; `off` for nowhere
     #[arg(long, value_name = "DIR", default_value = "kiln-repro")]
     repro: PathBuf,
     /// Print a JSON line per output
     #[arg(long)]
     json: bool,
+}
+
+/// What is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// The interpreter.
+    Interpreter,
+    /// The model without `--precision`.
+    F32,
 }
 
 /// A configuration of the compiled model.
@@ -59,6 +74,9 @@ struct Line<'a> {
 impl Compare {
     pub(crate) fn run(self) -> Result<Failures, Error> {
         let bar = Bar::new();
+        if self.against == Against::F32 {
+            return precision::compare(&self.model, &self.inputs, self.json, &bar);
+        }
         let setups = self.setups(&bar)?;
         let Some(first) = setups.first() else {
             return Err(anyhow!(

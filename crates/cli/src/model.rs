@@ -8,8 +8,8 @@ use crate::timing::TimingArguments;
 use anyhow::{Context, Error};
 use clap::Args;
 use kiln::{
-    Cache, CompilePolicy, Compiling, Device, Dim, Mode, Model, Notice, Observation, Options,
-    OutputPlacement, Passes, SealKey, VariantOptions,
+    Cache, CompilePolicy, Compiling, Device, Dim, Format, Mode, Model, Notice, Observation,
+    Options, OutputPlacement, Passes, Precision, SealKey, VariantOptions,
 };
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -81,6 +81,10 @@ pub(crate) struct ModelArguments {
     /// Compute three-by-three convolutions with fewer products, at about 1.6 times the error
     #[arg(long)]
     fewer_products: bool,
+    /// Narrower operands for products: bf16, f16, int8, int8-weights, int4-weights (with /32 for groups of 32 rows, and
+    /// /zero-points); or for some products, by name: 'lm_head*=f32'
+    #[arg(long, value_name = "[NAMES=]FORMAT", value_delimiter = ',')]
+    precision: Vec<NamedFormat>,
     /// Leave the graph as imported
     #[arg(long)]
     no_passes: bool,
@@ -173,6 +177,7 @@ impl ModelArguments {
             threads: self.threads,
             target: self.target.clone(),
             compiling: self.compiling(),
+            precision: self.precision()?,
             observation: Observation::new().on_progress(move |progress| shown.show(progress)),
         };
         change(&mut loading);
@@ -200,6 +205,27 @@ impl ModelArguments {
         let model = self.open(options);
         bar.finish();
         Ok((model?, start.elapsed()))
+    }
+
+    /// The precision that the arguments set.
+    pub(crate) fn precision(&self) -> Result<Option<Precision>, Error> {
+        let whole = self.precision.iter().filter(|named| named.names.is_none());
+        let Some(format) = whole.map(|named| named.format).last() else {
+            return match self.precision.is_empty() {
+                true => Ok(None),
+                false => self.with_exceptions(Format::F32.into()).map(Some),
+            };
+        };
+        self.with_exceptions(format.into()).map(Some)
+    }
+
+    fn with_exceptions(&self, precision: Precision) -> Result<Precision, Error> {
+        let mut named = self.precision.iter();
+        let precision = named.try_fold(precision, |precision, named| match &named.names {
+            Some(names) => precision.and(names, named.format),
+            None => Ok(precision),
+        });
+        Ok(precision.map_err(kiln::Error::from)?)
     }
 
     fn cache(&self) -> Result<Cache, Error> {
@@ -254,6 +280,7 @@ pub(crate) struct Loading {
     pub(crate) threads: usize,
     pub(crate) target: Option<String>,
     pub(crate) compiling: Compiling,
+    pub(crate) precision: Option<Precision>,
     pub(crate) observation: Observation,
 }
 
@@ -271,7 +298,31 @@ impl Loading {
         if let Some(target) = self.target {
             options = options.target(target);
         }
+        if let Some(precision) = self.precision {
+            options = options.precision(precision);
+        }
         options
+    }
+}
+
+/// `bf16` or `lm_head*=f32`.
+#[derive(Clone, Debug)]
+struct NamedFormat {
+    /// A pattern of products' names; none for all others.
+    names: Option<String>,
+    format: Format,
+}
+
+impl FromStr for NamedFormat {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (names, format) = match text.rsplit_once('=') {
+            Some((names, format)) => (Some(names.trim().to_owned()), format),
+            None => (None, text),
+        };
+        let format = format.trim().parse().map_err(kiln::Error::from)?;
+        Ok(Self { names, format })
     }
 }
 

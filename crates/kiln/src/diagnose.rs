@@ -9,6 +9,7 @@
 //! | see the graph, or what was made of it, at any stage | [`graph`], [`inspect`], [`inspect_kernel`] with a [`Stage`] |
 //! | find out why ops did or did not become one kernel | [`explain`], [`explain_pair`] |
 //! | check compiled code against the interpreter | [`reference()`], [`compare()`] |
+//! | find out what reduced precision costs | [`compare_precision`] |
 //! | find out what was compiled, and why | [`compile_records`], [`variant_records`] |
 //! | predict how much memory a call needs | [`call_memory`] |
 
@@ -16,6 +17,7 @@ mod compare;
 mod comparison;
 mod explained;
 mod inspect;
+mod precision;
 mod repro;
 mod stage;
 
@@ -27,6 +29,7 @@ pub use kiln_fusion::Explanation;
 pub use kiln_lazy_runtime::{
     CallMemory, CompileRecord, StepProfile, VariantFate, VariantReason, VariantRecord,
 };
+pub use precision::{LayerError, PrecisionComparison, compare_precision};
 pub use repro::{Extent, Repro};
 pub use stage::Stage;
 

@@ -14,6 +14,7 @@ use kiln_ir::VerifyErrors;
 use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
 use kiln_passes::PassError;
+use kiln_precision::PrecisionError;
 use kiln_program::ProgramError;
 use kiln_shape_inference::{InferError, InferErrors};
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
@@ -298,6 +299,9 @@ pub(crate) enum Failure {
     /// E06xx: the model cannot be differentiated.
     #[error(transparent)]
     Gradient(#[from] GradientError),
+    /// E064x: the precision does not apply to the model.
+    #[error(transparent)]
+    Precision(#[from] PrecisionError),
     /// E04xx: fusion failed.
     #[error(transparent)]
     Fusion(#[from] FusionError),
@@ -367,6 +371,7 @@ impl Failure {
             Self::NoGradient { .. } => "E0611",
             Self::Backward { .. } => "E0612",
             Self::Gradient(error) => error.code(),
+            Self::Precision(error) => error.code(),
             Self::BundleIsCode { .. } => "E0997",
             #[cfg(feature = "native")]
             Self::BundleVersion { .. } => "E0988",
@@ -453,6 +458,7 @@ from! {
     PassError => Pass,
     TraceError => Trace,
     GradientError => Gradient,
+    PrecisionError => Precision,
     FusionError => Fusion,
     ProgramError => Program,
     CompileError => Compile,

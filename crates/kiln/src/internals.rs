@@ -22,6 +22,7 @@ pub use kiln_native as native;
 #[cfg(feature = "onnx")]
 pub use kiln_onnx as onnx;
 pub use kiln_passes as passes;
+pub use kiln_precision as precision;
 pub use kiln_program as program;
 pub use kiln_scalar as scalar;
 #[cfg(feature = "native")]

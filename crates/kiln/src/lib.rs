@@ -142,6 +142,9 @@ pub use kiln_lazy_runtime::{
     Cancellation, CompilationStats, CompilePolicy, DonationFate, Donations, OutputPlacement,
     ProfiledShapes, ShapeProfile, ShapeVariantGenerator, VariantOptions,
 };
+pub use kiln_precision::{
+    Bits, Change, Format, Precision, PrecisionReport, Reason, Unchanged, WeightFormat,
+};
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
 pub use kiln_trace::{

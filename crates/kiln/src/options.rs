@@ -18,6 +18,7 @@ use crate::source::Source;
 use crate::stores::Stores;
 use kiln_kernel_cache::Tier;
 use kiln_lazy_runtime::{CallControl, CallOptions, OutputPlacement, Runtime, SystemClock};
+use kiln_precision::Precision;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 pub struct Options {
     pub(crate) dims: BTreeMap<String, Dim>,
     pub(crate) import: Import,
+    pub(crate) precision: Option<Precision>,
     pub(crate) gradients: Option<Gradients>,
     pub(crate) passes: Passes,
     pub(crate) device: Option<Device>,
@@ -113,6 +115,7 @@ impl Default for Options {
         Self {
             dims: BTreeMap::new(),
             import: Import::default(),
+            precision: None,
             gradients: None,
             passes: Passes::default(),
             device: None,
@@ -161,6 +164,28 @@ impl Options {
     #[must_use]
     pub fn import(self, import: Import) -> Self {
         Self { import, ..self }
+    }
+
+    /// Narrower operands for products: for all of them, or some by name. Without it they are computed as the model says.
+    ///
+    /// What the model then computes is the rewritten graph: compiled code and the interpreter agree on it.
+    /// [`diagnose::compare_precision`](crate::diagnose::compare_precision) tells what became of each product, and how far
+    /// results are from those without.
+    ///
+    /// ```
+    /// use kiln::{Format, Options, Precision};
+    ///
+    /// let weights = Precision::of("int4-weights/32".parse()?).and("lm_head*", Format::BF16)?;
+    /// let options = Options::new().precision(weights);
+    /// # let _ = options;
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    #[must_use]
+    pub fn precision(self, precision: impl Into<Precision>) -> Self {
+        Self {
+            precision: Some(precision.into()),
+            ..self
+        }
     }
 
     /// Gradients that the model computes beside its outputs.

@@ -10,6 +10,9 @@ use kiln_shape_inference::{ShapeInferenceEngine, check_types_with};
 /// The default limit on bytes of constants that [`fold_constants`](crate::fold_constants) may create per graph: 4 MiB.
 pub const DEFAULT_FOLD_BUDGET: usize = 4 << 20;
 
+/// Bytes up to which constants are widened in any case: scales and biases, not weights.
+const WIDENED_LIMIT: usize = 4 << 10;
+
 /// Shared counters of the passes that work on one graph.
 #[derive(Clone, Debug)]
 pub struct PassContext {
@@ -19,6 +22,7 @@ pub struct PassContext {
     fold_work: u64,
     freeze_bytes: Option<usize>,
     reorders_sums: bool,
+    widens_constants: bool,
     engine: ShapeInferenceEngine,
 }
 
@@ -32,6 +36,7 @@ impl PassContext {
             fold_work: crate::fold_constants::WORK_LIMIT,
             freeze_bytes: None,
             reorders_sums: true,
+            widens_constants: true,
             engine: ShapeInferenceEngine::new(),
         }
     }
@@ -63,6 +68,20 @@ impl PassContext {
     /// Whether a rewrite may add in another order.
     pub(crate) fn reorders_sums(&self) -> bool {
         self.reorders_sums
+    }
+
+    /// Whether constants may be folded and frozen into constants of more bytes.
+    pub fn with_widened_constants(self, allowed: bool) -> Self {
+        Self {
+            widens_constants: allowed,
+            ..self
+        }
+    }
+
+    /// Whether an op on constants may be computed, by the bytes of its operands and results: those of more than
+    /// [`WIDENED_LIMIT`] must not grow if constants may not be widened.
+    pub(crate) fn may_widen(&self, from: usize, to: usize) -> bool {
+        self.widens_constants || to <= from || to <= WIDENED_LIMIT
     }
 
     /// With other inference rules, including those of custom ops.

@@ -17,6 +17,8 @@ pub(crate) struct Foldable {
     pub(crate) result_bytes: usize,
     /// Elements of the operands.
     pub(crate) operand_elements: usize,
+    /// Bytes of the operands.
+    pub(crate) operand_bytes: usize,
     /// Elements of the results.
     pub(crate) result_elements: usize,
     /// An upper bound on its steps, in elements read and written.
@@ -67,12 +69,17 @@ impl Foldable {
             .iter()
             .map(Tensor::len)
             .try_fold(0_usize, usize::checked_add)?;
+        let operand_bytes = operands
+            .iter()
+            .map(Tensor::byte_len)
+            .try_fold(0_usize, usize::checked_add)?;
         let work = work(&data.op, &operands, result_elements)?;
         Some(Self {
             operands,
             results,
             result_bytes,
             operand_elements,
+            operand_bytes,
             result_elements,
             work,
         })

@@ -57,6 +57,9 @@ fn fold_op(rebuild: &mut Rebuild<'_>, into: RegionId, op: OpId, ctx: &mut PassCo
     if expands && foldable.result_elements > EXPANSION_LIMIT {
         return false;
     }
+    if !ctx.may_widen(foldable.operand_bytes, foldable.result_bytes) {
+        return false;
+    }
     if !ctx.spend_on_folding(foldable.result_bytes, foldable.work) {
         return false;
     }

@@ -64,6 +64,9 @@ pub struct PassOptions<'a> {
     pub freeze: bool,
     /// Whether a rewrite may add in another order, so that a sum of floats is rounded differently, as it is by compiled code.
     pub reorder_sums: bool,
+    /// Whether constants may be folded and frozen into constants of more bytes. Off for weights that were quantised: kernels
+    /// then read the narrow ones.
+    pub widen_constants: bool,
     /// The limit on bytes of constants created by folding.
     pub fold_budget: usize,
     /// Called after each pass with its name and the graph, changed or not.
@@ -81,6 +84,7 @@ impl Default for PassOptions<'_> {
         Self {
             freeze: true,
             reorder_sums: true,
+            widen_constants: true,
             fold_budget: DEFAULT_FOLD_BUDGET,
             dump: None,
             stop_after_rewrites: None,
@@ -95,6 +99,7 @@ impl fmt::Debug for PassOptions<'_> {
         f.debug_struct("PassOptions")
             .field("freeze", &self.freeze)
             .field("reorder_sums", &self.reorder_sums)
+            .field("widen_constants", &self.widen_constants)
             .field("fold_budget", &self.fold_budget)
             .field("dump", &self.dump.is_some())
             .field("stop_after_rewrites", &self.stop_after_rewrites)
@@ -123,6 +128,7 @@ pub fn optimize(
         .with_fold_budget(options.fold_budget)
         .with_rewrite_limit(options.stop_after_rewrites)
         .with_reordered_sums(options.reorder_sums)
+        .with_widened_constants(options.widen_constants)
         .with_engine(options.engine.clone());
     let mut report = Report::default();
     let engine = options.verify.then(|| options.engine.clone());

@@ -81,6 +81,7 @@ impl ProgramStore {
         let Options {
             dims,
             import,
+            precision,
             gradients,
             passes,
             limits,
@@ -121,6 +122,7 @@ impl ProgramStore {
             ("ranks", format!("{all_ranks:?}")),
             ("answers", format!("{:?}", choice.answers)),
             ("inputs", import.key()?),
+            ("precision", format!("{precision:?}")),
             ("gradients", format!("{gradients:?}")),
             ("passes", format!("{passes:?}")),
             ("mode", format!("{:?}", import.mode)),

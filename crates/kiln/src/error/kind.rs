@@ -6,6 +6,7 @@ use kiln_interpreter::{InterpretError, OpFault};
 use kiln_ir::text::TextLimits;
 use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
+use kiln_precision::PrecisionError;
 use kiln_program::ProgramError;
 use kiln_shape_inference::{InferError, InferErrorKind};
 use kiln_symbolic_shape::DimError;
@@ -91,6 +92,7 @@ impl Failure {
                 _ => ErrorKind::InvalidInput,
             },
             Self::Gradient(error) => of_gradient(error),
+            Self::Precision(error) => of_precision(error),
             // So was the plan: any other failure there is a defect.
             Self::Fusion(_) | Self::Panicked { .. } => ErrorKind::Internal,
             Self::Program(error) => of_program(error),
@@ -156,6 +158,14 @@ fn of_gradient(error: &GradientError) -> ErrorKind {
         GradientError::NoCustomRule { .. }
         | GradientError::Unsupported { .. }
         | GradientError::Control { .. } => ErrorKind::Unsupported,
+        _ => ErrorKind::InvalidInput,
+    }
+}
+
+fn of_precision(error: &PrecisionError) -> ErrorKind {
+    match error {
+        PrecisionError::Tensor { source, .. } => of_tensor(source),
+        PrecisionError::Size(source) => of_dim(source),
         _ => ErrorKind::InvalidInput,
     }
 }

@@ -273,6 +273,7 @@ fn run_passes(
 ) -> Result<Graph, Error> {
     let mut pass_options = PassOptions {
         freeze: options.passes == Passes::All,
+        widen_constants: options.precision.is_none(),
         dump: Some(seen),
         ..PassOptions::default()
     };

@@ -31,6 +31,7 @@ use kiln_kernel_cache::TierList;
 use kiln_kernel_cache::open_regular;
 #[cfg(feature = "onnx")]
 use kiln_onnx::NoFiles;
+use kiln_precision::reduce_precision;
 use kiln_shape_inference::{ShapeInferenceEngine, check_types, infer_types, read_graph_within};
 use kiln_symbolic_shape::{DimError, Hint};
 #[cfg(feature = "native")]
@@ -243,9 +244,10 @@ impl Origin {
             #[cfg(feature = "onnx")]
             Self::Onnx(source) => onnx::import(source.model()?, choice, options),
         }?;
-        Ok(match (made, &options.gradients) {
-            (Made::Graph(graph), Some(gradients)) => Made::Graph(gradients.apply(&graph)?),
-            (made, _) => made,
+        Ok(match made {
+            Made::Graph(graph) => Made::Graph(rewritten(graph, options)?),
+            #[cfg(feature = "onnx")]
+            question => question,
         })
     }
 
@@ -273,6 +275,18 @@ pub(super) enum Made {
     Graph(Graph),
     #[cfg(feature = "onnx")]
     Question(kiln_onnx::Question),
+}
+
+/// The graph with the options' precision, and then with their gradients.
+fn rewritten(mut graph: Graph, options: &Options) -> Result<Graph, Error> {
+    if let Some(precision) = &options.precision {
+        (graph, _) = reduce_precision(&graph, precision)?;
+        check_types(&graph)?;
+    }
+    match &options.gradients {
+        Some(gradients) => gradients.apply(&graph),
+        None => Ok(graph),
+    }
 }
 
 /// Narrows the graph's symbols as the options require, and its types with them.

@@ -29,7 +29,8 @@ pub(super) fn freeze(
     let Some(foldable) = Foldable::of(rebuild, id) else {
         return false;
     };
-    let grows = foldable.result_elements > foldable.operand_elements;
+    let grows = foldable.result_elements > foldable.operand_elements
+        || !ctx.may_widen(foldable.operand_bytes, foldable.result_bytes);
     if grows || !ctx.spend_on_freezing(foldable.result_bytes, || budget) {
         return false;
     }

@@ -1,0 +1,179 @@
+//! The formats of a product's operands, and how they are spelled.
+
+use crate::error::PrecisionError;
+use kiln_tensor::DType;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+/// What the operands of a product are rounded to.
+///
+/// Spelled `f32`, `bf16`, `f16`, `int8`, `int8-weights` or `int4-weights`, the last two with `/32` for a scale per group of
+/// 32 rows and `/zero-points` for codes that are not centred at zero, in that order.
+///
+/// ```
+/// use kiln_precision::Format;
+///
+/// let format: Format = "int4-weights/32/zero-points".parse()?;
+/// assert_eq!(format.to_string(), "int4-weights/32/zero-points");
+/// # Ok::<(), kiln_precision::PrecisionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// Unchanged.
+    F32,
+    /// Both operands rounded to bf16, sums in f32.
+    BF16,
+    /// Both operands rounded to f16, sums in f32. Magnitudes above 65,504 become infinite.
+    F16,
+    /// Weights as integers with scales, activations and sums in f32.
+    Weights(WeightFormat),
+    /// Weights as i8 with a scale per column; activations as i8 with a scale per row (per sample of a convolution) that each
+    /// call computes from the largest magnitude; sums in i32.
+    Int8,
+}
+
+/// Weights as integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WeightFormat {
+    /// Bits of a code.
+    pub bits: Bits,
+    /// The number of consecutive rows (elements along the summed axis) that share a scale; all of them if unset.
+    pub group: Option<NonZeroU32>,
+    /// Whether each group has a zero point: the code of zero. Without, codes are centred.
+    pub zero_points: bool,
+}
+
+/// Bits of a quantised weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bits {
+    /// Two codes per byte.
+    Four,
+    /// A code per byte.
+    Eight,
+}
+
+impl Bits {
+    /// The number of bits.
+    pub fn count(self) -> u32 {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
+}
+
+impl Format {
+    /// The float type of both operands, for formats that have one.
+    pub(crate) fn narrow_float(self) -> Option<DType> {
+        match self {
+            Self::BF16 => Some(DType::BF16),
+            Self::F16 => Some(DType::F16),
+            _ => None,
+        }
+    }
+}
+
+const ZERO_POINTS: &str = "zero-points";
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::F32 => f.write_str("f32"),
+            Self::BF16 => f.write_str("bf16"),
+            Self::F16 => f.write_str("f16"),
+            Self::Int8 => f.write_str("int8"),
+            Self::Weights(format) => {
+                write!(f, "int{}-weights", format.bits.count())?;
+                if let Some(group) = format.group {
+                    write!(f, "/{group}")?;
+                }
+                if format.zero_points {
+                    write!(f, "/{ZERO_POINTS}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = PrecisionError;
+
+    fn from_str(text: &str) -> Result<Self, PrecisionError> {
+        let unknown = || PrecisionError::UnknownFormat { found: text.into() };
+        let mut parts = text.split('/').peekable();
+        let name = parts.next().unwrap_or_default();
+        let bits = match name {
+            "f32" => Err(Self::F32),
+            "bf16" => Err(Self::BF16),
+            "f16" => Err(Self::F16),
+            "int8" => Err(Self::Int8),
+            "int8-weights" => Ok(Bits::Eight),
+            "int4-weights" => Ok(Bits::Four),
+            _ => return Err(unknown()),
+        };
+        let group = match parts.peek().and_then(|part| part.parse::<u32>().ok()) {
+            Some(rows) => {
+                parts.next();
+                let even = NonZeroU32::new(rows).filter(|rows| rows.get() % 2 == 0);
+                Some(even.ok_or(PrecisionError::Group { found: rows })?)
+            }
+            None => None,
+        };
+        let zero_points = parts.next_if_eq(&ZERO_POINTS).is_some();
+        match (bits, parts.next()) {
+            (Ok(bits), None) => Ok(Self::Weights(WeightFormat {
+                bits,
+                group,
+                zero_points,
+            })),
+            (Err(format), None) if group.is_none() && !zero_points => Ok(format),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_is_read_back_from_its_text() {
+        let texts = [
+            "f32",
+            "bf16",
+            "f16",
+            "int8",
+            "int8-weights",
+            "int4-weights",
+            "int8-weights/128",
+            "int4-weights/zero-points",
+            "int4-weights/32/zero-points",
+        ];
+        for text in texts {
+            let format: Format = text.parse().unwrap();
+            assert_eq!(format.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_errors_that_list_the_formats() {
+        for text in [
+            "",
+            "int3-weights",
+            "bf16/32",
+            "int8/zero-points",
+            "int4-weights/zero-points/32",
+            "int4-weights/",
+        ] {
+            let error = text.parse::<Format>().unwrap_err();
+            assert_eq!(error.code(), "E0641", "{text}");
+            assert!(error.to_string().contains("int4-weights"), "{error}");
+        }
+        for text in ["int4-weights/0", "int8-weights/33"] {
+            assert_eq!(text.parse::<Format>().unwrap_err().code(), "E0642");
+        }
+    }
+}
