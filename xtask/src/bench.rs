@@ -2,7 +2,8 @@
 //!
 //! The tables of the bench targets in release; with `--peers` also Kiln next to onnxruntime and OpenVINO (`peers`), and
 //! from that the table of the README (`readme`); with `--ops` only single operators next to the same peers (`operators`);
-//! with `--train` only training steps next to other frameworks (`training`); with `--service` only the kernel service.
+//! with `--train` only training steps next to other frameworks (`training`); with `--service` only the kernel service;
+//! with `--decode` only decoding.
 //! The peers are in a separate Python environment. Not here: any judgement; a missed target is printed, and is not an
 //! error, unless `--check` asks for a comparison.
 
@@ -38,6 +39,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let root = workspace::root();
     if options.service {
         return step::run("service", &mut service(&root, &options.words));
+    }
+    if options.decode {
+        return step::run("decode", &mut bench(&root, "decode", &options.words, None));
     }
     if options.ops {
         let target = Metadata::load(&root)?.target_directory;

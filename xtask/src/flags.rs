@@ -46,6 +46,7 @@ usage: cargo xtask <task>
                                 the case that a word names
   bench --service [calls=N] [minutes=N]
                                 the kernel service: a line per number, its bar, and whether it is met
+  bench --decode [WORD...]      decoders token by token, for each format of their weights, beside the rate of reading
   tune                          measure register tiles on this machine and rewrite the table of their costs
   bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
@@ -164,6 +165,8 @@ pub(crate) struct BenchOptions {
     pub(crate) train: bool,
     /// Measure the kernel service, and nothing else.
     pub(crate) service: bool,
+    /// Measure decoding, and nothing else.
+    pub(crate) decode: bool,
     /// Record the measurements of single operators.
     pub(crate) write: bool,
     /// Compare the measurements of single operators with those recorded.
@@ -243,6 +246,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (Task::Bench(options), Long("train")) => options.train = true,
             (Task::Bench(options), Long("ops")) => options.ops = true,
             (Task::Bench(options), Long("service")) => options.service = true,
+            (Task::Bench(options), Long("decode")) => options.decode = true,
             (Task::Bench(options), Long("write")) => options.write = true,
             (Task::Bench(options), Long("check")) => options.check = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
