@@ -112,6 +112,44 @@ fn compare_checks_every_target_and_thread_count() {
 }
 
 #[test]
+fn a_precision_is_compared_with_f32_and_may_differ_by_name() {
+    let workshop = Workshop::new();
+    let graph = "graph @mlp(%x: f32[N, 3]) -> f32[N, 2] {
+      %w: f32[3, 2] = constant [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+      %first = matmul %x, %w
+      %v: f32[2, 2] = constant [0.7, 0.8, 0.9, 1.1]
+      %second = matmul %first, %v
+      return \"y\" = %second
+    }";
+    std::fs::write(workshop.path("mlp.kiln"), graph).unwrap();
+    let x = Tensor::from_slice(&[2, 3], &[1.0_f32, 2.0, 3.0, -4.0, 5.0, 0.5]).unwrap();
+    workshop.tensor("x.npy", &x);
+    let compare = |precision: &[&str]| {
+        let arguments = [
+            "compare",
+            "mlp.kiln",
+            "--input",
+            "x=x.npy",
+            "--against",
+            "f32",
+        ];
+        workshop.kiln(&[&arguments[..], precision].concat())
+    };
+    let output = compare(&["--precision", "int8-weights", "--json"]);
+    let lines = json(&output);
+    assert_eq!(lines.len(), 3, "an output and two products");
+    assert!(lines[0]["what"] == "output" && lines[0]["error"].as_f64().unwrap() > 0.0);
+    assert!(lines[1]["name"] == "first" && lines[1]["format"] == "int8-weights");
+    let output = compare(&["--precision", "bf16,second=f32"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("first") && !text.contains("second"), "{text}");
+    assert!(stderr(&compare(&[])).contains("--precision FORMAT"));
+    assert!(stderr(&compare(&["--precision", "int3"])).contains("int4-weights"));
+    assert!(stderr(&compare(&["--precision", "third=bf16"])).contains("E0644"));
+}
+
+#[test]
 fn a_device_is_chosen_by_key_and_optional_level() {
     let workshop = Workshop::new();
     workshop.case("a", &[2, 3]);

@@ -161,7 +161,10 @@ impl<'w, 'a> Reader<'w, 'a> {
             }
             Op::Reshape { .. } => {
                 let (from, to) = (self.operand_dims(0), self.result_dims());
-                let indices = reshape::indices(self.walk, &from, &to, &self.indices)
+                let is_constant = (self.walk.graph.op(self.op).operands.first())
+                    .is_some_and(|&operand| self.walk.is_constant(operand));
+                let given = (self.indices.as_slice(), is_constant);
+                let indices = reshape::indices(self.walk, &from, &to, given)
                     .ok_or(Refusal::Divided { op: self.op })?;
                 self.read(0, indices, false)
             }

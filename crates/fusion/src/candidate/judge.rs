@@ -17,6 +17,10 @@ const REPEAT_LIMIT: u64 = 12;
 /// The maximum number of simple operations on an operand of a contraction.
 const PROLOGUE_LIMIT: u64 = 2;
 
+/// The maximum number of simple operations that turn stored weights into an operand of a contraction. They are repeated for
+/// every few rows, but else the operand, which is larger than what is stored, is written and read in each call.
+const WEIGHTS_LIMIT: u64 = 16;
+
 /// The maximum number of simple operations that a row may repeat in each of its passes: a softmax computes its `exp` twice.
 const PASS_LIMIT: u64 = 40;
 
@@ -184,7 +188,10 @@ impl Judge<'_, '_> {
         };
         if stage.kind != OpKind::Scan {
             self.readable_operands(op, &|demand| !demand.stored)?;
-            self.limit_repeats(prologue, &|demand| demand.repeated && !demand.stored)?;
+            let of_weights = |value| self.walk.is_constant(value);
+            let is_operand = |demand: &Demand| demand.repeated && !demand.stored;
+            self.limit_repeats_of(prologue, &|value| !of_weights(value), &is_operand)?;
+            self.limit_repeats_of(WEIGHTS_LIMIT.max(prologue), &of_weights, &is_operand)?;
         }
         self.limit_repeats(REPEAT_LIMIT, &|demand| {
             demand.stored && (demand.repeated || self.domain & !axes_of(&demand.indices) != 0)

@@ -18,6 +18,9 @@ use crate::sizes::{Answer, SizeQueries};
 /// The maximum number of different places at which one value may be read.
 const DEMAND_LIMIT: usize = 16;
 
+/// The maximum number of ops between constants and a value that counts as constant.
+const CONSTANT_OPS_LIMIT: usize = 32;
+
 /// A value demanded at some indices.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
@@ -110,6 +113,24 @@ impl Walk<'_> {
         self.graph
             .tensor_ty(value)
             .map_or(&[], |ty| ty.dims.as_slice())
+    }
+
+    /// Whether a value depends on constants alone, through few ops.
+    pub(crate) fn is_constant(&self, value: ValueId) -> bool {
+        let mut open = vec![value];
+        let mut seen = 0;
+        while let Some(value) = open.pop() {
+            let Definition::Result { op, .. } = self.graph.value(value).definition else {
+                return false;
+            };
+            let data = self.graph.op(op);
+            seen += 1;
+            if seen > CONSTANT_OPS_LIMIT || !data.regions.is_empty() || !data.op.is_pure() {
+                return false;
+            }
+            open.extend_from_slice(&data.operands);
+        }
+        true
     }
 
     /// A new axis.

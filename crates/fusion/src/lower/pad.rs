@@ -26,7 +26,7 @@ impl RegionLowering<'_> {
         let low = self.dims(low)?;
         let mut indices = Nodes::new();
         let mut tests = Vec::new();
-        let mut innermost = None;
+        let mut turned = Vec::new();
         for axis in 0..operand.len() {
             let (size, index) = (operand[axis], demand.indices[axis]);
             let untouched = self.equal(size, result[axis]) && self.fixed(low[axis]) == Some(0);
@@ -41,17 +41,17 @@ impl RegionLowering<'_> {
                 indices.push(moved);
             } else {
                 self.require_elements(size, &result, "elements to take a border from")?;
-                if axis + 1 == operand.len() {
-                    innermost = Some((low[axis], size));
-                }
-                indices.push(self.turned_back(moved, size, mode));
+                let index = self.turned_back(moved, size, mode);
+                turned.push((index, size));
+                indices.push(index);
             }
         }
         self.require_border(&low)?;
-        if let Some((low, size)) = innermost
+        if let (Some(&(last, _)), Some(&low)) = (turned.last(), low.last())
+            && indices.last() == Some(&last)
             && self.in_memory(x).is_some()
         {
-            return self.between_borders(x, indices, (low, size), demand);
+            return self.between_borders(x, (indices, turned), low, demand);
         }
         if tests.is_empty() {
             return self.get(x, indices, demand.guard);
@@ -64,23 +64,28 @@ impl RegionLowering<'_> {
     }
 
     /// The element at indices that are mapped back, or, after `low` elements of the innermost axis and for as many as it has,
-    /// the one at the same place.
+    /// the one at the same place. Each index that is mapped back comes with its size: it is inside, but that is not proved.
     fn between_borders(
         &mut self,
         x: ValueId,
-        mapped: Nodes,
-        (low, size): (DimId, DimId),
+        (mapped, mut turned): (Nodes, Vec<(NodeId, DimId)>),
+        low: DimId,
         demand: &Demand,
     ) -> Step<NodeId> {
-        let Some((&at, last)) = demand.indices.last().zip(mapped.len().checked_sub(1)) else {
-            unreachable!("an innermost axis has a border")
+        let (Some(&at), Some(last)) = (demand.indices.last(), turned.last().copied()) else {
+            unreachable!("the innermost axis has a border")
         };
+        let size = last.1;
         let begin = self.b.size(low);
         let inside = self.sub(at, begin);
-        let mut direct = mapped.clone();
-        direct[last] = inside;
-        let border = self.get(x, mapped, demand.guard)?;
-        let guard = self.guard_and(demand.guard, [(inside, size)], []);
+        let guard = self.guard_and(demand.guard, turned.iter().copied(), []);
+        let border = self.get(x, mapped.clone(), guard)?;
+        let mut direct = mapped;
+        if let (Some(index), Some(test)) = (direct.last_mut(), turned.last_mut()) {
+            *index = inside;
+            *test = (inside, size);
+        }
+        let guard = self.guard_and(demand.guard, turned, []);
         let middle = self.get(x, direct, guard)?;
         let length = self.b.size(size);
         let end = self.add(begin, length);

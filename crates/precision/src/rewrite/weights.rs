@@ -113,6 +113,11 @@ fn matmul(
         let parts = batch.iter().chain(middle);
         parts.copied().chain([columns]).collect()
     };
+    // A scale per group, which broadcasts along the axes of its codes.
+    let per_group: &[usize] = match format.bits {
+        Bits::Eight => &[groups, 1],
+        Bits::Four => &[groups, 1, 1],
+    };
     let (mut codes, code_bytes) = match format.bits {
         Bits::Eight => eight_bits(emit, &quantized, &layout, &sizes)?,
         Bits::Four => four_bits(emit, &quantized, &layout, &sizes)?,
@@ -120,7 +125,7 @@ fn matmul(
     let zero_bytes = match &quantized.zero_points {
         Some(zeros) => {
             let zeros: Vec<u8> = zeros.iter().map(|&zero| zero as u8).collect();
-            let stored = emit.constant(Tensor::from_slice(&sizes(&[groups, 1]), &zeros))?;
+            let stored = emit.constant(Tensor::from_slice(&sizes(per_group), &zeros))?;
             let wide = emit.cast(stored, DType::F32);
             codes = emit.map_like("sub", &[codes, wide]);
             zeros.len()
@@ -137,7 +142,7 @@ fn matmul(
         bytes_after: code_bytes + zero_bytes + scale_bytes,
         weight_error: Some(quantized.error),
     };
-    let scales = Tensor::from_slice(&sizes(&[groups, 1]), &quantized.scales);
+    let scales = Tensor::from_slice(&sizes(per_group), &quantized.scales);
     let (per_column, scales) = match groups {
         1 => {
             let scales = scales.and_then(|scales| scales.reshape(&sizes(&[1])));
@@ -197,7 +202,7 @@ fn eight_bits(
     Ok((emit.cast(stored, DType::F32), quantized.codes.len()))
 }
 
-/// The same from two codes per byte.
+/// The same from two codes per byte, `[batch.., groups, 2, group / 2, N]`.
 fn four_bits(
     emit: &mut Emit<'_, '_>,
     quantized: &Quantized,
@@ -217,13 +222,15 @@ fn four_bits(
     }
     let n_bytes = bytes.len();
     let stored = emit.constant(Tensor::from_slice(&sizes(&[groups, 1, half]), &bytes))?;
-    let shifts = emit.constant(Tensor::from_slice::<u8>(&[2, 1, 1], &[0, 4]))?;
-    let mask = emit.constant(Tensor::from_slice::<u8>(&[], &[15]))?;
+    let shifts = emit.constant(Tensor::from_slice::<i32>(&[2, 1, 1], &[0, 4]))?;
+    let mask = emit.constant(Tensor::from_slice::<i32>(&[], &[15]))?;
     let dims = emit.sizes(&sizes(&[groups, 2, half]));
+    // Vectors have no shift of bytes.
+    let stored = emit.cast(stored, DType::I32);
     let shifted = emit.map("shr", &[stored, shifts], dims.clone());
     let codes = emit.map("bit_and", &[shifted, mask], dims);
     let wide = emit.cast(codes, DType::F32);
-    Ok((emit.reshape(wide, &sizes(&[groups, layout.group])), n_bytes))
+    Ok((wide, n_bytes))
 }
 
 /// The rows of `x: [.., rows, N]` that are not padding.
