@@ -13,6 +13,10 @@ use super::LowerError;
 use super::context::{Demand, RegionLowering, Step};
 use super::guard::GuardId;
 
+/// The size from which on an innermost axis is split at its borders. Rows of 56 elements with a border of 3 took 0.22 ms split
+/// and 0.16 ms with all indices mapped back.
+const LONG_AXIS: i64 = 256;
+
 impl RegionLowering<'_> {
     pub(super) fn pad(
         &mut self,
@@ -50,6 +54,7 @@ impl RegionLowering<'_> {
         if let (Some(&(last, _)), Some(&low)) = (turned.last(), low.last())
             && indices.last() == Some(&last)
             && self.in_memory(x).is_some()
+            && operand.last().is_some_and(|&size| self.is_long(size))
         {
             return self.between_borders(x, (indices, turned), low, demand);
         }
@@ -61,6 +66,11 @@ impl RegionLowering<'_> {
             fill = self.b.number(0.0, self.b.kernel().dtype(fill));
         }
         self.guarded(x, indices, demand.guard, tests, [], fill)
+    }
+
+    /// Whether an innermost axis may be so long that loops are split at its borders.
+    fn is_long(&self, size: DimId) -> bool {
+        self.fixed(size).is_none_or(|size| size >= LONG_AXIS)
     }
 
     /// The element at indices that are mapped back, or, after `low` elements of the innermost axis and for as many as it has,
