@@ -29,6 +29,7 @@ usage: cargo xtask <task>
                                 compare COUNT models (100), written as exporters write them, with onnxruntime;
                                 with --torch modules written by both of torch's exporters
   python [--wheel]              build the Python package and test it; with --wheel from a wheel that maturin builds
+  serve-clients                 call a server with tritonclient, over HTTP and gRPC
   soak [MINUTES]                random models and shapes for MINUTES (30): results stay right, nothing grows
   fuzz [--minutes N] [TARGET...]
                                 run each fuzz target, or those named, for N minutes of processor time (5); findings are
@@ -52,7 +53,7 @@ usage: cargo xtask <task>
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, soak, fuzz, sanitize, coverage, deny, bench, tune, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, serve-clients, soak, fuzz, sanitize, coverage, deny, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub(crate) enum Task {
         /// Whether a wheel is built.
         wheel: bool,
     },
+    /// Call a server with clients of others.
+    ServeClients,
     /// Run random models for a long time.
     Soak {
         /// The number of minutes.
@@ -203,6 +206,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
                 seed: 0,
             }),
             "python" => Task::Python { wheel: false },
+            "serve-clients" => Task::ServeClients,
             "soak" => Task::Soak { minutes: 30 },
             "fuzz" => Task::Fuzz(FuzzOptions::default()),
             "sanitize" => Task::Sanitize {

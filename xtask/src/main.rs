@@ -28,6 +28,7 @@ mod outside;
 mod python;
 mod python_package;
 mod sanitize;
+mod serve_clients;
 mod setup;
 mod soak;
 mod step;
@@ -69,6 +70,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::CrossCheck { count } => conformance::cross_check(count),
         Task::Exporters(models) => exporters::run(&models),
         Task::Python { wheel } => python_package::run(wheel),
+        Task::ServeClients => serve_clients::run(),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Deny => deny::run(),

@@ -56,7 +56,7 @@ const COMMAND: &[&str] = &[
     "kiln-cli",
     "--no-default-features",
     "--features",
-    "native,onnx",
+    "native,onnx,serve",
 ];
 
 /// No crate of a build with these features links LLVM.

@@ -10,7 +10,10 @@ use anyhow::{Context, Result};
 
 use crate::step::{self, Counts};
 use crate::workspace::Metadata;
-use crate::{conformance, deny, models, outside, python, python_package, setup, tidy, workspace};
+use crate::{
+    conformance, deny, models, outside, python, python_package, serve_clients, setup, tidy,
+    workspace,
+};
 
 /// The name prefix of tests that need the real models.
 const REAL_MODEL_PREFIX: &str = "real_model_";
@@ -82,6 +85,7 @@ fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> 
     )?;
     sample_of_conformance(root)?;
     python_package(root)?;
+    serve_clients(root)?;
     outside::run(root)
 }
 
@@ -92,6 +96,19 @@ fn python_package(root: &Path) -> Result<()> {
         Ok(python) => python_package::in_place(root, &target, &python),
         Err(error) => {
             println!("warning: the Python package was not tested: {error:#}");
+            Ok(())
+        }
+    }
+}
+
+/// A server, called with clients of others; without a network it is skipped with a warning.
+fn serve_clients(root: &Path) -> Result<()> {
+    let target = Metadata::load(root)?.target_directory;
+    let clients = &serve_clients::CLIENTS;
+    match python::python(root, target.join("python/serve-clients"), clients) {
+        Ok(python) => serve_clients::in_place(root, &target, &python),
+        Err(error) => {
+            println!("warning: the server was not called with clients of others: {error:#}");
             Ok(())
         }
     }

@@ -1,4 +1,4 @@
-//! The `kiln` command: runs, measures, inspects, explains and checks tensor programs, and inspects the machine.
+//! The `kiln` command: runs, serves, measures, inspects, explains and checks tensor programs, and inspects the machine.
 //!
 //! Results go to standard output, notices and errors to standard error. The exit status is 0 on success, 1 when something
 //! failed, 2 for invalid arguments, 130 when Ctrl-C cancelled a call.
@@ -28,6 +28,8 @@ mod progress;
 mod report;
 mod repro;
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 mod statistics;
 mod timing;
 
@@ -67,6 +69,9 @@ enum Command {
     Check(check::Check),
     /// Measure each step of a call
     Profile(profile::Profile),
+    /// Serve models over HTTP and gRPC, by the Open Inference Protocol
+    #[cfg(feature = "serve")]
+    Serve(serve::Serve),
     /// List, count, check or remove stored code
     Cache(cache::Cache),
     /// Show what this machine has, what is missing, and how to install it
@@ -89,6 +94,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "onnx")]
         Command::Check(check) => check.run(),
         Command::Profile(profile) => profile.run(),
+        #[cfg(feature = "serve")]
+        Command::Serve(serve) => serve.run(),
         Command::Cache(cache) => cache.run(),
         Command::Doctor(doctor) => doctor.run(),
     };
@@ -103,7 +110,7 @@ fn main() -> ExitCode {
 }
 
 #[cfg(test)]
-#[cfg(all(feature = "llvm", feature = "onnx"))]
+#[cfg(all(feature = "llvm", feature = "onnx", feature = "serve"))]
 mod tests {
     use super::*;
     use clap::CommandFactory;

@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 /// Which model, and how to load it.
 #[derive(Args, Debug)]
 pub(crate) struct ModelArguments {
-    /// An ONNX model (.onnx), a graph's text (.kiln), or a bundle with one of the two options below
+    /// An ONNX model (.onnx), a graph's text (.kiln), or a bundle with one of the two options below; for `serve` also a folder
+    /// of models
     model: PathBuf,
     /// MODEL is a bundle (.kiln-bundle): run the machine code in it. Trust it as you would a program
     #[arg(long)]
@@ -172,13 +173,27 @@ impl ModelArguments {
         change: impl FnOnce(&mut Loading),
     ) -> Result<(Model, Duration), Error> {
         let shown = bar.clone();
+        let observation = Observation::new().on_progress(move |progress| shown.show(progress));
+        let options = self.options(observation, change)?;
+        let start = Instant::now();
+        let model = self.open(options);
+        bar.finish();
+        Ok((model?, start.elapsed()))
+    }
+
+    /// The options of the arguments, with settings that differ from them.
+    fn options(
+        &self,
+        observation: Observation,
+        change: impl FnOnce(&mut Loading),
+    ) -> Result<Options, Error> {
         let mut loading = Loading {
             device: self.device.clone(),
             threads: self.threads,
             target: self.target.clone(),
             compiling: self.compiling(),
             precision: self.precision()?,
-            observation: Observation::new().on_progress(move |progress| shown.show(progress)),
+            observation,
         };
         change(&mut loading);
         let mode = match self.strict {
@@ -201,10 +216,29 @@ impl ModelArguments {
         for NamedDim { name, dim } in &self.dims {
             options = options.dim(name, *dim);
         }
-        let start = Instant::now();
-        let model = self.open(options);
-        bar.finish();
-        Ok((model?, start.elapsed()))
+        Ok(options)
+    }
+
+    /// What a server needs: the path of the models, and how they are loaded.
+    ///
+    /// # Errors
+    /// When a file that an option names cannot be read, or an option is not for servers.
+    #[cfg(feature = "serve")]
+    pub(crate) fn repository(
+        &self,
+        models: impl FnOnce(&std::path::Path) -> Result<kiln_serve::Models, Error>,
+    ) -> Result<kiln_serve::RepositoryOptions, Error> {
+        anyhow::ensure!(
+            !self.trust_bundle,
+            "a server opens bundles only with `--bundle-key`"
+        );
+        let observation =
+            Observation::new().on_notice(|notice| report::note(format!("note: {notice}")));
+        let mut repository = kiln_serve::RepositoryOptions::new(models(&self.model)?);
+        repository.loading = self.options(observation, |_| {})?;
+        repository.compiling = self.compiling();
+        repository.bundle_key = self.bundle_key.as_ref().map(SealKey::read).transpose()?;
+        Ok(repository)
     }
 
     /// The precision that the arguments set.

@@ -52,10 +52,7 @@ pub(crate) fn failed(error: &Error) -> ExitCode {
 
 /// `error[E0901]: message`, then its cause if the message does not include it.
 fn describe(error: &Error) -> String {
-    let code = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<kiln::Error>())
-        .map(kiln::Error::code);
+    let code = error.chain().find_map(code_of);
     let mut text = match code {
         Some(code) => format!("error[{code}]: {error}"),
         None => format!("error: {error}"),
@@ -68,6 +65,15 @@ fn describe(error: &Error) -> String {
         }
     }
     text
+}
+
+/// The code of an error that has one.
+fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    #[cfg(feature = "serve")]
+    if let Some(error) = cause.downcast_ref::<kiln_serve::ServeError>() {
+        return Some(error.code());
+    }
+    cause.downcast_ref::<kiln::Error>().map(kiln::Error::code)
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ fn exercised(target: &str) -> &'static [&'static str] {
         "read_array" => &["kiln-tensor"],
         "load_object" => &["kiln-native"],
         "prove_sizes" => &["kiln-symbolic-shape"],
+        "serve_http" | "serve_grpc" => &["kiln-serve"],
         _ => &[],
     }
 }

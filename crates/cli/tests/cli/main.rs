@@ -16,6 +16,8 @@ mod commands;
 mod compiled;
 #[cfg(feature = "llvm")]
 mod estimates;
+#[cfg(feature = "serve")]
+mod serve;
 #[cfg(all(feature = "llvm", feature = "remote"))]
 mod store;
 mod timing;

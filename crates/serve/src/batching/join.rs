@@ -1,0 +1,59 @@
+//! Requests joined into one call, and its outputs split again.
+
+use super::axes::BatchPlan;
+use kiln::{Error, Tensor};
+
+/// What requests must have in common to be joined: every size but that of the batch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Group(Vec<usize>);
+
+impl Group {
+    /// The group of a request's inputs, and how much of the batch it takes; none if the inputs do not agree on that.
+    pub(crate) fn of(plan: &BatchPlan, inputs: &[Tensor]) -> Option<(Self, usize)> {
+        let mut rows = None;
+        let mut sizes = Vec::new();
+        for (tensor, &axis) in inputs.iter().zip(&plan.inputs) {
+            let here = *tensor.shape().get(axis)?;
+            if rows.is_some_and(|rows| rows != here) {
+                return None;
+            }
+            rows = Some(here);
+            let others = tensor.shape().iter().enumerate();
+            sizes.extend(others.filter(|(at, _)| *at != axis).map(|(_, size)| *size));
+        }
+        Some((Self(sizes), rows?))
+    }
+}
+
+/// The inputs of several requests, one after another along the batch.
+pub(crate) fn join(plan: &BatchPlan, requests: &[&[Tensor]]) -> Result<Vec<Tensor>, Error> {
+    let joined = plan.inputs.iter().enumerate().map(|(input, &axis)| {
+        let parts: Vec<&Tensor> = requests
+            .iter()
+            .filter_map(|request| request.get(input))
+            .collect();
+        Ok(Tensor::concat(&parts, axis)?)
+    });
+    joined.collect()
+}
+
+/// The outputs of each request, which took `rows` of the batch; none if the outputs do not have all of them.
+pub(crate) fn split(
+    plan: &BatchPlan,
+    outputs: &[Tensor],
+    rows: &[usize],
+) -> Option<Vec<Vec<Tensor>>> {
+    let total: usize = rows.iter().sum();
+    let mut answers = vec![Vec::with_capacity(outputs.len()); rows.len()];
+    for (tensor, &axis) in outputs.iter().zip(&plan.outputs) {
+        if tensor.shape().get(axis) != Some(&total) {
+            return None;
+        }
+        let mut start = 0;
+        for (answer, &rows) in answers.iter_mut().zip(rows) {
+            answer.push(tensor.narrow(axis, start, rows).ok()?);
+            start += rows;
+        }
+    }
+    Some(answers)
+}

@@ -1,0 +1,162 @@
+//! A thread that computes the requests of a model: alone, or joined.
+//!
+//! *Invariant:* a request that fails fails alone. When a joined call fails, each of its requests is computed alone.
+
+use crate::batching::{BatchPlan, join, split};
+use crate::metrics::ModelMetrics;
+use crate::queue::{Job, Queue, Reply};
+use crate::stats::{CallTimes, Stats};
+use kiln::{Cancellation, Model, Tensor};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(super) struct Worker {
+    pub(super) name: String,
+    pub(super) model: Model,
+    pub(super) plan: Option<Arc<BatchPlan>>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) stats: Arc<Stats>,
+    pub(super) metrics: ModelMetrics,
+}
+
+impl Worker {
+    /// Starts the thread; it ends when the queue is closed and empty.
+    pub(super) fn start(self) -> std::io::Result<()> {
+        let named = std::thread::Builder::new().name(format!("serve {}", self.name));
+        named.spawn(move || {
+            while let Some(jobs) = self.queue.next() {
+                // A panic drops the requests, whose callers are told; the thread goes on.
+                let done = catch_unwind(AssertUnwindSafe(|| self.serve(jobs)));
+                if done.is_err() {
+                    tracing::error!(model = self.name, "a call panicked");
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn serve(&self, jobs: Vec<Job>) {
+        let now = Instant::now();
+        let rows = jobs.iter().map(rows).fold(0, usize::saturating_add);
+        let _span =
+            tracing::debug_span!("serve.call", model = self.name, requests = jobs.len(), rows)
+                .entered();
+        for job in &jobs {
+            let waited = now.saturating_duration_since(job.arrived);
+            self.stats.waited(waited);
+            self.metrics.waited(waited);
+        }
+        let jobs = match (&self.plan, jobs.len()) {
+            (Some(plan), 2..) => match self.joined(plan, jobs) {
+                Ok(()) => return,
+                Err(jobs) => jobs,
+            },
+            _ => jobs,
+        };
+        for job in jobs {
+            self.alone(job);
+        }
+    }
+
+    /// Computes a request by itself.
+    fn alone(&self, job: Job) {
+        let now = Instant::now();
+        if job.is_over(now) {
+            return;
+        }
+        let limit = job.deadline.saturating_duration_since(now);
+        let call = self.model.call(&job.inputs);
+        let call = call.cancellation(&job.cancellation).time_limit(limit);
+        let outputs = call.run();
+        let time = now.elapsed();
+        if outputs.is_ok() {
+            let times = CallTimes {
+                infer: time,
+                ..CallTimes::default()
+            };
+            self.executed(rows(&job), 1, times);
+        }
+        let answer: Reply = match outputs {
+            Ok(outputs) => Ok(outputs.into_tensors()),
+            // The caller, which knows the limit, says that the time was up.
+            Err(_) if job.deadline <= Instant::now() => return,
+            Err(error) => Err(error.into()),
+        };
+        let _client_left = job.reply.send(answer);
+    }
+
+    /// Computes requests in one call; returns them if it fails.
+    fn joined(&self, plan: &BatchPlan, jobs: Vec<Job>) -> Result<(), Vec<Job>> {
+        let start = Instant::now();
+        let parts: Vec<&[Tensor]> = jobs.iter().map(|job| job.inputs.as_slice()).collect();
+        let counts: Vec<usize> = jobs.iter().map(rows).collect();
+        let Ok(inputs) = join(plan, &parts) else {
+            return Err(self.separated(jobs, "their inputs could not be joined"));
+        };
+        let joined = Instant::now();
+        let ends = Ends::of(&jobs);
+        let outputs = self
+            .model
+            .call(&inputs)
+            .cancel_when(move || ends.all_over());
+        let outputs = match outputs.run() {
+            Ok(outputs) => outputs.into_tensors(),
+            Err(error) => return Err(self.separated(jobs, error.code())),
+        };
+        let computed = Instant::now();
+        let Some(answers) = split(plan, &outputs, &counts) else {
+            return Err(self.separated(jobs, "the outputs do not have the size of the inputs"));
+        };
+        let times = CallTimes {
+            input: joined - start,
+            infer: computed - joined,
+            output: computed.elapsed(),
+        };
+        let rows = counts
+            .iter()
+            .fold(0usize, |all, &rows| all.saturating_add(rows));
+        self.executed(rows, jobs.len(), times);
+        for (job, answer) in jobs.into_iter().zip(answers) {
+            let _client_left = job.reply.send(Ok(answer));
+        }
+        Ok(())
+    }
+
+    fn executed(&self, rows: usize, requests: usize, times: CallTimes) {
+        self.stats.executed(rows, times);
+        self.metrics.executed(rows, requests, times.infer);
+    }
+
+    fn separated(&self, jobs: Vec<Job>, reason: &str) -> Vec<Job> {
+        self.stats.separated();
+        self.metrics.separated();
+        let requests = jobs.len();
+        tracing::warn!(model = self.name, requests, reason, "a joined call failed");
+        jobs
+    }
+}
+
+/// How much of the batch a request takes; 1 where nothing is batched.
+fn rows(job: &Job) -> usize {
+    job.group.as_ref().map_or(1, |(_, rows)| *rows)
+}
+
+/// When the requests of a joined call are no longer wanted.
+struct Ends(Vec<(Cancellation, Instant)>);
+
+impl Ends {
+    fn of(jobs: &[Job]) -> Self {
+        let ends = jobs.iter();
+        Self(
+            ends.map(|job| (job.cancellation.clone(), job.deadline))
+                .collect(),
+        )
+    }
+
+    fn all_over(&self) -> bool {
+        let now = Instant::now();
+        let mut ends = self.0.iter();
+        ends.all(|(cancellation, deadline)| cancellation.is_cancelled() || *deadline <= now)
+    }
+}

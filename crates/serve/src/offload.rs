@@ -1,0 +1,20 @@
+//! Reading and writing tensors away from the threads that serve connections, where it takes long.
+
+use crate::error::ServeError;
+
+/// Work on this many bytes takes about as long as moving it to another thread.
+const INLINE: usize = 128 << 10;
+
+/// Does work on so many bytes.
+pub(crate) async fn offload<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, ServeError> + Send + 'static,
+) -> Result<T, ServeError> {
+    if bytes <= INLINE {
+        return work();
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or(Err(ServeError::Panicked {
+        doing: "reading or writing tensors",
+    }))
+}

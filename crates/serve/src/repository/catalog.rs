@@ -1,0 +1,278 @@
+//! The state of each version of each model.
+
+use crate::error::ServeError;
+use crate::model::ServedModel;
+use kiln_fork_lock::ForkLock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// How many names of models a message lists.
+const LISTED: usize = 10;
+
+/// What a version of a model is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelState {
+    /// It answers requests.
+    Ready,
+    /// It is being loaded.
+    Loading,
+    /// It was not loaded, could not be, or was unloaded.
+    Unavailable,
+}
+
+impl fmt::Display for ModelState {
+    /// The protocol's word.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ready => "READY",
+            Self::Loading => "LOADING",
+            Self::Unavailable => "UNAVAILABLE",
+        })
+    }
+}
+
+/// A version of a model, and its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionStatus {
+    /// The model's name.
+    pub model: String,
+    /// The version; empty where none could be found.
+    pub version: String,
+    /// Its state.
+    pub state: ModelState,
+    /// Why it is in that state; empty if it is ready.
+    pub reason: String,
+}
+
+/// The state of one version.
+#[derive(Default)]
+pub(super) struct Slot {
+    /// What answers requests: while it is loaded again, what was loaded before.
+    served: Option<Arc<ServedModel>>,
+    is_loading: bool,
+    problem: Option<Arc<ServeError>>,
+    is_unloaded: bool,
+}
+
+impl Slot {
+    fn state(&self) -> (ModelState, String) {
+        if self.served.is_some() {
+            let reason = self
+                .problem
+                .as_ref()
+                .map(|problem| format!("loading it again failed: {}", described(problem)));
+            return (ModelState::Ready, reason.unwrap_or_default());
+        }
+        if self.is_loading {
+            return (ModelState::Loading, "it is being loaded".to_owned());
+        }
+        let reason = match &self.problem {
+            Some(problem) => described(problem),
+            None if self.is_unloaded => "it was unloaded".to_owned(),
+            None => "it was not loaded".to_owned(),
+        };
+        (ModelState::Unavailable, reason)
+    }
+}
+
+fn described(problem: &ServeError) -> String {
+    format!("[{}] {problem}", problem.code())
+}
+
+/// Models by name; versions by number, 0 for a model whose versions could not be found.
+#[derive(Default)]
+pub(crate) struct Catalog(ForkLock<State>);
+
+#[derive(Default)]
+struct State {
+    models: BTreeMap<String, BTreeMap<u64, Slot>>,
+    is_closed: bool,
+}
+
+impl Catalog {
+    /// The versions are being loaded; none in particular if the list is empty.
+    pub(super) fn begin(&self, name: &str, versions: &[u64]) {
+        let mut state = self.0.lock();
+        let slots = state.models.entry(name.to_owned()).or_default();
+        slots.remove(&0);
+        let versions = if versions.is_empty() { &[0] } else { versions };
+        for &version in versions {
+            let slot = slots.entry(version).or_default();
+            (slot.is_loading, slot.problem, slot.is_unloaded) = (true, None, false);
+        }
+    }
+
+    /// A version, or the whole model, could not be loaded.
+    pub(super) fn failed(&self, name: &str, version: Option<u64>, problem: &Arc<ServeError>) {
+        let mut state = self.0.lock();
+        let slots = state.models.entry(name.to_owned()).or_default();
+        slots.remove(&0);
+        let slot = slots.entry(version.unwrap_or(0)).or_default();
+        (slot.is_loading, slot.problem) = (false, Some(Arc::clone(problem)));
+    }
+
+    /// A version answers requests from now on.
+    pub(super) fn ready(&self, name: &str, version: u64, served: Arc<ServedModel>) {
+        let mut state = self.0.lock();
+        let is_closed = state.is_closed;
+        let slots = state.models.entry(name.to_owned()).or_default();
+        let slot = slots.entry(version).or_default();
+        let before = slot.served.replace(Arc::clone(&served));
+        (slot.is_loading, slot.problem) = (false, None);
+        drop(state);
+        // Closing takes another lock.
+        close_all(before);
+        if is_closed {
+            served.close();
+        }
+    }
+
+    /// Versions other than these answer requests no longer.
+    pub(super) fn keep_only(&self, name: &str, versions: &[u64]) {
+        let mut state = self.0.lock();
+        let Some(slots) = state.models.get_mut(name) else {
+            return;
+        };
+        let others = slots
+            .iter_mut()
+            .filter(|(version, _)| !versions.contains(version));
+        let before: Vec<_> = others.filter_map(|(_, slot)| slot.served.take()).collect();
+        slots.retain(|version, _| versions.contains(version));
+        drop(state);
+        close_all(before);
+    }
+
+    /// No version of the model answers requests any longer.
+    pub(super) fn unload(&self, name: &str) -> Result<(), ServeError> {
+        let mut state = self.0.lock();
+        let Some(slots) = state.models.get_mut(name) else {
+            return Err(unknown(&state, name, None));
+        };
+        let mut before = Vec::new();
+        for slot in slots.values_mut() {
+            before.extend(slot.served.take());
+            (slot.is_loading, slot.problem, slot.is_unloaded) = (false, None, true);
+        }
+        drop(state);
+        close_all(before);
+        Ok(())
+    }
+
+    /// No model answers new requests any longer.
+    pub(super) fn close(&self) {
+        self.0.lock().is_closed = true;
+        close_all(self.served());
+    }
+
+    /// What answers requests for a model.
+    pub(super) fn find(
+        &self,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<Arc<ServedModel>, ServeError> {
+        let state = self.0.lock();
+        let Some(slots) = state.models.get(name) else {
+            return Err(unknown(&state, name, None));
+        };
+        let number = version.map(str::parse::<u64>);
+        let slot = match number {
+            None => {
+                let ready = slots.values().rev().find(|slot| slot.served.is_some());
+                ready.or_else(|| slots.values().next_back())
+            }
+            Some(Ok(number)) => slots.get(&number),
+            Some(Err(_)) => None,
+        };
+        let Some(slot) = slot else {
+            return Err(unknown(&state, name, version));
+        };
+        match &slot.served {
+            Some(served) => Ok(Arc::clone(served)),
+            None => {
+                let version = version.map(|version| format!("/{version}"));
+                Err(ServeError::NotReady {
+                    name: format!("{name}{}", version.unwrap_or_default()),
+                    reason: slot.state().1,
+                })
+            }
+        }
+    }
+
+    /// Every version that answers requests.
+    pub(crate) fn served(&self) -> Vec<Arc<ServedModel>> {
+        let state = self.0.lock();
+        let slots = state.models.values().flat_map(BTreeMap::values);
+        slots.filter_map(|slot| slot.served.clone()).collect()
+    }
+
+    /// The versions of a model that answer requests.
+    pub(crate) fn ready_versions(&self, name: &str) -> Vec<String> {
+        let state = self.0.lock();
+        let slots = state.models.get(name).into_iter().flatten();
+        let ready = slots.filter(|(_, slot)| slot.served.is_some());
+        ready.map(|(version, _)| version.to_string()).collect()
+    }
+
+    /// The states of all versions that are known, and of those that were found beside them.
+    pub(crate) fn statuses(&self, found: BTreeSet<(String, u64)>) -> Vec<VersionStatus> {
+        let state = self.0.lock();
+        let known = state.models.iter().flat_map(|(name, slots)| {
+            slots
+                .iter()
+                .map(move |(version, slot)| ((name.clone(), *version), slot.state()))
+        });
+        let mut all: BTreeMap<(String, u64), (ModelState, String)> = found
+            .into_iter()
+            .map(|key| (key, Slot::default().state()))
+            .collect();
+        all.extend(known);
+        let statuses = all
+            .into_iter()
+            .map(|((model, version), (state, reason))| VersionStatus {
+                model,
+                version: if version == 0 {
+                    String::new()
+                } else {
+                    version.to_string()
+                },
+                state,
+                reason,
+            });
+        statuses.collect()
+    }
+}
+
+fn close_all(served: impl IntoIterator<Item = Arc<ServedModel>>) {
+    for served in served {
+        served.close();
+    }
+}
+
+fn unknown(state: &State, name: &str, version: Option<&str>) -> ServeError {
+    let mut known: Vec<&str> = state
+        .models
+        .keys()
+        .take(LISTED)
+        .map(String::as_str)
+        .collect();
+    if state.models.len() > LISTED {
+        known.push("…");
+    }
+    ServeError::UnknownModel {
+        name: name
+            .chars()
+            .take(200)
+            .collect::<String>()
+            .escape_debug()
+            .to_string(),
+        version: version.map_or_else(String::new, |version| {
+            let version: String = version.chars().take(40).collect();
+            format!(" of version {}", version.escape_debug())
+        }),
+        known: match known.is_empty() {
+            true => "none".to_owned(),
+            false => known.join(", "),
+        },
+    }
+}

@@ -1,0 +1,34 @@
+//! A request for inference and its answer, whatever protocol they came by.
+
+use kiln::Tensor;
+use std::time::Duration;
+
+/// A request for the outputs of a model.
+#[derive(Clone, Debug, Default)]
+pub struct InferRequest {
+    /// The model's name.
+    pub model: String,
+    /// Its version; the latest that is ready if unset.
+    pub version: Option<String>,
+    /// Returned with the answer.
+    pub id: Option<String>,
+    /// Tensors by the names of the model's inputs, in any order.
+    pub inputs: Vec<(String, Tensor)>,
+    /// The names of the outputs to return; all if empty.
+    pub outputs: Vec<String>,
+    /// How long the answer may take; as long as the model's configuration says if unset, and never longer.
+    pub timeout: Option<Duration>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug)]
+pub struct InferAnswer {
+    /// The model's name.
+    pub model: String,
+    /// The version that answered.
+    pub version: String,
+    /// The request's id.
+    pub id: Option<String>,
+    /// Tensors by the names of the outputs, in the order they were asked for, or else the model's.
+    pub outputs: Vec<(String, Tensor)>,
+}

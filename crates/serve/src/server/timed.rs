@@ -1,0 +1,110 @@
+//! A connection whose first bytes must arrive in time, and whose client must read what it is sent: HTTP has no such limits of
+//! its own.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+/// A stream that fails if it does not begin in time, or if nothing of what waits to be sent is taken for as long.
+pub(super) struct TimedStream<S> {
+    stream: S,
+    limit: Duration,
+    /// The bytes that are still to come, and until when.
+    opening: Option<(usize, Pin<Box<Sleep>>)>,
+    /// Until when the client must take something, while it takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> TimedStream<S> {
+    /// A stream of which `opening` bytes must arrive within `limit`.
+    pub(super) fn new(stream: S, opening: usize, limit: Duration) -> Self {
+        Self {
+            stream,
+            limit,
+            opening: (opening > 0).then(|| (opening, Box::pin(tokio::time::sleep(limit)))),
+            stalled: None,
+        }
+    }
+
+    /// What a write gives: an error if it has waited for the client for too long.
+    fn written<T>(
+        &mut self,
+        ctx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let limit = self.limit;
+        let deadline = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        match deadline.as_mut().poll(ctx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        ctx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(ctx, buffer);
+        let Some((left, deadline)) = &mut self.opening else {
+            return read;
+        };
+        if read.is_ready() {
+            *left = left.saturating_sub(buffer.filled().len() - before);
+            if *left == 0 {
+                self.opening = None;
+            }
+            return read;
+        }
+        match deadline.as_mut().poll(ctx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        ctx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(ctx, bytes);
+        self.written(ctx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(ctx);
+        self.written(ctx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let ended = Pin::new(&mut self.stream).poll_shutdown(ctx);
+        self.written(ctx, ended)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        ctx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(ctx, pieces);
+        self.written(ctx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
