@@ -30,6 +30,7 @@
 //! | compute gradients | [`Options::gradients`] with [`Gradients`], [`Jit::value_and_grad`] |
 //! | compute eagerly and take gradients, compiled or not | [`GradientTape`], [`GraphCompiler`] |
 //! | compile a function of your own | [`jit`] with [`Var`]s |
+//! | give values a gradient of their own | [`custom_gradient`] |
 //! | record a graph with named inputs | [`Recording`] |
 //! | call it | [`Model::run`] with [`Inputs`] by name or position |
 //! | write into outputs of your own, end a call early, profile it | [`Model::call`], a [`Call`] |
@@ -148,5 +149,6 @@ pub use kiln_precision::{
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
 pub use kiln_trace::{
-    ArgumentType, AxisSize, Continued, Recording, Size, Step, TraceError, Var, WindowOptions,
+    ArgumentType, AxisSize, Backward, Continued, Recording, Size, Step, TraceError, Var,
+    WindowOptions, custom_gradient,
 };
