@@ -41,6 +41,7 @@
 //! | set where compiled code is kept | [`Options::cache`] with a [`Cache`] |
 //! | bound memory, time and sizes | [`Options::limits`] with [`Limits`] |
 //! | know where the time went, follow long work | [`Options::observe`] with an [`Observation`], [`Model::timing`] |
+//! | choose how a graph runs by measuring it | `AutoTuner` |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
 //! | keep a model with its code and weights in one file | [`Model::open_sealed_bundle`], [`Model::open_bundle`] |
 //! | look inside, explain, compare with the interpreter | [`diagnose`] |
@@ -105,6 +106,8 @@ mod source;
 mod stores;
 mod tape;
 pub mod timing;
+#[cfg(feature = "native")]
+mod tuning;
 
 pub use model::Model;
 pub use source::Source;
@@ -134,6 +137,9 @@ pub use progress::{Progress, Work};
 
 pub use compiled_graph::{CompiledGraph, GraphCompiler, SavedValues};
 pub use tape::GradientTape;
+
+#[cfg(feature = "native")]
+pub use tuning::{AutoTuner, Measured, OptimizationConfig, TuningReport};
 
 pub use jit::{Jit, JitGradient, jit};
 
