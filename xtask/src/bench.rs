@@ -2,8 +2,8 @@
 //!
 //! The tables of the bench targets in release; with `--peers` also Kiln next to onnxruntime and OpenVINO (`peers`), and
 //! from that the table of the README (`readme`); with `--ops` only single operators next to the same peers (`operators`);
-//! with `--train` only training steps next to other frameworks (`training`); with `--service` only the kernel service;
-//! with `--decode` only decoding.
+//! with `--train` only training steps next to other frameworks (`training`); with `--eager` only compiled functions next
+//! to eager ones; with `--service` only the kernel service; with `--decode` only decoding.
 //! The peers are in a separate Python environment. Not here: any judgement; a missed target is printed, and is not an
 //! error, unless `--check` asks for a comparison.
 
@@ -51,6 +51,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if options.train {
         return training::run(&root, &options.words);
     }
+    if options.eager {
+        return step::run("eager_baseline", &mut eager(&root, &options.words));
+    }
     let here = models::run();
     let mut python = None;
     let target = Metadata::load(&root)?.target_directory;
@@ -71,6 +74,22 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         Some(python) => peers::run(&root, &target, &python, &options.words),
         None => Ok(()),
     }
+}
+
+/// Compiled functions beside eager ones, on one thread.
+fn eager(root: &Path, words: &[String]) -> Command {
+    let mut command = Command::new(workspace::cargo());
+    command.current_dir(root).args([
+        "run",
+        "--release",
+        "--package",
+        "kiln-train",
+        "--example",
+        "eager_baseline",
+        "1",
+    ]);
+    command.args(words.iter().take(1));
+    command
 }
 
 /// The numbers of the kernel service, a line each.

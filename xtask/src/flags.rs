@@ -45,6 +45,8 @@ usage: cargo xtask <task>
                                 its page of the book, --check fails where the run is slower than recorded
   bench --train [WORD]          Kiln's training steps beside JAX, PyTorch and torch.compile, on one and two threads; only
                                 the case that a word names
+  bench --eager [WORD]          compiled functions beside eager ones, forward and with gradients: times to compile and to
+                                run, memory, speed-up
   bench --service [calls=N] [minutes=N]
                                 the kernel service: a line per number, its bar, and whether it is met
   bench --decode [WORD...]      decoders token by token, for each format of their weights, beside the rate of reading
@@ -166,6 +168,8 @@ pub(crate) struct BenchOptions {
     pub(crate) ops: bool,
     /// Measure training steps and their peers, and nothing else.
     pub(crate) train: bool,
+    /// Measure compiled functions beside eager ones, and nothing else.
+    pub(crate) eager: bool,
     /// Measure the kernel service, and nothing else.
     pub(crate) service: bool,
     /// Measure decoding, and nothing else.
@@ -248,6 +252,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             }
             (Task::Bench(options), Long("peers")) => options.peers = true,
             (Task::Bench(options), Long("train")) => options.train = true,
+            (Task::Bench(options), Long("eager")) => options.eager = true,
             (Task::Bench(options), Long("ops")) => options.ops = true,
             (Task::Bench(options), Long("service")) => options.service = true,
             (Task::Bench(options), Long("decode")) => options.decode = true,

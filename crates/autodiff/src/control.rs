@@ -4,8 +4,10 @@
 //! its start, which the joint graph's loop stacks; then it is reversed there. So a loop keeps one value of each carried value
 //! per iteration, and none of the values in between.
 
+mod products;
 mod slices;
 
+use self::products::{Multiplied, of_matrix};
 use self::slices::{Sliced, of_sequence};
 use crate::adjoint::{Adjoint, Adjoints};
 use crate::context::Context;
@@ -77,6 +79,8 @@ struct Reversal<'a> {
     collecting: Vec<usize>,
     /// Captures of which each iteration reads a slice.
     sliced: Vec<Sliced>,
+    /// Captured matrices that are only multiplied.
+    multiplied: Vec<Multiplied>,
     /// Results of the region that are stacked and have cotangents.
     stacks: Vec<usize>,
     /// Carried values at the start of each iteration, stacked.
@@ -109,10 +113,12 @@ pub(crate) fn reverse_loop(
         flowing: active_positions(context, carried_parameters),
         collecting: active_positions(context, captured),
         sliced: Vec::new(),
+        multiplied: Vec::new(),
         stacks: stacked.filter(|&index| index >= carried).collect(),
         history: copy.history(b, context, op)?,
     };
     reversal.split_captures();
+    reversal.split_factors();
     let Some(trips) = trips(b, copy, data, carried, &reversal.history) else {
         return Err(GradientError::Control {
             op: OpView::of_op(data).label(),
@@ -141,30 +147,47 @@ pub(crate) fn reverse_loop(
         reversal.iteration(b, round, flow, outside)
     })?;
     let (flow, rest) = found.split_at(reversal.flowing.len());
-    let (collected, stacks) = rest.split_at(reversal.collecting.len());
     let mut cotangents = placed(data.operands.len(), 2, &reversal.flowing, flow);
-    let of_captures = placed(
-        data.operands.len(),
-        2 + carried,
-        &reversal.collecting,
-        collected,
-    );
-    for (cotangent, other) in cotangents.iter_mut().zip(of_captures) {
-        *cotangent = cotangent.or(other);
-    }
-    for (sliced, &stack) in reversal.sliced.iter().zip(stacks) {
-        let value = of_sequence(b, stack, copy.value(captures[sliced.capture]))?;
-        cotangents[2 + carried + sliced.capture] = Some(Adjoint {
-            value,
-            is_masked: true,
-        });
+    let of_captures = reversal.of_captures(b, captures, rest)?;
+    let places = cotangents.iter_mut().skip(2 + carried);
+    for (cotangent, of_capture) in places.zip(of_captures) {
+        *cotangent = of_capture;
     }
     Ok(cotangents)
 }
 
 impl Reversal<'_> {
+    /// The cotangents of the captures, from what the loop over the iterations returns for them: the sums, the stacks of slices'
+    /// cotangents, and those of rows of products.
+    fn of_captures(
+        &self,
+        b: &mut GraphBuilder,
+        captures: &[ValueId],
+        found: &[ValueId],
+    ) -> Result<Cotangents> {
+        let (sums, stacks) = found.split_at(self.collecting.len());
+        let (slices, mut rows) = stacks.split_at(self.sliced.len());
+        let mut cotangents = placed(captures.len(), 0, &self.collecting, sums);
+        for (sliced, &stack) in self.sliced.iter().zip(slices) {
+            let like = self.copy.value(captures[sliced.capture]);
+            cotangents[sliced.capture] = Some(Adjoint {
+                value: of_sequence(b, stack, like)?,
+                is_masked: true,
+            });
+        }
+        for multiplied in &self.multiplied {
+            let (own, rest) = rows.split_at(multiplied.n_stacks());
+            rows = rest;
+            cotangents[multiplied.capture] = Some(Adjoint {
+                value: of_matrix(b, own)?,
+                is_masked: true,
+            });
+        }
+        Ok(cotangents)
+    }
+
     /// An iteration, computed again and reversed: the cotangents of the carried values before it, then the sums of those of the
-    /// captures; and those of the slices. `outside` is the number of iterations, the captures, the history, and the cotangents of the stacks.
+    /// captures; and those of the slices, and rows of products. `outside` is the number of iterations, the captures, the history, and the cotangents of the stacks.
     fn iteration(
         &self,
         b: &mut GraphBuilder,
@@ -196,7 +219,9 @@ impl Reversal<'_> {
         copy.fill(b, context, self.region)?;
 
         let slices = self.sliced.iter().flat_map(|sliced| sliced.slices());
-        let mut adjoints = Adjoints::keeping(&slices.copied().collect::<Vec<_>>());
+        let products = self.multiplied.iter().flat_map(Multiplied::results);
+        let watched: Vec<ValueId> = slices.copied().chain(products).collect();
+        let mut adjoints = Adjoints::keeping(&watched);
         let carried = self.flowing.iter().zip(flow);
         for (&index, &cotangent) in carried {
             let result = inner.results[index + 1];
@@ -220,8 +245,9 @@ impl Reversal<'_> {
                 None => sum,
             });
         }
-        let slices = self.slice_cotangents(b, &copy, &adjoints)?;
-        Ok((next, slices))
+        let mut stacked = self.slice_cotangents(b, &copy, &adjoints)?;
+        stacked.extend(self.rows_of_products(b, &copy, &adjoints)?);
+        Ok((next, stacked))
     }
 }
 

@@ -213,6 +213,16 @@ pub(crate) fn swap_last(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
     Ok(b.transpose(x, &axes)?)
 }
 
+/// `[batch.., M, K] -> [batch * M, K]`.
+pub(crate) fn flatten_batch(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+    let dims = b.shape(x)?;
+    let Some((&columns, rows)) = dims.split_last() else {
+        unreachable!("a matrix has two axes or more")
+    };
+    let rows = b.dims_mut().product(rows)?;
+    Ok(b.reshape(x, &[rows, columns])?)
+}
+
 /// Zeros of `dims`, to which each element of `x` is added at its index along `axis`.
 pub(crate) fn scatter_lines(
     b: &mut GraphBuilder,

@@ -1,8 +1,9 @@
-//! Errors of differentiation: E0601 to E0609.
+//! Errors of differentiation: E0601 to E0609, E0613 and E0614.
 
 use kiln_ir::VerifyErrors;
 use kiln_shape_inference::InferError;
 use kiln_symbolic_shape::DimError;
+use kiln_tensor::DType;
 
 /// A graph that cannot be differentiated as requested.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +92,34 @@ pub enum GradientError {
         /// The case.
         what: String,
     },
+    /// E0613: a graph whose gradients are not those of its ops.
+    #[error(
+        "the graph was recorded with gradients of its own, which it does not contain: take gradients while it is recorded, \
+         or compile it from its recording"
+    )]
+    OnlyRecorded,
+    /// E0614: a custom gradient of another dtype than its operand.
+    #[error(
+        "the gradient of {op} returned a cotangent of {found} for operand {index}, expected {expected}"
+    )]
+    CustomType {
+        /// The op.
+        op: String,
+        /// The operand, by position.
+        index: usize,
+        /// The operand's dtype.
+        expected: DType,
+        /// The cotangent's type.
+        found: String,
+    },
+    /// A custom gradient that failed while it was recorded; has the code of the cause.
+    #[error("{message}")]
+    Backward {
+        /// The reason.
+        message: String,
+        /// Its code.
+        code: &'static str,
+    },
     /// A graph that is not well formed: the verifier's code.
     #[error(transparent)]
     Invalid(#[from] VerifyErrors),
@@ -124,6 +153,9 @@ impl GradientError {
             Self::CustomCount { .. } => "E0606",
             Self::Control { .. } => "E0607",
             Self::Unsupported { .. } => "E0608",
+            Self::OnlyRecorded => "E0613",
+            Self::CustomType { .. } => "E0614",
+            Self::Backward { code, .. } => code,
             Self::Invalid(errors) => errors.code(),
             Self::Infer { source, .. } => source.code(),
             Self::Size { .. } => "E0609",

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::copy::Copy;
 use crate::emit::zeros_like;
 use crate::masks::Masks;
-use crate::rules::GradientRules;
+use crate::rules::{GradientRules, expect_own_gradients};
 use crate::sweep::sweep;
 use crate::{GradientError, Result};
 use kiln_ir::{Graph, ValueId};
@@ -27,6 +27,7 @@ pub fn append_gradients(
     rules: &GradientRules,
 ) -> Result<Vec<ValueId>> {
     let source = b.graph().clone();
+    expect_own_gradients(&source)?;
     let values: Vec<ValueId> = outputs.iter().map(|&(output, _)| output).collect();
     for (kind, value) in values
         .iter()

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::copy::Copy;
 use crate::emit::zeros_like;
 use crate::masks::Masks;
-use crate::rules::GradientRules;
+use crate::rules::{GradientRules, expect_own_gradients};
 use crate::sweep::sweep;
 use crate::{GradientError, Result};
 use kiln_ir::{Graph, ValueId, verify};
@@ -89,6 +89,7 @@ pub fn differentiate_with(
     engine: &ShapeInferenceEngine,
 ) -> Result<JointGraph> {
     verify(graph)?;
+    expect_own_gradients(graph)?;
     let outputs = chosen(graph, "output", graph.outputs(), &request.outputs)?;
     let inputs = chosen(graph, "input", graph.inputs(), &request.inputs)?;
     if request.cotangents == Cotangents::Ones {

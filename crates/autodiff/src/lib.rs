@@ -50,6 +50,7 @@ mod extend;
 mod joint;
 mod masks;
 mod partition;
+mod size_hints;
 mod tangents;
 mod widen;
 
@@ -64,7 +65,7 @@ pub use error::GradientError;
 pub use extend::append_gradients;
 pub use joint::{Cotangents, GradientRequest, JointGraph, differentiate, differentiate_with};
 pub use partition::{Partition, PartitionOptions, Rematerialization, partition};
-pub use rules::{CustomGradient, GradientContext, GradientRules};
+pub use rules::{CUSTOM_GRADIENTS, CustomGradient, GradientContext, GradientRules};
 pub use tangents::{TangentGraph, tangents, tangents_with};
 pub use widen::widened;
 

@@ -8,6 +8,7 @@ mod tests;
 
 use crate::Result;
 use crate::joint::JointGraph;
+use crate::size_hints::SIZE_HINT;
 use cut::{Costs, Network};
 use kiln_ir::{Graph, OpId, Rebuild, RegionId, ValueId, verify};
 use kiln_symbolic_shape::SymbolId;
@@ -41,7 +42,7 @@ impl Default for PartitionOptions {
     fn default() -> Self {
         Self {
             rematerialization: Rematerialization::default(),
-            size_hint: 64,
+            size_hint: SIZE_HINT,
         }
     }
 }

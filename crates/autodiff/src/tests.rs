@@ -5,7 +5,7 @@ use crate::{
     differentiate, differentiate_with,
 };
 use kiln_interpreter::{InterpretOptions, interpret};
-use kiln_ir::{BlobMap, Graph, Type, ValueId};
+use kiln_ir::{BlobMap, Definition, Graph, Type, ValueId};
 use kiln_shape_inference::{GraphBuilder, InferError};
 use kiln_shape_inference::{Inferred, ShapeInferenceEngine, read_graph, read_graph_with};
 use kiln_tensor::{DType, Tensor};
@@ -223,4 +223,75 @@ fn equal_maxima_of_a_reduction_share_the_gradient() {
     let x = Tensor::from_slice(&[3], &[2.0_f64, 2.0, 1.0]).unwrap();
     let outputs = interpret(&joint.graph, &[x], &InterpretOptions::default()).unwrap();
     assert_eq!(outputs[1].to_vec::<f64>().unwrap(), [0.5, 0.5, 0.0]);
+}
+
+#[test]
+fn of_equal_elements_of_a_window_the_first_gets_the_gradient() {
+    let gradient = |window: &str, x: &[f64]| -> Vec<f64> {
+        let text = format!(
+            "(%x: f64[1, 1, W]) -> f64[] {{
+               %y = pool %x {{function = max, {window}, dilations = [1]}}
+               %s = reduce %y {{function = sum, axes = [0, 1, 2]}}
+               return \"s\" = %s
+             }}"
+        );
+        let joint = differentiate(&graph(&text), &GradientRequest::of_scalar(0, &[0])).unwrap();
+        let scatters = joint
+            .graph
+            .ops()
+            .filter(|(_, data)| data.op.mnemonic().starts_with("scatter"));
+        assert_eq!(scatters.count(), 0);
+        let x = Tensor::from_slice(&[1, 1, x.len()], x).unwrap();
+        let outputs = interpret(&joint.graph, &[x], &InterpretOptions::default()).unwrap();
+        outputs[1].to_vec().unwrap()
+    };
+    let apart = "size = [2], strides = [2], low = [0], high = [0]";
+    assert_eq!(
+        gradient(apart, &[1.0, 1.0, 2.0, 2.0, 7.0]),
+        [1.0, 0.0, 1.0, 0.0, 0.0]
+    );
+    let overlapping = "size = [3], strides = [1], low = [1], high = [1]";
+    assert_eq!(
+        gradient(overlapping, &[3.0, 3.0, 1.0, 3.0]),
+        [2.0, 1.0, 0.0, 1.0]
+    );
+    // Padding is lower than any element, and a window of nothing else has no maximum.
+    let padded = "size = [2], strides = [2], low = [3], high = [4]";
+    let lowest = f64::NEG_INFINITY;
+    assert_eq!(gradient(padded, &[lowest, lowest, lowest]), [1.0, 1.0, 0.0]);
+}
+
+/// Whether the gradient of the matrix of a recurrence is a product after the loop, and not a sum that the loop carries.
+fn is_product_after_the_loop(width: usize, batch: usize) -> bool {
+    let text = format!(
+        "(%x: f64[T, {batch}, {width}], %w: f64[{width}, {width}], %h: f64[{batch}, {width}]) -> f64[] {{
+           %0 = dims {{sizes = [T]}}
+           %n = reshape %0 {{dims = []}}
+           %t: bool[] = constant [true]
+           %last = loop %n, %t, %h, %x, %w {{carried = 1}}
+             region(%i: i64[], %s: f64[{batch}, {width}], %xs: f64[T, {batch}, {width}], %ws: f64[{width}, {width}]) {{
+               %c: bool[] = constant [true]
+               %row = gather %xs, %i {{axis = 0}}
+               %p = matmul %s, %ws
+               %q = add %p, %row
+               %z = tanh %q
+               yield %c, %z
+             }}
+           %sum = reduce %last {{function = sum, axes = [0, 1]}}
+           return \"sum\" = %sum
+         }}"
+    );
+    let joint = differentiate(&graph(&text), &GradientRequest::of_scalar(0, &[1])).unwrap();
+    let gradient = joint.graph.outputs()[joint.gradients[0]];
+    let Definition::Result { op, .. } = joint.graph.value(gradient).definition else {
+        panic!("a gradient is computed")
+    };
+    joint.graph.op(op).op.mnemonic() == "matmul"
+}
+
+#[test]
+fn products_with_a_matrix_leave_the_loop_where_that_moves_fewer_bytes() {
+    assert!(is_product_after_the_loop(128, 8));
+    // Stacking 4096 rows of 3 is more than to add a matrix of 9 elements.
+    assert!(!is_product_after_the_loop(3, 4096));
 }

@@ -92,8 +92,9 @@ topics! {
     examples_4: "examples", 3 of 4;
     fold_constants: "fold_constants", 0 of 1;
     freeze_constants: "freeze_constants", 0 of 1;
-    gradients_1: "gradients", 0 of 2;
-    gradients_2: "gradients", 1 of 2;
+    gradients_1: "gradients", 0 of 3;
+    gradients_2: "gradients", 1 of 3;
+    gradients_3: "gradients", 2 of 3;
     fusion_1: "fusion", 0 of 3;
     fusion_2: "fusion", 1 of 3;
     fusion_3: "fusion", 2 of 3;

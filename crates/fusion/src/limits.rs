@@ -10,6 +10,8 @@ pub struct FusionLimits {
     /// demand was answered in place. They become one basic block, on which code generation takes more than linear time. A
     /// single op may have more.
     pub kernel_nodes: usize,
+    /// Ops of one kernel. A device may have a lower limit.
+    pub kernel_ops: usize,
     /// Steps that one plan may take: groups offered and searched, values walked, nodes counted, and proofs about sizes.
     /// Afterwards nothing more is joined.
     pub plan_work: u64,
@@ -19,6 +21,7 @@ impl Default for FusionLimits {
     fn default() -> Self {
         Self {
             kernel_nodes: 192,
+            kernel_ops: 96,
             plan_work: 1 << 24,
         }
     }

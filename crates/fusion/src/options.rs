@@ -78,9 +78,10 @@ impl FusionOptions {
         self
     }
 
-    /// With other limits.
+    /// With other limits. Of two limits on the ops of a kernel the lower one holds.
     #[must_use]
     pub fn with_limits(mut self, limits: FusionLimits) -> Self {
+        self.max_ops = self.max_ops.min(limits.kernel_ops).max(1);
         self.limits = limits;
         self
     }

@@ -158,6 +158,8 @@ impl EntryKind {
     pub const PACKED: Self = Self("packed");
     /// The contents of a file with a known identity.
     pub const FILE: Self = Self("file");
+    /// How a graph runs best, as measured.
+    pub const TUNING: Self = Self("tuning");
 
     /// Another kind.
     pub const fn new(name: &'static str) -> Self {

@@ -20,8 +20,6 @@ pub(crate) use bundle::save as save_bundle;
 pub(crate) use bundle::{Bundled, load as load_bundle};
 pub(crate) use planner::GraphPlanner;
 #[cfg(feature = "native")]
-pub(crate) use runtime::SharedRuntime;
-#[cfg(feature = "native")]
-pub(crate) use runtime::runtime_for;
+pub(crate) use runtime::{SharedRuntime, VERSION, runtime_for};
 #[cfg(feature = "native")]
 pub(crate) use stored::ProgramStore;

@@ -5,11 +5,12 @@ use crate::inputs::Inputs;
 use crate::model::Model;
 use crate::options::Options;
 use crate::source::Source;
-use kiln_autodiff::{GradientRequest, PartitionOptions, Rematerialization};
+use kiln_autodiff::{GradientRequest, JointGraph, PartitionOptions, Rematerialization};
 use kiln_autodiff::{differentiate, partition};
 use kiln_fork_lock::{ForkCell, ForkLock};
 use kiln_ir::{Graph, structural_hash};
 use kiln_tensor::Tensor;
+use kiln_trace::Recorded;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -61,7 +62,35 @@ impl GraphCompiler {
         if let Some(compiled) = self.graphs.lock().get(&key) {
             return Ok(Arc::clone(compiled));
         }
-        let compiled = CompiledGraph::new(graph, request, self.partition, self.options.clone())?;
+        self.insert(key, differentiate(graph, request)?, graph.inputs().len())
+    }
+
+    /// As [`compile`](Self::compile), of a recording, whose values may have gradients of their own.
+    pub(crate) fn compile_recorded(
+        &self,
+        recorded: &Recorded,
+        request: &GradientRequest,
+    ) -> Result<Arc<CompiledGraph>, Error> {
+        let graph = recorded.graph();
+        if !recorded.has_custom_gradients() {
+            return self.compile(graph, request);
+        }
+        // Functions cannot be compared, so their gradients are.
+        let joint = recorded.differentiate(request)?;
+        let key = format!("{} {request:?} recorded", structural_hash(&joint.graph));
+        if let Some(compiled) = self.graphs.lock().get(&key) {
+            return Ok(Arc::clone(compiled));
+        }
+        self.insert(key, joint, graph.inputs().len())
+    }
+
+    fn insert(
+        &self,
+        key: String,
+        joint: JointGraph,
+        n_inputs: usize,
+    ) -> Result<Arc<CompiledGraph>, Error> {
+        let compiled = CompiledGraph::new(joint, n_inputs, self.partition, self.options.clone())?;
         let mut graphs = self.graphs.lock();
         let entry = graphs.entry(key).or_insert_with(|| Arc::new(compiled));
         Ok(Arc::clone(entry))
@@ -88,7 +117,7 @@ impl fmt::Debug for GraphCompiler {
 /// | the models, to inspect, time or explain them | [`joint`](Self::joint), [`halves`](Self::halves) |
 pub struct CompiledGraph {
     joint: Model,
-    graph: kiln_autodiff::JointGraph,
+    graph: JointGraph,
     n_inputs: usize,
     partition: PartitionOptions,
     options: Options,
@@ -109,15 +138,14 @@ impl SavedValues {
 
 impl CompiledGraph {
     fn new(
-        graph: &Graph,
-        request: &GradientRequest,
+        joint: JointGraph,
+        n_inputs: usize,
         partition: PartitionOptions,
         options: Options,
     ) -> Result<Self, Error> {
-        let joint = differentiate(graph, request)?;
         Ok(Self {
             joint: options.load(Source::graph(joint.graph.clone()))?,
-            n_inputs: graph.inputs().len(),
+            n_inputs,
             graph: joint,
             partition,
             options,

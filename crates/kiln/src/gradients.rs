@@ -4,6 +4,7 @@ use crate::error::{Error, Failure};
 use kiln_autodiff::{Cotangents, GradientRequest, differentiate};
 use kiln_ir::{Graph, ValueId};
 use kiln_tensor::DType;
+use kiln_trace::Recorded;
 use std::sync::Arc;
 
 /// Gradients that a model computes beside its outputs, in reverse mode: forward and backward are one graph and are fused,
@@ -85,6 +86,17 @@ impl Gradients {
 
     /// The graph with these gradients.
     pub(crate) fn apply(&self, graph: &Graph) -> Result<Graph, Error> {
+        Ok(differentiate(graph, &self.request(graph)?)?.graph)
+    }
+
+    /// The graph of a recording with these gradients.
+    pub(crate) fn apply_to(&self, recorded: &Recorded) -> Result<Graph, Error> {
+        let request = self.request(recorded.graph())?;
+        Ok(recorded.differentiate(&request)?.graph)
+    }
+
+    /// What is differentiated, by position.
+    fn request(&self, graph: &Graph) -> Result<GradientRequest, Error> {
         let outputs = self.outputs.iter().map(|name| {
             let mut names = graph.output_names().iter();
             let position = names.position(|other| other == name);
@@ -110,15 +122,14 @@ impl Gradients {
                 floats.map(|(position, _)| position).collect()
             }
         };
-        let request = GradientRequest {
+        Ok(GradientRequest {
             outputs: outputs.collect::<Result<_, Error>>()?,
             inputs,
             cotangents: match self.has_cotangents {
                 true => Cotangents::Inputs,
                 false => Cotangents::Ones,
             },
-        };
-        Ok(differentiate(graph, &request)?.graph)
+        })
     }
 }
 

@@ -126,11 +126,20 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         if let Some(model) = self.lock().get(signature) {
             return Ok(model.clone());
         }
-        let graph = guarded("recording a function", || {
+        let (graph, options) = guarded("recording a function", || {
             let _time = building(self.timing(), "trace", "Recording a function as a graph");
-            Ok(self.traced.graph(signature)?)
+            let recorded = self.traced.recorded(signature)?;
+            let options = self.options.clone();
+            // A gradient of its own is known to the recording alone.
+            Ok(match &self.options.gradients {
+                Some(gradients) if recorded.has_custom_gradients() => {
+                    let gradients = gradients.apply_to(&recorded)?;
+                    (gradients, options.without_gradients())
+                }
+                _ => ((**recorded.graph()).clone(), options),
+            })
         })?;
-        let model = self.options.load(Source::graph((*graph).clone()))?;
+        let model = options.load(Source::graph(graph))?;
         let mut models = self.lock();
         let model = models.entry(signature.to_vec()).or_insert(model);
         Ok(model.clone())

@@ -30,6 +30,7 @@
 //! | compute gradients | [`Options::gradients`] with [`Gradients`], [`Jit::value_and_grad`] |
 //! | compute eagerly and take gradients, compiled or not | [`GradientTape`], [`GraphCompiler`] |
 //! | compile a function of your own | [`jit`] with [`Var`]s |
+//! | give values a gradient of their own | [`custom_gradient`] |
 //! | record a graph with named inputs | [`Recording`] |
 //! | call it | [`Model::run`] with [`Inputs`] by name or position |
 //! | write into outputs of your own, end a call early, profile it | [`Model::call`], a [`Call`] |
@@ -40,6 +41,7 @@
 //! | set where compiled code is kept | [`Options::cache`] with a [`Cache`] |
 //! | bound memory, time and sizes | [`Options::limits`] with [`Limits`] |
 //! | know where the time went, follow long work | [`Options::observe`] with an [`Observation`], [`Model::timing`] |
+//! | choose how a graph runs by measuring it | `AutoTuner` |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
 //! | keep a model with its code and weights in one file | [`Model::open_sealed_bundle`], [`Model::open_bundle`] |
 //! | look inside, explain, compare with the interpreter | [`diagnose`] |
@@ -104,6 +106,8 @@ mod source;
 mod stores;
 mod tape;
 pub mod timing;
+#[cfg(feature = "native")]
+mod tuning;
 
 pub use model::Model;
 pub use source::Source;
@@ -134,6 +138,9 @@ pub use progress::{Progress, Work};
 pub use compiled_graph::{CompiledGraph, GraphCompiler, SavedValues};
 pub use tape::GradientTape;
 
+#[cfg(feature = "native")]
+pub use tuning::{AutoTuner, Measured, OptimizationConfig, TuningReport};
+
 pub use jit::{Jit, JitGradient, jit};
 
 pub use kiln_backend::{MemoryLimits, MemoryStats};
@@ -148,5 +155,6 @@ pub use kiln_precision::{
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
 pub use kiln_trace::{
-    ArgumentType, AxisSize, Continued, Recording, Size, Step, TraceError, Var, WindowOptions,
+    ArgumentType, AxisSize, Backward, Continued, Recording, Size, Step, TraceError, Var,
+    WindowOptions, custom_gradient,
 };

@@ -197,6 +197,14 @@ impl Options {
         }
     }
 
+    /// The same for a graph that has its gradients.
+    pub(crate) fn without_gradients(self) -> Self {
+        Self {
+            gradients: None,
+            ..self
+        }
+    }
+
     /// Which passes run over the graph; all of them by default.
     #[must_use]
     pub fn passes(self, passes: Passes) -> Self {

@@ -108,9 +108,9 @@ impl GradientTape {
         of: &[&Var],
     ) -> Result<Arc<CompiledGraph>, Error> {
         let inputs = self.0.input_positions(of)?;
-        let graph = self.0.graph(&[("y0", output)])?;
+        let recorded = self.0.recorded(&[("y0", output)])?;
         guarded("compiling a tape", || {
-            compiler.compile(&graph, &GradientRequest::of_scalar(0, &inputs))
+            compiler.compile_recorded(&recorded, &GradientRequest::of_scalar(0, &inputs))
         })
     }
 }

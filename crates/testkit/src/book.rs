@@ -93,6 +93,7 @@ doctests! {
     FunctionsThatCompileThemselves = "tutorial/04_functions_that_compile_themselves.md";
     Gradients = "tutorial/05_gradients.md";
     Training = "tutorial/06_training.md";
+    Recomputation = "tutorial/07_recomputation.md";
     BringingYourModel = "guide/bringing-your-model.md";
     ChoosingDevices = "guide/backends.md";
     AddingADevice = "guide/adding-a-device.md";
@@ -103,6 +104,7 @@ doctests! {
     ReadingATimingReport = "guide/timing.md";
     Operations = "guide/operations.md";
     Explaining = "guide/explaining.md";
+    Tuning = "guide/tuning.md";
     KernelService = "guide/kernel-service.md";
 }
 

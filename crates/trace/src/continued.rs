@@ -1,11 +1,12 @@
 //! A recording that continues a graph, such as an imported model, with some of its constants as inputs.
 
 use crate::error::TraceError;
+use crate::gradient_ops::engine;
 use crate::recorder::Recorder;
 use crate::recording::Recording;
 use crate::var::Var;
 use kiln_ir::{Graph, Op, ValueId};
-use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
+use kiln_shape_inference::GraphBuilder;
 use kiln_tensor::Tensor;
 use std::collections::HashMap;
 
@@ -50,7 +51,7 @@ impl Recording {
         graph: &Graph,
         is_parameter: impl Fn(&str) -> bool,
     ) -> Result<Continued, TraceError> {
-        let mut builder = GraphBuilder::over(graph, ShapeInferenceEngine::new());
+        let mut builder = GraphBuilder::over(graph, engine());
         let mut copies: HashMap<ValueId, ValueId> = HashMap::new();
         let mut inputs = Vec::with_capacity(graph.inputs().len());
         for &input in graph.inputs() {

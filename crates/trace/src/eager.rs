@@ -4,7 +4,8 @@
 //! faulted.
 
 use kiln_interpreter::{
-    EvaluateContext, InterpretOptions, OpFault, bind_symbols, evaluate_op, interpret_loop,
+    CustomOps, EvaluateContext, InterpretOptions, OpFault, bind_symbols, evaluate_op,
+    interpret_loop,
 };
 use kiln_ir::{Graph, Op, OpId, ValueId};
 use kiln_symbolic_shape::Binding;
@@ -54,8 +55,12 @@ impl EagerValues {
         self.tensors.get(&value)
     }
 
-    /// Evaluates the ops that were recorded since the last call.
-    pub(crate) fn advance(&mut self, graph: &Graph) -> Result<(), EagerFault> {
+    /// Evaluates the ops that were recorded since the last call, among them some custom ones.
+    pub(crate) fn advance(
+        &mut self,
+        graph: &Graph,
+        custom_ops: &CustomOps,
+    ) -> Result<(), EagerFault> {
         let ops = &graph.region(graph.body()).ops;
         while let Some(&id) = ops.get(self.done) {
             let data = graph.op(id);
@@ -67,7 +72,7 @@ impl EagerValues {
             self.done += 1;
             // After a fault, what depends on its op has no tensor either.
             let Some(operands) = operands else { continue };
-            let results = self.evaluate(graph, id, &operands)?;
+            let results = self.evaluate((graph, custom_ops), id, &operands)?;
             self.tensors
                 .extend(data.results.iter().copied().zip(results));
         }
@@ -76,13 +81,16 @@ impl EagerValues {
 
     fn evaluate(
         &self,
-        graph: &Graph,
+        (graph, custom_ops): (&Graph, &CustomOps),
         id: OpId,
         operands: &[Tensor],
     ) -> Result<Vec<Tensor>, EagerFault> {
         let op = &graph.op(id).op;
         if matches!(op, Op::Loop { .. }) {
-            let options = InterpretOptions::default();
+            let options = InterpretOptions {
+                custom_ops: Some(custom_ops),
+                ..InterpretOptions::default()
+            };
             return interpret_loop(graph, id, operands, &self.binding, &options).map_err(|error| {
                 EagerFault {
                     op: op.mnemonic(),
@@ -91,7 +99,8 @@ impl EagerValues {
                 }
             });
         }
-        let context = EvaluateContext::new(graph.dims(), &self.binding);
+        let context =
+            EvaluateContext::new(graph.dims(), &self.binding).with_custom_ops(Some(custom_ops));
         evaluate_op(&context, op, operands).map_err(|fault: OpFault| EagerFault {
             op: op.mnemonic(),
             message: fault.to_string(),

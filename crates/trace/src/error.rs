@@ -100,6 +100,17 @@ pub enum TraceError {
         /// The reason.
         source: InferError,
     },
+    /// E0615: a value with a gradient of its own that depends on more than it was said to.
+    #[error(
+        "{at}: expected a function of the given inputs alone, found one that also reads {name}, whose gradient would be \
+         lost: add it to the inputs, or read its `stop_gradient`"
+    )]
+    Capture {
+        /// Where the gradient is given.
+        at: CallSite,
+        /// The type of what is read.
+        name: String,
+    },
     /// E0884: a function without results.
     #[error("expected a function that gives at least one variable, found none")]
     NoResult,
@@ -143,6 +154,7 @@ impl TraceError {
             Self::NotAnInput { .. } => "E0889",
             Self::ControlFlow { .. } => "E0899",
             Self::Continue { source } => source.code(),
+            Self::Capture { .. } => "E0615",
             Self::NoResult => "E0884",
             Self::Arguments { .. } => "E0885",
             Self::Inferred { .. } => "E0886",

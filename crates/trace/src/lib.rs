@@ -13,6 +13,7 @@
 //! | compute while recording | [`Tape`] |
 //! | compute with variables | the operators and methods of [`Var`] |
 //! | compute with their sizes | [`Var::size`], [`Size`] |
+//! | give values a gradient of their own | [`custom_gradient`] |
 //!
 //! No backend is known here: a tape evaluates its ops with the interpreter, and the facade's `jit` runs recordings.
 //!
@@ -32,9 +33,12 @@
 #![forbid(unsafe_code)]
 
 mod continued;
+mod custom_gradient;
 mod eager;
 mod error;
 mod function;
+mod gradient_ops;
+mod recorded;
 mod recorder;
 mod recording;
 mod results;
@@ -44,8 +48,10 @@ mod traced;
 mod var;
 
 pub use continued::Continued;
+pub use custom_gradient::{Backward, custom_gradient};
 pub use error::TraceError;
 pub use function::{Arguments, TraceFunction};
+pub use recorded::Recorded;
 pub use recording::{AxisSize, Recording};
 pub use results::Results;
 pub use size::Size;

@@ -5,8 +5,10 @@
 
 use crate::eager::{EagerFault, EagerValues};
 use crate::error::{CallSite, TraceError};
-use kiln_autodiff::GradientError;
-use kiln_ir::{Graph, ValueId};
+use crate::recorded::Recorded;
+use kiln_autodiff::{CustomGradient, GradientError, GradientRules};
+use kiln_interpreter::{CustomOp, CustomOps};
+use kiln_ir::ValueId;
 use kiln_shape_inference::{GraphBuilder, InferError};
 use kiln_symbolic_shape::{DimError, DimId, DimTable};
 use kiln_tensor::Tensor;
@@ -14,6 +16,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A recording. Cheap to clone.
 #[derive(Clone)]
@@ -25,6 +28,10 @@ struct State {
     error: Option<TraceError>,
     /// Of a tape: the values so far.
     eager: Option<EagerValues>,
+    /// The gradients of values that have one of their own.
+    rules: GradientRules,
+    /// How a tape computes the ops that have these as their results.
+    custom_ops: CustomOps,
 }
 
 impl Recorder {
@@ -42,6 +49,8 @@ impl Recorder {
             builder: Some(builder),
             error: None,
             eager,
+            rules: GradientRules::new(),
+            custom_ops: CustomOps::new(),
         })))
     }
 
@@ -100,12 +109,36 @@ impl Recorder {
     #[track_caller]
     pub(crate) fn differentiate<R>(
         &self,
-        differentiate: impl FnOnce(&mut GraphBuilder) -> Result<R, GradientError>,
+        differentiate: impl FnOnce(&mut GraphBuilder, &GradientRules) -> Result<R, GradientError>,
     ) -> Option<R> {
         let at = CallSite(Location::caller());
+        let rules = self.0.borrow().rules.clone();
         self.attempt(at, |builder| {
-            differentiate(builder).map_err(|source| TraceError::Gradient { at, source })
+            differentiate(builder, &rules).map_err(|source| TraceError::Gradient { at, source })
         })
+    }
+
+    /// Adds a gradient of values, under the name of the custom op that has them as its results, and how a tape computes the op.
+    pub(crate) fn add_rule(
+        &self,
+        name: &str,
+        rule: Arc<dyn CustomGradient>,
+        op: Arc<dyn CustomOp>,
+    ) {
+        let state = &mut *self.0.borrow_mut();
+        state.rules.register(name, rule);
+        state.custom_ops.register(name, op);
+    }
+
+    /// The gradients of values that have one of their own.
+    pub(crate) fn rules(&self) -> GradientRules {
+        self.0.borrow().rules.clone()
+    }
+
+    /// The builder, and the first failure; variables that live on are meaningless.
+    pub(crate) fn into_parts(self) -> (Option<GraphBuilder>, Option<TraceError>) {
+        let state = &mut *self.0.borrow_mut();
+        (state.builder.take(), state.error.take())
     }
 
     /// Computes with sizes; `None` if that, or an earlier step, failed.
@@ -132,7 +165,7 @@ impl Recorder {
         let builder = state.builder.as_mut()?;
         let recorded = attempt(builder).and_then(|result| {
             if let Some(eager) = &mut state.eager {
-                let advanced = eager.advance(builder.graph());
+                let advanced = eager.advance(builder.graph(), &state.custom_ops);
                 advanced.map_err(|fault| faulted(at, fault))?;
             }
             Ok(result)
@@ -168,7 +201,9 @@ impl Recorder {
         match recorded {
             Ok(result) if state.error.is_none() => {
                 let advanced = match (&mut state.eager, &state.builder) {
-                    (Some(eager), Some(builder)) => eager.advance(builder.graph()),
+                    (Some(eager), Some(builder)) => {
+                        eager.advance(builder.graph(), &state.custom_ops)
+                    }
                     _ => Ok(()),
                 };
                 match advanced {
@@ -213,11 +248,11 @@ impl Recorder {
         self.0.borrow_mut().error.get_or_insert(error);
     }
 
-    /// The graph with these outputs; variables that live on are meaningless.
+    /// The recording with these outputs; variables that live on are meaningless.
     pub(crate) fn finish(
         &self,
         outputs: &[(String, Option<ValueId>)],
-    ) -> Result<Graph, TraceError> {
+    ) -> Result<Recorded, TraceError> {
         let at = CallSite(Location::caller());
         let state = &mut *self.0.borrow_mut();
         if let Some(error) = state.error.take() {
@@ -228,9 +263,11 @@ impl Recorder {
             .map(|(name, value)| Some((name.as_str(), (*value)?)))
             .collect();
         match (state.builder.take(), outputs) {
-            (Some(builder), Some(outputs)) => builder
-                .finish(&outputs)
-                .map_err(|source| TraceError::Op { at, source }),
+            (Some(builder), Some(outputs)) => {
+                let graph = builder.finish(&outputs);
+                let graph = graph.map_err(|source| TraceError::Op { at, source })?;
+                Ok(Recorded::new(graph, std::mem::take(&mut state.rules)))
+            }
             _ => Err(TraceError::Foreign { at }),
         }
     }

@@ -1,10 +1,11 @@
 //! A recording with inputs and outputs by name, made step by step.
 
 use crate::error::TraceError;
+use crate::gradient_ops::engine;
 use crate::recorder::Recorder;
 use crate::var::Var;
 use kiln_ir::{Graph, ValueId};
-use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
+use kiln_shape_inference::GraphBuilder;
 use kiln_tensor::{DType, Tensor};
 
 /// The size of an input's axis.
@@ -49,7 +50,7 @@ pub struct Recording(Recorder);
 impl Recording {
     /// An empty recording.
     pub fn new(name: &str) -> Self {
-        let builder = GraphBuilder::with_engine(name, ShapeInferenceEngine::new());
+        let builder = GraphBuilder::with_engine(name, engine());
         Self(Recorder::new(builder))
     }
 
@@ -98,6 +99,7 @@ impl Recording {
             .iter()
             .map(|(name, variable)| ((*name).to_owned(), variable.value_in(&self.0)))
             .collect();
-        self.0.finish(&outputs)
+        let recorded = self.0.finish(&outputs)?;
+        Ok((**recorded.graph()).clone())
     }
 }

@@ -2,10 +2,12 @@
 
 use crate::eager::EagerValues;
 use crate::error::{CallSite, TraceError};
+use crate::gradient_ops::engine;
+use crate::recorded::Recorded;
 use crate::recorder::Recorder;
 use crate::var::Var;
 use kiln_ir::{Graph, OpId, Rebuild, ValueId, Visit};
-use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
+use kiln_shape_inference::GraphBuilder;
 use kiln_symbolic_shape::DimLimits;
 use kiln_tensor::Tensor;
 use std::collections::HashSet;
@@ -41,7 +43,7 @@ impl Tape {
 
     /// An empty tape with other limits of its graph's table of sizes.
     pub fn with_limits(name: &str, limits: DimLimits) -> Self {
-        let builder = GraphBuilder::with_limits(name, ShapeInferenceEngine::new(), limits);
+        let builder = GraphBuilder::with_limits(name, engine(), limits);
         Self(Recorder::eager(builder, EagerValues::default()))
     }
 
@@ -76,6 +78,15 @@ impl Tape {
     /// As [`value`](Self::value), and E0884 without outputs.
     #[track_caller]
     pub fn graph(&self, outputs: &[(&str, &Var)]) -> Result<Graph, TraceError> {
+        Ok((**self.recorded(outputs)?.graph()).clone())
+    }
+
+    /// The recording of these outputs, with the gradients that values have of their own. The tape can be continued.
+    ///
+    /// # Errors
+    /// As [`graph`](Self::graph).
+    #[track_caller]
+    pub fn recorded(&self, outputs: &[(&str, &Var)]) -> Result<Recorded, TraceError> {
         let at = CallSite(Location::caller());
         if outputs.is_empty() {
             return Err(TraceError::NoResult);
@@ -87,9 +98,8 @@ impl Tape {
         let builder = self.0.look(Clone::clone);
         let builder = builder.ok_or(TraceError::Foreign { at })?;
         let graph = builder.finish(&values);
-        Ok(pruned(
-            &graph.map_err(|source| TraceError::Op { at, source })?,
-        ))
+        let graph = graph.map_err(|source| TraceError::Op { at, source })?;
+        Ok(Recorded::new(pruned(&graph), self.0.rules()))
     }
 
     /// The tensors of the inputs, in order.

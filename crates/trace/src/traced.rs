@@ -2,12 +2,14 @@
 
 use crate::error::TraceError;
 use crate::function::{Arguments, TraceFunction};
+use crate::gradient_ops::engine;
+use crate::recorded::Recorded;
 use crate::recorder::Recorder;
 use crate::results::Results;
 use crate::var::Var;
 use kiln_fork_lock::ForkLock;
 use kiln_ir::Graph;
-use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
+use kiln_shape_inference::GraphBuilder;
 use kiln_symbolic_shape::DimLimits;
 use kiln_tensor::{DType, Tensor};
 use std::collections::BTreeMap;
@@ -72,7 +74,18 @@ pub fn trace_within<A: Arguments, F: TraceFunction<A>>(
     signature: &[ArgumentType],
     limits: DimLimits,
 ) -> Result<Graph, TraceError> {
-    let mut builder = GraphBuilder::with_limits(name, ShapeInferenceEngine::new(), limits);
+    let recorded = record(name, function, signature, limits)?;
+    Ok((**recorded.graph()).clone())
+}
+
+/// As [`trace_within`], with the gradients that values have of their own.
+fn record<A: Arguments, F: TraceFunction<A>>(
+    name: &str,
+    function: &F,
+    signature: &[ArgumentType],
+    limits: DimLimits,
+) -> Result<Recorded, TraceError> {
+    let mut builder = GraphBuilder::with_limits(name, engine(), limits);
     let mut inputs = Vec::with_capacity(signature.len());
     for (index, argument) in signature.iter().enumerate() {
         if argument.rank > MAX_AXES {
@@ -121,7 +134,7 @@ pub struct Traced<F, A> {
     function: F,
     limits: DimLimits,
     /// Only ever added to, so a panic of the function leaves it valid.
-    graphs: ForkLock<BTreeMap<Signature, Arc<Graph>>>,
+    graphs: ForkLock<BTreeMap<Signature, Recorded>>,
     arguments: PhantomData<fn(A)>,
 }
 
@@ -172,18 +185,21 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
     /// # Errors
     /// As [`trace`].
     pub fn graph(&self, signature: &[ArgumentType]) -> Result<Arc<Graph>, TraceError> {
-        if let Some(graph) = self.graphs.lock().get(signature) {
-            return Ok(Arc::clone(graph));
+        Ok(Arc::clone(self.recorded(signature)?.graph()))
+    }
+
+    /// As [`graph`](Self::graph), with the gradients that values have of their own.
+    ///
+    /// # Errors
+    /// As [`trace`].
+    pub fn recorded(&self, signature: &[ArgumentType]) -> Result<Recorded, TraceError> {
+        if let Some(recorded) = self.graphs.lock().get(signature) {
+            return Ok(recorded.clone());
         }
-        let graph = Arc::new(trace_within(
-            &self.name,
-            &self.function,
-            signature,
-            self.limits.clone(),
-        )?);
+        let limits = self.limits.clone();
+        let recorded = record(&self.name, &self.function, signature, limits)?;
         let mut graphs = self.graphs.lock();
-        let graph = graphs.entry(signature.to_vec()).or_insert(graph);
-        Ok(Arc::clone(graph))
+        Ok(graphs.entry(signature.to_vec()).or_insert(recorded).clone())
     }
 }
 

@@ -55,6 +55,11 @@ impl Var {
         self.value
     }
 
+    /// Its recording.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
     /// Its value, unless the recording failed.
     pub(crate) fn id(&self) -> Option<ValueId> {
         self.value

@@ -58,6 +58,34 @@ pub enum TrainError {
         /// The problem.
         reason: String,
     },
+    /// E0628: tensors that are not samples of one dataset.
+    #[error("samples `{tensor}`: expected {expected}, found {found}")]
+    Samples {
+        /// The tensor's name.
+        tensor: String,
+        /// What is valid.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// E0629: batches without samples.
+    #[error("expected batches of one sample or more, found {found}")]
+    BatchSize {
+        /// The sizes given.
+        found: String,
+    },
+    /// E0630: a thread for data that the system does not start.
+    #[error("cannot start a thread that makes batches: {source}")]
+    Thread {
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// E0631: a dataset that failed.
+    #[error("a batch cannot be made: {source}")]
+    Data {
+        /// The dataset's error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// E0625: an initial value that makes no sense.
     #[error("parameter `{name}`: expected {expected}, found {found}")]
     Initial {
@@ -71,6 +99,13 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// The error of a dataset that cannot make a batch.
+    pub fn data(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Data {
+            source: source.into(),
+        }
+    }
+
     /// The stable code, documented in the book's error reference.
     pub fn code(&self) -> &'static str {
         match self {
@@ -84,6 +119,10 @@ impl TrainError {
             Self::Initial { .. } => "E0625",
             Self::File { .. } => "E0626",
             Self::Weights { .. } => "E0627",
+            Self::Samples { .. } => "E0628",
+            Self::BatchSize { .. } => "E0629",
+            Self::Thread { .. } => "E0630",
+            Self::Data { .. } => "E0631",
         }
     }
 }

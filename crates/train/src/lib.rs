@@ -8,6 +8,7 @@
 //! |---|---|
 //! | train a network | [`Trainer`] |
 //! | describe one | [`Network`]: parameters and layers by name |
+//! | read data in batches | [`data`] |
 //! | a loss | [`losses`] |
 //! | an optimiser | [`Sgd`], [`Adam`], [`AdamW`], or an [`Optimizer`] of your own |
 //! | a learning rate that changes | [`Trainer::step_at`], [`schedules`] |
@@ -49,6 +50,7 @@ mod optimizer;
 mod predictor;
 mod trainer;
 
+pub mod data;
 pub mod losses;
 pub mod schedules;
 pub mod weights;

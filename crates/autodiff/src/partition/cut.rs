@@ -5,8 +5,9 @@
 //! edges of a minimum cut are the values to save. Inputs are kept in any case, so nothing flows from them.
 
 use super::Halves;
+use crate::size_hints::SizeHints;
 use kiln_ir::{Graph, Op, OpId, ValueId};
-use kiln_symbolic_shape::{Binding, DimId};
+use kiln_symbolic_shape::DimId;
 use petgraph::algo::dinics;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
@@ -21,23 +22,15 @@ const MOST_BYTES: u64 = 1 << 40;
 /// What values and ops cost with one set of sizes, and which ops may be computed again.
 pub(super) struct Costs<'g> {
     graph: &'g Graph,
-    sizes: Binding,
+    sizes: SizeHints<'g>,
     allowed: HashSet<OpId>,
 }
 
 impl<'g> Costs<'g> {
     pub(super) fn new(graph: &'g Graph, size_hint: i64) -> Self {
-        let mut sizes = Binding::new();
-        for symbol in graph.dims().symbols() {
-            let info = graph.dims().symbol_info(symbol);
-            let hint = size_hint.max(info.min());
-            let hint = info.max().map_or(hint, |max| hint.min(max));
-            // A fresh binding has no other value for the symbol.
-            let _ = sizes.set(symbol, hint);
-        }
         Self {
             graph,
-            sizes,
+            sizes: SizeHints::of(graph, size_hint),
             allowed: HashSet::new(),
         }
     }
@@ -124,13 +117,7 @@ impl<'g> Costs<'g> {
     }
 
     fn elements(&self, dims: &[DimId]) -> u64 {
-        let size = |&dim: &DimId| {
-            let size = self.graph.dims().evaluate(dim, &self.sizes);
-            size.ok()
-                .and_then(|size| u64::try_from(size).ok())
-                .unwrap_or(1)
-        };
-        dims.iter().map(size).fold(1, u64::saturating_mul)
+        self.sizes.elements(dims)
     }
 }
 

@@ -2,9 +2,7 @@
 
 use super::{Cotangents, GradientContext};
 use crate::Result;
-use crate::emit::{sum_to, swap_last};
-use kiln_ir::ValueId;
-use kiln_shape_inference::GraphBuilder;
+use crate::emit::{flatten_batch, sum_to, swap_last};
 
 impl GradientContext<'_, '_> {
     /// `G Bᵀ` and `Aᵀ G`, summed over batch axes along which an operand was broadcast.
@@ -37,14 +35,4 @@ impl GradientContext<'_, '_> {
         };
         Ok(vec![of_left, of_right])
     }
-}
-
-/// `[batch.., M, K] -> [batch * M, K]`.
-fn flatten_batch(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
-    let dims = b.shape(x)?;
-    let Some((&columns, rows)) = dims.split_last() else {
-        unreachable!("a verified matmul has operands of rank 2 or more")
-    };
-    let rows = b.dims_mut().product(rows)?;
-    Ok(b.reshape(x, &[rows, columns])?)
 }

@@ -2,10 +2,14 @@
 
 use super::{Cotangents, GradientContext};
 use crate::{GradientError, Result};
-use kiln_ir::ValueId;
+use kiln_ir::{Graph, ValueId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+
+/// The key of a graph's metadata which tells that some of its values were recorded with gradients that are not those of the ops
+/// that compute them. Such a graph is not differentiated.
+pub const CUSTOM_GRADIENTS: &str = "custom_gradients";
 
 /// The gradient of a custom op.
 pub trait CustomGradient: Send + Sync {
@@ -49,6 +53,11 @@ impl GradientRules {
         self.0.insert(name.to_owned(), gradient);
     }
 
+    /// Whether no custom op has a gradient.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn get(&self, name: &str) -> Option<&dyn CustomGradient> {
         self.0.get(name).map(|gradient| &**gradient)
     }
@@ -57,6 +66,14 @@ impl GradientRules {
 impl fmt::Debug for GradientRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.keys()).finish()
+    }
+}
+
+/// Rejects a graph that has gradients of its own.
+pub(crate) fn expect_own_gradients(graph: &Graph) -> Result<()> {
+    match graph.metadata().contains_key(CUSTOM_GRADIENTS) {
+        true => Err(GradientError::OnlyRecorded),
+        false => Ok(()),
     }
 }
 
@@ -77,6 +94,18 @@ impl GradientContext<'_, '_> {
                 expected,
                 found,
             });
+        }
+        for (index, &cotangent) in cotangents.iter().enumerate() {
+            let Some(cotangent) = cotangent else { continue };
+            let expected = self.builder.dtype(self.operand(index))?;
+            if self.builder.dtype(cotangent)? != expected {
+                return Err(GradientError::CustomType {
+                    op: self.label(),
+                    index,
+                    expected,
+                    found: self.builder.describe(cotangent),
+                });
+            }
         }
         Ok(cotangents)
     }

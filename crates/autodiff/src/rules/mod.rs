@@ -15,7 +15,8 @@ mod resize;
 mod scatter;
 mod window;
 
-pub use custom::{CustomGradient, GradientRules};
+pub(crate) use custom::expect_own_gradients;
+pub use custom::{CUSTOM_GRADIENTS, CustomGradient, GradientRules};
 
 use crate::adjoint::Adjoint;
 use crate::context::Context;

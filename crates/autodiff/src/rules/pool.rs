@@ -1,5 +1,7 @@
 //! Pooling: sums and means are convolutions with ones; a maximum passes its cotangent to the element it selected.
 
+mod selected;
+
 use super::window::transposed;
 use super::{Cotangents, GradientContext};
 use crate::Result;
@@ -75,7 +77,10 @@ impl GradientContext<'_, '_> {
         let x = self.operand(0);
         let b = &mut *self.builder;
         let selected = b.arg_pool(x, size, window.clone())?;
-        // A window of nothing but padding selects nothing.
+        if let Some(sum) = selected::gathered(b, (g, selected), size, window, dims)? {
+            return Ok(sum);
+        }
+        // Too many windows cover an element. A window of nothing but padding selects nothing.
         let zero = b.scalar(DType::I64, 0.0)?;
         let is_any = b.map("ge", &[selected, zero])?;
         let g = keep_where(b, is_any, g)?;

@@ -32,6 +32,31 @@ fn nested_concats_stop_growing_at_the_limit_of_nodes() {
 }
 
 #[test]
+fn kernels_stop_growing_at_the_limit_of_ops() {
+    let ops: String = (1..=12)
+        .map(|op| format!("%{op} = exp %{}\n", op - 1))
+        .collect();
+    let graph = read(&format!("graph @main(%0: f32[N]) {{\n{ops}return %12\n}}"));
+    let kernels = |kernel_ops: usize| {
+        let limits = FusionLimits {
+            kernel_ops,
+            ..FusionLimits::default()
+        };
+        plan(&graph, &FusionOptions::new().with_limits(limits))
+            .unwrap()
+            .count("kernel")
+    };
+    assert_eq!(kernels(96), 1);
+    assert!(kernels(5) >= 3);
+    // At least one op, and no more than the device allows.
+    assert_eq!(kernels(0), 12);
+    let device = FusionOptions::new()
+        .with_max_ops(1)
+        .with_limits(FusionLimits::default());
+    assert_eq!(plan(&graph, &device).unwrap().count("kernel"), 12);
+}
+
+#[test]
 fn work_of_nested_concats_is_linear_in_their_ops() {
     for width in [4, 8] {
         let (once, twice) = (

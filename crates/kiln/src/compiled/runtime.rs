@@ -24,7 +24,7 @@ use std::time::Duration;
 const MAX_THREADS: usize = 1024;
 
 /// The version that keys of stored code name; see `build.rs`.
-pub(super) const VERSION: &str = env!("KILN_VERSION");
+pub(crate) const VERSION: &str = env!("KILN_VERSION");
 
 /// A runtime, and the registry of listeners for its compiles.
 pub(crate) struct SharedRuntime {

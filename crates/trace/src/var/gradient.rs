@@ -2,7 +2,7 @@
 
 use super::Var;
 use crate::recorder::Recorder;
-use kiln_autodiff::{GradientRules, append_gradients};
+use kiln_autodiff::append_gradients;
 use kiln_ir::ValueId;
 
 impl Var {
@@ -57,8 +57,8 @@ impl Var {
         for variable in with_respect_to {
             inputs.push(variable.value_in(recorder)?);
         }
-        recorder.differentiate(|builder| {
-            append_gradients(builder, &[(output, None)], &inputs, &GradientRules::new())
+        recorder.differentiate(|builder, rules| {
+            append_gradients(builder, &[(output, None)], &inputs, rules)
         })
     }
 }

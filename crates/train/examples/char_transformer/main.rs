@@ -7,6 +7,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::{DType, Device, Options, Tensor, Var};
+use kiln_train::data::{Batch, Dataset, Loader, Samples};
 use kiln_train::{AdamW, AttentionSizes, Initial, Network, Predictor, Trainer, losses, schedules};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -19,8 +20,10 @@ const WIDTH: usize = 96;
 const LAYERS: usize = 2;
 /// The longest text that the network sees at once.
 const LONGEST: usize = 64;
-/// The sizes of batches, and the lengths of their texts, in turn.
-const SHAPES: [(usize, usize); 3] = [(12, 64), (16, 48), (24, 32)];
+/// The sizes of batches, in turn.
+const BATCHES: [usize; 3] = [12, 16, 24];
+/// The characters of a batch: the more texts it has, the shorter they are.
+const CHARACTERS: usize = 768;
 
 /// `ids: i64[B, T] -> [B, T, characters]`: the logits of each next character.
 fn network(network: &Network, ids: &Var, characters: usize) -> Var {
@@ -74,13 +77,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     bar.set_style(ProgressStyle::with_template(
         "{bar:40} {pos}/{len} steps, {elapsed}, {msg}",
     )?);
-    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let loader = Loader::of_sizes(texts(text), &BATCHES)?
+        .shuffled(1)
+        .ahead(2);
     let (mut first, mut mean) = (0.0, 0.0);
-    for step in 0..n_steps {
-        let (batch, length) = SHAPES[step as usize % SHAPES.len()];
-        let (ids, next) = sample_batch(&text, batch, length, &mut random)?;
+    let batches = (0..).flat_map(|epoch| loader.epoch(epoch));
+    for (step, batch) in (0..n_steps).zip(batches) {
         let rate = schedules::cosine(3e-3, step, 40, n_steps);
-        let loss = trainer.step_at(rate, [("ids", &ids), ("next", &next)])?;
+        let loss = trainer.step_at(rate, &batch?)?;
         if step == 0 {
             (first, mean) = (loss, loss);
         }
@@ -112,23 +116,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Batches of texts and of the characters that follow each: `i64[batch, length]` and `i64[batch * length]`.
-fn sample_batch(
-    text: &[i64],
-    batch: usize,
-    length: usize,
-    random: &mut impl Rng,
-) -> Result<(Tensor, Tensor), Box<dyn Error>> {
-    let (mut ids, mut next) = (Vec::new(), Vec::new());
-    for _ in 0..batch {
-        let start = random.random_range(0..text.len() - length);
-        ids.extend_from_slice(&text[start..start + length]);
-        next.extend_from_slice(&text[start + 1..=start + length]);
-    }
-    Ok((
-        Tensor::from_slice(&[batch, length], &ids)?,
-        Tensor::from_slice(&[batch * length], &next)?,
-    ))
+/// Parts of a text, from every character on, in batches of one length: `ids: i64[batch, length]`, and the characters that follow
+/// each, `next: i64[batch * length]`.
+fn texts(text: Vec<i64>) -> impl Dataset<Batch = Batch> {
+    Samples::new(text.len() - LONGEST, Ok, move |starts: Vec<usize>| {
+        let length = LONGEST.min(CHARACTERS / starts.len());
+        let parts = |after: usize| -> Vec<i64> {
+            let part = |&start: &usize| text[start + after..][..length].iter().copied();
+            starts.iter().flat_map(part).collect()
+        };
+        let shape = [starts.len(), length];
+        let ids = Tensor::from_slice(&shape, &parts(0))?;
+        let next = Tensor::from_slice(&[starts.len() * length], &parts(1))?;
+        Ok(Batch::new([("ids", ids), ("next", next)]))
+    })
 }
 
 /// Continues a text by `count` characters, each drawn with its probability at a low temperature. The text that the network sees

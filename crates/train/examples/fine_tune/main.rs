@@ -10,10 +10,12 @@ mod tokens;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::{DType, Device, Model, Options, Tensor, Var};
-use kiln_train::{AdamW, Network, Predictor, Trainer, losses, schedules};
+use kiln_train::data::{Batch, Dataset, Loader, Samples};
+use kiln_train::{AdamW, Network, Predictor, TrainError, Trainer, losses, schedules};
 use sentences::{TEST, TRAINING};
 use std::error::Error;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 use tokens::Vocabulary;
 
@@ -21,7 +23,7 @@ use tokens::Vocabulary;
 const WIDTH: usize = 384;
 /// Steps have batches of these sizes in turn.
 const BATCHES: [usize; 3] = [8, 6, 10];
-const STEPS: usize = 60;
+const STEPS: u64 = 60;
 
 /// Whether a constant of the encoder is trained: those of its last two layers.
 fn is_trained(name: &str) -> bool {
@@ -43,6 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = models().join("minilm");
     let vocabulary = Vocabulary::load(&folder.join("tokenizer.json"))
         .map_err(|error| format!("{error}; run `cargo xtask models`"))?;
+    let vocabulary = Arc::new(vocabulary);
     let options = Options::new().device(Device::cpu());
     let encoder = Options::new()
         .device(Device::interpreter())
@@ -61,26 +64,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build(|network, _| vec![("logits", head(network, &output_of(&encoder)))])?;
 
     let before = accuracy(&predictor, &trained, &vocabulary, &names)?;
-    let bar = ProgressBar::new(STEPS as u64);
+    let bar = ProgressBar::new(STEPS);
     bar.set_style(ProgressStyle::with_template(
         "{bar:40} {pos}/{len} steps, {elapsed}, {msg}",
     )?);
-    let (mut seen, mut last) = (0, f64::NAN);
-    for step in 0..STEPS {
-        let count = BATCHES[step % BATCHES.len()];
-        // 13 has no divisor in common with 32.
-        let chosen = (seen..seen + count).map(|index| TRAINING[index * 13 % TRAINING.len()]);
-        let chosen: Vec<(&str, bool)> = chosen.collect();
-        seen += count;
-        let inputs = encoded(&chosen, &vocabulary, &names)?;
-        let labels: Vec<f32> = chosen
-            .iter()
-            .map(|&(_, praises)| f32::from(u8::from(praises)))
-            .collect();
-        let labels = Tensor::from_slice(&[count], &labels)?;
-        let rate = schedules::cosine(2e-4, step as u64, 5, STEPS as u64);
-        let given = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor));
-        last = trained.step_at(rate, given.chain([("praises", &labels)]))?;
+    let sentences = training(Arc::clone(&vocabulary), names.clone());
+    let loader = Loader::of_sizes(sentences, &BATCHES)?.shuffled(1).ahead(1);
+    let mut last = f64::NAN;
+    let batches = (0..).flat_map(|epoch| loader.epoch(epoch));
+    for (step, batch) in (0..STEPS).zip(batches) {
+        let rate = schedules::cosine(2e-4, step, 5, STEPS);
+        last = trained.step_at(rate, &batch?)?;
         bar.set_message(format!("loss {last:.3}"));
         bar.inc(1);
     }
@@ -124,18 +118,36 @@ fn output_of(encoder: &Model) -> String {
     encoder.outputs()[0].name().to_owned()
 }
 
+/// The sentences to learn from, with `praises: f32[batch]`.
+fn training(vocabulary: Arc<Vocabulary>, names: Vec<String>) -> impl Dataset<Batch = Batch> {
+    let sentence = |index: usize| Ok(TRAINING[index]);
+    Samples::new(
+        TRAINING.len(),
+        sentence,
+        move |chosen: Vec<(&str, bool)>| {
+            let mut inputs = encoded(&chosen, &vocabulary, &names)?;
+            let praises = chosen
+                .iter()
+                .map(|&(_, praises)| f32::from(u8::from(praises)));
+            let praises = Tensor::from_vec(&[chosen.len()], praises.collect())?;
+            inputs.push(("praises".to_owned(), praises));
+            Ok(Batch::new(inputs))
+        },
+    )
+}
+
 /// The encoder's inputs for sentences, padded to the longest: ids, types and masks by their names.
 fn encoded(
     sentences: &[(&str, bool)],
     vocabulary: &Vocabulary,
     names: &[String],
-) -> Result<Vec<(String, Tensor)>, Box<dyn Error>> {
+) -> Result<Vec<(String, Tensor)>, TrainError> {
     let ids: Vec<Vec<i64>> = sentences
         .iter()
         .map(|(text, _)| vocabulary.encode(text))
         .collect();
     let (count, longest) = (ids.len(), ids.iter().map(Vec::len).max().unwrap_or(0));
-    let padded = |value: &dyn Fn(i64) -> i64| -> Result<Tensor, Box<dyn Error>> {
+    let padded = |value: &dyn Fn(i64) -> i64| -> Result<Tensor, TrainError> {
         let rows = ids.iter().flat_map(|row| {
             let filled = row.iter().map(|&id| value(id));
             filled.chain(std::iter::repeat_n(0, longest - row.len()))

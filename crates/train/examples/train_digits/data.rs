@@ -1,7 +1,8 @@
-//! The pictures: read, split, and put into batches.
+//! The pictures: read and split.
 
 use flate2::read::GzDecoder;
 use kiln::Tensor;
+use kiln_train::data::Tensors;
 use kiln_train::{Predictor, Trainer};
 use std::error::Error;
 use std::io::Read;
@@ -61,25 +62,14 @@ impl Digits {
         (pick(&order[..count]), pick(&order[count..]))
     }
 
-    /// A batch of pictures, from `first` on and round again, in another order each time: `[count, 1, 8, 8]` and `[count]`.
-    pub(crate) fn batch(
-        &self,
-        first: usize,
-        count: usize,
-    ) -> Result<(Tensor, Tensor), Box<dyn Error>> {
-        let (mut pixels, mut labels) = (Vec::with_capacity(count * PIXELS), Vec::new());
-        for position in first..first + count {
-            let (round, place) = (position / self.len(), position % self.len());
-            // The step has no divisor in common with 1437 = 3 * 479.
-            let step = [1, 2, 4, 5, 7, 8, 10, 11][round % 8] * 100 + 1;
-            let index = (place * step + round * 31) % self.len();
-            pixels.extend_from_slice(&self.pixels[index * PIXELS..][..PIXELS]);
-            labels.push(self.labels[index]);
-        }
-        Ok((
-            Tensor::from_slice(&[count, 1, 8, 8], &pixels)?,
-            Tensor::from_slice(&[count], &labels)?,
-        ))
+    /// The pictures `x: [samples, 1, 8, 8]` and their `labels: [samples]`.
+    pub(crate) fn dataset(&self) -> Result<Tensors, Box<dyn Error>> {
+        let labels = Tensor::from_slice(&[self.len()], &self.labels)?;
+        Ok(Tensors::new([("x", self.pictures()?), ("labels", labels)])?)
+    }
+
+    fn pictures(&self) -> Result<Tensor, Box<dyn Error>> {
+        Ok(Tensor::from_slice(&[self.len(), 1, 8, 8], &self.pixels)?)
     }
 
     /// The share of pictures that are read correctly.
@@ -88,8 +78,7 @@ impl Digits {
         predictor: &Predictor,
         trainer: &Trainer,
     ) -> Result<f64, Box<dyn Error>> {
-        let x = Tensor::from_slice(&[self.len(), 1, 8, 8], &self.pixels)?;
-        let outputs = predictor.run(trainer, [("x", &x)])?;
+        let outputs = predictor.run(trainer, [("x", &self.pictures()?)])?;
         let logits = outputs.get("logits")?.to_vec::<f32>()?;
         let is_right = |(logits, &label): (&[f32], &i64)| {
             let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));

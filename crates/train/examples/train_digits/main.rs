@@ -10,13 +10,14 @@ mod data;
 use data::Digits;
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::{DType, Device, Options, Var, WindowOptions};
+use kiln_train::data::Loader;
 use kiln_train::{Adam, ConvSizes, Network, Predictor, Trainer, losses, schedules};
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// How often every picture is seen.
-const EPOCHS: usize = 25;
+const EPOCHS: u64 = 25;
 /// Steps have batches of these sizes in turn.
 const BATCHES: [usize; 3] = [64, 48, 80];
 
@@ -46,18 +47,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         .options(options.clone())
         .build(|n, inputs| vec![("logits", network(n, &inputs[0]))])?;
 
-    let n_steps = EPOCHS * training.len() / (BATCHES.iter().sum::<usize>() / BATCHES.len());
-    let bar = ProgressBar::new(n_steps as u64);
+    let loader = Loader::of_sizes(training.dataset()?, &BATCHES)?
+        .shuffled(1)
+        .ahead(2);
+    let n_steps = EPOCHS * loader.n_batches() as u64;
+    let bar = ProgressBar::new(n_steps);
     bar.set_style(ProgressStyle::with_template(
         "{bar:40} {pos}/{len} steps, {elapsed}, {msg}",
     )?);
-    let (mut mean, mut seen) = (0.0, 0);
-    for step in 0..n_steps {
-        let batch = BATCHES[step % BATCHES.len()];
-        let (x, labels) = training.batch(seen, batch)?;
-        seen += batch;
-        let rate = schedules::cosine(3e-3, step as u64, 20, n_steps as u64);
-        let loss = trainer.step_at(rate, [("x", &x), ("labels", &labels)])?;
+    let mut mean = 0.0;
+    let batches = (0..EPOCHS).flat_map(|epoch| loader.epoch(epoch));
+    for (step, batch) in (0..).zip(batches) {
+        let rate = schedules::cosine(3e-3, step, 20, n_steps);
+        let loss = trainer.step_at(rate, &batch?)?;
         mean = if step == 0 {
             loss
         } else {

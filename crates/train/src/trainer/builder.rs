@@ -298,10 +298,10 @@ fn first_value(
         };
     }
     match parameter.initial.tensor(dtype, &parameter.shape, random) {
-        Some(tensor) => Ok(tensor?),
-        None => Err(TrainError::Initial {
+        Ok(tensor) => Ok(tensor?),
+        Err(expected) => Err(TrainError::Initial {
             name: parameter.name.escape_debug().to_string(),
-            expected: "a finite number of 0 or more",
+            expected,
             found: format!("{:?}", parameter.initial),
         }),
     }
