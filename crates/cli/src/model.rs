@@ -243,14 +243,15 @@ impl ModelArguments {
 
     /// The precision that the arguments set.
     pub(crate) fn precision(&self) -> Result<Option<Precision>, Error> {
-        let whole = self.precision.iter().filter(|named| named.names.is_none());
-        let Some(format) = whole.map(|named| named.format).last() else {
+        let mut last_first = self.precision.iter().rev();
+        let Some(NamedFormat { format, .. }) = last_first.find(|named| named.names.is_none())
+        else {
             return match self.precision.is_empty() {
                 true => Ok(None),
                 false => self.with_exceptions(Format::F32.into()).map(Some),
             };
         };
-        self.with_exceptions(format.into()).map(Some)
+        self.with_exceptions((*format).into()).map(Some)
     }
 
     fn with_exceptions(&self, precision: Precision) -> Result<Precision, Error> {

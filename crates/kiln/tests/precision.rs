@@ -121,11 +121,18 @@ fn quantised_weights_stay_narrow_in_the_program() {
 #[test]
 fn weights_are_unpacked_by_the_products_that_read_them() {
     let text = perceptron(256, 128);
-    for format in FORMATS.into_iter().filter(|format| format.contains("weights")) {
+    for format in FORMATS
+        .into_iter()
+        .filter(|format| format.contains("weights"))
+    {
         let model = load(&text, format, Device::cpu(), None);
         let explained = diagnose::explain(&model).unwrap();
         let classes: Vec<_> = explained.steps.iter().map(|step| step.class).collect();
-        assert_eq!(classes, [Some("contraction"), Some("contraction")], "{format}");
+        assert_eq!(
+            classes,
+            [Some("contraction"), Some("contraction")],
+            "{format}"
+        );
     }
 }
 

@@ -92,6 +92,10 @@ fn walk_all() -> Vec<Walked> {
         walk("diagnose::compare", || {
             diagnose::compare(&model, &reference).err()
         }),
+        walk("diagnose::compare_precision", || {
+            let precision = crate::Format::BF16.into();
+            diagnose::compare_precision(&model, &precision, given).err()
+        }),
         walk("diagnose::explain", || diagnose::explain(&model).err()),
         walk("diagnose::explain_pair", || {
             diagnose::explain_pair(&model, "y", "y").err()
