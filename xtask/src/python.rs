@@ -141,6 +141,7 @@ mod tests {
             crate::conformance::CROSS_CHECK.list,
             crate::exporters::TORCH.list,
             crate::python_package::TESTS.list,
+            crate::python_package::TORCH.list,
         ] {
             let text = std::fs::read_to_string(root.join(list)).unwrap();
             for line in text.lines().filter(|line| !line.starts_with('#')) {
