@@ -150,6 +150,20 @@ def test_sizes_are_returned():
         assert size == shape[0] * 2 + shape[1]
 
 
+def test_integers_are_arguments():
+    def shifted(x, n):
+        return torch.roll(x, n, 0) * n + torch.arange(n).sum()
+
+    ours = compiled(shifted)
+    x = torch.randn(7, 3)
+    for n in (4, 6, 9):
+        close(ours(x, n), shifted(x, n))
+    expect_compiled(1)
+    ours = compiled(lambda x, n: x * n)
+    for n in (4, 6, -3):
+        close(ours(x, n), x * n)
+
+
 def test_unknown_options_are_refused():
     with pytest.raises(Exception, match="options"):
         torch.compile(torch.nn.ReLU(), backend=kiln.torch.backend, options={"speed": "much"})(torch.ones(2))

@@ -102,7 +102,7 @@ class _Compiled:
             return self._eager(args, self._account.reason or "")
         try:
             results = self._called(plan, args)
-        except Error as error:
+        except (Unsupported, Error) as error:
             # The graph has no effects, so it can be run again.
             return self._eager(args, str(error))
         self._account.n_calls += 1
@@ -138,4 +138,6 @@ class _Compiled:
 
 def _sized(size: int) -> torch.Tensor:
     """A tensor of a size, of one byte of memory."""
+    if size < 0:
+        raise Unsupported("an argument is a negative integer")
     return torch.zeros(1, dtype=torch.uint8).expand(size)

@@ -67,7 +67,8 @@ def _max_pool_backward(graph: Conversion, node: Node, slope: _kiln.Value, x: _ki
 
 
 def _mean(graph: Conversion, x: _kiln.Value, n_axes: int, options: tuple[Any, ...]) -> _kiln.Value:
-    size, stride, padding, ceil_mode, count_include_pad, divisor = (*options, *_MEAN_DEFAULTS[len(options) :])
+    given: list[Any] = [*options, *_MEAN_DEFAULTS[len(options) :]]
+    size, stride, padding, ceil_mode, count_include_pad, divisor = given
     if divisor is not None:
         raise Unsupported("a mean has a divisor of its own")
     if ceil_mode:
