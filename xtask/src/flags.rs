@@ -28,7 +28,8 @@ usage: cargo xtask <task>
   exporters [--torch] [--seed N] [COUNT]
                                 compare COUNT models (100), written as exporters write them, with onnxruntime;
                                 with --torch modules written by both of torch's exporters
-  python [--wheel]              build the Python package and test it; with --wheel from a wheel that maturin builds
+  python [--wheel] [--torch]    build the Python package and test it; with --wheel from a wheel that maturin builds,
+                                with --torch the backend for torch.compile, with PyTorch
   serve-clients                 call a server with tritonclient, over HTTP and gRPC
   soak [MINUTES]                random models and shapes for MINUTES (30): results stay right, nothing grows
   fuzz [--minutes N] [TARGET...]
@@ -90,10 +91,7 @@ pub(crate) enum Task {
     /// Compare models in exporters' style with onnxruntime.
     Exporters(Models),
     /// Build and test the Python package.
-    Python {
-        /// Whether a wheel is built.
-        wheel: bool,
-    },
+    Python(PythonOptions),
     /// Call a server with clients of others.
     ServeClients,
     /// Run random models for a long time.
@@ -130,6 +128,15 @@ pub(crate) struct BuildOptions {
     pub(crate) release: bool,
     /// Leave out what links LLVM.
     pub(crate) no_llvm: bool,
+}
+
+/// What of the Python package is built and tested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PythonOptions {
+    /// Whether a wheel is built.
+    pub(crate) wheel: bool,
+    /// Whether the backend for PyTorch is tested; without a wheel nothing else is.
+    pub(crate) torch: bool,
 }
 
 /// Options of `conformance`.
@@ -209,7 +216,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
                 count: 100,
                 seed: 0,
             }),
-            "python" => Task::Python { wheel: false },
+            "python" => Task::Python(PythonOptions::default()),
             "serve-clients" => Task::ServeClients,
             "soak" => Task::Soak { minutes: 30 },
             "fuzz" => Task::Fuzz(FuzzOptions::default()),
@@ -242,7 +249,8 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
                 *seed = parser.value()?.parse()?;
             }
             (Task::Exporters(models), Long("torch")) => *models = Models::Torch,
-            (Task::Python { wheel }, Long("wheel")) => *wheel = true,
+            (Task::Python(options), Long("wheel")) => options.wheel = true,
+            (Task::Python(options), Long("torch")) => options.torch = true,
             (Task::Setup { cuda } | Task::Test { cuda }, Long("cuda")) => *cuda = true,
             (Task::Soak { minutes }, Value(word)) => *minutes = word.parse()?,
             (Task::Fuzz(options), Long("minutes")) => options.minutes = parser.value()?.parse()?,

@@ -69,7 +69,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Conformance(options) => conformance::run(&options),
         Task::CrossCheck { count } => conformance::cross_check(count),
         Task::Exporters(models) => exporters::run(&models),
-        Task::Python { wheel } => python_package::run(wheel),
+        Task::Python(options) => python_package::run(options),
         Task::ServeClients => serve_clients::run(),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Fuzz(options) => fuzz::run(&options),

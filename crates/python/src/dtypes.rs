@@ -1,6 +1,9 @@
 //! Element types under the names that Python's world has for them.
 
-use kiln::DType;
+use kiln::{DType, ErrorKind};
+use pyo3::prelude::*;
+
+use crate::errors::exception;
 
 /// A dtype's names.
 pub(crate) struct Named {
@@ -47,6 +50,25 @@ const fn named(dtype: DType, name: &'static str, format: Option<&'static str>, c
 /// The names of a dtype; none if this package does not know it.
 pub(crate) fn of(dtype: DType) -> Option<&'static Named> {
     ALL.iter().find(|named| named.dtype == dtype)
+}
+
+/// The dtype with a name of NumPy's.
+pub(crate) fn by_name(name: &str) -> Option<DType> {
+    let found = ALL.iter().find(|named| named.name == name);
+    found.map(|named| named.dtype)
+}
+
+/// As [`by_name`]; any other name is an error.
+pub(crate) fn expect(py: Python<'_>, name: &str) -> PyResult<DType> {
+    by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|named| named.name).collect();
+        let message = format!(
+            "expected a dtype, one of {}, found {}",
+            names.join(", "),
+            name.escape_debug()
+        );
+        exception(py, ErrorKind::InvalidInput, "E0999", &message)
+    })
 }
 
 /// The dtype with a code and bits of DLPack's.

@@ -1,4 +1,4 @@
-//! The native part of the Python package `kiln`: models over arrays, without copies.
+//! The native part of the Python package `kiln`: models over arrays, without copies, and graphs recorded op by op.
 //!
 //! A thin skin: what can be done here, a Rust user of the facade can do. Invariants: no Python code runs and no lock of the
 //! interpreter is held while a model is loaded or called; memory that Python lends is released when the last tensor over it
@@ -12,6 +12,7 @@ mod dtypes;
 mod errors;
 mod interrupts;
 mod model;
+mod recording;
 mod session;
 mod settings;
 mod tensor;
@@ -24,6 +25,10 @@ fn _kiln(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model::Model>()?;
     module.add_class::<session::Session>()?;
     module.add_class::<tensor::Tensor>()?;
+    module.add_class::<recording::Recording>()?;
+    module.add_class::<recording::Value>()?;
+    module.add_class::<recording::Size>()?;
+    module.add_function(wrap_pyfunction!(errors::error, module)?)?;
     module.add_function(wrap_pyfunction!(model::load, module)?)?;
     module.add_function(wrap_pyfunction!(model::open_bundle, module)?)?;
     module.add_function(wrap_pyfunction!(model::devices, module)?)?;

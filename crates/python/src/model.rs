@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kiln::{Call, Input, Inputs, SealKey, Source};
+use kiln::diagnose::{self, Stage};
+use kiln::{Call, Input, Inputs, Options, SealKey, Source};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -36,27 +37,33 @@ pub(crate) fn load(
     settings: Settings<'_>,
 ) -> PyResult<Model> {
     let options = settings.options(py)?;
-    let flag = interrupts::watched();
-    let options = match &flag {
-        Some(flag) => {
-            let flag = Arc::clone(flag);
-            options.cancel_when(move || flag.load(Ordering::Relaxed))
-        }
+    if let Ok(bytes) = source.cast::<PyBytes>() {
+        let bytes = bytes.as_bytes();
+        return loaded(py, options, |options| {
+            options.load(Source::onnx(bytes, None))
+        });
+    }
+    let path: PathBuf = source.extract()?;
+    let text = path
+        .to_str()
+        .filter(|text| text.trim_start().starts_with("graph "));
+    loaded(py, options, |options| match text {
+        Some(text) => options.load(Source::text(text)),
+        None => options.load(Source::file(&path)),
+    })
+}
+
+/// Loads a model with the interpreter released; Ctrl-C ends it.
+pub(crate) fn loaded(
+    py: Python<'_>,
+    options: Options,
+    load: impl FnOnce(Options) -> Result<kiln::Model, kiln::Error> + Send,
+) -> PyResult<Model> {
+    let options = match interrupts::watched() {
+        Some(flag) => options.cancel_when(move || flag.load(Ordering::Relaxed)),
         None => options,
     };
-    let loaded = if let Ok(bytes) = source.cast::<PyBytes>() {
-        let bytes = bytes.as_bytes();
-        py.detach(|| options.load(Source::onnx(bytes, None)))
-    } else {
-        let path: PathBuf = source.extract()?;
-        let text = path
-            .to_str()
-            .filter(|text| text.trim_start().starts_with("graph "));
-        py.detach(|| match text {
-            Some(text) => options.load(Source::text(text)),
-            None => options.load(Source::file(&path)),
-        })
-    };
+    let loaded = py.detach(|| load(options));
     interrupts::raise(py)?;
     let model = loaded.map_err(|error| raise(py, &error))?;
     Ok(Model { model })
@@ -217,6 +224,13 @@ impl Model {
     #[getter]
     fn device(&self) -> String {
         self.model.device().to_string()
+    }
+
+    /// The graph in Kiln's text form, as it was loaded.
+    fn text(&self, py: Python<'_>) -> PyResult<String> {
+        let graph = py.detach(|| diagnose::graph(&self.model, Stage::Import));
+        let graph = graph.map_err(|error| raise(py, &error))?;
+        Ok(kiln::internals::ir::text::print(&graph))
     }
 
     /// Compiles every kernel now, for all sizes; returns how many there are.

@@ -58,7 +58,7 @@ impl Op {
     /// The op of a mnemonic with attributes still to be filled in through [`visit_fields`](Self::visit_fields); `dim` and
     /// `constant` are placeholders for sizes and tensors until then, and results have dtype `out` unless the attributes
     /// state otherwise.
-    pub(crate) fn of_mnemonic(
+    pub fn of_mnemonic(
         mnemonic: &str,
         dim: DimId,
         constant: &Constant,

@@ -11,9 +11,20 @@ A model is compiled when it is first called, once for all sizes that its symbols
 Arrays are passed without a copy, and must not be changed during the call. Results are read-only NumPy arrays over the
 memory that Kiln computed them into (``y.copy()`` is your own); without NumPy they are ``kiln.Tensor``. Calls release the interpreter, so threads run
 them in parallel, and Ctrl-C ends them.
+
+A function that is written with NumPy's functions is compiled by :func:`jit`, and differentiated by :func:`grad`::
+
+    @kiln.jit
+    def layer(x, w):
+        return np.maximum(x @ w, 0)
+
+``torch.compile(model, backend="kiln", dynamic=True)`` compiles PyTorch's modules (``kiln.torch``).
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 from ._errors import (
     CancelledError,
@@ -23,27 +34,72 @@ from ._errors import (
     LimitError,
     MachineError,
     ResourceError,
+    TracingError,
     UnsupportedError,
 )
-from ._kiln import Tensor, __version__, devices, tensor
+from ._kiln import Size, Tensor, __version__, devices, tensor
 from ._model import Model, Session, Value, load, open_bundle
 
+if TYPE_CHECKING:
+    from ._array import Array
+    from ._control import cond, fori_loop, scan, while_loop
+    from ._gradient import Gradient, grad, stop_gradient, value_and_grad
+    from ._jit import Jit, jit
+
+# Tracing needs NumPy, and is imported when it is first used.
+_TRACING = {
+    "Array": "_array",
+    "Gradient": "_gradient",
+    "Jit": "_jit",
+    "cond": "_control",
+    "fori_loop": "_control",
+    "grad": "_gradient",
+    "jit": "_jit",
+    "scan": "_control",
+    "stop_gradient": "_gradient",
+    "value_and_grad": "_gradient",
+    "while_loop": "_control",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _TRACING.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
 __all__ = [
+    "Array",
     "CancelledError",
     "Error",
+    "Gradient",
     "InternalError",
     "InvalidInputError",
+    "Jit",
     "LimitError",
     "MachineError",
     "Model",
     "ResourceError",
     "Session",
+    "Size",
     "Tensor",
+    "TracingError",
     "UnsupportedError",
     "Value",
     "__version__",
+    "cond",
     "devices",
+    "fori_loop",
+    "grad",
+    "jit",
     "load",
     "open_bundle",
+    "scan",
+    "stop_gradient",
     "tensor",
+    "value_and_grad",
+    "while_loop",
 ]

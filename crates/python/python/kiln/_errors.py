@@ -23,6 +23,10 @@ class InvalidInputError(Error, ValueError):
     """The model, an array or an option is wrong: provide another."""
 
 
+class TracingError(InvalidInputError, TypeError):
+    """A traced function does what tracing does not allow: a branch on a value, a number that a dtype cannot represent."""
+
+
 class UnsupportedError(Error, NotImplementedError):
     """Valid, but not (yet) supported by Kiln."""
 
@@ -49,3 +53,7 @@ class CancelledError(Error):
 
 class InternalError(Error):
     """A defect in Kiln: report it."""
+
+
+class _Captured(BaseException):
+    """Ends the function of a loop or branch, which is run again with a value of its surroundings passed in."""

@@ -35,10 +35,11 @@ def _settings(
     passes: bool,
     gradients: str | tuple[str, Sequence[str]] | None,
 ) -> dict[str, Any]:
+    requested: tuple[str, list[str] | None] | None = None
     if isinstance(gradients, str):
-        gradients = (gradients, None)
+        requested = (gradients, None)
     elif gradients is not None:
-        gradients = (gradients[0], list(gradients[1]))
+        requested = (gradients[0], list(gradients[1]))
     return {
         "device": device,
         "threads": threads,
@@ -49,7 +50,7 @@ def _settings(
         "max_block": max_block,
         "deterministic": deterministic,
         "passes": passes,
-        "gradients": gradients,
+        "gradients": requested,
     }
 
 
@@ -205,6 +206,10 @@ class Model:
             ``model.session({"cache": ("next_cache", empty)})``.
         """
         return Session(self._native._session(dict(states)))
+
+    def text(self) -> str:
+        """The graph in Kiln's text form, as it was loaded."""
+        return self._native.text()
 
     def compile(self) -> int:
         """Compiles every kernel now, for all sizes; returns how many there are."""

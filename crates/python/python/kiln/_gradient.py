@@ -1,0 +1,109 @@
+"""Gradients of functions over arrays, by transforming their graphs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import _kiln, _tree
+from ._array import Array, lift
+from ._jit import Jit
+from .numpy._context import tracing
+
+
+def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Gradient:
+    """The gradient of a function that returns a scalar: a function of the same arguments.
+
+    Called with arrays it is compiled as :func:`kiln.jit` does it; in a function that is traced it becomes part of that. The
+    gradient of a gradient is one too.
+
+    :param argnums: the positions of the arguments that the gradient is taken with respect to, in whose structure it is
+        returned; a tuple of gradients for several positions.
+    :param has_aux: whether the function returns a pair of the scalar and further values, which are returned beside the
+        gradient.
+    """
+    return Gradient(function, argnums, has_aux, with_value=False)
+
+
+def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Gradient:
+    """As :func:`grad`, with the function's value before the gradient: ``loss, slopes = kiln.value_and_grad(f)(w, x)``."""
+    return Gradient(function, argnums, has_aux, with_value=True)
+
+
+class Gradient:
+    """The gradient of a function; see :func:`grad`."""
+
+    def __init__(
+        self, function: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, with_value: bool
+    ) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self._function = function
+        self._argnums = argnums
+        self._has_aux = has_aux
+        self._with_value = with_value
+
+        @functools.wraps(function, updated=())
+        def record(*args: Any, **kwargs: Any) -> Any:
+            return self._record(*args, **kwargs)
+
+        # A function's settings for tracing are those of its gradient.
+        if isinstance(function, Jit):
+            self._jit = Jit(record, function._dims, (), tuple(function._static), function._settings)
+        else:
+            self._jit = Jit(record)
+
+    @property
+    def n_traces(self) -> int:
+        """How often the gradient was traced."""
+        return self._jit.n_traces
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, _ = _tree.flatten((args, kwargs))
+        if any(isinstance(leaf, Array) for _, leaf in leaves):
+            return self._record(*args, **kwargs)
+        return self._jit(*args, **kwargs)
+
+    def _record(self, *args: Any, **kwargs: Any) -> Any:
+        recording = tracing.get()
+        if recording is None:
+            raise _kiln.error("traced", "expected traced arrays of a function that is being traced, found those of one that has ended")
+        numbers = (self._argnums,) if isinstance(self._argnums, int) else tuple(self._argnums)
+        varied = list(args)
+        watched: list[Array] = []
+        trees = []
+        for number in numbers:
+            if not -len(args) <= number < len(args):
+                raise ValueError(f"expected positions of arguments below {len(args)}, found {number}")
+            leaves, tree = _tree.flatten(args[number])
+            # Copies: what the function refers to besides its arguments is constant.
+            copies = [_watched(recording, leaf) for _, leaf in leaves]
+            watched += copies
+            trees.append((tree, len(copies)))
+            varied[number] = _tree.unflatten(tree, copies)
+        result = self._function(*varied, **kwargs)
+        value, aux = result if self._has_aux else (result, None)
+        if not isinstance(value, Array):
+            raise _kiln.error("traced", f"expected a function that returns a scalar array, found a {type(value).__name__}")
+        slopes = recording.gradients(value._value, [array._value for array in watched])
+        left = iter(Array(recording, slope) for slope in slopes)
+        gradients = tuple(_tree.unflatten(tree, [next(left) for _ in range(count)]) for tree, count in trees)
+        gradient = gradients[0] if isinstance(self._argnums, int) else gradients
+        first = (value, aux) if self._has_aux else value
+        if self._with_value:
+            return first, gradient
+        return (gradient, aux) if self._has_aux else gradient
+
+
+def _watched(recording: _kiln.Recording, leaf: Any) -> Array:
+    array = lift(recording, leaf)
+    return Array(recording, recording.op("identity", [array._value])[0], array._weak)
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same value, as a constant: its gradient is zero."""
+
+    def stopped(leaf: Any) -> Any:
+        return leaf._op("stop_gradient") if isinstance(leaf, Array) else leaf
+
+    return _tree.map_leaves(stopped, x)

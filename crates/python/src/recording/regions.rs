@@ -1,0 +1,177 @@
+//! Loops and branches, whose regions Python functions fill.
+//!
+//! A region may only use values that are passed into it. Python functions use what they like, so a value from outside stops the
+//! function, is passed into the region, and the function runs again. Invariant: while a region is open, the recorder has its
+//! builder, and the builder outside is a placeholder.
+
+use std::cell::RefCell;
+
+use kiln::internals::ir::ValueId;
+use kiln::internals::shape_inference::{GraphBuilder, InferError, LoopBody};
+use kiln::{DType, Error};
+use pyo3::prelude::*;
+
+use super::{Recorder, Value};
+use crate::errors::{self, raise};
+
+/// A region that is open.
+pub(super) struct Scope {
+    /// No other region of the recording has it.
+    pub(super) id: u64,
+    /// Values from outside, and the parameters that stand for them.
+    captures: Vec<(Value, ValueId)>,
+    /// A value from outside that has no parameter.
+    missing: Option<Value>,
+}
+
+impl Scope {
+    /// The parameter for a value from outside; without one, the value is to be passed in.
+    pub(super) fn parameter(&mut self, value: &Value) -> Option<ValueId> {
+        let found = self.captures.iter().find(|(outer, _)| outer.is(value));
+        match found {
+            Some(&(_, parameter)) => Some(parameter),
+            None => {
+                self.missing.get_or_insert_with(|| value.clone());
+                None
+            }
+        }
+    }
+}
+
+/// Why a region could not be filled.
+pub(super) enum RegionError {
+    /// Its function failed.
+    Python(PyErr),
+    /// An op does not fit.
+    Infer(InferError),
+}
+
+impl From<InferError> for RegionError {
+    fn from(error: InferError) -> Self {
+        Self::Infer(error)
+    }
+}
+
+impl From<PyErr> for RegionError {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+/// The regions of one op.
+pub(super) struct Regions<'a> {
+    recorder: &'a Recorder,
+    captured: Vec<Value>,
+    /// A value that has to be passed in as well.
+    missing: RefCell<Option<Value>>,
+}
+
+impl<'a> Regions<'a> {
+    pub(super) fn of(recorder: &'a Recorder) -> Self {
+        Self {
+            recorder,
+            captured: Vec::new(),
+            missing: RefCell::default(),
+        }
+    }
+
+    /// Adds the op, as often as it takes to find the values that its regions use.
+    pub(super) fn build<R>(
+        mut self,
+        py: Python<'_>,
+        mut add: impl FnMut(&mut GraphBuilder, &Self, &[ValueId]) -> Result<R, RegionError>,
+    ) -> PyResult<R> {
+        loop {
+            let ids = self
+                .captured
+                .iter()
+                .map(|value| value.id_in(py, self.recorder));
+            let ids: Vec<ValueId> = ids.collect::<PyResult<_>>()?;
+            let taken = self.recorder.0.builder.lock().take();
+            let Some(mut builder) = taken else {
+                return Err(errors::foreign(py));
+            };
+            let before = builder.clone();
+            let added = add(&mut builder, &self, &ids);
+            let missing = self.missing.take();
+            let after = match added.is_ok() {
+                true => builder,
+                false => before,
+            };
+            *self.recorder.0.builder.lock() = Some(after);
+            match (added, missing) {
+                (Ok(results), _) => return Ok(results),
+                (Err(_), Some(value)) => self.captured.push(value),
+                (Err(RegionError::Python(error)), None) => return Err(error),
+                (Err(RegionError::Infer(error)), None) => {
+                    return Err(raise(py, &Error::from(error)));
+                }
+            }
+        }
+    }
+
+    /// Fills an open region, whose parameters for captured values are given.
+    pub(super) fn fill<R>(
+        &self,
+        builder: &mut GraphBuilder,
+        parameters: &[ValueId],
+        fill: impl FnOnce() -> PyResult<R>,
+    ) -> Result<R, RegionError> {
+        let recorder = self.recorder;
+        let captures = self.captured.iter().cloned();
+        recorder.open(captures.zip(parameters.iter().copied()).collect());
+        let lent = std::mem::replace(builder, GraphBuilder::new(""));
+        *recorder.0.builder.lock() = Some(lent);
+        let filled = fill();
+        if let Some(lent) = recorder.0.builder.lock().take() {
+            *builder = lent;
+        }
+        if let Some(missing) = recorder.close() {
+            self.missing.replace(Some(missing));
+        }
+        Ok(filled?)
+    }
+}
+
+impl Recorder {
+    /// Opens a region.
+    fn open(&self, captures: Vec<(Value, ValueId)>) {
+        let mut scopes = self.0.scopes.lock();
+        scopes.last_id += 1;
+        let id = scopes.last_id;
+        scopes.open.push(Scope {
+            id,
+            captures,
+            missing: None,
+        });
+    }
+
+    /// Closes the innermost region; the value that it lacked, if any.
+    fn close(&self) -> Option<Value> {
+        self.0.scopes.lock().open.pop()?.missing
+    }
+}
+
+/// What a loop's function returned.
+pub(super) type Iteration<'py> = (
+    Option<Bound<'py, Value>>,
+    Vec<Bound<'py, Value>>,
+    Vec<Bound<'py, Value>>,
+);
+
+/// The results of an iteration as ids of the open region.
+pub(super) fn loop_body(
+    recorder: &Recorder,
+    py: Python<'_>,
+    (condition, carried, stacked): Iteration<'_>,
+) -> PyResult<LoopBody> {
+    let condition = match condition {
+        Some(condition) => condition.get().id_in(py, recorder)?,
+        None => recorder.with(py, |builder| builder.scalar(DType::Bool, 1.0))?,
+    };
+    Ok(LoopBody {
+        condition,
+        carried: recorder.ids(&carried)?,
+        stacked: recorder.ids(&stacked)?,
+    })
+}
