@@ -204,72 +204,21 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
         None | Some(Long("help") | Short('h')) => return Ok(Task::Help),
         Some(Value(word)) => match word.string()?.as_str() {
             "help" => return Ok(Task::Help),
-            "setup" => Task::Setup { cuda: false },
-            "build" => Task::Build(BuildOptions::default()),
-            "models" => Task::Models,
-            "demo" => Task::Demo,
-            "test" => Task::Test { cuda: false },
-            "tidy" => Task::Tidy,
-            "conformance" => Task::Conformance(ConformanceOptions::default()),
-            "cross-check" => Task::CrossCheck { count: 500 },
-            "exporters" => Task::Exporters(Models::Generated {
-                count: 100,
-                seed: 0,
-            }),
-            "python" => Task::Python(PythonOptions::default()),
-            "serve-clients" => Task::ServeClients,
-            "soak" => Task::Soak { minutes: 30 },
-            "fuzz" => Task::Fuzz(FuzzOptions::default()),
-            "sanitize" => Task::Sanitize {
-                packages: Vec::new(),
-            },
-            "coverage" => Task::Coverage {
-                packages: Vec::new(),
-            },
-            "deny" => Task::Deny,
-            "bench" => Task::Bench(BenchOptions::default()),
-            "tune" => Task::Tune,
-            "bless" => Task::Bless(BlessOptions::default()),
-            other => bail!("expected a task ({TASKS}), found `{other}`"),
+            word => task_named(word)?,
         },
         Some(other) => return Err(other.unexpected().into()),
     };
     while let Some(argument) = parser.next()? {
-        match (&mut task, argument) {
-            (_, Long("help") | Short('h')) => return Ok(Task::Help),
-            (Task::Build(options), Long("release")) => options.release = true,
-            (Task::Build(options), Long("no-llvm")) => options.no_llvm = true,
-            (Task::Conformance(options), Long("bless")) => options.bless = true,
-            (Task::Conformance(options), Value(word)) => options.words.push(word.string()?),
-            (Task::CrossCheck { count }, Value(word)) => *count = word.parse()?,
-            (Task::Exporters(Models::Generated { count, .. }), Value(word)) => {
-                *count = word.parse()?;
+        if matches!(argument, Long("help") | Short('h')) {
+            return Ok(Task::Help);
+        }
+        match argument {
+            Value(word) => take_word(&mut task, word)?,
+            Long(name) => {
+                let name = name.to_owned();
+                take_option(&mut task, &name, &mut parser)?;
             }
-            (Task::Exporters(Models::Generated { seed, .. }), Long("seed")) => {
-                *seed = parser.value()?.parse()?;
-            }
-            (Task::Exporters(models), Long("torch")) => *models = Models::Torch,
-            (Task::Python(options), Long("wheel")) => options.wheel = true,
-            (Task::Python(options), Long("torch")) => options.torch = true,
-            (Task::Setup { cuda } | Task::Test { cuda }, Long("cuda")) => *cuda = true,
-            (Task::Soak { minutes }, Value(word)) => *minutes = word.parse()?,
-            (Task::Fuzz(options), Long("minutes")) => options.minutes = parser.value()?.parse()?,
-            (Task::Fuzz(options), Value(word)) => options.targets.push(word.string()?),
-            (Task::Sanitize { packages } | Task::Coverage { packages }, Value(word)) => {
-                packages.push(word.string()?);
-            }
-            (Task::Bench(options), Long("peers")) => options.peers = true,
-            (Task::Bench(options), Long("train")) => options.train = true,
-            (Task::Bench(options), Long("eager")) => options.eager = true,
-            (Task::Bench(options), Long("ops")) => options.ops = true,
-            (Task::Bench(options), Long("service")) => options.service = true,
-            (Task::Bench(options), Long("decode")) => options.decode = true,
-            (Task::Bench(options), Long("write")) => options.write = true,
-            (Task::Bench(options), Long("check")) => options.check = true,
-            (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
-            (Task::Bless(options), Long("files")) => options.files = true,
-            (Task::Bless(options), Long("snapshots")) => options.snapshots = true,
-            (_, other) => return Err(other.unexpected().into()),
+            other => return Err(other.unexpected().into()),
         }
     }
     if let Task::Bench(options) = &task
@@ -279,6 +228,84 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
         bail!("expected `bench --ops` with --write or --check");
     }
     Ok(task)
+}
+
+/// A task by its name, with the defaults of its options.
+fn task_named(name: &str) -> Result<Task> {
+    Ok(match name {
+        "setup" => Task::Setup { cuda: false },
+        "build" => Task::Build(BuildOptions::default()),
+        "models" => Task::Models,
+        "demo" => Task::Demo,
+        "test" => Task::Test { cuda: false },
+        "tidy" => Task::Tidy,
+        "conformance" => Task::Conformance(ConformanceOptions::default()),
+        "cross-check" => Task::CrossCheck { count: 500 },
+        "exporters" => Task::Exporters(Models::Generated {
+            count: 100,
+            seed: 0,
+        }),
+        "python" => Task::Python(PythonOptions::default()),
+        "serve-clients" => Task::ServeClients,
+        "soak" => Task::Soak { minutes: 30 },
+        "fuzz" => Task::Fuzz(FuzzOptions::default()),
+        "sanitize" => Task::Sanitize {
+            packages: Vec::new(),
+        },
+        "coverage" => Task::Coverage {
+            packages: Vec::new(),
+        },
+        "deny" => Task::Deny,
+        "bench" => Task::Bench(BenchOptions::default()),
+        "tune" => Task::Tune,
+        "bless" => Task::Bless(BlessOptions::default()),
+        other => bail!("expected a task ({TASKS}), found `{other}`"),
+    })
+}
+
+/// Reads a word after the task's name.
+fn take_word(task: &mut Task, word: std::ffi::OsString) -> Result<()> {
+    match task {
+        Task::Conformance(options) => options.words.push(word.string()?),
+        Task::CrossCheck { count } | Task::Exporters(Models::Generated { count, .. }) => {
+            *count = word.parse()?;
+        }
+        Task::Soak { minutes } => *minutes = word.parse()?,
+        Task::Fuzz(options) => options.targets.push(word.string()?),
+        Task::Sanitize { packages } | Task::Coverage { packages } => packages.push(word.string()?),
+        Task::Bench(options) => options.words.push(word.string()?),
+        _ => return Err(Value(word).unexpected().into()),
+    }
+    Ok(())
+}
+
+/// Reads an option of the task.
+fn take_option(task: &mut Task, name: &str, parser: &mut lexopt::Parser) -> Result<()> {
+    match (task, name) {
+        (Task::Build(options), "release") => options.release = true,
+        (Task::Build(options), "no-llvm") => options.no_llvm = true,
+        (Task::Conformance(options), "bless") => options.bless = true,
+        (Task::Exporters(Models::Generated { seed, .. }), "seed") => {
+            *seed = parser.value()?.parse()?;
+        }
+        (Task::Exporters(models), "torch") => *models = Models::Torch,
+        (Task::Python(options), "wheel") => options.wheel = true,
+        (Task::Python(options), "torch") => options.torch = true,
+        (Task::Setup { cuda } | Task::Test { cuda }, "cuda") => *cuda = true,
+        (Task::Fuzz(options), "minutes") => options.minutes = parser.value()?.parse()?,
+        (Task::Bench(options), "peers") => options.peers = true,
+        (Task::Bench(options), "train") => options.train = true,
+        (Task::Bench(options), "eager") => options.eager = true,
+        (Task::Bench(options), "ops") => options.ops = true,
+        (Task::Bench(options), "service") => options.service = true,
+        (Task::Bench(options), "decode") => options.decode = true,
+        (Task::Bench(options), "write") => options.write = true,
+        (Task::Bench(options), "check") => options.check = true,
+        (Task::Bless(options), "files") => options.files = true,
+        (Task::Bless(options), "snapshots") => options.snapshots = true,
+        (_, name) => return Err(Long(name).unexpected().into()),
+    }
+    Ok(())
 }
 
 #[cfg(test)]

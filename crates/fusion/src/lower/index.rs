@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use cranelift_entity::EntityRef;
 use kiln_kernel::{AxisId, Node, NodeId, StageId};
 use kiln_scalar::{ScalarOp, ScalarValue};
-use kiln_symbolic_shape::DimId;
+use kiln_symbolic_shape::{DimId, Predicate};
 use smallvec::SmallVec;
 
 use super::context::RegionLowering;
@@ -114,9 +114,15 @@ impl RegionLowering<'_> {
         merged
     }
 
-    /// The parts of a merged index; the index itself if it was not merged.
+    /// The parts of a merged index that runs over `size`; the index itself if it was not merged. An index may be merged from
+    /// other parts elsewhere: position 0 of 3 and `d` of 16 are `d` of 48, and `d` of 16 is not that.
     pub(super) fn parts_of(&self, index: NodeId, size: DimId) -> Parts {
-        match self.index.parts.get(&index) {
+        let covers = |parts: &&Parts| {
+            let sizes = parts.iter().map(|&(_, size)| size).collect();
+            let whole = Predicate::ProductEqual(sizes, vec![size]);
+            self.b.dims().prove(&whole).is_proved()
+        };
+        match self.index.parts.get(&index).filter(covers) {
             Some(parts) => parts.clone(),
             None => Parts::from_slice(&[(index, size)]),
         }
