@@ -3,7 +3,7 @@
 use crate::error::PrecisionError;
 use kiln_ir::{Constant, Dims, NewOp, Op, OpId, Rebuild, RegionId, TensorType, Type, ValueId};
 use kiln_scalar::Function;
-use kiln_tensor::{DType, Tensor};
+use kiln_tensor::{DType, Tensor, TensorError};
 
 /// Appends ops of one origin to a region.
 pub(crate) struct Emit<'r, 'g> {
@@ -46,18 +46,15 @@ impl<'r, 'g> Emit<'r, 'g> {
     }
 
     /// A constant.
-    pub(crate) fn constant<E>(
+    pub(crate) fn constant(
         &mut self,
-        tensor: Result<Tensor, E>,
-    ) -> Result<ValueId, PrecisionError>
-    where
-        kiln_tensor::TensorError: From<E>,
-    {
+        tensor: Result<Tensor, TensorError>,
+    ) -> Result<ValueId, PrecisionError> {
         let failed = |source| PrecisionError::Tensor {
             op: self.name.to_owned(),
             source,
         };
-        let tensor = tensor.map_err(|error| failed(error.into()))?;
+        let tensor = tensor.map_err(failed)?;
         let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
         let constant = Constant::new(tensor).map_err(failed)?;
         let ty = TensorType::new(dtype, self.sizes(&shape));

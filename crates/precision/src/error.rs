@@ -1,6 +1,5 @@
 //! Errors of reduced precision: E0641 to E0644.
 
-use kiln_symbolic_shape::DimError;
 use kiln_tensor::TensorError;
 
 /// A precision that cannot be applied.
@@ -46,9 +45,6 @@ pub enum PrecisionError {
         /// The cause.
         source: TensorError,
     },
-    /// A size that cannot be computed: its own code.
-    #[error(transparent)]
-    Size(#[from] DimError),
 }
 
 impl PrecisionError {
@@ -60,7 +56,6 @@ impl PrecisionError {
             Self::Pattern { .. } => "E0643",
             Self::NoMatch { .. } => "E0644",
             Self::Tensor { source, .. } => source.code(),
-            Self::Size(source) => source.code(),
         }
     }
 }

@@ -106,6 +106,7 @@ doctests! {
     Explaining = "guide/explaining.md";
     Tuning = "guide/tuning.md";
     KernelService = "guide/kernel-service.md";
+    ReducedPrecision = "guide/reduced-precision.md";
 }
 
 #[cfg(test)]

@@ -128,6 +128,15 @@ impl RegionLowering<'_> {
         }
     }
 
+    /// The parts of an index that was merged from indices that run over these sizes.
+    pub(super) fn merged_from(&self, index: NodeId, sizes: &[DimId]) -> Option<&[(NodeId, DimId)]> {
+        let parts = self.index.parts.get(&index)?;
+        let mut pairs = parts.iter().zip(sizes);
+        let fits =
+            parts.len() == sizes.len() && pairs.all(|(&(_, size), &other)| self.equal(size, other));
+        fits.then_some(parts.as_slice())
+    }
+
     /// The axis that a node is the index of.
     pub(super) fn as_axis(&self, node: NodeId) -> Option<AxisId> {
         match self.b.kernel().node(node) {

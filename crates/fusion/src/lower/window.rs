@@ -189,10 +189,7 @@ impl RegionLowering<'_> {
                 self.integer(0)
             };
         }
-        let parts = self.parts_of(channel, outer);
-        if let &[(group, size), (within, _)] = parts.as_slice()
-            && self.equal(size, outer)
-        {
+        if let Some(&[(group, _), (within, _)]) = self.merged_from(channel, &sizes) {
             return if which == 0 { group } else { within };
         }
         self.note_split(channel, &sizes);

@@ -165,7 +165,6 @@ fn of_gradient(error: &GradientError) -> ErrorKind {
 fn of_precision(error: &PrecisionError) -> ErrorKind {
     match error {
         PrecisionError::Tensor { source, .. } => of_tensor(source),
-        PrecisionError::Size(source) => of_dim(source),
         _ => ErrorKind::InvalidInput,
     }
 }

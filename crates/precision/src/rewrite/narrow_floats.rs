@@ -27,7 +27,7 @@ pub(super) fn rewrite(emit: &mut Emit<'_, '_>, product: &Product, format: Format
                 source,
             })?;
             let bytes = narrowed.byte_len();
-            let stored = emit.constant::<kiln_tensor::TensorError>(Ok(narrowed))?;
+            let stored = emit.constant(Ok(narrowed))?;
             (emit.cast(stored, DType::F32), bytes, Some(error))
         }
         None => {
