@@ -25,7 +25,7 @@
 //!   %y: f32[B, 1] = matmul %x, %w
 //!   return %y
 //! }", &BlobMap::new()).expect("the text is a graph");
-//! let precision = Precision::of(Format::BF16).and("lm_head*", Format::F32)?;
+//! let precision = Precision::of("int8-weights".parse()?).and("y", Format::BF16)?;
 //! let (graph, report) = reduce_precision(&graph, &precision)?;
 //! assert_eq!(report.changes.len(), 1);
 //! assert_eq!(report.changes[0].weight_error, Some(0.0));
