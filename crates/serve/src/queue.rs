@@ -110,7 +110,7 @@ impl Queue {
         loop {
             let now = Instant::now();
             let joining = match state.is_closed {
-                // Nobody can join any more.
+                // No request can join any more.
                 true => self.joining.without_delay(),
                 false => self.joining,
             };

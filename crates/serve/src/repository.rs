@@ -244,7 +244,7 @@ impl Repository {
 
     fn turn(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.turns.lock();
-        // Names come from requests: those that nobody waits for are forgotten.
+        // Names come from requests: those without a waiting request are forgotten.
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(name.to_owned()).or_default())
     }

@@ -3,7 +3,7 @@
 //! `x` is scaled by the largest magnitude of each row (of a convolution, of each sample) to [-127, 127] and rounded, so the
 //! sums are exact: at most `K * 127 * 127`, which i32 holds for `K` below 133,000.
 
-use super::weights::per_channel;
+use super::weights::{per_column, stored_channels};
 use super::{Narrowed, Rewritten, finite_weights};
 use crate::emit::Emit;
 use crate::error::PrecisionError;
@@ -39,7 +39,7 @@ pub(super) fn rewrite(emit: &mut Emit<'_, '_>, product: &Product) -> Rewritten {
     };
     let (codes, x_scale) = quantized_activations(emit, x, &axes)?;
     let (stored, w_scale, narrowed) = match product.kind {
-        Kind::Conv => conv_weights(emit, &weights, &shape)?,
+        Kind::Conv => stored_channels(emit, &weights, &shape)?,
         Kind::Matmul => matmul_weights(emit, &weights, &shape)?,
     };
     let old = emit.rebuild.old();
@@ -98,21 +98,8 @@ fn quantized_activations(
 
 type Parts = Result<(ValueId, ValueId, Narrowed), PrecisionError>;
 
-fn conv_weights(emit: &mut Emit<'_, '_>, weights: &[f32], shape: &[usize]) -> Parts {
-    let (codes, scales, error) = per_channel(weights, shape);
-    let narrowed = Narrowed {
-        bytes_after: codes.len() + scales.len() * size_of::<f32>(),
-        weight_error: Some(error),
-    };
-    let stored = emit.constant(Tensor::from_slice::<i8>(shape, &codes))?;
-    let mut sizes = vec![1; shape.len() - 1];
-    sizes[0] = scales.len();
-    let scales = emit.constant(Tensor::from_slice(&sizes, &scales))?;
-    Ok((stored, scales, narrowed))
-}
-
 fn matmul_weights(emit: &mut Emit<'_, '_>, weights: &[f32], shape: &[usize]) -> Parts {
-    let (codes, scales, error) = super::weights::per_column(weights, shape);
+    let (codes, scales, error) = per_column(weights, shape);
     let narrowed = Narrowed {
         bytes_after: codes.len() + scales.len() * size_of::<f32>(),
         weight_error: Some(error),

@@ -50,22 +50,30 @@ type Parts = Result<(ValueId, Option<ValueId>, Narrowed), PrecisionError>;
 
 /// `w: [O, ...]` with a scale per output channel.
 fn conv(emit: &mut Emit<'_, '_>, weights: &[f32], shape: &[usize]) -> Parts {
+    let (stored, scales, narrowed) = stored_channels(emit, weights, shape)?;
+    Ok((emit.cast(stored, DType::F32), Some(scales), narrowed))
+}
+
+/// Codes of `w: [O, ...]` as i8, and their scales as they broadcast against `[N, O, ...]`.
+pub(super) fn stored_channels(
+    emit: &mut Emit<'_, '_>,
+    weights: &[f32],
+    shape: &[usize],
+) -> Result<(ValueId, ValueId, Narrowed), PrecisionError> {
     let (codes, scales, error) = per_channel(weights, shape);
-    let bytes_after = codes.len() + scales.len() * size_of::<f32>();
+    let narrowed = Narrowed {
+        bytes_after: codes.len() + scales.len() * size_of::<f32>(),
+        weight_error: Some(error),
+    };
     let stored = emit.constant(Tensor::from_slice::<i8>(shape, &codes))?;
-    let wide = emit.cast(stored, DType::F32);
     let mut sizes = vec![1; shape.len().saturating_sub(1)];
     sizes[0] = scales.len();
     let scales = emit.constant(Tensor::from_slice(&sizes, &scales))?;
-    let narrowed = Narrowed {
-        bytes_after,
-        weight_error: Some(error),
-    };
-    Ok((wide, Some(scales), narrowed))
+    Ok((stored, scales, narrowed))
 }
 
 /// Centred codes of eight bits for weights whose outermost axis has a scale per entry.
-pub(super) fn per_channel(weights: &[f32], shape: &[usize]) -> (Vec<i8>, Vec<f32>, f64) {
+fn per_channel(weights: &[f32], shape: &[usize]) -> (Vec<i8>, Vec<f32>, f64) {
     let channels = shape.first().copied().unwrap_or(1);
     let per = weights.len() / channels.max(1);
     // A channel is a matrix of one column, so its elements are consecutive rows.

@@ -60,7 +60,7 @@ impl<T> Iterator for Ahead<T> {
 
 impl<T> Drop for Ahead<T> {
     fn drop(&mut self) {
-        // A thread that waits to hand over an item sees that nobody takes it.
+        // A thread that waits to hand over an item sees that its receiver is gone.
         self.receiver = None;
         if let Some(thread) = self.thread.take() {
             // A panic of items that were not taken matters to no one.
