@@ -44,6 +44,8 @@ struct LevelInfo {
     multiplies_pairs: bool,
     /// Products of unsigned by signed 8-bit integers are summed four at a time, onto a sum in 32 bits.
     multiplies_fours: bool,
+    /// Products of unsigned by signed 8-bit integers are summed two at a time by one instruction, saturating at 16 bits.
+    multiplies_byte_pairs: bool,
     /// 16-bit IEEE floats convert in one instruction.
     converts_f16: bool,
     /// Rounding to an integral value is one instruction.
@@ -76,6 +78,7 @@ impl IsaLevel {
                 has_avx512: false,
                 multiplies_pairs: true,
                 multiplies_fours: false,
+                multiplies_byte_pairs: false,
                 converts_f16: false,
                 rounds: false,
                 features: "",
@@ -92,6 +95,7 @@ impl IsaLevel {
                 has_avx512: false,
                 multiplies_pairs: true,
                 multiplies_fours: false,
+                multiplies_byte_pairs: true,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe",
@@ -107,6 +111,7 @@ impl IsaLevel {
                 has_avx512: true,
                 multiplies_pairs: true,
                 multiplies_fours: false,
+                multiplies_byte_pairs: true,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
@@ -130,6 +135,7 @@ impl IsaLevel {
                 has_avx512: false,
                 multiplies_pairs: false,
                 multiplies_fours: false,
+                multiplies_byte_pairs: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+neon",
@@ -247,6 +253,12 @@ impl IsaLevel {
     /// bits.
     pub const fn multiplies_fours(self) -> bool {
         self.info().multiplies_fours
+    }
+
+    /// Whether products of unsigned by signed 8-bit integers are summed two at a time by one instruction, saturating at 16
+    /// bits.
+    pub const fn multiplies_byte_pairs(self) -> bool {
+        self.info().multiplies_byte_pairs
     }
 
     /// Whether 16-bit IEEE floats convert in one instruction.

@@ -1,9 +1,9 @@
-//! Packing of a constant operand according to a [`PackSpec`]. Applied once per constant, not per launch.
+//! Packing of a constant operand according to a [`PackSpec`], and its inverse. Applied once per constant, not per launch.
 
 #[cfg(test)]
 mod tests;
 
-use kiln_tensor::{Tensor, TensorError};
+use kiln_tensor::{DType, Tensor, TensorError};
 use serde::{Deserialize, Serialize};
 
 /// How a constant operand is packed: row-major over the listed axes, with zeros where a block is not full.
@@ -80,6 +80,14 @@ pub enum PackError {
     /// E0249: the packed array does not fit the address space.
     #[error("expected a packed array that fits in memory, found {0:?}")]
     TooLarge(Vec<usize>),
+    /// E0268: memory that is no packed array of the operand.
+    #[error("expected a packed array of {expected} bytes, found {found}")]
+    Length {
+        /// Bytes of the packed operand.
+        expected: usize,
+        /// Bytes given.
+        found: usize,
+    },
 }
 
 impl PackError {
@@ -90,6 +98,7 @@ impl PackError {
             Self::Parts { .. } => "E0247",
             Self::Tensor(_) => "E0248",
             Self::TooLarge(_) => "E0249",
+            Self::Length { .. } => "E0268",
         }
     }
 }
@@ -117,14 +126,8 @@ impl PackSpec {
     /// If the specification does not fit the operand, or memory is short.
     pub fn apply(&self, tensor: &Tensor) -> Result<Tensor, PackError> {
         let loops = self.loops(tensor.shape())?;
-        let shape: Vec<usize> = loops.iter().map(|part| part.extent).collect();
+        let (shape, _) = packed_size(&loops, tensor.dtype())?;
         let element = tensor.dtype().size_in_bytes();
-        let n_bytes = shape
-            .iter()
-            .try_fold(element, |bytes, &extent| bytes.checked_mul(extent));
-        if n_bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
-            return Err(PackError::TooLarge(shape));
-        }
         let source = tensor.contiguous()?;
         // Directly into its final place: weights are large.
         let packed = Tensor::filled_by(tensor.dtype(), &shape, |packed| {
@@ -132,6 +135,50 @@ impl PackSpec {
             Ok(())
         });
         Ok(packed?)
+    }
+
+    /// The operand, of this dtype and shape, that was packed: the inverse of [`apply`](Self::apply). Only the bytes of
+    /// `packed` matter.
+    ///
+    /// # Errors
+    /// If the specification does not fit the shape, `packed` is not as large as the packed operand, or memory is short.
+    ///
+    /// ```
+    /// use kiln_backend::{PackAxis, PackSpec};
+    /// use kiln_tensor::{DType, Tensor};
+    ///
+    /// let spec = PackSpec { buffer: 0, axes: vec![PackAxis::Whole(1), PackAxis::Whole(0)] };
+    /// let packed = Tensor::from_slice(&[6], &[1, 4, 2, 5, 3, 6])?;
+    /// let operand = spec.undo(&packed, DType::I32, &[2, 3])?;
+    /// assert_eq!(operand.to_vec::<i32>()?, [1, 2, 3, 4, 5, 6]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn undo(
+        &self,
+        packed: &Tensor,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<Tensor, PackError> {
+        let loops = self.loops(shape)?;
+        let (_, expected) = packed_size(&loops, dtype)?;
+        let packed = packed.contiguous()?;
+        let bytes = packed.as_bytes()?;
+        if bytes.len() != expected {
+            return Err(PackError::Length {
+                expected,
+                found: bytes.len(),
+            });
+        }
+        let element = dtype.size_in_bytes();
+        let operand = Tensor::filled_by(dtype, shape, |operand| {
+            for_each_run(shape, &loops, element, |run| {
+                for (from, to) in run.elements(element) {
+                    operand[to..to + element].copy_from_slice(&bytes[from..from + element]);
+                }
+            });
+            Ok(())
+        });
+        Ok(operand?)
     }
 
     fn loops(&self, shape: &[usize]) -> Result<Vec<Loop>, PackError> {
@@ -194,9 +241,56 @@ impl PackSpec {
     }
 }
 
-/// Copies run by run in the packed order, a run being the innermost loop, into zeros: elements beyond the operand stay
-/// zero.
+/// The shape of a packed array, and its bytes.
+fn packed_size(loops: &[Loop], dtype: DType) -> Result<(Vec<usize>, usize), PackError> {
+    let shape: Vec<usize> = loops.iter().map(|part| part.extent).collect();
+    let bytes = shape
+        .iter()
+        .try_fold(dtype.size_in_bytes(), |bytes, &extent| {
+            bytes.checked_mul(extent)
+        });
+    match bytes.filter(|&bytes| isize::try_from(bytes).is_ok()) {
+        Some(bytes) => Ok((shape, bytes)),
+        None => Err(PackError::TooLarge(shape)),
+    }
+}
+
+/// Copies run by run in the packed order into zeros: elements beyond the operand stay zero.
 fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: &mut [u8]) {
+    for_each_run(shape, loops, element, |run| {
+        if run.stride == element {
+            let bytes = run.count * element;
+            let (to, from) = (run.packed, run.operand);
+            packed[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
+            return;
+        }
+        for (to, from) in run.elements(element) {
+            packed[to..to + element].copy_from_slice(&source[from..from + element]);
+        }
+    });
+}
+
+/// Elements of an operand that are adjacent when packed, in bytes.
+struct Run {
+    /// The place of the first one when packed.
+    packed: usize,
+    /// Its place in the operand.
+    operand: usize,
+    /// From one to the next in the operand.
+    stride: usize,
+    count: usize,
+}
+
+impl Run {
+    /// The place of each element, packed and in the operand.
+    fn elements(&self, element: usize) -> impl Iterator<Item = (usize, usize)> {
+        let (packed, operand, stride) = (self.packed, self.operand, self.stride);
+        (0..self.count).map(move |number| (packed + number * element, operand + number * stride))
+    }
+}
+
+/// Visits the operand's elements in the packed order, a run being the part of an innermost loop that is inside the operand.
+fn for_each_run(shape: &[usize], loops: &[Loop], element: usize, mut visit: impl FnMut(Run)) {
     let mut strides = vec![element; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis].saturating_mul(shape[axis]);
@@ -205,33 +299,28 @@ fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: 
         return;
     }
     let Some((run, around)) = loops.split_last() else {
-        packed.copy_from_slice(source);
-        return;
+        // A scalar.
+        return visit(Run {
+            packed: 0,
+            operand: 0,
+            stride: element,
+            count: 1,
+        });
     };
     let mut counters = vec![0_usize; around.len()];
     let mut indices = vec![0_usize; shape.len()];
-    for place in packed.chunks_exact_mut(run.extent * element) {
+    let runs: usize = around.iter().map(|part| part.extent).product();
+    for number in 0..runs {
         let is_inside = indices.iter().zip(shape).all(|(index, size)| index < size);
-        let n_inside = match is_inside {
-            true => (shape[run.axis] - indices[run.axis])
-                .div_ceil(run.step)
-                .min(run.extent),
-            false => 0,
-        };
-        if n_inside > 0 {
+        if is_inside {
+            let inside = (shape[run.axis] - indices[run.axis]).div_ceil(run.step);
             let starts = indices.iter().zip(&strides);
-            let start: usize = starts.map(|(index, stride)| index * stride).sum();
-            let stride = strides[run.axis] * run.step;
-            if stride == element {
-                let bytes = n_inside * element;
-                place[..bytes].copy_from_slice(&source[start..start + bytes]);
-            } else {
-                let elements = place.chunks_exact_mut(element).take(n_inside);
-                for (number, to) in elements.enumerate() {
-                    let from = start + number * stride;
-                    to.copy_from_slice(&source[from..from + element]);
-                }
-            }
+            visit(Run {
+                packed: number * run.extent * element,
+                operand: starts.map(|(index, stride)| index * stride).sum(),
+                stride: strides[run.axis] * run.step,
+                count: inside.min(run.extent),
+            });
         }
         // Advances to the next run: the innermost surrounding counter that has not ended, with those inside it reset.
         for (counter, part) in counters.iter_mut().zip(around).rev() {

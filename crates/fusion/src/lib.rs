@@ -77,3 +77,4 @@ pub use limits::FusionLimits;
 pub use lower::{LowerError, LoweredKernel, Region};
 pub use options::FusionOptions;
 pub use plan::{FusionNode, FusionNodeId, FusionPlan, NearMiss, NodeKind, plan};
+pub use sizes::likely_sizes;

@@ -55,7 +55,7 @@ impl<'a> SizeQueries<'a> {
             budget,
             limits: options.limits.clone(),
             rates: options.rates,
-            likely: likely_binding(table, options.likely_size),
+            likely: likely_sizes(table, options.likely_size),
             likely_size: options.likely_size,
             equalities: RefCell::new(BTreeMap::new()),
             values: RefCell::new(BTreeMap::new()),
@@ -180,8 +180,9 @@ impl<'a> SizeQueries<'a> {
     }
 }
 
-/// Hints where there are any; otherwise `likely_size`, adjusted to the symbol's range and divisor.
-fn likely_binding(table: &DimTable, likely_size: i64) -> Binding {
+/// The sizes for which costs are compared: hints where there are any, otherwise `likely_size` or what is nearest in the
+/// symbol's range.
+pub fn likely_sizes(table: &DimTable, likely_size: i64) -> Binding {
     let hints: BTreeMap<_, _> = table
         .hints()
         .iter()

@@ -134,7 +134,7 @@ fn evaluate(
     }
     let content = |value: &ValueId| match graph.value(*value).definition {
         kiln_ir::Definition::Result { op, .. } => match &graph.op(op).op {
-            Op::Constant(constant) => constant.tensor().clone(),
+            Op::Constant(constant) => constant.tensor(),
             _ => values[value].clone(),
         },
         kiln_ir::Definition::Parameter { .. } => values[value].clone(),

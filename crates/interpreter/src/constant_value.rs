@@ -22,7 +22,7 @@ fn evaluated(graph: &Graph, value: ValueId, depth: usize) -> Option<Tensor> {
     };
     let data = graph.op(op);
     if let Op::Constant(constant) = &data.op {
-        return Some(constant.tensor().clone());
+        return Some(constant.tensor());
     }
     let is_plain = matches!(
         data.op,

@@ -34,7 +34,7 @@ pub fn evaluate_op(
         })
     };
     let result = match op {
-        Op::Constant(constant) => promote(ctx, constant.tensor())?,
+        Op::Constant(constant) => promote(ctx, &constant.tensor())?,
         Op::Iota { dims, axis, dtype } => ops::source::iota(ctx, dims, *axis, *dtype)?,
         Op::Dims { sizes } => ops::source::dims(ctx, sizes)?,
         Op::RandomBits { dims } => ops::random::random_bits(ctx, one(0)?, dims)?,

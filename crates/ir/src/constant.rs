@@ -2,10 +2,12 @@
 //!
 //! A constant up to [`INLINE_LIMIT`] elements prints its elements; a larger one prints its digest,
 //! and a reader resolves the digest in a [`BlobMap`]. Invariant: the digest covers dtype, shape and
-//! the elements' little-endian bytes, so equal digests mean equal constants.
+//! the elements' little-endian bytes, so equal digests mean equal constants. A constant whose elements
+//! are also somewhere else, in another order, may release its own: they are then made when they are read.
 
+use arc_swap::ArcSwap;
 use kiln_fork_lock::ForkCell;
-use kiln_tensor::{Tensor, TensorError};
+use kiln_tensor::{DType, Tensor, TensorError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -20,8 +22,25 @@ pub struct Constant(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    tensor: Tensor,
+    /// Swapped, never locked: a forked child must find them, whatever other threads were doing.
+    elements: ArcSwap<Elements>,
     digest: ForkCell<Digest>,
+}
+
+#[derive(Debug)]
+enum Elements {
+    Held(Tensor),
+    Released(Released),
+}
+
+/// Makes the elements of a constant that gave them up.
+type Remake = dyn Fn() -> Result<Tensor, TensorError> + Send + Sync;
+
+/// What remains of a tensor.
+struct Released {
+    dtype: DType,
+    shape: Box<[usize]>,
+    remake: Arc<Remake>,
 }
 
 impl Constant {
@@ -30,10 +49,7 @@ impl Constant {
     /// # Errors
     /// When a strided view cannot be copied for lack of memory.
     pub fn new(tensor: Tensor) -> Result<Self, TensorError> {
-        Ok(Self(Arc::new(Inner {
-            tensor: tensor.contiguous()?,
-            digest: ForkCell::new(),
-        })))
+        Ok(Self::of(tensor.contiguous()?, ForkCell::new()))
     }
 
     /// Wraps a tensor whose digest is known, such as from where it was stored. With a wrong digest it passes for another
@@ -42,32 +58,96 @@ impl Constant {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn of_known_digest(tensor: Tensor, digest: Digest) -> Result<Self, TensorError> {
-        Ok(Self(Arc::new(Inner {
-            tensor: tensor.contiguous()?,
-            digest: ForkCell::from(digest),
-        })))
+        Ok(Self::of(tensor.contiguous()?, ForkCell::from(digest)))
     }
 
-    /// The tensor, contiguous.
-    pub fn tensor(&self) -> &Tensor {
-        &self.0.tensor
+    fn of(tensor: Tensor, digest: ForkCell<Digest>) -> Self {
+        Self(Arc::new(Inner {
+            elements: ArcSwap::from_pointee(Elements::Held(tensor)),
+            digest,
+        }))
+    }
+
+    /// The tensor, contiguous. If the constant [released](Self::release) its elements, reading those of the result makes
+    /// them, and they are freed with the result.
+    pub fn tensor(&self) -> Tensor {
+        match &**self.0.elements.load() {
+            Elements::Held(tensor) => tensor.clone(),
+            Elements::Released(released) => released.tensor(),
+        }
+    }
+
+    /// Gives up the elements, for all clones of the constant: from now on `remake` makes them whenever they are read, a
+    /// tensor of that dtype with as many elements, in row-major order. Tensors taken before keep theirs.
+    ///
+    /// # Errors
+    /// When elements that are not loaded yet, and have no digest, cannot be loaded. Nothing is given up.
+    ///
+    /// ```
+    /// use kiln_ir::Constant;
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let constant = Constant::new(Tensor::from_slice(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0])?)?;
+    /// let transposed = Tensor::from_slice(&[2, 2], &[1.0f32, 3.0, 2.0, 4.0])?;
+    /// constant.release(move || transposed.transpose(&[1, 0]))?;
+    /// assert!(constant.is_released());
+    /// assert_eq!(constant.tensor().to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), kiln_tensor::TensorError>(())
+    /// ```
+    pub fn release(
+        &self,
+        remake: impl Fn() -> Result<Tensor, TensorError> + Send + Sync + 'static,
+    ) -> Result<(), TensorError> {
+        let tensor = self.tensor();
+        if self.0.digest.get().is_none() {
+            // The digest of elements that cannot be read would be wrong.
+            tensor.as_bytes()?;
+            self.digest();
+        }
+        let released = Released {
+            dtype: tensor.dtype(),
+            shape: tensor.shape().into(),
+            remake: Arc::new(remake),
+        };
+        let elements = Arc::new(Elements::Released(released));
+        self.0.elements.store(elements);
+        Ok(())
+    }
+
+    /// Whether its elements were released.
+    pub fn is_released(&self) -> bool {
+        matches!(**self.0.elements.load(), Elements::Released(_))
     }
 
     /// Whether the text form prints the elements rather than the digest.
     pub fn is_inline(&self) -> bool {
-        self.0.tensor.len() <= INLINE_LIMIT
+        self.tensor().len() <= INLINE_LIMIT
     }
 
     /// The digest of dtype, shape and elements.
     pub fn digest(&self) -> Digest {
         *self.0.digest.get_or_init(|| {
-            let tensor = &self.0.tensor;
+            let tensor = self.tensor();
             let mut hasher = blake3::Hasher::new();
             hasher.update(format!("{}{:?}\n", tensor.dtype(), tensor.shape()).as_bytes());
             // `new` made the tensor contiguous, which is all that `as_bytes` requires.
             hasher.update(tensor.as_bytes().unwrap_or_default());
             Digest(*hasher.finalize().as_bytes())
         })
+    }
+}
+
+impl Released {
+    fn tensor(&self) -> Tensor {
+        let remake = Arc::clone(&self.remake);
+        Tensor::deferred(self.dtype, &self.shape, move || remake())
+            .unwrap_or_else(|_| unreachable!("a tensor had this shape"))
+    }
+}
+
+impl fmt::Debug for Released {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Released({}{:?})", self.dtype, self.shape)
     }
 }
 
@@ -161,6 +241,7 @@ impl BlobMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn constant(shape: &[usize], values: &[f32]) -> Constant {
         Constant::new(Tensor::from_slice(shape, values).unwrap()).unwrap()
@@ -182,6 +263,39 @@ mod tests {
         let tensor = Tensor::from_slice(&[2, 2], &[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
         let transposed = Constant::new(tensor.transpose(&[1, 0]).unwrap()).unwrap();
         assert_eq!(transposed, constant(&[2, 2], &[1.0, 3.0, 2.0, 4.0]));
+    }
+
+    #[test]
+    fn released_elements_are_made_when_they_are_read_and_belong_to_the_reader() {
+        let base = constant(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
+        let (clone, before) = (base.clone(), base.tensor());
+        let made = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&made);
+        base.release(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Tensor::from_slice(&[4], &[1.0_f32, 2.0, 3.0, 4.0])
+        })
+        .unwrap();
+        assert!(clone.is_released());
+        assert_eq!(before.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
+        // Neither sizes nor the digest need them.
+        assert_eq!(clone.tensor().shape(), [2, 2]);
+        assert_eq!(clone, constant(&[2, 2], &[1.0, 2.0, 3.0, 4.0]));
+        assert_eq!(made.load(Ordering::Relaxed), 0);
+        for reads in 1..3 {
+            assert_eq!(clone.tensor().as_slice::<f32>().unwrap()[3], 4.0);
+            assert_eq!(made.load(Ordering::Relaxed), reads);
+        }
+    }
+
+    #[test]
+    fn elements_that_cannot_be_read_are_not_released() {
+        let gone = || Err(TensorError::Deferred("the file is gone".into()));
+        let tensor = Tensor::deferred(DType::F32, &[2], gone).unwrap();
+        let constant = Constant::new(tensor).unwrap();
+        let remake = || Tensor::full(&[2], 1.0_f32);
+        assert_eq!(constant.release(remake).unwrap_err().code(), "E0943");
+        assert!(!constant.is_released());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Canonical kernels: one text for all kernels that a backend would compile to the same code.
 //!
 //! In this order: axes that are always used together are merged; sizes become fresh symbols where no proof depends on them;
-//! unneeded facts and unused parts are dropped; names are assigned by order. The verifier checks each step: a step is
-//! undone if less is proved after it, or if it changes the class.
+//! unneeded facts and unused parts are dropped; names are assigned by order. The verifier checks each step: merging is undone
+//! if it changes the class, a later step if less is proved after it.
 //!
 //! A canonical kernel is launched with the values of its own symbols, which are expressions over the original's sizes
 //! ([`CanonicalKernel::values`]). Buffers keep their order; their shapes may have fewer axes.
@@ -12,6 +12,7 @@ mod merge_axes;
 mod positions;
 mod rebuild;
 mod slots;
+mod steps;
 
 #[cfg(test)]
 mod tests;

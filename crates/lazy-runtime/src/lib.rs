@@ -46,7 +46,9 @@ mod sync;
 mod variants;
 mod watch;
 
-pub use ahead::{CallMemory, ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
+pub use ahead::{
+    CallMemory, LiveValue, ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator,
+};
 pub use call::{CallControl, CallOptions, Cancellation};
 pub use clock::{Clock, SystemClock};
 pub use compile::{CompilationStats, CompileBudget, CompileReason, CompileRecord, maker_of};

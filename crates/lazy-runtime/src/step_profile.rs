@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use kiln_kernel::{Kernel, Node, StageOperation, VerifiedKernel};
-use kiln_program::{Action, Step};
+use kiln_ir::OpId;
+use kiln_program::{Action, Step, kernel_operations};
 
-use crate::compile::binding_of;
 use crate::plan::{StepPlan, TensorPlace};
 use crate::run::{Run, Stop};
 
@@ -21,8 +20,14 @@ pub struct StepProfile {
     pub class: Option<&'static str>,
     /// The schedule of the variant that ran.
     pub variant: Option<String>,
+    /// The ops of the graph that it computed.
+    pub ops: Vec<OpId>,
+    /// When it began, on the runtime's clock: the difference to that of the first step places it in the call.
+    pub begin: Duration,
     /// Its duration, until the device was done.
     pub time: Duration,
+    /// The largest number of tasks that a launch shared out among threads; 1 for what one thread computes.
+    pub tasks: u64,
     /// Bytes of the operands, each counted once.
     pub bytes: u64,
     /// Scalar operations, if they can be counted.
@@ -57,7 +62,7 @@ impl Run<'_> {
                     .sum();
                 let operations = match &step.action {
                     Action::Kernel(launch) => {
-                        operations(self.program.kernel(launch.kernel), &plan.symbols)
+                        kernel_operations(self.program.kernel(launch.kernel), &plan.symbols)
                     }
                     _ => None,
                 };
@@ -86,12 +91,22 @@ impl Run<'_> {
             ),
             _ => None,
         };
+        let tasks = match plan {
+            StepPlan::Kernel(plan) => {
+                let phases = plan.numbers.phases().iter();
+                phases.map(|phase| phase.tasks).max().unwrap_or(1)
+            }
+            _ => 1,
+        };
         if let Some(profile) = self.profile.as_deref_mut() {
             profile.push(StepProfile {
                 step: step.name.clone(),
                 kind: step.action.as_word(),
                 class,
                 variant,
+                ops: step.ops.clone(),
+                begin,
+                tasks,
                 time: end.saturating_sub(begin),
                 bytes,
                 operations,
@@ -99,56 +114,4 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
-
-/// Operations of a kernel for these values of its symbols: those of each stage's and store's expression at every point of
-/// its axes. `None` for kernels with carry blocks, which are not counted.
-fn operations(kernel: &VerifiedKernel, symbols: &[i64]) -> Option<f64> {
-    use kiln_kernel::Item;
-    let form = kernel.kernel();
-    let binding = binding_of(kernel, symbols);
-    let points = |axes: &[kiln_kernel::AxisId]| {
-        axes.iter().try_fold(1.0, |product, &axis| {
-            let bound = form
-                .dims()
-                .evaluate(form.axis(axis).extent.bound(), &binding)
-                .ok()?;
-            Some(product * bound.max(0) as f64)
-        })
-    };
-    let outer = points(form.outer())?;
-    let mut total = 0.0;
-    for item in form.items() {
-        total += match item {
-            Item::Stage(stage) => {
-                let stage = form.stage(*stage);
-                let own = points(&stage.axes)?;
-                let (reduced, join) = match &stage.operation {
-                    StageOperation::Map => (1.0, 0.0),
-                    StageOperation::Reduce { axes, .. } => (points(axes)?, 1.0),
-                };
-                own * reduced * (count(form, stage.value) + join)
-            }
-            Item::Store(store) => points(&store.axes)? * count(form, store.value),
-            Item::Carry(_) => return None,
-        };
-    }
-    Some(total * outer)
-}
-
-/// The operations on values in an expression, each node once, without index arithmetic.
-fn count(kernel: &Kernel, root: kiln_kernel::NodeId) -> f64 {
-    let mut seen = std::collections::HashSet::new();
-    let mut pending = vec![root];
-    let mut total = 0.0;
-    while let Some(node) = pending.pop() {
-        if !seen.insert(node) {
-            continue;
-        }
-        if let Node::Apply { operands, .. } | Node::Call { operands, .. } = kernel.node(node) {
-            total += 1.0;
-            pending.extend(operands);
-        }
-    }
-    total
 }

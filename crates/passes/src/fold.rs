@@ -50,7 +50,7 @@ impl Foldable {
         let operands: Vec<Tensor> = constants
             .filter(|_| known)?
             .into_iter()
-            .map(|c| c.tensor().clone())
+            .map(Constant::tensor)
             .collect();
         let results: Option<Vec<TensorType>> = data
             .results

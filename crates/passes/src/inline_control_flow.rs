@@ -167,7 +167,7 @@ fn course(rebuild: &Rebuild<'_>, data: &OpData) -> Option<Course> {
             rebuild.value(*data.operands.get(index)?),
         )
     };
-    let flag = |constant: &Constant| splat(constant.tensor()) == Some(Splat::Bool(true));
+    let flag = |constant: &Constant| splat(&constant.tensor()) == Some(Splat::Bool(true));
     let plain = |region: RegionId| rebuild.old().region(region).symbols.is_empty();
     match (&data.op, data.regions.as_slice()) {
         (Op::If, &[yes, no]) => {
@@ -175,7 +175,7 @@ fn course(rebuild: &Rebuild<'_>, data: &OpData) -> Option<Course> {
             plain(taken).then_some(Course::Region(taken))
         }
         (&Op::Loop { carried }, &[body]) => {
-            let trips = || integers(constant(0)?.tensor())?.first().copied();
+            let trips = || integers(&constant(0)?.tensor())?.first().copied();
             let going_on = constant(1).map(flag);
             let only_carried = data.results.len() == carried;
             if !only_carried {

@@ -18,7 +18,7 @@ pub(crate) fn elements(graph: &mut Graph, value: ValueId) -> Option<Vec<DimId>> 
     }
     let numbers = match behind(graph, source)?.0 {
         Op::Dims { sizes } => return Some(sizes.to_vec()),
-        Op::Constant(constant) => integers(constant.tensor())?,
+        Op::Constant(constant) => integers(&constant.tensor())?,
         _ => return None,
     };
     let dims = graph.dims_mut();

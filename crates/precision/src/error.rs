@@ -8,8 +8,8 @@ use kiln_tensor::TensorError;
 pub enum PrecisionError {
     /// E0641: a format that does not exist.
     #[error(
-        "unknown format {found:?}: expected f32, bf16, f16, int8, int8-weights or int4-weights, the last two with a group \
-         (int4-weights/32), zero points (int4-weights/zero-points), or both"
+        "unknown format {found:?}: expected f32, bf16, f16, int8, int8-weights, int4-weights or int4-int8, the last three with \
+         a group (int4-weights/32), zero points (int4-weights/zero-points), or both"
     )]
     UnknownFormat {
         /// The text.

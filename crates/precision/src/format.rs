@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 /// What the operands of a product are rounded to.
 ///
-/// Spelled `f32`, `bf16`, `f16`, `int8`, `int8-weights` or `int4-weights`, the last two with `/32` for a scale per group of
-/// 32 rows and `/zero-points` for codes that are not centred at zero, in that order.
+/// Spelled `f32`, `bf16`, `f16`, `int8`, `int8-weights`, `int4-weights` or `int4-int8`, the last three with `/32` for a scale
+/// per group of 32 rows and `/zero-points` for codes that are not centred at zero, in that order.
 ///
 /// ```
 /// use kiln_precision::Format;
@@ -29,9 +29,21 @@ pub enum Format {
     F16,
     /// Weights as integers with scales, activations and sums in f32.
     Weights(WeightFormat),
+    /// Weights as integers of 4 bits with scales; activations as i8 with a scale per row that each call computes. Sums are
+    /// those of floats, and backends may sum the products of a group as integers.
+    Int4Int8(GroupFormat),
     /// Weights as i8 with a scale per column; activations as i8 with a scale per row (per sample of a convolution) that each
     /// call computes from the largest magnitude; sums in i32.
     Int8,
+}
+
+/// Groups of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GroupFormat {
+    /// As [`WeightFormat::group`].
+    pub group: Option<NonZeroU32>,
+    /// As [`WeightFormat::zero_points`].
+    pub zero_points: bool,
 }
 
 /// Weights as integers.
@@ -85,17 +97,50 @@ impl fmt::Display for Format {
             Self::F16 => f.write_str("f16"),
             Self::Int8 => f.write_str("int8"),
             Self::Weights(format) => {
-                write!(f, "int{}-weights", format.bits.count())?;
-                if let Some(group) = format.group {
-                    write!(f, "/{group}")?;
-                }
-                if format.zero_points {
-                    write!(f, "/{ZERO_POINTS}")?;
-                }
-                Ok(())
+                write!(f, "int{}-weights{}", format.bits.count(), format.groups())
             }
+            Self::Int4Int8(groups) => write!(f, "int4-int8{groups}"),
         }
     }
+}
+
+impl WeightFormat {
+    fn groups(self) -> GroupFormat {
+        GroupFormat {
+            group: self.group,
+            zero_points: self.zero_points,
+        }
+    }
+}
+
+impl From<GroupFormat> for WeightFormat {
+    /// Weights of four bits.
+    fn from(groups: GroupFormat) -> Self {
+        Self {
+            bits: Bits::Four,
+            group: groups.group,
+            zero_points: groups.zero_points,
+        }
+    }
+}
+
+impl fmt::Display for GroupFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(group) = self.group {
+            write!(f, "/{group}")?;
+        }
+        match self.zero_points {
+            true => write!(f, "/{ZERO_POINTS}"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What a word at the beginning of a format stands for.
+enum Word {
+    Whole(Format),
+    Weights(Bits),
+    Int4Int8,
 }
 
 impl FromStr for Format {
@@ -105,13 +150,14 @@ impl FromStr for Format {
         let unknown = || PrecisionError::UnknownFormat { found: text.into() };
         let mut parts = text.split('/').peekable();
         let name = parts.next().unwrap_or_default();
-        let bits = match name {
-            "f32" => Err(Self::F32),
-            "bf16" => Err(Self::BF16),
-            "f16" => Err(Self::F16),
-            "int8" => Err(Self::Int8),
-            "int8-weights" => Ok(Bits::Eight),
-            "int4-weights" => Ok(Bits::Four),
+        let word = match name {
+            "f32" => Word::Whole(Self::F32),
+            "bf16" => Word::Whole(Self::BF16),
+            "f16" => Word::Whole(Self::F16),
+            "int8" => Word::Whole(Self::Int8),
+            "int8-weights" => Word::Weights(Bits::Eight),
+            "int4-weights" => Word::Weights(Bits::Four),
+            "int4-int8" => Word::Int4Int8,
             _ => return Err(unknown()),
         };
         let group = match parts.peek().and_then(|part| part.parse::<u32>().ok()) {
@@ -123,13 +169,14 @@ impl FromStr for Format {
             None => None,
         };
         let zero_points = parts.next_if_eq(&ZERO_POINTS).is_some();
-        match (bits, parts.next()) {
-            (Ok(bits), None) => Ok(Self::Weights(WeightFormat {
+        match (word, parts.next()) {
+            (Word::Weights(bits), None) => Ok(Self::Weights(WeightFormat {
                 bits,
                 group,
                 zero_points,
             })),
-            (Err(format), None) if group.is_none() && !zero_points => Ok(format),
+            (Word::Int4Int8, None) => Ok(Self::Int4Int8(GroupFormat { group, zero_points })),
+            (Word::Whole(format), None) if group.is_none() && !zero_points => Ok(format),
             _ => Err(unknown()),
         }
     }
@@ -151,6 +198,8 @@ mod tests {
             "int8-weights/128",
             "int4-weights/zero-points",
             "int4-weights/32/zero-points",
+            "int4-int8",
+            "int4-int8/64/zero-points",
         ];
         for text in texts {
             let format: Format = text.parse().unwrap();
@@ -167,6 +216,8 @@ mod tests {
             "int8/zero-points",
             "int4-weights/zero-points/32",
             "int4-weights/",
+            "int8-int4",
+            "int4-int8/",
         ] {
             let error = text.parse::<Format>().unwrap_err();
             assert_eq!(error.code(), "E0641", "{text}");

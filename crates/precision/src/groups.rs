@@ -9,17 +9,17 @@ use crate::format::WeightFormat;
 /// Factors of the scale that maps the largest magnitude to the largest code. Four bits gain from clipping, eight do not.
 const CLIPPING: [f32; 6] = [1.0, 0.95, 0.9, 0.85, 0.8, 0.75];
 
-/// Sizes of weights as quantisation sees them.
+/// Sizes of weights as quantisation sees them: `[batch, rows, columns]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// Matrices, one after another.
-    pub(crate) batch: usize,
+    pub batch: usize,
     /// Elements along the summed axis.
-    pub(crate) rows: usize,
+    pub rows: usize,
     /// Elements along the other one.
-    pub(crate) columns: usize,
-    /// Rows per group; even.
-    pub(crate) group: usize,
+    pub columns: usize,
+    /// Rows per group, at least 1.
+    pub group: usize,
 }
 
 impl Layout {
@@ -36,20 +36,20 @@ impl Layout {
 
 /// Weights as codes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Quantized {
+pub struct Quantized {
     /// `[batch, groups * group, columns]`, in the range of the bits, signed without zero points and unsigned with them. Rows
     /// beyond the weights' own have the code of zero.
-    pub(crate) codes: Vec<i16>,
+    pub codes: Vec<i16>,
     /// `[batch, groups, columns]`.
-    pub(crate) scales: Vec<f32>,
+    pub scales: Vec<f32>,
     /// `[batch, groups, columns]`, if the format has them.
-    pub(crate) zero_points: Option<Vec<i16>>,
+    pub zero_points: Option<Vec<i16>>,
     /// The norm of the differences over the norm of the weights.
-    pub(crate) error: f64,
+    pub error: f64,
 }
 
-/// Quantises finite weights.
-pub(crate) fn quantize(weights: &[f32], layout: &Layout, format: WeightFormat) -> Quantized {
+/// Quantises finite weights, `[batch, rows, columns]`; the format's own group is not read.
+pub fn quantize(weights: &[f32], layout: &Layout, format: WeightFormat) -> Quantized {
     let (rows, columns) = (layout.rows, layout.columns);
     let (groups, padded) = (layout.groups(), layout.padded_rows());
     let n_scales = layout.batch * groups * columns;

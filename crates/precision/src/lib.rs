@@ -11,6 +11,7 @@
 //! | `bf16`, `f16` | both rounded | f32 |
 //! | `int8-weights` | weights as i8, one scale per column or per group of rows | f32 |
 //! | `int4-weights` | weights as 4 bits, two per byte, likewise | f32 |
+//! | `int4-int8` | weights as `int4-weights`; activations as i8, with a scale per row that each call computes | f32 |
 //! | `int8` | weights as i8; activations as i8, with a scale per row that each call computes | i32 |
 //!
 //! A product is a `matmul` or a `conv`. Weights are operands that depend on constants alone; they are quantised here, once.
@@ -46,7 +47,8 @@ mod product;
 mod rewrite;
 
 pub use error::PrecisionError;
-pub use format::{Bits, Format, WeightFormat};
+pub use format::{Bits, Format, GroupFormat, WeightFormat};
+pub use groups::{Layout, Quantized, quantize};
 pub use precision::Precision;
 pub use report::{Change, PrecisionReport, Reason, Unchanged};
 pub use rewrite::reduce_precision;

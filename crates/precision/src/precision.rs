@@ -3,6 +3,7 @@
 use crate::error::PrecisionError;
 use crate::format::Format;
 use glob::Pattern;
+use std::str::FromStr;
 
 /// A format for all products of a graph, and others for some of them, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +53,49 @@ impl Precision {
     }
 }
 
+/// A list with commas: formats, and formats of products by name: `int8, lm_head*=f32`. The last format without a name is for
+/// all other products; without one they stay f32.
+impl FromStr for Precision {
+    type Err = PrecisionError;
+
+    fn from_str(text: &str) -> Result<Self, PrecisionError> {
+        let mut precision = Self::of(Format::F32);
+        for part in text.split(',') {
+            precision = match part.rsplit_once('=') {
+                Some((names, format)) => precision.and(names.trim(), format.trim().parse()?)?,
+                None => Self {
+                    format: part.trim().parse()?,
+                    ..precision
+                },
+            };
+        }
+        Ok(precision)
+    }
+}
+
 impl From<Format> for Precision {
     fn from(format: Format) -> Self {
         Self::of(format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_gives_formats_by_name_and_one_for_the_others() {
+        let precision: Precision = "lm_head*=f32, int8-weights,router=bf16".parse().unwrap();
+        assert_eq!(precision.format_of("lm_head/MatMul"), Format::F32);
+        assert_eq!(precision.format_of("router"), Format::BF16);
+        assert_eq!(
+            precision.format_of("other"),
+            "int8-weights".parse().unwrap()
+        );
+        let only: Precision = "router=bf16".parse().unwrap();
+        assert_eq!(only.format_of("other"), Format::F32);
+        for wrong in ["", "int8,", "int9", "a=", "[=int8"] {
+            assert!(wrong.parse::<Precision>().is_err(), "{wrong}");
+        }
     }
 }

@@ -13,6 +13,14 @@ use crate::report::{Change, PrecisionReport, Reason, Unchanged};
 use kiln_ir::{Graph, Rebuild, Visit};
 use kiln_tensor::Tensor;
 
+/// What becomes of the activations where weights are quantised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activations {
+    AsTheyAre,
+    /// i8 with a scale per row.
+    Int8,
+}
+
 /// How many names an error lists.
 const LISTED: usize = 8;
 
@@ -50,7 +58,12 @@ pub fn reduce_precision(
             Format::F32 | Format::BF16 | Format::F16 => {
                 narrow_floats::rewrite(&mut emit, &product, format)
             }
-            Format::Weights(format) => weights::rewrite(&mut emit, &product, format),
+            Format::Weights(format) => {
+                weights::rewrite(&mut emit, &product, format, Activations::AsTheyAre)
+            }
+            Format::Int4Int8(groups) => {
+                weights::rewrite(&mut emit, &product, groups.into(), Activations::Int8)
+            }
             Format::Int8 => integers::rewrite(&mut emit, &product),
         }?;
         let op = product.name.clone();

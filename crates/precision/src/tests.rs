@@ -6,7 +6,7 @@ use kiln_ir::{Graph, Op, verify};
 use kiln_shape_inference::{GraphBuilder, check_types};
 use kiln_tensor::{DType, Tensor};
 
-const FORMATS: [&str; 10] = [
+const FORMATS: [&str; 13] = [
     "bf16",
     "f16",
     "int8",
@@ -17,6 +17,9 @@ const FORMATS: [&str; 10] = [
     "int4-weights/4",
     "int4-weights/32",
     "int4-weights/32/zero-points",
+    "int4-int8",
+    "int4-int8/32",
+    "int4-int8/4/zero-points",
 ];
 
 fn wave(shape: &[usize], phase: f64) -> Tensor {
@@ -143,6 +146,7 @@ fn weights_take_the_bytes_of_their_codes_and_scales() {
         ("int8", 64 * 16 + 16 * 4),
         ("int4-weights/32", 64 * 16 / 2 + 2 * 16 * 4),
         ("int4-weights/32/zero-points", 64 * 16 / 2 + 2 * 16 * 5),
+        ("int4-int8/32", 64 * 16 / 2 + 2 * 16 * 4),
     ] {
         let (narrow, report) = reduced(&graph, format);
         assert_eq!(report.bytes_before(), 64 * 16 * 4);
@@ -154,6 +158,21 @@ fn weights_take_the_bytes_of_their_codes_and_scales() {
         // The old weights stay until dead ops are removed; shifts, masks and limits are a few bytes.
         let stored = constants.sum::<usize>() - 64 * 16 * 4;
         assert!((bytes..bytes + 32).contains(&stored), "{format}: {stored}");
+    }
+}
+
+#[test]
+fn weights_of_four_bits_are_the_same_whatever_the_activations() {
+    let graph = linear(64, 16, false);
+    // Activations that are integers up to 127 in each row are what they are.
+    let numbers: Vec<f32> = (0..64).map(|i| (i * 37 % 255) as f32 - 127.0).collect();
+    assert!(numbers.contains(&-127.0));
+    let x = Tensor::from_slice(&[1, 64], &numbers).unwrap();
+    for groups in ["", "/32", "/16/zero-points"] {
+        let (expected, _) = reduced(&graph, &format!("int4-weights{groups}"));
+        let (found, _) = reduced(&graph, &format!("int4-int8{groups}"));
+        let error = error(&run(&found, &x), &run(&expected, &x), 64);
+        assert!(error < 1e-6, "{groups}: {error}");
     }
 }
 
@@ -199,7 +218,13 @@ fn weights_that_are_not_finite_are_left_and_those_of_zero_are_exact() {
 
 #[test]
 fn activations_of_zero_and_those_that_are_not_finite_keep_their_meaning() {
-    let (narrow, _) = reduced(&linear(4, 2, false), "int8");
+    for format in ["int8", "int4-int8", "int4-int8/2/zero-points"] {
+        zero_and_not_finite(format);
+    }
+}
+
+fn zero_and_not_finite(format: &str) {
+    let (narrow, _) = reduced(&linear(4, 2, false), format);
     let rows = [
         [0.0_f32; 4],
         [f32::NAN, 1.0, 0.0, 2.0],
@@ -207,8 +232,8 @@ fn activations_of_zero_and_those_that_are_not_finite_keep_their_meaning() {
     ];
     let x = Tensor::from_slice(&[3, 4], rows.as_flattened()).unwrap();
     let found = run(&narrow, &x);
-    assert_eq!(found[..2], [0.0, 0.0]);
-    assert!(found[2..].iter().all(|y| y.is_nan()), "{found:?}");
+    assert_eq!(found[..2], [0.0, 0.0], "{format}");
+    assert!(found[2..].iter().all(|y| y.is_nan()), "{format}: {found:?}");
 }
 
 #[test]

@@ -14,10 +14,11 @@ use crate::layout::Layout;
 use crate::loop_splitting::{MAX_SPLITS, MAX_VERSIONS, split_at, unswitched};
 use crate::loops::{ItemLoops, LoopNest, PeelTaps, Prefetches, VectorSteps, items, vector_steps};
 use crate::prefetch::Prefetch;
+use crate::scaled_bytes::sums_scaled_fours;
 use crate::sliding::sliding_window;
 use crate::tile::{Tile, VectorAxis};
 use crate::value_cost::n_operations;
-use crate::{non_temporal, register_transpose, transposing_reduction};
+use crate::{non_temporal, packing, register_transpose, transposing_reduction};
 
 /// The innermost axis of a reduction is unrolled if its points times the accumulators are at most this. With more, the
 /// loads of all points are moved together, and accumulators are spilled for it.
@@ -127,6 +128,7 @@ impl Annotator<'_> {
             accumulators: accumulators(kernel, self.level, id),
             pairs,
             fours: pairs && sums_fours(kernel, self.level, id),
+            scaled_fours: self.sums_scaled_fours(id),
             sliding_window: self.is_sliding_window(id),
             peel_taps: self.peel_taps(id),
             ..ItemLoops::default()
@@ -159,6 +161,20 @@ impl Annotator<'_> {
             stream: along.is_some_and(streams),
             ..ItemLoops::default()
         }
+    }
+
+    /// Whether the unsigned factor of scaled bytes is packed in groups of four, and all lanes share the other one.
+    fn sums_scaled_fours(&self, id: StageId) -> bool {
+        let VectorAxis::Outer(columns) = self.tile.vector else {
+            return false;
+        };
+        let Some(bytes) = sums_scaled_fours(self.kernel, self.dependence, self.level, id) else {
+            return false;
+        };
+        let packed = bytes
+            .unsigned_buffer(self.kernel)
+            .and_then(|buffer| self.layout.grouped_in_pack(buffer, packing::FOURS));
+        packed.is_some() && !self.dependence.depends(bytes.signed, columns)
     }
 
     fn is_short(&self, value: kiln_kernel::NodeId) -> bool {

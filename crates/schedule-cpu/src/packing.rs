@@ -10,10 +10,11 @@ use kiln_kernel::{AxisId, BufferId, Node, NodeId, Role, StageId, StageOperation,
 use kiln_tensor::DType;
 
 use super::integer_pairs::{sums_fours, sums_pairs};
+use super::scaled_bytes::sums_scaled_fours;
 use super::tile::{Tile, VectorAxis};
 
 /// Steps of a reduced axis whose products of bytes are summed at once.
-const FOURS: usize = 4;
+pub(super) const FOURS: usize = 4;
 
 /// The row count from which on packing a shared operand at each launch pays if vectors could not read it in place.
 pub(super) const SCATTERED_ROWS: u32 = 12;
@@ -41,7 +42,7 @@ pub(super) fn specs(
                 // Groups are separate blocks, whatever the tile.
                 let block = place.group.unwrap_or(block);
                 let grouped = match tiled == vector && place.group.is_none() {
-                    true => read_in_fours(kernel, (dependence, level), id),
+                    true => read_in_fours(kernel, (dependence, level), (id, vector)),
                     false => None,
                 };
                 let blocks = in_blocks(kernel, id, place.axis, block);
@@ -159,11 +160,11 @@ pub(super) fn is_factor(kernel: &VerifiedKernel, buffer: usize) -> bool {
 }
 
 /// The axis of an operand along which products read four elements at once: that of the innermost loop of their only sum,
-/// which is a multiple of four.
+/// which is a multiple of four. `vector` is the vectorised axis.
 fn read_in_fours(
     kernel: &VerifiedKernel,
     (dependence, level): (&Dependence, IsaLevel),
-    buffer: BufferId,
+    (buffer, vector): (BufferId, AxisId),
 ) -> Option<usize> {
     let mut accesses = kernel.accesses(buffer);
     let (indices, None) = (accesses.next()?, accesses.next()) else {
@@ -185,10 +186,17 @@ fn read_in_fours(
         .enumerate()
         .filter(|&(other, _)| other != place);
     let is_suitable = others.all(|(_, &index)| !dependence.depends(index, reduced))
-        && is_multiple(kernel, reduced, FOURS as u32)
-        && sums_pairs(kernel, dependence, level, stage)
-        && sums_fours(kernel, level, stage);
-    is_suitable.then_some(place)
+        && is_multiple(kernel, reduced, FOURS as u32);
+    let are_bytes =
+        || sums_pairs(kernel, dependence, level, stage) && sums_fours(kernel, level, stage);
+    let are_scaled = || {
+        let bytes = sums_scaled_fours(kernel, dependence, level, stage);
+        bytes.is_some_and(|bytes| {
+            bytes.unsigned_buffer(kernel) == Some(buffer)
+                && !dependence.depends(bytes.signed, vector)
+        })
+    };
+    (is_suitable && (are_bytes() || are_scaled())).then_some(place)
 }
 
 /// With groups of an axis within the innermost blocks.

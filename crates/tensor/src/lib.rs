@@ -45,6 +45,7 @@ mod tensor;
 mod concat;
 mod copying;
 mod deferred;
+mod display;
 #[cfg(feature = "fault-injection")]
 pub mod fault;
 mod foreign;

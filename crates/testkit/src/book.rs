@@ -4,6 +4,7 @@
 //! compares the list with the book's folder. Blocks in Kiln's own text are found with [`blocks`] and read, verified and
 //! printed by a test.
 
+use kiln_tensor::{Tensor, TensorError};
 use std::path::{Path, PathBuf};
 
 /// A fenced block.
@@ -73,6 +74,39 @@ pub fn pages() -> std::io::Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
+/// The arrays of the page of idioms: `m`, `s`, `v`, `n`, `b`.
+///
+/// # Errors
+/// When there is no memory for them.
+pub fn arrays() -> Result<[Tensor; 5], TensorError> {
+    Ok([
+        Tensor::from_slice(&[2, 3], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])?,
+        Tensor::from_slice(&[2, 2], &[4.0_f32, 1.0, 2.0, 3.0])?,
+        Tensor::from_slice(&[3], &[3.0_f32, -1.0, 2.0])?,
+        Tensor::from_slice(&[3], &[2_i64, 0, 1])?,
+        Tensor::from_slice(&[3], &[true, false, true])?,
+    ])
+}
+
+/// Compares what a tensor prints with a text, both on one line.
+///
+/// # Panics
+/// When they differ.
+#[track_caller]
+pub fn assert_prints(tensor: &Tensor, expected: &str) {
+    let printed = tensor.to_string();
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    assert_eq!(words.join(" "), expected);
+}
+
+/// Compiles a function, calls it, and compares what its result prints: a line of the page of idioms.
+#[macro_export]
+macro_rules! same {
+    ($function:expr, [$($input:expr),+], $expected:expr) => {
+        $crate::book::assert_prints(&::kiln::jit($function).call([$($input),+])?, $expected)
+    };
+}
+
 /// Declares a page's Rust blocks as doctests.
 macro_rules! doctests {
     ($($name:ident = $page:literal;)+) => {
@@ -96,13 +130,16 @@ doctests! {
     Recomputation = "tutorial/07_recomputation.md";
     BringingYourModel = "guide/bringing-your-model.md";
     ChoosingDevices = "guide/backends.md";
+    NumpyIdioms = "guide/numpy-idioms.md";
     AddingADevice = "guide/adding-a-device.md";
     CheckingCompiledCode = "guide/checking.md";
     WhenThingsAreCompiled = "guide/compiling.md";
     SharingCompiledCode = "guide/sharing-a-store.md";
     TensorsThatStay = "guide/sessions.md";
+    Decoding = "guide/decoding.md";
     ReadingATimingReport = "guide/timing.md";
     Operations = "guide/operations.md";
+    Reports = "guide/report.md";
     Explaining = "guide/explaining.md";
     Tuning = "guide/tuning.md";
     KernelService = "guide/kernel-service.md";

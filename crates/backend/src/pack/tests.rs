@@ -55,7 +55,9 @@ proptest! {
         let spec = PackSpec { buffer: 0, axes };
         let packed = spec.apply(&tensor).unwrap();
         prop_assert_eq!(packed.shape(), spec.packed_shape(&shape).unwrap());
-        prop_assert_eq!(unpacked(&spec, &packed, &shape), elements);
+        prop_assert_eq!(unpacked(&spec, &packed, &shape), elements.clone());
+        let operand = spec.undo(&packed, DType::I32, &shape).unwrap();
+        prop_assert_eq!(operand.to_vec::<i32>().unwrap(), elements);
         let not_zero = packed.to_vec::<i32>().unwrap().iter().filter(|&&value| value != 0).count();
         prop_assert_eq!(not_zero, n);
     }
@@ -78,6 +80,24 @@ fn every_dtype_and_views_are_packed() {
         packed.to_vec::<f32>().unwrap(),
         [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     );
+}
+
+#[test]
+fn memory_of_another_size_is_not_unpacked() {
+    let spec = PackSpec {
+        buffer: 0,
+        axes: vec![
+            PackAxis::Outer { axis: 0, block: 4 },
+            PackAxis::Inner { axis: 0, block: 4 },
+        ],
+    };
+    let packed = Tensor::zeros(DType::U8, &[16]).unwrap();
+    assert!(spec.undo(&packed, DType::U8, &[13]).is_ok());
+    assert!(spec.undo(&packed, DType::F32, &[3]).is_ok());
+    for (dtype, size) in [(DType::U8, 12), (DType::U8, 17), (DType::F32, 5)] {
+        let error = spec.undo(&packed, dtype, &[size]).unwrap_err();
+        assert_eq!(error.code(), "E0268", "{error}");
+    }
 }
 
 #[test]

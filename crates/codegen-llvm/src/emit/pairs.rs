@@ -38,6 +38,33 @@ impl<'ctx> Emitter<'_, 'ctx> {
             .unwrap_or_else(|| unreachable!("`sums_fours` was asked"))
     }
 
+    /// Whether [`Emitter::sum_small_fours`] supports results of this many lanes.
+    pub(crate) fn sums_small_fours(&self, lanes: u32) -> bool {
+        let level = self.level();
+        let in_pairs = level.multiplies_byte_pairs()
+            && lanes <= level.lanes(32)
+            && name_of_byte_pairs(lanes).is_some();
+        self.sums_fours(lanes) || in_pairs
+    }
+
+    /// The same as [`Emitter::sum_fours`], where the bytes of `a` are at most 127: then two products fit 16 bits.
+    pub(crate) fn sum_small_fours(
+        &self,
+        sum: Value<'ctx>,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+    ) -> Value<'ctx> {
+        if self.sums_fours(lanes(sum)) {
+            return self.sum_fours(sum, a, b);
+        }
+        let bytes = [a, b].map(|value| self.regrouped(value, Elem::I8));
+        let pairs = name_of_byte_pairs(lanes(sum))
+            .and_then(|name| self.intrinsic(name, &[], &bytes))
+            .unwrap_or_else(|| unreachable!("`sums_small_fours` was asked"));
+        let ones = self.int_of(Elem::I16, lanes(pairs), 1);
+        self.iadd(sum, self.sum_pairs(pairs, ones))
+    }
+
     /// The same bits as lanes of another width, low ones first.
     pub(crate) fn regrouped(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
         let ty = self.ty(to, elem(value).bits() * lanes(value) / to.bits());
@@ -64,6 +91,16 @@ fn name_of_fours(lanes: u32) -> Option<&'static str> {
         4 => Some("llvm.x86.avx512.vpdpbusd.128"),
         8 => Some("llvm.x86.avx512.vpdpbusd.256"),
         16 => Some("llvm.x86.avx512.vpdpbusd.512"),
+        _ => None,
+    }
+}
+
+/// The instruction that sums products of bytes in pairs, for as many bytes as fill this many lanes of 32 bits.
+fn name_of_byte_pairs(lanes: u32) -> Option<&'static str> {
+    match lanes {
+        4 => Some("llvm.x86.ssse3.pmadd.ub.sw.128"),
+        8 => Some("llvm.x86.avx2.pmadd.ub.sw"),
+        16 => Some("llvm.x86.avx512.pmaddubs.w.512"),
         _ => None,
     }
 }

@@ -47,15 +47,21 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Hoists loads that are always safe out of the vector loop of a map's outer axis: LLVM then hoists what depends on
-    /// them alone, such as the words of a key. Other classes need their registers.
+    /// Hoists loads that are always safe and the same everywhere out of the vector loop of a map's outer axis: LLVM then
+    /// hoists what depends on them alone, such as the words of a key. Other classes need their registers.
     pub(super) fn hoist_fixed_loads(&self, scope: &Scope<'ctx>) -> Result<(), LlvmError> {
         if self.kernel.classification().class != Class::Map {
             return Ok(());
         }
+        // The only element of a buffer may be read at an index that varies.
+        let varies = |node| {
+            let mut axes = self.kernel.axes().keys();
+            axes.any(|axis| self.dependence.depends(node, axis))
+        };
         for (node, data) in self.kernel.nodes() {
             if let Node::Load(load) = &data.node
                 && is_fixed_load(self.kernel, load)
+                && !varies(node)
             {
                 self.value(scope, node, Coordinate::default(), Form::First)?;
             }

@@ -18,13 +18,13 @@ use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
 
 /// Steps per instruction.
-const STEPS: u32 = 4;
+pub(super) const STEPS: u32 = 4;
 
 /// The sign bits of four bytes: 128 if they are unsigned, and -128 otherwise.
 const SIGNS: i64 = 0x8080_8080;
 
 /// The bytes of factors at four steps, by what they depend on.
-type Known<'ctx> = HashMap<(NodeId, Coordinate, Form), Value<'ctx>>;
+pub(super) type Known<'ctx> = HashMap<(NodeId, Coordinate, Form), Value<'ctx>>;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The factors whose products are summed in fours, where vectors have an instruction for it.
@@ -129,7 +129,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     }
 
     /// The bytes of an integer at four steps of an axis, side by side in lanes of 32 bits.
-    fn bytes_of(
+    pub(super) fn bytes_of(
         &self,
         steps: &[Scope<'ctx>; 4],
         (node, axis): (NodeId, AxisId),

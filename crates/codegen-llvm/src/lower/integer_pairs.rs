@@ -4,6 +4,7 @@
 //! the same bits: wrapping additions have any order.
 
 use kiln_kernel::{AxisId, IndexClass, Load, LoadGuard, Node, NodeId};
+use kiln_scalar::ScalarOp;
 use kiln_schedule_cpu::narrow_factors;
 
 use super::context::KernelLowering;
@@ -142,6 +143,27 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         )))
     }
 
+    /// Whether an index is an axis, or the sum of it and of what does not vary along it.
+    fn steps_by_one(&self, mut index: NodeId, axis: AxisId) -> bool {
+        loop {
+            index = match self.kernel.node(index) {
+                Node::Axis(found) => return *found == axis,
+                Node::Apply {
+                    op: ScalarOp::Add,
+                    operands,
+                } => {
+                    let varies = |index: &&NodeId| self.dependence.depends(**index, axis);
+                    let mut varying = operands.iter().filter(varies);
+                    match (varying.next(), varying.next()) {
+                        (Some(&varying), None) => varying,
+                        _ => return false,
+                    }
+                }
+                _ => return false,
+            };
+        }
+    }
+
     /// Whether a load reads adjacent elements along an axis, if it is performed at all.
     fn is_adjacent(&self, load: &Load, axis: AxisId) -> bool {
         let Some((last, others)) = load.indices.split_last() else {
@@ -150,7 +172,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let varies = |&node: &NodeId| self.dependence.depends(node, axis);
         let is_unconditional =
             |guard: &LoadGuard| guard.when.is_none() && !varies(&guard.otherwise);
-        matches!(self.kernel.node(*last), Node::Axis(index) if *index == axis)
+        self.steps_by_one(*last, axis)
             && !others.iter().any(varies)
             && load.guard.as_ref().is_none_or(is_unconditional)
             && self.kernel.buffer(load.buffer).strides.is_none()

@@ -4,7 +4,7 @@
 //! mask. Consecutive elements are one vector load, every other element two of them; anything else is a gather.
 
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{IndexClass, Load, Node, NodeId};
+use kiln_kernel::{Class, IndexClass, Load, Node, NodeId};
 use kiln_tensor::DType;
 
 use super::access::Address;
@@ -167,6 +167,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             Some(_) if !self.layout.may_leave_block(load) => None,
             _ => self.mask(scope, at),
         };
+        let is_conditional = condition.is_some();
         let mask = match (condition, in_range) {
             (Some(condition), Some(mask)) => Some(emit.and(self.widened(scope, condition), mask)),
             (Some(condition), None) => Some(self.widened(scope, condition)),
@@ -188,6 +189,14 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             }
             (Address::Consecutive(pointer), None) => emit.load_dtype(dtype, vectors.lanes, pointer),
             (Address::Consecutive(pointer), Some(mask)) => {
+                // A whole vector may be beyond the buffer, where a masked load is slow even though it reads nothing. Within
+                // windows, which reach beyond it by a few elements, that is rare.
+                let pointer = match self.kernel.classification().class {
+                    Class::Map if is_conditional => {
+                        emit.select(emit.any(mask), pointer, self.dummy())
+                    }
+                    _ => pointer,
+                };
                 emit.masked_load_dtype(dtype, pointer, mask, otherwise)
             }
             (Address::EveryOther(pointer), mask) => {

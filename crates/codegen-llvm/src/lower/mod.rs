@@ -12,7 +12,7 @@
 //! - `item`, `reduce`, `carry`: the items of a kernel. `nest`: the loops over outer points.
 //! - `arg_reduction`: the index of the best value.
 //! - `accumulator_splitting`, `transposing_reduction`, `register_transpose`, `sliding_window`, `loop_splitting`, `fused_map`,
-//!   `non_temporal`, `prefetch`, `split_reduction`, `strided_load`, `tables`, `winograd`: one optimisation each.
+//!   `non_temporal`, `prefetch`, `scaled_bytes`, `split_reduction`, `strided_load`, `tables`, `winograd`: one optimisation each.
 
 mod access;
 mod accumulator_splitting;
@@ -40,6 +40,7 @@ mod prefetch;
 mod reduce;
 mod register_transpose;
 mod row_remainder;
+mod scaled_bytes;
 mod scope;
 mod sliding_window;
 mod split_reduction;

@@ -303,7 +303,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Sums of products of narrow integers along an axis, several at once; `None` for others.
+    /// Sums of products of narrow integers, or of scaled ones, along an axis, several at once; `None` for others.
     fn narrow_sums(
         &self,
         scope: &Scope<'ctx>,
@@ -312,7 +312,9 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         points: &[Coordinate],
         carried: &[Value<'ctx>],
     ) -> Result<Option<Vec<Value<'ctx>>>, LlvmError> {
-        let sums = if let Some(factors) = self.factors_in_fours(scope, reduce) {
+        let sums = if let Some(bytes) = self.scaled_bytes(scope, reduce) {
+            self.scaled_sums(scope, (axis, &bytes), points, carried)
+        } else if let Some(factors) = self.factors_in_fours(scope, reduce) {
             self.sums_of_fours(scope, reduce, (axis, factors), points, carried)
         } else if let Some(factors) = self.paired_factors(scope, reduce) {
             self.sums_of_pairs(scope, reduce, (axis, factors), points, carried)

@@ -7,7 +7,7 @@ use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
 use super::Outcome;
-use crate::emit::{Emitter, Value, elem};
+use crate::emit::{Elem, Emitter, Value, elem, lanes};
 
 /// Emits an operation of integers or a comparison of `bool`s; `None` for any other operation.
 pub(super) fn emit<'ctx>(
@@ -135,16 +135,59 @@ fn divide<'ctx>(
     }
     // MIN / 1 is MIN with remainder 0, the results required of MIN / -1.
     let divisor = e.select(unsafe_lanes, e.int(b, 1), b);
-    let quotient = if signed {
-        e.sdiv(a, divisor)
-    } else {
-        e.udiv(a, divisor)
-    };
     Division {
         a,
         divisor,
-        quotient,
+        quotient: quotient(e, signed, a, divisor),
         by_zero,
+    }
+}
+
+/// Truncated quotients whose divisors are neither 0 nor, below `MIN`, -1.
+///
+/// No level divides vectors of integers, but all divide vectors of floats. A quotient of floats, truncated, is the integers'
+/// if the dividend is below 2^p in magnitude, with p the float's significant bits: short of an integer by 1 / divisor or
+/// more, it is not rounded up to it.
+fn quotient<'ctx>(
+    e: &Emitter<'_, 'ctx>,
+    signed: bool,
+    a: Value<'ctx>,
+    divisor: Value<'ctx>,
+) -> Value<'ctx> {
+    let of_integers = || match signed {
+        true => e.sdiv(a, divisor),
+        false => e.udiv(a, divisor),
+    };
+    // LLVM multiplies by the inverse of a constant.
+    if lanes(a) == 1 || divisor.into_vector_value().is_const() {
+        return of_integers();
+    }
+    let of_floats = |float, signed| {
+        let float_of = |x| match signed {
+            true => e.signed_to_float(x, float),
+            false => e.unsigned_to_float(x, float),
+        };
+        e.float_to_integer(e.fdiv(float_of(a), float_of(divisor)), elem(a), signed)
+    };
+    match elem(a).bits() {
+        8 | 16 => of_floats(Elem::F32, signed),
+        32 => of_floats(Elem::F64, signed),
+        64 if e.level().has_avx512() => {
+            let magnitude = |x| if signed { e.smax(x, e.ineg(x)) } else { x };
+            let either = e.or(magnitude(a), magnitude(divisor));
+            let is_large = e.icmp(
+                IntPredicate::UGE,
+                either,
+                e.int(a, 1 << f64::MANTISSA_DIGITS),
+            );
+            let exact = of_floats(Elem::F64, true);
+            match *e.patch_lanes(is_large, &[exact], || vec![of_integers()]) {
+                [patched] => patched,
+                _ => unreachable!("one value is patched"),
+            }
+        }
+        // Below AVX-512 these are not converted in vectors either.
+        _ => of_integers(),
     }
 }
 
@@ -190,7 +233,7 @@ fn needs_step<'ctx>(e: &Emitter<'_, 'ctx>, rest: Value<'ctx>, divisor: Value<'ct
     let zero = e.int(rest, 0);
     let differs = e.icmp(IntPredicate::SLT, e.xor(rest, divisor), zero);
     if is_on(Fault::TruncatedQuotient) {
-        return e.bool_of(crate::emit::lanes(rest), false);
+        return e.bool_of(lanes(rest), false);
     }
     e.and(differs, e.icmp(IntPredicate::NE, rest, zero))
 }

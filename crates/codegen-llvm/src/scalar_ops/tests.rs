@@ -89,6 +89,47 @@ fn results_do_not_depend_on_the_number_of_lanes() {
     }
 }
 
+/// Vectors of integers are divided as floats, whose quotients are rounded.
+#[test]
+fn quotients_that_are_just_short_of_an_integer_are_not_rounded_up() {
+    for level in host_levels() {
+        for (dtype, bits) in [(DType::I64, 53), (DType::I32, 31), (DType::I16, 15)] {
+            let mut pairs = Vec::new();
+            for divisor in [3, 7, 94_906_265, 94_906_267, 1 << 26, (1 << 29) - 3] {
+                let largest = (1_i64 << bits) / divisor;
+                for quotient in [1, 2, 3, largest - 1, largest] {
+                    pairs.extend([-1, 0, 1].map(|short| (quotient * divisor + short, divisor)));
+                }
+            }
+            let pairs = pairs
+                .into_iter()
+                .flat_map(|(a, b)| [(a, b), (-a, b), (a, -b)]);
+            let most = i64::MAX >> (64 - dtype.bits());
+            let fits = |&(a, b): &(i64, i64)| a.abs() <= most && b.abs() <= most;
+            let pairs: Vec<(i64, i64)> = pairs.filter(fits).collect();
+            let column = |pick: fn(&(i64, i64)) -> i64| -> Vec<u8> {
+                let size = dtype.size_in_bytes();
+                let bytes = pairs.iter().map(pick).map(i64::to_le_bytes);
+                bytes.flat_map(|bytes| bytes[..size].to_vec()).collect()
+            };
+            let dtypes = [dtype, dtype];
+            let compiled = Lanes::new(level, 8, &dtypes, &[dtype], |e, values| {
+                vec![
+                    emit(e, ScalarOp::Div, &dtypes, values)
+                        .expect("it is known")
+                        .value,
+                ]
+            });
+            let found = compiled.run(&[&column(|pair| pair.0), &column(|pair| pair.1)]);
+            let found = found[0].chunks(dtype.size_in_bytes());
+            for (&(a, b), found) in pairs.iter().zip(found) {
+                let expected = from_bits(dtype, (a / b) as u64);
+                assert_eq!(value(dtype, found), expected, "{level} {a} / {b}");
+            }
+        }
+    }
+}
+
 #[test]
 fn min_and_max_are_the_same_at_every_vector_width() {
     for level in host_levels() {
@@ -339,6 +380,8 @@ fn interesting(dtype: DType) -> Vec<ScalarValue> {
             bits.extend([
                 1 << 24,
                 (1 << 24) + 1,
+                (1 << 53) - 1,
+                1 << 53,
                 (1 << 53) + 1,
                 (1 << 62) + (1 << 54) + 1,
             ]);

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_ir::{Definition, Graph, OpId, RegionId, ValueId};
+use kiln_ir::{Definition, Graph, Op, OpId, RegionId, TensorType, ValueId};
 use kiln_symbolic_shape::{DimId, SymbolId};
+use kiln_tensor::DType;
 
 use super::run_order::RunOrder;
 use crate::budget::Budget;
@@ -150,6 +151,11 @@ impl<'a> Groups<'a> {
             .collect()
     }
 
+    /// Whether the region yields the value.
+    pub(crate) fn is_escaping(&self, value: ValueId) -> bool {
+        self.escaping.contains(&value)
+    }
+
     /// Whether joining would make an op run both before and after the group: a path leaves it and comes back.
     pub(crate) fn would_cycle(&self, joined: &[GroupId], budget: &Budget) -> bool {
         self.order.would_cycle(joined, budget)
@@ -255,6 +261,19 @@ impl Group {
     /// Whether it only moves elements by index, so that recomputing it is free.
     pub(crate) fn is_index_map(&self, graph: &Graph) -> bool {
         self.ops.iter().all(|&op| is_index_map(&graph.op(op).op))
+    }
+
+    /// Whether it is the conversion of bytes to floats.
+    pub(crate) fn is_of_bytes(&self, graph: &Graph) -> bool {
+        let mut ops = self.ops.iter();
+        let (Some(&op), None) = (ops.next(), ops.next()) else {
+            return false;
+        };
+        let data = graph.op(op);
+        let operand = data.operands.first();
+        let operand = operand.and_then(|&operand| graph.tensor_ty(operand));
+        let is_byte = |ty: &TensorType| matches!(ty.dtype, DType::I8 | DType::U8);
+        matches!(data.op, Op::Cast { to } if to.is_float()) && operand.is_some_and(is_byte)
     }
 
     /// Whether one of its ops has a schedule of its own.

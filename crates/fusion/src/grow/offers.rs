@@ -1,8 +1,12 @@
 //! The groups offered for joining, by which rule, in which order.
 
+use std::collections::BTreeSet;
+
 use kiln_ir::{Graph, ValueId};
 
 use super::groups::{Group, GroupId, Groups, defining};
+use crate::cost::inputs;
+use crate::op_kind::OpKind;
 use crate::sizes::SizeQueries;
 
 /// The rule by which groups are offered, in the order in which the rules are tried.
@@ -10,12 +14,17 @@ use crate::sizes::SizeQueries;
 pub(crate) enum Rule {
     /// An index map is fused into its reader.
     IndexMap,
-    /// Ops after a contraction or window are applied to its result while it is in registers.
+    /// Bytes that a contraction or window reads as floats are converted where they are read: memory has the bytes.
+    Bytes,
+    /// Ops after a contraction or window are applied to its result while it is in registers, unless they are left to their
+    /// reader.
     Epilogue,
     /// Maps and rows join their readers.
     Chain,
     /// Cheap maps go into the operand of a contraction or window.
     Prologue,
+    /// Ops that were left to their reader, which did not take them, are an epilogue after all.
+    LeftEpilogue,
     /// Two contractions with rows between them.
     Between,
     /// Products of one operand, where one of them is joined with the other's result.
@@ -28,9 +37,11 @@ impl Rule {
     /// Every rule, in order.
     pub(crate) const ALL: &'static [Rule] = &[
         Rule::IndexMap,
+        Rule::Bytes,
         Rule::Epilogue,
         Rule::Chain,
         Rule::Prologue,
+        Rule::LeftEpilogue,
         Rule::Between,
         Rule::Products,
         Rule::Siblings,
@@ -40,7 +51,8 @@ impl Rule {
     pub(crate) fn as_words(self) -> &'static str {
         match self {
             Rule::IndexMap => "read in place",
-            Rule::Epilogue => "epilogue",
+            Rule::Bytes => "converted where they are read",
+            Rule::Epilogue | Rule::LeftEpilogue => "epilogue",
             Rule::Chain => "chain",
             Rule::Prologue => "prologue",
             Rule::Between => "contraction, rows, contraction",
@@ -111,7 +123,13 @@ impl Context<'_> {
                 let Some(source) = self.kernel(producer) else {
                     continue;
                 };
-                if self.rule_of(source, reader) == Some(rule) {
+                let found = match self.rule_of(source, reader) {
+                    Some(Rule::Epilogue) if self.is_left(producer, consumer) => {
+                        Some(Rule::LeftEpilogue)
+                    }
+                    found => found,
+                };
+                if found == Some(rule) {
                     offers.push(Offer {
                         members: vec![producer, consumer],
                         bytes: self.bytes(value),
@@ -120,6 +138,55 @@ impl Context<'_> {
             }
         }
         offers
+    }
+
+    /// Whether an epilogue is better left to the group that reads it, as the slope of an activation is to the backward
+    /// pass: what it reads is stored anyway, for others, and reading that again moves fewer bytes than storing and reading
+    /// what it computes.
+    fn is_left(&self, source: GroupId, epilogue: GroupId) -> bool {
+        let reader = self.sole_reader(epilogue);
+        let (Some(before), Some(group), Some(reader)) = (
+            self.groups.get(source),
+            self.groups.get(epilogue),
+            reader.and_then(|reader| self.groups.get(reader)),
+        ) else {
+            return false;
+        };
+        let stored = self.groups.outputs(&before.own, &[source, epilogue]);
+        let is_stored = |value: &ValueId| {
+            let home = defining(self.graph, *value).and_then(|op| self.groups.home(op));
+            home != Some(source) || stored.contains(value)
+        };
+        let total = |values: &mut dyn Iterator<Item = ValueId>| -> u64 {
+            values.map(|value| self.bytes(value)).sum()
+        };
+        let read = inputs(self.graph, &group.ops);
+        let read_there = inputs(self.graph, &reader.ops);
+        let mut read_anew = read.iter().copied().filter(|it| !read_there.contains(it));
+        let results = self.groups.outputs(&group.own, &[epilogue]);
+        read.iter().all(is_stored)
+            && total(&mut read_anew) < total(&mut results.into_iter()).saturating_mul(2)
+    }
+
+    /// The one group that reads what a group of pointwise ops computes, if it reads it element by element.
+    fn sole_reader(&self, id: GroupId) -> Option<GroupId> {
+        let is_pointwise = |op| OpKind::of(&self.graph.op(op).op) == OpKind::Pointwise;
+        let group = self.groups.get(id)?;
+        let mut readers = BTreeSet::new();
+        let results = self.groups.outputs(&group.own, &[id]);
+        for &value in &results {
+            if self.groups.is_escaping(value) {
+                return None;
+            }
+            readers.extend(self.groups.readers(value));
+        }
+        let reader = readers.pop_first().filter(|_| readers.is_empty())?;
+        let mut ops = group.ops.iter().copied();
+        let mut reading = self.groups.get(reader)?.ops.iter().copied().filter(|&op| {
+            let operands = &self.graph.op(op).operands;
+            operands.iter().any(|operand| results.contains(operand))
+        });
+        (ops.all(is_pointwise) && reading.all(is_pointwise)).then_some(reader)
     }
 
     /// The rule by which a group would join one that reads it.
@@ -131,6 +198,9 @@ impl Context<'_> {
                 false => Rule::IndexMap,
             };
             return Some(rule);
+        }
+        if source.is_of_bytes(self.graph) && reader.is_heavy(self.graph) {
+            return Some(Rule::Bytes);
         }
         Some(
             match (source.is_heavy(self.graph), reader.is_heavy(self.graph)) {
@@ -172,12 +242,12 @@ impl Context<'_> {
     /// Groups without a schedule of their own that read one value.
     fn siblings(&self) -> Vec<Offer> {
         let mut offers = Vec::new();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for id in self.groups.ids() {
             let Some(group) = self.kernel(id) else {
                 continue;
             };
-            for value in crate::cost::inputs(self.graph, &group.ops) {
+            for value in inputs(self.graph, &group.ops) {
                 let constant = defining(self.graph, value)
                     .is_some_and(|op| matches!(self.graph.op(op).op, kiln_ir::Op::Constant(_)));
                 if constant || !seen.insert(value) {

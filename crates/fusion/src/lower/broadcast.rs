@@ -4,7 +4,7 @@ use kiln_ir::{Indices, OpData, ValueId};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{NodeId, Nodes};
 use kiln_scalar::ScalarOp;
-use kiln_symbolic_shape::{DimId, Predicate};
+use kiln_symbolic_shape::{ContractFact, DimId, FactOrigin, Predicate};
 
 use super::LowerError;
 use super::context::{Demand, RegionLowering, Step};
@@ -67,6 +67,7 @@ impl RegionLowering<'_> {
         // Not proved either way: decided by the size, which is 1 or equal in every call.
         let joined = self.b.dims_mut().bcast(size, whole)?;
         self.require(Predicate::Equal(joined, whole), "sizes that broadcast")?;
+        self.assume_one_or(size, whole)?;
         if self.b.dims().cannot_be_one(size) {
             return Ok(index);
         }
@@ -74,5 +75,19 @@ impl RegionLowering<'_> {
         let size = self.b.size(size);
         let repeats = self.b.apply(ScalarOp::Eq, [size, one]);
         Ok(self.b.apply(ScalarOp::Select, [repeats, zero, index]))
+    }
+
+    /// Makes it part of the kernel's contract that a size is 1 or `whole`, so that the index is proved to be in bounds and its
+    /// loads need no check. As a product, since a broadcast of the two would presume it.
+    fn assume_one_or(&mut self, size: DimId, whole: DimId) -> Result<(), LowerError> {
+        let table = self.b.dims_mut();
+        let (zero, one) = (table.constant(0), table.constant(1));
+        let (from_one, from_whole) = (table.sub(size, one)?, table.sub(size, whole)?);
+        let product = table.mul(from_one, from_whole)?;
+        table.assume(ContractFact {
+            predicate: Predicate::Equal(product, zero),
+            origin: FactOrigin::Required("a broadcast".to_owned()),
+        })?;
+        Ok(())
     }
 }

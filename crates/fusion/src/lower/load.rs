@@ -128,7 +128,7 @@ impl RegionLowering<'_> {
 
     /// The element of a uniform constant.
     pub(super) fn splat(&self, value: ValueId) -> Option<ScalarValue> {
-        splat_of(self.constant(value)?.tensor())
+        splat_of(&self.constant(value)?.tensor())
     }
 }
 

@@ -11,7 +11,7 @@ const ELEMENT_LIMIT: usize = 4;
 pub(super) fn summary(constant: &Constant) -> String {
     let tensor = constant.tensor();
     let elements = if tensor.len() <= ELEMENT_LIMIT {
-        elements(tensor)
+        elements(&tensor)
     } else {
         None
     };

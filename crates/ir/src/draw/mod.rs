@@ -2,8 +2,10 @@
 //!
 //! Both draw the same `scene`: one box per op with its attributes and constants, one per input and output, types on the
 //! edges, nested regions inside their op. Drawings are for people: they shorten long texts and omit boxes beyond
-//! [`NODE_LIMIT`], with a note. Deterministic; pure functions of the graph, which need not be verified.
+//! [`NODE_LIMIT`], with a note. Deterministic; pure functions of the graph, which need not be verified. [`arrange`] lays out the boxes of other
+//! drawings in the same way.
 
+mod arrange;
 mod constants;
 mod dot;
 mod labels;
@@ -12,6 +14,7 @@ mod palette;
 mod scene;
 mod svg;
 
+pub use arrange::{Arrangement, BoxSize, arrange};
 pub use dot::dot;
 pub use svg::svg;
 

@@ -375,7 +375,10 @@ impl Printer<'_> {
 
     fn constant(&mut self, constant: &Constant) {
         let is_small = constant.is_inline();
-        match is_small.then(|| elements_text(constant.tensor())).flatten() {
+        match is_small
+            .then(|| elements_text(&constant.tensor()))
+            .flatten()
+        {
             Some(elements) => put!(self.out, " [{elements}]"),
             None => put!(self.out, " \"{}\"", constant.digest()),
         }

@@ -1,15 +1,17 @@
 //! Merges axes that are always used together: an elementwise kernel over `[B, S, D]` becomes one over `[B*S*D]`.
 //!
-//! Adjacent axes `a` and `b` can be merged if each index list that names one names both, plainly and side by side, and
-//! nothing else names either except positions `a * |b| + b`. The indexed axes of the buffer or stage must then merge
+//! Adjacent axes `a` and `b` can be merged if each index list that names one names both, side by side, and nothing else names
+//! either except [positions](Positions) `a * |b| + b` and [comparisons](Steps) of `a`, which may be shifted. The indexed axes of the buffer or stage must then merge
 //! too, and so must every other index of those, up to a fixed point. The memory layout allows it if a step of the left
 //! axis equals the length of the right one in steps of that axis.
 
 use std::collections::BTreeSet;
 
+use kiln_scalar::ScalarValue;
 use kiln_symbolic_shape::DimId;
 
 use super::positions::Positions;
+use super::steps::Steps;
 use crate::form::{
     Axes, AxisId, BufferId, Extent, Item, Kernel, Node, NodeId, StageId, StageOperation,
 };
@@ -112,13 +114,20 @@ fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
         Node::Axis(axis) => Some(*axis),
         _ => None,
     };
+    let steps = Steps::of_axes(kernel, &value_roots(kernel));
+    let shift = |node: NodeId| {
+        let mut axes = steps.iter();
+        let axis = axes.find(|(_, steps)| steps.shifts.contains(&node));
+        axis.map(|(&axis, _)| axis)
+    };
+    let shifted = |node: NodeId| plain(node).or_else(|| shift(node));
     let mut merge = Merge::default();
     let mut pending = vec![pair];
     while let Some(pair) = pending.pop() {
         if !merge.axes.insert(pair) {
             continue;
         }
-        if !neighbours.contains(&pair) || used_otherwise(kernel, pair) {
+        if !neighbours.contains(&pair) || used_otherwise(kernel, pair, steps.get(&pair.0)) {
             return None;
         }
         let (a, b) = pair;
@@ -131,9 +140,11 @@ fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
         }
         for access in &accesses {
             for (place, &index) in access.indices.iter().enumerate() {
-                let axis = plain(index);
+                let axis = shifted(index);
                 let next = access.indices.get(place + 1).copied().and_then(plain);
-                let before = place.checked_sub(1).and_then(|p| plain(access.indices[p]));
+                let before = place
+                    .checked_sub(1)
+                    .and_then(|p| shifted(access.indices[p]));
                 if axis == Some(a) {
                     if next != Some(b) {
                         return None;
@@ -150,7 +161,7 @@ fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
             }
             for access in accesses.iter().filter(|access| access.of == of) {
                 let pair = (
-                    plain(access.indices[place])?,
+                    shifted(access.indices[place])?,
                     plain(access.indices[place + 1])?,
                 );
                 let (size, extent) = (size(kernel, of, place + 1)?, kernel.axis(pair.1).extent);
@@ -174,8 +185,8 @@ fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
     is_once.then_some(merge)
 }
 
-/// Whether an axis is used other than by plain indices, or has no plain extent.
-fn used_otherwise(kernel: &Kernel, (a, b): (AxisId, AxisId)) -> bool {
+/// Whether an axis is used other than by indices, positions and steps, or has no plain extent.
+fn used_otherwise(kernel: &Kernel, (a, b): (AxisId, AxisId), steps: Option<&Steps>) -> bool {
     let is_plain = |axis: AxisId| matches!(kernel.axis(axis).extent, Extent::Size(_));
     if !is_plain(a) || !is_plain(b) {
         return true;
@@ -184,10 +195,14 @@ fn used_otherwise(kernel: &Kernel, (a, b): (AxisId, AxisId)) -> bool {
         |node: NodeId| matches!(kernel.node(node), Node::Axis(axis) if *axis == a || *axis == b);
     let roots = value_roots(kernel);
     let positions = Positions::of(kernel, (a, b), &roots);
+    // A shift is an index, and nothing else.
+    let is_shift = |node: NodeId| steps.is_some_and(|steps| steps.shifts.contains(&node));
+    let is_step = |node: NodeId| steps.is_some_and(|steps| steps.contains(node));
+    let is_own = |node: NodeId| is_own(node) || is_shift(node);
     let in_values = used_nodes(kernel)
         .into_iter()
         .any(|node| match kernel.node(node) {
-            Node::Apply { .. } if positions.contains(node) => false,
+            Node::Apply { .. } if positions.contains(node) || is_step(node) => false,
             Node::Apply { operands, .. } | Node::Call { operands, .. } => {
                 operands.iter().copied().any(is_own)
             }
@@ -240,14 +255,39 @@ fn adjoins(kernel: &Kernel, of: Indexed, place: usize) -> bool {
     step.is_ok_and(|step| dims.equal(strides[place], step).is_proved())
 }
 
+/// Multiplies a length by the extent of an axis.
+fn scale(kernel: &mut Kernel, length: NodeId, axis: AxisId) -> Option<()> {
+    let extent = kernel.axis(axis).extent.bound();
+    let size = match *kernel.node(length) {
+        Node::Size(size) => size,
+        Node::Literal(ScalarValue::I64(size)) => kernel.dims.constant(size),
+        _ => return None,
+    };
+    let scaled = kernel.dims.mul(size, extent).ok()?;
+    kernel.nodes[length].node = match kernel.dims.as_constant(scaled) {
+        Some(size) => Node::Literal(ScalarValue::I64(size)),
+        None => Node::Size(scaled),
+    };
+    Some(())
+}
+
 fn merged(mut kernel: Kernel, merge: &Merge) -> Option<Kernel> {
     let roots = value_roots(&kernel);
     let positions = merge.axes.iter().flat_map(|&(a, b)| {
         let sums = Positions::of(&kernel, (a, b), &roots).sums;
         sums.into_iter().map(move |sum| (sum, a))
     });
+    let mut steps = Steps::of_axes(&kernel, &roots);
+    let mut lengths: Vec<(NodeId, AxisId)> = Vec::new();
+    for &(a, b) in &merge.axes {
+        let own = steps.remove(&a).unwrap_or_default().lengths;
+        lengths.extend(own.into_iter().map(|length| (length, b)));
+    }
     for (sum, axis) in positions.collect::<Vec<_>>() {
         kernel.nodes[sum].node = Node::Axis(axis);
+    }
+    for (length, next) in lengths {
+        scale(&mut kernel, length, next)?;
     }
     for &(a, b) in &merge.axes {
         let (left, right) = (kernel.axis(a).extent.bound(), kernel.axis(b).extent.bound());

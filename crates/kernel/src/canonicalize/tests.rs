@@ -123,6 +123,57 @@ s0 = 15*A*B
 }
 
 #[test]
+fn rows_of_concatenations_and_slices_are_merged() {
+    assert_eq!(
+        canonical(
+            "kernel @concat(%x: in f32[A, 3, C], %y: in f32[A, B, C], %o: out f32[A, B + 3, C]) {
+           outer a < A, b < B + 3, c < C
+           store %o[a, b, c] = select(b < 3, %x[a, b, c] if inside else 0.0, %y[a, b - 3, c] if inside else 0.0)
+         }"
+        ),
+        "kernel @kernel(%b0: in f32[s0, s1], %b1: in f32[s0, s2], %b2: out f32[s0, s3]) {
+  outer a0 < s0, a1 < s3
+  store %b2[a0, a1] = select(a1 < s1, %b0[a0, a1] if inside else 0.0, %b1[a0, a1 - s1] if inside else 0.0)
+}
+s0 = A
+s1 = 3*C
+s2 = B*C
+s3 = B*C + 3*C
+"
+    );
+    assert_eq!(
+        canonical(
+            "kernel @slice(%x: in f32[A, 100, C], %o: out f32[A, 90, C]) {
+           outer a < A, b < 90, c < C
+           store %o[a, b, c] = %x[a, b + 5, c]
+         }"
+        ),
+        "kernel @kernel(%b0: in f32[s0, 100*s1], %b1: out f32[s0, 90*s1]) {
+  outer a0 < s0, a1 < 90*s1
+  store %b1[a0, a1] = %b0[a0, a1 + size(5*s1)]
+}
+s0 = A
+s1 = C
+"
+    );
+    // The shift is also a number, rows are not read whole, and the length is also an offset.
+    for value in [
+        "%x[a, b + 5, c] + f32(b + 5)",
+        "%x[a, b + 5, c / 2]",
+        "%x[a, b + 5, c] + f32(c + 5)",
+    ] {
+        let text = canonical(&format!(
+            "kernel @k(%x: in f32[A, 100, C], %o: out f32[A, 90, C]) {{
+           outer a < A, b < 90, c < C
+           store %o[a, b, c] = {value}
+         }}"
+        ));
+        assert!(text.contains("outer a0 < s0, a1 < "), "{text}");
+        assert!(text.contains("a2 < "), "{text}");
+    }
+}
+
+#[test]
 fn rows_of_several_axes_become_one() {
     let kernel = canonicalize(&verified(
         "kernel @global(%x: in f32[N, C, H, W], %y: out f32[N, C]) {

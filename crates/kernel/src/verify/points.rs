@@ -179,18 +179,33 @@ impl<'k> Points<'k> {
 
     /// A size that is not 1 is the size of what it broadcasts to.
     fn learn_broadcast(&mut self, size: DimId, budget: &mut Budget) {
-        let indices: Vec<DimId> = self
-            .axes
-            .iter()
-            .filter(|&(&axis, _)| {
-                let extent = self.kernel.axis(axis).extent.bound();
-                broadcast_sizes(&self.table, extent).contains(&size)
-            })
-            .map(|(_, &index)| index)
+        let axes = self.axes.iter();
+        let axes: Vec<(DimId, DimId)> = axes
+            .map(|(&axis, &index)| (self.kernel.axis(axis).extent.bound(), index))
             .collect();
-        for index in indices {
-            self.learn(Predicate::Less(index, size), budget);
+        for (extent, index) in axes {
+            budget.spend(1);
+            if broadcast_sizes(&self.table, extent).contains(&size) || self.is_one_or(size, extent)
+            {
+                self.learn(Predicate::Less(index, size), budget);
+            }
         }
+    }
+
+    /// Whether the contract states `(size - 1) * (size - whole) == 0`.
+    fn is_one_or(&mut self, size: DimId, whole: DimId) -> bool {
+        let zero = self.table.constant(0);
+        let one = self.table.constant(1);
+        let factors = (self.table.sub(size, one), self.table.sub(size, whole));
+        let (Ok(from_one), Ok(from_whole)) = factors else {
+            return false;
+        };
+        let Ok(product) = self.table.mul(from_one, from_whole) else {
+            return false;
+        };
+        let stated = Predicate::Equal(product, zero);
+        let mut facts = self.table.contract_facts().iter();
+        facts.any(|fact| fact.predicate == stated)
     }
 
     /// Whether a predicate holds at each of these points.

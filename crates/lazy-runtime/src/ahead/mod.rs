@@ -6,5 +6,5 @@ mod precompile;
 mod shape_profile;
 
 pub use generate::ShapeVariantGenerator;
-pub use memory::CallMemory;
+pub use memory::{CallMemory, LiveValue};
 pub use shape_profile::{ProfileError, ProfiledShapes, ShapeProfile};

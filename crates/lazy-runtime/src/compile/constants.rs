@@ -1,4 +1,7 @@
 //! Constants on the device: uploaded, packed or read from a store once, shared between programs and variants by digest.
+//!
+//! Where the device's memory is the host's, a large constant that only kernels read, and only packed, is in memory once: its
+//! own elements are released, and made from the packed ones for whatever else reads them, such as the interpreter.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +10,7 @@ use std::time::Duration;
 use kiln_backend::{ExecuteError, KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_fork_lock::{ForkCell, ForkLock};
 use kiln_ir::{Constant, Digest};
-use kiln_tensor::{AxisSlice, Tensor, TensorError, element_count};
+use kiln_tensor::{AxisSlice, DType, Tensor, TensorError, element_count};
 use smallvec::SmallVec;
 
 use super::packed::PackedStore;
@@ -38,6 +41,9 @@ pub(crate) struct ConstantPart {
     pub(crate) shape: SmallVec<[usize; 6]>,
 }
 
+/// Bytes from which on a constant's elements are released once they are packed.
+const WORTH_RELEASING: usize = 1 << 16;
+
 type Entry = Arc<ForkCell<Result<Memory, Arc<ExecuteError>>>>;
 
 /// The constants of a runtime.
@@ -62,7 +68,7 @@ impl ConstantStore {
         constant: &Constant,
     ) -> Result<Memory, RuntimeError> {
         self.get(plain_form(constant), || {
-            Ok(executor.upload(constant.tensor()))
+            Ok(executor.upload(&constant.tensor()))
         })
     }
 
@@ -91,16 +97,51 @@ impl ConstantStore {
                 }
             }
             // Read now if it was not, so that a failure is reported as such.
-            part.constant.tensor().as_bytes()?;
+            let tensor = part.tensor()?;
+            tensor.as_bytes()?;
             let _span = recorder.pack_constants();
             let begin = clock.now();
-            let packed = executor.pack(&part.tensor()?, spec);
+            let packed = executor.pack(&tensor, spec);
             if let Ok(memory) = &packed {
                 let time: Duration = clock.now().saturating_sub(begin);
                 self.packed.packed(key, memory, time);
             }
             Ok(packed)
         })
+    }
+
+    /// Releases the elements of a constant that is packed whole and has no other reader yet. One that comes later makes
+    /// them from the packed ones.
+    pub(crate) fn release(
+        &self,
+        executor: &dyn KernelExecutor,
+        part: &ConstantPart,
+        spec: &PackSpec,
+    ) {
+        let is_worthwhile = part.bytes() >= WORTH_RELEASING && !executor.has_own_memory();
+        // Each launch plan asks again.
+        let is_done = part.constant.is_released();
+        if is_done || !is_worthwhile || !part.is_whole() || self.has_plain(&part.constant) {
+            return;
+        }
+        let Some(memory) = self.packed_if_ready(part, spec) else {
+            return;
+        };
+        // A view of the memory, which keeps it.
+        let Ok(packed) = executor.download(&memory, 0, DType::U8, &[memory.bytes()]) else {
+            return;
+        };
+        let (dtype, shape, spec) = (
+            part.constant.tensor().dtype(),
+            part.shape.clone(),
+            spec.clone(),
+        );
+        let remake = move || {
+            let made = spec.undo(&packed, dtype, &shape);
+            made.map_err(|error| TensorError::Deferred(Box::new(error)))
+        };
+        // If its elements cannot be read, that is an error of the next reader.
+        let _ = part.constant.release(remake);
     }
 
     /// The unpacked constant, if it is loaded.
@@ -195,6 +236,12 @@ impl ConstantPart {
         elements.saturating_mul(dtype.size_in_bytes())
     }
 
+    /// Whether it is all of the constant.
+    fn is_whole(&self) -> bool {
+        let elements = self.shape.iter().copied().fold(1, usize::saturating_mul);
+        self.offset == 0 && elements == self.constant.tensor().len()
+    }
+
     fn form(&self, spec: &PackSpec) -> Form {
         Form {
             digest: self.constant.digest(),
@@ -209,7 +256,7 @@ impl ConstantPart {
     fn tensor(&self) -> Result<Tensor, TensorError> {
         let tensor = self.constant.tensor();
         if tensor.shape() == self.shape.as_slice() && self.offset == 0 {
-            return Ok(tensor.clone());
+            return Ok(tensor);
         }
         let len = element_count(tensor.dtype(), &self.shape)?;
         let flat = tensor.reshape(&[tensor.len()])?;

@@ -53,6 +53,8 @@ struct CompileJob {
     schedule: Schedule,
     allowed: bool,
     recorder: Recorder,
+    /// The span of the call that needed it first.
+    origin: Option<tracing::span::Id>,
 }
 
 impl Work for CompileJob {
@@ -64,7 +66,12 @@ impl Work for CompileJob {
             schedule,
             allowed,
             recorder,
+            origin,
         } = *self;
+        // Not a child: the call may end before, and others may wait too. An id that is no longer known is ignored.
+        let span = tracing::info_span!(parent: None, "runtime.compile_job");
+        span.follows_from(origin);
+        let _entered = span.entered();
         // The ticket notifies the waiters.
         let _ = kernels.fulfil(ticket, &identity, &schedule, allowed, &recorder);
     }
@@ -203,6 +210,7 @@ impl Obtaining<'_> {
                         schedule: schedule.clone(),
                         allowed,
                         recorder: self.recorder.clone(),
+                        origin: tracing::Span::current().id(),
                     };
                     self.workers
                         .run(choice.key.digest(), urgency, Box::new(job));

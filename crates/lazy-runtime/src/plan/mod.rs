@@ -31,7 +31,7 @@ use kiln_symbolic_shape::{Binding, PlanFact};
 use kiln_tensor::DType;
 use smallvec::SmallVec;
 
-pub(crate) use arena::lifetimes_where;
+pub(crate) use arena::{lifetimes_of, lifetimes_where, place};
 pub(crate) use axis_order::AxisOrder;
 
 use crate::compile::CompiledKernel;

@@ -394,7 +394,7 @@ fn constant(graph: &Graph, value: ValueId) -> Option<Tensor> {
         return None;
     };
     match &graph.op(op).op {
-        Op::Constant(constant) => Some(constant.tensor().clone()),
+        Op::Constant(constant) => Some(constant.tensor()),
         _ => None,
     }
 }

@@ -8,13 +8,14 @@ mod few_of_lanes;
 mod interrupt;
 mod non_zero;
 mod order;
+mod parallel;
 mod suppress;
 mod top_k;
 
 use crate::error::NativeError;
 use crate::executor::place_of;
 use interrupt::Interrupt;
-use kiln_backend::{Builtin, BuiltinOperand, MemorySlice, StopSignal};
+use kiln_backend::{Builtin, BuiltinOperand, MemorySlice, StopSignal, TaskPool};
 use kiln_tensor::{DType, TensorError, element_count, match_dtype};
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -35,12 +36,13 @@ macro_rules! for_each_element {
 /// An operand or a result: its place, dtype and shape.
 type Given<'a> = (MemorySlice<'a>, BuiltinOperand<'a>);
 
-/// Runs a builtin. Once the signal is set it returns before its work is done.
+/// Runs a builtin, on the threads of the pool where it has independent parts. Once the signal is set it returns before its work is done.
 pub(crate) fn run(
     builtin: &Builtin,
     inputs: &[Given<'_>],
     outputs: &[Given<'_>],
     stop: Option<&dyn StopSignal>,
+    pool: &dyn TaskPool,
 ) -> Result<(), NativeError> {
     let interrupt = Interrupt(stop);
     match builtin {
@@ -56,7 +58,7 @@ pub(crate) fn run(
             for_each_element!(x.1.dtype, T => {
                 // SAFETY: as above, and both have this dtype.
                 let (x, values) = unsafe { (elements.as_slice::<T>(), values.as_mut_slice::<T>()) };
-                top_k.run(x, values, indices, interrupt)?;
+                top_k.run(x, values, indices, (interrupt, pool))?;
             });
             Ok(())
         }

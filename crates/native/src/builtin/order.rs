@@ -6,7 +6,7 @@
 use kiln_tensor::{bf16, f16};
 
 /// An element that can be ranked.
-pub(crate) trait Ranked: Copy {
+pub(crate) trait Ranked: Copy + Send + Sync {
     /// Whether places have more than 32 bits.
     const IS_WIDE: bool;
 

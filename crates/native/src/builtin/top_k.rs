@@ -6,9 +6,10 @@
 use super::few_of_lanes::{self, FewOfLanes, LANES};
 use super::interrupt::{Interrupt, PIECE, Stopped};
 use super::order::{Item, Ranked};
+use super::parallel::{map_parts, n_parts};
 use super::{expect, reserved};
 use crate::error::NativeError;
-use kiln_backend::BuiltinOperand;
+use kiln_backend::{BuiltinOperand, TaskPool};
 use kiln_tensor::{DType, TensorError};
 
 /// Elements that are compared at once.
@@ -55,23 +56,34 @@ impl TopK {
         })
     }
 
-    /// Searches every lane.
+    /// Searches every lane, groups of lanes in parallel.
     pub(crate) fn run<T: Ranked>(
         &self,
         x: &[T],
         values: &mut [T],
         indices: &mut [i64],
-        interrupt: Interrupt<'_>,
+        (interrupt, pool): (Interrupt<'_>, &dyn TaskPool),
     ) -> Result<(), NativeError> {
         if values.is_empty() {
             return Ok(());
         }
-        let found = match T::IS_WIDE || u32::try_from(self.size).is_err() {
-            true => self.search::<T, u128>(x, values, indices, interrupt)?,
-            false => self.search::<T, u64>(x, values, indices, interrupt)?,
-        };
+        let (block, found) = (self.size * self.stride, self.k * self.stride);
+        let blocks = (x.len() / block).div_ceil(n_parts(pool, x.len()));
+        let parts = x
+            .chunks(blocks * block)
+            .zip(values.chunks_mut(blocks * found))
+            .zip(indices.chunks_mut(blocks * found));
+        let is_wide = T::IS_WIDE || u32::try_from(self.size).is_err();
+        let searched = map_parts(
+            pool,
+            parts.collect(),
+            |((x, values), indices)| match is_wide {
+                true => self.search::<T, u128>(x, values, indices, interrupt),
+                false => self.search::<T, u64>(x, values, indices, interrupt),
+            },
+        );
         // The cause of a stop is reported at the next check of the signal.
-        let _stopped = found;
+        let _stopped: Vec<Result<(), Stopped>> = searched.into_iter().collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -97,6 +109,8 @@ impl TopK {
         } else {
             0
         })?;
+        // Sorting a lane's first elements costs so many comparisons besides those of its elements.
+        let sorting = k * k.checked_ilog2().unwrap_or(0) as usize;
         let mut done = 0;
         let blocks = x.chunks_exact(size * stride);
         let results = values
@@ -129,7 +143,7 @@ impl TopK {
                     }
                 };
                 for (lane, elements) in contiguous.chunks_exact(size).enumerate() {
-                    done += size;
+                    done += size + sorting;
                     if done > PIECE {
                         done = 0;
                         if interrupt.check().is_err() {

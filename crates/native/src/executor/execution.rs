@@ -208,6 +208,7 @@ impl Execution for NativeExecution {
             inputs,
             outputs,
             self.stop.as_deref(),
+            &*self.pool,
         )?)
     }
 

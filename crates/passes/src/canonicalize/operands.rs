@@ -27,7 +27,7 @@ pub(super) fn trim_constant(site: &mut Site<'_>) -> Option<Rewrite> {
         .map(|&value| site.dims_of(value))
         .collect::<Option<_>>()?;
     operands.iter().enumerate().find_map(|(index, &operand)| {
-        let tensor = site.constant(operand)?.tensor().clone();
+        let tensor = site.constant(operand)?.tensor();
         let idle = tensor.shape().iter().take_while(|&&size| size == 1).count();
         let mut tried = all.clone();
         tried.get_mut(index)?.drain(..idle);

@@ -188,7 +188,7 @@ pub(super) fn freeze(
     if let (Some(shift), Some(add)) = (shift, Function::by_name("add")) {
         let ty = Type::Tensor(constant_type(
             rebuild.new_graph_mut().dims_mut(),
-            shift.tensor(),
+            &shift.tensor(),
         ));
         let shift = append(rebuild, into, end, Op::Constant(shift), &[], ty);
         value = append(

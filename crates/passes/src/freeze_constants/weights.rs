@@ -104,7 +104,7 @@ pub(super) fn channel_values(
     if !per_channel || tensor.dtype() != linear.dtype {
         return None;
     }
-    let values = cast(graph, tensor, DType::F64)?.to_vec::<f64>().ok()?;
+    let values = cast(graph, &tensor, DType::F64)?.to_vec::<f64>().ok()?;
     Some(match values.as_slice() {
         &[only] => vec![only; linear.n_channels],
         _ => values,
@@ -120,8 +120,8 @@ pub(super) fn scaled(
     scale: &[f64],
 ) -> Option<Constant> {
     let weights = weights.tensor();
-    let scale = linear.scale(weights, scale)?;
-    let wide = cast(graph, weights, DType::F64)?;
+    let scale = linear.scale(&weights, scale)?;
+    let wide = cast(graph, &weights, DType::F64)?;
     let multiply = Op::map(kiln_scalar::Function::by_name("mul")?);
     let product = evaluate(graph.dims(), &multiply, &[wide.clone(), scale])?
         .into_iter()

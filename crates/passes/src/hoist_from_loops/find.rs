@@ -76,7 +76,7 @@ pub(super) fn find(graph: &Graph, scratch: &mut Graph, id: OpId) -> Option<Found
 fn all_trips(graph: &Graph, id: OpId, body: RegionId) -> Option<DimId> {
     let goes_on = graph.region(body).results.first();
     let goes_on = goes_on.and_then(|&value| constant_of(graph, value))?;
-    if splat(goes_on.tensor()) != Some(Splat::Bool(true)) {
+    if splat(&goes_on.tensor()) != Some(Splat::Bool(true)) {
         return None;
     }
     let mut trips = *graph.op(id).operands.first()?;

@@ -122,7 +122,7 @@ impl<'a> Site<'a> {
             Some((Op::Broadcast { .. } | Op::Reshape { .. }, source)) => source,
             _ => value,
         };
-        splat(self.constant(source)?.tensor())
+        splat(&self.constant(source)?.tensor())
     }
 
     /// Whether two sizes are proved equal.

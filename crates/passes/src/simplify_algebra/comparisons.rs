@@ -117,7 +117,7 @@ fn bounds(site: &mut Site<'_>, value: ValueId) -> Option<(DimId, DimId)> {
             &[only] => Some((only, only)),
             _ => None,
         },
-        Op::Constant(constant) => match splat(constant.tensor())? {
+        Op::Constant(constant) => match splat(&constant.tensor())? {
             Splat::Integer(number) => {
                 let number = site.dims_mut().constant(i64::try_from(number).ok()?);
                 Some((number, number))

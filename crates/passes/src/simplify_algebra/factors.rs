@@ -20,7 +20,7 @@ pub(super) fn narrow_factor(site: &mut Site<'_>) -> Option<Rewrite> {
             continue;
         }
         let constant = site.constant(operand).map(|constant| constant.tensor());
-        let Some(narrow) = constant.and_then(in_bytes) else {
+        let Some(narrow) = constant.as_ref().and_then(in_bytes) else {
             continue;
         };
         let narrow = site.emit_constant(narrow)?;

@@ -15,7 +15,7 @@ pub(super) fn gather_to_slice(site: &mut Site<'_>) -> Option<Rewrite> {
     };
     let numbers = site
         .constant(indices)
-        .and_then(|constant| integers(constant.tensor()))?;
+        .and_then(|constant| integers(&constant.tensor()))?;
     let (Some((start, step)), Some(from)) = (arithmetic(&numbers), site.tensor(x).cloned()) else {
         return None;
     };

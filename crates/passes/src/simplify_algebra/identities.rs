@@ -195,7 +195,7 @@ pub(super) fn divide_by_power_of_two(site: &mut Site<'_>) -> Option<Rewrite> {
     };
     let Some(Splat::Float(divisor)) = site
         .constant(right)
-        .and_then(|constant| splat(constant.tensor()))
+        .and_then(|constant| splat(&constant.tensor()))
     else {
         return None;
     };

@@ -71,7 +71,7 @@ fn affine(site: &mut Site<'_>, value: ValueId, depth: usize) -> Option<Affine> {
             &[only] => Some(single(only)),
             _ => None,
         },
-        (Op::Constant(constant), []) => match splat(constant.tensor())? {
+        (Op::Constant(constant), []) => match splat(&constant.tensor())? {
             Splat::Integer(number) => {
                 let number = i64::try_from(number).ok()?;
                 Some(single(site.dims_mut().constant(number)))

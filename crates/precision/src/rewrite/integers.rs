@@ -69,7 +69,7 @@ pub(super) fn rewrite(emit: &mut Emit<'_, '_>, product: &Product) -> Rewritten {
 }
 
 /// Codes of `x` as i8, and the scale of each group of elements along the axes, which are kept with size 1.
-fn quantized_activations(
+pub(super) fn quantized_activations(
     emit: &mut Emit<'_, '_>,
     x: ValueId,
     axes: &[usize],

@@ -1,10 +1,12 @@
-//! Weights as integers with scales; activations stay f32.
+//! Weights as integers with scales. Activations stay f32, or are i8 with a scale per row of a product: then the factors of
+//! a product are integers as floats, `matmul(f32(i8(x / s)), weights) * s`, which a backend may multiply as integers.
 //!
 //! One scale per column is applied to the sums, which costs nothing: `matmul(x, f32(q - z)) * scale`. Scales of groups are
 //! applied to the weights, where the kernel reads them. Four-bit codes are stored two per byte: byte `i` of a group of `g`
 //! rows has the code of row `i` in its low bits, and that of row `i + g/2` in its high bits, so that both are read in order.
 
-use super::{Narrowed, Rewritten, check_kind, finite_weights};
+use super::integers::quantized_activations;
+use super::{Activations, Narrowed, Rewritten, check_kind, finite_weights};
 use crate::emit::Emit;
 use crate::error::PrecisionError;
 use crate::format::{Bits, WeightFormat};
@@ -21,6 +23,7 @@ pub(super) fn rewrite(
     emit: &mut Emit<'_, '_>,
     product: &Product,
     format: WeightFormat,
+    activations: Activations,
 ) -> Rewritten {
     let found = check_kind(product.kind, format).and_then(|()| finite_weights(product));
     let (weights, shape) = match found {
@@ -31,14 +34,21 @@ pub(super) fn rewrite(
         Kind::Conv => conv(emit, &weights, &shape)?,
         Kind::Matmul => matmul(emit, &weights, &shape, format)?,
     };
-    let left = emit.rebuild.value(product.left);
+    let mut left = emit.rebuild.value(product.left);
+    let mut row_scales = None;
+    if activations == Activations::Int8 {
+        let along = emit.ty(left).rank() - 1;
+        let (codes, scales) = quantized_activations(emit, left, &[along])?;
+        left = emit.cast(codes, DType::F32);
+        row_scales = Some(scales);
+    }
     let old = emit.rebuild.old();
     let (op, ty) = (old.op(product.op).op.clone(), old.tensor_ty(product.result));
     let Some(ty) = ty.cloned() else {
         unreachable!("a product is a tensor");
     };
     let mut result = emit.op(op, &[left, narrow], ty);
-    if let Some(scales) = scales {
+    for scales in [row_scales, scales].into_iter().flatten() {
         result = emit.map_like("mul", &[result, scales]);
     }
     emit.rebuild.map(product.result, result);

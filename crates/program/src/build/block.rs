@@ -87,6 +87,8 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         let orders = layout::assign_layouts(self.program, &mut block, nodes, &preferences, shapes);
         layout::concat_in_place(self.program, &mut block, nodes, &self.shapes, &orders);
         super::kernels::finish_kernels(self.program, &mut block, nodes, &orders)?;
+        super::memory::keep_results(&mut block);
+        super::recompute::fit_memory(self.program, &mut block, &mut self.shapes);
         super::memory::assign_places(self.program, &mut block, &self.shapes);
         super::sizes::collect_sizes(self.program, &mut block);
         super::contract::assign_contract(&mut self.program.graph, &mut block);

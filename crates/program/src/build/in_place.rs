@@ -178,7 +178,8 @@ impl Shares<'_, '_, '_> {
             return false;
         };
         let (root, view) = match self.block.buffers[result].place {
-            Place::Own => (result, operand),
+            // Memory of a later segment is not there yet when the operand is written.
+            Place::Own if self.block.segments[segment].own.contains(&result) => (result, operand),
             Place::Slot { segment: other, .. } if other == segment => (operand, result),
             _ => return false,
         };

@@ -23,12 +23,8 @@ const CANDIDATES: usize = 12;
 /// Steps that a comparison of two sizes may take.
 const FUEL: u64 = 400;
 
-/// Gives every buffer of the arena a slot, and separate memory to those that outlive the arena's use of them.
-pub(super) fn assign_places(
-    program: &mut Builder<'_>,
-    block: &mut Block,
-    shapes: &HashMap<BufferId, SmallVec<[DimId; 4]>>,
-) {
+/// Gives separate memory to the buffers that outlive the arena's use of them.
+pub(super) fn keep_results(block: &mut Block) {
     // A control step may pass on its operands as results, so their memory must not be reused.
     let steps = block.segments.iter().flat_map(|segment| &segment.steps);
     let control =
@@ -42,6 +38,14 @@ pub(super) fn assign_places(
             block.segments[segment].own.push(buffer);
         }
     }
+}
+
+/// Gives every other buffer of the arena a slot.
+pub(super) fn assign_places(
+    program: &mut Builder<'_>,
+    block: &mut Block,
+    shapes: &HashMap<BufferId, SmallVec<[DimId; 4]>>,
+) {
     share_in_place(program, block, shapes);
     let last_uses = LastUses::of(program, block);
     for index in 0..block.segments.len() {

@@ -5,12 +5,15 @@
 mod block;
 mod contract;
 mod course;
+mod flow;
 mod in_place;
 mod kernels;
 mod last_uses;
 mod layout;
 mod memory;
 mod node;
+mod order_steps;
+mod recompute;
 mod relayout;
 mod sizes;
 mod source;
@@ -25,6 +28,7 @@ use kiln_symbolic_shape::{DimError, DimId};
 
 use crate::error::ProgramError;
 use crate::ids::{BlockId, BufferId, ConstantId, KernelId};
+use crate::memory_budget::MemoryBudget;
 use crate::program::{Block, Program, ProgramKernel, is_written};
 use crate::sizes::SizeTable;
 use crate::step::Action;
@@ -43,6 +47,8 @@ pub struct BuildOptions {
     /// The number of the graph's first results that may have the layout that kernels prefer: those added for watching,
     /// which the graph itself does not return. A value that is also another result stays row-major.
     pub watched: usize,
+    /// How much memory the values between steps may take, as far as they can be computed again.
+    pub memory: MemoryBudget,
 }
 
 impl Default for BuildOptions {
@@ -51,6 +57,7 @@ impl Default for BuildOptions {
             concat_in_place: true,
             share_memory: true,
             watched: 0,
+            memory: MemoryBudget::Unlimited,
         }
     }
 }

@@ -81,7 +81,12 @@ pub(super) fn copy_bound_buffers(
 }
 
 /// A buffer of the arena for the elements of another one.
-fn twin(block: &mut Block, shapes: &mut Shapes, of: BufferId, segment: usize) -> BufferId {
+pub(super) fn twin(
+    block: &mut Block,
+    shapes: &mut Shapes,
+    of: BufferId,
+    segment: usize,
+) -> BufferId {
     let mut buffer = block.buffers[of].clone();
     buffer.place = Place::Slot {
         segment,

@@ -134,6 +134,8 @@ pub struct ItemLoops {
     pub pairs: bool,
     /// Whether products of 8-bit integers are summed four at a time, in vectors that have the instruction.
     pub fours: bool,
+    /// Whether products of scaled bytes are summed as integers, four at a time, and each sum is scaled.
+    pub scaled_fours: bool,
     /// Whether the taps of a window that slides along the rows are unrolled, to load each element once.
     pub sliding_window: bool,
     /// Whether full tiles load operands along the rows and transpose them in registers.

@@ -163,6 +163,7 @@ impl Printer<'_> {
         );
         put(loops.pairs, "pairs".to_owned());
         put(loops.fours, "fours".to_owned());
+        put(loops.scaled_fours, "scaled_fours".to_owned());
         put(loops.sliding_window, "sliding_window".to_owned());
         put(loops.register_transpose, "register_transpose".to_owned());
         let peel = match loops.peel_taps {

@@ -171,6 +171,7 @@ impl Reader<'_> {
                 "accumulators" => loops.accumulators = self.number()?,
                 "pairs" => loops.pairs = true,
                 "fours" => loops.fours = true,
+                "scaled_fours" => loops.scaled_fours = true,
                 "sliding_window" => loops.sliding_window = true,
                 "register_transpose" => loops.register_transpose = true,
                 "peel_taps" if self.cursor.eat_keyword("before") => {

@@ -5,13 +5,14 @@
 
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
-use kiln_kernel::{AxisId, BufferId, Extent, Item, Role, StageOperation, VerifiedKernel};
+use kiln_kernel::{AxisId, BufferId, Extent, Item, Role, StageId, StageOperation, VerifiedKernel};
 
 use super::{ItemLoops, LoopNest, Loops, VectorStep, items};
 use crate::integer_pairs::{byte_factors, narrow_factors};
 use crate::launch_packing;
 use crate::layout::Layout;
 use crate::rows_allowed::{outer_vectors_allowed, rows_allowed};
+use crate::scaled_bytes::ScaledBytes;
 use crate::split_reductions::SplitReductions;
 use crate::tables::tabulated;
 use crate::tile::{Tail, VectorAxis};
@@ -304,6 +305,9 @@ impl Verifier<'_> {
                         "expected products of 8-bit integers to sum four at a time",
                     )?;
                 }
+                if loops.scaled_fours {
+                    self.scaled_fours(*id)?;
+                }
                 if loops.fuse_next {
                     let place = kernel.items().iter().position(|other| other == item);
                     let next = place.and_then(|place| kernel.items().get(place + 1));
@@ -330,6 +334,20 @@ impl Verifier<'_> {
             Item::Carry(_) => {}
         }
         Ok(())
+    }
+
+    fn scaled_fours(&self, id: StageId) -> Verified {
+        let bytes = ScaledBytes::of(self.kernel, self.dependence, id);
+        let are_shared = match (bytes, self.nest.tile.vector) {
+            (Some(bytes), VectorAxis::Outer(columns)) => {
+                !self.dependence.depends(bytes.signed, columns)
+            }
+            _ => false,
+        };
+        check(
+            are_shared,
+            "expected products of scaled bytes, one of which the vectors share, to sum four at a time",
+        )
     }
 
     /// Whether the trip counts of all loops are independent of the lane.

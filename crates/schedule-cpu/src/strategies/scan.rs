@@ -40,8 +40,8 @@ pub(super) fn is_scan(kernel: &VerifiedKernel) -> bool {
 }
 
 /// The outer axis that is vectorised, and whether every access along it is contiguous. Points are independent, and
-/// neighbours are written together. Step loads may be strided: they are latency-bound, and many points wait no longer than
-/// one.
+/// neighbours are written together, or combined with distinct elements anywhere. Step loads may be strided: they are
+/// latency-bound, and many points wait no longer than one.
 fn vector_axis(kernel: &VerifiedKernel) -> Option<(AxisId, bool)> {
     let is_map =
         |stage: &Stage| stage.axes.is_empty() && matches!(stage.operation, StageOperation::Map);
@@ -57,19 +57,19 @@ fn vector_axis(kernel: &VerifiedKernel) -> Option<(AxisId, bool)> {
     let joins = is_serial(kernel);
     let step = |access: &Access| access.step(axis).and_then(|step| step.as_constant());
     let is_near = |access: &Access| matches!(step(access), Some(0 | 1));
-    let is_written_near = |access: &Access| match step(access) {
-        Some(1) => true,
-        // Lanes of a combining store combine different elements.
-        Some(0) => !joins,
-        _ => false,
+    let (stores, loads): (Vec<&Access>, Vec<&Access>) =
+        accesses.iter().partition(|access| access.is_store);
+    let all_loads_near = loads.into_iter().all(is_near);
+    let all_near = all_loads_near && stores.iter().all(|&store| is_near(store));
+    let is_legal = match joins {
+        // Points that need not run in order combine distinct elements; those of one element would be lanes of one sum.
+        true => {
+            let is_distinct = |store: &&Access| step(store) != Some(0);
+            all_loads_near && !must_run_in_order(kernel, axis) && stores.iter().all(is_distinct)
+        }
+        false => stores.iter().all(|&store| is_near(store)),
     };
-    let all_near = accesses.iter().all(is_near);
-    let mut stores = accesses.iter().filter(|access| access.is_store);
-    let is_free = match joins {
-        true => all_near && !must_run_in_order(kernel, axis),
-        false => true,
-    };
-    (is_free && stores.all(is_written_near)).then_some((axis, all_near))
+    is_legal.then_some((axis, all_near))
 }
 
 /// The tile of a scan.

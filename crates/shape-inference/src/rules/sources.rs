@@ -37,7 +37,7 @@ impl ShapeInferenceRule for SourceRule {
                     .iter()
                     .map(|&size| ctx.dims_mut().constant(size as i64))
                     .collect();
-                let value = values::of_constant(ctx, tensor);
+                let value = values::of_constant(ctx, &tensor);
                 Ok(Inferred::of(Type::tensor(tensor.dtype(), sizes)).with_value(value))
             }
             Op::Iota { dims, axis, dtype } => {

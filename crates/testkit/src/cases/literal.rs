@@ -10,7 +10,7 @@ pub(super) fn read(text: &str, dtype: DType, shape: &[usize]) -> Result<Tensor, 
     let graph = kiln_shape_inference::read_graph(&graph, &BlobMap::new())
         .map_err(|errors| format!("expected elements of {dtype}{shape:?}: {errors}"))?;
     let constant = graph.ops().find_map(|(_, data)| match &data.op {
-        Op::Constant(constant) => Some(constant.tensor().clone()),
+        Op::Constant(constant) => Some(constant.tensor()),
         _ => None,
     });
     constant.ok_or_else(|| format!("expected elements, found `{text}`"))

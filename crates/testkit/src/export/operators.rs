@@ -162,7 +162,7 @@ impl<'g> Exporter<'g> {
         let number = |value: usize| Attribute::Int(i64::try_from(value).unwrap_or(i64::MAX));
         match &data.op {
             Op::Constant(constant) => {
-                self.initializer(outputs.first()?, constant.tensor())?;
+                self.initializer(outputs.first()?, &constant.tensor())?;
             }
             Op::Map {
                 function,

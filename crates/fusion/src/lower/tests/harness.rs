@@ -155,7 +155,7 @@ fn content(graph: &Graph, values: &BTreeMap<ValueId, Tensor>, value: ValueId) ->
         panic!("an input without a value")
     };
     match &graph.op(op).op {
-        Op::Constant(constant) => constant.tensor().clone(),
+        Op::Constant(constant) => constant.tensor(),
         _ => panic!("a buffer for what the region computes"),
     }
 }

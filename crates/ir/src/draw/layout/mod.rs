@@ -68,6 +68,11 @@ struct Segment {
 pub(super) fn place(scene: &Scene) -> Picture {
     let mut boxes: Vec<Placed> = scene.nodes.iter().map(sized).collect();
     let widths = widths_with_labels(scene, &mut boxes);
+    place_boxes(scene, boxes, widths)
+}
+
+/// Places boxes of known sizes, one per node, each in a space of its own width.
+pub(super) fn place_boxes(scene: &Scene, mut boxes: Vec<Placed>, widths: Vec<f64>) -> Picture {
     let layers = layers::assign(scene);
     let mut vertices: Vec<Vertex> = widths
         .into_iter()

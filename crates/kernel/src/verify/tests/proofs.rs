@@ -54,6 +54,21 @@ fn load_indices_are_proved_or_checked() {
         ("N", "i64(%b[i])", "where N >= 2", "proved"),
         ("N", "i64(%b[i])", "where N >= 1", "checked"),
         ("N", "-i + N - 1", "", "proved"),
+        // A size that is 1 or that of what it broadcasts to.
+        ("bcast(N, K)", "select(N == 1, 0, i)", "", "proved"),
+        (
+            "K",
+            "select(N == 1, 0, i)",
+            "where (N - 1) * (N - K) == 0",
+            "proved",
+        ),
+        (
+            "8",
+            "select(N == 1, 0, i)",
+            "where (N - 1) * (N - 8) == 0",
+            "proved",
+        ),
+        ("K", "select(N == 1, 0, i)", "", "checked"),
     ];
     for (extent, index, facts, expected) in cases {
         let index = index.replace("(0.0 * 1.0", "0.0 + %x[0");

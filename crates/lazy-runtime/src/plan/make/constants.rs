@@ -78,6 +78,12 @@ impl Bringing {
             }
             bring();
         });
+        // Only now is it known which of them are read unpacked.
+        for need in &self.needs {
+            if let Need::Packed(part, spec) = need {
+                store.release(&*self.source.executor, part, spec);
+            }
+        }
     }
 }
 
