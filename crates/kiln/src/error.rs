@@ -9,7 +9,7 @@ pub use kind::ErrorKind;
 use kiln_autodiff::GradientError;
 use kiln_backend::CompileError;
 use kiln_fusion::FusionError;
-use kiln_interpreter::InterpretError;
+use kiln_interpreter::{InterpretError, OpFault};
 use kiln_ir::VerifyErrors;
 use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
@@ -41,6 +41,11 @@ impl Error {
     /// The kind of error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind()
+    }
+
+    /// What went wrong.
+    pub(crate) fn failure(&self) -> &Failure {
+        &self.0
     }
 
     /// The stable code, such as `E0873`; the book documents each.
@@ -87,6 +92,18 @@ pub(crate) enum Failure {
         expected: String,
         given: String,
     },
+    /// E0822: an index in an input that is out of range.
+    #[error(
+        "input {input}: expected {expected}, found {index} at {at}; {op} looks them up in {indexed}"
+    )]
+    Index {
+        input: String,
+        expected: String,
+        index: i128,
+        at: String,
+        op: String,
+        indexed: String,
+    },
     /// E0874: a request for an output that the model does not have.
     #[error("unknown output `{name}`, expected one of: {expected}")]
     UnknownOutput { name: String, expected: String },
@@ -107,6 +124,19 @@ pub(crate) enum Failure {
     /// E0876: a session whose state was being written when a call failed.
     #[error("the states {names} were being written when a call failed: set them again")]
     StateLost { names: String },
+    /// E0878: a model whose inputs and outputs are not those of a decoder.
+    #[error("expected a decoder with {expected}, found {found}")]
+    NotADecoder {
+        expected: &'static str,
+        found: String,
+    },
+    /// E0879: states that would have to hold more than they may.
+    #[error("expected states of at most {limit} entries along `{axis}`, found a need for {given}")]
+    Capacity {
+        axis: String,
+        given: usize,
+        limit: usize,
+    },
     /// E0971: a file extension that is not that of a known kind of model.
     #[error("unknown kind of model file: expected a name that ends in {expected}, found {found}")]
     UnknownFormat {
@@ -164,6 +194,13 @@ pub(crate) enum Failure {
     /// E0978: an option that cannot be satisfied.
     #[error("dimension {name}: {source}")]
     Dim { name: String, source: DimError },
+    /// E0978: a size for a call that a dimension does not allow.
+    #[error("dimension {name}: expected {expected}, found {size}")]
+    Size {
+        name: String,
+        size: i64,
+        expected: String,
+    },
     /// E0979: an input or output that is not a tensor.
     #[error("{name} is {found}: inputs and outputs other than tensors are not supported yet")]
     NotATensor { name: String, found: String },
@@ -176,6 +213,9 @@ pub(crate) enum Failure {
         device: String,
         expected: String,
     },
+    /// E0970: a memory budget that is not a part of the whole.
+    #[error("expected a memory budget from 0 to 1 times what is needed, given {given}")]
+    MemoryBudget { given: String },
     /// E0981: a number of threads or plans out of range.
     #[cfg(feature = "native")]
     #[error("expected {bound} {limit} {what}, given {given}")]
@@ -340,10 +380,13 @@ impl Failure {
             Self::MissingInput { .. } => "E0871",
             Self::UnknownInput { .. } => "E0872",
             Self::InputType { .. } => "E0873",
+            Self::Index { .. } => OpFault::INDEX_OUT_OF_RANGE,
             Self::UnknownOutput { .. } => "E0874",
             Self::State { .. } => "E0875",
             Self::StateLost { .. } => "E0876",
             Self::SessionTensors { .. } => "E0877",
+            Self::NotADecoder { .. } => "E0878",
+            Self::Capacity { .. } => "E0879",
             Self::UnknownFormat { .. } => "E0971",
             Self::UnknownDim { .. } => "E0972",
             Self::UnknownStage { .. } => "E0973",
@@ -355,9 +398,10 @@ impl Failure {
             Self::SeveralGraphs => "E0995",
             Self::Questions { .. } => "E0996",
             Self::Read { .. } => "E0977",
-            Self::Dim { .. } => "E0978",
+            Self::Dim { .. } | Self::Size { .. } => "E0978",
             Self::NotATensor { .. } => "E0979",
             Self::UnknownTarget { .. } => "E0980",
+            Self::MemoryBudget { .. } => "E0970",
             #[cfg(feature = "native")]
             Self::Count { .. } => "E0981",
             Self::Panicked { .. } => "E0991",

@@ -21,7 +21,7 @@ use std::sync::MutexGuard;
 /// Makes a function of [`Var`](crate::Var)s callable with tensors.
 ///
 /// The function is recorded once per combination of dtypes and ranks of its arguments, at the first call with it; sizes
-/// stay symbols. It takes one to eight variables and returns one, a tuple of up to four, an array or a vector.
+/// stay symbols. It takes one to twelve variables and returns one, a tuple of up to four, an array or a vector.
 ///
 /// ```
 /// use kiln::{Tensor, Var};

@@ -35,8 +35,10 @@
 //! | call it | [`Model::run`] with [`Inputs`] by name or position |
 //! | write into outputs of your own, end a call early, profile it | [`Model::call`], a [`Call`] |
 //! | keep tensors from call to call | [`Model::session`], a [`Session`] |
+//! | generate text token by token | [`decode::Decoder`], [`decode::Sampler`] |
 //! | constrain its dimensions | [`Options::dim`] with a [`Dim`] |
 //! | make decisions about inputs when a model is imported | [`Options::import`] with an [`Import`] |
+//! | write a model with narrower weights, as ONNX | `Quantization` |
 //! | set when, where and for how long kernels are compiled | [`Options::compiling`] with [`Compiling`] |
 //! | set where compiled code is kept | [`Options::cache`] with a [`Cache`] |
 //! | bound memory, time and sizes | [`Options::limits`] with [`Limits`] |
@@ -78,6 +80,7 @@ mod compiled_graph;
 #[cfg(feature = "llvm")]
 mod compiler;
 mod compiling;
+pub mod decode;
 mod description;
 mod device;
 pub mod diagnose;
@@ -98,6 +101,8 @@ mod observation;
 mod options;
 mod outputs;
 mod progress;
+#[cfg(feature = "onnx")]
+mod quantization;
 mod recording;
 #[cfg(feature = "remote")]
 pub mod remote;
@@ -141,6 +146,9 @@ pub use tape::GradientTape;
 #[cfg(feature = "native")]
 pub use tuning::{AutoTuner, Measured, OptimizationConfig, TuningReport};
 
+#[cfg(feature = "onnx")]
+pub use quantization::{Calibration, Quantization, QuantizedModel};
+
 pub use jit::{Jit, JitGradient, jit};
 
 pub use kiln_backend::{MemoryLimits, MemoryStats};
@@ -150,8 +158,9 @@ pub use kiln_lazy_runtime::{
     ProfiledShapes, ShapeProfile, ShapeVariantGenerator, VariantOptions,
 };
 pub use kiln_precision::{
-    Bits, Change, Format, Precision, PrecisionReport, Reason, Unchanged, WeightFormat,
+    Bits, Change, Format, GroupFormat, Precision, PrecisionReport, Reason, Unchanged, WeightFormat,
 };
+pub use kiln_program::MemoryBudget;
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
 pub use kiln_trace::{

@@ -16,6 +16,7 @@ mod origin;
 mod records;
 mod serve;
 mod signature;
+mod wrong_index;
 
 use crate::call::Call;
 use crate::description::ValueDescription;
@@ -113,6 +114,7 @@ impl Model {
     }
 
     fn new(origin: Origin, options: Options) -> Result<Self, Error> {
+        options.check()?;
         let (signature, instances) = match origin.open_signature(&options)? {
             Some(signature) => (signature, Instances::tree(Arc::new(origin))),
             None => {

@@ -7,7 +7,7 @@ use crate::cache::Cache;
 use crate::compiling::Compiling;
 use crate::device::Device;
 use crate::dim::Dim;
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::gradients::Gradients;
 use crate::import::Import;
 use crate::limits::Limits;
@@ -19,6 +19,7 @@ use crate::stores::Stores;
 use kiln_kernel_cache::Tier;
 use kiln_lazy_runtime::{CallControl, CallOptions, OutputPlacement, Runtime, SystemClock};
 use kiln_precision::Precision;
+use kiln_program::MemoryBudget;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -44,15 +45,7 @@ pub struct Options {
     pub(crate) gradients: Option<Gradients>,
     pub(crate) passes: Passes,
     pub(crate) device: Option<Device>,
-    #[cfg_attr(
-        not(feature = "native"),
-        expect(dead_code, reason = "the interpreter uses one thread")
-    )]
     pub(crate) threads: Option<usize>,
-    #[cfg_attr(
-        not(feature = "native"),
-        expect(dead_code, reason = "only compiled code has a target")
-    )]
     pub(crate) target: Option<String>,
     #[cfg_attr(
         not(feature = "native"),
@@ -89,6 +82,7 @@ pub struct Options {
         expect(dead_code, reason = "only compiled code is compiled")
     )]
     pub(crate) compile_after: Option<u64>,
+    pub(crate) memory: MemoryBudget,
     pub(crate) limits: Limits,
     pub(crate) observation: Observation,
     /// The recorder of the model loaded with these options; none before it is loaded.
@@ -128,6 +122,7 @@ impl Default for Options {
             stores: Stores::default(),
             compiling: Compiling::default(),
             compile_after: None,
+            memory: MemoryBudget::default(),
             limits: Limits::default(),
             observation: Observation::default(),
             recorder: None,
@@ -202,6 +197,19 @@ impl Options {
         Self {
             gradients: None,
             ..self
+        }
+    }
+
+    /// The same for a graph that runs beside the model: without what is about the model's own graph.
+    pub(crate) fn for_another_graph(&self) -> Self {
+        Self {
+            dims: BTreeMap::new(),
+            import: Import::default(),
+            precision: None,
+            gradients: None,
+            passes: Passes::default(),
+            recorder: None,
+            ..self.clone()
         }
     }
 
@@ -339,6 +347,24 @@ impl Options {
         }
     }
 
+    /// How much memory the values between the steps of a call may take: where they take more, some are computed again instead
+    /// of being kept. Results do not change. Without a budget nothing is computed twice.
+    ///
+    /// A budget is compared with the bytes of live values at the [likely](Dim::likely) values of sizes; what is chosen is right
+    /// for all sizes. One that cannot be met is approached. [`diagnose::call_memory`](crate::diagnose::call_memory) tells what
+    /// a call then needs. Inputs, results and constants are not part of it, and interpreted calls ignore it.
+    ///
+    /// ```
+    /// use kiln::{MemoryBudget, Options};
+    ///
+    /// let options = Options::new().memory_budget(MemoryBudget::Fraction(0.5));
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn memory_budget(self, memory: MemoryBudget) -> Self {
+        Self { memory, ..self }
+    }
+
     /// When to give up.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
@@ -375,6 +401,17 @@ impl Options {
             && !self.device.clone().unwrap_or_default().interprets()
             && self.runtime.is_none();
         is_native && (self.cache.path().is_some() || !self.stores.is_empty())
+    }
+
+    /// Rejects numbers that make no sense, whatever the device.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.memory {
+            MemoryBudget::Fraction(part) if !self.memory.is_valid() => Err(Failure::MemoryBudget {
+                given: part.to_string(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
     }
 
     /// The control of a call that begins now, or of loading; none if nothing can end it.

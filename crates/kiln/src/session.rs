@@ -1,9 +1,13 @@
 //! Calls that pass tensors on to the next one: growing caches, trained parameters, hidden states.
 
+mod branches;
 mod builder;
+mod capacity;
+mod growth;
 
 pub use builder::SessionBuilder;
 use builder::{check_tensor, unfit};
+use growth::Growth;
 
 use crate::call::{Call, Carried};
 use crate::error::{Error, Failure};
@@ -64,6 +68,8 @@ pub struct Session {
     outputs: Vec<Tensor>,
     states: Vec<State>,
     donations: Donations,
+    /// Along which size states grow, if they may.
+    growth: Option<Growth>,
     /// The names of the outputs that are not states.
     names: Arc<[Arc<str>]>,
     /// A placeholder for absent tensors.
@@ -71,6 +77,7 @@ pub struct Session {
 }
 
 /// An input that a session keeps.
+#[derive(Clone)]
 struct State {
     name: String,
     input: usize,

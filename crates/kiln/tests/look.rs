@@ -133,6 +133,7 @@ fn the_interpreter_agrees_with_itself() {
 #[cfg(feature = "llvm")]
 mod compiled {
     use super::*;
+    use kiln::Cache;
     use kiln::internals::backend::{
         Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
     };
@@ -187,7 +188,7 @@ mod compiled {
     }
 
     fn own() -> Options {
-        Options::new().shared_kernels(false)
+        Options::new().shared_kernels(false).cache(Cache::off())
     }
 
     #[test]

@@ -3,8 +3,11 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use kiln::internals::ir::{Constant, Op};
+use kiln::internals::shape_inference::GraphBuilder;
 use kiln::{
-    Cache, Device, Error, ErrorKind, Limits, MemoryLimits, Model, Options, Outputs, Source, Tensor,
+    Cache, DType, Device, Error, ErrorKind, Limits, MemoryLimits, Model, Options, Outputs, Source,
+    Tensor,
 };
 
 /// An intermediate of `N * 64` elements, and a result as large.
@@ -148,6 +151,76 @@ fn kernels_beyond_the_memory_limit_are_evicted() {
     // A call with other sizes looks code up again, and evicted code is recompiled.
     small_call(&models[0], 4);
     assert_eq!(models[0].compilation_stats().compilations, 4);
+}
+
+/// `y = x w`, and a row of `w`, if asked.
+fn weighted(weights: &Constant, has_row: bool, device: Device) -> Model {
+    let mut builder = GraphBuilder::new("weighted");
+    let rows = builder.symbol("B").unwrap();
+    let depth = builder.size(256);
+    let x = builder.input("x", DType::F32, &[rows, depth]);
+    let w = builder.constant(weights.tensor()).unwrap();
+    let y = builder.matmul(x, w).unwrap();
+    let mut outputs = vec![("y", y)];
+    if has_row {
+        let one = builder.size(1);
+        let at = builder.input("at", DType::I64, &[one]);
+        let row = builder.gather(w, at, 0).unwrap();
+        outputs.push(("row", row));
+    }
+    let graph = builder.finish(&outputs).unwrap();
+    let options = Options::new()
+        .device(device)
+        .threads(1)
+        .shared_kernels(false)
+        .cache(Cache::off());
+    options.load(Source::graph(graph)).unwrap()
+}
+
+/// The weights of a model's graph.
+fn weights_of(model: &Model) -> Constant {
+    let graph = kiln::diagnose::graph(model, kiln::diagnose::Stage::Optimized).unwrap();
+    let mut constants = graph.ops().filter_map(|(_, data)| match &data.op {
+        Op::Constant(constant) if !constant.is_inline() => Some(constant.clone()),
+        _ => None,
+    });
+    constants.next().unwrap()
+}
+
+#[test]
+fn weights_that_kernels_alone_read_are_in_memory_once_and_unpacked_for_others() {
+    let numbers: Vec<f32> = (0..256 * 300).map(|i| (i % 251) as f32 - 125.0).collect();
+    let tensor = Tensor::from_vec(&[256, 300], numbers.clone()).unwrap();
+    let weights = Constant::new(tensor).unwrap();
+    let inputs = |rows: usize| Tensor::full(&[rows, 256], 0.5f32).unwrap();
+    let expected = {
+        let interpreted = weighted(&weights, false, Device::interpreter());
+        move |rows| {
+            interpreted.run([("x", &inputs(rows))]).unwrap()[0]
+                .to_vec::<f32>()
+                .unwrap()
+        }
+    };
+    let model = weighted(&weights, false, Device::cpu());
+    let held = weights_of(&model);
+    assert!(!held.is_released(), "nothing was packed yet");
+    for rows in [1, 7, 1, 64] {
+        let outputs = model.run([("x", &inputs(rows))]).unwrap();
+        assert_eq!(outputs[0].to_vec::<f32>().unwrap(), expected(rows));
+        assert!(held.is_released());
+    }
+    // What others read is what was given.
+    assert_eq!(held.tensor().to_vec::<f32>().unwrap(), numbers);
+    assert_eq!(held, weights);
+    // It outlives the model.
+    drop(model);
+    assert_eq!(held.tensor().to_vec::<f32>().unwrap(), numbers);
+    // Kernels that read them in different orders.
+    let model = weighted(&weights, true, Device::cpu());
+    let at = Tensor::from_slice(&[1], &[255_i64]).unwrap();
+    let outputs = model.run([("x", &inputs(2)), ("at", &at)]).unwrap();
+    assert_eq!(outputs[0].to_vec::<f32>().unwrap(), expected(2));
+    assert_eq!(outputs[1].to_vec::<f32>().unwrap(), numbers[255 * 300..]);
 }
 
 #[test]

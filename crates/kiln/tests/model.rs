@@ -374,7 +374,7 @@ fn large_constants_come_from_the_archive_beside_the_text() {
         ErrorKind::InvalidInput
     );
     let archive = std::fs::File::create(folder.path().join("big.npz")).unwrap();
-    kiln::internals::tensor::write_npz([("0", constant.tensor())], archive).unwrap();
+    kiln::internals::tensor::write_npz([("0", &constant.tensor())], archive).unwrap();
     let outputs = Model::load(&path).unwrap().run(Inputs::default()).unwrap();
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), vec![0.5; 65]);
 }

@@ -6,7 +6,7 @@
 use kiln::internals::backend::IsaLevel;
 use kiln::{Cache, Compiling, Device, Format, Model, Options, Precision, Source, Tensor, diagnose};
 
-const FORMATS: [&str; 8] = [
+const FORMATS: [&str; 11] = [
     "bf16",
     "f16",
     "int8",
@@ -15,6 +15,9 @@ const FORMATS: [&str; 8] = [
     "int4-weights",
     "int4-weights/32",
     "int4-weights/32/zero-points",
+    "int4-int8",
+    "int4-int8/32",
+    "int4-int8/32/zero-points",
 ];
 
 fn numbers(count: usize) -> Vec<f32> {
@@ -82,7 +85,8 @@ fn compiled_products_of_every_format_equal_interpreted_ones_at_edge_sizes_on_eve
                     let bound = match format {
                         "bf16" => 1e-2,
                         "f16" => 2e-3,
-                        "int8" => 1e-2,
+                        // Nor are activations that are rounded to 8 bits.
+                        "int8" | "int4-int8" | "int4-int8/32" | "int4-int8/32/zero-points" => 1e-2,
                         _ => 1e-5,
                     };
                     for (found, expected) in found.iter().zip(&expected) {
@@ -116,6 +120,20 @@ fn quantised_weights_stay_narrow_in_the_program() {
     assert_eq!(bytes("bf16"), whole / 2);
     assert!(bytes("int8-weights") < whole / 4 + 2_000);
     assert!(bytes("int4-weights/32") < whole / 6);
+}
+
+#[test]
+fn weights_of_four_bits_are_multiplied_by_bytes_as_integers() {
+    let text = perceptron(256, 128);
+    for format in ["int4-int8/32", "int4-int8/64/zero-points", "int4-int8"] {
+        for level in IsaLevel::of_host() {
+            let model = load(&text, format, Device::cpu(), Some(level));
+            let loops = diagnose::inspect(&model, diagnose::Stage::Loops).unwrap();
+            let n_products = loops.matches("scaled_fours").count();
+            let has_them = level.multiplies_fours() || level.multiplies_byte_pairs();
+            assert_eq!(n_products > 0, has_them, "{format} on {}", level.name());
+        }
+    }
 }
 
 #[test]

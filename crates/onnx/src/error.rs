@@ -299,6 +299,13 @@ pub enum Error {
         input: Name,
     },
 
+    /// E0928: a model that cannot be written with narrower weights.
+    #[error("the model cannot be quantised: {reason}")]
+    NotQuantized {
+        /// Why not.
+        reason: String,
+    },
+
     /// E0944: nodes read each other's results in a cycle.
     #[error(
         "expected nodes that can run one after the other, found a cycle: {}",
@@ -360,6 +367,7 @@ impl Error {
             Self::UnknownInput { .. } => "E0926",
             Self::UnknownLength { .. } => "E0927",
             Self::Cycle { .. } => "E0944",
+            Self::NotQuantized { .. } => "E0928",
             Self::Infer { source, .. } => source.code(),
             Self::Size { source, .. } => source.code(),
         }

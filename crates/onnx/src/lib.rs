@@ -43,6 +43,7 @@ mod model;
 mod name;
 mod ops;
 mod proto;
+mod quantize;
 mod read;
 
 pub use error::Error;
@@ -60,6 +61,9 @@ pub use model::{
     ValueInfo, ValueType,
 };
 pub use name::Name;
+pub use quantize::{
+    ProtoModel, Quantize, QuantizeRequest, QuantizedForm, QuantizedProduct, QuantizedWeights,
+};
 pub use read::read_tensor;
 
 #[cfg(test)]

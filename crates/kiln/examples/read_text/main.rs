@@ -2,9 +2,12 @@
 //! the picture's own width. Each picture is read by the interpreter and by compiled code: the first picture compiles what
 //! all later widths use.
 //!
-//! Run it with `cargo run --release -p kiln --example read_text -- MODELS_DIR`, where the folder
-//! holds `ocr-cls/model.onnx` and `ocr-rec/model.onnx`.
+//! Run it with `cargo run --release -p kiln --example read_text -- MODELS_DIR`, where the folder holds `ocr-cls/model.onnx` and
+//! `ocr-rec/model.onnx`. With a picture of your own, `… -- MODELS_DIR page.png boxes.png`, a detector (`ocr-det/model.onnx`)
+//! finds the lines first.
 
+mod boxes;
+mod page;
 mod reader;
 mod table;
 
@@ -16,10 +19,20 @@ use table::Row;
 
 fn main() -> ExitCode {
     let Some(models) = std::env::args_os().nth(1) else {
-        table::note("usage: read_text MODELS_DIR (with ocr-cls/model.onnx and ocr-rec/model.onnx)");
+        table::note(
+            "usage: read_text MODELS_DIR [PICTURE.png [BOXES.png]] (with ocr-cls/model.onnx and ocr-rec/model.onnx, for a picture also ocr-det/model.onnx)",
+        );
         return ExitCode::from(2);
     };
-    match read_samples(Path::new(&models)) {
+    let models = Path::new(&models);
+    let done = match std::env::args_os().nth(2) {
+        Some(picture) => {
+            let drawn = std::env::args_os().nth(3).unwrap_or("boxes.png".into());
+            page::read(models, Path::new(&picture), Path::new(&drawn))
+        }
+        None => read_samples(models),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             table::note(&format!("error: {error}"));

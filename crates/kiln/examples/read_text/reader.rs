@@ -1,7 +1,7 @@
 //! The two models of the example: which way up a line is, and what it says.
 
 #[path = "picture.rs"]
-mod picture;
+pub(crate) mod picture;
 
 use kiln::{CompilationStats, Device, Model, Options, Tensor};
 use std::error::Error;
@@ -62,7 +62,11 @@ impl TextReader {
     }
 
     pub(crate) fn read(&self, path: &Path) -> Result<Line, Box<dyn Error>> {
-        let mut picture = picture::read(path)?;
+        self.read_line(picture::read(path)?)
+    }
+
+    /// Reads a line, `f32[1, 3, 48, W]`.
+    pub(crate) fn read_line(&self, mut picture: Tensor) -> Result<Line, Box<dyn Error>> {
         let before = self.stats();
         let start = Instant::now();
         let directions = first_output(&self.classifier, &picture)?;
@@ -120,7 +124,7 @@ pub(crate) fn samples() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(paths)
 }
 
-fn first_output(model: &Model, picture: &Tensor) -> Result<Tensor, Box<dyn Error>> {
+pub(crate) fn first_output(model: &Model, picture: &Tensor) -> Result<Tensor, Box<dyn Error>> {
     let input = model.inputs().first().ok_or("the model has no inputs")?;
     let outputs = model.run([(input.name(), picture)])?;
     Ok(outputs

@@ -1,5 +1,6 @@
 //! What the example prints: the models' signatures, a row per picture, and a summary.
 
+use crate::boxes::Place;
 use crate::reader::{Line, TextReader};
 use kiln::{CompilationStats, ValueDescription};
 use std::collections::BTreeSet;
@@ -60,6 +61,31 @@ pub(crate) fn row(path: &Path, row: &Row) {
         &compiling,
         &milliseconds(row.again),
     ]);
+}
+
+/// How many places of text a picture has.
+pub(crate) fn found(path: &Path, places: usize, elapsed: Duration) {
+    let (name, time) = (path.display(), milliseconds(elapsed));
+    print(&format!("{name}: {places} places of text, found in {time}"));
+    print(&format!(
+        "{:>5} {:>5} {:>5} {:>5}  text",
+        "left", "top", "right", "below"
+    ));
+}
+
+/// A place and its text.
+pub(crate) fn place(place: &Place, line: &Line) {
+    let Place {
+        left,
+        top,
+        right,
+        bottom,
+    } = place;
+    print(&format!(
+        "{left:>5} {top:>5} {right:>5} {bottom:>5}  {} ({:.0} %)",
+        line.text,
+        line.confidence * 100.0
+    ));
 }
 
 /// Compilation statistics over all pictures.

@@ -6,7 +6,7 @@ use kiln_fork_lock::ForkLock;
 use kiln_fusion::{FusionLimits, FusionOptions, FusionPlan};
 use kiln_ir::Graph;
 use kiln_lazy_runtime::Planner;
-use kiln_program::{BuildOptions, LayoutPreferences, Program, RowMajor};
+use kiln_program::{BuildOptions, LayoutPreferences, MemoryBudget, Program, RowMajor};
 use kiln_symbolic_shape::FactSelection;
 use kiln_timing::Timing;
 use std::error::Error;
@@ -50,6 +50,12 @@ impl GraphPlanner {
     #[cfg(feature = "native")]
     pub(crate) fn with_layouts(self, layouts: Arc<Layouts>) -> Self {
         Self { layouts, ..self }
+    }
+
+    /// With a budget of memory.
+    pub(crate) fn with_memory(mut self, memory: MemoryBudget) -> Self {
+        self.build.memory = memory;
+        self
     }
 
     /// With this many leading results that exist only to be inspected: layouts are chosen as if they were not results.

@@ -59,7 +59,7 @@ impl MissingConstants {
             let graph = (self.make)().ok()?;
             let constants = graph.ops().filter_map(|(_, data)| match &data.op {
                 Op::Constant(constant) if !constant.is_inline() => {
-                    Some((constant.digest(), constant.tensor().clone()))
+                    Some((constant.digest(), constant.tensor()))
                 }
                 _ => None,
             });
@@ -84,6 +84,7 @@ impl ProgramStore {
             precision,
             gradients,
             passes,
+            memory,
             limits,
             cache,
             stores,
@@ -131,6 +132,7 @@ impl ProgramStore {
             ("fusion", format!("{:?}", shared.device.fusion())),
             ("target", target.to_string()),
             ("features", compiler.features(target).join(" ")),
+            ("memory", format!("{memory:?}")),
             ("limits", program_limits),
             ("kiln", VERSION.to_owned()),
             ("compiler", compiler.version()),

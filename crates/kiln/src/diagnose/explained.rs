@@ -214,6 +214,19 @@ fn gives(graph: &Graph, ops: &[OpId]) -> Vec<String> {
         .collect()
 }
 
+/// The nodes of the source model that ops came from, in order, each once.
+pub(crate) fn origins(graph: &Graph, ops: &[OpId]) -> Vec<String> {
+    let mut nodes: Vec<String> = Vec::new();
+    for &op in ops {
+        if let Some(origin) = graph.op(op).origin.as_deref()
+            && !nodes.iter().any(|node| node == origin)
+        {
+            nodes.push(origin.to_owned());
+        }
+    }
+    nodes
+}
+
 /// A value for messages: its name, or its number as the fusion stage prints it.
 pub(crate) fn value_name(graph: &Graph, value: ValueId) -> String {
     match graph.value(value).name.as_deref() {

@@ -176,6 +176,7 @@ pub fn explain_pair(model: &Model, a: &str, b: &str) -> Result<Explanation, Erro
 /// Plans as the executable's runtime would make them; without a runtime, row-major throughout.
 pub(super) fn planner(instance: &Instance, options: &Options) -> GraphPlanner {
     let planner = GraphPlanner::new(instance.optimized().clone())
+        .with_memory(options.memory)
         .for_device(&instance.executable().device(), &options.limits.fusion);
     #[cfg(feature = "native")]
     if let Some(compiled) = instance.executable().native() {
@@ -229,7 +230,7 @@ fn loops(_instance: &Instance, _kernel: &VerifiedKernel) -> Result<String, Error
 }
 
 /// A kernel in the compiler's own form, or as machine code.
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 fn listing(instance: &Instance, kernel: &VerifiedKernel, stage: Stage) -> Result<String, Error> {
     use kiln_backend::Listing;
     let compiled = instance.executable().runtime().and_then(|runtime| {
@@ -253,7 +254,7 @@ fn listing(instance: &Instance, kernel: &VerifiedKernel, stage: Stage) -> Result
     ))
 }
 
-#[cfg(not(feature = "llvm"))]
+#[cfg(not(feature = "native"))]
 fn listing(_instance: &Instance, _kernel: &VerifiedKernel, _stage: Stage) -> Result<String, Error> {
     Err(Failure::not_compiled("machine code"))
 }

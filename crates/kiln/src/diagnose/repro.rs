@@ -4,7 +4,7 @@
 //! The search is in `compare/reduce.rs`.
 
 use crate::error::{Error, Failure};
-use kiln_ir::{Constant, Graph, Op, text};
+use kiln_ir::{Graph, Op, text};
 use kiln_tensor::{Tensor, write_npy, write_npz};
 use std::fmt;
 use std::fs::{self, File};
@@ -85,7 +85,7 @@ impl Repro {
         } else {
             let file = File::create(&archive).map_err(failed(&archive))?;
             let named = constants.iter();
-            let named = named.map(|(name, constant)| (name.as_str(), constant.tensor()));
+            let named = named.map(|(name, tensor)| (name.as_str(), tensor));
             write_npz(named, BufWriter::new(file))?;
         }
         for (name, tensor) in self.inputs() {
@@ -99,14 +99,14 @@ impl Repro {
     }
 
     /// The constants that the text refers to by digest.
-    fn large_constants(&self) -> Vec<(String, &Constant)> {
+    fn large_constants(&self) -> Vec<(String, Tensor)> {
         let constants = self.graph.ops().filter_map(|(_, data)| match &data.op {
             Op::Constant(constant) if !constant.is_inline() => Some(constant),
             _ => None,
         });
         let numbered = constants.enumerate();
         numbered
-            .map(|(index, constant)| (format!("constant{index}"), constant))
+            .map(|(index, constant)| (format!("constant{index}"), constant.tensor()))
             .collect()
     }
 }

@@ -61,10 +61,11 @@ impl Failure {
             Self::NotATensor { .. } | Self::NotCompiled { .. } | Self::SeveralGraphs => {
                 ErrorKind::Unsupported
             }
-            Self::Questions { .. } => ErrorKind::Limit,
+            Self::Questions { .. } | Self::Capacity { .. } => ErrorKind::Limit,
             Self::BundleIsCode { .. }
             | Self::State { .. }
             | Self::SessionTensors { .. }
+            | Self::NotADecoder { .. }
             | Self::StateLost { .. } => ErrorKind::InvalidInput,
             Self::Read { source, .. } => of_io(source.kind()),
             Self::Write { .. } => ErrorKind::Environment,
@@ -84,13 +85,7 @@ impl Failure {
             Self::Tensor(error) => of_tensor(error),
             // The graph was verified before the passes ran.
             Self::Pass(_) => ErrorKind::Internal,
-            Self::Trace(error) => match error {
-                TraceError::Op { source, .. } => of_infer(source),
-                TraceError::Size { source, .. } => of_dim(source),
-                TraceError::Gradient { source, .. } => of_gradient(source),
-                TraceError::Rank { .. } => ErrorKind::Limit,
-                _ => ErrorKind::InvalidInput,
-            },
+            Self::Trace(error) => of_trace(error),
             Self::Gradient(error) => of_gradient(error),
             Self::Precision(error) => of_precision(error),
             // So was the plan: any other failure there is a defect.
@@ -117,9 +112,12 @@ impl Failure {
             Self::MissingInput { .. }
             | Self::UnknownInput { .. }
             | Self::InputType { .. }
+            | Self::Index { .. }
             | Self::UnknownOutput { .. }
             | Self::UnknownFormat { .. }
+            | Self::MemoryBudget { .. }
             | Self::UnknownDim { .. }
+            | Self::Size { .. }
             | Self::UnknownStage { .. }
             | Self::UnknownName { .. }
             | Self::DeviceKey { .. }
@@ -141,6 +139,16 @@ fn of_io(kind: io::ErrorKind) -> ErrorKind {
     match kind {
         io::ErrorKind::OutOfMemory => ErrorKind::Resource,
         _ => ErrorKind::Environment,
+    }
+}
+
+fn of_trace(error: &TraceError) -> ErrorKind {
+    match error {
+        TraceError::Op { source, .. } => of_infer(source),
+        TraceError::Size { source, .. } => of_dim(source),
+        TraceError::Gradient { source, .. } => of_gradient(source),
+        TraceError::Rank { .. } => ErrorKind::Limit,
+        _ => ErrorKind::InvalidInput,
     }
 }
 

@@ -96,6 +96,9 @@ fn walk_all() -> Vec<Walked> {
             let precision = crate::Format::BF16.into();
             diagnose::compare_precision(&model, &precision, given).err()
         }),
+        walk("diagnose::draw_inputs", || {
+            diagnose::draw_inputs(&model, &std::collections::BTreeMap::new(), 0).err()
+        }),
         walk("diagnose::explain", || diagnose::explain(&model).err()),
         walk("diagnose::explain_pair", || {
             diagnose::explain_pair(&model, "y", "y").err()
@@ -111,6 +114,9 @@ fn walk_all() -> Vec<Walked> {
         }),
         walk("diagnose::reference", || {
             diagnose::reference(&model, given).err()
+        }),
+        walk("diagnose::step_nodes", || {
+            diagnose::step_nodes(&model, &[]).err()
         }),
     ];
     let mut walked = vec![

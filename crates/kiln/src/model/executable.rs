@@ -259,6 +259,7 @@ impl Compiled {
         let planner = GraphPlanner::new(graph.clone())
             .with_layouts(shared.layouts())
             .with_watched(watched)
+            .with_memory(options.memory)
             .with_stored(stored)
             .for_device(&shared.device, &options.limits.fusion)
             .with_timing(timing.clone());
@@ -313,7 +314,7 @@ fn run_interpreted(
 fn load_constants(graph: &Graph, control: &CallControl) -> Result<(), Error> {
     for (_, op) in graph.ops() {
         if let Op::Constant(constant) = &op.op {
-            control.load(constant.tensor())?;
+            control.load(&constant.tensor())?;
         }
     }
     Ok(())

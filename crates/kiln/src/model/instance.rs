@@ -3,6 +3,7 @@
 use super::executable::Executable;
 use super::instances::Choice;
 use super::origin::{Made, Origin};
+use super::wrong_index;
 #[cfg(feature = "native")]
 use crate::compiled::{ProgramStore, runtime_for};
 use crate::error::Error;
@@ -128,10 +129,13 @@ impl Instance {
         profile: Option<&mut Vec<StepProfile>>,
     ) -> Result<Vec<Tensor>, Error> {
         let graph = &self.optimized;
+        let named = |error| wrong_index::named(error, graph, inputs);
         let Some(profile) = profile else {
-            return self.executable.run(graph, inputs, options, control);
+            let outputs = self.executable.run(graph, inputs, options, control);
+            return outputs.map_err(named);
         };
-        let (outputs, steps) = self.executable.run_profiled(inputs, options, control)?;
+        let profiled = self.executable.run_profiled(inputs, options, control);
+        let (outputs, steps) = profiled.map_err(named)?;
         *profile = steps;
         Ok(outputs)
     }
@@ -148,7 +152,8 @@ impl Instance {
         if profile.is_none()
             && let Some(program) = self.executable.compiled()
         {
-            return Ok(program.run_into_controlled(inputs, outputs, control)?);
+            let done = program.run_into_controlled(inputs, outputs, control);
+            return done.map_err(|error| wrong_index::named(error.into(), &self.optimized, inputs));
         }
         let (expected, found) = (self.optimized.outputs().len(), outputs.len());
         if expected != found {

@@ -1,5 +1,6 @@
 //! The states of a session, checked before its first call.
 
+use super::growth::Growth;
 use super::{Session, State};
 use crate::error::{Error, Failure};
 use crate::model::Model;
@@ -14,6 +15,8 @@ pub struct SessionBuilder {
     model: Model,
     /// Input, output, initial tensor.
     states: Vec<(String, String, Tensor)>,
+    /// A size, and its limit.
+    grows: Option<(String, usize)>,
 }
 
 impl SessionBuilder {
@@ -21,6 +24,7 @@ impl SessionBuilder {
         Self {
             model: model.clone(),
             states: Vec::new(),
+            grows: None,
         }
     }
 
@@ -32,10 +36,18 @@ impl SessionBuilder {
         self
     }
 
+    /// Lets the states grow along the size that the model names `dim`, up to `limit` entries, when
+    /// [`reserve`](Session::reserve) asks for more than they have.
+    #[must_use]
+    pub fn grows(mut self, dim: &str, limit: usize) -> Self {
+        self.grows = Some((dim.to_owned(), limit));
+        self
+    }
+
     /// The session.
     ///
     /// # Errors
-    /// `E0875` when the model has no such input or output, one of them is in two states, or their dtypes or shapes differ
+    /// `E0972` when states are to grow along a size that none of them has. `E0875` when the model has no such input or output, one of them is in two states, or their dtypes or shapes differ
     /// from each other or the tensor's.
     pub fn build(self) -> Result<Session, Error> {
         let (model, nothing) = (self.model, Tensor::scalar(0u8));
@@ -53,6 +65,15 @@ impl SessionBuilder {
             });
             inputs[input] = first;
         }
+        let growth = match self.grows {
+            Some((dim, limit)) => {
+                let shapes = states
+                    .iter()
+                    .map(|state| model.inputs()[state.input].shape());
+                Some(Growth::new(shapes, dim, limit)?)
+            }
+            None => None,
+        };
         let pairs = states.iter().map(|state| (state.input, state.output));
         let donations = Donations::new(pairs)?;
         let names = model.outputs().iter().enumerate();
@@ -65,6 +86,7 @@ impl SessionBuilder {
             outputs,
             states,
             donations,
+            growth,
             names: names.into(),
             nothing,
         })

@@ -7,12 +7,12 @@ pub(crate) const F32: u64 = 1;
 pub(crate) const I64: u64 = 7;
 pub(crate) const BOOL: u64 = 9;
 
-fn field(number: u64, content: &[u8]) -> Vec<u8> {
+pub(crate) fn field(number: u64, content: &[u8]) -> Vec<u8> {
     let length = varint(content.len() as u64);
     [varint(number << 3 | 2), length, content.to_vec()].concat()
 }
 
-fn integer(number: u64, value: i64) -> Vec<u8> {
+pub(crate) fn integer(number: u64, value: i64) -> Vec<u8> {
     [varint(number << 3), varint(value as u64)].concat()
 }
 
@@ -48,6 +48,19 @@ pub(crate) fn int_attribute(name: &str, value: i64) -> Vec<u8> {
 
 pub(crate) fn graph_attribute(name: &str, graph: &[u8]) -> Vec<u8> {
     [field(1, name.as_bytes()), field(6, graph), integer(20, 5)].concat()
+}
+
+/// A constant tensor of `f32`.
+pub(crate) fn floats(name: &str, dims: &[i64], elements: &[f32]) -> Vec<u8> {
+    let dims = dims.iter().flat_map(|&dim| integer(1, dim));
+    let raw: Vec<u8> = elements.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let rest = [
+        integer(2, F32 as i64),
+        field(8, name.as_bytes()),
+        field(9, &raw),
+    ]
+    .concat();
+    dims.chain(rest).collect()
 }
 
 /// A constant tensor of `i64`.

@@ -135,7 +135,7 @@ impl NodeContext<'_> {
     }
 
     /// The tensor, if the value is a constant.
-    pub fn constant(&self, value: ValueId) -> Option<&Tensor> {
+    pub fn constant(&self, value: ValueId) -> Option<Tensor> {
         let graph = self.builder.graph();
         match graph.value(value).definition {
             Definition::Result { op, .. } => match &graph.op(op).op {

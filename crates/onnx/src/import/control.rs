@@ -59,7 +59,7 @@ impl Captures {
         for name in names.filter(|&name| seen.insert(name)) {
             match ctx.names.get(name) {
                 Some(Binding::Value(Item::Tensor(value))) => match ctx.constant(*value) {
-                    Some(tensor) => captures.constants.push((name.to_owned(), tensor.clone())),
+                    Some(tensor) => captures.constants.push((name.to_owned(), tensor)),
                     None => captures
                         .passed
                         .push((name.to_owned(), Item::Tensor(*value))),

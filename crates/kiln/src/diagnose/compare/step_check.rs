@@ -105,7 +105,7 @@ impl<'a> StepCheck<'a> {
         for op in self.with_views(node)? {
             let data = self.graph.op(op);
             let results = match &data.op {
-                Op::Constant(constant) => vec![stored(constant.tensor(), mode)?],
+                Op::Constant(constant) => vec![stored(&constant.tensor(), mode)?],
                 _ => {
                     let operands = data
                         .operands

@@ -1,24 +1,22 @@
 //! Fused attention of exporters: with projections inside, with biases and masks, with caches of keys and values.
 
-use kiln_ir::{Dims, ValueId};
+use kiln_ir::ValueId;
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 use smallvec::smallvec;
 
-use super::super::attention::{merge_heads, repeat_heads};
+use super::super::attention::merge_heads;
 use super::super::support::{Imported, one, operator};
 use crate::import::{Item, Operator};
 use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
     operator("Attention", &[1], attention),
-    operator("GroupQueryAttention", &[1], group_query_attention),
     operator("MultiHeadAttention", &[1], multi_head_attention),
-    operator("RotaryEmbedding", &[1], rotary_embedding),
 ];
 
 /// A positive attribute.
-fn count(ctx: &NodeContext<'_>, name: &str) -> Result<i64, Error> {
+pub(super) fn count(ctx: &NodeContext<'_>, name: &str) -> Result<i64, Error> {
     let count = ctx.attributes().require::<i64>(name)?;
     if count < 1 {
         return Err(ctx.attribute_error(name, "at least 1", count));
@@ -27,7 +25,11 @@ fn count(ctx: &NodeContext<'_>, name: &str) -> Result<i64, Error> {
 }
 
 /// `[batch, sequence, heads * size] -> [batch, heads, sequence, size]`.
-fn split(ctx: &mut NodeContext<'_>, value: ValueId, heads: i64) -> Result<ValueId, Error> {
+pub(super) fn split(
+    ctx: &mut NodeContext<'_>,
+    value: ValueId,
+    heads: i64,
+) -> Result<ValueId, Error> {
     let [batch, sequence, hidden] = ctx.dims_of_rank::<3>(0, value)?;
     let dims = ctx.sizes(|table| {
         let heads = table.constant(heads);
@@ -200,17 +202,35 @@ fn attention(ctx: &mut NodeContext<'_>) -> Imported {
     Ok(smallvec![Item::Tensor(y), Item::Tensor(present)])
 }
 
+/// The operands that multi-head attention multiplies: apart, or keys and values packed as `[batch, keys, heads, 2, size]`, or
+/// all three as `[batch, sequence, heads, 3, size]`.
+fn unpacked(ctx: &mut NodeContext<'_>) -> Result<Vec<ValueId>, Error> {
+    let query = ctx.input(0)?;
+    let (packed, count) = match (ctx.optional(1), ctx.optional(2)) {
+        (Some(key), Some(value)) => return Ok(vec![query, key, value]),
+        (Some(packed), None) => (packed, 2),
+        _ => (query, 3),
+    };
+    let [batch, sequence, heads, _, size] =
+        ctx.dims_of_rank::<5>(usize::from(count == 2), packed)?;
+    let hidden = ctx.product(&[heads, size])?;
+    let mut parts = if count == 2 { vec![query] } else { Vec::new() };
+    for index in 0..count {
+        let part = ctx.entry(packed, 3, index)?;
+        parts.push(ctx.reshape(part, &[batch, sequence, hidden])?);
+    }
+    Ok(parts)
+}
+
 /// Operands `query, key, value, bias, key mask, attention bias, past key, past value`.
 fn multi_head_attention(ctx: &mut NodeContext<'_>) -> Imported {
-    let query = ctx.input(0)?;
     let heads = count(ctx, "num_heads")?;
-    if ctx.rank(query)? != 3 {
-        return Err(ctx.unsupported("queries, keys and values packed in one tensor"));
+    for index in 8..ctx.n_inputs() {
+        if ctx.optional(index).is_some() {
+            return Err(ctx.unsupported(format!("operand {index} of multi-head attention")));
+        }
     }
-    let mut parts = vec![query];
-    for index in [1, 2] {
-        parts.push(ctx.input(index)?);
-    }
+    let mut parts = unpacked(ctx)?;
     if let Some(bias) = ctx.optional(3) {
         let mut sizes = Vec::with_capacity(3);
         for &part in &parts {
@@ -261,207 +281,4 @@ fn multi_head_attention(ctx: &mut NodeContext<'_>) -> Imported {
         Item::Tensor(key),
         Item::Tensor(value)
     ])
-}
-
-/// Queries in groups that share a key; operands
-/// `query, key, value, past key, past value, lengths - 1, total length, cosines, sines`. Every sample must have the full
-/// length, so that new entries follow the past.
-fn group_query_attention(ctx: &mut NodeContext<'_>) -> Imported {
-    let query = ctx.input(0)?;
-    let heads = count(ctx, "num_heads")?;
-    let key_heads = count(ctx, "kv_num_heads")?;
-    for index in 9..ctx.n_inputs() {
-        if ctx.optional(index).is_some() {
-            return Err(ctx.unsupported(format!("operand {index} of group query attention")));
-        }
-    }
-    let mut parts = match (ctx.optional(1), ctx.optional(2)) {
-        (Some(key), Some(value)) => vec![query, key, value],
-        _ => {
-            // Packed: heads + 2 * key heads, one after the other.
-            let [_, _, hidden] = ctx.dims_of_rank::<3>(0, query)?;
-            let sizes = ctx.sizes(|table| {
-                let (own, shared) = (table.constant(heads), table.constant(key_heads));
-                let all = table.sum(&[own, shared, shared])?;
-                let size = table.floor_div(hidden, all)?;
-                let shared = table.mul(shared, size)?;
-                Ok([table.mul(own, size)?, shared, shared])
-            })?;
-            ctx.build(|builder| builder.split(query, 2, &sizes))?
-        }
-    };
-    for (part, heads) in parts.iter_mut().zip([heads, key_heads, key_heads]) {
-        *part = split(ctx, *part, heads)?;
-    }
-    let &[mut query, mut key, mut value] = parts.as_slice() else {
-        unreachable!("there are three parts");
-    };
-    let sequence = ctx.shape(query)?[2];
-    let past = match ctx.optional(3) {
-        Some(past) => ctx.shape(past)?[2],
-        None => ctx.size(0),
-    };
-    if ctx.flag("do_rotary", false)? {
-        let interleaved = ctx.flag("rotary_interleaved", false)?;
-        let start = ctx.dim_as_data(past)?;
-        let position = ctx.positions(DType::I64, &[sequence], 0)?;
-        let position = ctx.add(position, start)?;
-        let (cosines, sines) = (ctx.input(7)?, ctx.input(8)?);
-        let rows = ctx.build(|builder| {
-            Ok((
-                builder.gather(cosines, position, 0)?,
-                builder.gather(sines, position, 0)?,
-            ))
-        })?;
-        query = turned(ctx, query, rows, interleaved)?;
-        key = turned(ctx, key, rows, interleaved)?;
-    }
-    for (index, part) in [(3, &mut key), (4, &mut value)] {
-        if let Some(past) = ctx.optional(index) {
-            *part = ctx.build(|builder| builder.concat(&[past, *part], 2))?;
-        }
-    }
-    let keys = ctx.shape(key)?[2];
-    let all_heads = ctx.size(heads);
-    let (present_key, present_value) = (key, value);
-    let key = repeat_heads(ctx, key, all_heads)?;
-    let value = repeat_heads(ctx, value, all_heads)?;
-    let mut bias = causal_bias(ctx, sequence, keys, f64::NEG_INFINITY)?;
-    let window = ctx.attributes().get_or("local_window_size", -1_i64)?;
-    if window >= 0 {
-        let near = window_bias(ctx, sequence, keys, window)?;
-        bias = ctx.add(bias, near)?;
-    }
-    let y = attended(ctx, [query, key, value], Some(bias))?;
-    Ok(smallvec![
-        Item::Tensor(y),
-        Item::Tensor(present_key),
-        Item::Tensor(present_value)
-    ])
-}
-
-/// Minus infinity where a key is `window` or more before its query.
-fn window_bias(
-    ctx: &mut NodeContext<'_>,
-    queries: DimId,
-    keys: DimId,
-    window: i64,
-) -> Result<ValueId, Error> {
-    let unit = ctx.size(1);
-    let query = ctx.positions(DType::I64, &[queries, unit], 0)?;
-    let key = ctx.positions(DType::I64, &[unit, keys], 1)?;
-    let before = ctx.sizes(|table| table.sub(keys, queries))?;
-    let before = ctx.dim_as_data(before)?;
-    let query = ctx.add(query, before)?;
-    let distance = ctx.sub(query, key)?;
-    let window = ctx.integer(window)?;
-    let allowed = ctx.map("lt", &[distance, window])?;
-    let none = ctx.scalar(DType::F32, 0.0)?;
-    let never = ctx.scalar(DType::F32, f64::NEG_INFINITY)?;
-    ctx.select(allowed, none, never)
-}
-
-/// Pairs of features of `x: [batch, heads, sequence, size]` rotated by the angles whose cosines and sines
-/// `[.., sequence, half]` are given; features beyond twice `half` are unchanged.
-fn turned(
-    ctx: &mut NodeContext<'_>,
-    x: ValueId,
-    (cosines, sines): (ValueId, ValueId),
-    interleaved: bool,
-) -> Result<ValueId, Error> {
-    let dims = ctx.shape(x)?;
-    let &[batch, heads, sequence, size] = dims.as_slice() else {
-        let found = ctx.builder().describe(x);
-        return Err(ctx.operand_error(0, "a tensor of rank 4", found));
-    };
-    let half = match ctx.shape(cosines)?.last() {
-        Some(&half) => half,
-        None => return Err(ctx.operand_error(7, "a matrix", "a scalar")),
-    };
-    let two = ctx.size(2);
-    let (zero, both, rest) = ctx.sizes(|table| {
-        let both = table.mul(half, two)?;
-        Ok((table.constant(0), both, table.sub(size, both)?))
-    })?;
-    let part = ctx.build(|builder| builder.slice_axis(x, 3, zero, both))?;
-    let (first, second) = if interleaved {
-        let pairs: Dims = [batch, heads, sequence, half, two].into_iter().collect();
-        let pairs = ctx.reshape(part, &pairs)?;
-        (ctx.entry(pairs, 4, 0)?, ctx.entry(pairs, 4, 1)?)
-    } else {
-        ctx.build(|builder| {
-            Ok((
-                builder.slice_axis(part, 3, zero, half)?,
-                builder.slice_axis(part, 3, half, half)?,
-            ))
-        })?
-    };
-    let (a, b) = (ctx.mul(cosines, first)?, ctx.mul(sines, second)?);
-    let real = ctx.sub(a, b)?;
-    let (a, b) = (ctx.mul(sines, first)?, ctx.mul(cosines, second)?);
-    let imaginary = ctx.add(a, b)?;
-    let joined = if interleaved {
-        let pairs = ctx.build(|builder| builder.stack(&[real, imaginary], 4))?;
-        ctx.reshape(pairs, &[batch, heads, sequence, both])?
-    } else {
-        ctx.build(|builder| builder.concat(&[real, imaginary], 3))?
-    };
-    ctx.build(|builder| {
-        let kept = builder.slice_axis(x, 3, both, rest)?;
-        builder.concat(&[joined, kept], 3)
-    })
-}
-
-/// `x: [batch, sequence, hidden] or [batch, heads, sequence, size]`, positions `[1]` (of the first) or
-/// `[batch, sequence]`, tables of cosines and sines.
-fn rotary_embedding(ctx: &mut NodeContext<'_>) -> Imported {
-    let (x, position) = (ctx.input(0)?, ctx.input(1)?);
-    let (cosines, sines) = (ctx.input(2)?, ctx.input(3)?);
-    let own = ctx.shape(x)?;
-    let half = ctx.dims_of_rank::<2>(2, cosines)?[1];
-    let heads = if own.len() == 4 {
-        x
-    } else {
-        let [batch, sequence, hidden] = ctx.dims_of_rank::<3>(0, x)?;
-        let size = match ctx.attributes().get_or("num_heads", 0_i64)? {
-            0 => ctx.sizes(|table| {
-                let two = table.constant(2);
-                table.mul(half, two)
-            })?,
-            heads => ctx.sizes(|table| {
-                let heads = table.constant(heads);
-                table.floor_div(hidden, heads)
-            })?,
-        };
-        let count = ctx.sizes(|table| table.floor_div(hidden, size))?;
-        let split = ctx.reshape(x, &[batch, sequence, count, size])?;
-        ctx.transpose(split, &[0, 2, 1, 3])?
-    };
-    let dims = ctx.shape(heads)?;
-    let (batch, sequence) = (dims[0], dims[2]);
-    let unit = ctx.size(1);
-    let position = ctx.cast(position, DType::I64)?;
-    let position = if ctx.rank(position)? == 2 {
-        position
-    } else {
-        let first = ctx.as_scalar(position)?;
-        let step = ctx.positions(DType::I64, &[unit, sequence], 1)?;
-        ctx.add(step, first)?
-    };
-    let samples = if ctx.shape(position)?[0] == unit {
-        unit
-    } else {
-        batch
-    };
-    let mut rows = Vec::with_capacity(2);
-    for table in [cosines, sines] {
-        let row = ctx.build(|builder| builder.gather(table, position, 0))?;
-        rows.push(ctx.reshape(row, &[samples, unit, sequence, half])?);
-    }
-    let interleaved = ctx.flag("interleaved", false)?;
-    let y = turned(ctx, heads, (rows[0], rows[1]), interleaved)?;
-    if own.len() == 4 {
-        return one(y);
-    }
-    one(merge_heads(ctx, y)?)
 }

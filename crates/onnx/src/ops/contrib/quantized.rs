@@ -14,7 +14,6 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("DequantizeLinear", &[1], dequantize_linear).taking(Takes::Narrow),
     operator("DynamicQuantizeMatMul", &[1], dynamic_matmul),
     operator("MatMulIntegerToFloat", &[1], matmul_to_float),
-    operator("MatMulNBits", &[1], matmul_of_bits),
     operator("QGemm", &[1], gemm),
     operator("QLinearAdd", &[1], |ctx| binary(ctx, "add")),
     operator("QLinearConcat", &[1], concat),
@@ -187,87 +186,4 @@ fn dynamic_matmul(ctx: &mut NodeContext<'_>) -> Imported {
     let sum = integer_product(ctx, a, b, (Some(zero_point), ctx.optional(3)))?;
     let b_scale = ctx.input(2)?;
     scaled_product(ctx, sum, (scale, b_scale), 4)
-}
-
-/// `a: [.., K]` times sub-byte weights: `b: u8[N, blocks, bytes]`, scales `[N * blocks]`, zero points packed the same way
-/// or absent, for blocks of `block_size` along `K`.
-fn matmul_of_bits(ctx: &mut NodeContext<'_>) -> Imported {
-    let (a, b, scales) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
-    let attributes = ctx.attributes();
-    let bits = attributes.get_or("bits", 4_i64)?;
-    let block = attributes.require::<i64>("block_size")?;
-    let (depth, columns) = (
-        attributes.require::<i64>("K")?,
-        attributes.require::<i64>("N")?,
-    );
-    if ![2, 4, 8].contains(&bits) {
-        return Err(ctx.unsupported(format!("weights of {bits} bits")));
-    }
-    if block < 16 || depth < 1 || columns < 1 {
-        let found = format!("K = {depth}, N = {columns}, blocks of {block}");
-        return Err(ctx.attribute_error(
-            "block_size",
-            "positive sizes and blocks of 16 or more",
-            found,
-        ));
-    }
-    if ctx.optional(4).is_some() {
-        return Err(ctx.unsupported("weights in another order (\"g_idx\")"));
-    }
-    let blocks = (depth - 1) / block + 1;
-    let dtype = ctx.dtype(a)?;
-    let weights = unpacked(ctx, b, bits, (columns, blocks, block))?;
-    let zero_points = match ctx.optional(3) {
-        Some(packed) if ctx.dtype(packed)? == DType::U8 => {
-            let wide = unpacked(ctx, packed, bits, (columns, 1, blocks))?;
-            let dims = [columns, blocks, 1].map(|size| ctx.size(size));
-            ctx.reshape(wide, &dims)?
-        }
-        Some(numbers) => {
-            let dims = [columns, blocks, 1].map(|size| ctx.size(size));
-            let numbers = ctx.cast(numbers, DType::F32)?;
-            ctx.reshape(numbers, &dims)?
-        }
-        None => ctx.scalar(DType::F32, 2_f64.powi(bits as i32 - 1))?,
-    };
-    let centred = ctx.sub(weights, zero_points)?;
-    let dims = [columns, blocks, 1].map(|size| ctx.size(size));
-    let scales = ctx.cast(scales, DType::F32)?;
-    let scales = ctx.reshape(scales, &dims)?;
-    let scaled = ctx.mul(centred, scales)?;
-    let dims = [columns, blocks.saturating_mul(block)].map(|size| ctx.size(size));
-    let flat = ctx.reshape(scaled, &dims)?;
-    let cut = ctx.narrow(flat, 1, 0, depth)?;
-    let weights = ctx.transpose(cut, &[1, 0])?;
-    let weights = ctx.cast(weights, dtype)?;
-    let mut y = product(ctx, a, weights, dtype)?;
-    if let Some(bias) = ctx.optional(5) {
-        y = ctx.add(y, bias)?;
-    }
-    one(y)
-}
-
-/// Sub-byte codes, the first in a byte's low bits: `[rows, blocks, size]` as f32.
-fn unpacked(
-    ctx: &mut NodeContext<'_>,
-    packed: ValueId,
-    bits: i64,
-    (rows, blocks, size): (i64, i64, i64),
-) -> Result<ValueId, Error> {
-    let per_byte = 8 / bits;
-    let bytes = size.saturating_add(per_byte - 1) / per_byte;
-    let dims = [rows, blocks, bytes, 1].map(|size| ctx.size(size));
-    let packed = ctx.reshape(packed, &dims)?;
-    let mask = ctx.scalar(DType::U8, 2_f64.powi(bits as i32) - 1.0)?;
-    let mut codes = Vec::new();
-    for place in 0..per_byte {
-        let shift = ctx.scalar(DType::U8, (place * bits) as f64)?;
-        let code = ctx.map("shr", &[packed, shift])?;
-        codes.push(ctx.map("bit_and", &[code, mask])?);
-    }
-    let codes = ctx.build(|builder| builder.concat(&codes, 3))?;
-    let dims = [rows, blocks, bytes.saturating_mul(per_byte)].map(|size| ctx.size(size));
-    let codes = ctx.reshape(codes, &dims)?;
-    let codes = ctx.narrow(codes, 2, 0, size)?;
-    ctx.cast(codes, DType::F32)
 }

@@ -1,0 +1,61 @@
+//! The pairs of a report as text: steps that are not one kernel, by what one kernel would bring.
+
+use super::{Apart, CallReport, ReportedStep};
+use std::fmt::Write;
+
+/// How many nodes of a step are named.
+const NODES: usize = 2;
+
+impl CallReport {
+    /// The pairs of steps that are not one kernel, as text: those that would be one if a fact about sizes were known, then those
+    /// that are apart for another reason, each by the milliseconds that one kernel would bring.
+    pub fn near_misses(&self) -> String {
+        let mut text = String::new();
+        let (near, other): (Vec<&Apart>, Vec<&Apart>) =
+            self.apart.iter().partition(|apart| apart.fact.is_some());
+        section(&mut text, self, "one kernel if a fact were known", &near);
+        text.push('\n');
+        section(&mut text, self, "apart for another reason", &other);
+        text
+    }
+}
+
+fn section(text: &mut String, report: &CallReport, title: &str, pairs: &[&Apart]) {
+    // Writing to a string never fails.
+    let _ = match pairs.len() {
+        0 => writeln!(text, "{title}: none"),
+        count => writeln!(text, "{title}: {count}"),
+    };
+    for apart in pairs {
+        let (Some(from), Some(to)) = (report.steps.get(apart.from), report.steps.get(apart.to))
+        else {
+            continue;
+        };
+        let (from, to) = (name(from), name(to));
+        let _ = writeln!(text, "{:9.4} ms  {from} and {to}", apart.gain_ms);
+        let _ = writeln!(text, "{:14}between them: {}", "", apart.values);
+        if !apart.reason.is_empty() {
+            let _ = writeln!(text, "{:14}{}", "", apart.reason);
+        }
+        if let Some(fact) = &apart.fact {
+            let _ = writeln!(
+                text,
+                "{:14}were {fact} known: state it with --dim, if it always holds",
+                ""
+            );
+        }
+    }
+}
+
+/// A step by its ops, and by the nodes that it computes.
+fn name(step: &ReportedStep) -> String {
+    let shown = step.nodes.iter().take(NODES);
+    let mut nodes: Vec<String> = shown.map(|node| node.escape_debug().to_string()).collect();
+    if step.nodes.len() > NODES {
+        nodes.push("…".to_owned());
+    }
+    match nodes.is_empty() {
+        true => step.name.clone(),
+        false => format!("{} ({})", step.name, nodes.join(", ")),
+    }
+}

@@ -1,0 +1,32 @@
+//! Branches of a session: others that go on from the same states.
+
+use super::Session;
+use crate::error::Error;
+use kiln_lazy_runtime::Donations;
+
+impl Session {
+    /// Another session that goes on from these states: a beam of a search, or a conversation that shares a beginning with
+    /// others. Both share the states' memory until one of them is called; that call computes its states into memory of its
+    /// own, and later ones in place again. Dropping all but one lets the last go on without a copy.
+    ///
+    /// # Errors
+    /// `E0876` if a failed call left the elements of a state undefined.
+    pub fn fork(&self) -> Result<Self, Error> {
+        self.check_states()?;
+        let mut inputs = vec![self.nothing.clone(); self.inputs.len()];
+        for state in &self.states {
+            inputs[state.input] = self.inputs[state.input].clone();
+        }
+        let pairs = self.states.iter().map(|state| (state.input, state.output));
+        Ok(Self {
+            model: self.model.clone(),
+            inputs,
+            outputs: vec![self.nothing.clone(); self.outputs.len()],
+            states: self.states.clone(),
+            donations: Donations::new(pairs)?,
+            growth: self.growth.clone(),
+            names: self.names.clone(),
+            nothing: self.nothing.clone(),
+        })
+    }
+}
