@@ -69,7 +69,7 @@ impl Recording {
             {
                 let copy = builder.input_of_type(name, graph.ty(value).clone());
                 copies.insert(value, copy);
-                parameters.push((name.to_owned(), copy, constant.tensor().clone()));
+                parameters.push((name.to_owned(), copy, constant.tensor()));
                 continue;
             }
             if !data.regions.is_empty() {

@@ -1,4 +1,4 @@
-//! Functions that can be recorded: of one to eight variables.
+//! Functions that can be recorded: of one to twelve variables.
 
 use crate::results::Results;
 use crate::var::Var;
@@ -52,3 +52,7 @@ function!(5: a, b, c, d, e);
 function!(6: a, b, c, d, e, f);
 function!(7: a, b, c, d, e, f, g);
 function!(8: a, b, c, d, e, f, g, h);
+function!(9: a, b, c, d, e, f, g, h, i);
+function!(10: a, b, c, d, e, f, g, h, i, j);
+function!(11: a, b, c, d, e, f, g, h, i, j, k);
+function!(12: a, b, c, d, e, f, g, h, i, j, k, l);

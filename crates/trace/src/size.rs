@@ -45,6 +45,14 @@ impl Size {
         })
     }
 
+    /// The number, if it is one.
+    pub(crate) fn known(&self) -> Option<i64> {
+        match self.0 {
+            Kind::Known(size) => Some(size),
+            _ => None,
+        }
+    }
+
     /// Its expression in a recording; `None` where it is to be inferred.
     #[track_caller]
     pub(crate) fn in_reshape(&self, recorder: &Recorder) -> Option<Option<DimId>> {

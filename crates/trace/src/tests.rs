@@ -1,5 +1,7 @@
 //! Recording functions: the resulting graphs, their results, and where mistakes are reported.
 
+mod lines;
+
 use crate::{
     ArgumentType, Arguments, Results, Size, TraceError, TraceFunction, Traced, Var, trace,
 };
@@ -289,7 +291,7 @@ fn numbers_not_representable_in_the_dtype_are_refused() {
     refused(DType::F16, |x| 1e6 * x, "1000000.0");
     refused(DType::Bool, |x| x.scalar(2.0), "2.0");
     // Whole floats, and integers beyond 2^53, are exact.
-    let exact = |x: Var| x * 2.0 + ((1 << 53) + 1);
+    let exact = |x: Var| x * 2.0 + ((1_i64 << 53) + 1);
     let x = Tensor::from_slice(&[1], &[3_i64]).unwrap();
     let graph = trace("f", &exact, &[ArgumentType::of(&x)]).unwrap();
     let outputs = interpret(&graph, &[x], &InterpretOptions::default()).unwrap();

@@ -1,13 +1,19 @@
 //! Variables: the values of a recorded function.
 
 mod contraction;
+mod control;
 mod elementwise;
 mod gradient;
+mod layout;
 mod movement;
 mod operators;
+mod order;
 mod random;
 mod reduction;
 mod scan;
+mod sources;
+mod statistics;
+mod updates;
 mod window;
 
 pub use elementwise::Operand;

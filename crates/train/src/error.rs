@@ -1,5 +1,6 @@
 //! Errors of training.
 
+use crate::parallel::CollectiveError;
 use kiln::internals::trace::TraceError;
 
 /// Why a trainer cannot be built, or a step failed. Each variant names its code.
@@ -86,6 +87,9 @@ pub enum TrainError {
         /// The dataset's error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// E0632: ranks that cannot train together.
+    #[error("cannot train together: {0}")]
+    Collective(#[from] CollectiveError),
     /// E0625: an initial value that makes no sense.
     #[error("parameter `{name}`: expected {expected}, found {found}")]
     Initial {
@@ -123,6 +127,7 @@ impl TrainError {
             Self::BatchSize { .. } => "E0629",
             Self::Thread { .. } => "E0630",
             Self::Data { .. } => "E0631",
+            Self::Collective(_) => "E0632",
         }
     }
 }

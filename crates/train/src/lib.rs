@@ -13,6 +13,7 @@
 //! | an optimiser | [`Sgd`], [`Adam`], [`AdamW`], or an [`Optimizer`] of your own |
 //! | a learning rate that changes | [`Trainer::step_at`], [`schedules`] |
 //! | initial values | [`Initial`] |
+//! | train on several machines or threads | [`parallel`], [`TrainerBuilder::build_across`] |
 //! | outputs of a trained network | [`Predictor`] |
 //! | save and load parameters | [`Trainer::save`], [`Trainer::load`], [`weights`] |
 //!
@@ -52,6 +53,7 @@ mod trainer;
 
 pub mod data;
 pub mod losses;
+pub mod parallel;
 pub mod schedules;
 pub mod weights;
 

@@ -1,8 +1,11 @@
 //! A trainer: one compiled step, and the parameters and the optimiser's state that it updates in place.
 
+mod across;
 mod builder;
 
 pub use builder::TrainerBuilder;
+
+use across::Across;
 
 use crate::error::TrainError;
 use crate::optimizer::Optimizer;
@@ -26,6 +29,8 @@ const DRAW_BITS: u32 = 16;
 /// Trains a network: records forward, backward and update as one graph, and runs it for each batch.
 pub struct Trainer {
     session: Session,
+    /// Of a data-parallel trainer, whose session has the updates alone: the gradients.
+    across: Option<Across>,
     dtype: DType,
     /// Parameters and buffers, with their shapes.
     parameters: Vec<(String, Vec<usize>)>,
@@ -92,9 +97,18 @@ impl Trainer {
         for (name, tensor) in batch {
             inputs.push((name, tensor));
         }
-        inputs.push((RATE, &rate));
-        let key = Tensor::from_slice(&[2], &[self.seed, self.n_steps << DRAW_BITS])?;
+        let seed = self
+            .across
+            .as_ref()
+            .map_or(self.seed, |across| across.seed(self.seed));
+        let key = Tensor::from_slice(&[2], &[seed, self.n_steps << DRAW_BITS])?;
         inputs.push((KEY, &key));
+        if let Some(across) = &self.across {
+            let loss = across.step(&mut self.session, &inputs, &rate, profile)?;
+            self.n_steps += 1;
+            return Ok(loss);
+        }
+        inputs.push((RATE, &rate));
         let outputs = match profile {
             Some(steps) => self.session.call(inputs).profile(steps).run()?,
             None => self.session.run(inputs)?,
@@ -213,7 +227,22 @@ impl Trainer {
         Ok(())
     }
 
-    /// The session of the step: its model can be inspected, timed and explained.
+    /// Replaces everything that the next step depends on by what it is on rank 0, such as after rank 0 loaded a file. All ranks of
+    /// a [data-parallel](crate::parallel) trainer have to call it; one that is not does nothing.
+    ///
+    /// # Errors
+    /// E0632 when the ranks train different networks, or one is gone.
+    pub fn synchronize(&mut self) -> Result<(), TrainError> {
+        match &self.across {
+            Some(across) => {
+                self.n_steps = across.synchronize(&mut self.session, &self.states, self.n_steps)?;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The session of the step, or of the update of a [data-parallel](crate::parallel) trainer: its model can be inspected, timed and explained.
     pub fn session(&self) -> &Session {
         &self.session
     }

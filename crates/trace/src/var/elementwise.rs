@@ -1,10 +1,11 @@
 //! Functions of single elements, operands broadcast against each other.
 
 use super::Var;
+use crate::size::Size;
 use kiln_shape_inference::Number;
 use kiln_tensor::DType;
 
-/// An operand of a variable: another one, or a number, which takes the variable's element type.
+/// An operand of a variable: another one, or a number or a size, which takes the variable's element type.
 pub trait Operand {
     /// It as a variable of the recording of `beside`.
     fn into_variable(self, beside: &Var) -> Var;
@@ -29,10 +30,53 @@ impl Operand for f64 {
     }
 }
 
+impl Operand for f32 {
+    #[track_caller]
+    fn into_variable(self, beside: &Var) -> Var {
+        beside.scalar(self.into())
+    }
+}
+
 impl Operand for i64 {
     #[track_caller]
     fn into_variable(self, beside: &Var) -> Var {
         beside.number(Number::Integer(self))
+    }
+}
+
+impl Operand for i32 {
+    #[track_caller]
+    fn into_variable(self, beside: &Var) -> Var {
+        beside.number(Number::Integer(self.into()))
+    }
+}
+
+impl Operand for bool {
+    #[track_caller]
+    fn into_variable(self, beside: &Var) -> Var {
+        beside.number(Number::Integer(self.into()))
+    }
+}
+
+impl Operand for Size {
+    #[track_caller]
+    fn into_variable(self, beside: &Var) -> Var {
+        (&self).into_variable(beside)
+    }
+}
+
+impl Operand for &Size {
+    /// The size as a number of the variable's element type.
+    #[track_caller]
+    fn into_variable(self, beside: &Var) -> Var {
+        let (Some(dim), Some(dtype)) = (self.dim(&beside.recorder), beside.dtype()) else {
+            return Var::new(&beside.recorder, None);
+        };
+        beside.record(|builder, _| {
+            let sizes = builder.dims_tensor(&[dim])?;
+            let size = builder.reshape(sizes, &[])?;
+            builder.cast(size, dtype)
+        })
     }
 }
 
@@ -84,6 +128,48 @@ unary! {
     floor "floor";
     /// Rounds up.
     ceil "ceil";
+    /// Rounds towards zero.
+    trunc "trunc";
+    /// Rounds to the nearest integer, halves to the even one.
+    round "round_even";
+    /// -1, 0 or 1.
+    sign "sign";
+    /// One over it.
+    reciprocal "reciprocal";
+    /// 2 to the `x`.
+    exp2 "exp2";
+    /// `e` to the `x`, minus 1, exact near 0.
+    exp_m1 "expm1";
+    /// The natural logarithm, as [`log`](Self::log).
+    ln "log";
+    /// The logarithm to base 2.
+    log2 "log2";
+    /// The natural logarithm of `1 + x`, exact near 0.
+    ln_1p "log1p";
+    /// The tangent.
+    tan "tan";
+    /// The inverse sine.
+    asin "asin";
+    /// The inverse cosine.
+    acos "acos";
+    /// The inverse tangent.
+    atan "atan";
+    /// The hyperbolic sine.
+    sinh "sinh";
+    /// The hyperbolic cosine.
+    cosh "cosh";
+    /// The inverse hyperbolic sine.
+    asinh "asinh";
+    /// The inverse hyperbolic cosine.
+    acosh "acosh";
+    /// The inverse hyperbolic tangent.
+    atanh "atanh";
+    /// `log(1 + exp(x))`, without overflow inside.
+    softplus "softplus";
+    /// Whether NaN.
+    is_nan "is_nan";
+    /// Whether an infinity.
+    is_infinite "is_inf";
 }
 
 macro_rules! binary {
@@ -122,6 +208,14 @@ binary! {
     logical_and "and";
     /// Whether either.
     logical_or "or";
+    /// Whether exactly one.
+    logical_xor "xor";
+    /// The angle of the point (x = `other`, y = this).
+    atan2 "atan2";
+    /// The integral value at or below the quotient (Python's `//`).
+    floor_divide "floor_div";
+    /// The remainder of [`floor_divide`](Self::floor_divide), with the sign of `other` (Python's `%`).
+    remainder "floor_mod";
 }
 
 impl Var {
@@ -145,11 +239,37 @@ impl Var {
         )
     }
 
+    /// At least `low` and at most `high`; `high` wins where they cross.
+    #[must_use]
+    #[track_caller]
+    pub fn clip(&self, low: impl Operand, high: impl Operand) -> Var {
+        let (low, high) = (low.into_variable(self), high.into_variable(self));
+        self.record_with(&[&low, &high], |builder, x, bounds| {
+            builder.map("clip", &[&[x], bounds].concat())
+        })
+    }
+
+    /// Whether neither NaN nor an infinity.
+    #[must_use]
+    #[track_caller]
+    pub fn is_finite(&self) -> Var {
+        self.is_nan().logical_or(self.is_infinite()).map("not")
+    }
+
     /// Every element in another dtype.
     #[must_use]
     #[track_caller]
     pub fn cast(&self, to: DType) -> Var {
         self.record(|builder, x| builder.cast(x, to))
+    }
+
+    /// A function of truth values, or else of the bits of integers.
+    #[track_caller]
+    pub(super) fn map_bits(&self, of_bools: &str, of_integers: &str, other: impl Operand) -> Var {
+        match self.dtype() {
+            Some(DType::Bool) => self.map2(of_bools, other),
+            _ => self.map2(of_integers, other),
+        }
     }
 
     /// A scalar function of two operands.

@@ -44,7 +44,7 @@ macro_rules! reductions {
             #[must_use]
             #[track_caller]
             pub fn $method(&self, axes: impl Axes) -> Var {
-                self.reduce(ReduceFunction::$function, axes, false)
+                self.reduce(ReduceFunction::$function, axes.into_axes(), false)
             }
 
             $(#[$doc])*
@@ -52,7 +52,7 @@ macro_rules! reductions {
             #[must_use]
             #[track_caller]
             pub fn $keeping(&self, axes: impl Axes) -> Var {
-                self.reduce(ReduceFunction::$function, axes, true)
+                self.reduce(ReduceFunction::$function, axes.into_axes(), true)
             }
         )*}
     };
@@ -69,6 +69,10 @@ reductions! {
     max max_keep Max;
     /// The minimum over axes.
     min min_keep Min;
+    /// Whether any truth value over axes is true.
+    any any_keep Any;
+    /// Whether all truth values over axes are true.
+    all all_keep All;
 }
 
 impl Var {
@@ -93,8 +97,12 @@ impl Var {
     }
 
     #[track_caller]
-    fn reduce(&self, function: ReduceFunction, axes: impl Axes, keep_dims: bool) -> Var {
-        let axes = axes.into_axes();
+    pub(super) fn reduce(
+        &self,
+        function: ReduceFunction,
+        axes: Option<Vec<i64>>,
+        keep_dims: bool,
+    ) -> Var {
         self.record(|builder, x| {
             let axes = axes_of(builder, x, axes)?;
             builder.reduce(x, function, &axes, keep_dims)
@@ -103,7 +111,7 @@ impl Var {
 }
 
 /// Axes counted from the start.
-fn axes_of(
+pub(super) fn axes_of(
     builder: &GraphBuilder,
     x: ValueId,
     axes: Option<Vec<i64>>,

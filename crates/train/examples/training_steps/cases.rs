@@ -82,6 +82,19 @@ fn feed_forward(network: &Network, x: &Var) -> Var {
     network.linear("linear2", &h, 1024, 256)
 }
 
+/// A block of width 256 with 4 heads and a feed-forward of 1024, norms first.
+pub(crate) fn block(network: &Network, x: &Var) -> Var {
+    let sizes = AttentionSizes {
+        width: 256,
+        heads: 4,
+        is_causal: false,
+    };
+    let h = network.layer_norm("norm1", x, 256);
+    let x = x + network.attention("self_attn", &h, sizes);
+    let h = network.layer_norm("norm2", &x, 256);
+    &x + feed_forward(network, &h)
+}
+
 /// A block of width 256 with 4 heads and a feed-forward of 1024, norms first; mean squared error; Adam.
 fn transformer(options: Options) -> Trainer {
     Trainer::new("transformer", Adam::default())
@@ -89,17 +102,7 @@ fn transformer(options: Options) -> Trainer {
         .input("y", DType::F32, ["B".into(), "T".into(), 256.into()])
         .options(options)
         .build(|network, inputs| {
-            let x = &inputs[0];
-            let sizes = AttentionSizes {
-                width: 256,
-                heads: 4,
-                is_causal: false,
-            };
-            let h = network.layer_norm("norm1", x, 256);
-            let x = x + network.attention("self_attn", &h, sizes);
-            let h = network.layer_norm("norm2", &x, 256);
-            let x = &x + feed_forward(network, &h);
-            losses::mean_squared_error(&x, &inputs[1])
+            losses::mean_squared_error(&block(network, &inputs[0]), &inputs[1])
         })
         .unwrap()
 }
@@ -132,6 +135,6 @@ fn classified(shape: &[usize], classes: usize) -> Vec<(&'static str, Tensor)> {
     vec![("x", values(shape, 1)), ("labels", labels)]
 }
 
-fn pair(x: &[usize], y: &[usize]) -> Vec<(&'static str, Tensor)> {
+pub(crate) fn pair(x: &[usize], y: &[usize]) -> Vec<(&'static str, Tensor)> {
     vec![("x", values(x, 1)), ("y", values(y, 2))]
 }

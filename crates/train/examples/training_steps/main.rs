@@ -2,7 +2,7 @@
 //! next to other frameworks.
 //!
 //! Arguments: the number of threads; optionally a word that a case's name contains; `--profile` prints the steps that take the
-//! most time instead.
+//! most time instead, and `--half` what half of the memory costs.
 
 #![allow(
     clippy::print_stdout,
@@ -11,6 +11,7 @@
 )]
 
 mod cases;
+mod halved;
 
 use cases::{CASES, Case};
 use kiln::internals::lazy_runtime::StepProfile;
@@ -27,12 +28,15 @@ fn main() {
     let is_profile = words.iter().any(|word| word == "--profile");
     let mut wanted = words.iter().skip(1).filter(|word| !word.starts_with("--"));
     let wanted = wanted.next().map_or("", String::as_str);
+    let options = Options::new()
+        .cache(Cache::off())
+        .device(Device::cpu())
+        .threads(threads);
+    if words.iter().any(|word| word == "--half") {
+        return halved::measure(&options, wanted);
+    }
     for case in CASES.iter().filter(|case| case.name.contains(wanted)) {
-        let options = Options::new()
-            .cache(Cache::off())
-            .device(Device::cpu())
-            .threads(threads);
-        let mut trainer = (case.trainer)(options);
+        let mut trainer = (case.trainer)(options.clone());
         let batch = (case.batch)(case.size);
         match is_profile {
             true => profile(case, &mut trainer, &batch),

@@ -5,7 +5,10 @@ use crate::error::TrainError;
 use crate::network::{Kind, Network, Parameter, Purpose};
 use crate::optimizer::{Optimizer, Update};
 use kiln::internals::ir::Graph;
-use kiln::{AxisSize, Continued, DType, Options, Recording, Source, Tensor, Var};
+use kiln::{
+    AxisSize, Continued, DType, MemoryBudget, Model, Options, Recording, Session, Source, Tensor,
+    Var,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -104,6 +107,16 @@ impl<O: Optimizer> TrainerBuilder<O> {
         Self { options, ..self }
     }
 
+    /// How much memory the values between the kernels of a step may take: where activations take more, some are computed again for
+    /// the backward. Sets [`Options::memory_budget`], so it comes after [`options`](Self::options).
+    #[must_use]
+    pub fn memory_budget(self, memory: MemoryBudget) -> Self {
+        Self {
+            options: self.options.memory_budget(memory),
+            ..self
+        }
+    }
+
     /// Records the step and makes the parameters. `network` gets the network to ask for parameters, and the inputs in the order
     /// in which they were added, and returns the loss, a scalar.
     ///
@@ -113,6 +126,23 @@ impl<O: Optimizer> TrainerBuilder<O> {
         self,
         network: impl FnOnce(&Network, &[Var]) -> Var,
     ) -> Result<Trainer, TrainError> {
+        let Recorded {
+            recording,
+            asked,
+            loss,
+            ..
+        } = self.record(network)?;
+        let gradients = loss.gradients_of_all(&trained(&asked));
+        let states = self.states(&recording, &asked, gradients)?;
+        let session = self.session(recording, Some(&loss), &states)?;
+        Ok(self.trainer(session, asked, states))
+    }
+
+    /// Records the network and its loss.
+    pub(super) fn record(
+        &self,
+        network: impl FnOnce(&Network, &[Var]) -> Var,
+    ) -> Result<Recorded, TrainError> {
         let model = self.model.as_ref();
         let recording = match model {
             Some(model) => model.recording.clone(),
@@ -131,23 +161,50 @@ impl<O: Optimizer> TrainerBuilder<O> {
         let loss = network(&asked, &inputs);
         let asked = asked.finish()?;
         self.check_names(&asked)?;
-        let states = self.states(&recording, &asked, &loss)?;
+        let of_model = model.iter().flat_map(|model| &model.inputs);
+        let names = of_model.map(|(name, _)| name);
+        let names = names.chain(self.inputs.iter().map(|(name, ..)| name));
+        Ok(Recorded {
+            inputs: names.cloned().collect(),
+            recording,
+            asked,
+            loss,
+        })
+    }
+
+    /// A session of a recording that computes the next values of states.
+    pub(super) fn session(
+        &self,
+        recording: Recording,
+        loss: Option<&Var>,
+        states: &[State],
+    ) -> Result<Session, TrainError> {
         let names: Vec<String> = states
             .iter()
             .map(|state| format!("next {}", state.input))
             .collect();
-        let mut outputs = vec![(LOSS, &loss)];
+        let mut outputs: Vec<(&str, &Var)> = loss.map(|loss| (LOSS, loss)).into_iter().collect();
         let next = states.iter().map(|state| &state.output);
         outputs.extend(names.iter().map(String::as_str).zip(next));
         let graph = recording.finish(&outputs)?;
-
         let model = self.options.load(Source::graph(graph))?;
         let mut session = model.session();
         for (state, name) in states.iter().zip(&names) {
             session = session.state(&state.input, name, state.first.clone());
         }
-        Ok(Trainer {
-            session: session.build()?,
+        Ok(session.build()?)
+    }
+
+    /// The trainer of a session.
+    pub(super) fn trainer(
+        &self,
+        session: Session,
+        asked: Vec<Parameter>,
+        states: Vec<State>,
+    ) -> Trainer {
+        Trainer {
+            session,
+            across: None,
             dtype: self.dtype,
             parameters: asked
                 .into_iter()
@@ -157,22 +214,33 @@ impl<O: Optimizer> TrainerBuilder<O> {
             rate: self.rate,
             seed: self.seed,
             n_steps: 0,
-        })
+        }
     }
 
-    /// The tensors that are kept between steps, with the updates of the optimiser.
-    fn states(
+    /// A model of a recording, with the options of the step.
+    pub(super) fn load(
+        &self,
+        recording: Recording,
+        outputs: &[(&str, &Var)],
+    ) -> Result<Model, TrainError> {
+        let graph = recording.finish(outputs)?;
+        Ok(self.options.load(Source::graph(graph))?)
+    }
+
+    /// The name of the step, and the dtype of its parameters.
+    pub(super) fn kind(&self) -> (&str, DType) {
+        (&self.name, self.dtype)
+    }
+
+    /// The tensors that are kept between steps, with the updates of the optimiser; gradients are those of the parameters, in
+    /// order.
+    pub(super) fn states(
         &self,
         recording: &Recording,
         asked: &[Parameter],
-        loss: &Var,
+        gradients: Vec<Var>,
     ) -> Result<Vec<State>, TrainError> {
-        let trained = || {
-            let is_trained = |other: &&Parameter| matches!(other.kind, Kind::Parameter);
-            asked.iter().filter(is_trained)
-        };
-        let variables: Vec<&Var> = trained().map(|parameter| &parameter.variable).collect();
-        let gradients = self.clipped(loss.gradients_of_all(&variables));
+        let gradients = self.clipped(gradients);
         let rate = recording.input(RATE, self.dtype, []);
         let step = recording.input(STEP, self.dtype, []);
         let next_step = &step + 1.0;
@@ -275,8 +343,24 @@ impl<O: Optimizer> TrainerBuilder<O> {
     }
 }
 
+/// A network and its loss.
+pub(super) struct Recorded {
+    pub(super) recording: Recording,
+    /// The names of a batch's tensors.
+    pub(super) inputs: Vec<String>,
+    pub(super) asked: Vec<Parameter>,
+    pub(super) loss: Var,
+}
+
+/// The parameters that are trained.
+pub(super) fn trained(asked: &[Parameter]) -> Vec<&Var> {
+    let is_trained = |other: &&Parameter| matches!(other.kind, Kind::Parameter);
+    let trained = asked.iter().filter(is_trained);
+    trained.map(|parameter| &parameter.variable).collect()
+}
+
 /// A tensor that is kept between steps.
-struct State {
+pub(super) struct State {
     input: String,
     first: Tensor,
     output: Var,
