@@ -30,6 +30,7 @@ part probe 60 "$binaries/kiln-gpu" probe
 part doctor 60 "$binaries/kiln" doctor
 part kernels 150 "$binaries/kiln-gpu" kernels "$cases/kernels.jsonl"
 part graphs 120 "$binaries/kiln-gpu" graphs "$cases/graphs.jsonl"
+lines=4 part builtins 60 "$binaries/kiln-gpu" builtins
 lines=9 part lose 60 "$binaries/kiln-gpu" lose
 lines=12 part products 60 "$binaries/kiln-gpu" products
 lines=60 part measure 100 "$binaries/kiln-gpu" measure

@@ -4,6 +4,7 @@
 //! kiln-gpu probe                 what the device is
 //! kiln-gpu kernels CASES.jsonl   kernels against their evaluator, every schedule
 //! kiln-gpu graphs CASES.jsonl    graphs against the interpreter
+//! kiln-gpu builtins              what is no kernel against the interpreter, and its times
 //! kiln-gpu products              products by cuBLASLt against sums on the host, and their rates
 //! kiln-gpu lose                  an illegal access, and what follows
 //! kiln-gpu measure               copies, maps, rows, products, launches
@@ -14,6 +15,8 @@
 #![cfg_attr(not(feature = "cuda"), forbid(unsafe_code))]
 #![allow(clippy::print_stdout, reason = "it is a command")]
 
+#[cfg(feature = "cuda")]
+mod builtins;
 #[cfg(feature = "cuda")]
 mod case;
 #[cfg(feature = "cuda")]
@@ -44,11 +47,14 @@ fn main() -> Result<(), Error> {
         ["kernels", file] => kernels::run(file, ""),
         ["kernels", file, word] => kernels::run(file, word),
         ["graphs", file] => graphs::run(file),
+        ["builtins"] => builtins::run(),
         ["lose"] => lose::run(),
         ["products"] => products::run(),
         ["measure"] => measure::run(""),
         ["measure", word] => measure::run(word),
-        _ => bail!("expected probe, kernels FILE, graphs FILE, products, lose or measure"),
+        _ => {
+            bail!("expected probe, kernels FILE, graphs FILE, builtins, products, lose or measure")
+        }
     }
 }
 

@@ -3,16 +3,18 @@
 
 use kiln_backend::{
     Artifact, ArtifactBuffer, ArtifactParts, Candidate, CompileError, CompileObserver,
-    CompilePhase, Condition, KernelCompiler, Listing, Quantity, Schedule, Target, Unobserved,
+    CompilePhase, Condition, KernelCompiler, Listing, Phase, Quantity, Schedule, Target,
+    Unobserved,
 };
 use kiln_kernel::analysis::may_share;
 use kiln_kernel::{BufferId, VerifiedKernel};
 
 use crate::arch::CudaArch;
-use crate::container::DeviceCode;
+use crate::builtin::DeviceBuiltin;
+use crate::container::{DeviceCode, Entry};
 use crate::error::CudaError;
 use crate::find::{CudaLibrary, Places, locate};
-use crate::generate::{Machine, Plan, Source, generate, propose, strides};
+use crate::generate::{Machine, Plan, Source, for_device, generate, propose, strides};
 use crate::nvrtc::{Compiled, Nvrtc, OPTIONS, Output};
 
 /// Compiles kernels for GPUs.
@@ -53,6 +55,34 @@ impl CudaCompiler {
             text: source.for_host().to_owned(),
             parts: parts(kernel, &CudaArch::Sm90a.target(), schedule, source),
         })
+    }
+
+    /// Compiles the code of a builtin.
+    ///
+    /// # Errors
+    /// If there is no NVRTC, or it fails.
+    #[doc(hidden)]
+    pub fn compile_builtin(builtin: DeviceBuiltin, arch: CudaArch) -> Result<Artifact, CudaError> {
+        let nvrtc = Nvrtc::get()?;
+        let text = for_device(&builtin.host_text()?);
+        let compiled = nvrtc.compile(&builtin.name(), &text, arch, Output::Cubin, &|| false)?;
+        let parts = builtin.parts(arch);
+        let entry = |phase: &Phase| Entry::Function {
+            name: phase.entry.clone(),
+            threads: phase.block,
+        };
+        let code = DeviceCode {
+            arch: arch.name().to_owned(),
+            nvrtc: nvrtc.version(),
+            entries: parts.phases.iter().map(entry).collect(),
+            cubin: compiled.code,
+        };
+        let parts = ArtifactParts {
+            code: code.to_bytes()?,
+            ..parts
+        };
+        // SAFETY: the code was just compiled from the source that the parts describe.
+        Ok(unsafe { Artifact::trusted(parts) })
     }
 
     /// The schedules that are offered for a kernel, without a compiler.

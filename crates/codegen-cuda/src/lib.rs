@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod arch;
+mod builtin;
 mod compiler;
 mod container;
 mod error;
@@ -17,6 +18,8 @@ pub mod driver;
 mod executor;
 
 pub use arch::CudaArch;
+#[doc(hidden)]
+pub use builtin::DeviceBuiltin;
 pub use compiler::{CudaCompiler, HostSource};
 pub use container::{
     CONTAINER_VERSION, ContainerError, DeviceCode, Entry, FAULT_DIVISION, FAULT_INDEX, FIXED_WORDS,

@@ -1,10 +1,14 @@
-//! Operations that are not kernels: copies run on the device; the others run on the host, which is counted.
+//! Operations that are not kernels. What the device has no code for, or none yet, runs on the host, which is counted.
 #![allow(unsafe_code, reason = "what an operation accesses is vouched for here")]
 
 use super::error::DeviceError;
-use super::execution::CudaExecution;
+use super::execution::{CudaExecution, own_kernel};
 use super::memory::place_of;
-use kiln_backend::{Builtin, BuiltinOperand, ExecuteError, KernelExecutor, Memory, MemorySlice};
+use crate::builtin::DeviceBuiltin;
+use kiln_backend::{
+    Builtin, BuiltinOperand, ExecuteError, KernelExecutor, Launch, LaunchContext, Memory,
+    MemorySlice,
+};
 use kiln_tensor::element_count;
 use std::sync::Arc;
 
@@ -24,7 +28,10 @@ pub(super) unsafe fn run(
     match (builtin, inputs, outputs) {
         // SAFETY: as the caller promises.
         (Builtin::Copy, [from], [to]) => Ok(unsafe { copy(execution, from, to) }?),
-        _ => run_on_host(execution, builtin, inputs, outputs),
+        _ => match run_on_device(execution, builtin, inputs, outputs)? {
+            true => Ok(()),
+            false => run_on_host(execution, builtin, inputs, outputs),
+        },
     }
 }
 
@@ -48,6 +55,24 @@ fn place(
     Ok((place, bytes))
 }
 
+/// Checks that results, given as addresses and bytes, share no memory.
+fn apart(what: &str, inputs: &[(u64, usize)], outputs: &[(u64, usize)]) -> Result<(), DeviceError> {
+    let overlap = |&(a, a_bytes): &(u64, usize), &(b, b_bytes): &(u64, usize)| {
+        a < b + b_bytes as u64 && b < a + a_bytes as u64
+    };
+    for (position, output) in outputs.iter().enumerate() {
+        let mut others = inputs.iter().chain(&outputs[..position]);
+        if others.any(|other| overlap(output, other)) {
+            return Err(DeviceError::mismatch(
+                what,
+                "memory of its own",
+                "memory of another operand or result",
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Copies elements within the device.
 ///
 /// # Safety
@@ -69,16 +94,61 @@ unsafe fn copy(
     if bytes == 0 {
         return Ok(());
     }
-    let end = |start: u64| start + bytes as u64;
-    if source < end(destination) && destination < end(source) {
-        return Err(DeviceError::mismatch(
-            "a result of copy",
-            "memory of its own",
-            "memory of the operand",
-        ));
-    }
+    apart(
+        "a result of copy",
+        &[(source, bytes)],
+        &[(destination, bytes)],
+    )?;
     // SAFETY: both ranges were checked to be inside their memories; the rest is the caller's promise.
     unsafe { execution.copy((source, &from.0), (destination, &to.0), bytes) }
+}
+
+fn operands<'a>(given: &[Given<'a>]) -> Vec<BuiltinOperand<'a>> {
+    given.iter().map(|&(_, operand)| operand).collect()
+}
+
+/// Launches a builtin's code, if there is some.
+fn run_on_device(
+    execution: &mut CudaExecution,
+    builtin: &Builtin,
+    inputs: &[Given<'_>],
+    outputs: &[Given<'_>],
+) -> Result<bool, DeviceError> {
+    let found = DeviceBuiltin::of(builtin, &operands(inputs), &operands(outputs));
+    let Some((code, symbols)) = found else {
+        return Ok(false);
+    };
+    let executor = execution.executor().clone();
+    let Some(loaded) = executor.builtin_code(code) else {
+        return Ok(false);
+    };
+    let places = |execution: &CudaExecution, given: &[Given<'_>], what: &str| {
+        let places = given.iter().map(|given| place(execution, what, given));
+        places.collect::<Result<Vec<_>, _>>()
+    };
+    let read = places(execution, inputs, "an operand of a builtin")?;
+    let written = places(execution, outputs, "a result of a builtin")?;
+    apart("a result of a builtin", &read, &written)?;
+    let numbers = own_kernel(executor.context(), &loaded)?
+        .artifact
+        .numbers(&LaunchContext {
+            symbols: &symbols,
+            threads: executor.parallelism(),
+            caches: executor.caches(),
+        })
+        .map_err(|error| DeviceError::mismatch("the sizes of a builtin", "others", error))?;
+    let buffers: Vec<_> = inputs
+        .iter()
+        .chain(outputs)
+        .map(|(slice, _)| *slice)
+        .collect();
+    let launch = Launch {
+        buffers: &buffers,
+        numbers: &numbers,
+    };
+    execution.launch_builtin(&loaded, &launch)?;
+    executor.context().counters.device_builtins.add(1);
+    Ok(true)
 }
 
 /// Runs a builtin on the host: operands are downloaded, results uploaded.

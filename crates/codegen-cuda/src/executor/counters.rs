@@ -12,6 +12,7 @@ pub(crate) struct Counters {
     pub(crate) nodes_updated: Count,
     pub(crate) graphs_refused: Count,
     pub(crate) host_builtins: Count,
+    pub(crate) device_builtins: Count,
     pub(crate) uploads: Count,
     pub(crate) uploaded_bytes: Count,
     pub(crate) downloads: Count,
@@ -50,8 +51,10 @@ pub struct CudaStatistics {
     pub nodes_updated: u64,
     /// Batches that could not be made a graph, and were launched one by one.
     pub graphs_refused: u64,
-    /// Builtins that ran on the host, since the device has no code for them: their operands crossed the bus.
+    /// Builtins that ran on the host, since the device has no code for them, or none yet: their operands crossed the bus.
     pub host_builtins: u64,
+    /// Builtins besides copies that ran on the device.
+    pub device_builtins: u64,
     /// Copies from the host.
     pub uploads: u64,
     /// Bytes of these.
@@ -77,6 +80,7 @@ impl Counters {
             nodes_updated: self.nodes_updated.get(),
             graphs_refused: self.graphs_refused.get(),
             host_builtins: self.host_builtins.get(),
+            device_builtins: self.device_builtins.get(),
             uploads: self.uploads.get(),
             uploaded_bytes: self.uploaded_bytes.get(),
             downloads: self.downloads.get(),
@@ -92,6 +96,7 @@ impl CudaStatistics {
     pub fn to_vec(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("builtins run on the host", self.host_builtins),
+            ("builtins run on the device", self.device_builtins),
             ("batches refused as graphs", self.graphs_refused),
             ("launches one by one", self.launches),
             ("launches in graphs", self.graph_launches),

@@ -230,6 +230,16 @@ impl CudaExecution {
         self.enqueue(kernel, launch)
     }
 
+    /// Launches code of a builtin's, which reports no fault: launches of kernels are not numbered differently for it.
+    pub(super) fn launch_builtin(
+        &mut self,
+        code: &LoadedKernel,
+        launch: &Launch<'_>,
+    ) -> Result<(), DeviceError> {
+        self.prepare(code, launch, self.n_launches)?;
+        self.enqueue(code, launch)
+    }
+
     fn launch_all(
         &mut self,
         key: BatchKey,
@@ -410,7 +420,7 @@ impl CudaExecution {
 }
 
 /// A kernel of this device.
-fn own_kernel<'a>(
+pub(super) fn own_kernel<'a>(
     context: &Arc<Context>,
     loaded: &'a LoadedKernel,
 ) -> Result<&'a CudaKernel, DeviceError> {

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "copies are vouched for here")]
 
 mod arena;
+mod builtin_code;
 mod builtins;
 mod context;
 mod counters;
@@ -20,7 +21,9 @@ pub use counters::CudaStatistics;
 pub use error::DeviceError;
 
 use crate::arch::CudaArch;
+use crate::builtin::DeviceBuiltin;
 use crate::driver::{DeviceInfo, Driver, DriverProblem, RealDriver};
+use builtin_code::BuiltinCode;
 use context::Context;
 use execution::CudaExecution;
 use gemm::Products;
@@ -46,6 +49,8 @@ pub struct CudaExecutor {
     pool: DevicePool,
     products: Arc<Products>,
     host: Option<Arc<dyn KernelExecutor>>,
+    /// Where NVRTC's code runs, and for which architecture.
+    builtins: Option<(CudaArch, Arc<BuiltinCode>)>,
 }
 
 /// The contexts of this process by the device's number.
@@ -75,9 +80,9 @@ impl CudaExecutor {
         let mut contexts = CONTEXTS.lock();
         let known = contexts.iter().find(|(number, _)| *number == ordinal);
         if let Some(context) = known.and_then(|(_, context)| context.upgrade()) {
-            return Ok(Self::with_context(context));
+            return Self::with_context(context).with_builtins();
         }
-        let executor = Self::on(RealDriver::open(ordinal)?)?;
+        let executor = Self::on(RealDriver::open(ordinal)?)?.with_builtins()?;
         contexts.retain(|(_, context)| context.strong_count() > 0);
         contexts.push((ordinal, Arc::downgrade(&executor.context)));
         Ok(executor)
@@ -102,7 +107,20 @@ impl CudaExecutor {
             context,
             products: Arc::new(Products::default()),
             host: None,
+            builtins: None,
         }
+    }
+
+    /// With builtins as NVRTC compiles them.
+    fn with_builtins(self) -> Result<Self, DriverProblem> {
+        let builtins = Some((arch_of(self.info())?, Arc::default()));
+        Ok(Self { builtins, ..self })
+    }
+
+    /// The code of a builtin, if it is there by now.
+    fn builtin_code(&self, builtin: DeviceBuiltin) -> Option<LoadedKernel> {
+        let (arch, code) = self.builtins.as_ref()?;
+        code.get(&self.context, *arch, builtin)
     }
 
     /// With these memory limits.

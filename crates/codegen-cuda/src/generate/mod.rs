@@ -38,7 +38,7 @@ use scope::Scope;
 pub(crate) use lowering::strides;
 pub(crate) use plan::Plan;
 pub(crate) use propose::{Machine, propose};
-pub(crate) use source::Source;
+pub(crate) use source::{Source, for_device, prelude};
 
 use crate::error::CudaError;
 

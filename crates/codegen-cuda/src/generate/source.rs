@@ -30,7 +30,7 @@ pub(crate) struct Source {
 impl Source {
     /// The source for NVRTC.
     pub(crate) fn for_device(&self) -> String {
-        format!("{DEVICE}{}", self.text)
+        for_device(&self.text)
     }
 
     /// The same without what only the device has: another text defines those names.
@@ -39,15 +39,13 @@ impl Source {
     }
 }
 
-/// Joins the functions that were written.
-pub(super) fn assemble(
-    lowering: &Lowering<'_>,
-    functions: Vec<Function>,
-) -> Result<Source, CudaError> {
-    let kernel = lowering.kernel;
-    let n_buffers = kernel.buffers().len();
-    // Each function counts its tasks in a word, so no number is asked for from here on.
-    let n_arguments = lowering.launch.borrow().n_arguments();
+/// A text for NVRTC: what only the device has, then a text that needs it.
+pub(crate) fn for_device(text: &str) -> String {
+    format!("{DEVICE}{text}")
+}
+
+/// What functions are written in, with names for the words of a launch's parameter.
+pub(crate) fn prelude(n_buffers: usize, n_arguments: usize) -> Result<String, CudaError> {
     let n_words = n_buffers + n_arguments + FIXED_WORDS;
     if 8 * n_words > MAX_PARAMETER_BYTES {
         return Err(CudaError::TooManyWords {
@@ -75,6 +73,19 @@ pub(super) fn assemble(
         text.push_str(&line);
         text.push('\n');
     }
+    Ok(text)
+}
+
+/// Joins the functions that were written.
+pub(super) fn assemble(
+    lowering: &Lowering<'_>,
+    functions: Vec<Function>,
+) -> Result<Source, CudaError> {
+    let kernel = lowering.kernel;
+    let n_buffers = kernel.buffers().len();
+    // Each function counts its tasks in a word, so no number is asked for from here on.
+    let n_arguments = lowering.launch.borrow().n_arguments();
+    let mut text = prelude(n_buffers, n_arguments)?;
     let mut entries = Vec::new();
     let mut phases = Vec::new();
     let mut shared_scratch = Quantity::constant(0);

@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use kiln_backend::{Artifact, Fault, FaultCause, LaunchContext, Schedule};
+use kiln_backend::{Artifact, Fault, FaultCause, LaunchContext, LaunchNumbers, Schedule};
 use kiln_codegen_cuda::{CudaCompiler, FAULT_INDEX};
 use kiln_kernel::{Buffer, VerifiedKernel};
 use kiln_tensor::{Tensor, row_major_strides};
@@ -37,31 +37,21 @@ pub(crate) fn kernel(text: &str) -> VerifiedKernel {
     kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
-/// A kernel with one schedule, as a program of the host.
-pub(crate) struct HostKernel {
-    kernel: VerifiedKernel,
+/// A source as a program of the host, which is launched as its artifact says.
+pub(crate) struct HostProgram {
     artifact: Artifact,
     folder: TempDir,
 }
 
-/// What a launch gave: the written buffers and the fault, or why it ended.
-type Ran = Result<(Vec<Tensor>, Option<Fault>), String>;
+/// What a launch begins with: symbols, the bytes of each buffer, a seed.
+pub(crate) type Started = (Vec<i64>, Vec<Vec<u8>>, u64);
 
-impl HostKernel {
-    /// Compiles a kernel; `define` names a mistake of the device.
+/// What a launch ends with: the fault word, and the bytes of each buffer.
+pub(crate) type Ended = (u64, Vec<Vec<u8>>);
+
+impl HostProgram {
+    /// Compiles a source; `define` names a mistake of the device.
     pub(crate) fn build(
-        kernel: &VerifiedKernel,
-        schedule: &Schedule,
-        define: Option<&str>,
-    ) -> Result<Self, String> {
-        let source =
-            CudaCompiler::host_source(kernel, schedule).map_err(|error| error.to_string())?;
-        Self::build_text(kernel, &source.text, source.parts, define)
-    }
-
-    /// The same from a changed source.
-    pub(crate) fn build_text(
-        kernel: &VerifiedKernel,
         text: &str,
         parts: kiln_backend::ArtifactParts,
         define: Option<&str>,
@@ -97,55 +87,49 @@ impl HostKernel {
         }
         // SAFETY: it is never loaded; its numbers are evaluated.
         let artifact = unsafe { Artifact::trusted(parts) };
-        Ok(Self {
-            kernel: kernel.clone(),
-            artifact,
-            folder,
-        })
+        Ok(Self { artifact, folder })
     }
 
-    /// Runs cases: symbols, operands and a seed each.
-    pub(crate) fn run(&self, cases: &[(&[i64], &[Tensor], u64)]) -> Result<Vec<Ran>, String> {
+    /// What a launch at these symbols needs.
+    fn numbers(&self, symbols: &[i64]) -> Result<LaunchNumbers, String> {
+        let context = LaunchContext {
+            symbols,
+            threads: 1,
+            caches: [1; 3],
+        };
+        self.artifact.numbers(&context).map_err(|e| e.to_string())
+    }
+
+    /// Launches it for each case, in a process of its own.
+    pub(crate) fn launch(&self, cases: &[Started]) -> Result<Vec<Ended>, String> {
         let mut input = Vec::new();
-        let mut put = |word: u64| input.extend_from_slice(&word.to_le_bytes());
-        put(cases.len() as u64);
-        let mut images = Vec::new();
-        for (symbols, tensors, seed) in cases {
-            let context = LaunchContext {
-                symbols,
-                threads: 1,
-                caches: [1; 3],
-            };
-            let numbers = self.artifact.numbers(&context).map_err(|e| e.to_string())?;
-            let buffers = self.kernel.buffers().values().zip(*tensors);
-            let of: Vec<Image> = buffers
-                .zip(numbers.bytes())
-                .map(|((buffer, tensor), &bytes)| {
-                    Image::of(&self.kernel, buffer, symbols, tensor, bytes)
-                })
-                .collect();
-            let mut put = |word: u64| input.extend_from_slice(&word.to_le_bytes());
-            put(*seed);
-            put(seed % 2);
-            put(seed / 2 % 2);
-            put(of.len() as u64);
-            put(numbers.arguments().len() as u64);
-            put(numbers.shared_scratch() as u64);
-            put(numbers.phases().len() as u64);
-            for image in &of {
-                input.extend_from_slice(&(image.bytes.len() as u64).to_le_bytes());
-                input.extend_from_slice(&image.bytes);
+        let put = |input: &mut Vec<u8>, word: u64| input.extend_from_slice(&word.to_le_bytes());
+        put(&mut input, cases.len() as u64);
+        for (symbols, buffers, seed) in cases {
+            let numbers = self.numbers(symbols)?;
+            for word in [
+                *seed,
+                seed % 2,
+                seed / 2 % 2,
+                buffers.len() as u64,
+                numbers.arguments().len() as u64,
+                numbers.shared_scratch() as u64,
+                numbers.phases().len() as u64,
+            ] {
+                put(&mut input, word);
             }
-            let mut put = |word: u64| input.extend_from_slice(&word.to_le_bytes());
+            for buffer in buffers {
+                put(&mut input, buffer.len() as u64);
+                input.extend_from_slice(buffer);
+            }
             for &argument in numbers.arguments() {
-                put(argument.cast_unsigned());
+                put(&mut input, argument.cast_unsigned());
             }
             for (phase, part) in numbers.phases().iter().zip(&self.artifact.phases) {
-                put(phase.tasks);
-                put(u64::from(part.block));
-                put(phase.scratch as u64);
+                put(&mut input, phase.tasks);
+                put(&mut input, u64::from(part.block));
+                put(&mut input, phase.scratch as u64);
             }
-            images.push(of);
         }
         let (from, to) = (
             self.folder.path().join("in"),
@@ -160,21 +144,90 @@ impl HostKernel {
         }
         let bytes = std::fs::read(&to).unwrap();
         let mut rest = bytes.as_slice();
-        Ok(images
-            .iter()
-            .map(|images| self.read(images, &mut rest))
+        let ended = |(_, buffers, _): &Started| {
+            let (word, after) = rest.split_first_chunk::<8>().unwrap();
+            rest = after;
+            let read = |buffer: &Vec<u8>| {
+                let (bytes, after) = rest.split_at(buffer.len());
+                rest = after;
+                bytes.to_vec()
+            };
+            (
+                u64::from_le_bytes(*word),
+                buffers.iter().map(read).collect(),
+            )
+        };
+        Ok(cases.iter().map(ended).collect())
+    }
+}
+
+/// A kernel with one schedule, as a program of the host.
+pub(crate) struct HostKernel {
+    kernel: VerifiedKernel,
+    program: HostProgram,
+}
+
+/// What a launch gave: the written buffers and the fault, or why it ended.
+type Ran = Result<(Vec<Tensor>, Option<Fault>), String>;
+
+impl HostKernel {
+    /// Compiles a kernel; `define` names a mistake of the device.
+    pub(crate) fn build(
+        kernel: &VerifiedKernel,
+        schedule: &Schedule,
+        define: Option<&str>,
+    ) -> Result<Self, String> {
+        let source =
+            CudaCompiler::host_source(kernel, schedule).map_err(|error| error.to_string())?;
+        Self::build_text(kernel, &source.text, source.parts, define)
+    }
+
+    /// The same from a changed source.
+    pub(crate) fn build_text(
+        kernel: &VerifiedKernel,
+        text: &str,
+        parts: kiln_backend::ArtifactParts,
+        define: Option<&str>,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            kernel: kernel.clone(),
+            program: HostProgram::build(text, parts, define)?,
+        })
+    }
+
+    /// Runs cases: symbols, operands and a seed each.
+    pub(crate) fn run(&self, cases: &[(&[i64], &[Tensor], u64)]) -> Result<Vec<Ran>, String> {
+        let mut started = Vec::new();
+        let mut images = Vec::new();
+        for (symbols, tensors, seed) in cases {
+            let numbers = self.program.numbers(symbols)?;
+            let buffers = self.kernel.buffers().values().zip(*tensors);
+            let of: Vec<Image> = buffers
+                .zip(numbers.bytes())
+                .map(|((buffer, tensor), &bytes)| {
+                    Image::of(&self.kernel, buffer, symbols, tensor, bytes)
+                })
+                .collect();
+            let bytes = of.iter().map(|image| image.bytes.clone()).collect();
+            started.push((symbols.to_vec(), bytes, *seed));
+            images.push(of);
+        }
+        let ended = self.program.launch(&started)?;
+        let pairs = images.iter().zip(&ended);
+        Ok(pairs
+            .map(|(images, ended)| self.read(images, ended))
             .collect())
     }
 
-    fn read(&self, images: &[Image], rest: &mut &[u8]) -> Ran {
-        let (word, after) = rest.split_first_chunk::<8>().unwrap();
-        *rest = after;
-        let fault = u64::from_le_bytes(*word);
+    fn read(&self, images: &[Image], (fault, buffers): &Ended) -> Ran {
+        let artifact = &self.program.artifact;
         let mut written = Vec::new();
         let mut outside = None;
-        for (image, buffer) in images.iter().zip(self.kernel.buffers().values()) {
-            let (bytes, after) = rest.split_at(image.bytes.len());
-            *rest = after;
+        let all = images
+            .iter()
+            .zip(buffers)
+            .zip(self.kernel.buffers().values());
+        for ((image, bytes), buffer) in all {
             let (tensor, intact) = image.read(bytes);
             if !intact {
                 outside = Some(buffer.name.clone());
@@ -186,11 +239,11 @@ impl HostKernel {
         if let Some(name) = outside {
             return Err(format!("bytes beside the elements of %{name} were written"));
         }
-        let fault = (fault != u64::MAX).then(|| {
+        let fault = (*fault != u64::MAX).then(|| {
             assert_eq!(fault >> 32, 7, "the launch of a fault");
             Fault {
                 launch: 7,
-                cause: match fault as u8 {
+                cause: match *fault as u8 {
                     FAULT_INDEX => FaultCause::IndexOutOfRange,
                     _ => FaultCause::DivisionByZero,
                 },
@@ -198,7 +251,7 @@ impl HostKernel {
             }
         });
         if let Some(fault) = fault {
-            assert!(fault.site < self.artifact.fault_sites.len());
+            assert!(fault.site < artifact.fault_sites.len());
         }
         Ok((written, fault))
     }
@@ -209,7 +262,8 @@ impl HostKernel {
             .iter()
             .map(|case| (case.symbols.as_slice(), case.tensors.as_slice(), case.seed))
             .collect();
-        let schedule = &self.artifact.schedule;
+        let artifact = &self.program.artifact;
+        let schedule = &artifact.schedule;
         let failed = |symbols: &[i64], why: String| {
             let text = kiln_kernel::text::print(&self.kernel);
             format!(
@@ -221,9 +275,7 @@ impl HostKernel {
         let mut tally = (0, 0);
         for (case, ran) in cases.iter().zip(ran) {
             let (found, fault) = ran.map_err(|why| failed(&case.symbols, why))?;
-            let judged = case
-                .meaning
-                .judge(&self.kernel, &self.artifact, &found, fault);
+            let judged = case.meaning.judge(&self.kernel, artifact, &found, fault);
             match judged.map_err(|finding| failed(&case.symbols, finding.to_string()))? {
                 Checked::Agreed => tally.0 += 1,
                 Checked::Faulted => tally.1 += 1,
