@@ -3,7 +3,11 @@
 //! A claim saves work and nothing depends on it: two machines may compile the same kernel, and store equal entries. So
 //! stores without conditional writes have none. A claim whose holder does not give it up is taken over when it was
 //! unchanged for the lease, by the clock of the machine that waits.
+//!
+//! *Invariant:* no two claims have the same content. Stores such as S3 derive an object's tag from its content, and a claim
+//! that is given up and made again, or taken over, has to be told apart from the one before.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use kiln_kernel_cache::{BoundedLru, KeyDigest, LruLimits};
@@ -201,7 +205,22 @@ async fn held_by(store: &dyn ObjectStore, name: &Path) -> Tried {
     }
 }
 
-/// The content of a claim; nothing reads it.
+/// The content of a claim: unique, and otherwise read by people alone.
 fn payload() -> PutPayload {
-    PutPayload::from_static(b"being compiled\n")
+    let unique = [0u8, 1].map(|half| RandomState::new().hash_one(half));
+    let text = format!("being compiled {:016x}{:016x}\n", unique[0], unique[1]);
+    PutPayload::from(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_claims_have_the_same_content() {
+        let contents: std::collections::HashSet<Vec<u8>> = (0..100)
+            .map(|_| payload().iter().flat_map(|bytes| bytes.to_vec()).collect())
+            .collect();
+        assert_eq!(contents.len(), 100);
+    }
 }

@@ -46,10 +46,15 @@ pub(crate) fn open(
         });
     }
     secure_transport();
-    let plain = ("allow_http".to_owned(), "true".to_owned());
-    let settings = settings
+    let setting = |name: &str| (name.to_owned(), "true".to_owned());
+    // One object is deleted at a time, and servers that speak S3's protocol do not all delete several. What the caller sets
+    // comes later, and wins.
+    let single = feature == &"aws";
+    let settings = single
+        .then(|| setting("aws_disable_bulk_delete"))
         .into_iter()
-        .chain((*scheme == "http").then_some(plain));
+        .chain(settings)
+        .chain((*scheme == "http").then(|| setting("allow_http")));
     let opened = object_store::parse_url_opts(&url, settings);
     let (store, prefix) = opened.map_err(|error| wrong(address, error.to_string(), example))?;
     Ok((Arc::from(store), prefix))

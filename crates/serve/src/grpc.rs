@@ -15,6 +15,7 @@ use crate::error::ServeError;
 use crate::gate::{Gate, Permit};
 use crate::options::ServerOptions;
 use crate::repository::Repository;
+use crate::traces;
 use body::CountedBody;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -26,6 +27,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::server::UnaryService;
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
+use tracing::Instrument;
 
 /// The path of every method begins with this.
 pub(crate) const SERVICE: &str = "/inference.GRPCInferenceService/";
@@ -63,7 +65,8 @@ impl GrpcService {
         match self.admitted(&request) {
             Ok(permit) => {
                 let limit = permit.limits().body_bytes;
-                let response = self.dispatch(request, permit).await;
+                let span = traces::of_grpc(request.uri().path(), request.headers());
+                let response = self.dispatch(request, permit).instrument(span).await;
                 status::with_code(response, limit)
             }
             Err(error) => {

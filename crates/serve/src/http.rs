@@ -20,12 +20,14 @@ use crate::error::ServeError;
 use crate::gate::{Gate, Permit};
 use crate::options::ServerOptions;
 use crate::repository::Repository;
+use crate::traces;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use route::{Route, Target};
 use std::sync::Arc;
+use tracing::Instrument;
 
 /// Answers requests by HTTP.
 #[derive(Clone)]
@@ -60,13 +62,19 @@ impl HttpService {
         B: Body<Data = Bytes> + Send + Unpin,
         B::Error: std::fmt::Display,
     {
-        match self.answer(request).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                tracing::debug!(code = error.code(), "{error}");
-                answer::error(&error)
+        let span = traces::of_http(request.method(), request.uri().path(), request.headers());
+        let respond = async {
+            match self.answer(request).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    tracing::debug!(code = error.code(), "{error}");
+                    answer::error(&error)
+                }
             }
-        }
+        };
+        let response = respond.instrument(span.clone()).await;
+        span.record("http.response.status_code", response.status().as_u16());
+        response
     }
 
     async fn answer<B>(&self, request: Request<B>) -> Answer

@@ -44,6 +44,7 @@ mod request;
 mod server;
 mod stats;
 mod tensors;
+mod traces;
 
 pub use error::ServeError;
 pub use grpc::GrpcService;
@@ -54,6 +55,8 @@ pub use options::{Models, RepositoryOptions, ServerLimits, ServerOptions, Servin
 pub use repository::{ModelState, Repository, VersionStatus};
 pub use request::{InferAnswer, InferRequest};
 pub use server::Server;
+#[cfg(feature = "opentelemetry")]
+pub use traces::{TraceOptions, Traces};
 
 #[cfg(test)]
 mod tests;

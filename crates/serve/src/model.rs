@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 use worker::Worker;
 
 /// One version of a model, ready for requests. Its threads end once it was closed and its queue is empty.
@@ -140,6 +140,8 @@ impl ServedModel {
         let job = Job {
             inputs,
             group,
+            request: Span::current(),
+            waiting: tracing::info_span!("serve.queue", waiting = self.queue.len()),
             arrived: start,
             deadline: start
                 .checked_add(limit)

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
+use tracing::Span;
 
 /// What a request gets: the model's outputs, in its order.
 pub(crate) type Reply = Result<Vec<Tensor>, ServeError>;
@@ -25,6 +26,10 @@ pub(crate) struct Job {
     pub(crate) inputs: Vec<Tensor>,
     /// What it can be joined with, and how much of the batch it takes; none if it runs alone.
     pub(crate) group: Option<(Group, usize)>,
+    /// The span of the request.
+    pub(crate) request: Span,
+    /// The span of its wait, which ends when it is dropped.
+    pub(crate) waiting: Span,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Instant,
     /// Cancelled when the client has left.

@@ -210,13 +210,23 @@ impl Repository {
         detached("unloading a model", unload).await
     }
 
-    /// Answers a request.
+    /// Answers a request. If the version that it was sent to is replaced before it waits in its queue, the new one answers.
     ///
     /// # Errors
     /// E1502 to E1508, and those of calls: see [`ServeError`].
     pub async fn infer(&self, request: InferRequest) -> Result<InferAnswer, ServeError> {
-        let served = self.served(&request.model, request.version.as_deref())?;
-        served.infer(request).await
+        let find = || self.served(&request.model, request.version.as_deref());
+        let mut served = find()?;
+        loop {
+            let closed = match served.infer(request.clone()).await {
+                Err(error @ ServeError::Draining { .. }) => error,
+                answer => return answer,
+            };
+            match find() {
+                Ok(newer) if !Arc::ptr_eq(&served, &newer) => served = newer,
+                _ => return Err(closed),
+            }
+        }
     }
 
     /// The version of a model that answers requests for `version`, or for none in particular.

@@ -156,6 +156,20 @@ pub enum ServiceError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// E1427: the store that servers share failed.
+    #[error(
+        "cannot {action} package {key} in the {store} store: {reason}; the service continues without it"
+    )]
+    SharedStore {
+        /// What was attempted.
+        action: &'static str,
+        /// The package's key.
+        key: String,
+        /// The store's name.
+        store: String,
+        /// The reason.
+        reason: String,
+    },
     /// E1430: too many requests wait.
     #[error("{what} {waiting} requests wait, the limit is {limit}; retry later")]
     QueueFull {
@@ -222,6 +236,7 @@ impl ServiceError {
             Self::GuardProgram { .. } => "E1424",
             Self::PackageRefused { .. } => "E1425",
             Self::Store { .. } => "E1426",
+            Self::SharedStore { .. } => "E1427",
             Self::QueueFull { .. } => "E1430",
             Self::Cancelled => "E1431",
             Self::Stopped => "E1432",

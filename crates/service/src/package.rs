@@ -201,6 +201,50 @@ impl Package {
         }))
     }
 
+    /// The package as bytes: the length of its metadata in eight bytes, its metadata, its bundle.
+    pub(crate) fn pack(&self) -> Result<Vec<u8>, ServiceError> {
+        let metadata = serde_json::to_vec(&self.metadata).unwrap_or_default();
+        let path = self.bundle();
+        let bundle = std::fs::read(&path).map_err(ServiceError::store("read", path))?;
+        let length = (metadata.len() as u64).to_le_bytes();
+        Ok([&length[..], &metadata, &bundle].concat())
+    }
+
+    /// The package of a key in bytes that [`pack`](Self::pack) returned, in a temporary folder.
+    ///
+    /// # Errors
+    /// E1425 for other bytes, and metadata that [`read`](Self::read) refuses; E1426 when the system fails.
+    pub(crate) fn unpack(bytes: &[u8], key: &str) -> Result<Self, ServiceError> {
+        let parts = bytes.split_first_chunk().and_then(|(length, rest)| {
+            let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+            rest.split_at_checked(length)
+        });
+        let Some((metadata, bundle)) = parts else {
+            return Err(ServiceError::PackageRefused {
+                key: key.to_owned(),
+                reason: format!(
+                    "expected metadata and a bundle, found {} bytes",
+                    bytes.len()
+                ),
+            });
+        };
+        let folder = tempfile::tempdir();
+        let folder = folder.map_err(ServiceError::store("make", std::env::temp_dir()))?;
+        for (name, content) in [(METADATA, metadata), (BUNDLE, bundle)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).map_err(ServiceError::store("write", path))?;
+        }
+        let package = Self::read(folder.path(), key)?;
+        let package = package.ok_or_else(|| ServiceError::PackageRefused {
+            key: key.to_owned(),
+            reason: "it has no metadata".to_owned(),
+        })?;
+        Ok(Self {
+            _temporary: Some(Arc::new(folder)),
+            ..package
+        })
+    }
+
     /// What it is.
     pub fn metadata(&self) -> &PackageMetadata {
         &self.metadata

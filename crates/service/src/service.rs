@@ -18,8 +18,8 @@ pub use options::ServiceOptions;
 use crate::blueprint::Blueprint;
 use crate::compile::{BlueprintCompiler, CancelToken, CompileTarget};
 use crate::error::ServiceError;
-use crate::package::PackageMetadata;
-use crate::store::PackageStore;
+use crate::package::{Package, PackageMetadata};
+use crate::store::{PackageStore, Turn};
 use flight::{Flight, Waiting};
 use kiln::Model;
 use metrics::Counters;
@@ -249,6 +249,9 @@ impl Drop for Owner {
     }
 }
 
+/// A package that could not be read or is of no use: counted and logged.
+struct Refused;
+
 enum Admitted {
     Ready(Arc<StoredKernel>),
     Waiting(Waiting),
@@ -319,13 +322,28 @@ impl Inner {
 
     /// The kernel, from the store or compiled.
     fn make(&self, job: &Job) -> Result<Arc<StoredKernel>, ServiceError> {
-        if let Some(kernel) = self.load(&job.key) {
+        let key = &job.key;
+        if let Ok(Some(kernel)) = self.loaded(self.store.get_own(key)) {
             self.counters.store_hits.add();
             return Ok(kernel);
         }
-        self.counters.compiles.add();
         let request = &job.request;
         let token: &CancelToken = job.flight.token();
+        let turn = match self.load_shared(key) {
+            Ok(Some(kernel)) => return Ok(kernel),
+            Ok(None) => self.store.turn(key, || token.is_cancelled()),
+            // Nothing is waited for in a store that fails, or has a package that is of no use.
+            Err(Refused) => Turn::Compile(None),
+        };
+        // A claim is kept until the package is stored.
+        let _claim = match turn {
+            Turn::Compile(claim) => claim,
+            Turn::Stored => match self.load_shared(key) {
+                Ok(Some(kernel)) => return Ok(kernel),
+                Ok(None) | Err(Refused) => None,
+            },
+        };
+        self.counters.compiles.add();
         let result = self
             .compiler
             .run(&request.blueprint, &request.target, token);
@@ -334,35 +352,49 @@ impl Inner {
         let stored = match self.store.put(&package) {
             Ok(stored) => stored,
             Err(error) => {
-                // The kernel is good; only the next process compiles it again.
-                self.counters.store_failures.add();
+                // The kernel is good; only the next process, or another server, compiles it again.
+                match error {
+                    ServiceError::SharedStore { .. } => self.counters.shared_failures.add(),
+                    _ => self.counters.store_failures.add(),
+                }
                 tracing::warn!(code = error.code(), %error, "service.store");
                 package
             }
         };
-        let model = stored.open(self.compiler.seal())?;
-        let metadata = stored.metadata().clone();
-        Ok(Arc::new(StoredKernel { model, metadata }))
+        self.open(&stored)
     }
 
-    /// The package in the store, opened. One that is refused is counted, and compiled again.
-    fn load(&self, key: &str) -> Option<Arc<StoredKernel>> {
-        let opened = self.store.get(key).and_then(|package| match package {
-            None => Ok(None),
-            Some(package) => {
-                let model = package.open(self.compiler.seal())?;
-                let metadata = package.metadata().clone();
-                Ok(Some(Arc::new(StoredKernel { model, metadata })))
-            }
-        });
-        match opened {
-            Ok(kernel) => kernel,
-            Err(error) => {
-                self.counters.packages_refused.add();
-                tracing::warn!(code = error.code(), %error, "service.load");
-                None
-            }
+    /// The package in the shared store, opened.
+    fn load_shared(&self, key: &str) -> Result<Option<Arc<StoredKernel>>, Refused> {
+        let found = self.loaded(self.store.fetch(key));
+        if let Ok(Some(_)) = &found {
+            self.counters.store_hits.add();
+            self.counters.shared_hits.add();
         }
+        found
+    }
+
+    /// What was found, opened. What is refused is counted, and compiled again.
+    fn loaded(
+        &self,
+        found: Result<Option<Package>, ServiceError>,
+    ) -> Result<Option<Arc<StoredKernel>>, Refused> {
+        let opened =
+            found.and_then(|package| package.map(|package| self.open(&package)).transpose());
+        opened.map_err(|error| {
+            match error {
+                ServiceError::SharedStore { .. } => self.counters.shared_failures.add(),
+                _ => self.counters.packages_refused.add(),
+            }
+            tracing::warn!(code = error.code(), %error, "service.load");
+            Refused
+        })
+    }
+
+    fn open(&self, package: &Package) -> Result<Arc<StoredKernel>, ServiceError> {
+        let model = package.open(self.compiler.seal())?;
+        let metadata = package.metadata().clone();
+        Ok(Arc::new(StoredKernel { model, metadata }))
     }
 
     /// Ends a flight.

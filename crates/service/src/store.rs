@@ -1,18 +1,26 @@
-//! Packages in a folder: one folder each, put there whole.
+//! Packages in a folder: one folder each, put there whole; and in a store that several servers share, if there is one.
 //!
 //! *Invariant:* a package is written elsewhere and renamed into place, so no reader sees part of one. Of two writers of one
 //! key the first to arrive wins, and both packages are good.
 
+mod shared;
+
+pub(crate) use shared::Turn;
+
 use crate::error::ServiceError;
 use crate::package::Package;
+use kiln::Tier;
+use shared::Shared;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A folder of packages.
+/// A folder of packages, which may be backed by a store that several servers share.
 #[derive(Clone, Debug)]
 pub struct PackageStore {
     folder: PathBuf,
+    shared: Option<Shared>,
 }
 
 impl PackageStore {
@@ -29,7 +37,20 @@ impl PackageStore {
         builder
             .create(&folder)
             .map_err(ServiceError::store("make", &folder))?;
-        Ok(Self { folder })
+        Ok(Self {
+            folder,
+            shared: None,
+        })
+    }
+
+    /// With a store that several servers share, such as `kiln::remote::open` returns: what the folder lacks is looked for
+    /// there, and kept in the folder; what one server makes is stored there for all. A server that is about to compile claims
+    /// the package, where the store has claims, and the others wait for it. Packages of other versions of Kiln, and of
+    /// machines of another kind, are entries of their own.
+    #[must_use]
+    pub fn shared_in(self, tier: Arc<dyn Tier>) -> Self {
+        let shared = Some(Shared::new(tier));
+        Self { shared, ..self }
     }
 
     /// The folder.
@@ -37,22 +58,62 @@ impl PackageStore {
         &self.folder
     }
 
-    /// The package of a key, if there is one.
+    /// The package of a key, if there is one: in the folder, or else in the shared store.
     ///
     /// # Errors
-    /// E1425 for a package that this build does not read; E1426 when the folder fails.
+    /// E1425 for a package that this build does not read; E1426 when the folder fails; E1427 when the shared store does.
     pub fn get(&self, key: &str) -> Result<Option<Package>, ServiceError> {
+        match self.get_own(key)? {
+            Some(package) => Ok(Some(package)),
+            None => self.fetch(key),
+        }
+    }
+
+    /// The package in the folder.
+    pub(crate) fn get_own(&self, key: &str) -> Result<Option<Package>, ServiceError> {
         match is_key(key) {
             true => Package::read(&self.folder.join(key), key),
             false => Ok(None),
         }
     }
 
-    /// Stores a package; replaces one of the same key.
+    /// The package in the shared store, now also in the folder if that takes it.
+    pub(crate) fn fetch(&self, key: &str) -> Result<Option<Package>, ServiceError> {
+        let found = match &self.shared {
+            Some(shared) if is_key(key) => shared.get(key)?,
+            _ => None,
+        };
+        Ok(found.map(|package| match self.put_own(&package) {
+            Ok(kept) => kept,
+            Err(error) => {
+                tracing::warn!(code = error.code(), %error, "service.store");
+                package
+            }
+        }))
+    }
+
+    /// Waits while another server makes the package of a key.
+    pub(crate) fn turn(&self, key: &str, is_cancelled: impl Fn() -> bool) -> Turn {
+        match &self.shared {
+            Some(shared) => shared.turn(key, is_cancelled),
+            None => Turn::Compile(None),
+        }
+    }
+
+    /// Stores a package; replaces one of the same key. The shared store may write it in the background.
     ///
     /// # Errors
-    /// E1426 when the folder fails.
+    /// E1426 when the folder fails; E1427 when the shared store does, and then the package is in the folder alone.
     pub fn put(&self, package: &Package) -> Result<Package, ServiceError> {
+        let own = self.put_own(package);
+        // Others need it even where this folder is full.
+        if let Some(shared) = &self.shared {
+            shared.put(package)?;
+        }
+        own
+    }
+
+    fn put_own(&self, package: &Package) -> Result<Package, ServiceError> {
         let key = &package.metadata().key;
         let place = self.folder.join(key);
         let fail = |action| ServiceError::store(action, place.clone());
@@ -80,21 +141,24 @@ impl PackageStore {
         if let Err(error) = renamed {
             let _ = fs::remove_dir_all(&staged);
             // Another writer was faster; its package is as good.
-            return match self.get(key) {
+            return match self.get_own(key) {
                 Ok(Some(package)) => Ok(package),
                 _ => Err(fail("write")(error)),
             };
         }
-        self.get(key)?
+        self.get_own(key)?
             .ok_or_else(|| fail("read")(ErrorKind::NotFound.into()))
     }
 
-    /// Removes the package of a key; whether there was one.
+    /// Removes the package of a key, also from the shared store; whether there was one in the folder.
     ///
     /// # Errors
     /// E1426 when the folder fails.
     pub fn remove(&self, key: &str) -> Result<bool, ServiceError> {
         let place = self.folder.join(key);
+        if let Some(shared) = self.shared.as_ref().filter(|_| is_key(key)) {
+            shared.remove(key);
+        }
         match is_key(key) {
             false => Ok(false),
             true => match fs::remove_dir_all(&place) {
@@ -105,7 +169,7 @@ impl PackageStore {
         }
     }
 
-    /// The keys of all packages, sorted.
+    /// The keys of all packages in the folder, sorted.
     ///
     /// # Errors
     /// E1426 when the folder fails.

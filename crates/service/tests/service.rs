@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod support;
+
 use kiln::{SealKey, Tensor};
 use kiln_service::blueprint::{Blueprint, BlueprintLimits, STANDARD};
 use kiln_service::layer::{
@@ -15,46 +17,20 @@ use kiln_service::{
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use support::scaled;
 
 fn key() -> SealKey {
     SealKey::of_secret(&[7; 32])
 }
 
 fn compiler() -> BlueprintCompiler {
-    // On a loaded machine one measurement may be far from another.
-    let bounds = PerformanceBounds {
-        max_relative_to_plain: 100.0,
-        ..PerformanceBounds::default()
-    };
-    let validator = KernelValidator {
-        shapes: 3,
-        bounds,
-        ..KernelValidator::default()
-    };
     let guard = GuardProgram::at(env!("CARGO_BIN_EXE_kiln-guard-runner"));
-    BlueprintCompiler::new(key())
-        .with_optimizer(KernelOptimizer {
-            measuring: Duration::from_millis(2),
-            max_threads: Some(1),
-        })
-        .with_validator(validator.with_guard_program(guard))
+    support::compiler(support::validator(3).with_guard_program(guard))
 }
 
 fn standard(name: &str) -> Blueprint {
     let found = STANDARD.iter().find(|standard| standard.name == name);
     Blueprint::from_json(found.unwrap().json, &BlueprintLimits::default()).unwrap()
-}
-
-/// `x * factor + 1`, a blueprint that compiles quickly and differs by factor.
-fn scaled(factor: u32) -> Blueprint {
-    let json = format!(
-        r#"{{"blueprint": 1, "name": "scaled",
-          "inputs": [{{"name": "x", "dtype": "f32", "shape": ["N"]}}],
-          "nodes": [{{"kind": "constant", "results": ["c"], "attributes": {{"value": {{"dtype": "f32", "shape": [], "data": [{factor}]}}}}}},
-                    {{"kind": "mul", "operands": ["x", "c"], "results": ["y"]}}],
-          "outputs": [{{"name": "y", "value": "y"}}]}}"#
-    );
-    Blueprint::from_json(&json, &BlueprintLimits::default()).unwrap()
 }
 
 fn service(folder: &std::path::Path, options: ServiceOptions) -> KernelService {
@@ -176,11 +152,15 @@ fn a_profile_agrees_with_a_stopwatch() {
         measuring: Duration::from_millis(200),
         ..KernelOptimizer::default()
     };
-    // The best of three of each: other work on the machine only ever adds.
+    // The best of some of each, until they agree: other work on the machine only ever adds.
     let (mut profiled, mut stopped) = (f64::MAX, f64::MAX);
+    let agree = |profiled: f64, stopped: f64| (profiled / stopped - 1.0).abs() < 0.1;
     let mut last = None;
     let mut outputs = model.run(&inputs).unwrap().into_tensors();
-    for _ in 0..5 {
+    for round in 0..20 {
+        if round >= 3 && agree(profiled, stopped) {
+            break;
+        }
         let profile = optimizer.profile_kernel(&model, &inputs).unwrap();
         profiled = profiled.min(profile.time.as_secs_f64());
         let mut times: Vec<f64> = (0..profile.calls)
@@ -195,10 +175,7 @@ fn a_profile_agrees_with_a_stopwatch() {
         last = Some(profile);
     }
     let profile = last.unwrap();
-    assert!(
-        (profiled / stopped - 1.0).abs() < 0.1,
-        "{profiled} {stopped}"
-    );
+    assert!(agree(profiled, stopped), "{profiled} {stopped}");
     let expected: usize = inputs.iter().chain(&outputs).map(Tensor::byte_len).sum();
     assert_eq!(profile.least_bytes, expected as u64);
     assert!(profile.cache.ratio > 0.0 && profile.cache.ratio <= 1.0);
@@ -208,7 +185,7 @@ fn a_profile_agrees_with_a_stopwatch() {
 #[test]
 fn requests_for_one_thing_compile_it_once_and_later_ones_find_it() {
     let folder = tempfile::tempdir().unwrap();
-    let blueprint = Arc::new(scaled(3));
+    let blueprint = scaled(3);
     run(async {
         let service = service(folder.path(), ServiceOptions::default());
         let asked: Vec<_> = (0..16)
@@ -258,7 +235,7 @@ fn requests_for_one_thing_compile_it_once_and_later_ones_find_it() {
 #[test]
 fn packages_that_do_not_fit_are_refused_with_a_reason_and_compiled_again() {
     let folder = tempfile::tempdir().unwrap();
-    let blueprint = Arc::new(scaled(5));
+    let blueprint = scaled(5);
     run(async {
         let first = service(folder.path(), ServiceOptions::default());
         first
@@ -351,7 +328,7 @@ fn limits_cancellation_and_stopping_are_typed() {
             let (service, client) = (service.clone(), client.to_owned());
             tokio::spawn(async move {
                 service
-                    .get(KernelRequest::new(client, Arc::new(scaled(factor))))
+                    .get(KernelRequest::new(client, scaled(factor)))
                     .await
             })
         };
@@ -377,15 +354,15 @@ fn limits_cancellation_and_stopping_are_typed() {
             (metrics.refused, metrics.cancelled, metrics.compiles),
             (1, 1, 1)
         );
-        let mut hurried = KernelRequest::new("b", Arc::new(scaled(13)));
+        let mut hurried = KernelRequest::new("b", scaled(13));
         hurried.deadline = Some(Duration::ZERO);
         assert_eq!(service.get(hurried).await.unwrap_err().code(), "E1435");
         // It was compiled all the same.
         service
-            .get(KernelRequest::new("b", Arc::new(scaled(13))))
+            .get(KernelRequest::new("b", scaled(13)))
             .await
             .unwrap();
-        let mut broken = scaled(14);
+        let mut broken = Blueprint::clone(&scaled(14));
         broken.name = "not a name".to_owned();
         let error = service
             .get(KernelRequest::new("b", Arc::new(broken)))
@@ -394,7 +371,7 @@ fn limits_cancellation_and_stopping_are_typed() {
         assert_eq!(error.code(), "E1404");
         service.stop();
         let error = service
-            .get(KernelRequest::new("b", Arc::new(scaled(15))))
+            .get(KernelRequest::new("b", scaled(15)))
             .await
             .unwrap_err();
         assert_eq!(error.code(), "E1432");

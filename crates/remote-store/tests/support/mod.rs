@@ -1,34 +1,21 @@
-//! A plain HTTP server that keeps objects in memory, and misbehaves on request.
+//! A server that keeps objects in memory, or passes requests on to another server, and misbehaves on request.
+//!
+//! It understands as much of HTTP as plain HTTP servers and S3 have in common: `GET`, `HEAD`, `PUT` with conditions,
+//! `DELETE`. It checks no signatures.
+
+mod manner;
+mod wire;
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::BufReader;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
-/// How the server treats requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// As it should.
-    Good,
-    /// Answers after this time.
-    Late(Duration),
-    /// Sends a tenth of the content at once, then nothing more.
-    Stalling,
-    /// Closes the connection in the middle of the content.
-    Cut,
-    /// Changes one byte in the middle of the content.
-    Lying,
-    /// Announces a content of 2^62 bytes.
-    Boasting,
-    /// Says that it is overloaded.
-    Overloaded,
-    /// Closes every connection at once.
-    Down,
-    /// Sends what is not HTTP.
-    Garbled,
-}
+pub(crate) use manner::Manner;
+use manner::answer;
+use wire::{Answer, Request};
 
 pub(crate) struct Server {
     address: SocketAddr,
@@ -37,16 +24,30 @@ pub(crate) struct Server {
 
 struct State {
     objects: HashMap<String, Vec<u8>>,
+    /// Where requests are passed on to.
+    upstream: Option<SocketAddr>,
     manner: Manner,
     requests: u64,
 }
 
+#[allow(dead_code, reason = "no test program uses all of it")]
 impl Server {
+    /// A server that keeps objects itself.
     pub(crate) fn start() -> Self {
+        Self::with(None)
+    }
+
+    /// A server that passes requests on.
+    pub(crate) fn in_front_of(upstream: SocketAddr) -> Self {
+        Self::with(Some(upstream))
+    }
+
+    fn with(upstream: Option<SocketAddr>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State {
             objects: HashMap::new(),
+            upstream,
             manner: Manner::Good,
             requests: 0,
         }));
@@ -63,6 +64,10 @@ impl Server {
 
     pub(crate) fn address(&self) -> String {
         format!("http://{}/fleet", self.address)
+    }
+
+    pub(crate) fn socket(&self) -> SocketAddr {
+        self.address
     }
 
     pub(crate) fn behave(&self, manner: Manner) {
@@ -82,114 +87,61 @@ impl Server {
 
     /// Replaces the content of every object.
     pub(crate) fn rewrite(&self, change: impl Fn(&mut Vec<u8>)) {
-        self.state
-            .lock()
-            .unwrap()
-            .objects
-            .values_mut()
-            .for_each(change);
+        let objects = &mut self.state.lock().unwrap().objects;
+        objects.values_mut().for_each(change);
     }
 }
 
 fn serve(stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
-        let (method, name, body) = request(&mut reader)?;
-        let (manner, content) = {
+        let request = Request::read(&mut reader)?;
+        let (manner, upstream) = {
             let mut state = state.lock().unwrap();
             state.requests += 1;
-            let manner = state.manner;
-            if manner == Manner::Good && method == "PUT" {
-                state.objects.insert(name.clone(), body);
-            }
-            if manner == Manner::Good && method == "DELETE" {
-                state.objects.remove(&name);
-            }
-            (manner, state.objects.get(&name).cloned())
+            (state.manner, state.upstream)
         };
-        answer(stream, &method, manner, content)?;
+        let given = match (upstream, manner.lets_through(&request.method)) {
+            (_, false) => Answer::new("503 Service Unavailable"),
+            (Some(upstream), true) => request.pass_on(upstream)?,
+            (None, true) => state.lock().unwrap().answer(&request),
+        };
+        answer(stream, &request.method, manner, given)?;
     }
 }
 
-/// Method, path and body.
-fn request(reader: &mut BufReader<&TcpStream>) -> Option<(String, String, Vec<u8>)> {
-    let mut line = String::new();
-    reader
-        .read_line(&mut line)
-        .ok()
-        .filter(|bytes| *bytes > 0)?;
-    let mut words = line.split_whitespace().map(str::to_owned);
-    let (method, name) = (words.next()?, words.next()?);
-    let mut length = 0;
-    loop {
-        let mut header = String::new();
-        reader.read_line(&mut header).ok()?;
-        let header = header.trim().to_ascii_lowercase();
-        if header.is_empty() {
-            break;
-        }
-        if let Some(value) = header.strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((method, name, body))
-}
-
-/// Sends an answer; `None` to close the connection.
-fn answer(
-    mut stream: &TcpStream,
-    method: &str,
-    manner: Manner,
-    content: Option<Vec<u8>>,
-) -> Option<()> {
-    let mut send = |status: &str, length: u64, content: &[u8]| {
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nLast-Modified: Thu, 26 Nov 2026 10:00:00 GMT\r\nETag: \"1\"\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).ok()?;
-        stream.write_all(content).ok()
-    };
-    match manner {
-        Manner::Down => return None,
-        Manner::Overloaded => return send("503 Service Unavailable", 0, b""),
-        Manner::Garbled => {
-            stream.write_all(b"\x00\x01not http at all\r\n\r\n").ok()?;
-            return None;
-        }
-        Manner::Late(time) => thread::sleep(time),
-        _ => {}
-    }
-    let (content, length) = match (method, content) {
-        ("PUT", _) => return send("201 Created", 0, b""),
-        ("DELETE", _) => return send("204 No Content", 0, b""),
-        (_, None) => return send("404 Not Found", 0, b""),
-        ("HEAD", Some(content)) => (Vec::new(), content.len() as u64),
-        (_, Some(content)) => {
-            let length = content.len() as u64;
-            (content, length)
-        }
-    };
-    match manner {
-        Manner::Boasting => send("200 OK", 1 << 62, &content),
-        Manner::Lying => {
-            let mut wrong = content;
-            let middle = wrong.len() / 2;
-            if let Some(byte) = wrong.get_mut(middle) {
-                *byte ^= 1;
+impl State {
+    fn answer(&mut self, request: &Request) -> Answer {
+        let Request { name, body, .. } = request;
+        let found = self.objects.get(name);
+        // As in S3, the tag is that of the content, not of the write.
+        let tag = |content: &[u8]| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(content);
+            format!("\"{:016x}\"", hasher.finish())
+        };
+        match request.method.as_str() {
+            "PUT" => {
+                let now = found.map(|content| tag(content));
+                let is_stale =
+                    (request.header("if-match")).is_some_and(|tag| now.as_deref() != Some(tag));
+                if is_stale || (request.header("if-none-match") == Some("*") && now.is_some()) {
+                    return Answer::new("412 Precondition Failed");
+                }
+                self.objects.insert(name.clone(), body.clone());
+                Answer::new("200 OK").with("ETag", &tag(body))
             }
-            send("200 OK", length, &wrong)
+            "DELETE" => {
+                self.objects.remove(name);
+                Answer::new("204 No Content")
+            }
+            _ => match found {
+                None => Answer::new("404 Not Found"),
+                Some(content) => Answer::new("200 OK")
+                    .with("ETag", &tag(content))
+                    .with("Last-Modified", "Thu, 26 Nov 2026 10:00:00 GMT")
+                    .of(content.clone()),
+            },
         }
-        Manner::Cut => {
-            send("200 OK", length, &content[..content.len() / 2])?;
-            None
-        }
-        Manner::Stalling => {
-            send("200 OK", length, &content[..content.len() / 10])?;
-            thread::sleep(Duration::from_secs(5));
-            None
-        }
-        _ => send("200 OK", length, &content),
     }
 }

@@ -96,13 +96,15 @@ pub(super) async fn model_infer(
     timeout: Option<Duration>,
 ) -> Result<ModelInferResponse, ServeError> {
     let refused = |error: &ServeError| core.refused("grpc", error.code());
+    // A model that is not there needs no decoding.
     let version = version(&request.model_version);
     let served = core.repository.served(&request.model_name, version);
-    let served = served.inspect_err(refused)?;
+    served.inspect_err(refused)?;
     let bytes = request.raw_input_contents.iter().map(bytes::Bytes::len);
     let bytes = bytes.fold(0, usize::saturating_add);
     let decoded = offload(bytes, move || convert::request(request, timeout)).await;
-    let answer = served.infer(decoded.inspect_err(refused)?).await?;
+    let request = decoded.inspect_err(refused)?;
+    let answer = core.repository.infer(request).await?;
     let bytes = answer.outputs.iter().map(|(_, tensor)| tensor.byte_len());
     let bytes = bytes.fold(0, usize::saturating_add);
     offload(bytes, move || convert::answer(answer)).await

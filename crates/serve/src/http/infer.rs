@@ -31,14 +31,15 @@ pub(super) async fn infer(
     body: Vec<u8>,
 ) -> Answer {
     let refused = |error: &ServeError| core.refused("http", error.code());
+    // A model that is not there needs no decoding.
     let served = core
         .repository
         .served(&target.name, target.version.as_deref());
-    let served = served.inspect_err(refused)?;
+    served.inspect_err(refused)?;
     let json_length = json_length(headers, body.len()).inspect_err(refused)?;
     let decoded = offload(body.len(), move || decode(target, &body, json_length)).await;
     let (request, binary) = decoded.inspect_err(refused)?;
-    let answer = served.infer(request).await?;
+    let answer = core.repository.infer(request).await?;
     let bytes = answer.outputs.iter().map(|(_, tensor)| tensor.byte_len());
     let bytes = bytes.fold(0, usize::saturating_add);
     offload(bytes, move || encode(&answer, &binary)).await

@@ -10,6 +10,7 @@ use kiln::{Cancellation, Model, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
+use tracing::Span;
 
 pub(super) struct Worker {
     pub(super) name: String,
@@ -36,13 +37,10 @@ impl Worker {
         Ok(())
     }
 
-    fn serve(&self, jobs: Vec<Job>) {
+    fn serve(&self, mut jobs: Vec<Job>) {
         let now = Instant::now();
-        let rows = jobs.iter().map(rows).fold(0, usize::saturating_add);
-        let _span =
-            tracing::debug_span!("serve.call", model = self.name, requests = jobs.len(), rows)
-                .entered();
-        for job in &jobs {
+        for job in &mut jobs {
+            job.waiting = Span::none();
             let waited = now.saturating_duration_since(job.arrived);
             self.stats.waited(waited);
             self.metrics.waited(waited);
@@ -66,6 +64,7 @@ impl Worker {
             return;
         }
         let limit = job.deadline.saturating_duration_since(now);
+        let _span = self.span(&job, 1).entered();
         let call = self.model.call(&job.inputs);
         let call = call.cancellation(&job.cancellation).time_limit(limit);
         let outputs = call.run();
@@ -89,6 +88,20 @@ impl Worker {
     /// Computes requests in one call; returns them if it fails.
     fn joined(&self, plan: &BatchPlan, jobs: Vec<Job>) -> Result<(), Vec<Job>> {
         let start = Instant::now();
+        let all = jobs.iter().map(rows).fold(0, usize::saturating_add);
+        let batch = tracing::info_span!(
+            parent: None,
+            "serve.batch",
+            model = self.name,
+            requests = jobs.len(),
+            rows = all
+        );
+        // A request's share of the batch, in the request's own trace; they end with this function.
+        let calls: Vec<Span> = jobs.iter().map(|job| self.span(job, jobs.len())).collect();
+        for call in &calls {
+            batch.follows_from(call);
+        }
+        let _batch = batch.entered();
         let parts: Vec<&[Tensor]> = jobs.iter().map(|job| job.inputs.as_slice()).collect();
         let counts: Vec<usize> = jobs.iter().map(rows).collect();
         let Ok(inputs) = join(plan, &parts) else {
@@ -113,14 +126,22 @@ impl Worker {
             infer: computed - joined,
             output: computed.elapsed(),
         };
-        let rows = counts
-            .iter()
-            .fold(0usize, |all, &rows| all.saturating_add(rows));
-        self.executed(rows, jobs.len(), times);
+        self.executed(all, jobs.len(), times);
         for (job, answer) in jobs.into_iter().zip(answers) {
             let _client_left = job.reply.send(Ok(answer));
         }
         Ok(())
+    }
+
+    /// The span of a request's computation, in a call of so many requests.
+    fn span(&self, job: &Job, requests: usize) -> Span {
+        tracing::info_span!(
+            parent: &job.request,
+            "serve.call",
+            model = self.name,
+            requests,
+            rows = rows(job)
+        )
     }
 
     fn executed(&self, rows: usize, requests: usize, times: CallTimes) {

@@ -122,6 +122,8 @@ mod tests {
         Job {
             group: (rows > 0).then(|| Group::of(&plan(), &inputs).unwrap()),
             inputs,
+            request: tracing::Span::none(),
+            waiting: tracing::Span::none(),
             arrived: start + Duration::from_millis(at),
             deadline: start + Duration::from_secs(60),
             cancellation: Cancellation::new(),

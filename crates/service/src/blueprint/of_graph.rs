@@ -225,7 +225,7 @@ impl FieldVisitor for Writer<'_> {
     }
 
     fn constant(&mut self, name: &'static str, value: &mut Constant) {
-        match tensor_to_json(value.tensor()) {
+        match tensor_to_json(&value.tensor()) {
             Ok(json) => self.put(name, json),
             Err(problem) => self.failed = Some(problem),
         }

@@ -36,6 +36,8 @@ pub(super) struct Counters {
     pub(super) deadlines: Counter,
     pub(super) packages_refused: Counter,
     pub(super) store_failures: Counter,
+    pub(super) shared_hits: Counter,
+    pub(super) shared_failures: Counter,
     compile_us: Counter,
     wait_us: Counter,
 }
@@ -71,6 +73,8 @@ impl Counters {
             deadlines: self.deadlines.get(),
             packages_refused: self.packages_refused.get(),
             store_failures: self.store_failures.get(),
+            shared_hits: self.shared_hits.get(),
+            shared_failures: self.shared_failures.get(),
             compile_time: Duration::from_micros(self.compile_us.get()),
             wait_time: Duration::from_micros(self.wait_us.get()),
             in_memory,
@@ -105,6 +109,10 @@ pub struct ServiceMetrics {
     pub packages_refused: u64,
     /// Packages that could not be stored.
     pub store_failures: u64,
+    /// Of the kernels loaded from the store, those that another server made.
+    pub shared_hits: u64,
+    /// Requests to the store that servers share that failed.
+    pub shared_failures: u64,
     /// Time spent compiling.
     pub compile_time: Duration,
     /// Time that requests waited.
@@ -151,6 +159,12 @@ impl ServiceMetrics {
                 "store_failures_total",
                 "counter",
                 self.store_failures as f64,
+            ),
+            ("shared_hits_total", "counter", self.shared_hits as f64),
+            (
+                "shared_failures_total",
+                "counter",
+                self.shared_failures as f64,
             ),
             (
                 "compile_seconds_total",

@@ -1,0 +1,230 @@
+//! The protocol of S3: entries, claims and faults.
+//!
+//! The bucket is in a server of the tests' own, which speaks as much of the protocol as the store uses; with `KILN_S3` set to
+//! the address of another server (`cargo xtask s3`), it is there, and the faults are injected in between.
+#![cfg(feature = "aws")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a test may panic, and says where the bucket is"
+)]
+
+mod support;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kiln_kernel_cache::{
+    BytesCodec, CacheKey, CacheOptions, Claim, Content, EntryKind, Miss, SealKey, Tier, TieredCache,
+};
+use kiln_remote_store::{BreakerOptions, RemoteOptions, RemoteTier};
+use support::{Manner, Server};
+
+fn bucket() -> Server {
+    match std::env::var("KILN_S3") {
+        Ok(upstream) => Server::in_front_of(upstream.parse().unwrap()),
+        Err(_) => {
+            println!("KILN_S3 is not set: the bucket is in a server of the test's own");
+            Server::start()
+        }
+    }
+}
+
+fn key(model: &str) -> CacheKey {
+    CacheKey::of_fields(EntryKind::PROGRAM, [("model", model)])
+}
+
+/// A real server takes longer than one in memory.
+fn options() -> RemoteOptions {
+    RemoteOptions {
+        deadline: Duration::from_secs(2),
+        poll: Duration::from_millis(20),
+        absent_for: Duration::ZERO,
+        max_entry_bytes: 1 << 20,
+        drain: Duration::from_millis(500),
+        breaker: BreakerOptions {
+            failures: 1000,
+            ..BreakerOptions::default()
+        },
+        ..RemoteOptions::default()
+    }
+}
+
+/// A machine's own view of the bucket; each test has a prefix of its own.
+fn machine(server: &Server, test: &str, options: RemoteOptions) -> RemoteTier {
+    let settings = [
+        ("aws_endpoint", format!("http://{}", server.socket())),
+        ("aws_allow_http", "true".to_owned()),
+        ("aws_region", "us-east-1".to_owned()),
+        ("aws_access_key_id", "test".to_owned()),
+        ("aws_secret_access_key", "test".to_owned()),
+    ];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value));
+    let seal = SealKey::of_secret(&[7; 32]);
+    RemoteTier::open(&format!("s3://fleet/{test}"), settings, seal, options).unwrap()
+}
+
+fn store(tier: &RemoteTier, model: &str, content: &[u8]) {
+    let took = Duration::from_millis(9);
+    tier.put(&key(model), took, Content::data(content)).unwrap();
+    assert!(tier.flush(Duration::from_secs(20)));
+}
+
+#[test]
+fn an_entry_stored_by_one_machine_is_read_by_another_and_removed() {
+    let server = bucket();
+    let one = machine(&server, "entry", options());
+    let two = machine(&server, "entry", options());
+    assert_eq!(one.get(&key("mlp")).unwrap_err(), Miss::Absent);
+    assert!(!two.contains(&key("mlp")));
+    store(&one, "mlp", b"compiled");
+    assert_eq!(&*two.get(&key("mlp")).unwrap().payload, b"compiled");
+    assert!(two.contains(&key("mlp")));
+    one.remove(&key("mlp"));
+    assert!(one.flush(Duration::from_secs(20)));
+    assert_eq!(two.get(&key("mlp")).unwrap_err(), Miss::Absent);
+    assert_eq!((one.stats().failed, two.stats().failed), (0, 0));
+}
+
+#[test]
+fn claims_are_exclusive_and_told_apart_when_they_are_made_again() {
+    let server = bucket();
+    let short = RemoteOptions {
+        poll: Duration::ZERO,
+        lease: Duration::from_millis(300),
+        ..options()
+    };
+    let one = machine(&server, "claims", short);
+    let two = machine(&server, "claims", short);
+    let three = machine(&server, "claims", short);
+    // Made again all the time, so no version of it outlives its lease: no machine takes over from one that works.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(900) {
+        let claim = one.try_claim(&key("mlp"));
+        assert!(matches!(claim, Claim::Held(_)), "{claim:?}");
+        assert!(matches!(two.try_claim(&key("mlp")), Claim::Busy));
+        drop(claim);
+        assert!(one.flush(Duration::from_secs(20)));
+    }
+    // Never given up: exactly one of those that wait takes over, whatever the server's clock says.
+    server.behave(Manner::Ahead);
+    std::mem::forget(one.try_claim(&key("mlp")));
+    let begin = Instant::now();
+    let mut held = Vec::new();
+    while held.is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(20));
+        thread::scope(|scope| {
+            let tries = [&two, &three].map(|tier| scope.spawn(|| tier.try_claim(&key("mlp"))));
+            for tried in tries.map(|tried| tried.join().unwrap()) {
+                held.extend(matches!(tried, Claim::Held(_)).then_some(tried));
+            }
+        });
+    }
+    assert_eq!(held.len(), 1, "two machines took over one claim");
+    assert!(begin.elapsed() >= Duration::from_millis(300));
+    assert_eq!(two.stats().taken_over + three.stats().taken_over, 1);
+}
+
+/// Compiles that a fleet of machines makes of one kernel, all at once; each has the right result in the end.
+fn fleet(server: &Server, test: &str, options: RemoteOptions) -> usize {
+    let compiles = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let tiers: Vec<Arc<dyn Tier>> = vec![Arc::new(machine(server, test, options))];
+                let begin = Instant::now();
+                let clock = Arc::new(move || begin.elapsed());
+                let cache = TieredCache::<Vec<u8>, Infallible>::with_tiers(
+                    BytesCodec,
+                    clock,
+                    CacheOptions::default(),
+                    tiers,
+                );
+                let found = cache.get_or_compile(&key("mlp"), Duration::from_secs(60), || {
+                    compiles.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(300));
+                    Ok(b"compiled".to_vec())
+                });
+                assert_eq!(*found.unwrap().value, b"compiled");
+            });
+        }
+    });
+    compiles.into_inner()
+}
+
+/// Everything that can go wrong in between.
+const FAULTS: [Manner; 9] = [
+    Manner::Late(Duration::from_secs(3)),
+    Manner::Stalling,
+    Manner::Cut,
+    Manner::Lying,
+    Manner::Boasting,
+    Manner::Overloaded,
+    Manner::Down,
+    Manner::Garbled,
+    Manner::Skewed,
+];
+
+#[test]
+fn a_fleet_compiles_once_and_the_next_compiles_nothing() {
+    let server = bucket();
+    assert_eq!(fleet(&server, "fleet", options()), 1);
+    assert_eq!(fleet(&server, "fleet", options()), 0);
+    server.behave(Manner::Ahead);
+    assert_eq!(
+        fleet(&server, "fleet", options()),
+        0,
+        "the server's clock is a year ahead"
+    );
+    server.behave(Manner::Good);
+    let impatient = RemoteOptions {
+        deadline: Duration::from_millis(300),
+        lease: Duration::from_millis(600),
+        ..options()
+    };
+    for manner in FAULTS {
+        server.behave(manner);
+        let begin = Instant::now();
+        let compiles = fleet(&server, "fleet", impatient);
+        let took = begin.elapsed();
+        assert!(
+            (1..=4).contains(&compiles),
+            "{manner:?}: {compiles} compiles"
+        );
+        assert!(took < Duration::from_secs(20), "{manner:?}: {took:?}");
+        server.behave(Manner::Good);
+        assert_eq!(fleet(&server, "fleet", options()), 0, "after {manner:?}");
+    }
+}
+
+#[test]
+fn every_fault_is_a_miss_in_time() {
+    let server = bucket();
+    let content: Vec<u8> = (0..100_000_u32).map(|position| position as u8).collect();
+    store(&machine(&server, "faults", options()), "mlp", &content);
+    let impatient = RemoteOptions {
+        deadline: Duration::from_millis(300),
+        ..options()
+    };
+    for manner in FAULTS {
+        server.behave(manner);
+        let tier = machine(&server, "faults", impatient);
+        let begin = Instant::now();
+        let miss = tier.get(&key("mlp")).unwrap_err();
+        let took = begin.elapsed();
+        assert!(took < Duration::from_millis(1500), "{manner:?}: {took:?}");
+        assert_ne!(miss, Miss::Absent, "{manner:?}");
+        server.behave(Manner::Good);
+        let tier = machine(&server, "faults", options());
+        assert_eq!(
+            &*tier.get(&key("mlp")).unwrap().payload,
+            &*content,
+            "{manner:?}"
+        );
+    }
+}
