@@ -3,12 +3,16 @@
 //! The clock runs only around calls, not around reading files. Compiles are counted from one case to the next, so the first
 //! case's counts include compiles during loading.
 
-use crate::cases::{self, Case};
+mod against;
+
+use crate::cases;
+use crate::inputs::{Call, InputArguments};
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
 use crate::statistics::quantile;
 use crate::timing::TimingArguments;
+use against::{Against, Peer};
 use anyhow::{Error, bail};
 use clap::Args;
 use kiln::{CompilationStats, Model, Outputs, Tensor, diagnose};
@@ -25,9 +29,8 @@ const SLOW: Duration = Duration::from_secs(2);
 pub(crate) struct Bench {
     #[command(flatten)]
     model: ModelArguments,
-    /// A folder of case folders, each with a file INPUT.npy per input
-    #[arg(long, value_name = "DIR")]
-    cases: PathBuf,
+    #[command(flatten)]
+    inputs: InputArguments,
     /// How long to repeat each case
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     min_time: Duration,
@@ -40,6 +43,18 @@ pub(crate) struct Bench {
     /// Write each output of a case's last call to FOLDER/CASE/OUTPUT.npy
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Measure another runtime on the same inputs too, call by call in turns, and say which is faster: `onnxruntime` of
+    /// Python
+    #[arg(long, value_name = "RUNTIME", conflicts_with_all = ["once", "json"])]
+    against: Option<Peer>,
+    /// The Python of `--against`
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "python3",
+        requires = "against"
+    )]
+    python: PathBuf,
     /// Fail if anything would have to be compiled
     #[arg(long)]
     no_compile: bool,
@@ -93,15 +108,22 @@ impl Bench {
         }
         let mut before = CompilationStats::default();
         let mut lines = std::io::stdin().lines();
-        for case in Case::all(&self.cases)? {
+        for call in self.inputs.calls()? {
             if self.paced && lines.next().is_none() {
                 break;
             }
-            let measured = self.measure(&model, &case, load, &bar, &before);
+            let measured = self.measure(&model, &call, load, &bar, &before);
             before = model.compilation_stats();
-            match measured {
-                Ok(measurement) => self.print(&measurement)?,
-                Err(error) => failures.add(&case.name, &error),
+            let done = match measured {
+                Ok(measurement) => self.print(&measurement),
+                Err(error) => {
+                    failures.add(call.title(), &error);
+                    continue;
+                }
+            };
+            done?;
+            if self.against.is_some() {
+                report::line(self.compare(&model, &call)?)?;
             }
         }
         self.timing.write(&model)?;
@@ -111,12 +133,12 @@ impl Bench {
     fn measure<'a>(
         &self,
         model: &Model,
-        case: &'a Case,
+        call: &'a Call<'_>,
         load: Duration,
         bar: &Bar,
         before: &CompilationStats,
     ) -> Result<Measurement<'a>, Error> {
-        let inputs = case.inputs(model)?;
+        let inputs = call.inputs(model)?;
         let compiled_before = diagnose::compile_records(model).len();
         let first = timed(model, &inputs);
         bar.finish();
@@ -140,7 +162,7 @@ impl Bench {
         let repeated = if once { 0 } else { samples.len() };
         samples.sort();
         if let (Some(folder), Some(outputs)) = (&self.out, &outputs) {
-            cases::write(&folder.join(&case.name), outputs)?;
+            cases::write(&folder.join(call.name()), outputs)?;
         }
         let stats = model.compilation_stats();
         let compiles = stats.compilations.saturating_sub(before.compilations);
@@ -148,7 +170,7 @@ impl Bench {
             bail!("expected no compile, found {compiles}: run without --no-compile");
         }
         Ok(Measurement {
-            case: &case.name,
+            case: call.title(),
             device: model.device().to_string(),
             load_ms: milliseconds(load),
             first_ms: milliseconds(first),
@@ -168,6 +190,28 @@ impl Bench {
             misses: stats.misses.saturating_sub(before.misses),
             peak_rss_mb: peak_rss_mb(),
         })
+    }
+
+    /// Calls of both sides in turns, and a sentence about them.
+    fn compare(&self, model: &Model, call: &Call<'_>) -> Result<String, Error> {
+        against::check_model(self.model.path())?;
+        let inputs = call.inputs(model)?;
+        let threads = match self.model.thread_counts(&[]).as_slice() {
+            [0] | [] => std::thread::available_parallelism().map_or(1, usize::from),
+            [threads, ..] => *threads,
+        };
+        let mut peer = Against::start(&self.python, self.model.path(), &inputs, threads)?;
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        let start = Instant::now();
+        // Twice the time, as there are two sides.
+        while own.len() < 3 || start.elapsed() < 2 * self.min_time {
+            own.push(timed(model, &inputs)?.0);
+            others.push(peer.call()?);
+        }
+        own.sort();
+        others.sort();
+        let (own, others) = (quantile(&own, 0.5), quantile(&others, 0.5));
+        Ok(against::verdict(call.title(), own, others, &peer.version))
     }
 
     fn print(&self, measurement: &Measurement<'_>) -> Result<(), Error> {

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Error, anyhow};
 use clap::Args;
-use kiln::internals::ir::{Graph, Op, ValueId};
+use kiln::internals::ir::{Graph, Op, Type, ValueId};
 use kiln::internals::onnx::{self, ImportOptions};
 use kiln::internals::symbolic_shape::{Binding, FactOrigin, Predicate, SymbolicDimension};
 use kiln::{Device, Mode, Options, Source, diagnose};
 
 use crate::importing::ImportArguments;
+use crate::inputs::SizeArguments;
 use crate::report::{self, Failures};
 
 /// The number of listed conditions on sizes.
@@ -24,9 +25,8 @@ const NAMED_NEEDS: usize = 10;
 pub(crate) struct Check {
     /// An ONNX model
     model: PathBuf,
-    /// A size to estimate memory for, where it is not a constant: batch=8; without it, the minimum, at least 1
-    #[arg(long = "size", value_name = "NAME=SIZE")]
-    sizes: Vec<String>,
+    #[command(flatten)]
+    sizes: SizeArguments,
     #[command(flatten)]
     importing: ImportArguments,
     /// Reject types that the model states wrongly, or that cannot be confirmed
@@ -37,7 +37,10 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(self) -> Result<Failures, Error> {
         let mut failures = Failures::default();
-        let model = onnx::Model::load(&self.model).map_err(kiln::Error::from)?;
+        let of_model = || report::OfModel::new(&self.model);
+        let model = onnx::Model::load(&self.model)
+            .map_err(kiln::Error::from)
+            .with_context(of_model)?;
         self.contents(&model)?;
         let options = ImportOptions::new().mode(match self.strict {
             true => Mode::Strict,
@@ -61,11 +64,14 @@ impl Check {
                         ))?;
                     }
                 }
-                failures.add("import", &kiln::Error::from(error).into());
+                as_stated(&model)?;
+                let error = Error::from(kiln::Error::from(error)).context(of_model());
+                failures.add("import", &error);
                 return Ok(failures);
             }
         };
         let graph = imported.graph;
+        signature(&graph)?;
         report::line(format!(
             "operators: all are supported; {} core ops",
             n_ops(&graph)
@@ -75,9 +81,6 @@ impl Check {
         }
         if imported.wrong_types.is_empty() {
             report::line("types: none is stated wrongly")?;
-        }
-        for &output in graph.outputs() {
-            report::line(format!("gives {}", graph.ty(output).display(graph.dims())))?;
         }
         let (binding, said) = self.sizes(&graph)?;
         self.needs(&graph, &binding, &mut failures)?;
@@ -98,20 +101,26 @@ impl Check {
             let domain = if domain.is_empty() { "ai.onnx" } else { domain };
             report::line(format!("uses {} version {version}", domain.escape_debug()))?;
         }
-        for input in graph.required_inputs() {
-            let ty = input
-                .ty
-                .as_ref()
-                .map_or_else(|| "?".to_owned(), ToString::to_string);
-            report::line(format!("takes {}: {ty}", input.name.escape_debug()))?;
-        }
         Ok(())
     }
 
     /// A size for every symbol, and the same in words.
     fn sizes(&self, graph: &Graph) -> Result<(Binding, Vec<String>), Error> {
-        let given: BTreeMap<String, i64> = pairs(&self.sizes)?.into_iter().collect();
+        let given = self.sizes.by_name();
         let dims = graph.dims();
+        let names = dims.symbols().map(|symbol| dims.symbol_info(symbol).name());
+        let names: BTreeSet<&str> = names.collect();
+        if let Some(name) = given.keys().find(|name| !names.contains(name.as_str())) {
+            let names: Vec<String> = names
+                .iter()
+                .map(|name| name.escape_debug().to_string())
+                .collect();
+            return Err(anyhow!(
+                "--size {}: unknown dimension, expected one of: {}",
+                name.escape_debug(),
+                names.join(", ")
+            ));
+        }
         let mut binding = Binding::new();
         let mut said = Vec::new();
         for symbol in dims.symbols() {
@@ -130,7 +139,7 @@ impl Check {
                 ));
             }
             binding.set(symbol, size)?;
-            said.push(format!("{} = {size}", info.name().escape_debug()));
+            said.push(format!("{}={size}", info.name().escape_debug()));
         }
         Ok((binding, said))
     }
@@ -162,8 +171,8 @@ impl Check {
         let mut more = 0;
         for (index, (fact, predicate, by)) in facts.enumerate() {
             let is_violated = matches!(dims.holds(&fact.predicate, binding), Ok(false));
-            if is_violated && !self.sizes.is_empty() {
-                let sizes = self.sizes.join(", ");
+            if is_violated && !self.sizes.by_name().is_empty() {
+                let sizes = self.sizes.texts().join(", ");
                 let error = anyhow!("{sizes}: expected {predicate} (required by {by})");
                 failures.add("sizes", &error);
             } else if index < NAMED_NEEDS {
@@ -208,6 +217,36 @@ impl Check {
     }
 }
 
+/// Inputs and outputs with their symbols as they are when the model is called, as in `--size`.
+fn signature(graph: &Graph) -> Result<(), Error> {
+    let dims = graph.dims();
+    let shown = |name: &str, value: ValueId| {
+        let ty = match graph.ty(value) {
+            Type::Tensor(ty) => format!("{}{}", ty.dtype, dims.describe(&ty.dims)),
+            ty => ty.display(dims).to_string(),
+        };
+        format!("{}: {ty}", name.escape_debug())
+    };
+    for &input in graph.inputs() {
+        let line = shown(&graph.input_name(input), input);
+        report::line(format!("takes {line}"))?;
+    }
+    for (&output, name) in graph.outputs().iter().zip(graph.output_names()) {
+        report::line(format!("gives {}", shown(name, output)))?;
+    }
+    Ok(())
+}
+
+/// The inputs of a model that cannot be imported, as its file states them.
+fn as_stated(model: &onnx::Model) -> Result<(), Error> {
+    for input in model.graph().required_inputs() {
+        let ty = input.ty.as_ref();
+        let ty = ty.map_or_else(|| "?".to_owned(), ToString::to_string);
+        report::line(format!("takes {}: {ty}", input.name.escape_debug()))?;
+    }
+    Ok(())
+}
+
 /// The peak size of values alive at once, op by op; compiled code fuses ops and needs less.
 fn memory(graph: &Graph, binding: &Binding, said: &[String]) -> Result<(), Error> {
     let dims = graph.dims();
@@ -225,7 +264,7 @@ fn memory(graph: &Graph, binding: &Binding, said: &[String]) -> Result<(), Error
     let at = if said.is_empty() {
         String::new()
     } else {
-        format!(" for {}", said.join(", "))
+        format!(" for --size {}", said.join(","))
     };
     report::line(format!(
         "memory: {} of constants; of values, op by op, at most {} at once{at}",
@@ -298,20 +337,6 @@ fn most_alive(graph: &Graph, bytes_of: impl Fn(ValueId) -> Option<i64>) -> Optio
         }
     }
     Some(most)
-}
-
-/// `name=number` pairs; the name may contain `=`.
-fn pairs(given: &[String]) -> Result<Vec<(String, i64)>, Error> {
-    let pair = |text: &String| {
-        let (name, number) = text
-            .rsplit_once('=')
-            .with_context(|| format!("{text}: expected NAME=NUMBER"))?;
-        let number = number
-            .parse()
-            .with_context(|| format!("{text}: expected a number"))?;
-        Ok((name.to_owned(), number))
-    };
-    given.iter().map(pair).collect()
 }
 
 fn megabytes(bytes: usize) -> String {

@@ -1,10 +1,13 @@
 //! `kiln doctor`: what this machine has, what is missing, and how to install it.
 //!
-//! Inspects only; changes nothing.
+//! Inspects only, and changes nothing without `--fix`.
+
+mod folder;
 
 use crate::report::{self, Failures};
 use anyhow::Error;
 use clap::Args;
+use folder::Repair;
 use kiln::Device;
 use serde::Serialize;
 use std::thread;
@@ -12,6 +15,9 @@ use std::thread;
 /// Inspects the machine.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
+    /// Do what is advised, where the command can: make the cache folder, and restrict it to its owner. Each step is printed
+    #[arg(long)]
+    fix: bool,
     /// Print a JSON line per check
     #[arg(long)]
     json: bool,
@@ -26,6 +32,9 @@ struct Check {
     /// How to install a missing component.
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
+    /// What `--fix` does about it.
+    #[serde(skip)]
+    repair: Option<Repair>,
 }
 
 /// The result of a check.
@@ -36,6 +45,8 @@ enum State {
     Ok,
     /// Missing, but everything works without it.
     Absent,
+    /// Present, and in the way of something.
+    Wrong,
 }
 
 impl Check {
@@ -45,6 +56,7 @@ impl Check {
             state: State::Ok,
             found: found.into(),
             fix: None,
+            repair: None,
         }
     }
 
@@ -54,12 +66,22 @@ impl Check {
             state: State::Absent,
             found: found.into(),
             fix: Some(fix.into()),
+            repair: None,
+        }
+    }
+
+    fn wrong(name: &'static str, found: impl Into<String>, repair: Repair) -> Self {
+        Self {
+            state: State::Wrong,
+            repair: Some(repair.clone()),
+            ..Self::absent(name, found, repair.to_string())
         }
     }
 }
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<Failures, Error> {
+        let mut failures = Failures::default();
         for check in [
             version(),
             processor(),
@@ -68,6 +90,7 @@ impl Doctor {
             gpus(),
             targets(),
             onnx(),
+            folder::check(),
             logs(),
         ] {
             if self.json {
@@ -77,13 +100,20 @@ impl Doctor {
             let mark = match check.state {
                 State::Ok => "ok    ",
                 State::Absent => "absent",
+                State::Wrong => "wrong ",
             };
             report::line(format!("{mark}  {:10} {}", check.name, check.found))?;
             if let Some(fix) = &check.fix {
                 report::line(format!("{:20}{fix}", ""))?;
             }
+            if let Some(repair) = check.repair.filter(|_| self.fix) {
+                match repair.run() {
+                    Ok(()) => report::line(format!("{:20}done: {repair}", ""))?,
+                    Err(error) => failures.add(check.name, &error),
+                }
+            }
         }
-        Ok(Failures::default())
+        Ok(failures)
     }
 }
 

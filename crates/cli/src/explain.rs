@@ -1,7 +1,8 @@
 //! `kiln explain`: the kernels of a model's graph, and why two of its ops are or are not one kernel.
 
-use crate::cases;
-use crate::inputs::Call;
+mod near_misses;
+
+use crate::inputs::InputArguments;
 use crate::interrupts::run_interruptibly;
 use crate::model::ModelArguments;
 use crate::progress::Bar;
@@ -9,7 +10,6 @@ use crate::report::{self, Failures};
 use anyhow::{Error, bail};
 use clap::Args;
 use kiln::{VariantOptions, diagnose};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Explains a model.
@@ -20,17 +20,24 @@ pub(crate) struct Explain {
     /// Two ops: why they are in one kernel, or not. Named by a value they produce, or by the source model's node
     #[arg(value_name = "OP", num_args = 0..=2)]
     ops: Vec<String>,
-    /// Run these cases first, so that compiles are shown too
-    #[arg(long, value_name = "DIR")]
-    cases: Option<PathBuf>,
-    /// Call each case for this many seconds, so that variants for its sizes are made and measured; they are then requested
+    /// Calls to make first, so that compiles are shown too; without any, the model is not called
+    #[command(flatten)]
+    inputs: InputArguments,
+    /// Make each call for this many seconds, so that variants for its sizes are made and measured; they are then requested
     /// at once
-    #[arg(long, value_name = "SECONDS", requires = "cases", value_parser = crate::bench::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = crate::bench::seconds)]
     variants: Option<Duration>,
+    /// Instead, measure a call, and list the pairs of steps that are not one kernel by the milliseconds that one kernel would
+    /// bring, with the fact about sizes that would make them one where a fact would
+    #[arg(long, conflicts_with_all = ["ops", "variants"])]
+    near_misses: bool,
 }
 
 impl Explain {
     pub(crate) fn run(self) -> Result<Failures, Error> {
+        if self.near_misses {
+            return near_misses::run(&self.model, &self.inputs);
+        }
         let bar = Bar::new();
         let eager = self
             .variants
@@ -41,9 +48,8 @@ impl Explain {
             }
         })?;
         let mut failures = Failures::default();
-        if let Some(folder) = &self.cases {
-            for case in cases::Case::all(folder)? {
-                let call = Call::Case(case);
+        if self.variants.is_some() || !self.inputs.are_absent() {
+            for call in self.inputs.calls()? {
                 let done = call.inputs(&model).and_then(|inputs| {
                     let start = Instant::now();
                     loop {

@@ -23,26 +23,60 @@ mod inspect;
 mod interrupts;
 mod logging;
 mod model;
+mod page;
 mod profile;
 mod progress;
+#[cfg(feature = "onnx")]
+mod quantize;
 mod report;
 mod repro;
 mod run;
 #[cfg(feature = "serve")]
 mod serve;
+mod shell;
 mod statistics;
 mod timing;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Compiles and runs tensor programs whose shapes change from call to call.
 #[derive(Parser)]
 #[command(
+    name = "kiln",
     version,
     about,
     propagate_version = true,
-    after_help = "Logs: KILN_LOG=debug (or `kiln_passes=trace,info`, …) writes them, with the time of every stage, to standard error.\nCompiled code is kept in KILN_CACHE_DIR (`off` for none), or else in the user's cache folder; see `kiln cache`."
+    help_template = "{about-with-newline}\n{usage-heading} {usage}\n{after-help}\n\nOptions:\n{options}",
+    after_help = "Calling a model:
+  run          Call a model, on inputs from files or drawn at random
+  bench        Measure call times, also against onnxruntime
+  serve        Serve models over HTTP and gRPC, by the Open Inference Protocol
+
+Looking inside:
+  report       Make an HTML page about a call: timeline, fused graph, memory, what to try next
+  profile      Measure each step of a call
+  explain      Explain which kernels a model's ops became, and why two of them are or are not one
+  inspect      Show a model after any stage, from its graph to machine code
+
+Checking:
+  check        Show what an ONNX model contains, and whether all of it is supported
+  compare      Check compiled code against the interpreter on your inputs
+
+Compiled code:
+  compile      Compile and store everything that calls of a model may need
+  cache        List, count, check or remove stored code
+
+Models:
+  quantize     Write an ONNX model with narrower weights, as ONNX
+
+This machine:
+  doctor       Show what this machine has, what is missing, and how to install it
+  completions  Print completions for bash, zsh or fish
+  man          Write manual pages
+  help         Print this, or the help of a command
+
+Logs: KILN_LOG=debug (or `kiln_passes=trace,info`, …) writes them, with the time of every stage, to standard error.\nCompiled code is kept in KILN_CACHE_DIR (`off` for none), or else in the user's cache folder; see `kiln cache`."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -69,6 +103,11 @@ enum Command {
     Check(check::Check),
     /// Measure each step of a call
     Profile(profile::Profile),
+    /// Make an HTML page about a call: timeline, fused graph, steps, memory, near misses, what to try next
+    Report(page::Page),
+    /// Write an ONNX model with narrower weights, as ONNX
+    #[cfg(feature = "onnx")]
+    Quantize(quantize::Quantize),
     /// Serve models over HTTP and gRPC, by the Open Inference Protocol
     #[cfg(feature = "serve")]
     Serve(serve::Serve),
@@ -76,13 +115,24 @@ enum Command {
     Cache(cache::Cache),
     /// Show what this machine has, what is missing, and how to install it
     Doctor(doctor::Doctor),
+    /// Print completions for a shell: source <(kiln completions bash)
+    Completions(shell::Completions),
+    /// Write manual pages to a folder
+    Man(shell::Man),
 }
 
 fn main() -> ExitCode {
     #[cfg(feature = "llvm")]
     kiln::compile_worker::main_if_worker();
     let arguments = Arguments::parse();
-    logging::start();
+    // The server also starts what sends its spans.
+    #[cfg(feature = "serve")]
+    let starts_logs = matches!(arguments.command, Command::Serve(_));
+    #[cfg(not(feature = "serve"))]
+    let starts_logs = false;
+    if !starts_logs {
+        logging::start();
+    }
     let done = match arguments.command {
         Command::Run(run) => run.run(),
         Command::Bench(bench) => bench.run(),
@@ -94,10 +144,15 @@ fn main() -> ExitCode {
         #[cfg(feature = "onnx")]
         Command::Check(check) => check.run(),
         Command::Profile(profile) => profile.run(),
+        Command::Report(page) => page.run(),
+        #[cfg(feature = "onnx")]
+        Command::Quantize(quantize) => quantize.run(),
         #[cfg(feature = "serve")]
         Command::Serve(serve) => serve.run(),
         Command::Cache(cache) => cache.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Completions(completions) => completions.run(Arguments::command()),
+        Command::Man(man) => man.run(Arguments::command()),
     };
     match done {
         Ok(failures) if failures.is_empty() => ExitCode::SUCCESS,
@@ -113,8 +168,16 @@ fn main() -> ExitCode {
 #[cfg(all(feature = "llvm", feature = "onnx", feature = "serve"))]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn every_command_is_in_a_group_of_the_help() {
+        let help = Arguments::command().render_help().to_string();
+        for command in Arguments::command().get_subcommands() {
+            let line = format!("\n  {:12} ", command.get_name());
+            assert_eq!(help.matches(&line).count(), 1, "{}", command.get_name());
+        }
+    }
 
     #[test]
     fn exactly_the_options_are_on_the_page_of_the_command() {

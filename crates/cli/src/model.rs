@@ -3,12 +3,12 @@
 
 use crate::importing::ImportArguments;
 use crate::progress::Bar;
-use crate::report;
+use crate::report::{self, OfModel};
 use crate::timing::TimingArguments;
 use anyhow::{Context, Error};
 use clap::Args;
 use kiln::{
-    Cache, CompilePolicy, Compiling, Device, Dim, Format, Mode, Model, Notice, Observation,
+    Cache, CompilePolicy, Compiling, Device, Dim, MemoryBudget, Mode, Model, Notice, Observation,
     Options, OutputPlacement, Passes, Precision, SealKey, VariantOptions,
 };
 use std::path::PathBuf;
@@ -60,6 +60,10 @@ pub(crate) struct ModelArguments {
     #[cfg(feature = "remote")]
     #[arg(long, requires = "store")]
     store_read_only: bool,
+    /// How many milliseconds the store may take to begin to answer, before the code is compiled here (500)
+    #[cfg(feature = "remote")]
+    #[arg(long, value_name = "MS", requires = "store")]
+    store_deadline: Option<u64>,
     /// When kernels are compiled: first-use, background, after=N (from the Nth call on), ahead (never in a call)
     #[arg(long, value_name = "WHEN")]
     policy: Option<CompilePolicy>,
@@ -82,10 +86,14 @@ pub(crate) struct ModelArguments {
     /// Compute three-by-three convolutions with fewer products, at about 1.6 times the error
     #[arg(long)]
     fewer_products: bool,
-    /// Narrower operands for products: bf16, f16, int8, int8-weights, int4-weights (with /32 for groups of 32 rows, and
-    /// /zero-points); or for some products, by name: 'lm_head*=f32'
-    #[arg(long, value_name = "[NAMES=]FORMAT", value_delimiter = ',')]
-    precision: Vec<NamedFormat>,
+    /// Narrower operands for products: bf16, f16, int8, int8-weights, int4-weights or int4-int8 (with /32 for groups of 32
+    /// rows, and /zero-points); or for some products, by name: 'lm_head*=f32'
+    #[arg(long, value_name = "[NAMES=]FORMAT")]
+    precision: Vec<String>,
+    /// How much memory the values between the steps of a call may take before some are computed again: 50% of what they take
+    /// otherwise, or 512MiB
+    #[arg(long, value_name = "PART|BYTES")]
+    memory_budget: Option<MemoryBudget>,
     /// Leave the graph as imported
     #[arg(long)]
     no_passes: bool,
@@ -95,6 +103,11 @@ pub(crate) struct ModelArguments {
 }
 
 impl ModelArguments {
+    /// The model's file.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.model
+    }
+
     /// Makes calls fail that would have to compile.
     pub(crate) fn forbid_compiling(&mut self) {
         self.policy = Some(CompilePolicy::AheadOfTime);
@@ -178,7 +191,8 @@ impl ModelArguments {
         let start = Instant::now();
         let model = self.open(options);
         bar.finish();
-        Ok((model?, start.elapsed()))
+        let model = model.map_err(|error| Error::from(error).context(OfModel::new(&self.model)))?;
+        Ok((model, start.elapsed()))
     }
 
     /// The options of the arguments, with settings that differ from them.
@@ -193,6 +207,7 @@ impl ModelArguments {
             target: self.target.clone(),
             compiling: self.compiling(),
             precision: self.precision()?,
+            memory_budget: self.memory_budget.unwrap_or_default(),
             observation,
         };
         change(&mut loading);
@@ -243,24 +258,11 @@ impl ModelArguments {
 
     /// The precision that the arguments set.
     pub(crate) fn precision(&self) -> Result<Option<Precision>, Error> {
-        let mut last_first = self.precision.iter().rev();
-        let Some(NamedFormat { format, .. }) = last_first.find(|named| named.names.is_none())
-        else {
-            return match self.precision.is_empty() {
-                true => Ok(None),
-                false => self.with_exceptions(Format::F32.into()).map(Some),
-            };
-        };
-        self.with_exceptions((*format).into()).map(Some)
-    }
-
-    fn with_exceptions(&self, precision: Precision) -> Result<Precision, Error> {
-        let mut named = self.precision.iter();
-        let precision = named.try_fold(precision, |precision, named| match &named.names {
-            Some(names) => precision.and(names, named.format),
-            None => Ok(precision),
-        });
-        Ok(precision.map_err(kiln::Error::from)?)
+        if self.precision.is_empty() {
+            return Ok(None);
+        }
+        let precision = self.precision.join(",").parse();
+        Ok(Some(precision.map_err(kiln::Error::from)?))
     }
 
     fn cache(&self) -> Result<Cache, Error> {
@@ -280,9 +282,12 @@ impl ModelArguments {
         let (Some(address), Some(key)) = (&self.store, &self.cache_key) else {
             return Ok(None);
         };
+        let usual = kiln::remote::RemoteOptions::default();
+        let deadline = self.store_deadline.map(Duration::from_millis);
         let options = kiln::remote::RemoteOptions {
             read_only: self.store_read_only,
-            ..kiln::remote::RemoteOptions::default()
+            deadline: deadline.unwrap_or(usual.deadline),
+            ..usual
         };
         let store = kiln::remote::open(address, SealKey::read(key)?, options)?;
         Ok(Some(store))
@@ -316,6 +321,7 @@ pub(crate) struct Loading {
     pub(crate) target: Option<String>,
     pub(crate) compiling: Compiling,
     pub(crate) precision: Option<Precision>,
+    pub(crate) memory_budget: MemoryBudget,
     pub(crate) observation: Observation,
 }
 
@@ -323,6 +329,7 @@ impl Loading {
     fn options(self) -> Options {
         let mut options = Options::new()
             .compiling(self.compiling)
+            .memory_budget(self.memory_budget)
             .observe(self.observation);
         if let Some(device) = self.device {
             options = options.device(device);
@@ -337,27 +344,6 @@ impl Loading {
             options = options.precision(precision);
         }
         options
-    }
-}
-
-/// `bf16` or `lm_head*=f32`.
-#[derive(Clone, Debug)]
-struct NamedFormat {
-    /// A pattern of products' names; none for all others.
-    names: Option<String>,
-    format: Format,
-}
-
-impl FromStr for NamedFormat {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let (names, format) = match text.rsplit_once('=') {
-            Some((names, format)) => (Some(names.trim().to_owned()), format),
-            None => (None, text),
-        };
-        let format = format.trim().parse().map_err(kiln::Error::from)?;
-        Ok(Self { names, format })
     }
 }
 

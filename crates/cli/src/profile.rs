@@ -11,9 +11,12 @@ use crate::statistics::quantile;
 use anyhow::Error;
 use clap::Args;
 use kiln::Model;
-use kiln::diagnose::StepProfile;
+use kiln::diagnose::{self, StepProfile};
 use serde::Serialize;
 use std::time::Duration;
+
+/// How many nodes of a step a line of the table names.
+const NODES: usize = 3;
 
 /// Measures the steps of a call.
 #[derive(Args, Debug)]
@@ -51,6 +54,8 @@ struct Row<'a> {
     kind: &'static str,
     class: Option<&'static str>,
     variant: Option<String>,
+    /// The nodes of the source model that it computes.
+    nodes: Vec<String>,
     ms: f64,
     bytes: u64,
     operations: Option<f64>,
@@ -101,7 +106,7 @@ impl Profile {
         Ok(failures)
     }
 
-    fn measure<'a>(&self, model: &Model, call: &'a Call) -> Result<Vec<Row<'a>>, Error> {
+    fn measure<'a>(&self, model: &Model, call: &'a Call<'_>) -> Result<Vec<Row<'a>>, Error> {
         let inputs = call.inputs(model)?;
         for _ in 0..2 {
             model.run(&inputs)?;
@@ -115,6 +120,8 @@ impl Profile {
         let Some(last) = calls.last() else {
             return Ok(Vec::new());
         };
+        // A model whose graph depends on its calls has no one graph to look the nodes up in.
+        let nodes = diagnose::step_nodes(model, last).unwrap_or_default();
         let rows = last.iter().enumerate().map(|(number, step)| {
             // Loops may run a different number of steps in each call; otherwise the steps at one position are the same.
             let times = calls
@@ -129,6 +136,7 @@ impl Profile {
                 kind: step.kind,
                 class: step.class,
                 variant: step.variant.clone(),
+                nodes: nodes.get(number).cloned().unwrap_or_default(),
                 ms: quantile(&times, 0.5),
                 bytes: step.bytes,
                 operations: step.operations,
@@ -137,7 +145,7 @@ impl Profile {
         Ok(rows.collect())
     }
 
-    fn print(&self, call: &Call, mut rows: Vec<Row<'_>>) -> Result<(), Error> {
+    fn print(&self, call: &Call<'_>, mut rows: Vec<Row<'_>>) -> Result<(), Error> {
         let total: f64 = rows.iter().map(|row| row.ms).sum();
         let n_steps = rows.len();
         if self.top > 0 {
@@ -151,7 +159,7 @@ impl Profile {
         }
         report::line(format!("{}: {n_steps} steps, {total:.3} ms", call.title()))?;
         report::line(format!(
-            "{:>5} {:>9} {:>5} {:>9} {:>9} {:>7} {:>8}  {:9} {:11} {:40} schedule",
+            "{:>5} {:>9} {:>5} {:>9} {:>9} {:>7} {:>8}  {:9} {:11} {:40} schedule  nodes of the model",
             "step", "ms", "%", "MB", "Mop", "GB/s", "GFLOP/s", "kind", "class", "name",
         ))?;
         for row in &rows {
@@ -179,7 +187,7 @@ impl Row<'_> {
         let operations =
             |show: &dyn Fn(f64) -> String| self.operations.map_or_else(|| "-".to_owned(), show);
         format!(
-            "{:>5} {:>9.4} {:>5.1} {:>9.3} {:>9} {:>7} {:>8}  {:9} {:11} {:40} {}",
+            "{:>5} {:>9.4} {:>5.1} {:>9.3} {:>9} {:>7} {:>8}  {:9} {:11} {:40} {}{}",
             self.number,
             self.ms,
             share,
@@ -191,7 +199,24 @@ impl Row<'_> {
             self.class.unwrap_or("-"),
             self.step,
             self.variant.as_deref().unwrap_or("-"),
+            self.nodes_text(),
         )
+    }
+
+    /// The first nodes, and how many more there are.
+    fn nodes_text(&self) -> String {
+        let shown: Vec<_> = self.nodes.iter().take(NODES).collect();
+        let Some(list) = shown
+            .iter()
+            .map(|node| node.escape_debug().to_string())
+            .reduce(|list, node| format!("{list}, {node}"))
+        else {
+            return String::new();
+        };
+        match self.nodes.len() - shown.len() {
+            0 => format!("  {list}"),
+            more => format!("  {list} and {more} more"),
+        }
     }
 }
 
@@ -208,6 +233,7 @@ mod tests {
             kind: "kernel",
             class: Some("contraction"),
             variant: Some("contraction(rows=4)".to_owned()),
+            nodes: ["Mul_1", "Relu"].map(str::to_owned).to_vec(),
             ms: 2.0,
             bytes: 8_000_000,
             operations: Some(6e6),
@@ -218,6 +244,10 @@ mod tests {
             words[..7],
             ["3", "2.0000", "50.0", "8.000", "6.000", "4.00", "3.00"]
         );
+        assert!(text.ends_with("contraction(rows=4)  Mul_1, Relu"), "{text}");
+        let more = ["a", "b"].map(str::to_owned);
+        row.nodes.extend(more);
+        assert_eq!(row.nodes_text(), "  Mul_1, Relu, a and 1 more");
         row.ms = 0.0;
         row.operations = None;
         let text = row.text(0.0);

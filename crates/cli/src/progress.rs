@@ -20,6 +20,17 @@ impl Bar {
         Self(bar)
     }
 
+    /// Shows work that reports no progress of its own.
+    pub(crate) fn begin(&self, what: &'static str) {
+        if self.0.is_hidden() {
+            return;
+        }
+        self.0.reset();
+        self.0.set_style(spinner());
+        self.0.set_message(what);
+        self.0.enable_steady_tick(Duration::from_millis(120));
+    }
+
     /// Shows the progress of the model's work.
     pub(crate) fn show(&self, progress: Progress<'_>) {
         if self.0.is_hidden() {

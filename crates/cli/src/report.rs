@@ -3,9 +3,26 @@
 //! A reader that closes the pipe (`kiln … | head`) ends the command quietly.
 
 use anyhow::Error;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// The model that an error is about, by its whole path: messages of the library name files without their folders.
+#[derive(Debug)]
+pub(crate) struct OfModel(PathBuf);
+
+impl OfModel {
+    pub(crate) fn new(model: &Path) -> Self {
+        Self(std::path::absolute(model).unwrap_or_else(|_| model.to_path_buf()))
+    }
+}
+
+impl Display for OfModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "model: {}", self.0.display())
+    }
+}
 
 /// The number of failed parts of the work; each was reported when it failed.
 #[derive(Debug, Default)]
@@ -53,16 +70,23 @@ pub(crate) fn failed(error: &Error) -> ExitCode {
 /// `error[E0901]: message`, then its cause if the message does not include it.
 fn describe(error: &Error) -> String {
     let code = error.chain().find_map(code_of);
+    // The error first, then the model that it is about.
+    let model = error.downcast_ref::<OfModel>();
+    let mut chain = error.chain().skip(usize::from(model.is_some()));
+    let first = chain.next().map(ToString::to_string).unwrap_or_default();
     let mut text = match code {
-        Some(code) => format!("error[{code}]: {error}"),
-        None => format!("error: {error}"),
+        Some(code) => format!("error[{code}]: {first}"),
+        None => format!("error: {first}"),
     };
-    for cause in error.chain().skip(1) {
+    for cause in chain {
         let cause = cause.to_string();
         if !text.contains(&cause) {
             text.push_str("\n  caused by: ");
             text.push_str(&cause);
         }
+    }
+    if let Some(model) = model {
+        text.push_str(&format!("\n  {model}"));
     }
     text
 }
@@ -91,6 +115,21 @@ mod tests {
             text.starts_with("error[E0975]: option --dim\n  caused by: expected a constraint"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_model_of_an_error_comes_last_with_its_whole_path() {
+        let error = Err::<(), _>("1..x".parse::<kiln::Dim>().unwrap_err())
+            .context(OfModel::new(Path::new("models/a.onnx")))
+            .unwrap_err();
+        let text = describe(&error);
+        let lines: Vec<&str> = text.lines().collect();
+        let whole = std::path::absolute("models/a.onnx").unwrap();
+        assert!(
+            lines[0].starts_with("error[E0975]: expected a constraint"),
+            "{text}"
+        );
+        assert_eq!(lines[1..], [format!("  model: {}", whole.display())]);
     }
 
     #[test]

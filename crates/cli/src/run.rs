@@ -36,6 +36,9 @@ pub(crate) struct Run {
     /// Write the shapes that occurred, and the time they took, for `kiln compile --profile`
     #[arg(long, value_name = "FILE")]
     save_profile: Option<PathBuf>,
+    /// Print the elements of outputs too, in nested brackets; long axes are shortened
+    #[arg(long, conflicts_with = "json")]
+    values: bool,
     /// Print a JSON line per call
     #[arg(long)]
     json: bool,
@@ -81,7 +84,7 @@ impl Run {
         Ok(failures)
     }
 
-    fn call(&self, model: &Model, given: &Call, bar: &Bar) -> Result<(), Error> {
+    fn call(&self, model: &Model, given: &Call<'_>, bar: &Bar) -> Result<(), Error> {
         let inputs = given.inputs(model)?;
         let start = Instant::now();
         let mut call = model.call(&inputs);
@@ -99,7 +102,11 @@ impl Run {
             case: given.name(),
             ms,
             outputs: describe(&outputs)?,
-        })
+        })?;
+        for (name, tensor) in outputs.iter().filter(|_| self.values) {
+            report::line(format!("{}:\n{tensor}", name.escape_debug()))?;
+        }
+        Ok(())
     }
 
     fn print(&self, call: &CallReport<'_>) -> Result<(), Error> {

@@ -1,5 +1,7 @@
 //! `kiln serve`: models over HTTP and gRPC, until a signal ends it.
 
+mod traces;
+
 use crate::model::ModelArguments;
 use crate::report::{self, Failures};
 use anyhow::{Context, Error};
@@ -56,6 +58,8 @@ pub(crate) struct Serve {
     #[arg(long)]
     no_model_control: bool,
     #[command(flatten)]
+    traces: TraceArguments,
+    #[command(flatten)]
     limits: LimitArguments,
     #[command(flatten)]
     serving: ServingArguments,
@@ -65,6 +69,17 @@ pub(crate) struct Serve {
     /// How many milliseconds the server then waits for the requests that it has
     #[arg(long, value_name = "MS", default_value_t = 30_000)]
     drain: u64,
+}
+
+/// Where spans are sent.
+#[derive(Args, Debug)]
+pub(crate) struct TraceArguments {
+    /// Send spans to the OpenTelemetry collector at this URL, such as http://127.0.0.1:4318/v1/traces
+    #[arg(long, value_name = "URL")]
+    traces: Option<String>,
+    /// The part of the traces that begin here that is sent, from 0 to 1
+    #[arg(long, value_name = "PART", default_value_t = 1.0, requires = "traces")]
+    trace_sample: f64,
 }
 
 /// What the server accepts at most.
@@ -132,7 +147,14 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(self.serve())?;
+        let traces = {
+            let _entered = runtime.enter();
+            traces::start(&self.traces)?
+        };
+        let served = runtime.block_on(self.serve());
+        // Before the runtime ends, which sends them.
+        traces.finish();
+        served?;
         // Work that blocks, such as loading a model, ends with the process.
         runtime.shutdown_background();
         Ok(Failures::default())

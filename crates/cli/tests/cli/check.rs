@@ -24,8 +24,8 @@ fn a_model_description_includes_the_memory_of_a_call() {
         "holds 1 nodes, 0 functions",
         "uses ai.onnx version 17",
         "takes x: f32[batch, 3]",
-        "gives f32[batch, 3]",
-        "24.0 kB at once for batch = 1000",
+        "gives y: f32[batch, 3]",
+        "24.0 kB at once for --size batch=1000",
         "compiled: 1 steps, 0 of them interpreted",
     ] {
         assert!(text.contains(line), "{line} is missing in {text}");
@@ -39,6 +39,9 @@ fn unsupported_operators_are_listed_and_fail_the_command() {
     let output = workshop.kiln(&["check", "odd.onnx"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("operator Oddd: not supported, 1 nodes: node 0"));
+    assert!(stdout(&output).contains("takes x: f32[batch, 3]"));
+    let whole = workshop.path("odd.onnx");
+    assert!(stderr(&output).contains(&format!("  model: {}", whole.display())));
     assert!(
         stderr(&output).contains("error[E0916]"),
         "{}",
@@ -52,9 +55,52 @@ fn an_invalid_size_is_refused() {
     fs::write(workshop.path("relu.onnx"), model("Relu")).unwrap();
     let output = workshop.kiln(&["check", "relu.onnx", "--size", "batch=many"]);
     assert!(
-        stderr(&output).contains("expected a number"),
+        stderr(&output).contains("expected NAME=SIZE"),
         "{}",
         stderr(&output)
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn bench_says_how_to_install_what_it_is_compared_with() {
+    use std::os::unix::fs::PermissionsExt;
+    let workshop = Workshop::new();
+    fs::write(workshop.path("relu.onnx"), model("Relu")).unwrap();
+    let python = workshop.path("python");
+    let run = |script: &str| {
+        fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+        let bench = [
+            "bench",
+            "relu.onnx",
+            "--size",
+            "batch=2",
+            "--min-time",
+            "0.01",
+        ];
+        workshop.kiln(
+            &[
+                &bench[..],
+                &["--against", "onnxruntime", "--python", "./python"],
+            ]
+            .concat(),
+        )
+    };
+    let missing = run("echo missing onnxruntime");
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(
+        stderr(&missing)
+            .contains("onnxruntime is not installed for this Python: python3 -m pip install"),
+        "{}",
+        stderr(&missing)
+    );
+    let measured = run("echo ok onnxruntime 1.0; while read line; do echo ok 0.5; done");
+    assert!(measured.status.success(), "{}", stderr(&measured));
+    assert!(
+        stdout(&measured).contains("onnxruntime 1.0 500.000 ms: Kiln is"),
+        "{}",
+        stdout(&measured)
     );
 }
 

@@ -246,8 +246,8 @@ fn conflicting_options_are_errors() {
     let workshop = Workshop::new();
     let output = workshop.kiln(&["inspect", "model.kiln", "--dim", "M=8"]);
     assert_eq!(
-        stderr(&output).trim_end(),
-        "error[E0972]: unknown dimension `M`, expected one of: N"
+        stderr(&output).lines().next(),
+        Some("error[E0972]: unknown dimension `M`, expected one of: N")
     );
     let device = workshop.kiln(&["run", "model.kiln", "--cases", "cases", "--device", "cuda"]);
     assert_eq!(device.status.code(), Some(2));
@@ -264,6 +264,8 @@ fn conflicting_options_are_errors() {
         "{}",
         stderr(&absent)
     );
+    let whole = format!("  model: {}\n", workshop.path("absent.kiln").display());
+    assert!(stderr(&absent).ends_with(&whole), "{}", stderr(&absent));
 }
 
 #[test]

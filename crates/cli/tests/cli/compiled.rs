@@ -238,6 +238,47 @@ fn explain_reports_steps_pairs_and_compiles() {
     assert!(stderr(&output).contains("E0982"), "{}", stderr(&output));
 }
 
+/// A product whose rows are summed by a second kernel.
+const ROWS: &str = "
+graph @rows(%x: f32[M, K], %w: f32[K, N]) -> f32[M] {
+  %1 = matmul %x, %w from \"Gemm_0\"
+  %2 = relu %1 from \"Relu_1\"
+  %3 = reduce %2 {function = sum, axes = [1]}
+  return %3
+}";
+
+#[test]
+fn pairs_of_steps_are_listed_by_what_one_kernel_would_bring() {
+    let workshop = Workshop::new();
+    std::fs::write(workshop.path("rows.kiln"), ROWS).unwrap();
+    let size = ["--size", "M=64,K=32,N=48"];
+    let output = workshop.kiln(&[&["explain", "rows.kiln", "--near-misses"], &size[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("inputs: 2 steps, "), "{text}");
+    for part in [
+        "one kernel if a fact were known: none",
+        "apart for another reason: 1",
+        " ms  matmul_relu (Gemm_0, Relu_1) and reduce",
+        "whose schedule does not keep whole rows",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let pair = workshop.kiln(&["explain", "rows.kiln", "1", "2", "--near-misses"]);
+    assert_eq!(pair.status.code(), Some(2), "{}", stderr(&pair));
+    let output = workshop.kiln(&[&["profile", "rows.kiln", "--json"], &size[..]].concat());
+    assert_eq!(
+        json(&output)[0]["nodes"],
+        serde_json::json!(["Gemm_0", "Relu_1"])
+    );
+    let output = workshop.kiln(&[&["profile", "rows.kiln"], &size[..]].concat());
+    assert!(
+        stdout(&output).contains("  Gemm_0, Relu_1\n"),
+        "{}",
+        stdout(&output)
+    );
+}
+
 #[test]
 fn profile_prints_a_table_or_lines() {
     let workshop = Workshop::new();

@@ -1,7 +1,16 @@
 //! The command, tested from outside: one program, so that the tests' shared code is compiled and stored once.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and prints what it measured"
+)]
 
+/// A store's server that misbehaves on request.
+#[cfg(all(feature = "llvm", feature = "remote"))]
+#[path = "../../../remote-store/tests/support/mod.rs"]
+mod server;
 mod support;
 
 #[cfg(all(feature = "llvm", feature = "onnx"))]
@@ -14,10 +23,18 @@ mod check;
 mod commands;
 #[cfg(feature = "llvm")]
 mod compiled;
+mod drawn;
 #[cfg(feature = "llvm")]
 mod estimates;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "serve")]
+mod served;
+mod shell;
+#[cfg(all(feature = "llvm", feature = "serve", target_os = "linux"))]
+mod soak;
 #[cfg(all(feature = "llvm", feature = "remote"))]
 mod store;
 mod timing;
+#[cfg(all(feature = "llvm", feature = "opentelemetry"))]
+mod traces;

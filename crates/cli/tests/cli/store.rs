@@ -1,12 +1,49 @@
-//! A store that machines share: what one compiled, the others load.
+//! A store that machines share: what one compiled, the others load. In a folder, and in a bucket of S3 with faults between.
+//!
+//! With `KILN_S3` set to the address of a server that has the bucket `fleet` (`cargo xtask s3`), the bucket is there.
 
+use super::server::{Manner, Server};
 use super::support::Workshop;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
+use std::time::{Duration, Instant};
+
+/// Where a fleet's machines look for code: an address, and the settings of the environment.
+struct Store {
+    address: String,
+    settings: Vec<(&'static str, String)>,
+}
+
+impl Store {
+    fn folder(workshop: &Workshop) -> Self {
+        Self {
+            address: format!("file://{}", workshop.path("store").display()),
+            settings: Vec::new(),
+        }
+    }
+
+    fn bucket(server: &Server) -> Self {
+        let settings = vec![
+            ("AWS_ENDPOINT", format!("http://{}", server.socket())),
+            ("AWS_ALLOW_HTTP", "true".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "test".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
+        ];
+        Self {
+            address: "s3://fleet/command".to_owned(),
+            settings,
+        }
+    }
+}
 
 /// The numbers that a machine prints after its first call; it shares nothing with others but the store.
-fn machine(workshop: &Workshop, extra: &[&str], expected: bool) -> serde_json::Value {
-    let address = format!("file://{}", workshop.path("store").display());
+fn machine(
+    workshop: &Workshop,
+    store: &Store,
+    extra: &[&str],
+    expected: bool,
+) -> serde_json::Value {
     let arguments = [
         "bench",
         "model.kiln",
@@ -19,14 +56,44 @@ fn machine(workshop: &Workshop, extra: &[&str], expected: bool) -> serde_json::V
         "--cache",
         "off",
         "--store",
-        &address,
+        &store.address,
         "--cache-key",
         "key",
     ];
-    let output = workshop.kiln(&[&arguments[..], extra].concat());
+    let mut command = workshop.command(&[&arguments[..], extra].concat());
+    let output = command.envs(store.settings.clone()).output().unwrap();
     assert_eq!(output.status.success(), expected, "{output:?}");
     let printed = String::from_utf8(output.stdout).unwrap();
     serde_json::from_str(printed.lines().next().unwrap_or("null")).unwrap()
+}
+
+/// What each machine of a fleet compiled, all started at once.
+fn fleet(workshop: &Workshop, store: &Store) -> Vec<u64> {
+    thread::scope(|scope| {
+        let machines = (0..3).map(|_| scope.spawn(|| machine(workshop, store, &[], true)));
+        let machines: Vec<_> = machines.collect();
+        let lines = machines.into_iter().map(|machine| machine.join().unwrap());
+        lines.map(|line| compiles(&line)).collect()
+    })
+}
+
+fn compiles(line: &serde_json::Value) -> u64 {
+    line["compiles"].as_u64().unwrap()
+}
+
+/// A fleet that compiles each kernel once, and a machine that may not compile and finds all of them.
+fn first_and_second(workshop: &Workshop, store: &Store) {
+    let first = fleet(workshop, store);
+    let second = machine(workshop, store, &["--no-compile"], true);
+    assert_eq!(compiles(&second), 0, "{second}");
+    let kernels = second["disk_hits"].as_u64().unwrap();
+    assert!(kernels > 0, "{second}");
+    let total: u64 = first.iter().sum();
+    assert_eq!(total, kernels, "each kernel is compiled on one machine");
+    println!(
+        "{}: the first fleet compiled {first:?} of {kernels} kernels, the next machine 0",
+        store.address
+    );
 }
 
 fn with_key() -> Workshop {
@@ -41,30 +108,54 @@ fn with_key() -> Workshop {
 #[test]
 fn a_fleet_compiles_each_kernel_once_and_the_next_compiles_nothing() {
     let workshop = with_key();
-    machine(&workshop, &["--no-compile"], false);
-    let fleet: Vec<serde_json::Value> = thread::scope(|scope| {
-        let machines = (0..3).map(|_| scope.spawn(|| machine(&workshop, &[], true)));
-        let machines: Vec<_> = machines.collect();
-        machines
-            .into_iter()
-            .map(|machine| machine.join().unwrap())
-            .collect()
-    });
-    let compiles = |line: &serde_json::Value| line["compiles"].as_u64().unwrap();
-    let total: u64 = fleet.iter().map(compiles).sum();
-    let second = machine(&workshop, &["--no-compile"], true);
-    assert_eq!(compiles(&second), 0, "{second}");
-    let kernels = second["disk_hits"].as_u64().unwrap();
-    assert!(kernels > 0, "{second}");
-    assert_eq!(total, kernels, "each kernel is compiled on one machine");
+    let store = Store::folder(&workshop);
+    machine(&workshop, &store, &["--no-compile"], false);
+    first_and_second(&workshop, &store);
+}
+
+#[test]
+fn a_fleet_with_a_bucket_survives_every_fault_between() {
+    let workshop = with_key();
+    let server = match std::env::var("KILN_S3") {
+        Ok(upstream) => Server::in_front_of(upstream.parse().unwrap()),
+        Err(_) => Server::start(),
+    };
+    let store = Store::bucket(&server);
+    machine(&workshop, &store, &["--no-compile"], false);
+    first_and_second(&workshop, &store);
+    for manner in [
+        Manner::Late(Duration::from_secs(1)),
+        Manner::Cut,
+        Manner::Lying,
+        Manner::Overloaded,
+        Manner::Skewed,
+    ] {
+        server.behave(manner);
+        let begin = Instant::now();
+        let compiled = fleet(&workshop, &store);
+        println!("{manner:?}: compiled {compiled:?} in {:?}", begin.elapsed());
+        assert!(
+            compiled.iter().all(|compiles| *compiles > 0),
+            "{manner:?}: {compiled:?}"
+        );
+        server.behave(Manner::Good);
+        assert_eq!(fleet(&workshop, &store), [0, 0, 0], "after {manner:?}");
+    }
+    server.behave(Manner::Ahead);
+    assert_eq!(
+        fleet(&workshop, &store),
+        [0, 0, 0],
+        "the server's clock is a year ahead"
+    );
 }
 
 #[test]
 fn code_that_another_key_signed_is_compiled_again() {
     let workshop = with_key();
-    let first = machine(&workshop, &[], true);
+    let store = Store::folder(&workshop);
+    let first = machine(&workshop, &store, &[], true);
     std::fs::write(workshop.path("key"), [8; 32]).unwrap();
-    let other = machine(&workshop, &[], true);
+    let other = machine(&workshop, &store, &[], true);
     assert_eq!(other["compiles"], first["compiles"]);
 }
 

@@ -56,11 +56,17 @@ impl Workshop {
 
     /// Runs the command in the folder.
     pub(crate) fn kiln(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The command in the folder, not run yet.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
         command
             .current_dir(self.folder.path())
-            .env_remove("KILN_LOG");
-        command.args(arguments).output().unwrap()
+            .env_remove("KILN_LOG")
+            .args(arguments);
+        command
     }
 }
 
