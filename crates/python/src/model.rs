@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kiln::diagnose::{self, Stage};
+use kiln::diagnose::{self, CallReport, Stage};
 use kiln::{Call, Input, Inputs, Options, SealKey, Source};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
@@ -194,6 +194,22 @@ impl Model {
         let outputs = run(py, self.model.call(given.inputs()), time_limit, flag)?;
         drop(given);
         by_name(py, outputs)
+    }
+
+    /// A page about a call, its data as JSON, and the pairs of steps that are not one kernel, as text.
+    fn _report(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        named: &Bound<'_, PyDict>,
+        calls: usize,
+    ) -> PyResult<(String, String, String)> {
+        let given = Given::read(args, Some(named))?;
+        let measured = py.detach(|| CallReport::measure(&self.model, given.inputs(), calls));
+        let report = measured.map_err(|error| raise(py, &error))?;
+        let data = serde_json::to_string(&report);
+        let data = data.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok((report.to_html(), data, report.near_misses()))
     }
 
     /// Inputs in the model's order: name, dtype (or None), sizes (integers and names of symbols; None for an open rank).

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kiln::internals::lazy_runtime::UnknownPolicy;
 use kiln::{
-    Cache, CompilePolicy, Compiling, Device, Dim, ErrorKind, Gradients, Options, OutputPlacement,
-    Passes,
+    Cache, CompilePolicy, Compiling, Device, Dim, ErrorKind, Gradients, MemoryBudget, Options,
+    OutputPlacement, Passes, Precision,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -27,6 +27,8 @@ pub(crate) struct Settings<'py> {
     deterministic: bool,
     passes: bool,
     gradients: Option<(String, Option<Vec<String>>)>,
+    precision: Option<String>,
+    memory_budget: Option<String>,
 }
 
 impl Settings<'_> {
@@ -55,6 +57,17 @@ impl Settings<'_> {
                 Some(inputs) => gradients.with_respect_to(inputs),
                 None => gradients,
             });
+        }
+        if let Some(precision) = &self.precision {
+            let precision = precision.parse::<Precision>();
+            options = options.precision(precision.map_err(|error| raise(py, &error.into()))?);
+        }
+        if let Some(budget) = &self.memory_budget {
+            let budget = budget.parse::<MemoryBudget>().map_err(|error| {
+                let message = format!("cannot use the memory budget {budget:?}: {error}");
+                exception(py, ErrorKind::InvalidInput, "E0986", &message)
+            })?;
+            options = options.memory_budget(budget);
         }
         let dims = self.dims.as_ref().map(|dims| dims.iter());
         for (name, sizes) in dims.into_iter().flatten() {

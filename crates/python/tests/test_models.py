@@ -214,6 +214,40 @@ def test_gradients_are_further_outputs():
     np.testing.assert_array_equal(outputs["d_w"], [4.0, 18.0])
 
 
+def test_precision_is_chosen_by_product():
+    text = """graph @two(%x: f32[N, 64], %w: f32[64, 32], %v: f32[32, 16]) -> (f32[N, 32], f32[N, 16]) {
+      %a = matmul %x, %w from "body"
+      %b = matmul %a, %v from "head"
+      return "a" = %a, "b" = %b
+    }"""
+    rng = np.random.default_rng(3)
+    inputs = {"x": rng.random((3, 64), np.float32), "w": rng.random((64, 32), np.float32), "v": rng.random((32, 16), np.float32)}
+    exact = kiln.load(text, cache=False).run(inputs)
+    for precision in ["bf16", {"*": "bf16", "he*": "f32"}, {"body": "bf16"}]:
+        narrow = kiln.load(text, precision=precision, cache=False).run(inputs)
+        assert not np.array_equal(narrow["a"], exact["a"])
+        np.testing.assert_allclose(narrow["a"], exact["a"], rtol=0.02)
+        if precision != "bf16":
+            np.testing.assert_allclose(narrow["b"], narrow["a"] @ inputs["v"], rtol=1e-5)
+    with pytest.raises(kiln.InvalidInputError, match="int3"):
+        kiln.load(text, precision="int3")
+
+
+def test_a_memory_budget_changes_no_result():
+    lines = ["graph @deep(%x: f32[N, 256], %w: f32[256, 256]) -> f32[] {", "%h0 = add %x, %x"]
+    lines += [f"%z{n} = matmul %h{n - 1}, %w\n%h{n} = tanh %z{n}" for n in range(1, 7)]
+    lines += ["%loss = reduce %h6 {function = sum, axes = [0, 1]}", 'return "loss" = %loss', "}"]
+    text = "\n".join(lines)
+    inputs = {"x": np.full((64, 256), 0.01, np.float32), "w": np.full((256, 256), 0.02, np.float32)}
+    expected = kiln.load(text, gradients="loss", cache=False).run(inputs)
+    for budget in ["50%", 1 << 18, "256KiB"]:
+        found = kiln.load(text, gradients="loss", memory_budget=budget, cache=False).run(inputs)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value)
+    with pytest.raises(kiln.InvalidInputError, match="120%"):
+        kiln.load(text, memory_budget="120%")
+
+
 def test_a_session_keeps_its_states():
     text = """graph @append(%cache: f32[C, 2], %at: i64[1], %row: f32[1, 2]) -> (f32[C, 2], f32[2]) {
       %next = update_slice %cache, %at, %row {axes = [0]}
@@ -331,3 +365,23 @@ def test_ctrl_c_ends_a_call():
     printed, _ = child.communicate(timeout=60)
     assert printed.splitlines() == ["interrupted", "2.0"]
     assert time.monotonic() - begin < 10
+
+
+def test_a_report_shows_a_call(tmp_path):
+    text = """graph @two(%x: f32[B, 8], %w: f32[8, 4], %v: f32[4, 4]) -> f32[B, 4] {
+        %a = matmul %x, %w from "first <b>"
+        %b = matmul %a, %v from "second"
+        return %b
+    }"""
+    model = kiln.load(text, device="cpu", cache=False)
+    inputs = [np.ones((6, 8), np.float32), np.ones((8, 4), np.float32), np.ones((4, 4), np.float32)]
+    report = model.report(inputs, calls=2)
+    assert [step["nodes"] for step in report.steps] == [["first <b>"], ["second"]]
+    assert report.near_misses.startswith("one kernel if a fact were known: none")
+    assert repr(report).startswith("Report(two: 2 steps, ")
+    assert "<b>" not in report._repr_html_() and "srcdoc=" in report._repr_html_()
+    report.save(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == report.html
+    interpreted = kiln.load(text, device="interpreter", cache=False)
+    with pytest.raises(kiln.UnsupportedError):
+        interpreted.report(inputs)

@@ -39,6 +39,7 @@ from ._errors import (
 )
 from ._kiln import Size, Tensor, __version__, devices, tensor
 from ._model import Model, Session, Value, load, open_bundle
+from ._report import Report
 
 if TYPE_CHECKING:
     from ._array import Array
@@ -82,6 +83,7 @@ __all__ = [
     "LimitError",
     "MachineError",
     "Model",
+    "Report",
     "ResourceError",
     "Session",
     "Size",

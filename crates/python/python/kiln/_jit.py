@@ -34,6 +34,8 @@ def jit(
     policy: str | None = None,
     max_block: float | None = None,
     deterministic: bool = False,
+    precision: str | Mapping[str, str] | None = None,
+    memory_budget: str | int | None = None,
 ) -> Any:
     """Compiles a function of arrays, written with NumPy's functions.
 
@@ -64,8 +66,8 @@ def jit(
         policy=policy,
         max_block=max_block,
         deterministic=deterministic,
-        passes=True,
-        gradients=None,
+        precision=precision,
+        memory_budget=memory_budget,
     )
 
     def make(function: Callable[..., Any]) -> Jit:
@@ -145,18 +147,7 @@ def _parameters(function: Callable[..., Any]) -> list[tuple[str, Any]]:
     return [(name, parameter.kind) for name, parameter in signature.parameters.items()]
 
 
-_DEFAULTS = _settings(
-    device=None,
-    threads=None,
-    target=None,
-    dims=None,
-    cache=None,
-    policy=None,
-    max_block=None,
-    deterministic=False,
-    passes=True,
-    gradients=None,
-)
+_DEFAULTS = _settings()
 
 
 class _Call:

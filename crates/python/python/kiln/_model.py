@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
 from . import _kiln
+from ._report import Report
 
 Sizes = Union[int, tuple[int, int], str]
 
@@ -24,22 +25,26 @@ class Value(NamedTuple):
 
 def _settings(
     *,
-    device: str | None,
-    threads: int | None,
-    target: str | None,
-    dims: Mapping[str, Sizes] | None,
-    cache: str | os.PathLike[str] | bool | None,
-    policy: str | None,
-    max_block: float | None,
-    deterministic: bool,
-    passes: bool,
-    gradients: str | tuple[str, Sequence[str]] | None,
+    device: str | None = None,
+    threads: int | None = None,
+    target: str | None = None,
+    dims: Mapping[str, Sizes] | None = None,
+    cache: str | os.PathLike[str] | bool | None = None,
+    policy: str | None = None,
+    max_block: float | None = None,
+    deterministic: bool = False,
+    passes: bool = True,
+    gradients: str | tuple[str, Sequence[str]] | None = None,
+    precision: str | Mapping[str, str] | None = None,
+    memory_budget: str | int | None = None,
 ) -> dict[str, Any]:
     requested: tuple[str, list[str] | None] | None = None
     if isinstance(gradients, str):
         requested = (gradients, None)
     elif gradients is not None:
         requested = (gradients[0], list(gradients[1]))
+    if precision is not None and not isinstance(precision, str):
+        precision = ",".join(f"{name}={form}" if name != "*" else form for name, form in precision.items())
     return {
         "device": device,
         "threads": threads,
@@ -51,6 +56,8 @@ def _settings(
         "deterministic": deterministic,
         "passes": passes,
         "gradients": requested,
+        "precision": precision,
+        "memory_budget": None if memory_budget is None else str(memory_budget),
     }
 
 
@@ -67,6 +74,8 @@ def load(
     deterministic: bool = False,
     passes: bool = True,
     gradients: str | tuple[str, Sequence[str]] | None = None,
+    precision: str | Mapping[str, str] | None = None,
+    memory_budget: str | int | None = None,
 ) -> Model:
     """Loads a model: the path of an ``.onnx`` or ``.kiln`` file, the bytes of an ONNX model, or the text of a graph.
 
@@ -82,6 +91,10 @@ def load(
     :param passes: False leaves the graph as it was imported.
     :param gradients: an output whose gradients are computed beside the outputs, as ``d_NAME``; or that output and the
         names of inputs.
+    :param precision: narrower operands for products: ``"bf16"``, ``"int8"``, ``"int4-weights/32"``; or a format by name, in which
+        ``*`` stands for any text: ``{"*": "int8", "lm_head*": "f32"}``.
+    :param memory_budget: how much memory the values between the steps of a call may take before some are computed again:
+        bytes, ``"512MiB"``, or ``"50%"`` of what they take otherwise.
     :raises kiln.Error: with a ``code``, when the model cannot be read or is not supported, or an option is wrong.
     """
     settings = _settings(
@@ -95,6 +108,8 @@ def load(
         deterministic=deterministic,
         passes=passes,
         gradients=gradients,
+        precision=precision,
+        memory_budget=memory_budget,
     )
     return Model(_kiln.load(model, settings))
 
@@ -112,18 +127,7 @@ def open_bundle(
     A bundle is code, and is run: without the key file that sealed it, open only bundles that you trust as you would trust a
     program.
     """
-    settings = _settings(
-        device=device,
-        threads=threads,
-        target=None,
-        dims=None,
-        cache=cache,
-        policy=None,
-        max_block=None,
-        deterministic=False,
-        passes=True,
-        gradients=None,
-    )
+    settings = _settings(device=device, threads=threads, cache=cache)
     return Model(_kiln.open_bundle(path, key, settings))
 
 
@@ -198,6 +202,15 @@ class Model:
         """
         args, named = _split(inputs)
         return _arrays(self._native._call(args, named, time_limit))
+
+    def report(self, inputs: Mapping[str, Any] | Sequence[Any], *, calls: int = 10) -> Report:
+        """Measures a call, and returns a page about it, which a notebook shows.
+
+        :param calls: the number of calls of which times are the median.
+        :raises UnsupportedError: of an interpreted model, which has no steps to measure.
+        """
+        args, named = _split(inputs)
+        return Report(*self._native._report(args, named, calls))
 
     def session(self, states: Mapping[str, tuple[str, Any]]) -> Session:
         """A session that keeps inputs between calls.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,18 +23,7 @@ from ._account import Unsupported
 from ._decompositions import decompositions
 from ._graph import Conversion, Plan
 
-_OPTIONS: dict[str, Any] = {
-    "device": None,
-    "threads": None,
-    "target": None,
-    "dims": None,
-    "cache": None,
-    "policy": None,
-    "max_block": None,
-    "deterministic": False,
-    "passes": True,
-    "gradients": None,
-}
+_OPTIONS = tuple(inspect.signature(_settings).parameters)
 
 
 def backend(
@@ -44,10 +34,10 @@ def backend(
     :param options: keyword arguments of :func:`kiln.load`.
     :param mode: accepted; Kiln has one.
     """
-    unknown = sorted(set(options or {}) - set(_OPTIONS))
+    unknown = sorted(set(options or {}).difference(_OPTIONS))
     if unknown:
         raise ValueError(f"expected options of {', '.join(_OPTIONS)}, found {', '.join(unknown)}")
-    settings = _settings(**{**_OPTIONS, **(options or {})})
+    settings = _settings(**(options or {}))
     compiler = aot_autograd(
         fw_compiler=functools.partial(_compile, "forward", settings),
         bw_compiler=functools.partial(_compile, "backward", settings),
