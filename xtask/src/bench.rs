@@ -2,14 +2,17 @@
 //!
 //! The tables of the bench targets in release; with `--peers` also Kiln next to onnxruntime and OpenVINO (`peers`), and
 //! from that the table of the README (`readme`); with `--ops` only single operators next to the same peers (`operators`);
-//! with `--train` only training steps next to other frameworks (`training`); with `--eager` only compiled functions next
-//! to eager ones; with `--service` only the kernel service; with `--decode` only decoding.
+//! with `--train` only training steps next to other frameworks (`training`); with `--torch` only the backend for
+//! `torch.compile` next to another; with `--eager` only compiled functions next to eager ones; with `--large` only the
+//! stages of large graphs; with `--service` only the kernel service; with `--serve` only the server beside another; with
+//! `--decode` only decoding.
 //! The peers are in a separate Python environment. Not here: any judgement; a missed target is printed, and is not an
 //! error, unless `--check` asks for a comparison.
 
 mod operators;
 mod peers;
 mod readme;
+pub(crate) mod serving;
 mod training;
 
 use std::path::Path;
@@ -20,7 +23,7 @@ use anyhow::{Context, Result};
 use crate::flags::BenchOptions;
 use crate::python::{self, Needs};
 use crate::workspace::{self, Metadata};
-use crate::{models, setup, step};
+use crate::{models, python_package, setup, step};
 
 /// The pinned peers.
 pub(crate) const PEERS: Needs<'_> = Needs {
@@ -32,13 +35,22 @@ pub(crate) const PEERS: Needs<'_> = Needs {
 const TARGETS: [&str; 3] = ["launch", "native_code", "products"];
 /// The variable with the Python that has numpy, for benches.
 const PYTHON_VARIABLE: &str = "KILN_PEERS_PYTHON";
+/// The variable with the Python that has PyTorch, for the bench of the service.
+const TORCH_VARIABLE: &str = "KILN_TORCH_PYTHON";
 
 /// Measures.
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     setup::run()?;
     let root = workspace::root();
     if options.service {
-        return step::run("service", &mut service(&root, &options.words));
+        let mut service = service(&root, &options.words);
+        if let Some(python) = training::installed(&root)? {
+            service.env(TORCH_VARIABLE, python);
+        }
+        return step::run("service", &mut service);
+    }
+    if options.serve {
+        return serving::run(&root, &options.words);
     }
     if options.decode {
         return step::run("decode", &mut bench(&root, "decode", &options.words, None));
@@ -50,6 +62,12 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     if options.train {
         return training::run(&root, &options.words);
+    }
+    if options.torch {
+        return python_package::bench_torch(&root, &options.words);
+    }
+    if options.large {
+        return step::run("large_graphs", &mut large(&root, &options.words));
     }
     if options.eager {
         return step::run("eager_baseline", &mut eager(&root, &options.words));
@@ -78,17 +96,25 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
 
 /// Compiled functions beside eager ones, on one thread.
 fn eager(root: &Path, words: &[String]) -> Command {
-    let mut command = Command::new(workspace::cargo());
-    command.current_dir(root).args([
-        "run",
-        "--release",
-        "--package",
-        "kiln-train",
-        "--example",
-        "eager_baseline",
-        "1",
-    ]);
+    let mut command = example(root, "eager_baseline");
+    command.arg("1").args(words.iter().take(1));
+    command
+}
+
+/// The stages of large graphs.
+fn large(root: &Path, words: &[String]) -> Command {
+    let mut command = example(root, "large_graphs");
     command.args(words.iter().take(1));
+    command
+}
+
+/// An example of `train`, in release.
+fn example(root: &Path, name: &str) -> Command {
+    let mut command = Command::new(workspace::cargo());
+    command
+        .current_dir(root)
+        .args(["run", "--release", "--package", "kiln-train"])
+        .args(["--example", name]);
     command
 }
 

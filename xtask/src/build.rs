@@ -10,7 +10,8 @@ use crate::flags::BuildOptions;
 use crate::workspace::{self, Metadata};
 use crate::{setup, step};
 
-const COMMAND_PACKAGE: &str = "kiln-cli";
+/// The package of the `kiln` command.
+pub(crate) const COMMAND_PACKAGE: &str = "kiln-cli";
 const LLVM_FEATURE: &str = "llvm";
 
 /// Builds the project.
@@ -46,7 +47,7 @@ fn arguments(options: &BuildOptions, metadata: &Metadata) -> Result<Vec<String>>
 }
 
 /// The command's default features except `llvm`; `None` when it has no such default.
-fn features_without_llvm(metadata: &Metadata) -> Result<Option<Vec<String>>> {
+pub(crate) fn features_without_llvm(metadata: &Metadata) -> Result<Option<Vec<String>>> {
     let package = metadata
         .members()
         .find(|package| package.name == COMMAND_PACKAGE);

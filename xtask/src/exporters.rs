@@ -2,9 +2,9 @@
 //!
 //! The scripts in `xtask/exporters` generate the models, or have torch export its modules; both compute them at eight
 //! shapes each, and agreements, differences and rejections are printed, by cause. Generated models are the same for the
-//! same seed. Kiln's side is the program of `xtask/conformance`, kept running from model to model.
+//! same seed. With `--quantize` models that the command quantised are compared, to what they were and to Kiln. Kiln's side is the program of `xtask/conformance`, kept running from model to model.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::conformance::{self, CROSS_CHECK};
 use crate::python::Needs;
 use crate::workspace::{self, Metadata};
-use crate::{python, setup};
+use crate::{python, setup, step};
 
 /// The packages with which torch's modules are exported.
 pub(crate) const TORCH: Needs<'_> = Needs {
@@ -33,7 +33,12 @@ pub(crate) enum Models {
     },
     /// Modules of torch, each through both of its exporters.
     Torch,
+    /// Models that `kiln quantize` wrote.
+    Quantized,
 }
+
+/// How many models are quantised, in every format.
+const QUANTIZED: usize = 12;
 
 /// Compares the models.
 pub(crate) fn run(models: &Models) -> Result<()> {
@@ -49,10 +54,19 @@ pub(crate) fn run(models: &Models) -> Result<()> {
             (target.join("cross-check"), &CROSS_CHECK, what)
         }
         Models::Torch => (target.join("exporters"), &TORCH, vec!["torch".to_owned()]),
+        Models::Quantized => {
+            let kiln = command(&root, &target)?;
+            let what = vec![kiln.display().to_string(), QUANTIZED.to_string()];
+            (target.join("cross-check"), &CROSS_CHECK, what)
+        }
+    };
+    let script = match models {
+        Models::Quantized => "quantize.py",
+        Models::Generated { .. } | Models::Torch => "compare.py",
     };
     let python = python::python(&root, environment.join("python"), needs)?;
     let status = Command::new(python)
-        .arg(scripts.join("compare.py"))
+        .arg(scripts.join(script))
         .arg(program)
         .arg(&folder)
         .args(what)
@@ -65,6 +79,17 @@ pub(crate) fn run(models: &Models) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Builds the command.
+fn command(root: &Path, target: &Path) -> Result<PathBuf> {
+    let mut build = Command::new(workspace::cargo());
+    build
+        .current_dir(root)
+        .args(["build", "--quiet", "--package", "kiln-cli"]);
+    step::run("the command", &mut build)?;
+    let name = format!("kiln{}", std::env::consts::EXE_SUFFIX);
+    Ok(target.join("debug").join(name))
 }
 
 /// An empty folder.

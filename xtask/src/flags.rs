@@ -25,13 +25,19 @@ usage: cargo xtask <task>
                                 run ONNX's own test cases, interpreted and compiled; only those whose names contain a
                                 word; --bless rewrites the lists of passing cases
   cross-check [COUNT]           compare COUNT generated models (500) with onnxruntime
-  exporters [--torch] [--seed N] [COUNT]
+  exporters [--torch|--quantize] [--seed N] [COUNT]
                                 compare COUNT models (100), written as exporters write them, with onnxruntime;
-                                with --torch modules written by both of torch's exporters
-  python [--wheel] [--torch]    build the Python package and test it; with --wheel from a wheel that maturin builds,
-                                with --torch the backend for torch.compile, with PyTorch
+                                with --torch modules written by both of torch's exporters, with --quantize models
+                                that `kiln quantize` wrote
+  python [--wheel] [--torch] [--notebook]
+                                build the Python package and test it; with --wheel from a wheel that maturin builds,
+                                with --torch the backend for torch.compile, with --notebook the example notebook
   serve-clients                 call a server with tritonclient, over HTTP and gRPC
-  soak [MINUTES]                random models and shapes for MINUTES (30): results stay right, nothing grows
+  mpi                           install an implementation of MPI, and train on two ranks
+  s3                            fleets that share a bucket of a server with S3's protocol, with faults in between
+  ray                           a batch job on Ray, whose two workers share compiled code
+  soak [--serve] [MINUTES]      random models and shapes for MINUTES (30): results stay right, nothing grows; with --serve
+                                a server under mixed traffic, then the kernel service, for MINUTES each
   fuzz [--minutes N] [TARGET...]
                                 run each fuzz target, or those named, for N minutes of processor time (5); findings are
                                 minimised and kept
@@ -39,6 +45,10 @@ usage: cargo xtask <task>
                                 nightly, and a few kernels under valgrind
   coverage [PACKAGE...]         count the lines that the test suite runs, of all crates or the packages named
   deny                          check dependencies against deny.toml with cargo-deny: licences, bans, sources, advisories
+  dist [--no-llvm] [--wheel]    what a release consists of, under dist/: a tarball of the `kiln` command with its LLVM,
+                                licences, list of components and checksums, tested in a bare root; with --no-llvm one
+                                that runs bundles and stored code, with --wheel also the Python package
+  report-shots                  pages of `kiln report` for the example models, checked and photographed in a browser
   bench [--peers] [WORD...]     measure the promises, in release; only rows whose names contain a word;
                                 --peers also measures onnxruntime and OpenVINO
   bench --ops [--write] [--check] [WORD...]
@@ -46,17 +56,21 @@ usage: cargo xtask <task>
                                 its page of the book, --check fails where the run is slower than recorded
   bench --train [WORD]          Kiln's training steps beside JAX, PyTorch and torch.compile, on one and two threads; only
                                 the case that a word names
+  bench --torch [WORD...]       modules of PyTorch compiled by Kiln and by inductor, and eager: time to compile, time of a call
   bench --eager [WORD]          compiled functions beside eager ones, forward and with gradients: times to compile and to
                                 run, memory, speed-up
+  bench --large [WORD]          graphs of 1,000 to 10,000 ops, differentiated, planned and compiled: the time of each stage
   bench --service [calls=N] [minutes=N]
                                 the kernel service: a line per number, its bar, and whether it is met
+  bench --serve [rounds=N] [requests=N]
+                                `kiln serve` beside onnxruntime behind the same protocol: mixed shapes, eight clients
   bench --decode [WORD...]      decoders token by token, for each format of their weights, beside the rate of reading
   tune                          measure register tiles on this machine and rewrite the table of their costs
   bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, serve-clients, soak, fuzz, sanitize, coverage, deny, bench, tune, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, serve-clients, report-shots, mpi, s3, ray, soak, fuzz, sanitize, coverage, deny, dist, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -94,10 +108,20 @@ pub(crate) enum Task {
     Python(PythonOptions),
     /// Call a server with clients of others.
     ServeClients,
+    /// Check and photograph pages of reports.
+    ReportShots,
+    /// Train on several ranks.
+    Mpi,
+    /// Share code through a server with S3's protocol.
+    S3,
+    /// Run a batch job on Ray.
+    Ray,
     /// Run random models for a long time.
     Soak {
         /// The number of minutes.
         minutes: u32,
+        /// Whether the server and the service, instead of models.
+        serve: bool,
     },
     /// Run the fuzz targets.
     Fuzz(FuzzOptions),
@@ -113,6 +137,8 @@ pub(crate) enum Task {
     },
     /// Check dependencies.
     Deny,
+    /// Make a release.
+    Dist(DistOptions),
     /// Measure the performance targets.
     Bench(BenchOptions),
     /// Rewrite the table of register tile costs.
@@ -130,6 +156,15 @@ pub(crate) struct BuildOptions {
     pub(crate) no_llvm: bool,
 }
 
+/// Options of `dist`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DistOptions {
+    /// Leave out what links LLVM.
+    pub(crate) no_llvm: bool,
+    /// Also the Python package.
+    pub(crate) wheel: bool,
+}
+
 /// What of the Python package is built and tested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PythonOptions {
@@ -137,6 +172,8 @@ pub(crate) struct PythonOptions {
     pub(crate) wheel: bool,
     /// Whether the backend for PyTorch is tested; without a wheel nothing else is.
     pub(crate) torch: bool,
+    /// Whether the example notebook is run; without a wheel nothing else is.
+    pub(crate) notebook: bool,
 }
 
 /// Options of `conformance`.
@@ -175,10 +212,16 @@ pub(crate) struct BenchOptions {
     pub(crate) ops: bool,
     /// Measure training steps and their peers, and nothing else.
     pub(crate) train: bool,
+    /// Measure modules of PyTorch compiled by its backends, and nothing else.
+    pub(crate) torch: bool,
+    /// Measure the stages of large graphs, and nothing else.
+    pub(crate) large: bool,
     /// Measure compiled functions beside eager ones, and nothing else.
     pub(crate) eager: bool,
     /// Measure the kernel service, and nothing else.
     pub(crate) service: bool,
+    /// Measure the server beside another, and nothing else.
+    pub(crate) serve: bool,
     /// Measure decoding, and nothing else.
     pub(crate) decode: bool,
     /// Record the measurements of single operators.
@@ -247,7 +290,14 @@ fn task_named(name: &str) -> Result<Task> {
         }),
         "python" => Task::Python(PythonOptions::default()),
         "serve-clients" => Task::ServeClients,
-        "soak" => Task::Soak { minutes: 30 },
+        "report-shots" => Task::ReportShots,
+        "mpi" => Task::Mpi,
+        "s3" => Task::S3,
+        "ray" => Task::Ray,
+        "soak" => Task::Soak {
+            minutes: 30,
+            serve: false,
+        },
         "fuzz" => Task::Fuzz(FuzzOptions::default()),
         "sanitize" => Task::Sanitize {
             packages: Vec::new(),
@@ -256,6 +306,7 @@ fn task_named(name: &str) -> Result<Task> {
             packages: Vec::new(),
         },
         "deny" => Task::Deny,
+        "dist" => Task::Dist(DistOptions::default()),
         "bench" => Task::Bench(BenchOptions::default()),
         "tune" => Task::Tune,
         "bless" => Task::Bless(BlessOptions::default()),
@@ -270,7 +321,7 @@ fn take_word(task: &mut Task, word: std::ffi::OsString) -> Result<()> {
         Task::CrossCheck { count } | Task::Exporters(Models::Generated { count, .. }) => {
             *count = word.parse()?;
         }
-        Task::Soak { minutes } => *minutes = word.parse()?,
+        Task::Soak { minutes, .. } => *minutes = word.parse()?,
         Task::Fuzz(options) => options.targets.push(word.string()?),
         Task::Sanitize { packages } | Task::Coverage { packages } => packages.push(word.string()?),
         Task::Bench(options) => options.words.push(word.string()?),
@@ -282,6 +333,7 @@ fn take_word(task: &mut Task, word: std::ffi::OsString) -> Result<()> {
 /// Reads an option of the task.
 fn take_option(task: &mut Task, name: &str, parser: &mut lexopt::Parser) -> Result<()> {
     match (task, name) {
+        (Task::Soak { serve, .. }, "serve") => *serve = true,
         (Task::Build(options), "release") => options.release = true,
         (Task::Build(options), "no-llvm") => options.no_llvm = true,
         (Task::Conformance(options), "bless") => options.bless = true,
@@ -289,15 +341,22 @@ fn take_option(task: &mut Task, name: &str, parser: &mut lexopt::Parser) -> Resu
             *seed = parser.value()?.parse()?;
         }
         (Task::Exporters(models), "torch") => *models = Models::Torch,
+        (Task::Exporters(models), "quantize") => *models = Models::Quantized,
+        (Task::Dist(options), "no-llvm") => options.no_llvm = true,
+        (Task::Dist(options), "wheel") => options.wheel = true,
         (Task::Python(options), "wheel") => options.wheel = true,
         (Task::Python(options), "torch") => options.torch = true,
+        (Task::Python(options), "notebook") => options.notebook = true,
         (Task::Setup { cuda } | Task::Test { cuda }, "cuda") => *cuda = true,
         (Task::Fuzz(options), "minutes") => options.minutes = parser.value()?.parse()?,
         (Task::Bench(options), "peers") => options.peers = true,
         (Task::Bench(options), "train") => options.train = true,
+        (Task::Bench(options), "torch") => options.torch = true,
         (Task::Bench(options), "eager") => options.eager = true,
+        (Task::Bench(options), "large") => options.large = true,
         (Task::Bench(options), "ops") => options.ops = true,
         (Task::Bench(options), "service") => options.service = true,
+        (Task::Bench(options), "serve") => options.serve = true,
         (Task::Bench(options), "decode") => options.decode = true,
         (Task::Bench(options), "write") => options.write = true,
         (Task::Bench(options), "check") => options.check = true,
@@ -338,6 +397,11 @@ mod tests {
             })
         );
         assert_eq!(parsed(&["demo", "--help"]).unwrap(), Task::Help);
+        let dist = DistOptions {
+            no_llvm: true,
+            wheel: false,
+        };
+        assert_eq!(parsed(&["dist", "--no-llvm"]).unwrap(), Task::Dist(dist));
         assert!(parsed(&["test", "--release"]).is_err());
         assert!(parsed(&["--release"]).is_err());
     }
@@ -402,8 +466,14 @@ mod tests {
             Task::Exporters(Models::Torch)
         );
         assert!(parsed(&["exporters", "--torch", "30"]).is_err());
-        assert_eq!(parsed(&["soak"]).unwrap(), Task::Soak { minutes: 30 });
-        assert_eq!(parsed(&["soak", "2"]).unwrap(), Task::Soak { minutes: 2 });
+        assert_eq!(
+            parsed(&["exporters", "--quantize"]).unwrap(),
+            Task::Exporters(Models::Quantized)
+        );
+        let soak = |minutes, serve| Task::Soak { minutes, serve };
+        assert_eq!(parsed(&["soak"]).unwrap(), soak(30, false));
+        assert_eq!(parsed(&["soak", "2"]).unwrap(), soak(2, false));
+        assert_eq!(parsed(&["soak", "--serve", "2"]).unwrap(), soak(2, true));
     }
 
     #[test]

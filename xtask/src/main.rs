@@ -19,14 +19,19 @@ mod coverage;
 mod cuda;
 mod demo;
 mod deny;
+mod dist;
 mod exporters;
 mod flags;
 mod fuzz;
 mod models;
+mod mpi;
 mod nightly;
 mod outside;
 mod python;
 mod python_package;
+mod ray;
+mod report_shots;
+mod s3;
 mod sanitize;
 mod serve_clients;
 mod setup;
@@ -71,9 +76,21 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Exporters(models) => exporters::run(&models),
         Task::Python(options) => python_package::run(options),
         Task::ServeClients => serve_clients::run(),
-        Task::Soak { minutes } => soak::run(minutes),
+        Task::ReportShots => report_shots::run(),
+        Task::Mpi => mpi::run(),
+        Task::S3 => s3::run(),
+        Task::Ray => ray::run(),
+        Task::Soak {
+            minutes,
+            serve: false,
+        } => soak::run(minutes),
+        Task::Soak {
+            minutes,
+            serve: true,
+        } => soak::serve(minutes),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Deny => deny::run(),
+        Task::Dist(options) => dist::run(options),
         Task::Sanitize { packages } => sanitize::run(&packages),
         Task::Coverage { packages } => coverage::run(&packages),
         Task::Bench(options) => bench::run(&options),

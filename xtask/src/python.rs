@@ -36,6 +36,20 @@ pub(crate) fn python(root: &Path, folder: PathBuf, needs: &Needs<'_>) -> Result<
     Ok(environment.python())
 }
 
+/// The Python of the environment in `folder`, if all requirements are installed there.
+pub(crate) fn installed(
+    root: &Path,
+    folder: PathBuf,
+    needs: &Needs<'_>,
+) -> Result<Option<PathBuf>> {
+    let list = needs.list;
+    let wanted =
+        std::fs::read_to_string(root.join(list)).with_context(|| format!("cannot read {list}"))?;
+    let environment = Environment { folder };
+    let is_here = environment.has(&wanted);
+    Ok(is_here.then(|| environment.python()))
+}
+
 struct Environment {
     folder: PathBuf,
 }
@@ -142,6 +156,9 @@ mod tests {
             crate::exporters::TORCH.list,
             crate::python_package::TESTS.list,
             crate::serve_clients::CLIENTS.list,
+            crate::s3::SERVER.list,
+            crate::ray::ENGINE.list,
+            crate::bench::serving::SERVERS.list,
             crate::python_package::TORCH.list,
         ] {
             let text = std::fs::read_to_string(root.join(list)).unwrap();

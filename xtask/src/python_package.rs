@@ -1,7 +1,8 @@
 //! `cargo xtask python`: builds the Python package and tests it in an environment of its own.
 //!
 //! With `--wheel`, a wheel is built by maturin, with the compiler's library in it, and installed into a bare environment. With
-//! `--torch`, the backend for `torch.compile` is tested in an environment that has PyTorch, which is large.
+//! `--torch`, the backend for `torch.compile` is tested in an environment that has PyTorch, which is large; with `--notebook`,
+//! the example notebook is run in one that has Jupyter's kernel.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,8 +28,29 @@ pub(crate) const TORCH: Needs<'_> = Needs {
     list: "crates/python/tests/torch_backend/packages.txt",
 };
 
+/// The packages that the test of the notebook needs.
+pub(crate) const NOTEBOOK: Needs<'_> = Needs {
+    task: "python",
+    what: "packages of the notebook",
+    list: "crates/python/tests/notebook/packages.txt",
+};
+
 /// The package's folder.
 const PACKAGE: &str = "crates/python";
+
+/// What is put into a wheel that is handed out.
+pub(crate) struct Legal {
+    /// The folder of licences.
+    pub(crate) licences: PathBuf,
+    /// The list of components.
+    pub(crate) components: PathBuf,
+}
+
+/// Builds and tests a wheel to hand out; returns it.
+pub(crate) fn wheel_to_hand_out(root: &Path, target: &Path, legal: &Legal) -> Result<PathBuf> {
+    let python = python::python(root, target.join("python/tests"), &TESTS)?;
+    wheel(root, target, &python, Some(legal))
+}
 
 /// Builds and tests the package.
 pub(crate) fn run(options: PythonOptions) -> Result<()> {
@@ -40,10 +62,17 @@ pub(crate) fn run(options: PythonOptions) -> Result<()> {
         let package = in_development(&root, &target)?;
         tests(&root, &python, Some(&package), "tests/torch_backend")?;
     }
-    if options.wheel || !options.torch {
+    if options.notebook {
+        let python = python::python(&root, target.join("python/notebook"), &NOTEBOOK)?;
+        let package = in_development(&root, &target)?;
+        tests(&root, &python, Some(&package), "tests/notebook")?;
+    }
+    if options.wheel || !(options.torch || options.notebook) {
         let python = python::python(&root, target.join("python/tests"), &TESTS)?;
         match options.wheel {
-            true => wheel(&root, &target, &python)?,
+            true => {
+                wheel(&root, &target, &python, None)?;
+            }
             false => in_place(&root, &target, &python)?,
         }
     }
@@ -56,26 +85,47 @@ pub(crate) fn in_place(root: &Path, target: &Path, python: &Path) -> Result<()> 
     tests(root, python, Some(&package), "tests")
 }
 
+/// Measures the backend for PyTorch beside inductor and eager calls: an optimised library, only modules whose names contain one
+/// of the words.
+pub(crate) fn bench_torch(root: &Path, words: &[String]) -> Result<()> {
+    let target = Metadata::load(root)?.target_directory;
+    let python = python::python(root, target.join("python/torch"), &TORCH)?;
+    let package = built(root, &target, "release", target.join("python/optimised"))?;
+    let mut compare = Command::new(python);
+    compare
+        .env("PYTHONPATH", package)
+        .arg(root.join("benches/peers/torch/side_by_side.py"))
+        .args(words);
+    step::run("modules side by side", &mut compare)
+}
+
 /// Builds the library, and puts it beside the package's own files; returns the folder to import from.
 fn in_development(root: &Path, target: &Path) -> Result<PathBuf> {
+    built(root, target, "debug", target.join("python/package"))
+}
+
+/// The same in a folder, of a profile by the name of its folder.
+fn built(root: &Path, target: &Path, profile: &str, package: PathBuf) -> Result<PathBuf> {
     let mut build = Command::new("cargo");
     build
         .current_dir(root)
         .args(["build", "--package", "kiln-python"]);
+    if profile == "release" {
+        build.arg("--release");
+    }
     step::run("Python extension", &mut build)?;
-    let package = target.join("python/package");
     copy_package(
         &root.join(PACKAGE).join("python/kiln"),
         &package.join("kiln"),
     )?;
-    let library = target.join("debug/lib_kiln.so");
+    let library = target.join(profile).join("lib_kiln.so");
     std::fs::copy(&library, package.join("kiln/_kiln.abi3.so"))
         .with_context(|| format!("cannot copy {}", library.display()))?;
     Ok(package)
 }
 
-/// Builds a wheel, installs it into the tests' environment, and tests it there.
-fn wheel(root: &Path, target: &Path, python: &Path) -> Result<()> {
+/// Builds a wheel, installs it into the tests' environment, and tests it there; returns it.
+fn wheel(root: &Path, target: &Path, python: &Path, legal: Option<&Legal>) -> Result<PathBuf> {
     let folder = target.join("python/wheels");
     remove_folder(&folder)?;
     // Maturin changes the library that cargo linked, in place: the next run would begin with that.
@@ -100,7 +150,7 @@ fn wheel(root: &Path, target: &Path, python: &Path) -> Result<()> {
         .arg(&folder);
     step::run("wheel", &mut build)?;
     let wheel = only_entry(&folder)?;
-    find_beside(target, python, &wheel)?;
+    complete(target, python, &wheel, legal)?;
     let mut install = Command::new(python);
     install
         .args([
@@ -115,11 +165,12 @@ fn wheel(root: &Path, target: &Path, python: &Path) -> Result<()> {
     step::run("wheel, installed", &mut install)?;
     tests(root, python, None, "tests")?;
     println!("{}", wheel.display());
-    Ok(())
+    Ok(wheel)
 }
 
-/// Makes each library in a wheel look for those that it needs beside it: maturin tells only the extension where they are.
-fn find_beside(target: &Path, python: &Path, wheel: &Path) -> Result<()> {
+/// Makes each library in a wheel look for those that it needs beside it: maturin tells only the extension where they are. Adds
+/// licences and the list of components, where the packages' standards want them.
+fn complete(target: &Path, python: &Path, wheel: &Path, legal: Option<&Legal>) -> Result<()> {
     let folder = target.join("python/unpacked");
     remove_folder(&folder)?;
     let mut unpack = Command::new(python);
@@ -135,6 +186,18 @@ fn find_beside(target: &Path, python: &Path, wheel: &Path) -> Result<()> {
         .args(["--set-rpath", "$ORIGIN"])
         .args(entries(&unpacked.join("kiln.libs"))?);
     step::run("libraries of the wheel", &mut patch)?;
+    if let Some(legal) = legal {
+        let parts = entries(&unpacked)?;
+        let about = parts
+            .iter()
+            .find(|path| path.extension().is_some_and(|end| end == "dist-info"))
+            .context("expected a folder .dist-info in the wheel, found none")?;
+        copy_package(&legal.licences, &about.join("licenses"))?;
+        let list = about.join("sboms/kiln.cdx.json");
+        std::fs::create_dir_all(about.join("sboms"))
+            .and_then(|()| std::fs::copy(&legal.components, &list))
+            .with_context(|| format!("cannot write {}", list.display()))?;
+    }
     let mut pack = Command::new(python);
     pack.args(["-m", "wheel", "pack", "--dest-dir"])
         .arg(wheel.parent().unwrap_or(target))

@@ -11,13 +11,27 @@ use anyhow::{Result, bail};
 use manager::{Manager, Privilege};
 use needs::Need;
 
-pub(crate) use needs::succeeds;
+pub(crate) use needs::{BROWSERS, succeeds};
 
-/// Installs whatever is missing.
+/// Installs whatever the build needs and is missing.
 pub(crate) fn run() -> Result<()> {
-    let missing: Vec<&Need> = needs::ALL.iter().filter(|need| !need.is_met()).collect();
+    install(needs::ALL, "the build")
+}
+
+/// Installs whatever training over MPI needs and is missing.
+pub(crate) fn mpi() -> Result<()> {
+    install(needs::MPI, "training over MPI")
+}
+
+/// Installs a headless browser if there is none.
+pub(crate) fn browser() -> Result<()> {
+    install(needs::BROWSER, "looking at pages")
+}
+
+fn install(all: &[Need], what: &str) -> Result<()> {
+    let missing: Vec<&Need> = all.iter().filter(|need| !need.is_met()).collect();
     if missing.is_empty() {
-        println!("setup: everything the build needs is here");
+        println!("setup: everything {what} needs is here");
         return Ok(());
     }
     for need in &missing {
@@ -98,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_need_says_how_each_system_installs_it() {
-        for need in needs::ALL {
+        for need in needs::ALL.iter().chain(needs::MPI) {
             for manager in Manager::ALL {
                 assert!(
                     !need.packages(manager).is_empty(),

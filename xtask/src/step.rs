@@ -100,6 +100,19 @@ pub(crate) fn run_counted(title: &str, command: &mut Command, counts: &mut Count
     })
 }
 
+/// Runs `command` and returns what it printed; its errors are shown only when it fails.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let line = command_line(command);
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run `{line}`"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`{line}` ended with {}\n{}", output.status, said.trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs `work` as the step `title`.
 pub(crate) fn timed<T>(title: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     println!("== {title}");

@@ -74,6 +74,16 @@ fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> 
         "seeded_faults",
     ];
     step::run_counted("seeded faults", cargo(root).args(seeded), counts)?;
+    let traces = [
+        "test",
+        "--workspace",
+        "--features",
+        "kiln-cli/opentelemetry",
+        "--test",
+        "cli",
+        "traces::",
+    ];
+    step::run_counted("traces", cargo(root).args(traces), counts)?;
     let doc_tests = ["test", "--workspace", "--doc", "--quiet"];
     step::run_counted("documentation tests", cargo(root).args(doc_tests), counts)?;
     let docs = ["doc", "--workspace", "--no-deps", "--lib", "--quiet"];

@@ -134,7 +134,8 @@ pub(crate) fn slashed(path: &Path) -> String {
         .join("/")
 }
 
-fn host_triple() -> Result<String> {
+/// The platform that this machine builds for.
+pub(crate) fn host_triple() -> Result<String> {
     let output = Command::new("rustc")
         .arg("-vV")
         .output()

@@ -10,15 +10,14 @@
     reason = "a benchmark stops when its set-up is wrong, and prints what it saw"
 )]
 
-mod llama;
-
 use kiln::diagnose::{self, Stage};
 use kiln::internals::ir::{Graph, Op};
 use kiln::{DType, Device, Format, Model, Options, Session, Source, Tensor};
 use kiln_benches::read::{Reader, STREAMS};
 use kiln_benches::rounds::{Contender, Rounds, in_rounds, timed};
 use kiln_benches::table::{Row, Table};
-use llama::Shape;
+use kiln_language_model::cache;
+use kiln_language_model::llama::{self, Shape};
 use std::time::Duration;
 
 /// The decoders: of about 100 million weights, and of about a billion.
@@ -44,7 +43,14 @@ const SHAPES: [Shape; 2] = [
 ];
 
 /// The formats of the weights.
-const FORMATS: [&str; 5] = ["f32", "bf16", "int8-weights", "int8", "int4-weights/32"];
+const FORMATS: [&str; 6] = [
+    "f32",
+    "bf16",
+    "int8-weights",
+    "int8",
+    "int4-weights/32",
+    "int4-int8/32",
+];
 
 /// Tokens that a cache can hold.
 const CAPACITY: usize = 256;
@@ -82,7 +88,7 @@ fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
         if rows.is_empty() {
             continue;
         }
-        let graph = llama::graph(shape, CAPACITY);
+        let graph = llama::graph(shape, CAPACITY.into()).expect("sizes fit");
         for (name, format, threads) in rows {
             table.add(&row(name, (shape, &graph), format, threads));
         }
@@ -107,11 +113,12 @@ fn row(name: String, (shape, graph): (&Shape, &Graph), format: &str, threads: us
         timed(move || reader.run(way))
     });
     let token = Tensor::from_slice(&[1], &[7_i64]).expect("memory");
+    let mask = Tensor::full(&[CAPACITY], 1_i64).expect("memory");
     let mut at = 0;
     let mut decode = timed(move || {
         let here = Tensor::from_slice(&[1], &[at as i64]).expect("memory");
         session
-            .run([("tokens", &token), ("at", &here)])
+            .run([("tokens", &token), ("at", &here), ("attention_mask", &mask)])
             .expect("it runs");
         at = (at + 1) % CAPACITY;
     });
@@ -149,7 +156,7 @@ fn session(shape: &Shape, model: &Model) -> Session {
     let mut builder = model.session();
     for layer in 0..shape.layers {
         for part in ["keys", "values"] {
-            let name = Shape::cache(layer, part);
+            let name = cache(layer, part);
             let empty = Tensor::zeros(DType::F32, &shape.cache_sizes(CAPACITY)).expect("memory");
             builder = builder.state(&name, &format!("next.{name}"), empty);
         }

@@ -1,6 +1,6 @@
 //! Training steps of Kiln, JAX, PyTorch and `torch.compile`, through the scripts of `benches/peers/training`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -16,11 +16,21 @@ const FRAMEWORKS: Needs<'_> = Needs {
     list: "benches/peers/training/requirements.txt",
 };
 
+/// The folder of the environment with them.
+fn folder(target: &Path) -> PathBuf {
+    target.join("peers").join("training")
+}
+
+/// The Python that has the frameworks, if they are installed: they are large, so nothing else installs them.
+pub(super) fn installed(root: &Path) -> Result<Option<PathBuf>> {
+    let target = Metadata::load(root)?.target_directory;
+    python::installed(root, folder(&target), &FRAMEWORKS)
+}
+
 /// Builds the steps, installs the frameworks and runs all of them, or only the case that a word names.
 pub(super) fn run(root: &Path, words: &[String]) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
-    let folder = target.join("peers").join("training");
-    let python = python::python(root, folder, &FRAMEWORKS)?;
+    let python = python::python(root, folder(&target), &FRAMEWORKS)?;
     let mut build = Command::new(workspace::cargo());
     build.current_dir(root).args([
         "build",

@@ -70,6 +70,60 @@ pub(crate) const ALL: &[Need] = &[
     },
 ];
 
+/// The names under which the browser is installed.
+pub(crate) const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// What looking at pages needs besides.
+pub(crate) const BROWSER: &[Need] = &[Need {
+    name: "a browser",
+    why: "pages are opened and photographed by it",
+    probes: &[&[
+        "sh",
+        "-c",
+        "chromium --version || chromium-browser --version || google-chrome --version",
+    ]],
+    packages: [
+        &["chromium"],
+        &["chromium"],
+        &["chromium"],
+        &["chromium"],
+        &["chromium"],
+    ],
+}];
+
+/// What training over MPI needs besides.
+pub(crate) const MPI: &[Need] = &[
+    Need {
+        name: "an implementation of MPI",
+        why: "ranks are its processes",
+        probes: &[&["mpicc", "--version"], &["mpirun", "--version"]],
+        packages: [
+            &["libopenmpi-dev", "openmpi-bin"],
+            &["openmpi-devel"],
+            &["openmpi"],
+            &["openmpi4-devel"],
+            &["open-mpi"],
+        ],
+    },
+    Need {
+        name: "libclang",
+        why: "MPI's header is read with it",
+        probes: &[&[
+            "sh",
+            "-c",
+            "ls ${LIBCLANG_PATH:+\"$LIBCLANG_PATH\"/libclang*} /usr/lib/llvm-*/lib/libclang*.so* /usr/lib*/libclang*.so* \
+             /opt/homebrew/opt/llvm/lib/libclang.dylib 2>/dev/null | grep -v cpp | grep -q .",
+        ]],
+        packages: [
+            &["libclang-dev"],
+            &["clang-devel"],
+            &["clang"],
+            &["clang-devel"],
+            &["llvm"],
+        ],
+    },
+];
+
 impl Need {
     /// Whether it is installed.
     pub(crate) fn is_met(&self) -> bool {

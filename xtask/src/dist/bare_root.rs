@@ -1,0 +1,189 @@
+//! A release, run in a root that has the loader and libraries of glibc, and nothing else: no shell, no LLVM, no /proc.
+//!
+//! A root needs the rights of an administrator, or user namespaces; where neither is allowed the check is skipped, and says so.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use super::archive;
+use super::libraries::Libraries;
+use crate::step;
+
+/// A program with several kernels.
+const GRAPH: &str = "\
+graph @mlp(%x: f32[B, 128], %w: f32[128, N], %b: f32[N]) -> f32[B, N] {
+  %3: f32[B, N] = matmul %x, %w
+  %4: f32[B, N] = add %3, %b
+  %5: f32[B, N] = exp %4
+  %6: f32[B, 1] = reduce %5 {function = sum, axes = [1], keep_dims}
+  %7: f32[B, N] = div %5, %6
+  return %7
+}
+";
+
+/// What a user does first, and what must be in its output.
+const CALLS: &[(&[&str], &str)] = &[
+    (&["--version"], "kiln "),
+    (&["doctor"], "devices"),
+    (
+        &[
+            "run",
+            "/mlp.kiln",
+            "--device",
+            "interpreter",
+            "--size",
+            "B=2,N=3",
+        ],
+        "f32[2, 3]",
+    ),
+];
+
+/// What is compiled, besides.
+const COMPILED: &[(&[&str], &str)] = &[
+    (
+        &[
+            "compare",
+            "/mlp.kiln",
+            "--size",
+            "B=7,N=33",
+            "--repro",
+            "off",
+        ],
+        "equal",
+    ),
+    (&["run", "/mlp.kiln", "--size", "B=5,N=40"], "f32[5, 40]"),
+    // The code that the call above made is in the cache.
+    (
+        &["run", "/mlp.kiln", "--size", "B=5,N=40", "--no-compile"],
+        "f32[5, 40]",
+    ),
+    (&["inspect", "/mlp.kiln", "--stage", "asm"], "ret"),
+];
+
+/// Unpacks a tarball in an empty root, and runs what is in it.
+pub(super) fn check(tarball: &Path, name: &str, root: &Path, compiles: bool) -> Result<()> {
+    archive::make_empty(root)?;
+    let mut unpack = Command::new("tar");
+    unpack
+        .args(["--extract", "--file"])
+        .arg(tarball)
+        .arg("--directory")
+        .arg(root);
+    step::output(&mut unpack)?;
+    let program = format!("/{name}/bin/kiln");
+    let unpacked = root.join(name);
+    for library in system_libraries(&unpacked)? {
+        let inside = library.strip_prefix("/").unwrap_or(&library);
+        archive::copy(&library, &root.join(inside))?;
+    }
+    archive::write(&root.join("mlp.kiln"), GRAPH)?;
+    archive::make_empty(&root.join("tmp"))?;
+    let Some(enter) = Enter::possible(root, &program) else {
+        println!("SKIPPED: this system allows no other root: neither chroot nor a user namespace");
+        return Ok(());
+    };
+    let compiled = COMPILED.iter().filter(|_| compiles);
+    for (arguments, expected) in CALLS.iter().chain(compiled) {
+        println!("kiln {}", arguments.join(" "));
+        let printed = step::output(enter.command(root, &program).args(*arguments))?;
+        if !printed.contains(expected) {
+            bail!("expected `{expected}` in the output, found:\n{printed}");
+        }
+    }
+    Ok(())
+}
+
+/// The files of glibc that the program and its libraries need: as the loader finds them with the shipped libraries.
+fn system_libraries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let libraries = Libraries::of(&folder.join("bin/kiln"))?;
+    if let Some(foreign) = libraries
+        .shipped
+        .iter()
+        .find(|library| !library.file.starts_with(folder) && !within(&library.file, folder))
+    {
+        bail!(
+            "expected {} in the release's own folder, found it at {}",
+            foreign.name,
+            foreign.file.display()
+        );
+    }
+    let files = libraries.system.into_iter().map(|library| library.file);
+    Ok(files.collect())
+}
+
+/// Whether a path with `..` in it is in a folder.
+fn within(file: &Path, folder: &Path) -> bool {
+    match (file.canonicalize(), folder.canonicalize()) {
+        (Ok(file), Ok(folder)) => file.starts_with(folder),
+        _ => false,
+    }
+}
+
+/// A way to run a program in another root.
+#[derive(Clone, Copy)]
+enum Enter {
+    Chroot,
+    Namespace,
+}
+
+impl Enter {
+    /// The first that works here.
+    fn possible(root: &Path, program: &str) -> Option<Self> {
+        [Self::Chroot, Self::Namespace].into_iter().find(|enter| {
+            let mut command = enter.command(root, program);
+            let status = command.arg("--version").output();
+            status.is_ok_and(|output| {
+                output.status.success() || !is_refusal(&String::from_utf8_lossy(&output.stderr))
+            })
+        })
+    }
+
+    fn command(self, root: &Path, program: &str) -> Command {
+        let mut command = match self {
+            Self::Chroot => Command::new("chroot"),
+            Self::Namespace => {
+                let mut command = Command::new("unshare");
+                command.args(["--user", "--map-root-user"]);
+                command
+            }
+        };
+        match self {
+            Self::Chroot => command.arg(root),
+            Self::Namespace => command.arg("--root").arg(root),
+        };
+        command
+            .arg(program)
+            .env_clear()
+            .env("KILN_CACHE_DIR", "/cache");
+        // For the commands themselves.
+        if let Some(path) = std::env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        command
+    }
+}
+
+/// Whether a root was refused, rather than a program in it failing.
+fn is_refusal(said: &str) -> bool {
+    said.contains("not permitted") || said.contains("ermission denied")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_root_is_told_from_a_failing_program() {
+        assert!(is_refusal(
+            "chroot: cannot change root directory to 'x': Operation not permitted"
+        ));
+        assert!(is_refusal(
+            "unshare: unshare failed: Operation not permitted"
+        ));
+        assert!(!is_refusal(
+            "kiln: error while loading shared libraries: libz3.so.4"
+        ));
+    }
+}
