@@ -152,10 +152,18 @@ impl Context<'_> {
         ) else {
             return false;
         };
-        let stored = self.groups.outputs(&before.own, &[source, epilogue]);
+        // One that could be an epilogue too may end up in the same kernel, and then nothing is stored for it.
+        let is_other = |reader: GroupId| {
+            let rule = self
+                .kernel(reader)
+                .and_then(|group| self.rule_of(before, group));
+            reader != epilogue && reader != source && rule != Some(Rule::Epilogue)
+        };
         let is_stored = |value: &ValueId| {
             let home = defining(self.graph, *value).and_then(|op| self.groups.home(op));
-            home != Some(source) || stored.contains(value)
+            home != Some(source)
+                || self.groups.is_escaping(*value)
+                || self.groups.readers(*value).into_iter().any(is_other)
         };
         let total = |values: &mut dyn Iterator<Item = ValueId>| -> u64 {
             values.map(|value| self.bytes(value)).sum()
