@@ -214,6 +214,28 @@ fn row_major_operands_and_results_are_copied_where_a_kernel_gains_more() {
 }
 
 #[test]
+fn results_that_would_be_scattered_are_copied() {
+    // Read at rounded indices, and under conditions; but a slice moves by constant steps, and is transposed by its kernel.
+    let resized = "resize %a {axes = [2, 3], sizes = [A, 6], scales = [1.0, 2.0], mode = linear, coordinates = half_pixel, \
+                   rounding = floor, cubic_coefficient = -0.75}";
+    let padded = "pad %a, %zero {low = [0, 0, 0, 3], high = [0, 0, 0, 0], mode = edge}";
+    let sliced = "slice %c {starts = [0, 0, 0, 1], sizes = [N, 8, A, 6], steps = [1, 1, 1, 1]}";
+    for (op, copies) in [(resized, 1), (padded, 1), (sliced, 0)] {
+        let text = format!(
+            "graph @moved(%x: f32[N, 8, A, 3], %y: f32[N, 8, A, 9]) -> f32[N, 8, A, 6] {{
+          %zero: f32[] = constant [0]
+          %a = exp %x
+          %c = exp %y
+          %b = {op}
+          return %b
+        }}"
+        );
+        let printed = innermost(&text);
+        assert_eq!(printed.matches("_relayout").count(), copies, "{printed}");
+    }
+}
+
+#[test]
 fn inputs_outputs_views_and_builtins_stay_row_major() {
     let text = "graph @bound(%x: f32[N, 8, A, B]) -> (f32[N, 8, A, B], f32[N, 8, A*B], f32[N, 8, A, 1], f32[N, 8, A, B]) where B >= 1 {
       %result = exp %x

@@ -84,7 +84,16 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             &mut self.shapes,
         )?;
         let (nodes, shapes) = (&self.kernels, &self.shapes);
-        let orders = layout::assign_layouts(self.program, &mut block, nodes, &preferences, shapes);
+        let mut orders =
+            layout::assign_layouts(self.program, &mut block, nodes, &preferences, shapes);
+        relayout::copy_scattered_results(
+            self.program,
+            &mut block,
+            &mut self.kernels,
+            &mut orders,
+            &mut self.shapes,
+        )?;
+        let nodes = &self.kernels;
         layout::concat_in_place(self.program, &mut block, nodes, &self.shapes, &orders);
         super::kernels::finish_kernels(self.program, &mut block, nodes, &orders)?;
         super::memory::keep_results(&mut block);

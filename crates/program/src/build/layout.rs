@@ -216,7 +216,7 @@ fn followers(
 }
 
 /// The strides of an array with this memory order of axes, outermost first.
-fn strides_in_order(
+pub(super) fn strides_in_order(
     program: &mut Builder<'_>,
     shape: &[DimId],
     order: &[usize],

@@ -3,17 +3,24 @@
 //! The inputs and results of a program are row-major, and so is whatever the host, a builtin or a view reads. A kernel that
 //! gains more than the copy costs ([`PreferredLayout::is_worth_copying`](kiln_backend::PreferredLayout)) reads or writes a
 //! buffer of its own instead, which has no other use and takes its layout from [`assign_layouts`](super::layout).
+//!
+//! So does a map that reads a buffer with another layout at indices without constant steps, or under conditions, as a resize or a pad does: in vectors along the
+//! innermost axis it would scatter its result, one line per element, and along another it would gather its operand. A copy
+//! is a transpose, which does neither.
 
 use std::collections::HashMap;
 
 use cranelift_entity::EntityRef;
 use kiln_ir::ValueId;
-use kiln_kernel::{KernelBuilder, Role};
+use kiln_kernel::analysis::Dependence;
+use kiln_kernel::{Buffer, Class, KernelBuilder, Node, NodeId, Role, VerifiedKernel};
 use kiln_symbolic_shape::{DimId, DimTable};
 use kiln_tensor::DType;
 use smallvec::smallvec;
 
-use super::layout::{Preferences, Shapes, free_buffers, is_order, roles, watched};
+use super::layout::{
+    Orders, Preferences, Shapes, free_buffers, is_order, roles, strides_in_order, watched,
+};
 use super::node::KernelNode;
 use super::{Builder, kernels};
 use crate::buffer::Place;
@@ -78,6 +85,91 @@ pub(super) fn copy_bound_buffers(
         }
     }
     Ok(())
+}
+
+/// Inserts the copies of results of maps that would be scattered, after layouts are assigned: such a result gets the layout
+/// of the operand.
+pub(super) fn copy_scattered_results(
+    program: &mut Builder<'_>,
+    block: &mut Block,
+    nodes: &mut Vec<KernelNode>,
+    orders: &mut Orders,
+    shapes: &mut Shapes,
+) -> Result<(), ProgramError> {
+    for segment in 0..block.segments.len() {
+        for mut step in std::mem::take(&mut block.segments[segment].steps) {
+            let mut after = Vec::new();
+            if let Action::Kernel(launch) = &mut step.action {
+                for (place, order) in scattered_results(launch, nodes, orders) {
+                    let buffer = launch.operands[place];
+                    let shape = shapes.get(&buffer).cloned().unwrap_or_default();
+                    let Ok(strides) = strides_in_order(program, &shape, &order) else {
+                        continue;
+                    };
+                    let copy = twin(block, shapes, buffer, segment);
+                    block.buffers[copy].strides = Some(strides);
+                    orders.insert(copy, order);
+                    let value = launch.values[place];
+                    let pair = (copy, buffer);
+                    after.push(copy_step(program, block, nodes, shapes, pair, value)?);
+                    launch.operands[place] = copy;
+                }
+            }
+            block.segments[segment].steps.push(step);
+            block.segments[segment].steps.append(&mut after);
+        }
+    }
+    Ok(())
+}
+
+/// The places of a map's row-major results that correspond to an operand with another order of axes, which is not read at
+/// constant steps; with that order.
+fn scattered_results(
+    launch: &KernelLaunch,
+    nodes: &[KernelNode],
+    orders: &Orders,
+) -> Vec<(usize, Vec<usize>)> {
+    let Some(node) = nodes.get(launch.kernel.index()) else {
+        return Vec::new();
+    };
+    let kernel = &node.kernel;
+    if kernel.classification().class != Class::Map {
+        return Vec::new();
+    }
+    let operands = || launch.operands.iter().zip(kernel.buffers());
+    let moved = operands().find_map(|(operand, (id, _))| {
+        let order = orders.get(operand)?;
+        let axis = kernel.axis_at(id, *order.last()?)?;
+        (!is_affine(kernel, id)).then_some((order, axis))
+    });
+    let Some((order, axis)) = moved else {
+        return Vec::new();
+    };
+    let is_scattered = |(operand, (id, buffer)): (&BufferId, (_, &Buffer))| {
+        let innermost = order.last().and_then(|&place| kernel.axis_at(id, place));
+        let is_alike = buffer.rank() == order.len() && innermost == Some(axis);
+        buffer.role == Role::Out && is_alike && !orders.contains_key(operand)
+    };
+    let places = operands()
+        .enumerate()
+        .filter(|&(_, operand)| is_scattered(operand));
+    places.map(|(place, _)| (place, order.clone())).collect()
+}
+
+/// Whether a kernel reads a buffer without conditions, and at indices that move by constant steps along each axis.
+fn is_affine(kernel: &VerifiedKernel, buffer: kiln_kernel::BufferId) -> bool {
+    let dependence = Dependence::of(kernel);
+    let mut nodes = kernel.nodes().values();
+    nodes.all(|data| match &data.node {
+        Node::Load(load) if load.buffer == buffer => {
+            let moves_evenly = |&index: &NodeId| {
+                let mut outer = kernel.outer().iter();
+                outer.all(|&axis| dependence.step_along(kernel, index, axis).is_some())
+            };
+            load.guard.is_none() && load.indices.iter().all(moves_evenly)
+        }
+        _ => true,
+    })
 }
 
 /// A buffer of the arena for the elements of another one.
