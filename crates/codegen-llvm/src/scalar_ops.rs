@@ -8,7 +8,7 @@ mod float;
 mod half;
 mod integer;
 
-pub(crate) use cast::resize;
+pub(crate) use cast::{resize, to_integer_in_range};
 
 use kiln_scalar::{ScalarOp, Signature};
 use kiln_tensor::DType;

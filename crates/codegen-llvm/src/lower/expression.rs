@@ -3,7 +3,7 @@
 //! Each node is computed once per point that it depends on, and as a scalar where it is uniform across lanes.
 
 use kiln_backend::Quantity;
-use kiln_kernel::analysis::is_never_positive;
+use kiln_kernel::analysis::{is_clamped_to, is_never_positive};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Node, NodeId};
 use kiln_scalar::{ExprNode as FunctionNode, Function, ScalarOp, ScalarValue};
@@ -157,6 +157,12 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                         if is_never_positive(self.kernel, self.dependence, x) =>
                     {
                         Ok(math::exp_of_non_positive(&self.emit, value))
+                    }
+                    (ScalarOp::Cast(to), &[x], &[value])
+                        if matches!(self.kernel.dtype(x), DType::F32 | DType::F64)
+                            && is_clamped_to(self.kernel, x, *to) =>
+                    {
+                        Ok(scalar_ops::to_integer_in_range(&self.emit, value, *to))
                     }
                     _ => self.apply((scope, at), *op, &dtypes, &values),
                 }

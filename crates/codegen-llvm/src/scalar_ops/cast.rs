@@ -113,6 +113,15 @@ fn saturate<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, to: DType) -> Value<'ct
     e.trunc_int(value, Elem::of(to))
 }
 
+/// The integer of at most 16 bits that an f32 or f64 in its range truncates to.
+pub(crate) fn to_integer_in_range<'ctx>(
+    e: &Emitter<'_, 'ctx>,
+    a: Value<'ctx>,
+    to: DType,
+) -> Value<'ctx> {
+    e.trunc_int(e.float_to_integer(a, Elem::I32, true), Elem::of(to))
+}
+
 /// A 64-bit integer that f64 holds exactly: itself, or with its low bits folded into a sticky bit (round to odd), so that
 /// further rounding is correct.
 fn to_odd<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, from: DType) -> Value<'ctx> {

@@ -7,7 +7,7 @@
 //! - [`GroupedIndex`], [`GuardedIndex`], [`Reach`], [`SlidingWindow`]: forms of indices.
 //! - [`Boundary`], [`invariant_conditions`]: where loops are split or unswitched, such as at the parts of a concatenation.
 //! - [`Unconditional`], [`may_fault`]: what may be computed whether or not it is needed.
-//! - [`is_never_positive`], [`elementwise_reader`]: properties of values, and of their readers.
+//! - [`is_never_positive`], [`is_clamped_to`], [`elementwise_reader`]: properties of values, and of their readers.
 //! - [`points`]: the amount of work of a kernel.
 //! - [`may_share`]: which results may be computed in the memory of an operand.
 //!
@@ -16,6 +16,7 @@
 
 mod accesses;
 mod boundary;
+mod clamped;
 mod dependence;
 mod elementwise;
 mod expression;
@@ -34,6 +35,7 @@ mod testing;
 
 pub use accesses::{Access, accesses};
 pub use boundary::{Boundary, invariant_conditions};
+pub use clamped::is_clamped_to;
 pub use dependence::Dependence;
 pub(crate) use dependence::integer_literal;
 pub use elementwise::{ElementwiseReader, elementwise_reader};
