@@ -3,7 +3,7 @@
 mod lines;
 
 use crate::{
-    ArgumentType, Arguments, Results, Size, TraceError, TraceFunction, Traced, Var, trace,
+    ArgumentType, Arguments, Results, Size, Step, TraceError, TraceFunction, Traced, Var, trace,
 };
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::Graph;
@@ -226,6 +226,21 @@ fn variables_report_dtype_and_shape() {
             .matmul(&x)
             .reshape([nothing.size(5) * 2])
             .slice(0, 1, nothing.size(1))
+    };
+    let error = trace("f", &f, &floats(&[2])).unwrap_err();
+    assert_eq!(error.code(), "E0333");
+}
+
+#[test]
+fn a_loop_after_a_mistake_has_all_its_results() {
+    let f = |x: Var| {
+        let nothing = x.softmax(7);
+        let results = nothing.scan(&[&nothing], &[&x], |x, states, _| Step {
+            states: vec![&states[0] + &x],
+            outputs: vec![x.clone(), x],
+        });
+        assert_eq!(results.len(), 3);
+        results[2].clone()
     };
     let error = trace("f", &f, &floats(&[2])).unwrap_err();
     assert_eq!(error.code(), "E0333");

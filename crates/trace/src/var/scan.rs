@@ -69,23 +69,30 @@ impl Var {
         mut step: impl FnMut(Var, &[Var], &[Var]) -> Step,
     ) -> Vec<Var> {
         let recorder = &self.recorder;
-        let mut n_results = states.len();
+        let mut n_results = None;
         let results = self.repeated(
             trips.into(),
             states,
             captures,
             &mut |index, states, captures| {
                 let done = step(index, states, captures);
-                n_results = done.states.len() + done.outputs.len();
+                n_results = Some(done.states.len() + done.outputs.len());
                 done
             },
         );
+        let nothing = |count| vec![Var::new(recorder, None); count];
+        // Where the recording failed before the step, it only tells how many results there would be.
+        let n_results = n_results.unwrap_or_else(|| {
+            let (states, captures) = (nothing(states.len()), nothing(captures.len()));
+            let done = step(Var::new(recorder, None), &states, &captures);
+            done.states.len() + done.outputs.len()
+        });
         match results {
             Some(results) => {
                 let results = results.into_iter().take(n_results).map(Some);
                 results.map(|value| Var::new(recorder, value)).collect()
             }
-            None => vec![Var::new(recorder, None); n_results],
+            None => nothing(n_results),
         }
     }
 
