@@ -41,11 +41,11 @@ class Kiln:
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
 
-    def bench(self, threads, seconds):
+    def bench(self, threads, seconds, *options):
         """The measurements of `kiln bench`, and the outputs of its last call; raises RuntimeError with its message."""
         out = self.path("out")
         command = [self.command, "bench", self.path("model.onnx"), "--cases", self.path("cases"), "--out", out, "--json",
-                   "--min-time", str(seconds), "--threads", str(threads), "--cache", self.path("cache")]
+                   "--min-time", str(seconds), "--threads", str(threads), "--cache", self.path("cache"), *options]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
         lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
         if ended.returncode or not lines:

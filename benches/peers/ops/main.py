@@ -24,7 +24,8 @@ ABOUT = """# Speed, operator by operator
 One operator, or a few that belong together, at sizes that real networks use: Kiln's time over that of the fastest of onnxruntime
 and OpenVINO, measured in one run, engines taking turns. *Static*: all sizes are in the model. *Natural*: batch, length, height
 and width are symbols. *All*: every size is one. *Roofline*: the time in which this machine copies as many bytes, or multiplies
-as often as the configuration needs, over Kiln's. The first columns are for static sizes and the fewest threads.
+as often as the configuration needs, over Kiln's. The first columns are for static sizes and the fewest threads. Everything
+is measured warm: all engines have seen the sizes before, and Kiln has compiled what it compiles for sizes that come again.
 
 `cargo xtask bench --ops` measures it; `cargo xtask bench --ops --write` also writes this page. The configurations are in
 `benches/peers/ops`.
