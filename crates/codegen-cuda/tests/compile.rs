@@ -58,6 +58,35 @@ const SINGLE: &str = "kernel @linear(%x: in f32[M, K], %w: in f32[K, N], %y: out
   s = reduce add[k < K] %x[m, k] * %w[k, n]
   store %y[m, n] = s
 }";
+
+/// Attention of heads of a size, with a mask.
+fn attention(dtype: &str, size: u32) -> String {
+    let wide = |x: &str| match dtype {
+        "f32" => x.to_owned(),
+        _ => format!("f32({x})"),
+    };
+    let (query, key, value) = (
+        wide("%q[b, i, d]"),
+        wide("%k[b, j, d]"),
+        wide("%v[b, j, e]"),
+    );
+    let result = match dtype {
+        "f32" => "o[e] / z".to_owned(),
+        _ => format!("{dtype}(o[e] / z)"),
+    };
+    format!(
+        "kernel @attention(%q: in {dtype}[B, M, {size}], %k: in {dtype}[B, N, {size}], %m: in f32[M, N], %v: in {dtype}[B, N, {size}], %y: out {dtype}[B, M, {size}]) {{
+           outer b < B, i < M
+           p[j < N] = reduce add[d < {size}] {query} * {key}
+           s[j < N] = p[j] * 0.125 + %m[i, j]
+           t = reduce max[j < N] s[j]
+           z = reduce add[j < N] exp(s[j] - t)
+           o[e < {size}] = reduce add[j < N] exp(s[j] - t) * {value}
+           store %y[b, i, e < {size}] = {result}
+         }}"
+    )
+}
+
 const SCAN: &str = "kernel @cumsum(%x: in f32[M, N], %y: out f32[M, N]) {
   outer m < M
   carry i < N {
@@ -69,7 +98,16 @@ const SCAN: &str = "kernel @cumsum(%x: in f32[M, N], %y: out f32[M, N]) {
 #[test]
 fn every_schedule_compiles_within_a_budget_of_spills() {
     let Some(compiler) = compiler() else { return };
-    for text in [MAP, SOFTMAX, PRODUCT, SINGLE] {
+    let heads = [
+        ("f32", 64),
+        ("f32", 128),
+        ("bf16", 64),
+        ("f16", 128),
+        ("bf16", 256),
+    ];
+    let heads = heads.map(|(dtype, size)| attention(dtype, size));
+    let texts = [MAP, SOFTMAX, PRODUCT, SINGLE].map(str::to_owned);
+    for text in texts.iter().chain(&heads) {
         let kernel = kernel(text);
         for arch in ARCHS {
             for candidate in compiler.schedules(&kernel, &arch.target()) {
@@ -184,9 +222,15 @@ fn instructions(compiler: &CudaCompiler, text: &str, arch: CudaArch) -> Option<S
 #[test]
 fn machine_code_has_the_intended_instructions() {
     let Some(compiler) = compiler() else { return };
+    let (half, single) = (attention("bf16", 64), attention("f32", 64));
     for arch in ARCHS {
         for (text, wanted) in [
-            (MAP, &["LDG.E.128", "STG.E.128"][..]),
+            (
+                half.as_str(),
+                &["HMMA.16816.F32.BF16", "LDSM.16.MT88", "LDGSTS.E.BYPASS.128"][..],
+            ),
+            (single.as_str(), &["FFMA", "LDS.128", "LDG.E.128"]),
+            (MAP, &["LDG.E.128", "STG.E.128"]),
             (SOFTMAX, &["LDG.E.128", "STG.E.128", "SHFL"]),
             (PRODUCT, &["HMMA.16816.F32.BF16", "LDSM.16.M", "LDG.E.128"]),
             (SINGLE, &["FFMA", "LDS.128", "LDG.E.128"]),
@@ -205,7 +249,7 @@ fn machine_code_has_the_intended_instructions() {
             for function in found.split(".type").skip(1) {
                 let lines: Vec<&str> = function.lines().collect();
                 let multiplies = |line: &&str| line.contains("HMMA") || line.contains("FFMA");
-                let is_product = text == PRODUCT || text == SINGLE;
+                let is_product = text != MAP && text != SOFTMAX;
                 let (Some(first), Some(last), true) = (
                     lines.iter().position(multiplies),
                     lines.iter().rposition(multiplies),

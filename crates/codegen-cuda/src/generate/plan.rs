@@ -5,6 +5,8 @@ use std::fmt;
 use kiln_backend::{FALLBACK_SCHEDULE, Schedule};
 use kiln_tensor::DType;
 
+use super::attention::AttentionPlan;
+use super::c_type::c_type;
 use crate::error::CudaError;
 
 /// How a kernel is arranged.
@@ -18,6 +20,8 @@ pub(crate) enum Plan {
     Row(RowPlan),
     /// A block per tile of a product.
     Contraction(ContractionPlan),
+    /// A block per tile of queries.
+    Attention(AttentionPlan),
     /// Parts of a reduction, where it has few results.
     Split(SplitPlan),
     /// A product by cuBLASLt.
@@ -112,7 +116,17 @@ impl Unit {
         }
     }
 
-    fn as_word(self) -> &'static str {
+    /// The C type of a tile's elements.
+    pub(crate) fn element(self) -> &'static str {
+        c_type(self.dtype().unwrap_or(DType::F32))
+    }
+
+    /// Bytes of an element of a tile.
+    pub(crate) fn element_bytes(self) -> u32 {
+        if self == Unit::Registers { 4 } else { 2 }
+    }
+
+    pub(crate) fn as_word(self) -> &'static str {
         match self {
             Unit::Registers => "f32",
             Unit::Bf16 => "bf16",
@@ -184,11 +198,14 @@ impl fmt::Display for TilePlan {
     }
 }
 
+/// The unit of a word.
+fn unit_of(word: &str) -> Option<Unit> {
+    let mut units = Unit::ALL.into_iter();
+    units.find(|unit| unit.as_word() == word)
+}
+
 /// A contraction of its words.
-fn contraction_of(unit: &str, words: &[&str]) -> Option<ContractionPlan> {
-    let unit = Unit::ALL
-        .into_iter()
-        .find(|known| known.as_word() == unit)?;
+fn contraction_of(unit: Unit, words: &[&str]) -> Option<ContractionPlan> {
     let tile = |words: &[&str]| match words {
         ["tile", m, n, k, "warps", rows, columns] => {
             let numbers = [m, n, k, rows, columns].map(|word| word.parse().unwrap_or_default());
@@ -213,6 +230,7 @@ impl Plan {
             Plan::Map(_) => "map",
             Plan::Row(_) => "row",
             Plan::Contraction(_) => "contraction",
+            Plan::Attention(_) => "attention",
             Plan::Split(_) => "split",
             Plan::Gemm => "gemm",
         }
@@ -266,10 +284,14 @@ impl Plan {
                 Ok(Plan::Row(RowPlan { threads, lanes }))
             }
             ["gemm"] => Ok(Plan::Gemm),
-            ["contraction", unit, words @ ..] => match contraction_of(unit, words) {
-                Some(plan) => Ok(Plan::Contraction(plan)),
-                None => Err(unknown()),
-            },
+            ["contraction", unit, words @ ..] => {
+                let plan = unit_of(unit).and_then(|unit| contraction_of(unit, words));
+                plan.map(Plan::Contraction).ok_or_else(unknown)
+            }
+            ["attention", unit, words @ ..] => {
+                let plan = unit_of(unit).and_then(|unit| AttentionPlan::of(unit, words));
+                plan.map(Plan::Attention).ok_or_else(unknown)
+            }
             _ => Err(unknown()),
         }
     }
@@ -290,6 +312,7 @@ impl fmt::Display for Plan {
             Plan::Split(SplitPlan::Columns(plan)) => {
                 write!(formatter, "split {}", Plan::Map(*plan))
             }
+            Plan::Attention(plan) => write!(formatter, "attention {plan}"),
             Plan::Contraction(ContractionPlan { unit, tile, few }) => {
                 write!(formatter, "contraction {} {tile}", unit.as_word())?;
                 match few {
@@ -304,6 +327,7 @@ impl fmt::Display for Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::attention::AttentionTile;
 
     #[test]
     fn plans_round_trip_through_schedules() {
@@ -331,6 +355,17 @@ mod tests {
                     warps: [2, 2],
                 }),
             }),
+            Plan::Attention(AttentionPlan {
+                unit: Unit::F16,
+                tile: AttentionTile {
+                    rows: 128,
+                    keys: 64,
+                    depth: 64,
+                    columns: 96,
+                    warps: 8,
+                },
+                few: None,
+            }),
         ];
         for plan in plans {
             assert_eq!(Plan::of(&plan.schedule()).unwrap(), plan);
@@ -345,6 +380,8 @@ mod tests {
             "map axis 0 lanes 3",
             "row threads 31 lanes 4",
             "row threads",
+            "attention f16 tile 48 64 64 64 warps 3",
+            "attention f32 tile 64 64 64 96 warps 1",
         ] {
             let schedule = Schedule::new("map").with_text(text);
             let error = Plan::of(&schedule).unwrap_err();

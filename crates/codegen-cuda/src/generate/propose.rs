@@ -25,6 +25,8 @@ pub(crate) fn propose(kernel: &VerifiedKernel, machine: Machine) -> Vec<Plan> {
         plans.push(Plan::Gemm);
     }
     plans.extend(contraction_plans(kernel, &dependence, machine));
+    let attention = super::attention::plans(kernel, &dependence, machine.shared_bytes);
+    plans.extend(attention.into_iter().map(Plan::Attention));
     let map = map_plan(kernel, &dependence);
     let row = row_plan(kernel, &dependence);
     let is_split = super::split::single_reduction(kernel).is_some();

@@ -13,6 +13,7 @@
 #define K_PARAMETER const
 #define K_INLINE inline
 #define K_UNROLL
+#define K_ROLLED
 #define K_BOUNDS(threads)
 #define K_SHARED
 

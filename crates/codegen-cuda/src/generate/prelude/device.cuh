@@ -5,6 +5,7 @@
 #define K_INLINE __device__ __forceinline__
 #define K_BOUNDS(threads) __launch_bounds__(threads)
 #define K_UNROLL _Pragma("unroll")
+#define K_ROLLED _Pragma("unroll 1")
 #define K_SHARED extern __shared__ __align__(128) unsigned char k_shared[];
 
 K_INLINE unsigned k_thread() { return threadIdx.x; }
