@@ -58,6 +58,22 @@ const SINGLE: &str = "kernel @linear(%x: in f32[M, K], %w: in f32[K, N], %y: out
   s = reduce add[k < K] %x[m, k] * %w[k, n]
   store %y[m, n] = s
 }";
+const DOUBLE: &str = "kernel @product(%x: in f64[M, K], %w: in f64[K, N], %y: out f64[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] %x[m, k] * %w[k, n]
+  store %y[m, n] = s
+}";
+const LONG: &str = "kernel @product(%x: in i64[M, K], %w: in i64[K, N], %y: out i64[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] %x[m, k] * %w[k, n]
+  store %y[m, n] = s
+}";
+const BYTES: &str =
+    "kernel @product(%x: in i8[M, K], %w: in i8[N, K], %c: in f32[N], %y: out f32[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] i32(%x[m, k]) * i32(%w[n, k])
+  store %y[m, n] = f32(s) * %c[n]
+}";
 
 /// Attention of heads of a size, with a mask.
 fn attention(dtype: &str, size: u32) -> String {
@@ -106,7 +122,7 @@ fn every_schedule_compiles_within_a_budget_of_spills() {
         ("bf16", 256),
     ];
     let heads = heads.map(|(dtype, size)| attention(dtype, size));
-    let texts = [MAP, SOFTMAX, PRODUCT, SINGLE].map(str::to_owned);
+    let texts = [MAP, SOFTMAX, PRODUCT, SINGLE, DOUBLE, LONG, BYTES].map(str::to_owned);
     for text in texts.iter().chain(&heads) {
         let kernel = kernel(text);
         for arch in ARCHS {
@@ -234,6 +250,8 @@ fn machine_code_has_the_intended_instructions() {
             (SOFTMAX, &["LDG.E.128", "STG.E.128", "SHFL"]),
             (PRODUCT, &["HMMA.16816.F32.BF16", "LDSM.16.M", "LDG.E.128"]),
             (SINGLE, &["FFMA", "LDS.128", "LDG.E.128"]),
+            (DOUBLE, &["DFMA", "LDS.128", "LDG.E.128"]),
+            (BYTES, &["IDP.4A.S8.S8", "LDS.128"]),
         ] {
             let Some(found) = instructions(&compiler, text, arch) else {
                 println!("skipped: no machine code is checked, since KILN_NVDISASM is not set");
@@ -248,7 +266,11 @@ fn machine_code_has_the_intended_instructions() {
             // Between the first and the last multiplication nothing is in memory that registers should have.
             for function in found.split(".type").skip(1) {
                 let lines: Vec<&str> = function.lines().collect();
-                let multiplies = |line: &&str| line.contains("HMMA") || line.contains("FFMA");
+                let multiplies = |line: &&str| {
+                    ["HMMA", "FFMA", "DFMA", "IDP"]
+                        .iter()
+                        .any(|word| line.contains(word))
+                };
                 let is_product = text != MAP && text != SOFTMAX;
                 let (Some(first), Some(last), true) = (
                     lines.iter().position(multiplies),

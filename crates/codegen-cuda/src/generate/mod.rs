@@ -28,6 +28,7 @@ mod scope;
 mod source;
 mod split;
 mod tile;
+mod unit;
 mod writer;
 
 use kiln_backend::Quantity;

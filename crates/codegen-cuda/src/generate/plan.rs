@@ -3,10 +3,9 @@
 use std::fmt;
 
 use kiln_backend::{FALLBACK_SCHEDULE, Schedule};
-use kiln_tensor::DType;
 
 use super::attention::AttentionPlan;
-use super::c_type::c_type;
+use super::unit::Unit;
 use crate::error::CudaError;
 
 /// How a kernel is arranged.
@@ -93,48 +92,6 @@ pub(crate) enum SplitPlan {
     Columns(MapPlan),
 }
 
-/// What multiplies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// f32 in registers.
-    Registers,
-    /// bf16 by tensor cores.
-    Bf16,
-    /// f16 by tensor cores.
-    F16,
-}
-
-impl Unit {
-    const ALL: [Unit; 3] = [Unit::Registers, Unit::Bf16, Unit::F16];
-
-    /// The elements of its factors.
-    pub(crate) fn dtype(self) -> Option<DType> {
-        match self {
-            Unit::Registers => None,
-            Unit::Bf16 => Some(DType::BF16),
-            Unit::F16 => Some(DType::F16),
-        }
-    }
-
-    /// The C type of a tile's elements.
-    pub(crate) fn element(self) -> &'static str {
-        c_type(self.dtype().unwrap_or(DType::F32))
-    }
-
-    /// Bytes of an element of a tile.
-    pub(crate) fn element_bytes(self) -> u32 {
-        if self == Unit::Registers { 4 } else { 2 }
-    }
-
-    pub(crate) fn as_word(self) -> &'static str {
-        match self {
-            Unit::Registers => "f32",
-            Unit::Bf16 => "bf16",
-            Unit::F16 => "f16",
-        }
-    }
-}
-
 /// The choices of a contraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContractionPlan {
@@ -158,9 +115,9 @@ pub(crate) struct TilePlan {
 impl TilePlan {
     /// Threads of a block.
     pub(crate) fn threads(&self, unit: Unit) -> u32 {
-        match unit {
-            Unit::Registers => 256,
-            Unit::Bf16 | Unit::F16 => 32 * self.warps[0] * self.warps[1],
+        match unit.has_tensor_cores() {
+            false => 256,
+            true => 32 * self.warps[0] * self.warps[1],
         }
     }
 
@@ -170,12 +127,12 @@ impl TilePlan {
             return None;
         };
         let is_even = |size: u32, unit: u32| size > 0 && size.is_multiple_of(unit) && size <= 256;
-        let is_valid = match unit {
-            Unit::Registers => {
+        let is_valid = match unit.has_tensor_cores() {
+            false => {
                 let is_small = m <= 128 && n <= 128 && rows * columns == 1;
                 is_small && is_even(m, 64) && is_even(n, 64) && is_even(k, 4)
             }
-            Unit::Bf16 | Unit::F16 => {
+            true => {
                 let is_small = (1..=4).contains(&rows) && (1..=4).contains(&columns);
                 is_small
                     && is_even(m, 32)
@@ -196,12 +153,6 @@ impl fmt::Display for TilePlan {
         let ([m, n, k], [rows, columns]) = (self.tile, self.warps);
         write!(formatter, "tile {m} {n} {k} warps {rows} {columns}")
     }
-}
-
-/// The unit of a word.
-fn unit_of(word: &str) -> Option<Unit> {
-    let mut units = Unit::ALL.into_iter();
-    units.find(|unit| unit.as_word() == word)
 }
 
 /// A contraction of its words.
@@ -285,11 +236,11 @@ impl Plan {
             }
             ["gemm"] => Ok(Plan::Gemm),
             ["contraction", unit, words @ ..] => {
-                let plan = unit_of(unit).and_then(|unit| contraction_of(unit, words));
+                let plan = Unit::of_word(unit).and_then(|unit| contraction_of(unit, words));
                 plan.map(Plan::Contraction).ok_or_else(unknown)
             }
             ["attention", unit, words @ ..] => {
-                let plan = unit_of(unit).and_then(|unit| AttentionPlan::of(unit, words));
+                let plan = Unit::of_word(unit).and_then(|unit| AttentionPlan::of(unit, words));
                 plan.map(Plan::Attention).ok_or_else(unknown)
             }
             _ => Err(unknown()),

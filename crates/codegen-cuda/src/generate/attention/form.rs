@@ -14,8 +14,8 @@ use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
 use super::find::Finder;
-use crate::generate::plan::Unit;
 use crate::generate::tile::{Operand, unit_of};
+use crate::generate::unit::Unit;
 
 /// An attention.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Attention {
         let (maximum, sum, mix) = (finder.maximum?, finder.sum?, finder.mix?);
         let shift = finder.shift?;
         let is_f16 = |dtype: DType| matches!(dtype, DType::BF16 | DType::F16);
-        let (unit, [left, right], value) = units(kernel, [left, right], mix.value);
+        let (unit, [left, right], value) = units(kernel, [left, right], mix.value)?;
         let (query, key) = match (
             dependence.depends(left, own),
             dependence.depends(right, own),
@@ -162,14 +162,15 @@ fn units(
     kernel: &VerifiedKernel,
     [left, right]: [NodeId; 2],
     value: NodeId,
-) -> (Unit, [NodeId; 2], NodeId) {
-    let (unit, narrow_left, narrow_right) = unit_of(kernel, left, right);
+) -> Option<(Unit, [NodeId; 2], NodeId)> {
+    let of = |left, right| unit_of(kernel, DType::F32, left, right);
+    let (unit, narrow_left, narrow_right) = of(left, right)?;
     // Of a value with itself, since the weights are rounded here.
-    let (of_value, narrow_value, _) = unit_of(kernel, value, value);
-    match unit == of_value {
+    let (of_value, narrow_value, _) = of(value, value)?;
+    Some(match unit == of_value {
         true => (unit, [narrow_left, narrow_right], narrow_value),
-        false => (Unit::Registers, [left, right], value),
-    }
+        false => (Unit::F32, [left, right], value),
+    })
 }
 
 /// The dtypes that are stored after the mix.

@@ -2,7 +2,6 @@
 
 use super::Attention;
 use super::plan::AttentionTile;
-use crate::generate::plan::Unit;
 use crate::generate::tile::{TileShape, strip_bytes};
 
 /// The memory of a block, in elements of tiles but where it says bytes.
@@ -34,12 +33,12 @@ impl Memory {
             false => (0, queries),
         };
         let slot = (keys + moving).max(values);
-        let weights = match unit {
-            Unit::Registers => tile.keys * (tile.rows + 4),
-            Unit::Bf16 | Unit::F16 => 0,
+        let weights = match unit.has_tensor_cores() {
+            false => tile.keys * (tile.rows + 4),
+            true => 0,
         };
         let tiles = (kept + 2 * slot + weights) * unit.element_bytes();
-        let tiles_bytes = tiles.max(strip_bytes(tile.columns));
+        let tiles_bytes = tiles.max(strip_bytes(tile.columns, 4));
         Self {
             keeps_queries,
             queries: kept,

@@ -19,7 +19,6 @@ use kiln_kernel::AxisId;
 
 use super::function::{Function, FunctionParts};
 use super::lowering::Lowering;
-use super::plan::Unit;
 use super::scope::Scope;
 use super::tile::{ENOUGH_TILES, Filler, Points, Side, TileShape};
 use crate::error::CudaError;
@@ -80,7 +79,7 @@ impl<'l, 'k> Writer<'l, 'k> {
                 unit: attention.unit,
                 threads: tile.threads(attention.unit),
                 // Tensor cores leave no registers for it.
-                reads_ahead: attention.unit == Unit::Registers,
+                reads_ahead: !attention.unit.has_tensor_cores(),
             },
             tile,
             attention,
@@ -212,12 +211,12 @@ impl<'l, 'k> Writer<'l, 'k> {
             "float* const row_maxima = (float*)(k_shared + {}), * const row_sums = row_maxima + {rows};",
             memory.tiles_bytes
         ));
-        let [scores, mixed] = match self.filler.unit {
-            Unit::Registers => [
+        let [scores, mixed] = match self.filler.unit.has_tensor_cores() {
+            false => [
                 format!("k_register_tile<float, {rows}, {keys}, {depth}>"),
                 format!("k_register_tile<float, {rows}, {columns}, {keys}>"),
             ],
-            Unit::Bf16 | Unit::F16 => {
+            true => {
                 let (left, right) = (&attention.queries, &attention.keys);
                 [
                     format!(

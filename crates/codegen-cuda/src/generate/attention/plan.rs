@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::generate::plan::Unit;
+use kiln_tensor::DType;
+
+use crate::generate::unit::Unit;
 
 /// The choices of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,21 +35,21 @@ pub(crate) struct AttentionTile {
 impl AttentionTile {
     /// Threads of a block.
     pub(crate) fn threads(&self, unit: Unit) -> u32 {
-        match unit {
-            Unit::Registers => 256,
-            Unit::Bf16 | Unit::F16 => 32 * self.warps,
+        match unit.has_tensor_cores() {
+            false => 256,
+            true => 32 * self.warps,
         }
     }
 
     /// A tile of its numbers, if its parts come out even.
     fn of(unit: Unit, [rows, keys, depth, columns, warps]: [u32; 5]) -> Option<Self> {
         let is_even = |size: u32, unit: u32| size > 0 && size.is_multiple_of(unit) && size <= 256;
-        let is_valid = match unit {
-            Unit::Registers => {
+        let is_valid = match unit.has_tensor_cores() {
+            false => {
                 let is_block = |size: u32| is_even(size, 64) && size <= 128;
                 warps == 1 && [rows, keys, columns].into_iter().all(is_block) && is_even(depth, 4)
             }
-            Unit::Bf16 | Unit::F16 => {
+            true => {
                 let is_step = |size: u32| is_even(size, 16);
                 (1..=8).contains(&warps)
                     && is_even(rows, 32)
@@ -81,7 +83,7 @@ impl AttentionPlan {
             _ => return None,
         };
         let tile = tile(words.get(..7)?)?;
-        Some(Self { unit, tile, few })
+        (unit.sum() == DType::F32).then_some(Self { unit, tile, few })
     }
 }
 

@@ -4,7 +4,6 @@ use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::Dependence;
 
 use super::{Attention, AttentionPlan, AttentionTile, Memory};
-use crate::generate::plan::Unit;
 use crate::generate::points;
 
 /// The plans of a kernel for a machine with this much shared memory per block: many queries at a time, and fewer where
@@ -22,16 +21,16 @@ pub(in crate::generate) fn plans(
     let columns = constant(&attention.values.axes);
     let unit = attention.unit;
     let fits = |tile: &AttentionTile| Memory::of(&attention, depth, tile).bytes <= shared_bytes;
-    let [large, few] = match unit {
-        Unit::Registers => in_registers(depth, columns),
-        Unit::Bf16 | Unit::F16 => on_tensor_cores(depth, columns),
+    let [large, few] = match unit.has_tensor_cores() {
+        false => in_registers(depth, columns),
+        true => on_tensor_cores(depth, columns),
     };
     // Where memory is short, of queries and keys a part at a time.
     let short = |tile: AttentionTile| AttentionTile {
         depth: tile.depth.min(32),
-        keys: match unit {
-            Unit::Registers => tile.keys,
-            Unit::Bf16 | Unit::F16 => tile.keys.min(32),
+        keys: match unit.has_tensor_cores() {
+            false => tile.keys,
+            true => tile.keys.min(32),
         },
         ..tile
     };

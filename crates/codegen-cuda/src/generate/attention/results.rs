@@ -40,6 +40,7 @@ impl Writer<'_, '_> {
             columns,
             tile: [self.tile.rows, self.tile.columns],
             rows_fastest: false,
+            sum: "float",
             lanes,
             threads: self.filler.threads,
         };

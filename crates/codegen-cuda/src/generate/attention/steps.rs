@@ -2,7 +2,6 @@
 
 use super::plan::AttentionTile;
 use super::{Sides, Writer};
-use crate::generate::plan::Unit;
 use crate::generate::scope::{Place, Scope, When};
 use crate::generate::split_points;
 use crate::generate::tile::Side;
@@ -104,9 +103,9 @@ impl Writer<'_, '_> {
         }
         lowering.close();
         lowering.close();
-        line(match self.filler.unit {
-            Unit::Registers => "else tile.multiply(weights, from);".to_owned(),
-            Unit::Bf16 | Unit::F16 => {
+        line(match self.filler.unit.has_tensor_cores() {
+            false => "else tile.multiply(weights, from);".to_owned(),
+            true => {
                 let parts = self.attention.parts;
                 format!("else tile.template multiply_sums<{parts}>(scores, from);")
             }

@@ -1,4 +1,4 @@
-//! Sums of products by tiles in shared memory: tensor cores for 16-bit floats, registers for f32.
+//! Sums of products by tiles in shared memory: tensor cores for 16-bit floats, registers for other numbers.
 //!
 //! Rows are the outer axes of the left factor alone, columns those of the right one alone, batches all others; the depth is
 //! what is summed. Several axes of one kind count as one, so a convolution is a product too. Factors are computed where a
@@ -9,12 +9,14 @@ mod product;
 use kiln_backend::Quantity;
 use kiln_kernel::AxisId;
 
+use super::c_type::c_type;
 use super::function::{Function, FunctionParts};
 use super::items::SerialItems;
 use super::lowering::Lowering;
-use super::plan::{ContractionPlan, TilePlan, Unit};
+use super::plan::{ContractionPlan, TilePlan};
 use super::scope::{Place, Scope, When};
 use super::tile::{self, ENOUGH_TILES, Filler, Points, Results, Side, TileShape};
+use super::unit::Unit;
 use crate::error::CudaError;
 pub(super) use product::Product;
 
@@ -127,7 +129,7 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         ];
         let buffer: u32 = sides.iter().map(|side| side.shape.elements).sum();
         let ring = STAGES * buffer * unit.element_bytes();
-        let shared = ring.max(tile::strip_bytes(bn));
+        let shared = ring.max(tile::strip_bytes(bn, unit.sum().size_in_bytes() as u32));
         let function = FunctionParts::new(self.filler.threads, self.tasks())
             .with_shared(Quantity::constant(i64::from(shared)));
         let line = |text: String| lowering.line(text);
@@ -158,6 +160,7 @@ impl<'l, 'k> TileWriter<'l, 'k> {
             rows,
             columns,
             tile: [bm, bn],
+            sum: c_type(unit.sum()),
             rows_fastest: product.rows_fastest,
             lanes: product.lanes,
             threads: self.filler.threads,
@@ -202,8 +205,12 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         }
         lowering.close();
         line("k_copy_commit();".to_owned());
+        let as_words = match self.filler.unit.packed() {
+            1 => "",
+            _ => "(const int*)",
+        };
         line(format!(
-            "if (step >= 0) {{ const {element}* const now = tiles + (unsigned)step % {STAGES} * {buffer}; tile.multiply(now, now + {left}); }}"
+            "if (step >= 0) {{ const {element}* const now = tiles + (unsigned)step % {STAGES} * {buffer}; tile.multiply({as_words}now, {as_words}(now + {left})); }}"
         ));
         lowering.open("if (fills)");
         for side in sides {
@@ -215,10 +222,15 @@ impl<'l, 'k> TileWriter<'l, 'k> {
 
     fn tile_type(&self) -> String {
         let [bm, bn, bk] = self.plan.tile;
-        let element = self.filler.unit.element();
-        match self.filler.unit {
-            Unit::Registers => format!("k_register_tile<{element}, {bm}, {bn}, {bk}>"),
-            Unit::Bf16 | Unit::F16 => {
+        let unit = self.filler.unit;
+        let element = unit.element();
+        match unit.has_tensor_cores() {
+            false if unit.packed() > 1 => {
+                let words = bk / unit.packed();
+                format!("k_register_tile<int, {bm}, {bn}, {words}, k_dot_bytes>")
+            }
+            false => format!("k_register_tile<{element}, {bm}, {bn}, {bk}>"),
+            true => {
                 let [wm, wn] = self.plan.warps;
                 let (left, right) = (&self.product.left, &self.product.right);
                 format!(

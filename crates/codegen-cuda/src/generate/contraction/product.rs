@@ -5,10 +5,9 @@ use kiln_kernel::{
     AxisId, Extent, Item, Node, NodeId, Reduction, StageId, StageOperation, VerifiedKernel,
 };
 use kiln_scalar::ScalarOp;
-use kiln_tensor::DType;
 
-use crate::generate::plan::Unit;
 use crate::generate::tile::{Operand, steps_by_one, unit_of};
+use crate::generate::unit::Unit;
 
 /// A product.
 #[derive(Clone, Debug)]
@@ -32,7 +31,7 @@ impl Product {
         dependence: &Dependence,
     ) -> Option<Self> {
         let (stage, depth, [left, right]) = summed(kernel)?;
-        let (unit, left, right) = unit_of(kernel, left, right);
+        let (unit, left, right) = unit_of(kernel, kernel.stage_dtype(stage), left, right)?;
         let (mut rows, mut columns, mut batch) = (Vec::new(), Vec::new(), Vec::new());
         for &axis in kernel.outer() {
             let depends = |node| dependence.depends(node, axis);
@@ -91,7 +90,7 @@ impl Product {
     }
 }
 
-/// The stage with which a kernel begins, if it sums products in f32 and only what is at the outer points follows: the
+/// The stage with which a kernel begins, if it sums products in the type of their factors and only what is at the outer points follows: the
 /// stage, its summed axes, the factors.
 fn summed(kernel: &VerifiedKernel) -> Option<(StageId, &[AxisId], [NodeId; 2])> {
     let (first, rest) = kernel.items().split_first()?;
@@ -100,7 +99,7 @@ fn summed(kernel: &VerifiedKernel) -> Option<(StageId, &[AxisId], [NodeId; 2])> 
     let StageOperation::Reduce {
         reduction: Reduction::Add,
         axes: depth,
-        accumulator: DType::F32,
+        accumulator,
     } = &stage.operation
     else {
         return None;
@@ -129,7 +128,7 @@ fn summed(kernel: &VerifiedKernel) -> Option<(StageId, &[AxisId], [NodeId; 2])> 
         && depth.iter().all(is_sized)
         && kernel.outer().iter().all(is_free)
         && rest.iter().all(is_simple)
-        && kernel.dtype(stage.value) == DType::F32;
+        && kernel.dtype(stage.value) == *accumulator;
     fits.then_some((id, depth, [left, right]))
 }
 

@@ -88,8 +88,18 @@ template <class T, int BM, int BN, int BK, int WM, int WN, bool A_DEPTH, bool B_
     }
 };
 
+// Products that are added to sums: one after the other, and four of bytes in a word.
+struct k_multiply_add {
+    static K_INLINE float of(float a, float b, float c) { return k_fused(a, b, c); }
+    static K_INLINE double of(double a, double b, double c) { return k_fused(a, b, c); }
+    template <class T> static K_INLINE T of(T a, T b, T c) { return k_add(k_mul(a, b), c); }
+};
+struct k_dot_bytes {
+    static K_INLINE int of(int a, int b, int c) { return k_dot(a, b, c); }
+};
+
 // Products in the registers of 16 x 16 threads.
-template <class T, int BM, int BN, int BK> struct k_register_tile {
+template <class T, int BM, int BN, int BK, class Op = k_multiply_add> struct k_register_tile {
     static constexpr int TM = BM / 16, TN = BN / 16;
     static constexpr int PITCH_A = BM + 4, PITCH_B = BN + 4;
     T sums[TM][TN];
@@ -121,7 +131,7 @@ template <class T, int BM, int BN, int BK> struct k_register_tile {
             K_UNROLL
             for (int i = 0; i < TM; ++i)
                 K_UNROLL
-                for (int j = 0; j < TN; ++j) sums[i][j] = k_fused(left[i], right[j], sums[i][j]);
+                for (int j = 0; j < TN; ++j) sums[i][j] = Op::of(left[i], right[j], sums[i][j]);
         }
     }
     static constexpr int ROWS = TM, COLUMNS = TN, SHARING = 16;
@@ -129,7 +139,7 @@ template <class T, int BM, int BN, int BK> struct k_register_tile {
 };
 
 // The sums of rows first..first + ROWS of a tile, to a strip.
-template <int ROWS, int PITCH, class Tile> K_INLINE void k_leave(Tile& tile, float* strip, int first) {
+template <int ROWS, int PITCH, class Tile, class T> K_INLINE void k_leave(Tile& tile, T* strip, int first) {
     K_UNROLL
     for (int r = 0; r < Tile::ROWS; ++r) {
         const int m = Tile::row(r) - first;

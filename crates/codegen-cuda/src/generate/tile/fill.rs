@@ -4,9 +4,9 @@ use kiln_kernel::{AxisId, Node};
 
 use super::Operand;
 use crate::generate::lowering::Lowering;
-use crate::generate::plan::Unit;
 use crate::generate::scope::{Lanes, Scope};
 use crate::generate::split_points;
+use crate::generate::unit::Unit;
 
 /// The tile of an operand in shared memory.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub(in crate::generate) struct TileShape {
     other: u32,
     /// Whether the fastest axis in memory is that in shared memory.
     is_straight: bool,
+    /// Elements along the depth that are one word in shared memory.
+    packed: u32,
     /// Elements from one line to the next in shared memory.
     pitch: u32,
     /// Elements of the tile.
@@ -29,14 +31,19 @@ impl TileShape {
             true => (depth, rows),
             false => (rows, depth),
         };
-        let (is_straight, pitch, elements) = match unit {
-            Unit::Registers => (!operand.along_depth, rows + 4, (rows + 4) * depth),
-            Unit::Bf16 | Unit::F16 => (true, fastest + 8, (fastest + 8) * other),
+        let packed = unit.packed();
+        let (is_straight, pitch, elements) = match unit.has_tensor_cores() {
+            false => {
+                let is_straight = !operand.along_depth && packed == 1;
+                (is_straight, rows + 4, (rows + 4) * depth)
+            }
+            true => (true, fastest + 8, (fastest + 8) * other),
         };
         Self {
             fastest,
             other,
             is_straight,
+            packed,
             pitch,
             elements,
         }
@@ -297,14 +304,32 @@ impl Filler<'_, '_> {
     fn write(&self, side: &Side<'_>, to: &str) {
         let (lowering, chunk) = (self.lowering, self.chunk(side));
         let (element, lanes, pitch) = (self.unit.element(), side.operand.lanes, side.shape.pitch);
+        let packed = side.shape.packed;
+        // The place of each lane, where lanes are along the depth and where they are not.
+        let place = match (side.operand.along_depth, packed) {
+            (true, 1) => format!("(at + lane) * {pitch} + line"),
+            (false, 1) => format!("line * {pitch} + at + lane"),
+            (true, packed) => {
+                format!(
+                    "((at + lane) / {packed} * {pitch} + line) * {packed} + (at + lane) % {packed}"
+                )
+            }
+            (false, packed) => {
+                format!("(line / {packed} * {pitch} + at + lane) * {packed} + line % {packed}")
+            }
+        };
         if side.shape.is_straight {
             lowering.line(format_args!(
                 "*(k_vector<{element}, {lanes}>*)({to} + line * {pitch} + at) = {chunk};"
             ));
+        } else if side.operand.along_depth && lanes == packed && packed > 1 {
+            lowering.line(format_args!(
+                "*(k_vector<{element}, {lanes}>*)({to} + (at / {packed} * {pitch} + line) * {packed}) = {chunk};"
+            ));
         } else {
             lowering.line("K_UNROLL");
             lowering.line(format_args!(
-                "for (int lane = 0; lane < {lanes}; ++lane) {to}[(at + lane) * {pitch} + line] = {chunk}.at[lane];"
+                "for (int lane = 0; lane < {lanes}; ++lane) {to}[{place}] = {chunk}.at[lane];"
             ));
         }
     }

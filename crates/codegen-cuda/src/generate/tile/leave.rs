@@ -14,6 +14,8 @@ pub(in crate::generate) struct Results<'a> {
     pub(in crate::generate) columns: Points<'a>,
     /// The number of rows and of columns of the tile.
     pub(in crate::generate) tile: [u32; 2],
+    /// The C type of the sums.
+    pub(in crate::generate) sum: &'static str,
     /// Whether results are consecutive in memory along rows, rather than columns.
     pub(in crate::generate) rows_fastest: bool,
     /// Consecutive results that a thread computes at once.
@@ -32,7 +34,8 @@ pub(in crate::generate) fn leave(
 ) {
     let ([bm, bn], lanes) = (results.tile, results.lanes);
     let pitch = strip_pitch(bn);
-    lowering.line("float* const strip = (float*)k_shared;");
+    let ty = results.sum;
+    lowering.line(format_args!("{ty}* const strip = ({ty}*)k_shared;"));
     lowering.open(format_args!(
         "for (int first = 0; first < {bm}; first += {STRIP_ROWS})"
     ));
@@ -70,11 +73,12 @@ pub(in crate::generate) fn leave(
     split_points(lowering, &mut at_other, "other", other.axes);
     match fast.axes {
         &[axis] if lanes > 1 => {
-            in_lanes(lowering, &at_other, (axis, lanes, &fast.size), &sum, finish);
+            let sums = (ty, &sum as &dyn Fn(&str) -> String);
+            in_lanes(lowering, &at_other, (axis, lanes, &fast.size), sums, finish);
         }
         axes => {
             lowering.open(format_args!("if (fast < {})", fast.size));
-            let value = lowering.declare("float", sum("0"));
+            let value = lowering.declare(ty, sum("0"));
             split_points(lowering, &mut at_other, "fast", axes);
             finish(at_other, vec![value]);
             lowering.close();
@@ -91,11 +95,11 @@ fn in_lanes(
     lowering: &Lowering<'_>,
     scope: &Scope,
     (axis, lanes, size): (AxisId, u32, &str),
-    sum: &dyn Fn(&str) -> String,
+    (ty, sum): (&str, &dyn Fn(&str) -> String),
     finish: &dyn Fn(Scope, Vec<String>),
 ) {
     lowering.open(format_args!("if (fast + {lanes} <= {size})"));
-    let sums = (0..lanes).map(|lane| lowering.declare("float", sum(&lane.to_string())));
+    let sums = (0..lanes).map(|lane| lowering.declare(ty, sum(&lane.to_string())));
     let sums = sums.collect();
     let along = Lanes {
         axis,
@@ -107,7 +111,7 @@ fn in_lanes(
     lowering.open(format_args!(
         "else for (int lane = 0; lane < {lanes} && fast + lane < {size}; ++lane)"
     ));
-    let value = lowering.declare("float", sum("lane"));
+    let value = lowering.declare(ty, sum("lane"));
     let index = lowering.declare("k_i64", "fast + lane");
     finish(scope.with_axis(axis, index), vec![value]);
     lowering.close();

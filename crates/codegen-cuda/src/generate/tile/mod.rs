@@ -20,7 +20,7 @@ pub(super) fn strip_pitch(columns: u32) -> u32 {
     columns + 4
 }
 
-/// Bytes of a strip.
-pub(super) fn strip_bytes(columns: u32) -> u32 {
-    STRIP_ROWS * strip_pitch(columns) * 4
+/// Bytes of a strip of sums of so many bytes.
+pub(super) fn strip_bytes(columns: u32, sum_bytes: u32) -> u32 {
+    STRIP_ROWS * strip_pitch(columns) * sum_bytes
 }

@@ -6,7 +6,7 @@ use kiln_kernel::{AxisId, BufferId, IndexClass, Node, NodeId, VerifiedKernel};
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
-use crate::generate::plan::Unit;
+use crate::generate::unit::Unit;
 
 /// A factor of the products.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Operand {
         node: NodeId,
         (axes, depth): (Vec<AxisId>, &[AxisId]),
     ) -> Self {
-        let width = if unit == Unit::Registers { 4 } else { 8 };
+        let width = unit.lanes();
         let along = |axes: &[AxisId]| {
             let last = axes.last();
             last.is_some_and(|&axis| is_consecutive(kernel, dependence, node, axis))
@@ -63,28 +63,32 @@ impl Operand {
     }
 }
 
-/// The unit that multiplies two factors exactly, and the factors in its type.
+/// The unit that multiplies two factors exactly and sums in a type, and the factors in its type.
 pub(in crate::generate) fn unit_of(
     kernel: &VerifiedKernel,
+    sum: DType,
     left: NodeId,
     right: NodeId,
-) -> (Unit, NodeId, NodeId) {
+) -> Option<(Unit, NodeId, NodeId)> {
     let narrow = |node: NodeId, dtype: DType| match kernel.node(node) {
         Node::Apply {
-            op: ScalarOp::Cast(DType::F32),
+            op: ScalarOp::Cast(wide),
             operands,
-        } => operands
+        } if *wide == sum => operands
             .first()
             .copied()
             .filter(|&inner| kernel.dtype(inner) == dtype),
         _ => None,
     };
-    for (dtype, unit) in [(DType::BF16, Unit::Bf16), (DType::F16, Unit::F16)] {
-        if let (Some(left), Some(right)) = (narrow(left, dtype), narrow(right, dtype)) {
-            return (unit, left, right);
-        }
-    }
-    (Unit::Registers, left, right)
+    let mut units = Unit::ALL.into_iter().filter(|unit| unit.sum() == sum);
+    let narrowed = units.clone().find_map(|unit| {
+        let (left, right) = (narrow(left, unit.dtype())?, narrow(right, unit.dtype())?);
+        Some((unit, left, right))
+    });
+    narrowed.or_else(|| {
+        let unit = units.find(|unit| unit.dtype() == sum)?;
+        Some((unit, left, right))
+    })
 }
 
 /// Whether a value is read from consecutive elements along an axis.
