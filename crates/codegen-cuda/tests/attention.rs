@@ -182,6 +182,31 @@ fn heads_of_known_sizes_keep_their_queries() {
     }
 }
 
+/// One query per head, as when text is generated; three heads read the same keys, whose values are wider than a tile.
+#[test]
+fn single_queries_do_what_they_mean() {
+    for dtype in ["f32", "bf16"] {
+        let wide = |x: &str| match dtype {
+            "f32" => x.to_owned(),
+            _ => format!("f32({x})"),
+        };
+        let text = format!(
+            "kernel @attention(%q: in {dtype}[B, 6, 20], %k: in {dtype}[B, 2, N, 20], %v: in {dtype}[B, 2, N, 300], %y: out f32[B, 6, 300]) {{
+               outer b < B, h < 6
+               p[j < N] = reduce add[d < 20] {} * {}
+               t = reduce max[j < N] p[j]
+               z = reduce add[j < N] exp(p[j] - t)
+               o[e < 300] = reduce add[j < N] exp(p[j] - t) / z * {}
+               store %y[b, h, e < 300] = o[e]
+             }}",
+            wide("%q[b, h, d]"),
+            wide("%k[b, h / 3, j, d]"),
+            wide("%v[b, h / 3, j, e]"),
+        );
+        check(&text, &[], &[&[1, 1], &[2, 67]]);
+    }
+}
+
 #[test]
 fn masks_by_selection_and_by_number_of_keys_do_what_they_mean() {
     // Query `i` sees keys up to `i`.

@@ -6,17 +6,7 @@ use kiln_kernel::{
 };
 use kiln_tensor::DType;
 
-use super::form::product;
-use super::weight::{Keyed, Weight};
-
-/// The stage that sums weighted values.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mix {
-    pub(super) stage: StageId,
-    pub(super) key: AxisId,
-    pub(super) value: NodeId,
-    pub(super) weight: Weight,
-}
+use super::parts::{Keyed, Mix, product};
 
 /// The parts found so far.
 pub(super) struct Finder<'k> {

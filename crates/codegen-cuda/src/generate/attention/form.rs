@@ -10,10 +10,10 @@ use kiln_kernel::analysis::{Dependence, expression_nodes, must_run_in_order};
 use kiln_kernel::{
     AxisId, Extent, Item, Node, NodeId, Reduction, Stage, StageId, StageOperation, VerifiedKernel,
 };
-use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
 use super::find::Finder;
+use super::parts::product;
 use crate::generate::tile::{Operand, unit_of};
 use crate::generate::unit::Unit;
 
@@ -142,17 +142,6 @@ fn summed(stage: &Stage) -> Option<&[AxisId]> {
             axes,
             accumulator: DType::F32,
         } => Some(axes),
-        _ => None,
-    }
-}
-
-/// The factors of a product in f32.
-pub(super) fn product(kernel: &VerifiedKernel, node: NodeId) -> Option<[NodeId; 2]> {
-    match kernel.node(node) {
-        Node::Apply {
-            op: ScalarOp::Mul,
-            operands,
-        } if kernel.dtype(node) == DType::F32 => operands.as_slice().try_into().ok(),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@
 mod find;
 mod form;
 mod memory;
+mod parts;
 mod plan;
 mod propose;
 mod results;

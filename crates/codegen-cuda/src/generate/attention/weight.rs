@@ -1,27 +1,14 @@
 //! Recognising the weights of an attention, and their score, through maps over keys.
 
-use kiln_kernel::{AxisId, Node, NodeId};
+use kiln_kernel::{Node, NodeId};
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
 use super::find::Finder;
+use super::parts::{Keyed, Weight};
 
 /// The comparisons of nodes that one pair of expressions may take.
 const FUEL: u32 = 1000;
-
-/// A value at a key, whose index is an axis.
-pub(super) type Keyed = (NodeId, AxisId);
-
-/// A weight.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Weight {
-    /// What is subtracted from its score.
-    pub(super) shift: NodeId,
-    /// What it is divided by.
-    pub(super) divisor: Option<NodeId>,
-    /// Whether it is rounded to 16 bits.
-    pub(super) is_rounded: bool,
-}
 
 impl Finder<'_> {
     /// The value of a map over keys where it is read at the key, else the same.
