@@ -79,6 +79,30 @@ const SUBJECTS: &[Subject] = &[
         symbols: &[2048, 2048, 2048],
         products: 2048.0 * 2048.0 * 2048.0,
     },
+    Subject {
+        name: "product f64, 2048^3",
+        text: "kernel @product(%a: in f64[M, K], %b: in f64[K, N], %y: out f64[M, N]) {\n  outer i < M, j < N\n  s = reduce add[k < K] %a[i, k] * %b[k, j]\n  store %y[i, j] = s\n}",
+        symbols: &[2048, 2048, 2048],
+        products: 2048.0 * 2048.0 * 2048.0,
+    },
+    Subject {
+        name: "product i8, 2048^3",
+        text: "kernel @product(%a: in i8[M, K], %b: in i8[N, K], %y: out i32[M, N]) {\n  outer i < M, j < N\n  s = reduce add[k < K] i32(%a[i, k]) * i32(%b[j, k])\n  store %y[i, j] = s\n}",
+        symbols: &[2048, 2048, 2048],
+        products: 2048.0 * 2048.0 * 2048.0,
+    },
+    Subject {
+        name: "attention f32, 64 heads of 64, 1024 x 1024",
+        text: "kernel @attention(%q: in f32[B, M, 64], %k: in f32[B, N, 64], %m: in f32[N], %v: in f32[B, N, 64], %y: out f32[B, M, 64]) {\n  outer b < B, i < M\n  p[j < N] = reduce add[d < 64] %q[b, i, d] * %k[b, j, d]\n  s[j < N] = p[j] * 0.125 + %m[j]\n  t = reduce max[j < N] s[j]\n  w[j < N] = exp(s[j] - t)\n  z = reduce add[j < N] w[j]\n  o[e < 64] = reduce add[j < N] w[j] * %v[b, j, e]\n  store %y[b, i, e < 64] = o[e] / z\n}",
+        symbols: &[64, 1024, 1024],
+        products: 2.0 * 64.0 * 1024.0 * 1024.0 * 64.0,
+    },
+    Subject {
+        name: "attention bf16, 64 heads of 64, 1024 x 1024",
+        text: "kernel @attention(%q: in bf16[B, M, 64], %k: in bf16[B, N, 64], %m: in f32[N], %v: in bf16[B, N, 64], %y: out bf16[B, M, 64]) {\n  outer b < B, i < M\n  p[j < N] = reduce add[d < 64] f32(%q[b, i, d]) * f32(%k[b, j, d])\n  s[j < N] = p[j] * 0.125 + %m[j]\n  t = reduce max[j < N] s[j]\n  w[j < N] = exp(s[j] - t)\n  z = reduce add[j < N] w[j]\n  o[e < 64] = reduce add[j < N] w[j] * f32(%v[b, j, e])\n  store %y[b, i, e < 64] = bf16(o[e] / z)\n}",
+        symbols: &[64, 1024, 1024],
+        products: 2.0 * 64.0 * 1024.0 * 1024.0 * 64.0,
+    },
 ];
 
 /// Measures everything whose name contains a word.

@@ -58,6 +58,51 @@ const SINGLE: &str = "kernel @linear(%x: in f32[M, K], %w: in f32[K, N], %y: out
   s = reduce add[k < K] %x[m, k] * %w[k, n]
   store %y[m, n] = s
 }";
+const DOUBLE: &str = "kernel @product(%x: in f64[M, K], %w: in f64[K, N], %y: out f64[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] %x[m, k] * %w[k, n]
+  store %y[m, n] = s
+}";
+const LONG: &str = "kernel @product(%x: in i64[M, K], %w: in i64[K, N], %y: out i64[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] %x[m, k] * %w[k, n]
+  store %y[m, n] = s
+}";
+const BYTES: &str =
+    "kernel @product(%x: in i8[M, K], %w: in i8[N, K], %c: in f32[N], %y: out f32[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] i32(%x[m, k]) * i32(%w[n, k])
+  store %y[m, n] = f32(s) * %c[n]
+}";
+
+/// Attention of heads of a size, with a mask.
+fn attention(dtype: &str, size: u32) -> String {
+    let wide = |x: &str| match dtype {
+        "f32" => x.to_owned(),
+        _ => format!("f32({x})"),
+    };
+    let (query, key, value) = (
+        wide("%q[b, i, d]"),
+        wide("%k[b, j, d]"),
+        wide("%v[b, j, e]"),
+    );
+    let result = match dtype {
+        "f32" => "o[e] / z".to_owned(),
+        _ => format!("{dtype}(o[e] / z)"),
+    };
+    format!(
+        "kernel @attention(%q: in {dtype}[B, M, {size}], %k: in {dtype}[B, N, {size}], %m: in f32[M, N], %v: in {dtype}[B, N, {size}], %y: out {dtype}[B, M, {size}]) {{
+           outer b < B, i < M
+           p[j < N] = reduce add[d < {size}] {query} * {key}
+           s[j < N] = p[j] * 0.125 + %m[i, j]
+           t = reduce max[j < N] s[j]
+           z = reduce add[j < N] exp(s[j] - t)
+           o[e < {size}] = reduce add[j < N] exp(s[j] - t) * {value}
+           store %y[b, i, e < {size}] = {result}
+         }}"
+    )
+}
+
 const SCAN: &str = "kernel @cumsum(%x: in f32[M, N], %y: out f32[M, N]) {
   outer m < M
   carry i < N {
@@ -69,7 +114,16 @@ const SCAN: &str = "kernel @cumsum(%x: in f32[M, N], %y: out f32[M, N]) {
 #[test]
 fn every_schedule_compiles_within_a_budget_of_spills() {
     let Some(compiler) = compiler() else { return };
-    for text in [MAP, SOFTMAX, PRODUCT, SINGLE] {
+    let heads = [
+        ("f32", 64),
+        ("f32", 128),
+        ("bf16", 64),
+        ("f16", 128),
+        ("bf16", 256),
+    ];
+    let heads = heads.map(|(dtype, size)| attention(dtype, size));
+    let texts = [MAP, SOFTMAX, PRODUCT, SINGLE, DOUBLE, LONG, BYTES].map(str::to_owned);
+    for text in texts.iter().chain(&heads) {
         let kernel = kernel(text);
         for arch in ARCHS {
             for candidate in compiler.schedules(&kernel, &arch.target()) {
@@ -184,12 +238,20 @@ fn instructions(compiler: &CudaCompiler, text: &str, arch: CudaArch) -> Option<S
 #[test]
 fn machine_code_has_the_intended_instructions() {
     let Some(compiler) = compiler() else { return };
+    let (half, single) = (attention("bf16", 64), attention("f32", 64));
     for arch in ARCHS {
         for (text, wanted) in [
-            (MAP, &["LDG.E.128", "STG.E.128"][..]),
+            (
+                half.as_str(),
+                &["HMMA.16816.F32.BF16", "LDSM.16.MT88", "LDGSTS.E.BYPASS.128"][..],
+            ),
+            (single.as_str(), &["FFMA", "LDS.128", "LDG.E.128"]),
+            (MAP, &["LDG.E.128", "STG.E.128"]),
             (SOFTMAX, &["LDG.E.128", "STG.E.128", "SHFL"]),
             (PRODUCT, &["HMMA.16816.F32.BF16", "LDSM.16.M", "LDG.E.128"]),
             (SINGLE, &["FFMA", "LDS.128", "LDG.E.128"]),
+            (DOUBLE, &["DFMA", "LDS.128", "LDG.E.128"]),
+            (BYTES, &["IDP.4A.S8.S8", "LDS.128"]),
         ] {
             let Some(found) = instructions(&compiler, text, arch) else {
                 println!("skipped: no machine code is checked, since KILN_NVDISASM is not set");
@@ -204,8 +266,12 @@ fn machine_code_has_the_intended_instructions() {
             // Between the first and the last multiplication nothing is in memory that registers should have.
             for function in found.split(".type").skip(1) {
                 let lines: Vec<&str> = function.lines().collect();
-                let multiplies = |line: &&str| line.contains("HMMA") || line.contains("FFMA");
-                let is_product = text == PRODUCT || text == SINGLE;
+                let multiplies = |line: &&str| {
+                    ["HMMA", "FFMA", "DFMA", "IDP"]
+                        .iter()
+                        .any(|word| line.contains(word))
+                };
+                let is_product = text != MAP && text != SOFTMAX;
                 let (Some(first), Some(last), true) = (
                     lines.iter().position(multiplies),
                     lines.iter().rposition(multiplies),

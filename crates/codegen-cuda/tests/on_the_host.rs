@@ -14,6 +14,7 @@
 mod support;
 
 use kiln_backend::Schedule;
+use kiln_codegen_cuda::CudaCompiler;
 use kiln_testkit::cases::folder;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{Elements, covering_sizes, random_kernel, random_sizes};
@@ -209,6 +210,90 @@ fn products_beyond_a_tile_do_what_they_mean() {
         };
         let large = Schedule::new("contraction").with_text(format!("contraction {words}"));
         check_everywhere(&kernel(text), &[large], &sizes, smooth)
+    }));
+}
+
+/// Products whose numbers are not those of tensor cores: each has a tile of its own.
+#[test]
+fn products_of_f64_and_of_integers_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let product = |operands: &str, factors: &str, stored: &str| {
+        format!(
+            "kernel @product({operands}) {{
+               outer m < M, n < N
+               s = reduce add[k < K] {factors}
+               store %y[m, n] = {stored}
+             }}"
+        )
+    };
+    let kernels = [
+        (
+            "f64 tile 128 64 8",
+            product(
+                "%x: in f64[M, K], %w: in f64[K, N], %y: out f64[M, N]",
+                "%x[m, k] * %w[k, n]",
+                "relu(s)",
+            ),
+        ),
+        (
+            "i64 tile 128 64 8",
+            product(
+                "%x: in i64[K, M], %w: in i64[N, K], %y: out i64[M, N]",
+                "%x[k, m] * %w[n, k]",
+                "s + 1",
+            ),
+        ),
+        (
+            "i32 tile 128 128 16",
+            product(
+                "%x: in u8[M, K], %w: in i8[K, N], %z: in u8[], %y: out i32[M, N]",
+                "(i32(%x[m, k]) - i32(%z[])) * i32(%w[k, n])",
+                "s",
+            ),
+        ),
+        (
+            "i8 tile 128 128 32",
+            product(
+                "%x: in i8[M, K], %w: in i8[N, K], %c: in f32[N], %y: out f32[M, N]",
+                "i32(%x[m, k]) * i32(%w[n, k])",
+                "f32(s) * %c[n]",
+            ),
+        ),
+        (
+            "i8 tile 64 128 4",
+            product(
+                "%x: in i8[K, M], %w: in i8[K, N], %y: out i32[M, N]",
+                "i32(%x[k, m]) * i32(%w[k, n])",
+                "s",
+            ),
+        ),
+    ];
+    // In the order of the symbols, whatever it is: around tiles, and none.
+    let sizes: &[&[i64]] = &[
+        &[1, 1, 1],
+        &[130, 40, 9],
+        &[34, 67, 131],
+        &[5, 0, 3],
+        &[3, 5, 66],
+        &[64, 64, 64],
+    ];
+    let sizes: Vec<Vec<i64>> = sizes.iter().map(|sizes| sizes.to_vec()).collect();
+    let elements = |_: u64| Elements {
+        flavor: Flavor::Smooth,
+        indices: (-9, 10),
+    };
+    expect(in_parallel(&kernels, |(words, text)| {
+        let kernel = kernel(text);
+        let offered = CudaCompiler::offered(&kernel).into_iter();
+        let mut names = offered.map(|candidate| candidate.schedule.name);
+        if !names.any(|name| name == "contraction") {
+            return Err(format!("no contraction is offered for {text}"));
+        }
+        let words = format!("contraction {words} warps 1 1");
+        let large = Schedule::new("contraction").with_text(words);
+        check_everywhere(&kernel, &[large], &sizes, elements)
     }));
 }
 

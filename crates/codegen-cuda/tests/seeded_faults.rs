@@ -93,3 +93,59 @@ fn mistakes_in_rows_are_found() {
     };
     assert!(found(&skips, None), "half of a warp is not added");
 }
+
+#[test]
+fn mistakes_in_attention_are_found() {
+    if !has_compiler() {
+        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+        return;
+    }
+    for (dtype, tile) in [
+        ("f32", "64 64 8 64 warps 1"),
+        ("bf16", "32 16 16 16 warps 2"),
+    ] {
+        let wide = |x: &str| match dtype {
+            "f32" => x.to_owned(),
+            _ => format!("f32({x})"),
+        };
+        let text = format!(
+            "kernel @attention(%q: in {dtype}[M, D], %k: in {dtype}[N, D], %v: in {dtype}[N, D], %y: out f32[M, D]) {{
+               outer i < M
+               s[j < N] = reduce add[d < D] {} * {}
+               t = reduce max[j < N] s[j]
+               z = reduce add[j < N] exp(s[j] - t)
+               o[e < D] = reduce add[j < N] exp(s[j] - t) * {}
+               store %y[i, e < D] = o[e] / z
+             }}",
+            wide("%q[i, d]"),
+            wide("%k[j, d]"),
+            wide("%v[j, e]"),
+        );
+        let schedule = format!("attention {dtype} tile {tile}");
+        let found = |change: &dyn Fn(&str) -> String, define| {
+            is_found(&text, &schedule, &[40, 24, 150], change, define)
+        };
+        let replaced = |from: &'static str, to: &'static str| {
+            move |text: &str| {
+                assert!(text.contains(from), "the source has no `{from}`");
+                text.replace(from, to)
+            }
+        };
+        let same = |text: &str| text.to_owned();
+        assert!(!found(&same, None), "the source itself is right");
+        assert!(found(&same, Some("SEEDED_NO_BARRIER")), "no barriers");
+        assert!(found(&same, Some("SEEDED_NO_WAIT")), "no waits for copies");
+        let one_slot = replaced("slots + next % 2", "slots + 0 * next");
+        let one_slot =
+            |text: &str| replaced("slots + step % 2", "slots + 0 * step")(&one_slot(text));
+        assert!(found(&one_slot, None), "a single slot");
+        let stale = replaced("mixed.at(r, c) *= scale", "mixed.at(r, c) *= 1.0f");
+        assert!(found(&stale, None), "sums that are not rescaled");
+        let stale = replaced("k_fused(totals[r], scale, total)", "totals[r] + total");
+        assert!(found(&stale, None), "totals that are not rescaled");
+        let beyond = replaced("<= last_key ?", "<= last_key + 1 ?");
+        assert!(found(&beyond, None), "a key that is none");
+        let quad = replaced("mask = SHARING / 2", "mask = SHARING / 4");
+        assert!(found(&quad, None), "half of a row");
+    }
+}

@@ -10,8 +10,9 @@ use kiln_tensor::DType;
 use super::contraction::{self, Product};
 use super::function::Function;
 use super::lowering::Lowering;
-use super::plan::{ContractionPlan, TilePlan, Unit};
+use super::plan::{ContractionPlan, TilePlan};
 use super::strides;
+use super::unit::Unit;
 use crate::container::{GemmEntry, GemmEpilogue, GemmOperand};
 use crate::error::CudaError;
 
@@ -72,9 +73,9 @@ pub(super) fn generate(lowering: &Lowering<'_>) -> Result<Vec<Function>, CudaErr
     let library = Function::of_library(entry, results.min(one()) * is_deep.clone());
     let own = ContractionPlan {
         unit: gemm.unit,
-        tile: match gemm.unit {
-            Unit::Registers => SMALL_SINGLE,
-            Unit::Bf16 | Unit::F16 => SMALL,
+        tile: match gemm.unit.has_tensor_cores() {
+            false => SMALL_SINGLE,
+            true => SMALL,
         },
         few: None,
     };
@@ -113,7 +114,7 @@ impl Gemm {
         let stored = (store.buffer, store.indices.as_slice());
         let result = Matrix::of(kernel, stored, (batch, rows, columns))?;
         let dtype = kernel.buffer(store.buffer).dtype;
-        let is_known = dtype == DType::F32 || Some(dtype) == unit.dtype();
+        let is_known = unit.sum() == DType::F32 && (dtype == DType::F32 || dtype == unit.dtype());
         let bias = bias_of(kernel, store.value, columns, dtype)?;
         (is_known && !result.transposed).then_some(Self {
             unit,

@@ -9,6 +9,7 @@
 //! functions of `prelude/device.cuh`.
 
 mod access;
+mod attention;
 mod c_type;
 mod contraction;
 mod expression;
@@ -26,6 +27,8 @@ mod row;
 mod scope;
 mod source;
 mod split;
+mod tile;
+mod unit;
 mod writer;
 
 use kiln_backend::Quantity;
@@ -56,6 +59,7 @@ pub(crate) fn generate(kernel: &VerifiedKernel, plan: &Plan) -> Result<Source, C
         Plan::Gemm => gemm::generate(&lowering)?,
         Plan::Split(plan) => split::generate(&lowering, plan)?,
         Plan::Contraction(plan) => contraction::generate(&lowering, plan)?,
+        Plan::Attention(plan) => attention::generate(&lowering, plan)?,
     };
     source::assemble(&lowering, functions)
 }

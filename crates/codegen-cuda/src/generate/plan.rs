@@ -3,8 +3,9 @@
 use std::fmt;
 
 use kiln_backend::{FALLBACK_SCHEDULE, Schedule};
-use kiln_tensor::DType;
 
+use super::attention::AttentionPlan;
+use super::unit::Unit;
 use crate::error::CudaError;
 
 /// How a kernel is arranged.
@@ -18,6 +19,8 @@ pub(crate) enum Plan {
     Row(RowPlan),
     /// A block per tile of a product.
     Contraction(ContractionPlan),
+    /// A block per tile of queries.
+    Attention(AttentionPlan),
     /// Parts of a reduction, where it has few results.
     Split(SplitPlan),
     /// A product by cuBLASLt.
@@ -89,38 +92,6 @@ pub(crate) enum SplitPlan {
     Columns(MapPlan),
 }
 
-/// What multiplies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// f32 in registers.
-    Registers,
-    /// bf16 by tensor cores.
-    Bf16,
-    /// f16 by tensor cores.
-    F16,
-}
-
-impl Unit {
-    const ALL: [Unit; 3] = [Unit::Registers, Unit::Bf16, Unit::F16];
-
-    /// The elements of its factors.
-    pub(crate) fn dtype(self) -> Option<DType> {
-        match self {
-            Unit::Registers => None,
-            Unit::Bf16 => Some(DType::BF16),
-            Unit::F16 => Some(DType::F16),
-        }
-    }
-
-    fn as_word(self) -> &'static str {
-        match self {
-            Unit::Registers => "f32",
-            Unit::Bf16 => "bf16",
-            Unit::F16 => "f16",
-        }
-    }
-}
-
 /// The choices of a contraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContractionPlan {
@@ -144,9 +115,9 @@ pub(crate) struct TilePlan {
 impl TilePlan {
     /// Threads of a block.
     pub(crate) fn threads(&self, unit: Unit) -> u32 {
-        match unit {
-            Unit::Registers => 256,
-            Unit::Bf16 | Unit::F16 => 32 * self.warps[0] * self.warps[1],
+        match unit.has_tensor_cores() {
+            false => 256,
+            true => 32 * self.warps[0] * self.warps[1],
         }
     }
 
@@ -156,12 +127,12 @@ impl TilePlan {
             return None;
         };
         let is_even = |size: u32, unit: u32| size > 0 && size.is_multiple_of(unit) && size <= 256;
-        let is_valid = match unit {
-            Unit::Registers => {
+        let is_valid = match unit.has_tensor_cores() {
+            false => {
                 let is_small = m <= 128 && n <= 128 && rows * columns == 1;
                 is_small && is_even(m, 64) && is_even(n, 64) && is_even(k, 4)
             }
-            Unit::Bf16 | Unit::F16 => {
+            true => {
                 let is_small = (1..=4).contains(&rows) && (1..=4).contains(&columns);
                 is_small
                     && is_even(m, 32)
@@ -185,10 +156,7 @@ impl fmt::Display for TilePlan {
 }
 
 /// A contraction of its words.
-fn contraction_of(unit: &str, words: &[&str]) -> Option<ContractionPlan> {
-    let unit = Unit::ALL
-        .into_iter()
-        .find(|known| known.as_word() == unit)?;
+fn contraction_of(unit: Unit, words: &[&str]) -> Option<ContractionPlan> {
     let tile = |words: &[&str]| match words {
         ["tile", m, n, k, "warps", rows, columns] => {
             let numbers = [m, n, k, rows, columns].map(|word| word.parse().unwrap_or_default());
@@ -213,6 +181,7 @@ impl Plan {
             Plan::Map(_) => "map",
             Plan::Row(_) => "row",
             Plan::Contraction(_) => "contraction",
+            Plan::Attention(_) => "attention",
             Plan::Split(_) => "split",
             Plan::Gemm => "gemm",
         }
@@ -266,10 +235,14 @@ impl Plan {
                 Ok(Plan::Row(RowPlan { threads, lanes }))
             }
             ["gemm"] => Ok(Plan::Gemm),
-            ["contraction", unit, words @ ..] => match contraction_of(unit, words) {
-                Some(plan) => Ok(Plan::Contraction(plan)),
-                None => Err(unknown()),
-            },
+            ["contraction", unit, words @ ..] => {
+                let plan = Unit::of_word(unit).and_then(|unit| contraction_of(unit, words));
+                plan.map(Plan::Contraction).ok_or_else(unknown)
+            }
+            ["attention", unit, words @ ..] => {
+                let plan = Unit::of_word(unit).and_then(|unit| AttentionPlan::of(unit, words));
+                plan.map(Plan::Attention).ok_or_else(unknown)
+            }
             _ => Err(unknown()),
         }
     }
@@ -290,6 +263,7 @@ impl fmt::Display for Plan {
             Plan::Split(SplitPlan::Columns(plan)) => {
                 write!(formatter, "split {}", Plan::Map(*plan))
             }
+            Plan::Attention(plan) => write!(formatter, "attention {plan}"),
             Plan::Contraction(ContractionPlan { unit, tile, few }) => {
                 write!(formatter, "contraction {} {tile}", unit.as_word())?;
                 match few {
@@ -304,6 +278,7 @@ impl fmt::Display for Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::attention::AttentionTile;
 
     #[test]
     fn plans_round_trip_through_schedules() {
@@ -331,6 +306,17 @@ mod tests {
                     warps: [2, 2],
                 }),
             }),
+            Plan::Attention(AttentionPlan {
+                unit: Unit::F16,
+                tile: AttentionTile {
+                    rows: 128,
+                    keys: 64,
+                    depth: 64,
+                    columns: 96,
+                    warps: 8,
+                },
+                few: None,
+            }),
         ];
         for plan in plans {
             assert_eq!(Plan::of(&plan.schedule()).unwrap(), plan);
@@ -345,6 +331,8 @@ mod tests {
             "map axis 0 lanes 3",
             "row threads 31 lanes 4",
             "row threads",
+            "attention f16 tile 48 64 64 64 warps 3",
+            "attention f32 tile 64 64 64 96 warps 1",
         ] {
             let schedule = Schedule::new("map").with_text(text);
             let error = Plan::of(&schedule).unwrap_err();

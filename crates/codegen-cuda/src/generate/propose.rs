@@ -3,7 +3,8 @@
 use kiln_kernel::analysis::{Access, Dependence, accesses};
 use kiln_kernel::{AxisId, Node, VerifiedKernel};
 
-use super::plan::{ContractionPlan, MapPlan, Plan, RowPlan, SplitPlan, TilePlan, Unit};
+use super::plan::{ContractionPlan, MapPlan, Plan, RowPlan, SplitPlan, TilePlan};
+use super::unit::Unit;
 
 /// Bytes of shared memory of the largest tile's ring, with room for what the system takes.
 const LARGEST_TILE_BYTES: u32 = 220 << 10;
@@ -25,6 +26,8 @@ pub(crate) fn propose(kernel: &VerifiedKernel, machine: Machine) -> Vec<Plan> {
         plans.push(Plan::Gemm);
     }
     plans.extend(contraction_plans(kernel, &dependence, machine));
+    let attention = super::attention::plans(kernel, &dependence, machine.shared_bytes);
+    plans.extend(attention.into_iter().map(Plan::Attention));
     let map = map_plan(kernel, &dependence);
     let row = row_plan(kernel, &dependence);
     let is_split = super::split::single_reduction(kernel).is_some();
@@ -140,12 +143,15 @@ fn contraction_plans(
     let unit = product.unit;
     let tile = |tile, warps| TilePlan { tile, warps };
     let (large, small) = match unit {
-        Unit::Registers => (tile([128, 128, 16], [1, 1]), tile([64, 64, 16], [1, 1])),
+        Unit::F32 | Unit::I32 => (tile([128, 128, 16], [1, 1]), tile([64, 64, 16], [1, 1])),
+        // Sums take two registers each.
+        Unit::F64 | Unit::I64 => (tile([128, 64, 8], [1, 1]), tile([64, 64, 8], [1, 1])),
+        Unit::I8 => (tile([128, 128, 32], [1, 1]), tile([64, 64, 32], [1, 1])),
         Unit::Bf16 | Unit::F16 => (tile([128, 128, 32], [2, 2]), tile([64, 64, 32], [2, 2])),
     };
     // Measured on an H200 at 8192^3: 277 TFLOP/s, against 259 of the next.
     let largest = tile([256, 128, 64], [4, 2]);
-    let has_room = unit != Unit::Registers && machine.shared_bytes >= LARGEST_TILE_BYTES;
+    let has_room = unit.has_tensor_cores() && machine.shared_bytes >= LARGEST_TILE_BYTES;
     let tiles = has_room.then_some(largest).into_iter().chain([large]);
     let plans = tiles.map(|tile| {
         Plan::Contraction(ContractionPlan {

@@ -13,6 +13,7 @@
 #define K_PARAMETER const
 #define K_INLINE inline
 #define K_UNROLL
+#define K_ROLLED
 #define K_BOUNDS(threads)
 #define K_SHARED
 
@@ -183,6 +184,11 @@ K_INLINE unsigned long long k_double_bits(double x) { unsigned long long y; memc
 K_INLINE double k_bits_double(unsigned long long x) { double y; memcpy(&y, &x, 8); return y; }
 K_INLINE float k_fused(float a, float b, float c) { return fmaf(a, b, c); }
 K_INLINE double k_fused(double a, double b, double c) { return fma(a, b, c); }
+K_INLINE int k_dot(int a, int b, int c) {
+    unsigned sum = (unsigned)c;
+    for (int i = 0; i < 32; i += 8) sum += (unsigned)((int)(signed char)(a >> i) * (signed char)(b >> i));
+    return (int)sum;
+}
 K_INLINE float k_inverse(float x) { return 1.0f / x; }
 
 K_INLINE float k_f16_float(unsigned short x) {

@@ -301,10 +301,23 @@ impl CheckedCase {
         seed: u64,
         elements: Elements,
     ) -> Result<Option<Self>, String> {
+        Self::with(kernel, symbols, seed, elements, &|_| ())
+    }
+
+    /// The same, with operands that are changed.
+    pub(crate) fn with(
+        kernel: &VerifiedKernel,
+        symbols: &[i64],
+        seed: u64,
+        elements: Elements,
+        change: &dyn Fn(&mut Vec<Tensor>),
+    ) -> Result<Option<Self>, String> {
         let mut random = SplitMix64::new(seed);
-        let Some(tensors) = kernel_tensors(&mut random, kernel, symbols, elements).unwrap() else {
+        let tensors = kernel_tensors(&mut random, kernel, symbols, elements).unwrap();
+        let Some(mut tensors) = tensors else {
             return Ok(None);
         };
+        change(&mut tensors);
         let meaning = Meaning::of(kernel, symbols, &tensors).map_err(|why| why.to_string())?;
         Ok(Some(Self {
             symbols: symbols.to_vec(),

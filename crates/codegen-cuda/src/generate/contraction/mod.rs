@@ -1,34 +1,27 @@
-//! Sums of products by tiles in shared memory: tensor cores for 16-bit floats, registers for f32.
+//! Sums of products by tiles in shared memory: tensor cores for 16-bit floats, registers for other numbers.
 //!
 //! Rows are the outer axes of the left factor alone, columns those of the right one alone, batches all others; the depth is
 //! what is summed. Several axes of one kind count as one, so a convolution is a product too. Factors are computed where a
 //! tile is filled, and what follows the sum where it is stored. Elements outside of the matrices are zeros.
 
-mod leave;
 mod product;
-mod tiles;
 
 use kiln_backend::Quantity;
 use kiln_kernel::AxisId;
-use kiln_tensor::DType;
 
 use super::c_type::c_type;
 use super::function::{Function, FunctionParts};
+use super::items::SerialItems;
 use super::lowering::Lowering;
-use super::plan::{ContractionPlan, TilePlan, Unit};
-use super::scope::Scope;
+use super::plan::{ContractionPlan, TilePlan};
+use super::scope::{Place, Scope, When};
+use super::tile::{self, ENOUGH_TILES, Filler, Points, Results, Side, TileShape};
+use super::unit::Unit;
 use crate::error::CudaError;
-use product::Operand;
 pub(super) use product::Product;
-use tiles::TileShape;
 
 /// Tiles in shared memory at a time: all but one of them on their way.
 const STAGES: u32 = 4;
-/// Rows of the strip through which sums leave.
-const STRIP_ROWS: u32 = 32;
-
-/// Tiles that are enough for a device: below that many, smaller ones are used.
-const ENOUGH_TILES: i64 = 264;
 
 /// Writes the kernel: a function per size of tile, of which one has tasks, as sizes decide.
 pub(super) fn generate(
@@ -59,24 +52,9 @@ pub(super) fn generate(
 /// Writes the function of a product.
 struct TileWriter<'l, 'k> {
     lowering: &'l Lowering<'k>,
-    unit: Unit,
+    filler: Filler<'l, 'k>,
     plan: &'l TilePlan,
     product: &'l Product,
-    threads: u32,
-    /// The C type of a tile's elements.
-    element: &'static str,
-    element_bytes: u32,
-}
-
-/// An operand in the loop over the depth.
-struct Side<'a> {
-    operand: &'a Operand,
-    shape: TileShape,
-    /// The name of its registers.
-    name: &'static str,
-    /// The first row (column) of the tile in C, and the number of all.
-    first: &'static str,
-    size: String,
 }
 
 impl<'l, 'k> TileWriter<'l, 'k> {
@@ -86,19 +64,17 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         plan: &'l TilePlan,
         product: &'l Product,
     ) -> Self {
-        let (element, element_bytes) = match unit {
-            Unit::Registers => ("float", 4),
-            Unit::Bf16 => (c_type(DType::BF16), 2),
-            Unit::F16 => (c_type(DType::F16), 2),
+        let filler = Filler {
+            lowering,
+            unit,
+            threads: plan.threads(unit),
+            reads_ahead: true,
         };
         Self {
             lowering,
-            unit,
+            filler,
             plan,
             product,
-            threads: plan.threads(unit),
-            element,
-            element_bytes,
         }
     }
 
@@ -125,31 +101,36 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         self.points(&self.product.batch) * rows * columns
     }
 
+    /// Points in the order of a launch's numbers.
+    fn points_of<'a>(&self, axes: &'a [AxisId], first: &'a str) -> Points<'a> {
+        Points {
+            axes,
+            first,
+            size: self.lowering.quantity(&self.points(axes)),
+        }
+    }
+
     fn write(&self) -> Function {
-        let (lowering, product) = (self.lowering, self.product);
+        let (lowering, product, unit) = (self.lowering, self.product, self.filler.unit);
         let [bm, bn, bk] = self.plan.tile;
-        let size = |axes: &[AxisId]| lowering.quantity(&self.points(axes));
+        let rows = self.points_of(&product.left.axes, "m0");
+        let columns = self.points_of(&product.right.axes, "n0");
+        let deep = self.points_of(&product.depth, "k0");
+        let side = |operand, name, own: &Points<'l>, size| Side {
+            operand,
+            shape: TileShape::of(unit, operand, size, bk),
+            name,
+            own: own.clone(),
+            deep: deep.clone(),
+        };
         let sides = [
-            Side {
-                operand: &product.left,
-                shape: self.shape(&product.left, bm),
-                name: "x",
-                first: "m0",
-                size: size(&product.left.axes),
-            },
-            Side {
-                operand: &product.right,
-                shape: self.shape(&product.right, bn),
-                name: "y",
-                first: "n0",
-                size: size(&product.right.axes),
-            },
+            side(&product.left, "x", &rows, bm),
+            side(&product.right, "y", &columns, bn),
         ];
-        let depth = size(&product.depth);
         let buffer: u32 = sides.iter().map(|side| side.shape.elements).sum();
-        let strip = STRIP_ROWS * (bn + 4) * 4;
-        let shared = (STAGES * buffer * self.element_bytes).max(strip);
-        let function = FunctionParts::new(self.threads, self.tasks())
+        let ring = STAGES * buffer * unit.element_bytes();
+        let shared = ring.max(tile::strip_bytes(bn, unit.sum().size_in_bytes() as u32));
+        let function = FunctionParts::new(self.filler.threads, self.tasks())
             .with_shared(Quantity::constant(i64::from(shared)));
         let line = |text: String| lowering.line(text);
         line("k_i64 z, row, column;".to_owned());
@@ -160,28 +141,41 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         line(format!("const k_i64 m0 = row * {bm}, n0 = column * {bn};"));
         let mut scope = Scope::default();
         super::split_points(lowering, &mut scope, "z", &product.batch);
-        let element = self.element;
+        let element = unit.element();
         line(format!("{element}* const tiles = ({element}*)k_shared;"));
         line(format!("{} tile;", self.tile_type()));
         line("tile.clear();".to_owned());
         for side in &sides {
-            self.declare_async(side.operand, &side.shape, side.name);
+            self.filler.declare_async(side);
         }
         line(format!(
-            "const int steps = (int)(({depth} + {}) / {bk});",
+            "const int steps = (int)(({} + {}) / {bk});",
+            deep.size,
             bk - 1
         ));
-        self.steps(&scope, &sides, (buffer, &depth));
+        self.steps(&scope, &sides, buffer);
         line("k_copy_wait<0>();".to_owned());
         line("k_sync();".to_owned());
-        let [left, right] = &sides;
-        self.leave(&scope, &left.size, &right.size);
+        let results = Results {
+            rows,
+            columns,
+            tile: [bm, bn],
+            sum: c_type(unit.sum()),
+            rows_fastest: product.rows_fastest,
+            lanes: product.lanes,
+            threads: self.filler.threads,
+        };
+        tile::leave(lowering, &scope, &results, &|mut inner, sums| {
+            inner.place(product.stage, When::Current, Place::Values(sums));
+            let rest = lowering.kernel.items().get(1..).unwrap_or_default();
+            SerialItems::new(lowering, None).items(&mut inner, rest);
+        });
         function.finish(lowering)
     }
 
     /// The loop over the depth. The tile of a step is filled some steps before; the first steps only fill.
-    fn steps(&self, scope: &Scope, sides: &[Side<'_>; 2], (buffer, depth): (u32, &str)) {
-        let (lowering, element) = (self.lowering, self.element);
+    fn steps(&self, scope: &Scope, sides: &[Side<'_>; 2], buffer: u32) {
+        let (lowering, element) = (self.lowering, self.filler.unit.element());
         let [_, _, bk] = self.plan.tile;
         let line = |text: String| lowering.line(text);
         let ahead = STAGES - 1;
@@ -197,9 +191,7 @@ impl<'l, 'k> TileWriter<'l, 'k> {
             "{element}* const x_tile = tiles + (unsigned)next % {STAGES} * {buffer}, * const y_tile = x_tile + {left};"
         ));
         for side in sides {
-            let count = self.n_chunks(side.operand, &side.shape);
-            let (lanes, name) = (side.operand.lanes, side.name);
-            line(format!("k_vector<{element}, {lanes}> {name}[{count}];"));
+            self.filler.declare_ahead(side);
         }
         // Everyone's copies for this step have landed, and the tile of the last step is free.
         line(format!(
@@ -208,59 +200,37 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         ));
         lowering.open("if (fills)");
         for side in sides {
-            self.start(scope, side, depth);
+            self.filler
+                .start(scope, side, &format!("{}_tile", side.name));
         }
         lowering.close();
         line("k_copy_commit();".to_owned());
+        let as_words = match self.filler.unit.packed() {
+            1 => "",
+            _ => "(const int*)",
+        };
         line(format!(
-            "if (step >= 0) {{ const {element}* const now = tiles + (unsigned)step % {STAGES} * {buffer}; tile.multiply(now, now + {left}); }}"
+            "if (step >= 0) {{ const {element}* const now = tiles + (unsigned)step % {STAGES} * {buffer}; tile.multiply({as_words}now, {as_words}(now + {left})); }}"
         ));
         lowering.open("if (fills)");
         for side in sides {
-            let name = side.name;
-            lowering.open(format_args!("if (!{name}_async)"));
-            self.fill((side.operand, &side.shape), &format!("{name}_tile"), name);
-            lowering.close();
+            self.filler.finish(side, &format!("{}_tile", side.name));
         }
         lowering.close();
-        lowering.close();
-    }
-
-    /// Starts filling an operand's tile: copies, or reads into registers.
-    fn start(&self, scope: &Scope, side: &Side<'_>, depth: &str) {
-        let lowering = self.lowering;
-        let (name, of) = (side.name, (side.operand, &side.shape));
-        let sizes = (side.first, side.size.as_str(), depth);
-        if side.operand.is_plain && side.shape.is_straight {
-            let rows = match name {
-                "x" => self.plan.tile[0],
-                _ => self.plan.tile[1],
-            };
-            lowering.open(format_args!("if ({name}_async)"));
-            lowering.open(format_args!(
-                "if ({} + {rows} <= {} && k0 + {} <= {depth})",
-                side.first, side.size, self.plan.tile[2]
-            ));
-            self.copy(scope, of, (sizes, true), name);
-            lowering.close();
-            lowering.open("else");
-            self.copy(scope, of, (sizes, false), name);
-            lowering.close();
-            lowering.close();
-            lowering.open("else");
-        } else {
-            lowering.open("");
-        }
-        self.read(scope, of, sizes, name);
         lowering.close();
     }
 
     fn tile_type(&self) -> String {
         let [bm, bn, bk] = self.plan.tile;
-        let element = self.element;
-        match self.unit {
-            Unit::Registers => format!("k_register_tile<{element}, {bm}, {bn}, {bk}>"),
-            Unit::Bf16 | Unit::F16 => {
+        let unit = self.filler.unit;
+        let element = unit.element();
+        match unit.has_tensor_cores() {
+            false if unit.packed() > 1 => {
+                let words = bk / unit.packed();
+                format!("k_register_tile<int, {bm}, {bn}, {words}, k_dot_bytes>")
+            }
+            false => format!("k_register_tile<{element}, {bm}, {bn}, {bk}>"),
+            true => {
                 let [wm, wn] = self.plan.warps;
                 let (left, right) = (&self.product.left, &self.product.right);
                 format!(

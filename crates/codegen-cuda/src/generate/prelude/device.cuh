@@ -5,6 +5,7 @@
 #define K_INLINE __device__ __forceinline__
 #define K_BOUNDS(threads) __launch_bounds__(threads)
 #define K_UNROLL _Pragma("unroll")
+#define K_ROLLED _Pragma("unroll 1")
 #define K_SHARED extern __shared__ __align__(128) unsigned char k_shared[];
 
 K_INLINE unsigned k_thread() { return threadIdx.x; }
@@ -23,6 +24,12 @@ K_INLINE unsigned long long k_double_bits(double x) { return (unsigned long long
 K_INLINE double k_bits_double(unsigned long long x) { return __longlong_as_double((long long)x); }
 K_INLINE float k_fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 K_INLINE double k_fused(double a, double b, double c) { return __fma_rn(a, b, c); }
+// c plus the products of four signed bytes.
+K_INLINE int k_dot(int a, int b, int c) {
+    int d;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
 K_INLINE float k_inverse(float x) { return __frcp_rn(x); }
 
 K_INLINE float k_f16_float(unsigned short x) {

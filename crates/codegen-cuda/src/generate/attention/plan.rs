@@ -1,0 +1,114 @@
+//! The choices of an attention, with a text.
+
+use std::fmt;
+
+use kiln_tensor::DType;
+
+use crate::generate::unit::Unit;
+
+/// The choices of an attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttentionPlan {
+    /// What multiplies.
+    pub(crate) unit: Unit,
+    /// The tile of a block.
+    pub(crate) tile: AttentionTile,
+    /// The tile where there would be few of the other.
+    pub(crate) few: Option<AttentionTile>,
+}
+
+/// The tile of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttentionTile {
+    /// Queries, whose results are the block's.
+    pub(crate) rows: u32,
+    /// Keys, and their values, at a time.
+    pub(crate) keys: u32,
+    /// Elements of a query and a key that are multiplied at a time.
+    pub(crate) depth: u32,
+    /// Elements of a value, and of a result.
+    pub(crate) columns: u32,
+    /// Warps along the rows, for tensor cores.
+    pub(crate) warps: u32,
+}
+
+impl AttentionTile {
+    /// Threads of a block.
+    pub(crate) fn threads(&self, unit: Unit) -> u32 {
+        match unit.has_tensor_cores() {
+            false => 256,
+            true => 32 * self.warps,
+        }
+    }
+
+    /// A tile of its numbers, if its parts come out even.
+    fn of(unit: Unit, [rows, keys, depth, columns, warps]: [u32; 5]) -> Option<Self> {
+        let is_even = |size: u32, unit: u32| size > 0 && size.is_multiple_of(unit) && size <= 256;
+        let is_valid = match unit.has_tensor_cores() {
+            false => {
+                let is_block = |size: u32| is_even(size, 64) && size <= 128;
+                warps == 1 && [rows, keys, columns].into_iter().all(is_block) && is_even(depth, 4)
+            }
+            true => {
+                let is_step = |size: u32| is_even(size, 16);
+                (1..=8).contains(&warps)
+                    && is_even(rows, 32)
+                    && is_even(rows, 16 * warps)
+                    && [keys, depth, columns].into_iter().all(is_step)
+            }
+        };
+        is_valid.then_some(Self {
+            rows,
+            keys,
+            depth,
+            columns,
+            warps,
+        })
+    }
+}
+
+impl AttentionPlan {
+    /// The plan of the words after its unit.
+    pub(crate) fn of(unit: Unit, words: &[&str]) -> Option<Self> {
+        let tile = |words: &[&str]| match words {
+            ["tile", rows, keys, depth, columns, "warps", warps] => {
+                let numbers = [rows, keys, depth, columns, warps];
+                AttentionTile::of(unit, numbers.map(|word| word.parse().unwrap_or_default()))
+            }
+            _ => None,
+        };
+        let few = match words.get(7..)? {
+            [] => None,
+            ["few", rest @ ..] => Some(tile(rest)?),
+            _ => return None,
+        };
+        let tile = tile(words.get(..7)?)?;
+        (unit.sum() == DType::F32).then_some(Self { unit, tile, few })
+    }
+}
+
+impl fmt::Display for AttentionTile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rows,
+            keys,
+            depth,
+            columns,
+            warps,
+        } = self;
+        write!(
+            formatter,
+            "tile {rows} {keys} {depth} {columns} warps {warps}"
+        )
+    }
+}
+
+impl fmt::Display for AttentionPlan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.unit.as_word(), self.tile)?;
+        match &self.few {
+            Some(few) => write!(formatter, " few {few}"),
+            None => Ok(()),
+        }
+    }
+}

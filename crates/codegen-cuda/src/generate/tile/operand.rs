@@ -1,0 +1,127 @@
+//! A factor of a product whose elements are in tiles: in which order they are read, and whether they can be copied as they
+//! are.
+
+use kiln_kernel::analysis::{Dependence, expression_nodes};
+use kiln_kernel::{AxisId, BufferId, IndexClass, Node, NodeId, VerifiedKernel};
+use kiln_scalar::ScalarOp;
+use kiln_tensor::DType;
+
+use crate::generate::unit::Unit;
+
+/// A factor of the products.
+#[derive(Clone, Debug)]
+pub(in crate::generate) struct Operand {
+    /// Its value, in the type of the tile's elements.
+    pub(in crate::generate) node: NodeId,
+    /// Its rows or columns.
+    pub(in crate::generate) axes: Vec<AxisId>,
+    /// Whether its elements are consecutive along the depth, rather than its rows or columns.
+    pub(in crate::generate) along_depth: bool,
+    /// Consecutive elements that a thread reads at once.
+    pub(in crate::generate) lanes: u32,
+    /// Whether it is a load without conditions, which can be copied as it is.
+    pub(in crate::generate) is_plain: bool,
+}
+
+impl Operand {
+    /// The factor with a value, whose rows (columns) and depth are these axes.
+    pub(in crate::generate) fn new(
+        (kernel, dependence): (&VerifiedKernel, &Dependence),
+        unit: Unit,
+        node: NodeId,
+        (axes, depth): (Vec<AxisId>, &[AxisId]),
+    ) -> Self {
+        let width = unit.lanes();
+        let along = |axes: &[AxisId]| {
+            let last = axes.last();
+            last.is_some_and(|&axis| is_consecutive(kernel, dependence, node, axis))
+        };
+        let along_depth = along(depth) || !along(&axes);
+        let fastest = if along_depth { depth } else { &axes };
+        let lanes = match fastest {
+            [_] if along(fastest) => width,
+            _ => 1,
+        };
+        let is_plain = match kernel.node(node) {
+            Node::Load(load) => {
+                let classes = &kernel.info().loads[node];
+                let is_proved = classes.iter().all(|class| *class == IndexClass::Proved);
+                let moves = |&axis: &AxisId| {
+                    steps_by_one(kernel, dependence, load.buffer, &load.indices, axis)
+                };
+                load.guard.is_none() && is_proved && lanes > 1 && fastest.last().is_some_and(moves)
+            }
+            _ => false,
+        };
+        Self {
+            node,
+            axes,
+            along_depth,
+            lanes,
+            is_plain,
+        }
+    }
+}
+
+/// The unit that multiplies two factors exactly and sums in a type, and the factors in its type.
+pub(in crate::generate) fn unit_of(
+    kernel: &VerifiedKernel,
+    sum: DType,
+    left: NodeId,
+    right: NodeId,
+) -> Option<(Unit, NodeId, NodeId)> {
+    let narrow = |node: NodeId, dtype: DType| match kernel.node(node) {
+        Node::Apply {
+            op: ScalarOp::Cast(wide),
+            operands,
+        } if *wide == sum => operands
+            .first()
+            .copied()
+            .filter(|&inner| kernel.dtype(inner) == dtype),
+        _ => None,
+    };
+    let mut units = Unit::ALL.into_iter().filter(|unit| unit.sum() == sum);
+    let narrowed = units.clone().find_map(|unit| {
+        let (left, right) = (narrow(left, unit.dtype())?, narrow(right, unit.dtype())?);
+        Some((unit, left, right))
+    });
+    narrowed.or_else(|| {
+        let unit = units.find(|unit| unit.dtype() == sum)?;
+        Some((unit, left, right))
+    })
+}
+
+/// Whether a value is read from consecutive elements along an axis.
+fn is_consecutive(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    node: NodeId,
+    axis: AxisId,
+) -> bool {
+    let nodes = expression_nodes(kernel, &[node]);
+    let mut loads = nodes.iter().filter_map(|&node| match kernel.node(node) {
+        Node::Load(load) => Some(load),
+        _ => None,
+    });
+    loads.any(|load| steps_by_one(kernel, dependence, load.buffer, &load.indices, axis))
+}
+
+/// Whether an access moves by one element along an axis.
+pub(in crate::generate) fn steps_by_one(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    buffer: BufferId,
+    indices: &[NodeId],
+    axis: AxisId,
+) -> bool {
+    let strides = crate::generate::strides(kernel, buffer);
+    let mut steps = 0;
+    for (&index, stride) in indices.iter().zip(strides) {
+        match dependence.step_along(kernel, index, axis) {
+            Some(0) => {}
+            Some(1) if stride.as_constant() == Some(1) => steps += 1,
+            _ => return false,
+        }
+    }
+    steps == 1
+}
