@@ -152,12 +152,8 @@ impl Context<'_> {
         ) else {
             return false;
         };
-        // One that could be an epilogue too may end up in the same kernel, and then nothing is stored for it.
         let is_other = |reader: GroupId| {
-            let rule = self
-                .kernel(reader)
-                .and_then(|group| self.rule_of(before, group));
-            reader != epilogue && reader != source && rule != Some(Rule::Epilogue)
+            reader != epilogue && reader != source && !self.ends_in_one(before, epilogue, reader)
         };
         let is_stored = |value: &ValueId| {
             let home = defining(self.graph, *value).and_then(|op| self.groups.home(op));
@@ -174,6 +170,20 @@ impl Context<'_> {
         let results = self.groups.outputs(&group.own, &[epilogue]);
         read.iter().all(is_stored)
             && total(&mut read_anew) < total(&mut results.into_iter()).saturating_mul(2)
+    }
+
+    /// Whether a group could be an epilogue of `source` as well, after `epilogue`: the three may end up in one kernel, and then
+    /// nothing is stored for it.
+    fn ends_in_one(&self, source: &Group, epilogue: GroupId, after: GroupId) -> bool {
+        let rule = self
+            .kernel(after)
+            .and_then(|group| self.rule_of(source, group));
+        let mut producers = self.groups.producers(after).into_iter();
+        rule == Some(Rule::Epilogue)
+            && (producers.any(|(producer, _)| producer == epilogue)
+                || self
+                    .groups
+                    .would_cycle(&[epilogue, after], self.sizes.budget()))
     }
 
     /// The one group that reads what a group of pointwise ops computes, if it reads it element by element.
