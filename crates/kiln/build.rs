@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The crates whose sources decide what programs and kernels are.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "backend",
+    "codegen-cuda",
     "codegen-llvm",
     "fusion",
     "interpreter",

@@ -12,8 +12,9 @@ use inkwell::values::{BasicValue as _, InstructionValue};
 
 use super::{Emitter, Value, built};
 
-/// Upper bound on the innermost iterations of one loop between two polls. An iteration rarely takes a microsecond.
-const UNPOLLED: u64 = 1 << 14;
+/// Upper bound on the innermost iterations of one loop between two polls. An iteration can take some microseconds: one that
+/// is the first to write a page waits for the system to clear it.
+const UNPOLLED: u64 = 1 << 12;
 
 /// How a loop polls.
 pub(super) struct Polling {
