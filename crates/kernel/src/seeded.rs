@@ -18,6 +18,8 @@ pub enum Fault {
     SwappedStrides,
     /// An `inside` ignores the last axis.
     DroppedGuard,
+    /// A tile that reaches one element into an operand counts as padding.
+    WidePadding,
     /// All rows of a tile read and write the first one's place.
     MissingRowOffset,
     /// The row remainder of a tile is not computed.
@@ -72,12 +74,13 @@ pub enum Fault {
 
 impl Fault {
     /// Every one.
-    pub const ALL: [Fault; 30] = [
+    pub const ALL: [Fault; 31] = [
         Fault::TailOffByOne,
         Fault::WideMask,
         Fault::WrongIdentity,
         Fault::SwappedStrides,
         Fault::DroppedGuard,
+        Fault::WidePadding,
         Fault::MissingRowOffset,
         Fault::SkippedRows,
         Fault::LostLastRow,

@@ -1,12 +1,14 @@
 //! Interior and edge versions of a window's body: no masks where all of its accesses are in bounds.
 //!
 //! Where a load's `inside` depends on the vectorised axis, one test before the loops decides whether every access of the
-//! tile is in bounds. The body is emitted twice: without masks for the interior, with masks for the edges.
+//! tile is in bounds. The body is emitted twice: without masks for the interior, with masks for the edges. Where the test is
+//! tap by tap there is a third version, without loads, for taps that are in the padding at every point of the tile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use inkwell::IntPredicate;
 use kiln_kernel::analysis::{AxisPoints, GuardedIndex, Reach};
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Item, Node, NodeId, StageOperation};
 
 use super::context::KernelLowering;
@@ -19,6 +21,13 @@ use crate::error::LlvmError;
 pub(super) struct Span {
     of: GuardedIndex,
     pub(super) reach: Reach,
+}
+
+impl Span {
+    /// Whether the scope knows it to be in bounds.
+    fn is_inside(&self, scope: &Scope<'_>) -> bool {
+        scope.is_inside(self.of.load, self.of.position)
+    }
 }
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
@@ -43,8 +52,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Runs the body, without conditions on a window's loads if all rows of the tile are in bounds at one tap; the test
-    /// precedes the loop over the window's contents, if there is one.
+    /// Runs the body, without conditions on a window's loads if all rows of the tile are in bounds at one tap, and without
+    /// the loads if none is; the tests precede the loop over the window's contents, if there is one.
     pub(super) fn interior_or_edge_of_tap(
         &self,
         scope: &Scope<'ctx>,
@@ -68,7 +77,43 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             .filter(|open| !scope.is_inside(open.load, open.position))
             .filter_map(|open| self.span(scope, open))
             .collect();
-        self.interior_or_edge_of_spans(scope, &spans, body, carried)
+        let Some(is_inside) = self.all_inside(scope, &spans)? else {
+            return body(scope, carried);
+        };
+        let mut interior_or_not = |inner: &Scope<'ctx>, carried: &[Value<'ctx>]| {
+            let is_interior = spans.iter().all(|span| span.is_inside(inner));
+            match is_interior {
+                true => body(inner, carried),
+                false => self.padding_or_edge(inner, &spans, along.is_none(), body, carried),
+            }
+        };
+        let inside = with_inside(scope, &spans);
+        self.in_either(is_inside, (&inside, scope), &mut interior_or_not, carried)
+    }
+
+    /// Runs the body, without some loads if they are out of bounds at every point of the tile; otherwise, if the body has no
+    /// loop, with the rows of all of them loaded first.
+    fn padding_or_edge(
+        &self,
+        scope: &Scope<'ctx>,
+        spans: &[Span],
+        is_point: bool,
+        body: &mut Body<'_, 'ctx>,
+        carried: &[Value<'ctx>],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let Some(is_outside) = self.all_outside(scope, spans)? else {
+            return body(scope, carried);
+        };
+        let loads: BTreeSet<NodeId> = spans.iter().map(|span| span.of.load).collect();
+        let mut padding_or_not = |inner: &Scope<'ctx>, carried: &[Value<'ctx>]| {
+            let is_padding = loads.iter().all(|&load| inner.is_outside(load));
+            match is_point && !is_padding {
+                true => body(&self.with_edge_rows(inner, &loads)?, carried),
+                false => body(inner, carried),
+            }
+        };
+        let outside = scope.with_outside(loads.iter().copied());
+        self.in_either(is_outside, (&outside, scope), &mut padding_or_not, carried)
     }
 
     /// Runs the body, without conditions on some indices if they are in bounds at every point of the tile.
@@ -105,29 +150,62 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         let mut condition: Option<Value<'ctx>> = None;
         for span in spans {
-            let Node::Load(load) = self.kernel.node(span.of.load) else {
-                unreachable!("spans are of loads")
-            };
-            let Some(&size) = self.kernel.buffer(load.buffer).shape.get(span.of.position) else {
-                unreachable!("spans are of indices that loads have")
-            };
-            let at_zero = span.reach.inner.iter().fold(scope.clone(), |scope, &axis| {
-                scope.with_axis(axis, emit.i64(0))
-            });
-            let first = self.value(&at_zero, span.of.index, Coordinate::default(), Form::First)?;
-            let low = emit.isub(first, emit.i64(span.reach.below));
-            let high = emit.iadd(first, emit.i64(span.reach.above));
-            let high = emit.isub(high, self.beyond_end(scope, span.of.index));
+            let (low, high, size) = self.bounds(scope, span)?;
             let inside = emit.and(
                 emit.icmp(IntPredicate::SGE, low, emit.i64(0)),
-                emit.icmp(IntPredicate::SLT, high, self.dim(size)),
+                emit.icmp(IntPredicate::SLT, high, size),
             );
-            condition = Some(match condition {
-                Some(condition) => emit.and(condition, inside),
-                None => inside,
-            });
+            condition = Some(self.both(condition, inside));
         }
         Ok(condition)
+    }
+
+    /// Whether each load of some indices has one that is out of bounds at every point of the tile; `None` if there are none.
+    fn all_outside(
+        &self,
+        scope: &Scope<'ctx>,
+        spans: &[Span],
+    ) -> Result<Option<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        let mut loads: BTreeMap<NodeId, Value<'ctx>> = BTreeMap::new();
+        for span in spans {
+            let (low, high, size) = self.bounds(scope, span)?;
+            let least = i64::from(is_on(Fault::WidePadding));
+            let outside = emit.or(
+                emit.icmp(IntPredicate::SLT, high, emit.i64(least)),
+                emit.icmp(IntPredicate::SGE, low, size),
+            );
+            let load = span.of.load;
+            let any = loads
+                .get(&load)
+                .map_or(outside, |&any| emit.or(any, outside));
+            loads.insert(load, any);
+        }
+        let conditions = loads.into_values();
+        Ok(conditions.reduce(|all, outside| emit.and(all, outside)))
+    }
+
+    /// The lowest and the highest value of an index at the points of the tile, and the size of its axis.
+    fn bounds(
+        &self,
+        scope: &Scope<'ctx>,
+        span: &Span,
+    ) -> Result<(Value<'ctx>, Value<'ctx>, Value<'ctx>), LlvmError> {
+        let emit = &self.emit;
+        let Node::Load(load) = self.kernel.node(span.of.load) else {
+            unreachable!("spans are of loads")
+        };
+        let Some(&size) = self.kernel.buffer(load.buffer).shape.get(span.of.position) else {
+            unreachable!("spans are of indices that loads have")
+        };
+        let at_zero = span.reach.inner.iter().fold(scope.clone(), |scope, &axis| {
+            scope.with_axis(axis, emit.i64(0))
+        });
+        let first = self.value(&at_zero, span.of.index, Coordinate::default(), Form::First)?;
+        let low = emit.isub(first, emit.i64(span.reach.below));
+        let high = emit.iadd(first, emit.i64(span.reach.above));
+        let high = emit.isub(high, self.beyond_end(scope, span.of.index));
+        Ok((low, high, self.dim(size)))
     }
 
     /// How much further the lanes past the end of a partial vector reach than its last element.

@@ -55,6 +55,15 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let dtype = self.kernel.buffer(load.buffer).dtype;
         let wide = form == Form::Lanes && self.varies(scope, node);
         let form = if wide { Form::Lanes } else { Form::First };
+        if let Some(guard) = &load.guard
+            && scope.is_outside(node)
+        {
+            let otherwise = self.value(scope, guard.otherwise, at, form)?;
+            return Ok(match wide {
+                true => self.widened(scope, otherwise),
+                false => otherwise,
+            });
+        }
         // Uniform conditions are kept apart from those that differ between lanes.
         let mut condition = Condition::default();
         let mut otherwise = None;

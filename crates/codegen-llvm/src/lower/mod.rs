@@ -19,6 +19,7 @@ mod accumulator_splitting;
 mod arg_reduction;
 mod carry;
 mod context;
+mod edge_rows;
 mod expression;
 mod fused_map;
 mod hoist;

@@ -131,6 +131,8 @@ pub(crate) struct Scope<'ctx> {
     places: HashMap<(StageId, StageValue), Place<'ctx>>,
     /// Indices of loads that are in bounds at every point of the tile, although not proved so for all points.
     inside: Vec<(NodeId, usize)>,
+    /// Loads that are out of bounds at every point of the tile.
+    outside: Vec<NodeId>,
     non_temporal: bool,
     range: Option<AxisRange<'ctx>>,
     /// Conditions of selects that are the same at every point of the tile.
@@ -198,6 +200,13 @@ impl<'ctx> Scope<'ctx> {
         scope
     }
 
+    /// The scope in which some loads are known to be out of bounds.
+    pub(crate) fn with_outside(&self, outside: impl IntoIterator<Item = NodeId>) -> Self {
+        let mut scope = self.clone();
+        scope.outside.extend(outside);
+        scope
+    }
+
     /// The scope in which a condition is known.
     pub(crate) fn with_choice(&self, condition: NodeId, is_true: bool) -> Self {
         let mut scope = self.clone();
@@ -232,6 +241,11 @@ impl<'ctx> Scope<'ctx> {
     /// Whether an index of a load is in bounds at every point of the tile.
     pub(crate) fn is_inside(&self, load: NodeId, axis: usize) -> bool {
         self.inside.contains(&(load, axis))
+    }
+
+    /// Whether a load is out of bounds at every point of the tile.
+    pub(crate) fn is_outside(&self, load: NodeId) -> bool {
+        self.outside.contains(&load)
     }
 
     /// The index an axis is bound to, except rows and vectors.
