@@ -21,7 +21,7 @@ use kiln_kernel::AxisId;
 use super::function::{Function, FunctionParts};
 use super::lowering::Lowering;
 use super::scope::Scope;
-use super::tile::{ENOUGH_TILES, Filler, Points, Side, TileShape};
+use super::tile::{self, Filler, Points, Side, TileShape};
 use crate::error::CudaError;
 pub(super) use form::Attention;
 use memory::Memory;
@@ -38,20 +38,9 @@ pub(super) fn generate(
     let Some(attention) = attention else {
         return Err(CudaError::not_for(kernel, "an attention"));
     };
-    let large = Writer::new(lowering, &plan.tile, &attention);
-    let Some(few) = &plan.few else {
-        return Ok(vec![large.write()]);
-    };
-    let one = || Quantity::constant(1);
-    let is_enough = large
-        .tasks()
-        .floor_div(Quantity::constant(ENOUGH_TILES))
-        .min(one());
-    let small = Writer::new(lowering, few, &attention);
-    Ok(vec![
-        large.write().only_when(&is_enough),
-        small.write().only_when(&(one() - is_enough)),
-    ])
+    let write = |tile| Writer::new(lowering, tile, &attention).write();
+    let large = write(&plan.tile);
+    Ok(tile::for_sizes(large, plan.few.as_ref().map(write)))
 }
 
 /// Writes the function of a tile.

@@ -15,7 +15,7 @@ use super::items::SerialItems;
 use super::lowering::Lowering;
 use super::plan::{ContractionPlan, TilePlan};
 use super::scope::{Place, Scope, When};
-use super::tile::{self, ENOUGH_TILES, Filler, Points, Results, Side, TileShape};
+use super::tile::{self, Filler, Points, Results, Side, TileShape};
 use super::unit::Unit;
 use crate::error::CudaError;
 pub(super) use product::Product;
@@ -33,20 +33,9 @@ pub(super) fn generate(
     let Some(product) = product else {
         return Err(CudaError::not_for(kernel, "a contraction"));
     };
-    let large = TileWriter::new(lowering, plan.unit, &plan.tile, &product);
-    let Some(small) = &plan.few else {
-        return Ok(vec![large.write()]);
-    };
-    let one = || Quantity::constant(1);
-    let is_enough = large
-        .tasks()
-        .floor_div(Quantity::constant(ENOUGH_TILES))
-        .min(one());
-    let small = TileWriter::new(lowering, plan.unit, small, &product);
-    Ok(vec![
-        large.write().only_when(&is_enough),
-        small.write().only_when(&(one() - is_enough)),
-    ])
+    let write = |tile| TileWriter::new(lowering, plan.unit, tile, &product).write();
+    let large = write(&plan.tile);
+    Ok(tile::for_sizes(large, plan.few.as_ref().map(write)))
 }
 
 /// Writes the function of a product.

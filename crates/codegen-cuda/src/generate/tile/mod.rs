@@ -9,8 +9,26 @@ pub(super) use fill::{Filler, Points, Side, TileShape};
 pub(super) use leave::{Results, leave};
 pub(super) use operand::{Operand, steps_by_one, unit_of};
 
+use kiln_backend::Quantity;
+
+use super::function::Function;
+
 /// Tiles that are enough for a device: below that many, smaller ones are used.
-pub(super) const ENOUGH_TILES: i64 = 264;
+const ENOUGH_TILES: i64 = 264;
+
+/// The functions of a large tile and of a small one, if there is one: sizes decide which of them has tasks.
+pub(super) fn for_sizes(large: Function, small: Option<Function>) -> Vec<Function> {
+    let Some(small) = small else {
+        return vec![large];
+    };
+    let one = || Quantity::constant(1);
+    let enough = Quantity::constant(ENOUGH_TILES);
+    let is_enough = large.tasks.clone().floor_div(enough).min(one());
+    vec![
+        large.only_when(&is_enough),
+        small.only_when(&(one() - is_enough)),
+    ]
+}
 
 /// Rows of the strip of shared memory through which sums leave.
 pub(super) const STRIP_ROWS: u32 = 32;
