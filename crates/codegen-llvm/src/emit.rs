@@ -104,7 +104,7 @@ pub(crate) struct Emitter<'m, 'ctx> {
     polled: Cell<Option<Value<'ctx>>>,
     /// The block that a poll jumps to when the launch is stopped.
     stopped: Cell<Option<BasicBlock<'ctx>>>,
-    /// An upper bound on the innermost iterations since the last poll, within the loop body being emitted.
+    /// An upper bound on the steps since the last poll, within the loop body being emitted.
     unpolled: Cell<u64>,
     /// Whether a store fence is needed before the function returns.
     has_fences: Cell<bool>,

@@ -87,6 +87,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     /// Stores one value.
     pub(crate) fn store(&self, pointer: Value<'ctx>, value: Value<'ctx>, alignment: u32) {
+        self.count_stores(1);
         let store = built(
             self.builder
                 .build_store(pointer.into_pointer_value(), value),
@@ -96,6 +97,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     /// Non-temporal store of a vector, aligned to its size.
     pub(crate) fn store_non_temporal(&self, pointer: Value<'ctx>, value: Value<'ctx>) {
+        self.count_stores(1);
         let store = built(
             self.builder
                 .build_store(pointer.into_pointer_value(), value),
@@ -170,6 +172,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         value: Value<'ctx>,
         mask: Value<'ctx>,
     ) {
+        self.count_stores(1);
         let value = self.in_memory(dtype, value);
         let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
         self.intrinsic(
@@ -265,6 +268,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         value: Value<'ctx>,
         mask: Value<'ctx>,
     ) {
+        self.count_stores(lanes(mask));
         let value = self.in_memory(dtype, value);
         let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
         self.intrinsic(

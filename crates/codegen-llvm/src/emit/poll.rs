@@ -2,25 +2,25 @@
 //!
 //! The launch passes the address of a word that is 0 until it is stopped. Unfinished results are undefined then, so a function
 //! that finds another value reads and writes nothing more. A poll is a load and a branch not taken. A loop polls once per
-//! iteration if its iterations are long, otherwise once per chunk of iterations, so that at most [`UNPOLLED`] innermost
-//! iterations are between two polls; short loops leave polling to the loops around them.
+//! iteration if its iterations are long, otherwise once per chunk of iterations, so that at most [`UNPOLLED`] steps are
+//! between two polls; short loops leave polling to the loops around them. A step is an innermost iteration, or a store in it.
 //!
-//! Invariant: between two polls a function executes a bounded number of iterations, whatever the sizes.
+//! Invariant: between two polls a function executes a bounded number of steps, whatever the sizes.
 
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValue as _, InstructionValue};
 
 use super::{Emitter, Value, built};
 
-/// Upper bound on the innermost iterations of one loop between two polls. An iteration can take some microseconds: one that
-/// is the first to write a page waits for the system to clear it.
-const UNPOLLED: u64 = 1 << 12;
+/// Upper bound on the steps of one loop between two polls. Each can take some microseconds: the first store to a page waits
+/// for the system to clear it.
+const UNPOLLED: u64 = 1 << 13;
 
 /// How a loop polls.
 pub(super) struct Polling {
     /// The number of iterations between polls, if it polls.
     pub(super) every: Option<i64>,
-    /// Upper bound on the iterations since the last poll when the loop ends.
+    /// Upper bound on the steps since the last poll when the loop ends.
     pub(super) left: u64,
 }
 
@@ -30,6 +30,12 @@ impl<'ctx> Emitter<'_, 'ctx> {
         if !self.module.omits_polls {
             self.polled.set(Some(word));
         }
+    }
+
+    /// Counts stores as steps.
+    pub(super) fn count_stores(&self, count: u32) {
+        let steps = self.unpolled.get().saturating_add(u64::from(count));
+        self.unpolled.set(steps);
     }
 
     /// How a loop of at most `most` iterations polls, whose body was just emitted.
