@@ -378,12 +378,25 @@ impl KernelBuilder {
         }
     }
 
-    /// A conversion; the node itself if it has the dtype already.
+    /// A conversion; the node itself if it has the dtype already, and what a 16-bit float was before it was widened.
     pub fn cast(&mut self, node: NodeId, to: DType) -> NodeId {
-        match self.kernel.nodes.get(node) {
-            Some(data) if data.dtype == to => node,
-            _ => self.apply(ScalarOp::Cast(to), [node]),
+        let Some(data) = self.kernel.nodes.get(node) else {
+            return self.apply(ScalarOp::Cast(to), [node]);
+        };
+        if data.dtype == to {
+            return node;
         }
+        if let Node::Apply {
+            op: ScalarOp::Cast(DType::F32),
+            operands,
+        } = &data.node
+            && matches!(to, DType::F16 | DType::BF16)
+            && let [narrow] = *operands.as_slice()
+            && self.kernel.dtype(narrow) == to
+        {
+            return narrow;
+        }
+        self.apply(ScalarOp::Cast(to), [node])
     }
 
     /// Any node, for rewriting kernels: its operands are nodes of this builder.

@@ -1,7 +1,7 @@
-//! Casts of casts.
+//! Casts of casts, and of what was moved.
 
 use crate::peephole::{Rewrite, Site};
-use kiln_ir::Op;
+use kiln_ir::{Op, TensorType};
 use kiln_tensor::DType;
 
 /// Through a dtype that represents every value of the first: directly to the last.
@@ -18,6 +18,27 @@ pub(super) fn join_casts(site: &mut Site<'_>) -> Option<Rewrite> {
     let last = *to;
     let is_joined = holds(middle, first) && !wraps_instead(first, middle, last);
     is_joined.then(|| Rewrite::op(site.op().clone(), [source]))
+}
+
+/// A narrowing cast of elements that were moved: they are narrow when they are moved, and the cast is next to what computes
+/// them.
+pub(super) fn cast_before_move(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Cast { to }, Some(operand)) = (site.op(), site.operand()) else {
+        return None;
+    };
+    let (to, from) = (*to, site.dtype(operand)?);
+    let (movement, source) = match site.through(operand)? {
+        (movement @ (Op::Reshape { .. } | Op::Transpose { .. }), source) => {
+            (movement.clone(), source)
+        }
+        _ => return None,
+    };
+    if to.bits() >= from.bits() {
+        return None;
+    }
+    let dims = site.dims_of(source)?;
+    let narrowed = site.emit(Op::Cast { to }, [source], TensorType::new(to, dims));
+    Some(Rewrite::op(movement, [narrowed]))
 }
 
 /// Whether the cast of an integer to the last dtype would wrap around where that of the intermediate float saturates.

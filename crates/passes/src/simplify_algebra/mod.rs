@@ -101,6 +101,10 @@ const RULES: &[Rule] = &[
         apply: casts::join_casts,
     },
     Rule {
+        name: "cast_before_move",
+        apply: casts::cast_before_move,
+    },
+    Rule {
         name: "drop_operand_broadcast",
         apply: broadcasts::drop_operand_broadcast,
     },
