@@ -263,8 +263,8 @@ impl Group {
         self.ops.iter().all(|&op| is_index_map(&graph.op(op).op))
     }
 
-    /// Whether it is the conversion of bytes to floats.
-    pub(crate) fn is_of_bytes(&self, graph: &Graph) -> bool {
+    /// Whether it is the conversion of bytes, or of 16-bit floats, to wider floats.
+    pub(crate) fn is_widening(&self, graph: &Graph) -> bool {
         let mut ops = self.ops.iter();
         let (Some(&op), None) = (ops.next(), ops.next()) else {
             return false;
@@ -272,8 +272,14 @@ impl Group {
         let data = graph.op(op);
         let operand = data.operands.first();
         let operand = operand.and_then(|&operand| graph.tensor_ty(operand));
-        let is_byte = |ty: &TensorType| matches!(ty.dtype, DType::I8 | DType::U8);
-        matches!(data.op, Op::Cast { to } if to.is_float()) && operand.is_some_and(is_byte)
+        let is_narrower = |ty: &TensorType, to: DType| {
+            let is_narrow = matches!(ty.dtype, DType::I8 | DType::U8 | DType::F16 | DType::BF16);
+            is_narrow && ty.dtype.size_in_bytes() < to.size_in_bytes()
+        };
+        match data.op {
+            Op::Cast { to } => to.is_float() && operand.is_some_and(|ty| is_narrower(ty, to)),
+            _ => false,
+        }
     }
 
     /// Whether one of its ops has a schedule of its own.

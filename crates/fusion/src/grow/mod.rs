@@ -263,13 +263,13 @@ impl Growth<'_> {
         }
     }
 
-    /// The first member, if it is an index map, or a conversion of bytes, that others read too: it stays, and is recomputed
+    /// The first member, if it is an index map, or a widening, that others read too: it stays, and is recomputed
     /// here.
     fn kept(&self, rule: Rule, members: &[GroupId]) -> Option<GroupId> {
         let &first = members.first()?;
         let group = self.groups.get(first)?;
         let needed = !self.groups.outputs(&group.own, members).is_empty();
-        (matches!(rule, Rule::IndexMap | Rule::Bytes) && needed).then_some(first)
+        (matches!(rule, Rule::IndexMap | Rule::Widening) && needed).then_some(first)
     }
 
     fn note(&self, rule: Rule, members: &[GroupId], union: &Union) -> String {

@@ -14,8 +14,9 @@ use crate::sizes::SizeQueries;
 pub(crate) enum Rule {
     /// An index map is fused into its reader.
     IndexMap,
-    /// Bytes that a contraction or window reads as floats are converted where they are read: memory has the bytes.
-    Bytes,
+    /// Narrow numbers that a contraction or window reads as wider floats are converted where they are read: memory has the
+    /// narrow ones.
+    Widening,
     /// Ops after a contraction or window are applied to its result while it is in registers, unless they are left to their
     /// reader.
     Epilogue,
@@ -37,7 +38,7 @@ impl Rule {
     /// Every rule, in order.
     pub(crate) const ALL: &'static [Rule] = &[
         Rule::IndexMap,
-        Rule::Bytes,
+        Rule::Widening,
         Rule::Epilogue,
         Rule::Chain,
         Rule::Prologue,
@@ -51,7 +52,7 @@ impl Rule {
     pub(crate) fn as_words(self) -> &'static str {
         match self {
             Rule::IndexMap => "read in place",
-            Rule::Bytes => "converted where they are read",
+            Rule::Widening => "converted where they are read",
             Rule::Epilogue | Rule::LeftEpilogue => "epilogue",
             Rule::Chain => "chain",
             Rule::Prologue => "prologue",
@@ -217,8 +218,8 @@ impl Context<'_> {
             };
             return Some(rule);
         }
-        if source.is_of_bytes(self.graph) && reader.is_heavy(self.graph) {
-            return Some(Rule::Bytes);
+        if source.is_widening(self.graph) && reader.is_heavy(self.graph) {
+            return Some(Rule::Widening);
         }
         Some(
             match (source.is_heavy(self.graph), reader.is_heavy(self.graph)) {
