@@ -20,6 +20,8 @@ pub enum IsaLevel {
     Avx512,
     /// The same with sums of four products of 8-bit integers (VNNI).
     Avx512Vnni,
+    /// The same with sums of two products of bf16 (Cooper Lake, Zen 4 and later).
+    Avx512Bf16,
     /// AArch64 with Advanced SIMD, which every such processor has.
     Neon,
 }
@@ -46,6 +48,8 @@ struct LevelInfo {
     multiplies_fours: bool,
     /// Products of unsigned by signed 8-bit integers are summed two at a time by one instruction, saturating at 16 bits.
     multiplies_byte_pairs: bool,
+    /// Products of bf16 are summed two at a time, onto a sum in f32.
+    multiplies_bf16_pairs: bool,
     /// 16-bit IEEE floats convert in one instruction.
     converts_f16: bool,
     /// Rounding to an integral value is one instruction.
@@ -56,11 +60,12 @@ struct LevelInfo {
 
 impl IsaLevel {
     /// Every level.
-    pub const ALL: [IsaLevel; 5] = [
+    pub const ALL: [IsaLevel; 6] = [
         IsaLevel::Portable,
         IsaLevel::Avx2Fma,
         IsaLevel::Avx512,
         IsaLevel::Avx512Vnni,
+        IsaLevel::Avx512Bf16,
         IsaLevel::Neon,
     ];
 
@@ -79,6 +84,7 @@ impl IsaLevel {
                 multiplies_pairs: true,
                 multiplies_fours: false,
                 multiplies_byte_pairs: false,
+                multiplies_bf16_pairs: false,
                 converts_f16: false,
                 rounds: false,
                 features: "",
@@ -96,6 +102,7 @@ impl IsaLevel {
                 multiplies_pairs: true,
                 multiplies_fours: false,
                 multiplies_byte_pairs: true,
+                multiplies_bf16_pairs: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe",
@@ -112,6 +119,7 @@ impl IsaLevel {
                 multiplies_pairs: true,
                 multiplies_fours: false,
                 multiplies_byte_pairs: true,
+                multiplies_bf16_pairs: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
@@ -123,6 +131,13 @@ impl IsaLevel {
                 features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
                            +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd,+avx512vnni",
                 ..IsaLevel::Avx512.info()
+            },
+            IsaLevel::Avx512Bf16 => LevelInfo {
+                name: "avx512+vnni+bf16",
+                multiplies_bf16_pairs: true,
+                features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
+                           +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd,+avx512vnni,+avx512bf16",
+                ..IsaLevel::Avx512Vnni.info()
             },
             IsaLevel::Neon => LevelInfo {
                 name: "neon",
@@ -136,6 +151,7 @@ impl IsaLevel {
                 multiplies_pairs: false,
                 multiplies_fours: false,
                 multiplies_byte_pairs: false,
+                multiplies_bf16_pairs: false,
                 converts_f16: true,
                 rounds: true,
                 features: "+neon",
@@ -186,6 +202,9 @@ impl IsaLevel {
             }
             IsaLevel::Avx512Vnni => {
                 IsaLevel::Avx512.runs_here() && is_x86_feature_detected!("avx512vnni")
+            }
+            IsaLevel::Avx512Bf16 => {
+                IsaLevel::Avx512Vnni.runs_here() && is_x86_feature_detected!("avx512bf16")
             }
             IsaLevel::Neon => false,
         }
@@ -259,6 +278,12 @@ impl IsaLevel {
     /// bits.
     pub const fn multiplies_byte_pairs(self) -> bool {
         self.info().multiplies_byte_pairs
+    }
+
+    /// Whether products of bf16 are summed two at a time by one instruction, onto a sum in f32. It takes subnormal numbers for
+    /// zeros, among factors and sums.
+    pub const fn multiplies_bf16_pairs(self) -> bool {
+        self.info().multiplies_bf16_pairs
     }
 
     /// Whether 16-bit IEEE floats convert in one instruction.
@@ -335,7 +360,7 @@ mod tests {
         let error = "rocketlake\n".parse::<IsaLevel>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown instruction-set level `rocketlake\\n`: expected one of portable, avx2+fma, avx512, avx512+vnni, neon"
+            "unknown instruction-set level `rocketlake\\n`: expected one of portable, avx2+fma, avx512, avx512+vnni, avx512+vnni+bf16, neon"
         );
     }
 

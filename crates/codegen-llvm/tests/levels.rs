@@ -20,7 +20,7 @@ use object::{LittleEndian, Object as _, ObjectSection as _, SectionKind};
 use support::kernel;
 
 /// Products, windows, rows with functions, conversions and integers: kernels that use vectors.
-const KERNELS: [&str; 6] = [
+const KERNELS: [&str; 7] = [
     "kernel @product(%x: in f32[M, 48], %w: const f32[48, 40], %y: out f32[M, 40]) {
        outer m < M, n < 40
        acc = reduce add[k < 48] %x[m, k] * %w[k, n]
@@ -46,6 +46,11 @@ const KERNELS: [&str; 6] = [
     "kernel @bytes(%x: in u8[M, 48], %w: const i8[48, 40], %y: out i32[M, 40]) {
        outer m < M, n < 40
        acc = reduce add[k < 48] i32(%x[m, k]) * i32(%w[k, n])
+       store %y[m, n] = acc
+     }",
+    "kernel @bf16(%x: in bf16[M, 48], %w: const bf16[48, 40], %y: out f32[M, 40]) {
+       outer m < M, n < 40
+       acc = reduce add[k < 48] f32(%x[m, k]) * f32(%w[k, n])
        store %y[m, n] = acc
      }",
 ];
@@ -76,7 +81,7 @@ fn allowed(level: IsaLevel) -> BTreeSet<String> {
         match name.strip_prefix("AVX512") {
             None if name == "BMI" => "BMI1".to_owned(),
             Some("F") | None => name,
-            Some("VNNI") => "AVX512_VNNI".to_owned(),
+            Some(part @ ("VNNI" | "BF16")) => format!("AVX512_{part}"),
             Some(part) => format!("AVX512{part}"),
         }
     });
@@ -145,6 +150,7 @@ fn code_of_a_level_has_no_instruction_that_the_level_lacks() {
             IsaLevel::Avx2Fma => Some("FMA"),
             IsaLevel::Avx512 => Some("AVX512F"),
             IsaLevel::Avx512Vnni => Some("AVX512_VNNI"),
+            IsaLevel::Avx512Bf16 => Some("AVX512_BF16"),
             _ => None,
         };
         assert!(

@@ -8,11 +8,11 @@ use kiln_kernel::analysis::{Dependence, GuardedIndex};
 use kiln_kernel::{AxisId, Class, Item, StageId, StageOperation, Store, VerifiedKernel};
 
 use crate::accumulator_splitting::accumulators;
-use crate::integer_pairs::{sums_fours, sums_pairs};
 use crate::launch_packing;
 use crate::layout::Layout;
 use crate::loop_splitting::{MAX_SPLITS, MAX_VERSIONS, split_at, unswitched};
 use crate::loops::{ItemLoops, LoopNest, PeelTaps, Prefetches, VectorSteps, items, vector_steps};
+use crate::narrow_products::{sums_fours, sums_pairs};
 use crate::prefetch::Prefetch;
 use crate::scaled_bytes::sums_scaled_fours;
 use crate::sliding::sliding_window;

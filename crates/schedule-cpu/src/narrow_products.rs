@@ -1,5 +1,5 @@
-//! Products of narrow integers, several per lane and instruction: sums of products of 16-bit integers in 32 bits, two at a
-//! time (`pmaddwd`), and of 8-bit integers, four at a time (`vpdpbusd`).
+//! Products of narrow numbers, several per lane and instruction: sums of products of 16-bit integers in 32 bits, two at a
+//! time (`pmaddwd`), of 8-bit integers, four at a time (`vpdpbusd`), and of bf16 in f32, two at a time (`vdpbf16ps`).
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::analysis::{Dependence, GuardedIndex};
@@ -30,9 +30,12 @@ pub(crate) fn sums_pairs(
             || GuardedIndex::are_fixed_along(kernel, dependence, stage.value, axis);
         points.is_none_or(|points| points >= POINTS) && is_fixed
     };
-    level.multiplies_pairs()
-        && axes.last().is_some_and(is_suitable)
-        && narrow_factors(kernel, &stage.operation, stage.value).is_some()
+    let (operation, value) = (&stage.operation, stage.value);
+    let are_integers =
+        level.multiplies_pairs() && narrow_factors(kernel, operation, value).is_some();
+    let are_floats =
+        || level.multiplies_bf16_pairs() && bf16_factors(kernel, operation, value).is_some();
+    axes.last().is_some_and(is_suitable) && (are_integers || are_floats())
 }
 
 /// Whether products that suit pairs are of 8-bit integers, at a level that sums four of them at once.
@@ -58,23 +61,41 @@ pub fn narrow_factors(
     operation: &StageOperation,
     value: NodeId,
 ) -> Option<(NodeId, NodeId)> {
-    let StageOperation::Reduce {
-        reduction: Reduction::Add,
-        accumulator: DType::I32,
-        ..
-    } = operation
-    else {
-        return None;
+    let (left, right) = widened_factors(kernel, DType::I32, operation, value)?;
+    let fits = |factor| matches!(kernel.dtype(factor), DType::I8 | DType::U8 | DType::I16);
+    (fits(left) && fits(right)).then_some((left, right))
+}
+
+/// The factors of a sum of products in f32, if both are loads of bf16.
+pub fn bf16_factors(
+    kernel: &VerifiedKernel,
+    operation: &StageOperation,
+    value: NodeId,
+) -> Option<(NodeId, NodeId)> {
+    let (left, right) = widened_factors(kernel, DType::F32, operation, value)?;
+    let fits = |factor| {
+        kernel.dtype(factor) == DType::BF16 && matches!(kernel.node(factor), Node::Load(_))
     };
-    let narrow = |factor: NodeId| match kernel.node(factor) {
+    (fits(left) && fits(right)).then_some((left, right))
+}
+
+/// The factors of a sum of products in a type, before they are converted to it.
+fn widened_factors(
+    kernel: &VerifiedKernel,
+    wide: DType,
+    operation: &StageOperation,
+    value: NodeId,
+) -> Option<(NodeId, NodeId)> {
+    let is_sum = matches!(
+        operation,
+        StageOperation::Reduce { reduction: Reduction::Add, accumulator, .. } if *accumulator == wide
+    );
+    let before = |factor: NodeId| match kernel.node(factor) {
         Node::Apply {
-            op: ScalarOp::Cast(DType::I32),
+            op: ScalarOp::Cast(to),
             operands,
-        } => match *operands.as_slice() {
-            [operand] => {
-                let fits = matches!(kernel.dtype(operand), DType::I8 | DType::U8 | DType::I16);
-                fits.then_some(operand)
-            }
+        } if *to == wide => match *operands.as_slice() {
+            [operand] => Some(operand),
             _ => None,
         },
         _ => None,
@@ -83,8 +104,8 @@ pub fn narrow_factors(
         Node::Apply {
             op: ScalarOp::Mul,
             operands,
-        } if kernel.dtype(value) == DType::I32 => match *operands.as_slice() {
-            [left, right] => narrow(left).zip(narrow(right)),
+        } if is_sum && kernel.dtype(value) == wide => match *operands.as_slice() {
+            [left, right] => before(left).zip(before(right)),
             _ => None,
         },
         _ => None,

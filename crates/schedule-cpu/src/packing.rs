@@ -6,15 +6,21 @@
 
 use kiln_backend::{IsaLevel, PackAxis, PackSpec};
 use kiln_kernel::analysis::{Dependence, GroupedIndex, is_multiple};
-use kiln_kernel::{AxisId, BufferId, Node, NodeId, Role, StageId, StageOperation, VerifiedKernel};
+use kiln_kernel::{
+    AxisId, BufferId, Load, Node, NodeId, Role, StageId, StageOperation, VerifiedKernel,
+};
+use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
-use super::integer_pairs::{sums_fours, sums_pairs};
+use super::narrow_products::{sums_fours, sums_pairs};
 use super::scaled_bytes::sums_scaled_fours;
 use super::tile::{Tile, VectorAxis};
 
 /// Steps of a reduced axis whose products of bytes are summed at once.
 pub(super) const FOURS: usize = 4;
+
+/// Steps of a reduced axis whose products of bf16 are summed at once.
+const PAIRS: usize = 2;
 
 /// The row count from which on packing a shared operand at each launch pays if vectors could not read it in place.
 pub(super) const SCATTERED_ROWS: u32 = 12;
@@ -42,12 +48,12 @@ pub(super) fn specs(
                 // Groups are separate blocks, whatever the tile.
                 let block = place.group.unwrap_or(block);
                 let grouped = match tiled == vector && place.group.is_none() {
-                    true => read_in_fours(kernel, (dependence, level), (id, vector)),
+                    true => read_in_groups(kernel, (dependence, level), (id, vector)),
                     false => None,
                 };
                 let blocks = in_blocks(kernel, id, place.axis, block);
                 specs.push(match grouped {
-                    Some(axis) => in_groups(blocks, axis, FOURS),
+                    Some((axis, size)) => in_groups(blocks, axis, size),
                     None => blocks,
                 });
                 break;
@@ -135,12 +141,12 @@ fn factors(kernel: &VerifiedKernel) -> Vec<(StageId, BufferId)> {
     let mut factors = Vec::new();
     for contraction in &kernel.classification().contractions {
         for factor in [contraction.left, contraction.right] {
-            if let Node::Load(load) = kernel.node(factor) {
+            if let Some(load) = loaded(kernel, factor) {
                 let buffer = kernel.buffer(load.buffer);
                 let is_plain = load.guard.is_none()
                     && buffer.role == Role::In
                     && buffer.rank() > 1
-                    && matches!(buffer.dtype, DType::F32 | DType::F64)
+                    && buffer.dtype.is_float()
                     && kernel.accesses(load.buffer).count() == 1;
                 if is_plain {
                     factors.push((contraction.stage, load.buffer));
@@ -151,6 +157,24 @@ fn factors(kernel: &VerifiedKernel) -> Vec<(StageId, BufferId)> {
     factors
 }
 
+/// The load that a factor is, or that it widens.
+fn loaded(kernel: &VerifiedKernel, factor: NodeId) -> Option<&Load> {
+    match kernel.node(factor) {
+        Node::Load(load) => Some(load),
+        Node::Apply {
+            op: ScalarOp::Cast(DType::F32),
+            operands,
+        } => match (operands.as_slice(), kernel.dtype(*operands.first()?)) {
+            (&[narrow], DType::F16 | DType::BF16) => match kernel.node(narrow) {
+                Node::Load(load) => Some(load),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Whether a buffer, by position, is an operand that only products read.
 pub(super) fn is_factor(kernel: &VerifiedKernel, buffer: usize) -> bool {
     let factors = factors(kernel);
@@ -159,13 +183,13 @@ pub(super) fn is_factor(kernel: &VerifiedKernel, buffer: usize) -> bool {
         .any(|(_, factor)| factor.as_u32() as usize == buffer)
 }
 
-/// The axis of an operand along which products read four elements at once: that of the innermost loop of their only sum,
-/// which is a multiple of four. `vector` is the vectorised axis.
-fn read_in_fours(
+/// The axis of an operand along which products read four or two elements at once, and how many: that of the innermost loop
+/// of their only sum, which is a multiple of it. `vector` is the vectorised axis.
+fn read_in_groups(
     kernel: &VerifiedKernel,
     (dependence, level): (&Dependence, IsaLevel),
     (buffer, vector): (BufferId, AxisId),
-) -> Option<usize> {
+) -> Option<(usize, usize)> {
     let mut accesses = kernel.accesses(buffer);
     let (indices, None) = (accesses.next()?, accesses.next()) else {
         return None;
@@ -185,10 +209,9 @@ fn read_in_fours(
         .iter()
         .enumerate()
         .filter(|&(other, _)| other != place);
-    let is_suitable = others.all(|(_, &index)| !dependence.depends(index, reduced))
-        && is_multiple(kernel, reduced, FOURS as u32);
-    let are_bytes =
-        || sums_pairs(kernel, dependence, level, stage) && sums_fours(kernel, level, stage);
+    let is_suitable = others.all(|(_, &index)| !dependence.depends(index, reduced));
+    let are_paired = sums_pairs(kernel, dependence, level, stage);
+    let are_bytes = || are_paired && sums_fours(kernel, level, stage);
     let are_scaled = || {
         let bytes = sums_scaled_fours(kernel, dependence, level, stage);
         bytes.is_some_and(|bytes| {
@@ -196,7 +219,15 @@ fn read_in_fours(
                 && !dependence.depends(bytes.signed, vector)
         })
     };
-    (is_suitable && (are_bytes() || are_scaled())).then_some(place)
+    let is_float = kernel.buffer(buffer).dtype == DType::BF16;
+    let size = if are_bytes() || are_scaled() {
+        FOURS
+    } else if are_paired && is_float {
+        PAIRS
+    } else {
+        return None;
+    };
+    (is_suitable && is_multiple(kernel, reduced, size as u32)).then_some((place, size))
 }
 
 /// With groups of an axis within the innermost blocks.

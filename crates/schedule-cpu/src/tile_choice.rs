@@ -19,7 +19,9 @@ pub const fn contraction_tiles(level: IsaLevel) -> &'static [(u32, u32)] {
     match level {
         IsaLevel::Portable => &[(4, 2), (3, 3), (2, 4)],
         IsaLevel::Avx2Fma => &[(6, 2), (3, 3), (2, 4)],
-        IsaLevel::Avx512 | IsaLevel::Avx512Vnni => &[(12, 2), (8, 3), (6, 4)],
+        IsaLevel::Avx512 | IsaLevel::Avx512Vnni | IsaLevel::Avx512Bf16 => {
+            &[(12, 2), (8, 3), (6, 4)]
+        }
         IsaLevel::Neon => &[(8, 2), (6, 3), (5, 4)],
     }
 }
@@ -93,9 +95,9 @@ fn row(level: IsaLevel, work: Work, tile: (u32, u32), width: u32) -> u64 {
 }
 
 fn measured(level: IsaLevel, work: Work, (rows, vectors): (u32, u32), width: u32) -> Option<u64> {
-    // The same registers and units, with one more instruction.
+    // The same registers and units, with more instructions.
     let level = match level {
-        IsaLevel::Avx512Vnni => IsaLevel::Avx512,
+        IsaLevel::Avx512Vnni | IsaLevel::Avx512Bf16 => IsaLevel::Avx512,
         level => level,
     };
     let key = (level.name(), work.name(), rows, vectors, width);

@@ -1,5 +1,5 @@
-//! Products of 16-bit integers, summed in pairs, and of 8-bit integers, summed in fours: instructions that LLVM does not
-//! select for shuffled operands.
+//! Products of 16-bit integers and of bf16, summed in pairs, and of 8-bit integers, summed in fours: instructions that LLVM
+//! does not select for shuffled operands.
 
 use inkwell::values::InstructionOpcode;
 
@@ -17,6 +17,32 @@ impl<'ctx> Emitter<'_, 'ctx> {
         name(lanes(a) / 2)
             .and_then(|name| self.intrinsic(name, &[], &[a, b]))
             .unwrap_or_else(|| unreachable!("`sums_pairs` was asked"))
+    }
+
+    /// Whether [`Emitter::sum_bf16_pairs`] supports results of this many lanes.
+    pub(crate) fn sums_bf16_pairs(&self, lanes: u32) -> bool {
+        let level = self.level();
+        level.multiplies_bf16_pairs()
+            && lanes <= level.lanes(32)
+            && name_of_bf16_pairs(lanes).is_some()
+    }
+
+    /// `sum + a0 * b0 + a1 * b1` of each pair of adjacent bf16, in f32. The factors are their bits, twice as many lanes as the
+    /// sum has.
+    pub(crate) fn sum_bf16_pairs(
+        &self,
+        sum: Value<'ctx>,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+    ) -> Value<'ctx> {
+        let ty = self.context().bf16_type().vec_type(lanes(a));
+        let as_floats = |value| {
+            let cast = InstructionOpcode::BitCast;
+            built(self.builder.build_cast(cast, value, ty, ""))
+        };
+        name_of_bf16_pairs(lanes(sum))
+            .and_then(|name| self.intrinsic(name, &[], &[sum, as_floats(a), as_floats(b)]))
+            .unwrap_or_else(|| unreachable!("`sums_bf16_pairs` was asked"))
     }
 
     /// Whether [`Emitter::sum_fours`] supports results of this many lanes.
@@ -81,6 +107,16 @@ fn name(lanes: u32) -> Option<&'static str> {
         4 => Some("llvm.x86.sse2.pmadd.wd"),
         8 => Some("llvm.x86.avx2.pmadd.wd"),
         16 => Some("llvm.x86.avx512.pmaddw.d.512"),
+        _ => None,
+    }
+}
+
+/// The instruction for results of this many lanes.
+fn name_of_bf16_pairs(lanes: u32) -> Option<&'static str> {
+    match lanes {
+        4 => Some("llvm.x86.avx512bf16.dpbf16ps.128"),
+        8 => Some("llvm.x86.avx512bf16.dpbf16ps.256"),
+        16 => Some("llvm.x86.avx512bf16.dpbf16ps.512"),
         _ => None,
     }
 }

@@ -4,13 +4,10 @@
 //! the products to the lane's sum. Where both factors are of one kind, 128 is added to one of them or subtracted from it, and
 //! as many times the other is subtracted from the sum. The sums are the same bits: wrapping additions have any order.
 
-use std::collections::HashMap;
+use kiln_kernel::{AxisId, NodeId};
+use kiln_schedule_cpu::byte_factors;
 
-use kiln_backend::{PackAxis, Quantity};
-use kiln_kernel::{AxisId, Node, NodeId};
-use kiln_schedule_cpu::{byte_factors, packed_strides};
-use kiln_tensor::DType;
-
+use super::adjacent_steps::Known;
 use super::context::KernelLowering;
 use super::reduce::Reduce;
 use super::scope::{Coordinate, Form, Scope};
@@ -22,9 +19,6 @@ pub(super) const STEPS: u32 = 4;
 
 /// The sign bits of four bytes: 128 if they are unsigned, and -128 otherwise.
 const SIGNS: i64 = 0x8080_8080;
-
-/// The bytes of factors at four steps, by what they depend on.
-pub(super) type Known<'ctx> = HashMap<(NodeId, Coordinate, Form), Value<'ctx>>;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The factors whose products are summed in fours, where vectors have an instruction for it.
@@ -92,13 +86,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         let [scope, ..] = steps;
         let mut bytes = |node| {
-            let key = self.key(scope, node, at, Form::Lanes);
-            if let Some(&bytes) = known.get(&key) {
-                return Ok(bytes);
-            }
-            let bytes = self.bytes_of(steps, (node, axis), at)?;
-            known.insert(key, bytes);
-            Ok::<_, LlvmError>(bytes)
+            let compute = || self.bytes_of(steps, (node, axis), at);
+            self.at_steps((scope, known), node, at, compute)
         };
         let is_signed = |node| self.kernel.dtype(node).is_signed();
         let (left_bytes, right_bytes) = (bytes(left)?, bytes(right)?);
@@ -140,7 +129,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         if let Some(four) = self.adjacent_elements(scope, (node, axis), at, STEPS)? {
             return Ok(self.widened(scope, emit.regrouped(four, Elem::I32)));
         }
-        if let Some(four) = self.packed_bytes(scope, (node, axis), at)? {
+        if let Some(four) = self.packed_group(scope, (node, axis), at, STEPS)? {
             return Ok(four);
         }
         let mut parts = Vec::new();
@@ -171,52 +160,5 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             .flat_map(|lane| (0..STEPS).map(move |step| step * n_lanes + lane))
             .collect();
         Ok(emit.regrouped(emit.shuffle(low, high, &picks), Elem::I32))
-    }
-
-    /// The same for an operand that is packed in groups of four elements of the axis, from a multiple of four on.
-    fn packed_bytes(
-        &self,
-        scope: &Scope<'ctx>,
-        (node, axis): (NodeId, AxisId),
-        at: Coordinate,
-    ) -> Result<Option<Value<'ctx>>, LlvmError> {
-        let emit = &self.emit;
-        let (Node::Load(load), Some(vectors)) = (self.kernel.node(node), scope.vectors) else {
-            return Ok(None);
-        };
-        let grouped = self.layout.grouped_in_pack(load.buffer, STEPS as usize);
-        let (Some(grouped), Some(pack)) = (grouped, self.layout.pack(load.buffer)) else {
-            return Ok(None);
-        };
-        let index = load
-            .indices
-            .get(grouped)
-            .map(|&index| self.kernel.node(index));
-        let is_along = matches!(index, Some(Node::Axis(index)) if *index == axis);
-        if !is_along || load.guard.is_some() || !self.varies(scope, node) {
-            return Ok(None);
-        }
-        // As if the axis were whole: its groups are as far apart as that many of its elements.
-        let (strides, _) = packed_strides(self.kernel, pack);
-        let (mut whole, mut of_whole) = (pack.clone(), Vec::new());
-        whole.axes.clear();
-        for (&part, stride) in pack.axes.iter().zip(strides) {
-            let (part, stride) = match part {
-                PackAxis::Inner { axis, .. } if axis == grouped => continue,
-                PackAxis::Outer { axis, block } if axis == grouped => (
-                    PackAxis::Whole(axis),
-                    stride.floor_div(Quantity::constant(block as i64)),
-                ),
-                part => (part, stride),
-            };
-            whole.axes.push(part);
-            of_whole.push(stride);
-        }
-        let place = self.packed_place(scope, (&whole, &of_whole), &load.indices, at)?;
-        let dtype = self.kernel.buffer(load.buffer).dtype;
-        let element = emit.iadd(place.element, emit.i64(place.fixed));
-        let pointer = emit.element(self.base(load.buffer), dtype, element);
-        self.prefetch_packed_ahead(scope, load, pointer, at)?;
-        Ok(Some(emit.load_dtype(DType::I32, vectors.lanes, pointer)))
     }
 }

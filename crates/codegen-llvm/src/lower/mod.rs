@@ -16,16 +16,16 @@
 
 mod access;
 mod accumulator_splitting;
+mod adjacent_steps;
 mod arg_reduction;
 mod carry;
 mod context;
 mod edge_rows;
 mod expression;
+mod fours;
 mod fused_map;
 mod hoist;
 mod identity;
-mod integer_fours;
-mod integer_pairs;
 mod interior;
 mod item;
 mod launch;
@@ -37,6 +37,7 @@ mod non_temporal;
 mod packed;
 mod packing;
 mod padding;
+mod pairs;
 mod prefetch;
 mod reduce;
 mod register_transpose;

@@ -7,8 +7,9 @@ use kiln_kernel::{AxisId, NodeId};
 use kiln_schedule_cpu::{ByteStep, ScaledBytes, UnsignedByte};
 use kiln_tensor::DType;
 
+use super::adjacent_steps::Known;
 use super::context::KernelLowering;
-use super::integer_fours::{Known, STEPS};
+use super::fours::STEPS;
 use super::reduce::Reduce;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::{Elem, Value};
@@ -189,14 +190,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         node: NodeId,
         at: Coordinate,
     ) -> Result<Value<'ctx>, LlvmError> {
-        let [first, ..] = &four.steps;
-        let key = self.key(first, node, at, Form::Lanes);
-        if let Some(&bytes) = four.known.get(&key) {
-            return Ok(bytes);
-        }
-        let bytes = self.bytes_of(&four.steps, (node, four.axis), at)?;
-        four.known.insert(key, bytes);
-        Ok(bytes)
+        let compute = || self.bytes_of(&four.steps, (node, four.axis), at);
+        self.at_steps((&four.steps[0], &mut four.known), node, at, compute)
     }
 
     /// The steps of a byte, for four at once: shifts by the first value, if there is one, and masks by the second.

@@ -130,7 +130,7 @@ pub struct ItemLoops {
     pub transposing_reduction: bool,
     /// How many accumulators a reduction with fewer sums is split over; 0 for no splitting.
     pub accumulators: u32,
-    /// Whether products of 16-bit integers are summed in pairs, along vectors of an outer axis.
+    /// Whether products of 16-bit integers, or of bf16, are summed in pairs, along vectors of an outer axis.
     pub pairs: bool,
     /// Whether products of 8-bit integers are summed four at a time, in vectors that have the instruction.
     pub fours: bool,

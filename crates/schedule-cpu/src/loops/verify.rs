@@ -8,9 +8,9 @@ use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::{AxisId, BufferId, Extent, Item, Role, StageId, StageOperation, VerifiedKernel};
 
 use super::{ItemLoops, LoopNest, Loops, VectorStep, items};
-use crate::integer_pairs::{byte_factors, narrow_factors};
 use crate::launch_packing;
 use crate::layout::Layout;
+use crate::narrow_products::{bf16_factors, byte_factors, narrow_factors};
 use crate::rows_allowed::{outer_vectors_allowed, rows_allowed};
 use crate::scaled_bytes::ScaledBytes;
 use crate::split_reductions::SplitReductions;
@@ -292,11 +292,10 @@ impl Verifier<'_> {
                     )?;
                 }
                 if loops.pairs {
-                    let factors = narrow_factors(kernel, &stage.operation, stage.value);
-                    check(
-                        factors.is_some(),
-                        "expected products of 16-bit integers to pair",
-                    )?;
+                    let (operation, value) = (&stage.operation, stage.value);
+                    let may = narrow_factors(kernel, operation, value).is_some()
+                        || bf16_factors(kernel, operation, value).is_some();
+                    check(may, "expected products of 16-bit numbers to pair")?;
                 }
                 if loops.fours {
                     let factors = byte_factors(kernel, &stage.operation, stage.value);
