@@ -18,6 +18,7 @@ mod links;
 mod locks;
 mod paths;
 mod places;
+mod publishing;
 mod purity;
 mod sizes;
 mod table;
@@ -34,8 +35,9 @@ use tree::Problem;
 
 type Check = fn(&Tree) -> Result<Vec<Problem>>;
 
-const CHECKS: [(&str, Check); 16] = [
+const CHECKS: [(&str, Check); 17] = [
     ("crate edges", edges::check),
+    ("publishing", publishing::check),
     ("unsafe code", unsafety::check),
     ("the outside world", purity::check),
     ("locks", locks::check),

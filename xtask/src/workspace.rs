@@ -42,6 +42,15 @@ pub(crate) struct Package {
     /// Its features, by name.
     #[serde(default)]
     pub(crate) features: std::collections::BTreeMap<String, Vec<String>>,
+    /// What a registry says of it.
+    #[serde(default)]
+    pub(crate) description: Option<String>,
+    /// The registries that may have it: `None` is any, an empty list none.
+    #[serde(default)]
+    pub(crate) publish: Option<Vec<String>>,
+    /// What its manifest has for other tools.
+    #[serde(default)]
+    pub(crate) metadata: serde_json::Value,
 }
 
 /// One declared dependency.
@@ -52,6 +61,9 @@ pub(crate) struct Dependency {
     /// `None` is a normal dependency, otherwise `dev` or `build`.
     #[serde(default)]
     pub(crate) kind: Option<String>,
+    /// The versions that will do: `*` for a dependency by path alone.
+    #[serde(default)]
+    pub(crate) req: String,
 }
 
 impl Metadata {

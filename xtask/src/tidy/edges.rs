@@ -15,7 +15,7 @@ const BEGIN: &str = "<!-- begin: crate edges, written by `cargo xtask bless` -->
 const END: &str = "<!-- end: crate edges -->";
 
 /// The crates that link LLVM, and the one crate that may use them: everything else is built, tested and deployed without.
-const LLVM: [&str; 2] = ["inkwell", "llvm-sys"];
+pub(super) const LLVM: [&str; 2] = ["inkwell", "llvm-sys"];
 const LLVM_USER: &str = "codegen-llvm";
 
 /// Checks every edge.
