@@ -1,6 +1,7 @@
-//! A release, run in a root that has the loader and libraries of glibc, and nothing else: no shell, no LLVM, no /proc.
+//! A release, run in a root that has the loader and libraries of glibc, `/proc`, and nothing else: no shell, no LLVM.
 //!
 //! A root needs the rights of an administrator, or user namespaces; where neither is allowed the check is skipped, and says so.
+//! `/proc` is where glibc's loader looks up the program's folder, and so its libraries; every system and container has it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,7 +80,9 @@ pub(super) fn check(tarball: &Path, name: &str, root: &Path, compiles: bool) -> 
         archive::copy(&library, &root.join(inside))?;
     }
     archive::write(&root.join("mlp.kiln"), GRAPH)?;
-    archive::make_empty(&root.join("tmp"))?;
+    for folder in ["tmp", "proc"] {
+        archive::make_empty(&root.join(folder))?;
+    }
     let Some(enter) = Enter::possible(root, &program) else {
         println!("SKIPPED: this system allows no other root: neither chroot nor a user namespace");
         return Ok(());
@@ -124,14 +127,19 @@ fn within(file: &Path, folder: &Path) -> bool {
 /// A way to run a program in another root.
 #[derive(Clone, Copy)]
 enum Enter {
-    Chroot,
+    /// By an administrator, with `/proc`.
+    Mounts,
+    /// With `/proc`, by anyone whom the system gives namespaces.
     Namespace,
+    /// By an administrator who may not mount: as in most containers.
+    Chroot,
 }
 
 impl Enter {
     /// The first that works here.
     fn possible(root: &Path, program: &str) -> Option<Self> {
-        [Self::Chroot, Self::Namespace].into_iter().find(|enter| {
+        let ways = [Self::Mounts, Self::Namespace, Self::Chroot];
+        ways.into_iter().find(|enter| {
             let mut command = enter.command(root, program);
             let status = command.arg("--version").output();
             status.is_ok_and(|output| {
@@ -141,19 +149,18 @@ impl Enter {
     }
 
     fn command(self, root: &Path, program: &str) -> Command {
-        let mut command = match self {
-            Self::Chroot => Command::new("chroot"),
-            Self::Namespace => {
-                let mut command = Command::new("unshare");
-                command.args(["--user", "--map-root-user"]);
-                command
-            }
+        let (way, arguments) = match self {
+            Self::Mounts => ("unshare", "--pid --fork --mount-proc --root"),
+            Self::Namespace => (
+                "unshare",
+                "--user --map-root-user --pid --fork --mount-proc --root",
+            ),
+            Self::Chroot => ("chroot", ""),
         };
-        match self {
-            Self::Chroot => command.arg(root),
-            Self::Namespace => command.arg("--root").arg(root),
-        };
+        let mut command = Command::new(way);
         command
+            .args(arguments.split_whitespace())
+            .arg(root)
             .arg(program)
             .env_clear()
             .env("KILN_CACHE_DIR", "/cache");
@@ -161,13 +168,18 @@ impl Enter {
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
+        // What the loader looks up in `/proc` elsewhere.
+        if let (Self::Chroot, Some(folder)) = (self, Path::new(program).parent()) {
+            command.env("LD_ORIGIN_PATH", folder);
+        }
         command
     }
 }
 
-/// Whether a root was refused, rather than a program in it failing.
+/// Whether a root was refused, rather than a program in it failing or missing.
 fn is_refusal(said: &str) -> bool {
-    said.contains("not permitted") || said.contains("ermission denied")
+    let from_the_way = said.starts_with("unshare: ") || said.starts_with("chroot: ");
+    from_the_way && !said.contains("failed to run") && !said.contains("failed to execute")
 }
 
 #[cfg(test)]
@@ -176,14 +188,20 @@ mod tests {
 
     #[test]
     fn a_refused_root_is_told_from_a_failing_program() {
-        assert!(is_refusal(
-            "chroot: cannot change root directory to 'x': Operation not permitted"
-        ));
-        assert!(is_refusal(
-            "unshare: unshare failed: Operation not permitted"
-        ));
-        assert!(!is_refusal(
-            "kiln: error while loading shared libraries: libz3.so.4"
-        ));
+        for said in [
+            "chroot: cannot change root directory to 'x': Operation not permitted",
+            "unshare: unshare failed: Operation not permitted",
+            "unshare: unshare failed: Invalid argument",
+            "unshare: mount /proc failed: Permission denied",
+        ] {
+            assert!(is_refusal(said), "{said}");
+        }
+        for said in [
+            "kiln: error while loading shared libraries: libz3.so.4",
+            "chroot: failed to run command '/kiln': No such file or directory",
+            "unshare: failed to execute /kiln: No such file or directory",
+        ] {
+            assert!(!is_refusal(said), "{said}");
+        }
     }
 }
