@@ -16,9 +16,24 @@ use crate::workspace::{Dependency, Metadata, Package};
 /// The configuration in which nothing is linked with LLVM; `crates/codegen-llvm/Cargo.toml` has it.
 const NO_LINKING: &str = "kiln_no_llvm_linking";
 
+/// The texts of the licences, which each package has, by links to those of the project.
+const TEXTS: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
+
 /// Checks every crate that is published.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
-    Ok(problems(&tree.metadata))
+    let mut problems = problems(&tree.metadata);
+    for package in tree.metadata.members().filter(|its| is_published(its)) {
+        for text in TEXTS {
+            let path = format!("crates/{}/{text}", short(&package.name));
+            if !tree.files.contains(&path) {
+                let message = format!(
+                    "a published crate has the licence's text; link it: ln -s ../../{text} {path}"
+                );
+                problems.push(Problem::new(path, message));
+            }
+        }
+    }
+    Ok(problems)
 }
 
 fn problems(metadata: &Metadata) -> Vec<Problem> {
@@ -144,6 +159,21 @@ mod tests {
         );
         let metadata: Metadata = serde_json::from_str(&text).unwrap();
         said(&problems(&metadata))
+    }
+
+    #[test]
+    fn a_published_crate_has_the_texts_of_its_licences() {
+        let (_folder, mut tree) = Tree::of(&[("crates/a/LICENSE-MIT", "")]);
+        let text = r#"{"workspace_members":["1","2"],"packages":[
+            {"name":"kiln-a","id":"1","description":"","license":"MIT"},{"name":"kiln-b","id":"2","publish":[]}]}"#;
+        tree.metadata = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            said(&check(&tree).unwrap()),
+            [
+                "crates/a/LICENSE-APACHE: a published crate has the licence's text; link it: ln -s ../../LICENSE-APACHE \
+                 crates/a/LICENSE-APACHE"
+            ]
+        );
     }
 
     #[test]
