@@ -146,7 +146,8 @@ impl Profile {
     }
 
     fn print(&self, call: &Call<'_>, mut rows: Vec<Row<'_>>) -> Result<(), Error> {
-        let total: f64 = rows.iter().map(|row| row.ms).sum();
+        // The sum of no times is -0.
+        let total = rows.iter().map(|row| row.ms).sum::<f64>() + 0.0;
         let n_steps = rows.len();
         if self.top > 0 {
             rows.sort_by(|a, b| b.ms.total_cmp(&a.ms));

@@ -297,6 +297,17 @@ fn profile_prints_a_table_or_lines() {
 }
 
 #[test]
+fn a_call_without_steps_takes_no_time_and_not_less() {
+    let workshop = Workshop::new();
+    let text = "graph @same(%x: f32[B]) -> f32[B] {\n  return %x\n}\n";
+    std::fs::write(workshop.path("same.kiln"), text).unwrap();
+    let output = workshop.kiln(&["profile", "same.kiln", "--size", "B=3"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("inputs: 0 steps, 0.000 ms\n"), "{text}");
+}
+
+#[test]
 fn inspect_continues_to_machine_code() {
     let workshop = Workshop::new();
     let inspect = |stage: &str| {

@@ -205,6 +205,8 @@ fn debug_build(report: &CallReport) -> Option<Advice> {
 
 /// A time with three digits.
 pub(super) fn time(ms: f64) -> String {
+    // The sum of no times is -0.
+    let ms = ms + 0.0;
     let (value, unit) = match ms {
         ms if ms >= 1000.0 => (ms / 1e3, "s"),
         ms if ms >= 1.0 || ms == 0.0 => (ms, "ms"),
@@ -216,4 +218,21 @@ pub(super) fn time(ms: f64) -> String {
         _ => 2,
     };
     format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_nothing_is_not_negative() {
+        let none: f64 = [].iter().sum();
+        let shown = [none, 0.0, 0.0125, 1.0, 31.54, 2680.0].map(time);
+        assert_eq!(
+            shown,
+            [
+                "0.00 ms", "0.00 ms", "12.5 µs", "1.00 ms", "31.5 ms", "2.68 s"
+            ]
+        );
+    }
 }

@@ -157,6 +157,22 @@ fn an_empty_call_has_a_page_too() {
 }
 
 #[test]
+fn live_values_are_compared_with_the_arena_and_the_results() {
+    let mut report = generated(3);
+    let memory = report.memory.as_mut().unwrap();
+    (memory.arena, memory.results) = (2_000_000, 1_000_000);
+    memory.largest_live_set = 2_100_000;
+    let page = report.to_html();
+    for part in [
+        "The arena has 2.0 MB, results have 1.0 MB of their own",
+        "2.1 MB are live",
+        "needs 70&nbsp;% of what",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn near_misses_come_before_other_pairs_with_their_facts() {
     let mut report = generated(4);
     let apart = |from, to, gain_ms, fact: Option<&str>| Apart {

@@ -21,15 +21,14 @@ pub(super) fn section(report: &CallReport) -> String {
             .to_owned();
     };
     let total = (memory.arena + memory.results).max(1);
-    let used = memory.arena.max(1) as f64;
     let mut out = format!(
-        "<p>The arena has {}, of which {} are live at step <b>{}</b>, the most that are live at one time: {:.0} % of it is needed by any placement. Results have {} of their own, kernels {} of scratch.</p>\n",
+        "<p>The arena has {}, results have {} of their own, kernels {} of scratch. Of values and results, {} are live at step <b>{}</b>, the most at one time: any placement needs {:.0}&nbsp;% of what this one has.</p>\n",
         bytes(memory.arena as f64),
-        bytes(memory.largest_live_set as f64),
-        escape(&memory.largest_at),
-        (memory.largest_live_set as f64 / used * 100.0).min(100.0),
         bytes(memory.results as f64),
         bytes(memory.scratch as f64),
+        bytes(memory.largest_live_set as f64),
+        escape(&memory.largest_at),
+        (memory.largest_live_set as f64 / total as f64 * 100.0).min(100.0),
     );
     let _infallible = writeln!(
         out,

@@ -111,7 +111,7 @@ pub(super) fn apart(report: &CallReport) -> String {
             )
         };
         format!(
-            "<tr><td class=\"r\">{}</td><td class=\"pair\">{}<br>{}</td><td class=\"mono\">{}</td><td>{fact}{}</td></tr>\n",
+            "<tr><td class=\"r\">{}</td><td class=\"pair\">{}<br>{}</td><td class=\"mono wide\">{}</td><td>{fact}{}</td></tr>\n",
             time(apart.gain_ms),
             step(apart.from),
             step(apart.to),
@@ -148,7 +148,7 @@ pub(super) fn compiles(report: &CallReport) -> String {
             (None, false) => format!("{}, for {}", escape(&compile.reason), escape(&compile.facts)),
         };
         format!(
-            "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td>{}</td><td class=\"r\">{}</td><td class=\"mono\">{}</td><td>{what}</td></tr>\n",
+            "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td>{}</td><td class=\"r\">{}</td><td class=\"mono wide\">{}</td><td>{what}</td></tr>\n",
             escape(&compile.kernel),
             time(compile.ms),
             stages(compile, longest),
