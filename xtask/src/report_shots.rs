@@ -12,18 +12,28 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{models, setup, step, workspace};
 
-/// Models, and the sizes of the call that is shown.
+/// Models, and the sizes of the call that is shown, by the names that the pinned files have for them.
 const SHOWN: [(&str, &str); 3] = [
-    ("ocr-det", "H=320,W=320"),
-    ("ocr-rec", "W=320"),
+    (
+        "ocr-det",
+        "p2o.DynamicDimension.1=320,p2o.DynamicDimension.2=320",
+    ),
+    ("ocr-rec", "p2o.DynamicDimension.1=320,x_2=48"),
     ("minilm", "batch=2,seq=64"),
 ];
 
 /// A page opens in less, on a machine that does nothing else.
 const OPENS_WITHIN: Duration = Duration::from_secs(2);
 
+/// How often it is opened: the shortest time counts.
+const OPENINGS: usize = 3;
+
 /// The steps of the page whose opening is measured; the facade's test that writes it has the same number.
 const LARGE: usize = 2000;
+
+/// That test, which writes the page to the file that a variable names.
+const WRITER: &str = "a_page_of_2000_ops_is_below_5_mb_and_made_in_a_moment";
+const WRITER_VARIABLE: &str = "KILN_WRITE_LARGE_REPORT";
 
 /// Makes, checks and photographs the pages.
 pub(crate) fn run() -> Result<()> {
@@ -98,16 +108,22 @@ fn check(browser: &str, page: &Path, n_steps: Option<usize>) -> Result<()> {
         "{browser} ended with {}",
         blank.status
     );
-    let time = |address: &str| {
+    let open = |address: &str| {
         let start = Instant::now();
         let opened = headless(browser, &profile(page))
             .args(["--dump-dom", address])
             .output()?;
         Ok::<_, anyhow::Error>((start.elapsed(), opened))
     };
-    let (idle, _) = time("about:blank")?;
-    let (elapsed, opened) = time(&address(page))?;
-    let dom = String::from_utf8_lossy(&opened.stdout);
+    let mut opening = Duration::MAX;
+    let mut printed = Vec::new();
+    for _ in 0..OPENINGS {
+        let (idle, _) = open("about:blank")?;
+        let (elapsed, opened) = open(&address(page))?;
+        opening = opening.min(elapsed.saturating_sub(idle));
+        printed = opened.stdout;
+    }
+    let dom = String::from_utf8_lossy(&printed);
     let n_nodes = dom.matches("<g class=\"node").count();
     ensure!(
         dom.contains("data-ready=\"true\""),
@@ -125,7 +141,6 @@ fn check(browser: &str, page: &Path, n_steps: Option<usize>) -> Result<()> {
             "expected {n_steps} steps, found {n_nodes}"
         );
     }
-    let opening = elapsed.saturating_sub(idle);
     println!(
         "{}: {n_nodes} steps, {} kB, opens in {opening:.2?}",
         page.display(),
@@ -149,7 +164,8 @@ fn pictures(browser: &str, page: &Path, folder: &Path, model: &str) -> Result<()
                 "--screenshot={}",
                 folder.join(format!("{model}-{theme}.png")).display()
             ))
-            .arg(format!("{}#n1", address(page)));
+            // Without a step's anchor, to which the browser would still be scrolling.
+            .arg(address(page));
         ensure!(
             command.output()?.status.success(),
             "no picture of {}",
@@ -176,19 +192,26 @@ fn pictures(browser: &str, page: &Path, folder: &Path, model: &str) -> Result<()
 fn large(root: &Path, page: &Path) -> Result<()> {
     let status = Command::new(workspace::cargo())
         .current_dir(root)
-        .args([
-            "test",
-            "--quiet",
-            "--package",
-            "kiln",
-            "--lib",
-            "a_page_of_2000_steps",
-        ])
-        .env("KILN_WRITE_LARGE_REPORT", page)
+        .args(["test", "--quiet", "--package", "kiln", "--lib", WRITER])
+        .env(WRITER_VARIABLE, page)
         .status()?;
     ensure!(
         status.success() && page.exists(),
         "no large page was written"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_that_writes_the_large_page_exists() {
+        let tests = workspace::root().join("crates/kiln/src/diagnose/report/tests.rs");
+        let text = std::fs::read_to_string(tests).unwrap();
+        assert!(text.contains(&format!("fn {WRITER}()")));
+        assert!(text.contains(&format!("\"{WRITER_VARIABLE}\"")));
+        assert!(text.contains(&format!("generated({LARGE})")));
+    }
 }
