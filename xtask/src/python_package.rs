@@ -38,6 +38,9 @@ pub(crate) const NOTEBOOK: Needs<'_> = Needs {
 /// The package's folder.
 const PACKAGE: &str = "crates/python";
 
+/// The crate in it.
+const CRATE: &str = "kiln-python";
+
 /// What is put into a wheel that is handed out.
 pub(crate) struct Legal {
     /// The folder of licences.
@@ -107,9 +110,7 @@ fn in_development(root: &Path, target: &Path) -> Result<PathBuf> {
 /// The same in a folder, of a profile by the name of its folder.
 fn built(root: &Path, target: &Path, profile: &str, package: PathBuf) -> Result<PathBuf> {
     let mut build = Command::new("cargo");
-    build
-        .current_dir(root)
-        .args(["build", "--package", "kiln-python"]);
+    build.current_dir(root).args(["build", "--package", CRATE]);
     if profile == "release" {
         build.arg("--release");
     }
@@ -130,10 +131,7 @@ fn wheel(root: &Path, target: &Path, python: &Path, legal: Option<&Legal>) -> Re
     remove_folder(&folder)?;
     // Maturin changes the library that cargo linked, in place: the next run would begin with that.
     let linked = target.join("release/deps/lib_kiln.so");
-    if linked.exists() {
-        std::fs::remove_file(&linked)
-            .with_context(|| format!("cannot remove {}", linked.display()))?;
-    }
+    remove_file(&linked)?;
     let mut build = Command::new(python);
     build
         .current_dir(root.join(PACKAGE))
@@ -193,6 +191,8 @@ fn complete(target: &Path, python: &Path, wheel: &Path, legal: Option<&Legal>) -
             .find(|path| path.extension().is_some_and(|end| end == "dist-info"))
             .context("expected a folder .dist-info in the wheel, found none")?;
         copy_package(&legal.licences, &about.join("licenses"))?;
+        // Maturin's own list has no libraries, and names the folder that it was built in.
+        remove_file(&about.join(format!("sboms/{CRATE}.cyclonedx.json")))?;
         let list = about.join("sboms/kiln.cdx.json");
         std::fs::create_dir_all(about.join("sboms"))
             .and_then(|()| std::fs::copy(&legal.components, &list))
@@ -210,6 +210,13 @@ fn remove_folder(folder: &Path) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder)
             .with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+fn remove_file(file: &Path) -> Result<()> {
+    if file.exists() {
+        std::fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
     }
     Ok(())
 }
