@@ -150,16 +150,23 @@ impl Release {
         Ok(tarball)
     }
 
-    /// Builds the Python package, with the licences of what is in it. Its libraries are those of the command.
+    /// Builds the Python package, with the licences of what is in it. Its libraries are those of the command, without those that
+    /// every system has.
     fn wheel(&self, program: &Path) -> Result<PathBuf> {
         let folder = self.target.join("dist/wheel");
         archive::make_empty(&folder)?;
+        let mut libraries = Libraries::of(program)?.shipped;
+        libraries.retain(|library| library.is_in_wheels());
         let legal = Legal {
             licences: folder.join("licences"),
             components: folder.join("kiln.cdx.json"),
+            libraries: libraries
+                .iter()
+                .map(|library| library.name.clone())
+                .collect(),
         };
         let components = Components::of(&self.root, PYTHON_PACKAGE, &[])?;
-        let packages = libraries::packages(&Libraries::of(program)?.shipped)?;
+        let packages = libraries::packages(&libraries)?;
         licences::collect(&self.root, &components, &packages, &legal.licences)?;
         archive::write(&legal.components, &sbom::text(&components, &packages)?)?;
         python_package::wheel_to_hand_out(&self.root, &self.target, &legal)

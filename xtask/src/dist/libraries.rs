@@ -25,6 +25,9 @@ const SYSTEM: [&str; 10] = [
     "linux-vdso",
 ];
 
+/// What a wheel leaves out, as the standard for wheels says that every system has it (PEP 600, as auditwheel reads it).
+const NOT_IN_WHEELS: [&str; 3] = ["libgcc_s.so", "libstdc++.so", "libz.so"];
+
 /// A library as the loader found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Library {
@@ -55,6 +58,13 @@ pub(super) struct Package {
 /// A version of glibc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version(pub(super) u32, pub(super) u32);
+
+impl Library {
+    /// Whether a wheel has it too.
+    pub(super) fn is_in_wheels(&self) -> bool {
+        !NOT_IN_WHEELS.iter().any(|name| self.name.starts_with(name))
+    }
+}
 
 impl Libraries {
     /// Those of a program, as the loader resolves them here.
@@ -202,6 +212,16 @@ mod tests {
         );
         let missing = Libraries::read("\tlibLLVM.so.19.1 => not found\n").unwrap_err();
         assert_eq!(missing.to_string(), "libLLVM.so.19.1 is not found");
+    }
+
+    #[test]
+    fn wheels_leave_out_what_every_system_has() {
+        let in_wheels = |name: &str| {
+            let (name, file) = (name.to_owned(), PathBuf::new());
+            Library { name, file }.is_in_wheels()
+        };
+        assert!(!in_wheels("libz.so.1") && !in_wheels("libstdc++.so.6"));
+        assert!(in_wheels("libz3.so.4") && in_wheels("libzstd.so.1"));
     }
 
     #[test]
