@@ -141,10 +141,16 @@ impl<'ctx> PackedOperand<'ctx> {
         );
         let size = lowering.quantity(size);
         let full = emit.smin(end, emit.udiv(size, emit.i64(block)));
-        if along.is_dense() && !run.is_dense() {
+        let transposes = along.is_dense() && !run.is_dense();
+        if transposes {
             lowering.counted(begin, full, emit.i64(1), &[], |index, _| {
                 let at = self.step(lowering, (source, target), axis, index);
-                self.transposed(lowering, (along, run), at, block)?;
+                let squares = 0..block / i64::from(self.lanes);
+                self.transposed(lowering, (along, run), at, emit.i64(block), |square| {
+                    squares
+                        .clone()
+                        .try_for_each(|number| square(emit.i64(number * i64::from(self.lanes))))
+                })?;
                 Ok(Vec::new())
             })?;
         } else {
@@ -162,8 +168,20 @@ impl<'ctx> PackedOperand<'ctx> {
         lowering.counted(begin, end, emit.i64(1), &[], |index, _| {
             let at = self.step(lowering, (source, target), axis, index);
             let inside = emit.isub(size, emit.imul(index, emit.i64(block)));
+            let mut from = emit.i64(0);
+            if transposes {
+                from = lowering.multiple_below(inside, self.lanes);
+                let lanes = emit.i64(i64::from(self.lanes));
+                self.transposed(lowering, (along, run), at, from, |square| {
+                    lowering.counted(emit.i64(0), from, lanes, &[], |first, _| {
+                        square(first)?;
+                        Ok(Vec::new())
+                    })?;
+                    Ok(())
+                })?;
+            }
             self.along(lowering, along, at, &mut |at| {
-                self.partly(lowering, run, at, (inside, block))
+                self.partly(lowering, run, at, (from, inside, block))
             })?;
             Ok(Vec::new())
         })?;
@@ -232,32 +250,41 @@ impl<'ctx> PackedOperand<'ctx> {
         Ok(())
     }
 
-    /// A partial block of `count` elements, zero-padded.
+    /// The elements of a partial block that has `inside` of them, except the first `from`; zero-padded.
     fn partly(
         &self,
         lowering: &KernelLowering<'_, '_, 'ctx>,
         run: &Axis,
         at: (Value<'ctx>, Value<'ctx>),
-        (inside, block): (Value<'ctx>, i64),
+        (from, inside, block): (Value<'ctx>, Value<'ctx>, i64),
     ) -> Result<(), LlvmError> {
         let emit = &lowering.emit;
-        self.run(lowering, run, at, inside)?;
+        let rest = self.step(lowering, at, run, from);
+        self.run(lowering, run, rest, emit.isub(inside, from))?;
         let zero = lowering.zero(self.dtype);
-        lowering.counted(inside, emit.i64(block), emit.i64(1), &[], |index, _| {
-            let (_, target) = self.step(lowering, at, run, index);
-            emit.store_dtype(self.dtype, target, zero);
-            Ok(Vec::new())
-        })?;
+        let zeros = emit.splat(zero, self.lanes);
+        let (lanes, end) = (i64::from(self.lanes), emit.i64(block));
+        // The lanes of one vector, then whole vectors.
+        let whole = lowering.multiple_below(emit.iadd(inside, emit.i64(lanes - 1)), self.lanes);
+        for (begin, end, step, value) in [(inside, whole, 1, zero), (whole, end, lanes, zeros)] {
+            lowering.counted(begin, end, emit.i64(step), &[], |index, _| {
+                let (_, target) = self.step(lowering, at, run, index);
+                emit.store_dtype(self.dtype, target, value);
+                Ok(Vec::new())
+            })?;
+        }
         Ok(())
     }
 
-    /// A full block whose elements are strided, while those of the looped axis are contiguous: register-tile transposes.
+    /// Elements of a block that are strided, while those of the looped axis are contiguous: register-tile transposes of the
+    /// squares that `squares` lists by their first element of the block, of which there are `count` elements.
     fn transposed(
         &self,
         lowering: &KernelLowering<'_, '_, 'ctx>,
         (along, run): (&Axis, &Axis),
         at: (Value<'ctx>, Value<'ctx>),
-        block: i64,
+        count: Value<'ctx>,
+        squares: impl Fn(&mut dyn FnMut(Value<'ctx>) -> Result<(), LlvmError>) -> Result<(), LlvmError>,
     ) -> Result<(), LlvmError> {
         let emit = &lowering.emit;
         let lanes = i64::from(self.lanes);
@@ -265,27 +292,28 @@ impl<'ctx> PackedOperand<'ctx> {
         let whole = lowering.multiple_below(end, self.lanes);
         lowering.counted(emit.i64(0), whole, emit.i64(lanes), &[], |index, _| {
             let at = self.step(lowering, at, along, index);
-            for square in 0..block / lanes {
-                let row = |number: i64| emit.i64(square * lanes + number);
+            squares(&mut |first| {
+                let at = self.step(lowering, at, run, first);
                 let rows: Vec<Value<'ctx>> = (0..lanes)
                     .map(|number| {
-                        let (source, _) = self.step(lowering, at, run, row(number));
+                        let (source, _) = self.step(lowering, at, run, emit.i64(number));
                         emit.load_dtype(self.dtype, self.lanes, source)
                     })
                     .collect();
                 for (number, column) in (0..).zip(emit.transpose(rows)) {
-                    let (_, target) = self.step(lowering, at, run, row(0));
+                    let (_, target) = at;
                     let column_at = emit.i64(number);
                     let elements = emit.imul(column_at, lowering.quantity(&along.to));
                     let target = emit.element(target, self.dtype, elements);
                     emit.store_dtype(self.dtype, target, column);
                 }
-            }
+                Ok(())
+            })?;
             Ok(Vec::new())
         })?;
         lowering.counted(whole, end, emit.i64(1), &[], |index, _| {
             let at = self.step(lowering, at, along, index);
-            self.run(lowering, run, at, emit.i64(block))?;
+            self.run(lowering, run, at, count)?;
             Ok(Vec::new())
         })?;
         Ok(())
