@@ -185,6 +185,28 @@ fn contiguous_axes(kernel: &VerifiedKernel) -> BTreeSet<AxisId> {
     innermost.collect()
 }
 
+/// The axes that run through a factor of a window's products, where no factor is a constant: as channels do where weights are
+/// data, or are what is computed.
+fn channels_of_data(kernel: &VerifiedKernel) -> BTreeSet<AxisId> {
+    let classification = kernel.classification();
+    if !kernel.axes_of_weights().is_empty() || classification.class != Class::Window {
+        return BTreeSet::new();
+    }
+    let contractions = classification.contractions.iter();
+    let factors = contractions.flat_map(|contraction| [contraction.left, contraction.right]);
+    let indices = factors.filter_map(|factor| match kernel.node(factor) {
+        Node::Load(load) => Some(&load.indices),
+        _ => None,
+    });
+    let axes = indices
+        .flatten()
+        .filter_map(|&index| match kernel.node(index) {
+            Node::Axis(axis) => Some(*axis),
+            _ => None,
+        });
+    axes.collect()
+}
+
 /// The axes whose constant extents stay.
 fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<AxisId> {
     let classification = kernel.classification();
@@ -194,9 +216,11 @@ fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<Axi
         (Class::Attention, _) => policy.attention.max(policy.inner),
         _ => policy.inner,
     };
-    let weights = kernel.axes_of_weights();
+    let (weights, channels) = (kernel.axes_of_weights(), channels_of_data(kernel));
     let is_odd = |axis: AxisId, extent: i64| {
-        weights.contains(&axis) && extent <= policy.channels && extent % policy.multiple.max(1) != 0
+        let is_known = weights.contains(&axis) && extent <= policy.channels;
+        let is_few = channels.contains(&axis) && extent < policy.multiple;
+        (is_known || is_few) && extent % policy.multiple.max(1) != 0
     };
     let contiguous = contiguous_axes(kernel);
     let is_short = |axis: AxisId, extent: i64| {

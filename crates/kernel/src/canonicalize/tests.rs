@@ -70,6 +70,23 @@ fn equal_structures_have_equal_canonical_text() {
 }
 
 #[test]
+fn channels_of_data_that_fill_no_vector_stay() {
+    let gradient = |channels: &str| {
+        canonicalize(&verified(&format!(
+            "kernel @weights(%x: in f32[N, {channels}, 16, 16], %g: in f32[N, O, 14, 14], %d: out f32[O, {channels}, 3, 3]) {{
+               outer o < O, c < {channels}, i < 3, j < 3
+               acc = reduce add[n < N, y < 14, x < 14] %x[n, c, i + y, j + x] * %g[n, o, y, x]
+               store %d[o, c, i, j] = acc
+             }}"
+        )))
+        .text()
+    };
+    assert_ne!(gradient("3"), gradient("5"));
+    assert_eq!(gradient("16"), gradient("64"));
+    assert_eq!(gradient("C"), gradient("25"));
+}
+
+#[test]
 fn axes_that_are_not_contiguous_stay_separate() {
     let text = |x: &str, strides: &str, at: &str, value: &str| {
         canonicalize(&verified(&format!(
