@@ -254,20 +254,21 @@ fn in_blocks(kernel: &VerifiedKernel, buffer: BufferId, axis: usize, block: u32)
     }
 }
 
-/// The axes of a buffer in loop order: reduced axes last, as they are nested.
+/// The axes of a buffer in loop order: reduced axes last, as they are nested. An axis along which a reduced axis moves a
+/// window counts as that one.
 fn in_loop_order(kernel: &VerifiedKernel, buffer: BufferId) -> Vec<usize> {
+    let dependence = Dependence::of(kernel);
     let depth = |axis: &usize| {
-        let index = kernel
+        let index = *kernel
             .accesses(buffer)
-            .find_map(|indices| indices.get(*axis));
-        let Some(Node::Axis(index)) = index.map(|&index| kernel.node(index)) else {
-            return None;
-        };
+            .find_map(|indices| indices.get(*axis))?;
         kernel
             .stages()
             .values()
             .find_map(|stage| match &stage.operation {
-                StageOperation::Reduce { axes, .. } => axes.iter().position(|axis| axis == index),
+                StageOperation::Reduce { axes, .. } => axes
+                    .iter()
+                    .rposition(|&axis| dependence.depends(index, axis)),
                 StageOperation::Map => None,
             })
     };

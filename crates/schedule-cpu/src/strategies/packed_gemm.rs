@@ -1,8 +1,11 @@
 //! GEMM whose right operand is data: it is packed at each launch.
 
+use kiln_backend::PackSpec;
+use kiln_kernel::{AxisId, BufferId, Node, NodeId};
+
 use super::Proposal;
 use super::problem::Problem;
-use crate::loops::When;
+use crate::loops::{Factor, Size, When};
 use crate::packing::{self, SCATTERED_ROWS};
 use crate::tile::VectorAxis;
 
@@ -19,7 +22,10 @@ pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
         return Vec::new();
     }
     let is_dense = packing::are_dense(kernel, &copies);
-    let many = When::at_least(rows, if is_dense { ROWS } else { SCATTERED_ROWS });
+    let many = match is_dense {
+        true => When::at_least(rows, ROWS),
+        false => When::at_least(uses(problem, rows, &copies), SCATTERED_ROWS),
+    };
     // Columns that fill one block are as contiguous as a packed copy.
     let when = match tile.vector {
         VectorAxis::Outer(columns) if is_dense => {
@@ -28,4 +34,34 @@ pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
         _ => many,
     };
     vec![Proposal::new(when, *tile, problem.base.chunk).packing(copies)]
+}
+
+/// How often each element of the packed operands is used: once per row, and by the taps of windows that slide over it.
+fn uses(problem: &Problem<'_>, rows: AxisId, copies: &[PackSpec]) -> Size {
+    let kernel = problem.kernel;
+    let is_copied = |id: BufferId| {
+        let mut buffers = copies.iter().map(|copy| copy.buffer);
+        buffers.any(|buffer| buffer == id.as_u32() as usize)
+    };
+    let indices: Vec<NodeId> = kernel
+        .buffers()
+        .keys()
+        .filter(|&id| is_copied(id))
+        .flat_map(|id| kernel.accesses(id))
+        .flatten()
+        .copied()
+        .collect();
+    let is_plain = |axis: AxisId| {
+        let mut indices = indices.iter();
+        indices.any(|&index| matches!(kernel.node(index), Node::Axis(other) if *other == axis))
+    };
+    let is_tap = |axis: &AxisId| *axis != rows && problem.size(*axis).is_some() && !is_plain(*axis);
+    let outer = kernel.outer().iter().copied();
+    Size::product(
+        1,
+        [rows]
+            .into_iter()
+            .chain(outer.filter(is_tap))
+            .map(Factor::Axis),
+    )
 }

@@ -2,7 +2,7 @@
 
 use kiln_backend::{IsaLevel, PackSpec};
 use kiln_kernel::analysis::{Dependence, arithmetic_operations};
-use kiln_kernel::{AxisId, Class, Item, Node, StageOperation, VerifiedKernel};
+use kiln_kernel::{AxisId, Class, Item, Node, Role, StageOperation, VerifiedKernel};
 
 use crate::cost::Access;
 use crate::packing;
@@ -10,12 +10,19 @@ use crate::rows_allowed::{arrays_of_vectors, outer_vectors_allowed, rows_allowed
 use crate::split_reductions::SplitReductions;
 use crate::tile::{Tile, VectorAxis};
 use crate::winograd::Transform;
+use crate::work;
 
 /// The cost of a horizontal sum, in loads.
 const ADD_LANES: f64 = 1.0;
 
 /// The cost of combining the lanes of a window's few elements in other reductions, in loads.
 const COMBINE_LANES: f64 = 4.0;
+
+/// The number of steps from which on the sums of a product decide alone along which axis vectors run.
+const LONG_SUM: f64 = 1024.0;
+
+/// The share that other accesses have in the decision then.
+const BESIDE_LONG_SUMS: f64 = 1.0 / 64.0;
 
 /// Vectors of half the width must save at least one idle lane of this many.
 const IDLE: u64 = 10;
@@ -201,16 +208,43 @@ impl Problem<'_> {
         let cost = |access: &Access| {
             let along = access.axes.iter();
             let along = along.map(|&axis| self.cost_along(access, axis) * self.waste(axis));
-            access.weight() * along.fold(1.0, f64::min)
+            self.weight(access) * along.fold(1.0, f64::min)
         };
         self.accesses.iter().map(cost).sum()
     }
 
     /// The cost of the accesses if one outer axis is vectorised.
     fn outer_cost(&self, axis: AxisId) -> f64 {
-        let cost =
-            |access: &Access| access.weight() * self.cost_along(access, axis) * self.waste(axis);
+        let cost = |access: &Access| {
+            self.weight(access) * self.cost_along(access, axis) * self.waste(axis)
+        };
         self.accesses.iter().map(cost).sum()
+    }
+
+    /// The weight of an access in the choice of vectors.
+    fn weight(&self, access: &Access) -> f64 {
+        match access.depth {
+            0 if self.has_long_sums() => access.weight() * BESIDE_LONG_SUMS,
+            _ => access.weight(),
+        }
+    }
+
+    /// Whether it is a product of data whose sums are long, as those of a gradient of weights are, which run over a batch: an
+    /// optimiser's update of each result costs little beside its sum. Where a factor is a constant, it is packed for whichever
+    /// axis the results are contiguous along.
+    pub(super) fn has_long_sums(&self) -> bool {
+        let kernel = self.kernel;
+        let mut contractions = kernel.classification().contractions.iter();
+        let mut buffers = kernel.buffers().values();
+        buffers.all(|buffer| buffer.role != Role::Const || buffer.rank() < 2)
+            && contractions.any(|contraction| {
+                let stage = kernel.stage(contraction.stage);
+                let StageOperation::Reduce { axes, .. } = &stage.operation else {
+                    return false;
+                };
+                let steps = |&axis: &AxisId| work::guess(kernel, kernel.axis(axis).extent.bound());
+                axes.iter().map(steps).product::<f64>() >= LONG_SUM
+            })
     }
 
     /// The cost per element of an access along an axis.

@@ -35,7 +35,15 @@ pub(super) fn of_reduction(problem: &Problem<'_>, limit: u32) -> TileRows {
         .filter(|access| columns.is_some() || access.is_together)
         .cloned()
         .collect();
-    let sharing = row_axis(problem.kernel, &together, columns, &allowed);
+    // The taps of weights are few, and where vectors run along channels nothing prefers them.
+    let fills_rows = |axis| {
+        let is_short = problem
+            .size(axis)
+            .is_some_and(|size| size < i64::from(limit));
+        allowed(axis) && !(is_short && columns.is_some() && problem.has_long_sums())
+    };
+    let sharing = row_axis(problem.kernel, &together, columns, &fills_rows)
+        .or_else(|| row_axis(problem.kernel, &together, columns, &allowed));
     let Some(first) = sharing else {
         return TileRows {
             axis: stream_axis(problem),

@@ -226,3 +226,33 @@ fn a_transpose_to_short_rows_runs_along_the_axis_that_is_read() {
     let of = |n: i64| strategy(&(kernel.clone(), loops.clone()), [n, 1000, 1]).to_owned();
     assert_eq!([of(3), of(4)], ["short_rows", "transpose"]);
 }
+
+/// The sums of a gradient of weights are long: where the results are contiguous does not decide.
+#[test]
+fn gradients_of_weights_are_vectorised_along_the_channels() {
+    let gradient = |stores: &str| {
+        kernel(&format!(
+            "kernel @weights(%x: in f32[N, C, 16, 16], %g: in f32[N, O, 14, 14], %m: in f32[O, C, 3, 3], %v: in f32[O, C, 3, 3],
+                 %d: out f32[O, C, 3, 3], %e: out f32[O, C, 3, 3]) {{
+               outer o < O, c < C, i < 3, j < 3
+               s = reduce add[n < N, y < 14, x < 14] %x[n, c, i + y, j + x] * %g[n, o, y, x]
+               {stores}
+             }}"
+        ))
+    };
+    let update = "store %d[o, c, i, j] = s + %m[o, c, i, j]
+        store %e[o, c, i, j] = s * %v[o, c, i, j] - %m[o, c, i, j]";
+    for stores in ["store %d[o, c, i, j] = s\nstore %e[o, c, i, j] = s", update] {
+        let kernel = gradient(stores);
+        let loops = loops(&kernel, IsaLevel::Avx512);
+        let nest = chosen(&kernel, &loops, &[64, 16, 32], CACHES);
+        assert_eq!(nest.strategy, "packed_gemm");
+        let VectorAxis::Outer(axis) = nest.tile.vector else {
+            panic!("vectors along {:?}", nest.tile.vector);
+        };
+        assert_eq!(kernel.axis(axis).name, "c");
+        // Packed in the order of the loops: the batch, then along the windows.
+        let text = loops.print(&kernel);
+        assert!(text.contains("copy %x [1 / 32, 0, 2, 3, 1 % 32]"), "{text}");
+    }
+}
