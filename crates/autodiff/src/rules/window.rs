@@ -1,11 +1,11 @@
 //! Convolutions: the input's cotangent is a transposed convolution, the weights' a convolution over the batch.
 
-mod patches;
+mod single_tap;
 
 use super::{Cotangents, GradientContext};
 use crate::Result;
 use crate::emit::is_same;
-use kiln_ir::{Dims, Op, ValueId, Window};
+use kiln_ir::{Dims, Op, PadMode, ValueId, Window};
 use kiln_shape_inference::GraphBuilder;
 use kiln_symbolic_shape::DimId;
 
@@ -146,6 +146,9 @@ fn reach(
 
 /// The cotangent of a convolution's weights, `w_dims: [O, C / groups, kernel..]`, from its input `x: [N, C, spatial..]` and the
 /// cotangent of its result `g: [N, O, spatial..]`.
+///
+/// It is a convolution of `x` with `g` as weights, summed over the batch in place of channels, with strides and dilations
+/// exchanged. Its sums run over all windows, so the padding is written out: no product tests where it reads.
 fn weights(
     b: &mut GraphBuilder,
     x: ValueId,
@@ -154,35 +157,66 @@ fn weights(
     groups: usize,
     w_dims: &[DimId],
 ) -> Result<ValueId> {
-    match patches::taps_of(b, groups, w_dims) {
-        Some(taps) => patches::weights(b, (x, g), window, &taps, w_dims),
-        None => weights_by_convolution(b, x, g, window, groups, w_dims),
+    let has_one_tap = w_dims
+        .iter()
+        .skip(2)
+        .all(|&size| b.dims().as_constant(size) == Some(1));
+    if groups == 1 && has_one_tap {
+        return single_tap::weights(b, (x, g), window, w_dims);
     }
-}
-
-/// The cotangent of weights as a convolution of `x` with `g` as weights, summed over the batch in place of channels, with strides
-/// and dilations exchanged: for any number of groups, and kernels whose size is a symbol.
-fn weights_by_convolution(
-    b: &mut GraphBuilder,
-    x: ValueId,
-    g: ValueId,
-    window: &Window,
-    groups: usize,
-    w_dims: &[DimId],
-) -> Result<ValueId> {
+    let x = padded(b, x, window)?;
+    let x = reached(b, x, window, (g, w_dims))?;
     let x = channels_as_batch(b, x, groups)?;
     let rank = w_dims.len();
     let exchange: Vec<usize> = [1, 0].into_iter().chain(2..rank).collect();
     let g = b.transpose(g, &exchange)?;
+    let nothing: Dims = vec![b.size(0); rank - 2].into_iter().collect();
     let exchanged = Window {
         strides: window.dilations.clone(),
         dilations: window.strides.clone(),
-        low: window.low.clone(),
-        high: window.high.clone(),
+        low: nothing.clone(),
+        high: nothing,
     };
     let full = b.conv(x, g, exchanged, groups)?;
     let full = b.transpose(full, &exchange)?;
     cut(b, full, w_dims)
+}
+
+/// `x: [N, C, spatial..]` with the window's padding, of zeros.
+fn padded(b: &mut GraphBuilder, x: ValueId, window: &Window) -> Result<ValueId> {
+    let zero = b.size(0);
+    let sides = window.low.iter().chain(&window.high);
+    if sides
+        .into_iter()
+        .all(|&side| b.dims().as_constant(side) == Some(0))
+    {
+        return Ok(x);
+    }
+    let with_outer = |sides: &Dims| -> Dims { [zero, zero].iter().chain(sides).copied().collect() };
+    let op = Op::Pad {
+        low: with_outer(&window.low),
+        high: with_outer(&window.high),
+        mode: PadMode::Constant,
+    };
+    let nothing = b.scalar(b.dtype(x)?, 0.0)?;
+    Ok(b.op1(op, &[x, nothing])?)
+}
+
+/// The leading elements of a padded `x` that windows reach: strides may leave some at the end.
+fn reached(
+    b: &mut GraphBuilder,
+    x: ValueId,
+    window: &Window,
+    (g, w_dims): (ValueId, &[DimId]),
+) -> Result<ValueId> {
+    let (mut sizes, counts) = (b.shape(x)?, b.shape(g)?);
+    for axis in 0..window.strides.len() {
+        // No window reaches beyond the end of strides of 1.
+        if window.strides[axis] != 1 {
+            sizes[2 + axis] = reach(b, window, axis, (counts[2 + axis], w_dims[2 + axis]))?;
+        }
+    }
+    cut(b, x, &sizes)
 }
 
 /// `[N, C, spatial..] -> [C / groups, groups * N, spatial..]`.
