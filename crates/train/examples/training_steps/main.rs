@@ -2,7 +2,7 @@
 //! next to other frameworks.
 //!
 //! Arguments: the number of threads; optionally a word that a case's name contains; `--profile` prints the steps that take the
-//! most time instead, and `--half` what half of the memory costs.
+//! most time instead, `--inspect=STAGE` the step at a stage of `kiln inspect`, and `--half` what half of the memory costs.
 
 #![allow(
     clippy::print_stdout,
@@ -15,7 +15,7 @@ mod halved;
 
 use cases::{CASES, Case};
 use kiln::internals::lazy_runtime::StepProfile;
-use kiln::{Cache, Device, Options, Tensor};
+use kiln::{Cache, Device, Options, Tensor, diagnose};
 use kiln_train::Trainer;
 use std::time::Instant;
 
@@ -35,7 +35,16 @@ fn main() {
     if words.iter().any(|word| word == "--half") {
         return halved::measure(&options, wanted);
     }
+    let stage = words
+        .iter()
+        .find_map(|word| word.strip_prefix("--inspect="));
     for case in CASES.iter().filter(|case| case.name.contains(wanted)) {
+        if let Some(stage) = stage {
+            let trainer = (case.trainer)(options.clone());
+            let text = diagnose::inspect(trainer.session().model(), stage.parse().unwrap());
+            println!("{}", text.unwrap());
+            continue;
+        }
         let mut trainer = (case.trainer)(options.clone());
         let batch = (case.batch)(case.size);
         match is_profile {
