@@ -4,8 +4,12 @@
 //! Invariants: a host that has a level has every feature of it, including the operating system's support for the wide
 //! registers; a level's name and features are part of the cache key, so neither changes its meaning once released.
 
+mod table;
+
 use std::fmt;
 use std::str::FromStr;
+
+use table::LevelInfo;
 
 /// An instruction-set level.
 ///
@@ -26,38 +30,6 @@ pub enum IsaLevel {
     Neon,
 }
 
-/// A row of the table: the properties of a level.
-struct LevelInfo {
-    name: &'static str,
-    /// The bytes of a vector register.
-    vector_bytes: u32,
-    n_vector_registers: u32,
-    /// Multiply-add is one instruction with one rounding.
-    has_fma: bool,
-    /// Whole vectors can be stored past the caches, ordered by a fence.
-    has_streaming_stores: bool,
-    /// Masked stores may take as long as a dozen others.
-    has_slow_masked_stores: bool,
-    /// Masks of lanes are registers of their own, a bit per lane.
-    has_mask_registers: bool,
-    /// Has the instructions of AVX-512's foundation, vector length and doubleword parts.
-    has_avx512: bool,
-    /// Products of 16-bit integers are summed in pairs by one instruction.
-    multiplies_pairs: bool,
-    /// Products of unsigned by signed 8-bit integers are summed four at a time, onto a sum in 32 bits.
-    multiplies_fours: bool,
-    /// Products of unsigned by signed 8-bit integers are summed two at a time by one instruction, saturating at 16 bits.
-    multiplies_byte_pairs: bool,
-    /// Products of bf16 are summed two at a time, onto a sum in f32.
-    multiplies_bf16_pairs: bool,
-    /// 16-bit IEEE floats convert in one instruction.
-    converts_f16: bool,
-    /// Rounding to an integral value is one instruction.
-    rounds: bool,
-    /// The features beyond the baseline of the architecture, in LLVM's spelling.
-    features: &'static str,
-}
-
 impl IsaLevel {
     /// Every level.
     pub const ALL: [IsaLevel; 6] = [
@@ -69,93 +41,14 @@ impl IsaLevel {
         IsaLevel::Neon,
     ];
 
-    /// The table.
     const fn info(self) -> LevelInfo {
         match self {
-            IsaLevel::Portable => LevelInfo {
-                name: "portable",
-                vector_bytes: 16,
-                n_vector_registers: 16,
-                has_fma: false,
-                has_streaming_stores: false,
-                has_slow_masked_stores: false,
-                has_mask_registers: false,
-                has_avx512: false,
-                multiplies_pairs: true,
-                multiplies_fours: false,
-                multiplies_byte_pairs: false,
-                multiplies_bf16_pairs: false,
-                converts_f16: false,
-                rounds: false,
-                features: "",
-            },
-            IsaLevel::Avx2Fma => LevelInfo {
-                name: "avx2+fma",
-                vector_bytes: 32,
-                n_vector_registers: 16,
-                has_fma: true,
-                has_streaming_stores: true,
-                // Measured on AMD cores without AVX-512.
-                has_slow_masked_stores: true,
-                has_mask_registers: false,
-                has_avx512: false,
-                multiplies_pairs: true,
-                multiplies_fours: false,
-                multiplies_byte_pairs: true,
-                multiplies_bf16_pairs: false,
-                converts_f16: true,
-                rounds: true,
-                features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe",
-            },
-            IsaLevel::Avx512 => LevelInfo {
-                name: "avx512",
-                vector_bytes: 64,
-                n_vector_registers: 32,
-                has_fma: true,
-                has_streaming_stores: true,
-                has_slow_masked_stores: false,
-                has_mask_registers: true,
-                has_avx512: true,
-                multiplies_pairs: true,
-                multiplies_fours: false,
-                multiplies_byte_pairs: true,
-                multiplies_bf16_pairs: false,
-                converts_f16: true,
-                rounds: true,
-                features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
-                           +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd",
-            },
-            IsaLevel::Avx512Vnni => LevelInfo {
-                name: "avx512+vnni",
-                multiplies_fours: true,
-                features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
-                           +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd,+avx512vnni",
-                ..IsaLevel::Avx512.info()
-            },
-            IsaLevel::Avx512Bf16 => LevelInfo {
-                name: "avx512+vnni+bf16",
-                multiplies_bf16_pairs: true,
-                features: "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
-                           +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd,+avx512vnni,+avx512bf16",
-                ..IsaLevel::Avx512Vnni.info()
-            },
-            IsaLevel::Neon => LevelInfo {
-                name: "neon",
-                vector_bytes: 16,
-                n_vector_registers: 32,
-                has_fma: true,
-                has_streaming_stores: false,
-                has_slow_masked_stores: false,
-                has_mask_registers: false,
-                has_avx512: false,
-                multiplies_pairs: false,
-                multiplies_fours: false,
-                multiplies_byte_pairs: false,
-                multiplies_bf16_pairs: false,
-                converts_f16: true,
-                rounds: true,
-                features: "+neon",
-            },
+            IsaLevel::Portable => table::PORTABLE,
+            IsaLevel::Avx2Fma => table::AVX2_FMA,
+            IsaLevel::Avx512 => table::AVX512,
+            IsaLevel::Avx512Vnni => table::AVX512_VNNI,
+            IsaLevel::Avx512Bf16 => table::AVX512_BF16,
+            IsaLevel::Neon => table::NEON,
         }
     }
 
