@@ -5,12 +5,13 @@
 //! with `--train` only training steps next to other frameworks (`training`); with `--torch` only the backend for
 //! `torch.compile` next to another; with `--eager` only compiled functions next to eager ones; with `--large` only the
 //! stages of large graphs; with `--service` only the kernel service; with `--serve` only the server beside another; with
-//! `--decode` only decoding.
+//! `--decode` only decoding; with `--precision` only narrow formats next to onnxruntime's int8.
 //! The peers are in a separate Python environment. Not here: any judgement; a missed target is printed, and is not an
 //! error, unless `--check` asks for a comparison.
 
 mod operators;
 mod peers;
+mod precision;
 mod readme;
 pub(crate) mod serving;
 mod training;
@@ -59,6 +60,11 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         let target = Metadata::load(&root)?.target_directory;
         let python = python::python(&root, target.join("peers").join("python"), &PEERS)?;
         return operators::run(&root, &target, &python, options);
+    }
+    if options.precision {
+        let target = Metadata::load(&root)?.target_directory;
+        let python = python::python(&root, target.join("peers").join("python"), &PEERS)?;
+        return precision::run(&root, &target, &python, &options.words);
     }
     if options.train {
         return training::run(&root, &options.words);

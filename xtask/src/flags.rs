@@ -65,6 +65,7 @@ usage: cargo xtask <task>
   bench --serve [rounds=N] [requests=N]
                                 `kiln serve` beside onnxruntime behind the same protocol: mixed shapes, eight clients
   bench --decode [WORD...]      decoders token by token, for each format of their weights, beside the rate of reading
+  bench --precision [MODEL...]  int8 and bf16 of encoders and convolutional networks beside onnxruntime's int8: times and errors
   tune                          measure register tiles on this machine and rewrite the table of their costs
   bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
@@ -224,6 +225,8 @@ pub(crate) struct BenchOptions {
     pub(crate) serve: bool,
     /// Measure decoding, and nothing else.
     pub(crate) decode: bool,
+    /// Measure narrow formats and their peers, and nothing else.
+    pub(crate) precision: bool,
     /// Record the measurements of single operators.
     pub(crate) write: bool,
     /// Compare the measurements of single operators with those recorded.
@@ -358,6 +361,7 @@ fn take_option(task: &mut Task, name: &str, parser: &mut lexopt::Parser) -> Resu
         (Task::Bench(options), "service") => options.service = true,
         (Task::Bench(options), "serve") => options.serve = true,
         (Task::Bench(options), "decode") => options.decode = true,
+        (Task::Bench(options), "precision") => options.precision = true,
         (Task::Bench(options), "write") => options.write = true,
         (Task::Bench(options), "check") => options.check = true,
         (Task::Bless(options), "files") => options.files = true,
