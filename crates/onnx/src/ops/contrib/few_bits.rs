@@ -2,9 +2,10 @@
 //!
 //! Constant weights are laid out as reduced precision stores them, so that the same kernels read them: codes stay packed, and
 //! are taken apart in the product. A code pair of a byte there are rows `i` and `i + block / 2` of a block; here they are
-//! rows `2 i` and `2 i + 1`. Weights that are computed are unpacked by ops of the graph.
+//! rows `2 i` and `2 i + 1`. Weights that are computed are unpacked by ops of the graph. A model that allows 8 bits for the
+//! other factor (`accuracy_level` 4) gets them, with a scale per row: products of integers.
 
-use kiln_ir::ValueId;
+use kiln_ir::{ReduceFunction, ValueId};
 use kiln_tensor::{DType, Tensor};
 
 use super::super::matmul::product;
@@ -13,6 +14,15 @@ use crate::import::Operator;
 use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[operator("MatMulNBits", &[1], matmul_of_bits)];
+
+/// The `accuracy_level` that allows factors of 8 bits.
+const INT8: i64 = 4;
+
+/// The largest code of 8 bits.
+const LARGEST: f64 = 127.0;
+
+/// Rows of smaller magnitudes are rounded to zero: their scale would not be a normal number.
+const SMALLEST: f64 = 1e-30;
 
 /// The sizes of weights.
 #[derive(Clone, Copy)]
@@ -71,11 +81,33 @@ fn matmul_of_bits(ctx: &mut NodeContext<'_>) -> Imported {
         None => computed(ctx, &sizes)?,
     };
     let weights = ctx.cast(weights, dtype)?;
-    let mut y = product(ctx, a, weights, dtype)?;
+    let level = ctx.attributes().get_or("accuracy_level", 0_i64)?;
+    let mut y = if level == INT8 && dtype == DType::F32 {
+        let (codes, scales) = in_eight_bits(ctx, a)?;
+        let y = product(ctx, codes, weights, dtype)?;
+        ctx.mul(y, scales)?
+    } else {
+        product(ctx, a, weights, dtype)?
+    };
     if let Some(bias) = ctx.optional(5) {
         y = ctx.add(y, bias)?;
     }
     one(y)
+}
+
+/// `a: f32[.., K]` as whole numbers from -127 to 127, and the scale of each row, `f32[.., 1]`.
+fn in_eight_bits(ctx: &mut NodeContext<'_>, a: ValueId) -> Result<(ValueId, ValueId), Error> {
+    let last = ctx.rank(a)?.saturating_sub(1);
+    let magnitudes = ctx.map("abs", &[a])?;
+    let largest = ctx.reduce(ReduceFunction::Max, magnitudes, &[last], true)?;
+    let smallest = ctx.scalar(DType::F32, SMALLEST)?;
+    let largest = ctx.map("max", &[largest, smallest])?;
+    let most = ctx.scalar(DType::F32, LARGEST)?;
+    let scales = ctx.div(largest, most)?;
+    let steps = ctx.div(a, scales)?;
+    let steps = ctx.map("round_even", &[steps])?;
+    let codes = ctx.cast(steps, DType::I8)?;
+    Ok((ctx.cast(codes, DType::F32)?, scales))
 }
 
 /// Constant weights of four or eight bits.
