@@ -21,7 +21,8 @@ from worker import Worker
 # The format, how far results may be off relative to the largest element, and how far Kiln's from onnxruntime's: roundings of
 # activations may fall to the other side of a half.
 FORMATS = [("int8", 0.05, 0.02), ("int8-weights/32", 0.02, 5e-5), ("int8-weights/64/zero-points", 0.02, 5e-5),
-           ("int4-weights/16", 0.3, 5e-5), ("int4-weights/32/zero-points", 0.3, 5e-5)]
+           ("int4-weights/16", 0.3, 5e-5), ("int4-weights/32/zero-points", 0.3, 5e-5),
+           ("int4-int8/32", 0.3, 0.02)]
 TIME_LIMIT = 120
 CALLS = 4
 

@@ -34,6 +34,7 @@ pub enum Calibration {
 /// | format | weights | activations | operators |
 /// |---|---|---|---|
 /// | `int4-weights/32`, `int8-weights/32` | codes with a scale per 32 rows | f32 | `MatMulNBits` of `com.microsoft` |
+/// | `int4-int8/32` | codes of 4 bits with a scale per 32 rows | rounded to 8 bits by each call | `MatMulNBits` with `accuracy_level` 4 |
 /// | `int8` | 8-bit codes with a scale per channel | 8-bit codes, their ranges from examples | `QuantizeLinear`, `DequantizeLinear` |
 ///
 /// The file is ONNX: Kiln multiplies by the codes as they are stored, and onnxruntime runs it too.
@@ -101,7 +102,8 @@ impl Quantization {
         };
         let form = match self.format {
             Format::Int8 => QuantizedForm::Int8(self.observe(&proto, cases, options)?),
-            Format::Weights(format) => weights(format)?,
+            Format::Weights(format) => weights(format, false)?,
+            Format::Int4Int8(groups) => weights(groups.into(), true)?,
             other => {
                 return Err(unfit(format!(
                     "expected int8 or weights of 4 or 8 bits, found {other}"
@@ -147,7 +149,7 @@ impl Quantization {
 }
 
 /// `MatMulNBits` has blocks of powers of two.
-fn weights(format: WeightFormat) -> Result<QuantizedForm, Error> {
+fn weights(format: WeightFormat, int8_activations: bool) -> Result<QuantizedForm, Error> {
     let block = format.group.map_or(BLOCK, |group| {
         usize::try_from(group.get()).unwrap_or(usize::MAX)
     });
@@ -160,6 +162,7 @@ fn weights(format: WeightFormat) -> Result<QuantizedForm, Error> {
         bits: format.bits.count(),
         block,
         zero_points: format.zero_points,
+        int8_activations,
     })
 }
 

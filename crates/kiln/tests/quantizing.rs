@@ -111,6 +111,7 @@ fn weights_of_few_bits_stay_close_and_are_the_same_compiled() {
         ("int8-weights/16/zero-points", 0.02),
         ("int4-weights/16", 0.2),
         ("int4-weights/32/zero-points", 0.2),
+        ("int4-int8/32", 0.2),
     ];
     for (format, bound) in formats {
         let quantized = quantized(&bytes, format, &[]).unwrap();

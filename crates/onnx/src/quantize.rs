@@ -114,7 +114,16 @@ impl ProtoModel {
                     bits,
                     block,
                     zero_points,
-                } => weights::rewrite(&product, (bits, block, zero_points), quantize, &mut names),
+                    int8_activations,
+                } => {
+                    let form = weights::Form {
+                        bits,
+                        block,
+                        zero_points,
+                        int8_activations,
+                    };
+                    weights::rewrite(&product, form, quantize, &mut names)
+                }
                 QuantizedForm::Int8(ranges) => {
                     let version = self.model.opsets().version("").unwrap_or(0);
                     statically::rewrite(

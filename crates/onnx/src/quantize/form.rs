@@ -53,6 +53,8 @@ pub enum QuantizedForm {
         block: usize,
         /// Whether each block has a zero point.
         zero_points: bool,
+        /// Whether activations may be rounded to 8 bits where the product is computed (`accuracy_level` 4).
+        int8_activations: bool,
     },
     /// Weights and activations of eight bits, with the range of each activation, by name.
     Int8(BTreeMap<String, (f32, f32)>),

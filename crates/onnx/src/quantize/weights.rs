@@ -4,16 +4,30 @@ use super::form::{Quantize, QuantizeRequest, QuantizedWeights};
 use super::products::{Kind, Product};
 use super::write::{Names, Rewritten, bytes, floats, int, node};
 
-/// The form of a block, and whether it has a zero point.
-type Form = (u32, usize, bool);
+/// As [`QuantizedForm::Weights`](super::form::QuantizedForm::Weights).
+pub(super) struct Form {
+    pub(super) bits: u32,
+    pub(super) block: usize,
+    pub(super) zero_points: bool,
+    pub(super) int8_activations: bool,
+}
+
+/// The `accuracy_level` that allows activations of 8 bits.
+const INT8: usize = 4;
 
 /// `MatMulNBits` in place of a product by a matrix, and `Add` for its bias.
 pub(super) fn rewrite(
     product: &Product,
-    (bits, block, zero_points): Form,
+    form: Form,
     quantize: &Quantize<'_>,
     names: &mut Names,
 ) -> Result<Rewritten, &'static str> {
+    let Form {
+        bits,
+        block,
+        zero_points,
+        int8_activations,
+    } = form;
     if product.kind == Kind::Conv {
         return Err("convolutions have no form with weights of a few bits");
     }
@@ -50,12 +64,15 @@ pub(super) fn rewrite(
         constants.push(bytes(&zeros, &[columns, per_column], packed));
         inputs.push(&zeros);
     }
-    let attributes = vec![
+    let mut attributes = vec![
         int("K", rows),
         int("N", columns),
         int("bits", bits as usize),
         int("block_size", block),
     ];
+    if int8_activations {
+        attributes.push(int("accuracy_level", INT8));
+    }
     let output = product.node.output.first().map_or("", String::as_str);
     let bias = product.node.input.get(2).filter(|bias| !bias.is_empty());
     let mut nodes = Vec::new();
