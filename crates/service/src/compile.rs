@@ -300,7 +300,12 @@ impl BlueprintCompiler {
         graph: &Graph,
         kernel: &OptimizedKernel,
     ) -> Result<ValidationResult, ServiceError> {
-        self.validator.validate(graph, kernel)
+        // Gradients run at the level of the kernel, and share its code where theirs is the same.
+        let options = match kernel.model.device() == Device::cpu() {
+            true => self.options.clone().target(&kernel.choice.level),
+            false => self.options.clone(),
+        };
+        self.validator.validate_with(graph, kernel, &options)
     }
 
     /// Writes the package of a kernel.

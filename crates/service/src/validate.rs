@@ -15,6 +15,7 @@ pub use performance::PerformanceBounds;
 
 use crate::error::ServiceError;
 use crate::optimize::OptimizedKernel;
+use kiln::Options;
 use kiln::internals::ir::Graph;
 use std::fmt;
 
@@ -172,18 +173,40 @@ impl KernelValidator {
         graph: &Graph,
         kernel: &OptimizedKernel,
     ) -> Result<ValidationResult, ServiceError> {
+        self.validate_with(graph, kernel, &gradients::kept_nowhere())
+    }
+
+    /// The same, with gradients compiled by options: their device, level and cache are used.
+    pub(crate) fn validate_with(
+        &self,
+        graph: &Graph,
+        kernel: &OptimizedKernel,
+        options: &Options,
+    ) -> Result<ValidationResult, ServiceError> {
         let checks = vec![
-            (
-                CheckKind::Correctness,
-                self.check_correctness(graph, &kernel.model)?,
-            ),
-            (
-                CheckKind::Performance,
-                self.bounds.check(&kernel.profile, &kernel.plain),
-            ),
-            (CheckKind::Memory, self.check_memory(graph, &kernel.model)?),
-            (CheckKind::Gradients, self.check_gradients(graph)?),
+            timed(CheckKind::Correctness, || {
+                self.check_correctness(graph, &kernel.model)
+            })?,
+            timed(CheckKind::Performance, || {
+                Ok(self.bounds.check(&kernel.profile, &kernel.plain))
+            })?,
+            timed(CheckKind::Memory, || {
+                self.check_memory(graph, &kernel.model)
+            })?,
+            timed(CheckKind::Gradients, || {
+                self.check_gradients_with(graph, options)
+            })?,
         ];
         Ok(ValidationResult { checks })
     }
+}
+
+/// A check within a span, which says how long it took.
+fn timed(
+    kind: CheckKind,
+    check: impl FnOnce() -> Result<Outcome, ServiceError>,
+) -> Result<(CheckKind, Outcome), ServiceError> {
+    let _span = tracing::debug_span!("service.check", %kind).entered();
+    let outcome = check()?;
+    Ok((kind, outcome))
 }

@@ -243,6 +243,54 @@ fn a_wrong_gradient_is_rejected() {
     assert!(failure.amount.contains("expected a slope of"), "{failure}");
 }
 
+/// Eight inputs, the last of which has this weight in a sum of terms.
+fn of_eight_inputs(weight: f64) -> Graph {
+    graph(&format!(
+        "graph @f(%a: f32[N], %b: f32[N], %c: f32[N], %d: f32[N], %e: f32[N], %f: f32[N], %g: f32[N], %h: f32[N]) -> f32[N] {{
+      %weight: f32[] = constant [{weight}]
+      %ab = mul %a, %b
+      %cd = mul %c, %d
+      %ef = mul %e, %f
+      %tanh = tanh %ab
+      %exp = exp %cd
+      %left = add %tanh, %exp
+      %right = mul %ef, %g
+      %sum = add %left, %right
+      %last = mul %h, %weight
+      %y = add %sum, %last
+      return %y
+    }}"
+    ))
+}
+
+fn one_wrong_gradient_among_eight_is_named() {
+    let graph = of_eight_inputs(1.0);
+    let request = GradientRequest {
+        outputs: vec![0],
+        inputs: (0..8).collect(),
+        cotangents: Cotangents::Inputs,
+    };
+    let joint = differentiate(&graph, &request).unwrap();
+    let right = validator().check_joint(&graph, &joint, &request).unwrap();
+    let Outcome::Passed(how) = right else {
+        panic!("expected a passed check, found {right:?}");
+    };
+    assert!(how.starts_with("24 gradients"), "{how}");
+    // Each in turn is another's.
+    for (place, name) in ["a", "b", "c", "d", "e", "f", "g", "h"].iter().enumerate() {
+        let mut wrong = joint.clone();
+        wrong.gradients[place] = joint.gradients[(place + 1) % 8];
+        let failure = failure(validator().check_joint(&graph, &wrong, &request).unwrap());
+        let expected = format!("the gradient with respect to {name}, as defined");
+        assert_eq!(failure.what, expected, "{failure}");
+    }
+    // One is too large by a thousandth: it is found in a group as it would be alone.
+    let wrong = differentiate(&of_eight_inputs(1.001), &request).unwrap();
+    let failure = failure(validator().check_joint(&graph, &wrong, &request).unwrap());
+    let expected = "the gradient with respect to h, as defined";
+    assert_eq!(failure.what, expected, "{failure}");
+}
+
 fn a_kernel_that_is_too_slow_is_rejected() {
     let graph = graph(SUM);
     let options = Options::new().device(Device::cpu()).cache(Cache::off());
@@ -272,7 +320,7 @@ fn main() {
         Device::register(Faulty(fault)).unwrap();
     }
     main_if_guard();
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         (
             "a_good_kernel_passes_every_check",
             a_good_kernel_passes_every_check,
@@ -284,6 +332,10 @@ fn main() {
         ),
         ("a_leak_is_rejected", a_leak_is_rejected),
         ("a_wrong_gradient_is_rejected", a_wrong_gradient_is_rejected),
+        (
+            "one_wrong_gradient_among_eight_is_named",
+            one_wrong_gradient_among_eight_is_named,
+        ),
         (
             "a_kernel_that_is_too_slow_is_rejected",
             a_kernel_that_is_too_slow_is_rejected,

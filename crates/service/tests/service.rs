@@ -4,7 +4,8 @@
 
 mod support;
 
-use kiln::{SealKey, Tensor};
+use kiln::internals::autodiff::{Cotangents, GradientRequest, differentiate};
+use kiln::{Cache, CompilePolicy, Compiling, Device, Options, SealKey, Source, Tensor, diagnose};
 use kiln_service::blueprint::{Blueprint, BlueprintLimits, STANDARD};
 use kiln_service::layer::{
     CompiledLayer, ConvOptions, DenseOptions, LayerConfig, RanBy, RollbackReason, Switches,
@@ -31,6 +32,38 @@ fn compiler() -> BlueprintCompiler {
 fn standard(name: &str) -> Blueprint {
     let found = STANDARD.iter().find(|standard| standard.name == name);
     Blueprint::from_json(found.unwrap().json, &BlueprintLimits::default()).unwrap()
+}
+
+#[test]
+fn gradients_are_checked_at_the_kernels_level_and_their_code_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let compiler = compiler().with_kernel_cache(folder.path());
+    let blueprint = standard("mlp");
+    let result = compiler.run(&blueprint, &CompileTarget::Cpu, &CancelToken::default());
+    let package = result.into_package().unwrap();
+    let graph = compiler.build(&blueprint).unwrap();
+    let request = GradientRequest {
+        outputs: vec![0],
+        inputs: (0..graph.inputs().len()).collect(),
+        cotangents: Cotangents::Inputs,
+    };
+    let joint = differentiate(&graph, &request).unwrap().graph;
+    let compiles = |cache: Cache| {
+        let compiling = Compiling {
+            variants: None,
+            ..Compiling::from(CompilePolicy::FirstUse)
+        };
+        let options = Options::new().device(Device::cpu()).cache(cache);
+        let options = options.target(&package.metadata().level).threads(1);
+        let options = options.compiling(compiling).shared_kernels(false);
+        let model = options.load(Source::graph(joint.clone())).unwrap();
+        let shapes: [&[usize]; 6] = [&[4, 64], &[64, 256], &[256], &[256, 64], &[64], &[4, 64]];
+        let inputs = shapes.map(|shape| Tensor::full(shape, 0.5f32).unwrap());
+        model.run(&inputs).unwrap();
+        diagnose::compile_records(&model).len()
+    };
+    assert!(compiles(Cache::off()) > 0);
+    assert_eq!(compiles(Cache::folder(folder.path())), 0);
 }
 
 fn service(folder: &std::path::Path, options: ServiceOptions) -> KernelService {

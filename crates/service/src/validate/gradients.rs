@@ -1,7 +1,11 @@
 //! Gradients against differences of the function along drawn directions.
 //!
 //! The differences are those of the graph in `f64`, interpreted. Two things are compared with them: the gradients as the
-//! joint graph defines them, in `f64`; and the joint graph compiled, as it will run.
+//! joint graph defines them, in `f64`; and the joint graph compiled, as it will run. Inputs are moved in groups, so
+//! that a graph with many parameters takes few calls of the interpreter; a group that fails, or that is next to a kink, is
+//! judged again input by input, which names the one at fault.
+
+mod slope;
 
 use super::{CheckFailure, KernelValidator, Outcome};
 use crate::draw::{self, Random};
@@ -10,18 +14,11 @@ use kiln::internals::autodiff::{Cotangents, GradientRequest, JointGraph, differe
 use kiln::internals::interpreter::{InterpretOptions, interpret};
 use kiln::internals::ir::Graph;
 use kiln::{Cache, CompilePolicy, Compiling, Device, Options, Tensor};
+use slope::{Judged, Point, groups};
 
-/// Half of the distance between the two points of a difference.
-const STEP: f64 = 1e-5;
-/// The largest relative error of gradients in `f64`.
-const TOLERANCE: f64 = 1e-4;
-/// That of compiled gradients, whose elements are rounded.
-const TOLERANCE_COMPILED: f64 = 5e-3;
-/// How far slopes with different steps may be apart, relative to the largest there may be.
-const STEADY: f64 = 1e-5;
-/// Slopes smaller than this are lost in the rounding of differences.
-const LEAST_SCALE: f64 = 1e-6;
-/// Directions that are tried for each combination of sizes until the difference along one does not depend on the step.
+/// Directions that are tried for each group until the difference along one does not depend on the step.
+const DIRECTIONS_OF_GROUP: usize = 2;
+/// The same for an input alone.
 const DIRECTIONS: usize = 8;
 /// How many combinations of sizes are drawn.
 const SHAPES: usize = 3;
@@ -34,12 +31,21 @@ impl KernelValidator {
     /// # Errors
     /// E1422 where no sizes can be drawn; E1420 when the gradients do not compile.
     pub fn check_gradients(&self, graph: &Graph) -> Result<Outcome, ServiceError> {
+        self.check_gradients_with(graph, &kept_nowhere())
+    }
+
+    /// The same with options: their device, level and cache are used.
+    pub(super) fn check_gradients_with(
+        &self,
+        graph: &Graph,
+        options: &Options,
+    ) -> Result<Outcome, ServiceError> {
         let Some(request) = request_of(graph) else {
             let why = "no output of floats depends on an input of floats".to_owned();
             return Ok(Outcome::NotApplicable(why));
         };
         match differentiate(graph, &request) {
-            Ok(joint) => self.check_joint(graph, &joint, &request),
+            Ok(joint) => self.check_joint_with(graph, &joint, &request, options),
             Err(error) => Ok(Outcome::NotApplicable(format!("{}: {error}", error.code()))),
         }
     }
@@ -55,7 +61,17 @@ impl KernelValidator {
         joint: &JointGraph,
         request: &GradientRequest,
     ) -> Result<Outcome, ServiceError> {
-        let model = crate::optimize::loaded(&options(), &joint.graph)?;
+        self.check_joint_with(graph, joint, request, &kept_nowhere())
+    }
+
+    fn check_joint_with(
+        &self,
+        graph: &Graph,
+        joint: &JointGraph,
+        request: &GradientRequest,
+        options: &Options,
+    ) -> Result<Outcome, ServiceError> {
+        let model = crate::optimize::loaded(&on_one_thread(options), &joint.graph)?;
         let widen = |graph: &Graph| widened(graph).map_err(|error| internal(&error));
         let (wide, wide_joint) = (widen(graph)?, widen(&joint.graph)?);
         let mut random = Random::new(self.seed);
@@ -69,20 +85,22 @@ impl KernelValidator {
             let compiled = compiled.map_err(ServiceError::stage("gradients"))?;
             let all: Vec<Tensor> = inputs.iter().map(wide_tensor).collect::<Result<_, _>>()?;
             let exact = run(&wide_joint, &all).map_err(|error| internal(&error))?;
-            for (&input, &gradient) in request.inputs.iter().zip(&joint.gradients) {
-                let case = Case {
-                    graph: &wide,
-                    request,
-                    all: &all,
-                    input,
-                };
-                let Some(slope) = case.slope(norm(&exact[gradient])?, &mut random)? else {
-                    unsteady += 1;
-                    continue;
-                };
-                judged += 1;
-                let gradients = [&exact[gradient], &compiled[gradient]];
-                if let Some(mut failure) = slope.judge(gradients)? {
+            let gradients = request.inputs.iter().zip(&joint.gradients);
+            let inputs = gradients.map(|(&input, &gradient)| Judged {
+                input,
+                exact: &exact[gradient],
+                compiled: &compiled[gradient],
+            });
+            let point = Point {
+                graph: &wide,
+                request,
+                all: &all,
+            };
+            for group in groups(inputs.collect())? {
+                let found = judge(&point, &group, &mut random)?;
+                judged += found.judged;
+                unsteady += group.len() - found.judged;
+                if let Some((input, mut failure)) = found.failure {
                     let name = name_of(graph, input);
                     failure.what = format!("the gradient with respect to {name}, {}", failure.what);
                     failure.place = format!("inputs {shapes:?}");
@@ -106,16 +124,61 @@ impl KernelValidator {
     }
 }
 
-/// How the joint graph is compiled: on one thread, and kept nowhere.
-fn options() -> Options {
+/// What was found of a group of inputs.
+struct Found {
+    /// The inputs that were judged; others are next to a kink.
+    judged: usize,
+    /// The first input whose gradient is wrong.
+    failure: Option<(usize, CheckFailure)>,
+}
+
+/// Judges a group of inputs together, then alone if that does not say that all are right.
+fn judge(
+    point: &Point<'_>,
+    group: &[Judged<'_>],
+    random: &mut Random,
+) -> Result<Found, ServiceError> {
+    if group.len() > 1
+        && let Some(slope) = point.slope(group, DIRECTIONS_OF_GROUP, random)?
+        && slope.judge(group)?.is_none()
+    {
+        return Ok(Found {
+            judged: group.len(),
+            failure: None,
+        });
+    }
+    let mut found = Found {
+        judged: 0,
+        failure: None,
+    };
+    for judged in group {
+        let alone = std::slice::from_ref(judged);
+        let Some(slope) = point.slope(alone, DIRECTIONS, random)? else {
+            continue;
+        };
+        found.judged += 1;
+        if let Some(failure) = slope.judge(alone)? {
+            found.failure = Some((judged.input, failure));
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Options for the CPU, with no cache.
+pub(super) fn kept_nowhere() -> Options {
+    Options::new().device(Device::cpu()).cache(Cache::off())
+}
+
+/// Options that compile and run the joint graph on one thread, each kernel when it is first called.
+fn on_one_thread(options: &Options) -> Options {
     let compiling = Compiling {
         policy: CompilePolicy::FirstUse,
         threads: Some(1),
         variants: None,
         ..Compiling::default()
     };
-    let options = Options::new().device(Device::cpu()).cache(Cache::off());
-    options.compiling(compiling).threads(1)
+    options.clone().compiling(compiling).threads(1)
 }
 
 /// Drawn inputs, then a cotangent for each requested output; none where the graph refuses the inputs, such as an index out
@@ -163,95 +226,6 @@ fn request_of(graph: &Graph) -> Option<GradientRequest> {
     (!request.outputs.is_empty() && !request.inputs.is_empty()).then_some(request)
 }
 
-/// One input whose gradient is checked.
-struct Case<'a> {
-    graph: &'a Graph,
-    request: &'a GradientRequest,
-    /// The inputs, then the cotangents.
-    all: &'a [Tensor],
-    input: usize,
-}
-
-impl Case<'_> {
-    /// The slope of the weighted sum of outputs along a drawn direction; none where slopes depend on the step. `length` is
-    /// that of the gradient.
-    fn slope(&self, length: f64, random: &mut Random) -> Result<Option<Slope>, ServiceError> {
-        let at = &self.all[self.input];
-        for _ in 0..DIRECTIONS {
-            let direction = draw::drawn_tensor(at.dtype(), at.shape(), false, random)?;
-            let difference = |step: f64| -> Result<f64, ServiceError> {
-                let (above, below) = (
-                    self.along(&direction, step)?,
-                    self.along(&direction, -step)?,
-                );
-                Ok((above - below) / (2.0 * step))
-            };
-            let (slope, other) = (difference(STEP)?, difference(STEP / 4.0)?);
-            let scale = (length * norm(&direction)?).max(LEAST_SCALE);
-            if (slope - other).abs() <= STEADY * scale.max(slope.abs()) {
-                return Ok(Some(Slope {
-                    direction,
-                    slope,
-                    scale,
-                }));
-            }
-        }
-        Ok(None)
-    }
-
-    fn along(&self, direction: &Tensor, step: f64) -> Result<f64, ServiceError> {
-        let (inputs, cotangents) = self.all.split_at(self.graph.inputs().len());
-        let mut inputs = inputs.to_vec();
-        let at = numbers(&inputs[self.input])?;
-        let moved: Vec<f64> = at
-            .iter()
-            .zip(numbers(direction)?)
-            .map(|(x, d)| x + step * d)
-            .collect();
-        let shape = inputs[self.input].shape().to_vec();
-        inputs[self.input] =
-            Tensor::from_slice(&shape, &moved).map_err(|error| internal(&error))?;
-        let results = run(self.graph, &inputs).map_err(|error| internal(&error))?;
-        let mut sum = 0.0;
-        for (&output, cotangent) in self.request.outputs.iter().zip(cotangents) {
-            sum += dot(&results[output], cotangent)?;
-        }
-        Ok(sum)
-    }
-}
-
-/// The slope of a function along a direction.
-struct Slope {
-    direction: Tensor,
-    slope: f64,
-    /// The largest slope that a gradient of this length has along a direction of this length.
-    scale: f64,
-}
-
-impl Slope {
-    /// Compares gradients as defined and as compiled with the slope.
-    fn judge(&self, [exact, compiled]: [&Tensor; 2]) -> Result<Option<CheckFailure>, ServiceError> {
-        let slope = self.slope;
-        for (how, gradient, tolerance) in [
-            ("as defined", exact, TOLERANCE),
-            ("as compiled", compiled, TOLERANCE_COMPILED),
-        ] {
-            let along = dot(gradient, &self.direction)?;
-            let error = (along - slope).abs() / self.scale.max(slope.abs());
-            if error.is_nan() || error > tolerance {
-                return Ok(Some(CheckFailure {
-                    what: how.to_owned(),
-                    place: String::new(),
-                    amount: format!(
-                        "expected a slope of {slope:e}, found {along:e}, an error of {error:.1e} where {tolerance:.0e} is allowed"
-                    ),
-                }));
-            }
-        }
-        Ok(None)
-    }
-}
-
 fn run(
     graph: &Graph,
     inputs: &[Tensor],
@@ -276,13 +250,4 @@ fn wide_tensor(tensor: &Tensor) -> Result<Tensor, ServiceError> {
 
 fn numbers(tensor: &Tensor) -> Result<Vec<f64>, ServiceError> {
     tensor.to_f64_vec().map_err(|error| internal(&error))
-}
-
-fn dot(left: &Tensor, right: &Tensor) -> Result<f64, ServiceError> {
-    let products = numbers(left)?.into_iter().zip(numbers(right)?);
-    Ok(products.map(|(left, right)| left * right).sum())
-}
-
-fn norm(tensor: &Tensor) -> Result<f64, ServiceError> {
-    Ok(dot(tensor, tensor)?.sqrt())
 }
