@@ -9,3 +9,4 @@ mod repository;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
+mod traces;

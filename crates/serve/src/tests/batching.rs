@@ -6,11 +6,11 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// A configuration that joins up to so much, and waits long enough for every request of a test.
-fn joining(max_batch: usize) -> String {
+pub(super) fn joining(max_batch: usize) -> String {
     format!(r#"{{"batching": {{"enabled": true, "max_batch": {max_batch}, "max_delay_ms": 400}}}}"#)
 }
 
-fn scaled(rows: usize, seed: usize) -> Value {
+pub(super) fn scaled(rows: usize, seed: usize) -> Value {
     let data: Vec<f32> = (0..rows * 3)
         .map(|index| (index * 7 + seed) as f32 / 4.0)
         .collect();
@@ -21,7 +21,7 @@ fn scaled(rows: usize, seed: usize) -> Value {
 }
 
 /// Sends requests at the same time; their responses in the same order.
-fn at_once(fixture: &Fixture, model: &str, requests: &[Value]) -> Vec<Value> {
+pub(super) fn at_once(fixture: &Fixture, model: &str, requests: &[Value]) -> Vec<Value> {
     let start = Arc::new(Barrier::new(requests.len()));
     let http = fixture.http();
     let path = format!("/v2/models/{model}/infer");
