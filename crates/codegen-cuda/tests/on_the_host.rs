@@ -15,11 +15,10 @@ mod support;
 
 use kiln_backend::Schedule;
 use kiln_codegen_cuda::CudaCompiler;
-use kiln_testkit::cases::folder;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{Elements, covering_sizes, random_kernel, random_sizes};
 use kiln_testkit::random::SplitMix64;
-use support::{check_everywhere, has_compiler, kernel, smooth};
+use support::{check_everywhere, has_compiler, kernel, kernel_files, smooth};
 
 fn skips() -> bool {
     let skips = !has_compiler();
@@ -110,22 +109,6 @@ fn random_kernels_do_what_they_mean() {
     expect(in_parallel(&seeds, |&seed| try_random(seed)));
 }
 
-/// The kernels of testkit's files.
-fn files() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for topic in std::fs::read_dir(folder()).unwrap() {
-        for file in std::fs::read_dir(topic.unwrap().path()).unwrap() {
-            let path = file.unwrap().path();
-            if path.extension().is_some_and(|end| end == "kernel") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                found.push((path.display().to_string(), text));
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
 #[test]
 fn kernels_of_files_do_what_they_mean() {
     if skips() {
@@ -133,7 +116,7 @@ fn kernels_of_files_do_what_they_mean() {
     }
     let word = std::env::var("KILN_TEST_FILES").unwrap_or_default();
     let all = std::env::var_os("KILN_TEST_ALL").is_some() || !word.is_empty();
-    let files = files();
+    let files = kernel_files();
     let chosen: Vec<&(String, String)> = files
         .iter()
         .filter(|(path, _)| path.contains(&word))
@@ -210,6 +193,83 @@ fn products_beyond_a_tile_do_what_they_mean() {
         };
         let large = Schedule::new("contraction").with_text(format!("contraction {words}"));
         check_everywhere(&kernel(text), &[large], &sizes, smooth)
+    }));
+}
+
+/// Operands that are parts of larger arrays: where these begin at no multiple of 16 bytes, lines are not copied as they are.
+#[test]
+fn products_of_parts_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let product = |x: &str, operands: &str| {
+        format!(
+            "kernel @product({operands}, %w: in bf16[16, N], %y: out f32[B, M, N]) {{
+               outer b < B, m < M, n < N
+               s = reduce add[k < 16] f32({x}) * f32(%w[k, n])
+               store %y[b, m, n] = s
+             }}"
+        )
+    };
+    let kernels = [
+        product("%x[b, m, k + 8]", "%x: in bf16[B, M, 24]"),
+        product("%x[b, m, k + 3]", "%x: in bf16[B, M, 24]"),
+        product("%x[b, m, k + N]", "%x: in bf16[B, M, 8 * N + 16]"),
+        product("%x[m, b * 4 + k]", "%x: in bf16[M, 8 * B + 16]"),
+        product("%x[b, m * 4 + k]", "%x: in bf16[B, 8 * M + 16]"),
+        product("%x[b, k + 3, m]", "%x: in bf16[B, 24, M]"),
+    ];
+    let sizes: &[&[i64]] = &[&[1, 1, 1], &[2, 8, 16], &[3, 24, 5], &[2, 65, 8]];
+    expect(in_parallel(&kernels, |text| {
+        check_large(text, sizes).map_err(|why| format!("{text}: {why}"))
+    }));
+}
+
+/// Weights of convolutions: a line of several axes is copied as it is.
+#[test]
+fn windows_of_16_bit_floats_do_what_they_mean() {
+    if skips() {
+        return;
+    }
+    let window = |border: &str, x: &str| {
+        format!(
+            "kernel @window(%x: in bf16[N, C, H + {border}, W + {border}], %w: in bf16[O, C, 3, 3], %y: out f32[N, O, H, W]) {{
+               outer n < N, o < O, h < H, w < W
+               s = reduce add[c < C, p < 3, q < 3] f32({x}) * f32(%w[o, c, p, q])
+               store %y[n, o, h, w] = s
+             }}"
+        )
+    };
+    let kernels = [
+        window("2", "%x[n, c, h + p, w + q]"),
+        window(
+            "0",
+            "%x[n, c, h + p - 1, w + q - 1] if inside else bf16(0.0)",
+        ),
+        // Of one element: lines of pictures are copied where they end at 16 bytes.
+        window("0", "%x[n, c, h, w]")
+            .replace("p < 3, q < 3", "p < 1")
+            .replace("3, 3]", "1]")
+            .replace("c, p, q]", "c, p]"),
+    ];
+    for (text, operand) in kernels.iter().zip(["y", "y", "x"]) {
+        let offered = CudaCompiler::offered(&kernel(text)).into_iter();
+        let schedule = offered.map(|candidate| candidate.schedule).next().unwrap();
+        assert!(schedule.text.starts_with("contraction bf16"), "{schedule}");
+        let source = CudaCompiler::host_source(&kernel(text), &schedule).unwrap();
+        let copies = source.text.contains(&format!("{operand}_async = (("));
+        assert!(copies, "{}", source.text);
+    }
+    // In the order of the symbols: channels that make lines of 16 bytes and others.
+    let sizes: &[&[i64]] = &[
+        &[1, 1, 1, 1, 1],
+        &[1, 8, 3, 5, 9],
+        &[2, 3, 4, 3, 33],
+        &[1, 16, 2, 7, 65],
+        &[1, 0, 2, 2, 2],
+    ];
+    expect(in_parallel(&kernels, |text| {
+        check_large(text, sizes).map_err(|why| format!("{text}: {why}"))
     }));
 }
 

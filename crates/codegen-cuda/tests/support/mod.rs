@@ -16,6 +16,7 @@ use kiln_backend::{Artifact, Fault, FaultCause, LaunchContext, LaunchNumbers, Sc
 use kiln_codegen_cuda::{CudaCompiler, FAULT_INDEX};
 use kiln_kernel::{Buffer, VerifiedKernel};
 use kiln_tensor::{Tensor, row_major_strides};
+use kiln_testkit::cases::folder;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{Checked, Elements, Meaning, kernel_tensors};
 use kiln_testkit::random::SplitMix64;
@@ -35,6 +36,22 @@ pub(crate) fn kernel(text: &str) -> VerifiedKernel {
     let kernel =
         kiln_kernel::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
     kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+}
+
+/// The paths and texts of the kernels of testkit's files.
+pub(crate) fn kernel_files() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for topic in std::fs::read_dir(folder()).unwrap() {
+        for file in std::fs::read_dir(topic.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|end| end == "kernel") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path.display().to_string(), text));
+            }
+        }
+    }
+    found.sort();
+    found
 }
 
 /// A source as a program of the host, which is launched as its artifact says.

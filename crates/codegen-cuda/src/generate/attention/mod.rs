@@ -162,7 +162,7 @@ impl<'l, 'k> Writer<'l, 'k> {
         self.declare_memory();
         let sides = self.sides();
         for side in [&sides.queries, &sides.keys, &sides.values] {
-            self.filler.declare_async(side);
+            self.filler.declare_async(&scope, side);
         }
         if memory.keeps_queries {
             lowering.open("");

@@ -135,7 +135,7 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         line(format!("{} tile;", self.tile_type()));
         line("tile.clear();".to_owned());
         for side in &sides {
-            self.filler.declare_async(side);
+            self.filler.declare_async(&scope, side);
         }
         line(format!(
             "const int steps = (int)(({} + {}) / {bk});",

@@ -1,12 +1,12 @@
 //! The tiles of a product's operands in shared memory: copied as they are, asynchronously, or computed and written.
 
-use kiln_kernel::{AxisId, Node};
+use kiln_kernel::{AxisId, Load, Node};
 
 use super::Operand;
 use crate::generate::lowering::Lowering;
 use crate::generate::scope::{Lanes, Scope};
-use crate::generate::split_points;
 use crate::generate::unit::Unit;
+use crate::generate::{points, split_points};
 
 /// The tile of an operand in shared memory.
 #[derive(Clone, Debug)]
@@ -139,24 +139,16 @@ impl Filler<'_, '_> {
         format!("{}[{at}]", side.name)
     }
 
-    /// Declares whether an operand is copied asynchronously: where its lines are aligned.
-    pub(in crate::generate) fn declare_async(&self, side: &Side<'_>) {
+    /// Declares whether an operand is copied asynchronously: where its lines are aligned. Batches are in scope.
+    pub(in crate::generate) fn declare_async(&self, scope: &Scope, side: &Side<'_>) {
         let (lowering, operand, name) = (self.lowering, side.operand, side.name);
-        let mut test = "false".to_owned();
-        if let Node::Load(load) = lowering.kernel.node(operand.node)
-            && operand.is_plain
-            && side.shape.is_straight
-        {
-            let width = self.unit.element_bytes();
-            let base = format!("(k_u64)b{}", load.buffer.as_u32());
-            let strides = lowering.strides(load.buffer);
-            let others = strides
-                .iter()
-                .filter(|stride| stride.as_constant() != Some(1));
-            let others =
-                others.map(|stride| format!(" | (k_u64)({} * {width})", lowering.quantity(stride)));
-            test = format!("(({base}{}) & 15) == 0", others.collect::<String>());
-        }
+        let test = match lowering.kernel.node(operand.node) {
+            Node::Load(load) if operand.is_plain && side.shape.is_straight => {
+                self.aligned_lines(scope, side, load)
+            }
+            _ => None,
+        };
+        let test = test.unwrap_or_else(|| "false".to_owned());
         lowering.line(format_args!("const bool {name}_async = {test};"));
         let (fast, _) = side.in_memory();
         let is_aligned = match fast.axes {
@@ -164,6 +156,40 @@ impl Filler<'_, '_> {
             _ => "false".to_owned(),
         };
         lowering.line(format_args!("const bool {name}_aligned = {is_aligned};"));
+    }
+
+    /// Whether a copy from a plain operand begins at 16 bytes, wherever it begins along its lines: so do the buffer, the steps
+    /// between lines, and the first element of a line. `None` if that is different from line to line.
+    fn aligned_lines(&self, scope: &Scope, side: &Side<'_>, load: &Load) -> Option<String> {
+        let lowering = self.lowering;
+        let (fast, other) = side.in_memory();
+        let width = self.unit.element_bytes();
+        let (&last, rest) = fast.axes.split_last()?;
+        let mut terms = vec![format!("(k_u64)b{}", load.buffer.as_u32())];
+        if !side.operand.is_line {
+            // Several lines end where copies do.
+            let extent = lowering.quantity(&points(lowering.kernel, &[last]));
+            terms.extend((!rest.is_empty()).then(|| format!("(k_u64)({extent} * {width})")));
+        }
+        for (&index, stride) in load.indices.iter().zip(lowering.strides(load.buffer)) {
+            match lowering.kernel.node(index) {
+                Node::Axis(axis) if *axis == last => {}
+                Node::Axis(axis) if side.operand.is_line && rest.contains(axis) => {}
+                _ if stride.as_constant() != Some(1) => {
+                    terms.push(format!("(k_u64)({} * {width})", lowering.quantity(&stride)));
+                }
+                _ => {
+                    let depends = |&axis: &AxisId| lowering.dependence.depends(index, axis);
+                    if rest.iter().chain(other.axes).any(depends) {
+                        return None;
+                    }
+                    let mut first = scope.with_axis(last, "0ll".to_owned());
+                    let first = lowering.value(&mut first, index, 0);
+                    terms.push(format!("(k_u64)({first} * {width})"));
+                }
+            }
+        }
+        Some(format!("(({}) & 15) == 0", terms.join(" | ")))
     }
 
     /// Starts filling a tile at an address: copies, or reads into registers.
@@ -271,8 +297,9 @@ impl Filler<'_, '_> {
             lowering.close();
         };
         let axis = match fast.axes {
-            &[axis] if lanes > 1 => axis,
-            _ => return one(scope, "fast", "0"),
+            _ if lanes == 1 => return one(scope, "fast", "0"),
+            &[axis] => axis,
+            _ => return self.each_lane(lanes, &|| one(scope, "index", "lane")),
         };
         lowering.open(format_args!(
             "if ({name}_aligned && other < {} && fast + {lanes} <= {})",
@@ -292,11 +319,17 @@ impl Filler<'_, '_> {
         }
         lowering.close();
         lowering.open("else");
+        self.each_lane(lanes, &|| one(scope, "index", "lane"));
+        lowering.close();
+    }
+
+    /// Writes a loop over the lanes of a chunk, with the index of each.
+    fn each_lane(&self, lanes: u32, body: &dyn Fn()) {
+        let lowering = self.lowering;
         lowering.line("K_UNROLL");
         lowering.open(format_args!("for (int lane = 0; lane < {lanes}; ++lane)"));
         lowering.line("const k_i64 index = fast + lane;");
-        one(scope, "index", "lane");
-        lowering.close();
+        body();
         lowering.close();
     }
 

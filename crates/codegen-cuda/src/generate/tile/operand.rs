@@ -1,8 +1,9 @@
 //! A factor of a product whose elements are in tiles: in which order they are read, and whether they can be copied as they
 //! are.
 
+use kiln_backend::Quantity;
 use kiln_kernel::analysis::{Dependence, expression_nodes};
-use kiln_kernel::{AxisId, BufferId, IndexClass, Node, NodeId, VerifiedKernel};
+use kiln_kernel::{AxisId, BufferId, IndexClass, Load, Node, NodeId, VerifiedKernel};
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
@@ -19,6 +20,9 @@ pub(in crate::generate) struct Operand {
     pub(in crate::generate) along_depth: bool,
     /// Consecutive elements that a thread reads at once.
     pub(in crate::generate) lanes: u32,
+    /// Whether it is a load of consecutive elements along all its fastest axes, as if they were one. Otherwise so it is along
+    /// the last of them.
+    pub(in crate::generate) is_line: bool,
     /// Whether it is a load without conditions, which can be copied as it is.
     pub(in crate::generate) is_plain: bool,
 }
@@ -38,27 +42,38 @@ impl Operand {
         };
         let along_depth = along(depth) || !along(&axes);
         let fastest = if along_depth { depth } else { &axes };
-        let lanes = match fastest {
-            [_] if along(fastest) => width,
-            _ => 1,
-        };
-        let is_plain = match kernel.node(node) {
-            Node::Load(load) => {
+        let plain = match kernel.node(node) {
+            Node::Load(load) if load.guard.is_none() => {
                 let classes = &kernel.info().loads[node];
                 let is_proved = classes.iter().all(|class| *class == IndexClass::Proved);
-                let moves = |&axis: &AxisId| {
-                    steps_by_one(kernel, dependence, load.buffer, &load.indices, axis)
-                };
-                load.guard.is_none() && is_proved && lanes > 1 && fastest.last().is_some_and(moves)
+                is_proved.then_some(load)
             }
-            _ => false,
+            _ => None,
+        };
+        let moves = |load: &Load| {
+            let steps =
+                |&axis: &AxisId| steps_by_one(kernel, dependence, load.buffer, &load.indices, axis);
+            fastest.last().is_some_and(steps)
+        };
+        let plain = plain.filter(|load| moves(load));
+        let is_line = plain.is_some_and(|load| is_line(kernel, dependence, load, fastest));
+        let lanes = match fastest {
+            [_] if along(fastest) => width,
+            // Else neighbours in a warp read neighbours in memory.
+            [_, .., last] if unit.has_tensor_cores() && plain.is_some() => {
+                let extent = crate::generate::points(kernel, &[*last]).as_constant();
+                let is_even = extent.is_none_or(|extent| extent % i64::from(width) == 0);
+                if is_line || is_even { width } else { 1 }
+            }
+            _ => 1,
         };
         Self {
             node,
             axes,
             along_depth,
             lanes,
-            is_plain,
+            is_line,
+            is_plain: lanes > 1 && plain.is_some(),
         }
     }
 }
@@ -104,6 +119,25 @@ fn is_consecutive(
         _ => None,
     });
     loads.any(|load| steps_by_one(kernel, dependence, load.buffer, &load.indices, axis))
+}
+
+/// Whether a load is of consecutive elements along several axes as if they were one: each is an index by itself, and a step
+/// along it is as long as the whole next one.
+fn is_line(kernel: &VerifiedKernel, dependence: &Dependence, load: &Load, axes: &[AxisId]) -> bool {
+    let strides = crate::generate::strides(kernel, load.buffer);
+    let mut wanted = Quantity::constant(1);
+    for &axis in axes.iter().rev() {
+        let moved = load.indices.iter().zip(&strides);
+        let mut moved = moved.filter(|(index, _)| dependence.depends(**index, axis));
+        let (Some((&index, stride)), None) = (moved.next(), moved.next()) else {
+            return false;
+        };
+        if *kernel.node(index) != Node::Axis(axis) || *stride != wanted {
+            return false;
+        }
+        wanted = wanted * Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound());
+    }
+    true
 }
 
 /// Whether an access moves by one element along an axis.
