@@ -10,11 +10,15 @@
     reason = "a test may panic, and print what it did"
 )]
 
+mod support;
+
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kiln_backend::{CompileObserver, CompilePhase, KernelCompiler, Unobserved};
 use kiln_codegen_cuda::{CudaArch, CudaCompiler, CudaError, DeviceCode, Entry};
-use kiln_kernel::VerifiedKernel;
+use support::{kernel, kernel_files};
 
 /// The architectures that are compiled for: the oldest, one with a suffix, a new one.
 const ARCHS: [CudaArch; 3] = [CudaArch::Sm80, CudaArch::Sm90a, CudaArch::Sm100];
@@ -29,12 +33,6 @@ fn compiler() -> Option<CudaCompiler> {
         }
         Err(error) => panic!("{error}"),
     }
-}
-
-fn kernel(text: &str) -> VerifiedKernel {
-    let kernel =
-        kiln_kernel::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
-    kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
 const MAP: &str = "kernel @gelu(%x: in f32[N], %y: out f32[N]) {
@@ -73,6 +71,18 @@ const BYTES: &str =
   outer m < M, n < N
   s = reduce add[k < K] i32(%x[m, k]) * i32(%w[n, k])
   store %y[m, n] = f32(s) * %c[n]
+}";
+
+const WINDOW: &str = "kernel @conv(%x: in bf16[N, C, H, W], %w: in bf16[O, C, 3, 3], %y: out bf16[N, O, H, W]) {
+  outer n < N, o < O, h < H, w < W
+  s = reduce add[c < C, p < 3, q < 3] f32(%x[n, c, h + p - 1, w + q - 1] if inside else bf16(0.0)) * f32(%w[o, c, p, q])
+  store %y[n, o, h, w] = bf16(relu(s))
+}";
+const PIXELS: &str =
+    "kernel @conv(%x: in bf16[N, C, H], %w: in bf16[O, C], %y: out bf16[N, O, H]) {
+  outer n < N, o < O, h < H
+  s = reduce add[c < C] f32(%x[n, c, h]) * f32(%w[o, c])
+  store %y[n, o, h] = bf16(relu(s))
 }";
 
 /// Attention of heads of a size, with a mask.
@@ -122,7 +132,10 @@ fn every_schedule_compiles_within_a_budget_of_spills() {
         ("bf16", 256),
     ];
     let heads = heads.map(|(dtype, size)| attention(dtype, size));
-    let texts = [MAP, SOFTMAX, PRODUCT, SINGLE, DOUBLE, LONG, BYTES].map(str::to_owned);
+    let texts = [
+        MAP, SOFTMAX, PRODUCT, SINGLE, DOUBLE, LONG, BYTES, WINDOW, PIXELS,
+    ];
+    let texts = texts.map(str::to_owned);
     for text in texts.iter().chain(&heads) {
         let kernel = kernel(text);
         for arch in ARCHS {
@@ -153,6 +166,45 @@ fn every_schedule_compiles_within_a_budget_of_spills() {
             }
         }
     }
+}
+
+/// Every schedule of the kernels of testkit's files, each for one of the architectures in turn.
+#[test]
+fn kernels_of_files_compile() {
+    let Some(compiler) = compiler() else { return };
+    let step = match std::env::var_os("KILN_TEST_ALL") {
+        Some(_) => 1,
+        None => 40,
+    };
+    let mut jobs = Vec::new();
+    for (number, (path, text)) in kernel_files().into_iter().step_by(step).enumerate() {
+        let kernel = kernel(&text);
+        for (turn, arch) in (number..).zip(ARCHS) {
+            let candidates = compiler.schedules(&kernel, &arch.target()).into_iter();
+            for candidate in candidates.skip(turn % ARCHS.len()).step_by(ARCHS.len()) {
+                jobs.push((path.clone(), kernel.clone(), arch, candidate.schedule));
+            }
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                while let Some((path, kernel, arch, schedule)) =
+                    jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    if let Err(why) = compiler.report(kernel, *arch, schedule) {
+                        let failure = format!("{path}, {arch}, `{}`: {why}", schedule.text);
+                        failures.lock().unwrap().push(failure);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    println!("{} schedules compiled", jobs.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
 #[test]
@@ -249,6 +301,14 @@ fn machine_code_has_the_intended_instructions() {
             (MAP, &["LDG.E.128", "STG.E.128"]),
             (SOFTMAX, &["LDG.E.128", "STG.E.128", "SHFL"]),
             (PRODUCT, &["HMMA.16816.F32.BF16", "LDSM.16.M", "LDG.E.128"]),
+            (
+                WINDOW,
+                &["HMMA.16816.F32.BF16", "LDSM.16.M", "LDGSTS.E.BYPASS.128"],
+            ),
+            (
+                PIXELS,
+                &["HMMA.16816.F32.BF16", "LDSM.16.M", "LDGSTS.E.BYPASS.128"],
+            ),
             (SINGLE, &["FFMA", "LDS.128", "LDG.E.128"]),
             (DOUBLE, &["DFMA", "LDS.128", "LDG.E.128"]),
             (BYTES, &["IDP.4A.S8.S8", "LDS.128"]),
