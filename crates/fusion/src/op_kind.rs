@@ -3,6 +3,7 @@
 use kiln_backend::Builtin;
 use kiln_ir::{Graph, Op, OpId, ResizeMode, Type};
 use kiln_scalar::{ExprNode, Function, ScalarOp};
+use kiln_tensor::DType;
 
 use crate::plan::NodeKind;
 
@@ -109,6 +110,20 @@ pub(crate) fn is_index_map(op: &Op) -> bool {
             | Op::Transpose { .. }
             | Op::Slice { .. }
     )
+}
+
+/// Whether the op converts bytes, or 16-bit floats, to wider floats.
+pub(crate) fn is_widening(graph: &Graph, op: OpId) -> bool {
+    let data = graph.op(op);
+    let operand = data.operands.first();
+    let operand = operand.and_then(|&operand| graph.tensor_ty(operand));
+    match (&data.op, operand.map(|ty| ty.dtype)) {
+        (Op::Cast { to }, Some(from)) => {
+            let is_narrow = matches!(from, DType::I8 | DType::U8 | DType::F16 | DType::BF16);
+            is_narrow && to.is_float() && from.size_in_bytes() < to.size_in_bytes()
+        }
+        _ => false,
+    }
 }
 
 /// The cost of an op per element of its result (per summand for a reduction), in simple operations.

@@ -5,8 +5,8 @@ use kiln_symbolic_shape::FactSelection;
 use crate::cost::Rates;
 use crate::limits::FusionLimits;
 
-/// Limits and switches of [`plan`](crate::plan()). Those of a device are its legal limits (`max_ops`, `max_buffers`) and
-/// its [`Rates`].
+/// Limits and switches of [`plan`](crate::plan()). Those of a device are its legal limits (`max_ops`, `max_buffers`),
+/// what its windows read (`widens_in_windows`), and its [`Rates`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FusionOptions {
@@ -24,6 +24,9 @@ pub struct FusionOptions {
     pub likely_size: i64,
     /// The assumed rates of the device when costs are estimated.
     pub rates: Rates,
+    /// Whether windows read bytes and 16-bit floats as wider floats, as contractions do: for devices that convert an element
+    /// once for a whole tile, and not once for each tap of the window.
+    pub widens_in_windows: bool,
     /// Limits on the size of a kernel and the work of a plan.
     pub limits: FusionLimits,
 }
@@ -39,6 +42,7 @@ impl FusionOptions {
             threshold: 1.0,
             likely_size: 64,
             rates: Rates::CPU,
+            widens_in_windows: false,
             limits: FusionLimits::default(),
         }
     }
@@ -75,6 +79,13 @@ impl FusionOptions {
     #[must_use]
     pub fn with_rates(mut self, rates: Rates) -> Self {
         self.rates = rates;
+        self
+    }
+
+    /// With windows that read narrow numbers as wider floats, or without.
+    #[must_use]
+    pub fn with_widening_in_windows(mut self, widens: bool) -> Self {
+        self.widens_in_windows = widens;
         self
     }
 

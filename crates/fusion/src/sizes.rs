@@ -34,6 +34,7 @@ pub(crate) struct SizeQueries<'a> {
     table: &'a DimTable,
     limits: FusionLimits,
     rates: Rates,
+    widens_in_windows: bool,
     budget: Budget,
     facts: FactClosure<'a>,
     likely: Binding,
@@ -55,6 +56,7 @@ impl<'a> SizeQueries<'a> {
             budget,
             limits: options.limits.clone(),
             rates: options.rates,
+            widens_in_windows: options.widens_in_windows,
             likely: likely_sizes(table, options.likely_size),
             likely_size: options.likely_size,
             equalities: RefCell::new(BTreeMap::new()),
@@ -71,6 +73,11 @@ impl<'a> SizeQueries<'a> {
     /// The assumed rates of the device.
     pub(crate) fn rates(&self) -> &Rates {
         &self.rates
+    }
+
+    /// Whether the device's windows read narrow numbers.
+    pub(crate) fn widens_in_windows(&self) -> bool {
+        self.widens_in_windows
     }
 
     /// The remaining work budget of the plan.

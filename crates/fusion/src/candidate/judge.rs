@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use kiln_ir::{Op, OpId, ValueId};
+use kiln_ir::{Definition, Op, OpId, ValueId};
 use kiln_kernel::Class;
 use kiln_symbolic_shape::Predicate;
 
 use super::index::{AxisSet, Index, axes_of, is_plain};
 use super::refusal::Refusal;
 use super::walk::{Demand, Stage, Walk};
-use crate::op_kind::{OpKind, is_index_map, unit_cost};
+use crate::op_kind::{OpKind, is_index_map, is_widening, unit_cost};
 
 /// The maximum number of simple operations that may be repeated for each point.
 const REPEAT_LIMIT: u64 = 12;
@@ -190,13 +190,25 @@ impl Judge<'_, '_> {
             self.readable_operands(op, &|demand| !demand.stored)?;
             let of_weights = |value| self.walk.is_constant(value);
             let is_operand = |demand: &Demand| demand.repeated && !demand.stored;
-            self.limit_repeats_of(prologue, &|value| !of_weights(value), &is_operand)?;
+            let is_free = |value| stage.kind == OpKind::Window && self.is_widened_in_windows(value);
+            let counts = |value| !of_weights(value) && !is_free(value);
+            self.limit_repeats_of(prologue, &counts, &is_operand)?;
             self.limit_repeats_of(WEIGHTS_LIMIT.max(prologue), &of_weights, &is_operand)?;
         }
         self.limit_repeats(REPEAT_LIMIT, &|demand| {
             demand.stored && (demand.repeated || self.domain & !axes_of(&demand.indices) != 0)
         })?;
         Ok(class)
+    }
+
+    /// Whether a value is a widening that the device's windows do where they read.
+    fn is_widened_in_windows(&self, value: ValueId) -> bool {
+        let graph = self.walk.graph;
+        self.walk.sizes.widens_in_windows()
+            && match graph.value(value).definition {
+                Definition::Result { op, .. } => is_widening(graph, op),
+                _ => false,
+            }
     }
 
     /// Products of one operand with several others, at the same points, and the ops that join their sums.

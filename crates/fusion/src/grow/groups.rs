@@ -5,15 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_ir::{Definition, Graph, Op, OpId, RegionId, TensorType, ValueId};
+use kiln_ir::{Definition, Graph, OpId, RegionId, ValueId};
 use kiln_symbolic_shape::{DimId, SymbolId};
-use kiln_tensor::DType;
 
 use super::run_order::RunOrder;
 use crate::budget::Budget;
 use crate::candidate::Profile;
 use crate::cost::{self, Cost};
-use crate::op_kind::{OpKind, apart, is_index_map};
+use crate::op_kind::{OpKind, apart, is_index_map, is_widening};
 
 /// A group's number.
 pub(crate) type GroupId = usize;
@@ -263,23 +262,11 @@ impl Group {
         self.ops.iter().all(|&op| is_index_map(&graph.op(op).op))
     }
 
-    /// Whether it is the conversion of bytes, or of 16-bit floats, to wider floats.
+    /// Whether it is one conversion of bytes, or of 16-bit floats, to wider floats, besides index maps.
     pub(crate) fn is_widening(&self, graph: &Graph) -> bool {
-        let mut ops = self.ops.iter();
-        let (Some(&op), None) = (ops.next(), ops.next()) else {
-            return false;
-        };
-        let data = graph.op(op);
-        let operand = data.operands.first();
-        let operand = operand.and_then(|&operand| graph.tensor_ty(operand));
-        let is_narrower = |ty: &TensorType, to: DType| {
-            let is_narrow = matches!(ty.dtype, DType::I8 | DType::U8 | DType::F16 | DType::BF16);
-            is_narrow && ty.dtype.size_in_bytes() < to.size_in_bytes()
-        };
-        match data.op {
-            Op::Cast { to } => to.is_float() && operand.is_some_and(|ty| is_narrower(ty, to)),
-            _ => false,
-        }
+        let ops = self.ops.iter().copied();
+        let mut others = ops.filter(|&op| !is_index_map(&graph.op(op).op));
+        others.next().is_some_and(|op| is_widening(graph, op)) && others.next().is_none()
     }
 
     /// Whether one of its ops has a schedule of its own.

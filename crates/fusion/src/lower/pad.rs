@@ -3,14 +3,15 @@
 //! Along the innermost axis of an operand in memory the elements between two borders are a case of their own, so that loops
 //! split there read them in order.
 
-use kiln_ir::{Dims, OpData, PadMode, ValueId};
+use kiln_ir::{Dims, Op, OpData, PadMode, ValueId};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{NodeId, Nodes};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
+use kiln_tensor::DType;
 
 use super::LowerError;
-use super::context::{Demand, RegionLowering, Step};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::guard::GuardId;
 
 /// The size from which on an innermost axis is split at its borders. Rows of 56 elements with a border of 3 took 0.22 ms split
@@ -125,6 +126,7 @@ impl RegionLowering<'_> {
         let tests: Vec<_> = tests.into_iter().collect();
         let conditions: Vec<_> = conditions.into_iter().collect();
         let inner = self.guard_and(guard, tests.iter().copied(), conditions.iter().copied());
+        let value = self.before_widening(value);
         if let Some(source) = self.in_memory(value)
             && let Some(fill) = self.fill_for(value, otherwise)
         {
@@ -141,6 +143,20 @@ impl RegionLowering<'_> {
                 .apply(ScalarOp::Select, [condition, element, otherwise]),
             None => element,
         })
+    }
+
+    /// The 16-bit float that a value is widened from, which is computed with as the wider one; otherwise the value itself.
+    fn before_widening(&self, value: ValueId) -> ValueId {
+        let operand = match self.producer(value) {
+            Some((_, data)) if matches!(data.op, Op::Cast { .. }) => data.operands.first().copied(),
+            _ => None,
+        };
+        let dtype = |value| self.ty(value).ok().map(|ty| ty.dtype);
+        let computed = dtype(value);
+        operand
+            .filter(|&operand| matches!(dtype(operand), Some(DType::F16 | DType::BF16)))
+            .filter(|&operand| dtype(operand).map(compute_dtype) == computed)
+            .unwrap_or(value)
     }
 
     /// A literal of the dtype that a value has in memory, if a node is one.

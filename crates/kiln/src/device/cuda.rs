@@ -155,6 +155,8 @@ impl DeviceEntry for Cuda {
     }
 
     fn fusion(&self) -> FusionOptions {
-        FusionOptions::new().with_rates(RATES)
+        FusionOptions::new()
+            .with_rates(RATES)
+            .with_widening_in_windows(true)
     }
 }

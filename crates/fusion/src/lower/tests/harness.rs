@@ -179,6 +179,10 @@ fn made_up(dtype: DType, shape: &[usize], seed: u64) -> Tensor {
             let narrow = numbers.iter().map(|&x| kiln_tensor::f16::from_f64(x));
             Tensor::from_vec(shape, narrow.collect())
         }
+        DType::BF16 => {
+            let narrow = numbers.iter().map(|&x| kiln_tensor::bf16::from_f64(x));
+            Tensor::from_vec(shape, narrow.collect())
+        }
         DType::I64 => Tensor::from_vec(shape, numbers.iter().map(|&x| (x * 2.0) as i64).collect()),
         DType::I32 => Tensor::from_vec(shape, numbers.iter().map(|&x| (x * 2.0) as i32).collect()),
         DType::I8 => Tensor::from_vec(shape, numbers.iter().map(|&x| (x * 60.0) as i8).collect()),

@@ -264,3 +264,23 @@ fn a_doubling_resize_is_a_division() {
     );
     assert!(!kiln_kernel::text::print(&kernel).contains("f64"));
 }
+
+#[test]
+fn widened_operands_beside_borders_are_read_as_they_are_in_memory() {
+    for narrow in ["bf16", "f16"] {
+        let kernel = check(
+            &format!(
+                "graph @g(%x: {narrow}[B, 2, H, 4], %w: {narrow}[3, 2, 3, 3]) -> f32[B, 3, H, 4] {{
+                    %0 = cast %x {{to = f32}}
+                    %1 = cast %w {{to = f32}}
+                    %2 = conv %0, %1 {{strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1], groups = 1}}
+                    return %2
+                }}"
+            ),
+            SIZES,
+        );
+        let text = kiln_kernel::text::print(&kernel);
+        let fill = format!("if inside else {narrow}(0.0)) * f32(");
+        assert!(text.contains(&fill) && !text.contains("select"), "{text}");
+    }
+}
