@@ -78,6 +78,11 @@ impl PassContext {
         }
     }
 
+    /// Whether constants may be folded into constants of more bytes.
+    pub(crate) fn widens_constants(&self) -> bool {
+        self.widens_constants
+    }
+
     /// Whether an op on constants may be computed, by the bytes of its operands and results: those of more than
     /// [`WIDENED_LIMIT`] must not grow if constants may not be widened.
     pub(crate) fn may_widen(&self, from: usize, to: usize) -> bool {

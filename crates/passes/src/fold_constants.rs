@@ -13,6 +13,7 @@ use crate::context::{Changed, PassContext};
 use crate::error::PassError;
 use crate::fold::Foldable;
 use crate::rebuild::rebuild_with;
+use crate::widened_weights::widened_weights;
 use kiln_ir::{Graph, Op, OpId, Rebuild, RegionId, Visit};
 
 /// `iota` and `broadcast` with more elements than this are not folded.
@@ -29,13 +30,13 @@ const PASS: &str = "fold_constants";
 /// None today.
 pub fn fold_constants(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
     let before = ctx.rewrites();
-    let folded = rebuild_with(
-        &graph,
-        &mut |rebuild, into, op| match fold_op(rebuild, into, op, ctx) {
-            true => Visit::Done,
-            false => Visit::Copy,
-        },
-    );
+    let kept = widened_weights(&graph, ctx);
+    let folded = rebuild_with(&graph, &mut |rebuild, into, op| match !kept.contains(&op)
+        && fold_op(rebuild, into, op, ctx)
+    {
+        true => Visit::Done,
+        false => Visit::Copy,
+    });
     Ok(match ctx.rewrites() - before {
         0 => Changed::unchanged(graph),
         rewrites => Changed {

@@ -61,6 +61,7 @@ mod rebuild;
 mod replace_symbols;
 mod report;
 mod sizes;
+mod widened_weights;
 
 #[cfg(test)]
 mod random_graphs;

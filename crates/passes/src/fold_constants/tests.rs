@@ -98,3 +98,35 @@ graph @main() -> f32[2] {
     let (after, report) = optimize(graph(source), &mut options).unwrap();
     assert_eq!((after.n_ops(), report.rewrites()), (2, 0));
 }
+
+#[test]
+fn weights_stay_narrow_where_constants_are_not_widened() {
+    let source = |result: &str| {
+        format!(
+            "graph @main(%x: f32[M, 2]) -> (f32[M, 2], f32[2, 2]) {{
+  %w: bf16[2, 2] = constant [1.0, 0.5, -2.0, 4.0]
+  %1: f32[2, 2] = cast %w {{to = f32}}
+  %2: f32[M, 2] = matmul %x, %1
+  return %2, {result}
+}}"
+        )
+    };
+    let casts = |source: &str, widen_constants: bool| {
+        let mut options = PassOptions {
+            widen_constants,
+            ..PassOptions::default()
+        };
+        let (after, _) = optimize(graph(source), &mut options).unwrap();
+        let is_cast = |op: &Op| matches!(op, Op::Cast { .. });
+        after.ops().filter(|(_, data)| is_cast(&data.op)).count()
+    };
+    // The second result is the weights, or a constant of its own.
+    let alone = source("%c").replace(
+        "  %1:",
+        "  %c: f32[2, 2] = constant [0.0, 0.0, 0.0, 1.0]\n  %1:",
+    );
+    assert_eq!((casts(&alone, false), casts(&alone, true)), (1, 0));
+    // Others read them too.
+    let shared = source("%1");
+    assert_eq!((casts(&shared, false), casts(&shared, true)), (0, 0));
+}

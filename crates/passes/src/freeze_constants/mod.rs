@@ -14,6 +14,7 @@ mod weights;
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
 use crate::rebuild::rebuild_with;
+use crate::widened_weights::widened_weights;
 use kiln_ir::{Graph, Op, Visit};
 
 /// Freezing creates at most this many times the bytes of the graph's constants.
@@ -29,12 +30,14 @@ pub fn freeze_constants(graph: Graph, ctx: &mut PassContext) -> Result<Changed<G
     let before = ctx.rewrites();
     let constant_bytes = constant_bytes(&graph);
     let plan = affine::Plan::of(&graph);
+    let kept = widened_weights(&graph, ctx);
     let frozen = rebuild_with(&graph, &mut |rebuild, into, op| {
         if !ctx.may_rewrite() {
             return Visit::Copy;
         }
         let budget = constant_bytes.saturating_mul(GROWTH_LIMIT);
-        let done = layout::freeze(rebuild, into, op, budget, ctx)
+        let is_kept = kept.contains(&op);
+        let done = (!is_kept && layout::freeze(rebuild, into, op, budget, ctx))
             || affine::freeze(rebuild, into, op, &plan, budget, ctx);
         if done { Visit::Done } else { Visit::Copy }
     });
