@@ -290,6 +290,21 @@ mod tests {
     }
 
     #[test]
+    fn narrow_operands_have_sums_of_f32() {
+        for (dtype, rounded) in [("f32", "s"), ("bf16", "bf16(s)"), ("f16", "f16(s)")] {
+            let text = format!(
+                "kernel @k(%x: in bf16[M, K], %w: const bf16[K, N], %y: out {dtype}[M, N]) {{
+                   outer m < M, n < N
+                   s = reduce add[k < K] f32(%x[m, k]) * f32(%w[k, n])
+                   store %y[m, n] = {rounded}
+                 }}"
+            );
+            // The library has no products whose result is the other narrow type.
+            assert_eq!(entries(&text).is_ok(), dtype != "f16", "{dtype}");
+        }
+    }
+
+    #[test]
     fn other_epilogues_are_not_the_librarys() {
         for value in ["relu(s)", "s + %b[m]", "s * 2.0"] {
             let text = format!(

@@ -69,6 +69,13 @@ impl Product {
     }
 }
 
+impl Product {
+    /// Whether one instruction reads several elements of each factor.
+    pub(in crate::generate) fn reads_vectors(&self) -> bool {
+        self.left.reads_vectors && self.right.reads_vectors
+    }
+}
+
 /// A product of two plain loads.
 pub(in crate::generate) struct PlainProduct<'p> {
     pub(in crate::generate) unit: Unit,

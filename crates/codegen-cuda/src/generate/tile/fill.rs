@@ -8,6 +8,10 @@ use crate::generate::scope::{Lanes, Scope};
 use crate::generate::unit::Unit;
 use crate::generate::{points, split_points};
 
+/// The reads of a thread that may wait in registers. A window's elements are read one by one: with 64 of them in a loop that
+/// is unrolled, a thread of a tile of 256 x 128 spilled 5 KiB.
+const READS_AHEAD: u32 = 16;
+
 /// The tile of an operand in shared memory.
 #[derive(Clone, Debug)]
 pub(in crate::generate) struct TileShape {
@@ -87,7 +91,7 @@ pub(in crate::generate) struct Filler<'l, 'k> {
     pub(in crate::generate) unit: Unit,
     pub(in crate::generate) threads: u32,
     /// Whether what is not copied waits in registers until [`finish`](Filler::finish), so that products hide the loads.
-    /// Otherwise a tile is complete at once, and takes few registers.
+    /// Otherwise, and where a thread has many reads, a tile is complete at once, and takes few registers.
     pub(in crate::generate) reads_ahead: bool,
 }
 
@@ -97,12 +101,21 @@ impl Filler<'_, '_> {
         (shape.fastest * shape.other / side.operand.lanes).div_ceil(self.threads)
     }
 
+    /// Whether what is not copied of an operand waits in registers: where few reads fill them.
+    fn is_read_ahead(&self, side: &Side<'_>) -> bool {
+        let reads = match side.operand.reads_vectors {
+            true => self.n_chunks(side),
+            false => self.n_chunks(side) * side.operand.lanes,
+        };
+        self.reads_ahead && reads <= READS_AHEAD
+    }
+
     /// Opens the loop over a thread's chunks, with the position of each in the tile.
     fn open_chunks(&self, side: &Side<'_>) {
         let lowering = self.lowering;
         let (count, shape, lanes) = (self.n_chunks(side), &side.shape, side.operand.lanes);
         let per_line = shape.fastest / lanes;
-        lowering.line(match self.reads_ahead {
+        lowering.line(match self.is_read_ahead(side) {
             true => "K_UNROLL",
             false => "K_ROLLED",
         });
@@ -121,7 +134,7 @@ impl Filler<'_, '_> {
 
     /// Declares the registers in which a thread's part of a tile waits.
     pub(in crate::generate) fn declare_ahead(&self, side: &Side<'_>) {
-        if self.reads_ahead {
+        if self.is_read_ahead(side) {
             self.declare_registers(side, self.n_chunks(side));
         }
     }
@@ -135,7 +148,7 @@ impl Filler<'_, '_> {
 
     /// The registers of the current chunk.
     fn chunk(&self, side: &Side<'_>) -> String {
-        let at = if self.reads_ahead { "c" } else { "0" };
+        let at = if self.is_read_ahead(side) { "c" } else { "0" };
         format!("{}[{at}]", side.name)
     }
 
@@ -218,11 +231,12 @@ impl Filler<'_, '_> {
             lowering.open("");
         }
         self.open_chunks(side);
-        if !self.reads_ahead {
+        let is_read_ahead = self.is_read_ahead(side);
+        if !is_read_ahead {
             self.declare_registers(side, 1);
         }
         self.read(scope, side);
-        if !self.reads_ahead {
+        if !is_read_ahead {
             self.write(side, to);
         }
         lowering.close();
@@ -369,7 +383,7 @@ impl Filler<'_, '_> {
 
     /// Writes to shared memory what waits in registers, unless the tile was copied.
     pub(in crate::generate) fn finish(&self, side: &Side<'_>, to: &str) {
-        if !self.reads_ahead {
+        if !self.is_read_ahead(side) {
             return;
         }
         self.lowering

@@ -20,6 +20,9 @@ pub(in crate::generate) struct Operand {
     pub(in crate::generate) along_depth: bool,
     /// Consecutive elements that a thread reads at once.
     pub(in crate::generate) lanes: u32,
+    /// Whether they are along one axis, so that one instruction reads them. Otherwise each is read by itself, unless all are
+    /// copied.
+    pub(in crate::generate) reads_vectors: bool,
     /// Whether it is a load of consecutive elements along all its fastest axes, as if they were one. Otherwise so it is along
     /// the last of them.
     pub(in crate::generate) is_line: bool,
@@ -67,11 +70,13 @@ impl Operand {
             }
             _ => 1,
         };
+        let reads_vectors = lanes > 1 && fastest.len() == 1;
         Self {
             node,
             axes,
             along_depth,
             lanes,
+            reads_vectors,
             is_line,
             is_plain: lanes > 1 && plain.is_some(),
         }
