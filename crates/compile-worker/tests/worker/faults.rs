@@ -9,8 +9,8 @@ use kiln_backend::{CompileError, KernelCompiler};
 use kiln_compile_worker::{CompileLimits, WorkerCompiler, WorkerError};
 
 use crate::support::{
-    children, compile, compiler, compiler_of, descriptors, kernel, limits, program_at, resident,
-    until,
+    children, compile, compiler, compiler_of, descriptors_at_rest, kernel, limits, program_at,
+    resident,
 };
 
 fn rounds() -> usize {
@@ -33,18 +33,14 @@ fn survive(fault: &str, limits: CompileLimits, code: &str, check: impl Fn(&Worke
         check(error_of(&error));
         assert_eq!(compile(&compiler, &good).expect("the next one"), expected);
     };
-    // Both allowed workers are idle: the resting state of a pool.
-    let is_at_rest = || children().len() == 2;
     for number in 0..5 {
         round(number);
     }
-    until("two workers", is_at_rest);
-    let before = (descriptors(), resident());
+    let before = (descriptors_at_rest(2), resident());
     for number in 0..rounds() {
         round(5 + number);
     }
-    until("two workers", is_at_rest);
-    until("as many descriptors", || descriptors() == before.0);
+    assert_eq!(descriptors_at_rest(2), before.0);
     let grown = resident().saturating_sub(before.1);
     // A remembered kernel takes some hundred bytes; allocators take pages.
     assert!(

@@ -1,5 +1,6 @@
 //! A worker under test: this test program, whose compiler misbehaves on kernels of certain names.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -145,6 +146,22 @@ pub(crate) fn compile(
 /// The descriptors of this process.
 pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("procfs").count()
+}
+
+/// The descriptors of this process once its pool is at rest: it has so many workers, and for a quarter of a second as many
+/// descriptors. Before, one worker may be on its way, and another's pipes still open.
+pub(crate) fn descriptors_at_rest(workers: usize) -> usize {
+    const POLLS: u32 = 50;
+    let seen = Cell::new((0, 0));
+    until("a pool at rest", || {
+        let (before, times) = seen.get();
+        let now = descriptors();
+        let is_same = children().len() == workers && now == before;
+        let times = if is_same { times + 1 } else { 0 };
+        seen.set((now, times));
+        times >= POLLS
+    });
+    seen.get().0
 }
 
 /// The children of this process, zombies included.
