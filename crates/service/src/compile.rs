@@ -305,7 +305,7 @@ impl BlueprintCompiler {
             true => self.options.clone().target(&kernel.choice.level),
             false => self.options.clone(),
         };
-        self.validator.validate_with(graph, kernel, &options)
+        self.validator.validate(graph, kernel, &options)
     }
 
     /// Writes the package of a kernel.

@@ -164,20 +164,12 @@ impl KernelValidator {
         }
     }
 
-    /// All checks of a kernel, which was compiled from the graph.
+    /// All checks of a kernel, which was compiled from the graph. Gradients are compiled for the options' device and level,
+    /// through their cache.
     ///
     /// # Errors
     /// When a check could not run.
     pub fn validate(
-        &self,
-        graph: &Graph,
-        kernel: &OptimizedKernel,
-    ) -> Result<ValidationResult, ServiceError> {
-        self.validate_with(graph, kernel, &gradients::kept_nowhere())
-    }
-
-    /// The same, with gradients compiled by options: their device, level and cache are used.
-    pub(crate) fn validate_with(
         &self,
         graph: &Graph,
         kernel: &OptimizedKernel,
@@ -194,7 +186,7 @@ impl KernelValidator {
                 self.check_memory(graph, &kernel.model)
             })?,
             timed(CheckKind::Gradients, || {
-                self.check_gradients_with(graph, options)
+                self.check_gradients(graph, options)
             })?,
         ];
         Ok(ValidationResult { checks })

@@ -169,6 +169,10 @@ fn faulty(fault: Fault) -> Device {
     fault.key().parse().unwrap()
 }
 
+fn options() -> Options {
+    Options::new().device(Device::cpu()).cache(Cache::off())
+}
+
 fn validator() -> KernelValidator {
     KernelValidator::default().with_guard_program(GuardProgram::current().unwrap())
 }
@@ -187,7 +191,7 @@ fn a_good_kernel_passes_every_check() {
     for outcome in [
         validator.check_correctness(&graph, &model).unwrap(),
         validator.check_memory(&graph, &model).unwrap(),
-        validator.check_gradients(&graph).unwrap(),
+        validator.check_gradients(&graph, &options()).unwrap(),
     ] {
         assert!(matches!(outcome, Outcome::Passed(_)), "{outcome:?}");
     }
@@ -231,11 +235,17 @@ fn a_wrong_gradient_is_rejected() {
         cotangents: Cotangents::Inputs,
     };
     let mut joint = differentiate(&graph, &request).unwrap();
-    let right = validator().check_joint(&graph, &joint, &request).unwrap();
+    let right = validator()
+        .check_joint(&graph, &joint, &request, &options())
+        .unwrap();
     assert!(matches!(right, Outcome::Passed(_)), "{right:?}");
     // The gradients of x and w, exchanged.
     joint.gradients.swap(0, 1);
-    let failure = failure(validator().check_joint(&graph, &joint, &request).unwrap());
+    let failure = failure(
+        validator()
+            .check_joint(&graph, &joint, &request, &options())
+            .unwrap(),
+    );
     assert!(
         failure.what.starts_with("the gradient with respect to x"),
         "{failure}"
@@ -271,7 +281,9 @@ fn one_wrong_gradient_among_eight_is_named() {
         cotangents: Cotangents::Inputs,
     };
     let joint = differentiate(&graph, &request).unwrap();
-    let right = validator().check_joint(&graph, &joint, &request).unwrap();
+    let right = validator()
+        .check_joint(&graph, &joint, &request, &options())
+        .unwrap();
     let Outcome::Passed(how) = right else {
         panic!("expected a passed check, found {right:?}");
     };
@@ -280,13 +292,21 @@ fn one_wrong_gradient_among_eight_is_named() {
     for (place, name) in ["a", "b", "c", "d", "e", "f", "g", "h"].iter().enumerate() {
         let mut wrong = joint.clone();
         wrong.gradients[place] = joint.gradients[(place + 1) % 8];
-        let failure = failure(validator().check_joint(&graph, &wrong, &request).unwrap());
+        let failure = failure(
+            validator()
+                .check_joint(&graph, &wrong, &request, &options())
+                .unwrap(),
+        );
         let expected = format!("the gradient with respect to {name}, as defined");
         assert_eq!(failure.what, expected, "{failure}");
     }
     // One is too large by a thousandth: it is found in a group as it would be alone.
     let wrong = differentiate(&of_eight_inputs(1.001), &request).unwrap();
-    let failure = failure(validator().check_joint(&graph, &wrong, &request).unwrap());
+    let failure = failure(
+        validator()
+            .check_joint(&graph, &wrong, &request, &options())
+            .unwrap(),
+    );
     let expected = "the gradient with respect to h, as defined";
     assert_eq!(failure.what, expected, "{failure}");
 }

@@ -13,7 +13,7 @@ use crate::error::ServiceError;
 use kiln::internals::autodiff::{Cotangents, GradientRequest, JointGraph, differentiate, widened};
 use kiln::internals::interpreter::{InterpretOptions, interpret};
 use kiln::internals::ir::Graph;
-use kiln::{Cache, CompilePolicy, Compiling, Device, Options, Tensor};
+use kiln::{CompilePolicy, Compiling, Options, Tensor};
 use slope::{Judged, Point, groups};
 
 /// Directions that are tried for each group until the difference along one does not depend on the step.
@@ -26,16 +26,12 @@ const SHAPES: usize = 3;
 const LARGEST: i64 = 4;
 
 impl KernelValidator {
-    /// Checks the gradients of a graph with respect to all its inputs of floats, if it has any.
+    /// Checks the gradients of a graph with respect to all its inputs of floats, if it has any. They are compiled for the
+    /// options' device and level, through their cache, on one thread.
     ///
     /// # Errors
     /// E1422 where no sizes can be drawn; E1420 when the gradients do not compile.
-    pub fn check_gradients(&self, graph: &Graph) -> Result<Outcome, ServiceError> {
-        self.check_gradients_with(graph, &kept_nowhere())
-    }
-
-    /// The same with options: their device, level and cache are used.
-    pub(super) fn check_gradients_with(
+    pub fn check_gradients(
         &self,
         graph: &Graph,
         options: &Options,
@@ -45,7 +41,7 @@ impl KernelValidator {
             return Ok(Outcome::NotApplicable(why));
         };
         match differentiate(graph, &request) {
-            Ok(joint) => self.check_joint_with(graph, &joint, &request, options),
+            Ok(joint) => self.check_joint(graph, &joint, &request, options),
             Err(error) => Ok(Outcome::NotApplicable(format!("{}: {error}", error.code()))),
         }
     }
@@ -56,15 +52,6 @@ impl KernelValidator {
     /// # Errors
     /// As [`check_gradients`](Self::check_gradients).
     pub fn check_joint(
-        &self,
-        graph: &Graph,
-        joint: &JointGraph,
-        request: &GradientRequest,
-    ) -> Result<Outcome, ServiceError> {
-        self.check_joint_with(graph, joint, request, &kept_nowhere())
-    }
-
-    fn check_joint_with(
         &self,
         graph: &Graph,
         joint: &JointGraph,
@@ -164,12 +151,6 @@ fn judge(
     }
     Ok(found)
 }
-
-/// Options for the CPU, with no cache.
-pub(super) fn kept_nowhere() -> Options {
-    Options::new().device(Device::cpu()).cache(Cache::off())
-}
-
 /// Options that compile and run the joint graph on one thread, each kernel when it is first called.
 fn on_one_thread(options: &Options) -> Options {
     let compiling = Compiling {
