@@ -30,7 +30,7 @@ const PASS: &str = "fold_constants";
 /// None today.
 pub fn fold_constants(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
     let before = ctx.rewrites();
-    let kept = widened_weights(&graph, ctx);
+    let kept = widened_weights(&graph, ctx.widens_constants());
     let folded = rebuild_with(&graph, &mut |rebuild, into, op| match !kept.contains(&op)
         && fold_op(rebuild, into, op, ctx)
     {

@@ -1,14 +1,13 @@
 //! Weights that stay 16-bit floats, of whatever size: products read them as they are, and a unit for narrow factors needs both
 //! of them narrow.
 
-use crate::context::PassContext;
 use kiln_ir::{Graph, Op, OpData, OpId, ValueId};
 use kiln_tensor::DType;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The ops that widen 16-bit floats for products alone; none where constants may be widened.
-pub(crate) fn widened_weights(graph: &Graph, ctx: &PassContext) -> BTreeSet<OpId> {
-    if ctx.widens_constants() {
+pub(crate) fn widened_weights(graph: &Graph, may_widen: bool) -> BTreeSet<OpId> {
+    if may_widen {
         return BTreeSet::new();
     }
     let counts = graph.use_counts();

@@ -30,7 +30,7 @@ pub fn freeze_constants(graph: Graph, ctx: &mut PassContext) -> Result<Changed<G
     let before = ctx.rewrites();
     let constant_bytes = constant_bytes(&graph);
     let plan = affine::Plan::of(&graph);
-    let kept = widened_weights(&graph, ctx);
+    let kept = widened_weights(&graph, ctx.widens_constants());
     let frozen = rebuild_with(&graph, &mut |rebuild, into, op| {
         if !ctx.may_rewrite() {
             return Visit::Copy;
