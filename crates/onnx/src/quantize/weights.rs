@@ -3,6 +3,7 @@
 use super::form::{Quantize, QuantizeRequest, QuantizedWeights};
 use super::products::{Kind, Product};
 use super::write::{Names, Rewritten, bytes, floats, int, node};
+use crate::proto::{AttributeProto, NodeProto};
 
 /// As [`QuantizedForm::Weights`](super::form::QuantizedForm::Weights).
 pub(super) struct Form {
@@ -73,34 +74,39 @@ pub(super) fn rewrite(
     if int8_activations {
         attributes.push(int("accuracy_level", INT8));
     }
-    let output = product.node.output.first().map_or("", String::as_str);
-    let bias = product.node.input.get(2).filter(|bias| !bias.is_empty());
-    let mut nodes = Vec::new();
-    match bias {
-        None => nodes.push(node(
-            "com.microsoft",
-            "MatMulNBits",
-            &inputs,
-            &[output],
-            attributes,
-        )),
-        Some(bias) => {
-            let sum = names.fresh(&format!("{output}_product"));
-            nodes.push(node(
-                "com.microsoft",
-                "MatMulNBits",
-                &inputs,
-                &[&sum],
-                attributes,
-            ));
-            nodes.push(node("", "Add", &[&sum, bias], &[output], Vec::new()));
-        }
-    }
+    let nodes = nodes(product, &inputs, attributes, names);
     Ok(Rewritten {
         nodes,
         constants,
         error: quantized.error,
     })
+}
+
+/// The product, and the sum with its bias.
+fn nodes(
+    product: &Product,
+    inputs: &[&str],
+    attributes: Vec<AttributeProto>,
+    names: &mut Names,
+) -> Vec<NodeProto> {
+    let output = product.node.output.first().map_or("", String::as_str);
+    let multiply = |result: &str| {
+        node(
+            "com.microsoft",
+            "MatMulNBits",
+            inputs,
+            &[result],
+            attributes,
+        )
+    };
+    match product.node.input.get(2).filter(|bias| !bias.is_empty()) {
+        None => vec![multiply(output)],
+        Some(bias) => {
+            let sum = names.fresh(&format!("{output}_product"));
+            let add = node("", "Add", &[&sum, bias], &[output], Vec::new());
+            vec![multiply(&sum), add]
+        }
+    }
 }
 
 /// `[groups, columns]` as `[columns, groups]`.
