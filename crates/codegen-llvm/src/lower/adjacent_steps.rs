@@ -10,6 +10,7 @@ use kiln_schedule_cpu::packed_strides;
 use kiln_tensor::DType;
 
 use super::context::KernelLowering;
+use super::reduce::Reduce;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -33,6 +34,34 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let value = compute()?;
         known.insert(key, value);
         Ok(value)
+    }
+
+    /// Sums along an axis, this many steps per iteration. The remainder comes first, so that the loop over groups of steps ends
+    /// with the axis.
+    pub(super) fn in_groups_of_steps(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        (axis, steps): (AxisId, u32),
+        (points, carried): (&[Coordinate], &[Value<'ctx>]),
+        group: impl FnOnce(Value<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError>,
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        let extent = self.extent(scope, axis)?;
+        let (zero, one) = (emit.i64(0), emit.i64(1));
+        let (rest, first) = if self.is_multiple(axis, steps) {
+            (zero, carried.to_vec())
+        } else {
+            let rest = emit.isub(extent, self.multiple_below(extent, steps));
+            let most = Some(u64::from(steps) - 1);
+            let first =
+                self.counted_up_to(most, (zero, rest, one), carried, |index, carried| {
+                    self.accumulate(&scope.with_axis(axis, index), reduce, points, carried)
+                })?;
+            (rest, first)
+        };
+        let step = emit.i64(i64::from(steps));
+        self.counted(rest, extent, step, &first, group)
     }
 
     /// Elements at this many steps of an axis that are loaded as one: adjacent ones that all lanes share, whose conditions

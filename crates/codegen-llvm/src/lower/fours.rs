@@ -47,32 +47,23 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         carried: &[Value<'ctx>],
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
         let emit = &self.emit;
-        let extent = self.extent(scope, axis)?;
-        let (zero, one) = (emit.i64(0), emit.i64(1));
-        let (rest, first) = if self.is_multiple(axis, STEPS) {
-            (zero, carried.to_vec())
-        } else {
-            // The remainder comes first, so that the loop over fours ends with the axis.
-            let rest = emit.isub(extent, self.multiple_below(extent, STEPS));
-            let most = Some(u64::from(STEPS) - 1);
-            let first =
-                self.counted_up_to(most, (zero, rest, one), carried, |index, carried| {
-                    self.accumulate(&scope.with_axis(axis, index), reduce, points, carried)
-                })?;
-            (rest, first)
-        };
-        let step = emit.i64(i64::from(STEPS));
-        self.counted(rest, extent, step, &first, |base, carried| {
-            let step = |step| scope.with_axis(axis, emit.iadd(base, emit.i64(step)));
-            let steps = [step(0), step(1), step(2), step(3)];
-            let mut known = Known::new();
-            let mut sums = Vec::with_capacity(carried.len());
-            for (&point, &sum) in points.iter().zip(carried) {
-                let given = (&steps, &mut known);
-                sums.push(self.four_more(given, (axis, factors), point, sum)?);
-            }
-            Ok(sums)
-        })
+        self.in_groups_of_steps(
+            scope,
+            reduce,
+            (axis, STEPS),
+            (points, carried),
+            |base, carried| {
+                let step = |step| scope.with_axis(axis, emit.iadd(base, emit.i64(step)));
+                let steps = [step(0), step(1), step(2), step(3)];
+                let mut known = Known::new();
+                let mut sums = Vec::with_capacity(carried.len());
+                for (&point, &sum) in points.iter().zip(carried) {
+                    let given = (&steps, &mut known);
+                    sums.push(self.four_more(given, (axis, factors), point, sum)?);
+                }
+                Ok(sums)
+            },
+        )
     }
 
     /// A sum and the products of four steps, of bytes that may be known from other points of the tile.

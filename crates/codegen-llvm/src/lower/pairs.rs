@@ -49,26 +49,14 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         carried: &[Value<'ctx>],
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
         let emit = &self.emit;
-        let extent = self.extent(scope, axis)?;
-        let (zero, one) = (emit.i64(0), emit.i64(1));
-        let (rest, first) = if self.is_multiple(axis, STEPS) {
-            (zero, carried.to_vec())
-        } else {
-            // The remainder comes first, so that the loop over pairs ends with the axis.
-            let rest = emit.isub(extent, self.multiple_below(extent, STEPS));
-            let first =
-                self.counted_up_to(Some(1), (zero, rest, one), carried, |index, carried| {
-                    self.accumulate(&scope.with_axis(axis, index), reduce, points, carried)
-                })?;
-            (rest, first)
-        };
-        self.counted(
-            rest,
-            extent,
-            emit.i64(i64::from(STEPS)),
-            &first,
+        self.in_groups_of_steps(
+            scope,
+            reduce,
+            (axis, STEPS),
+            (points, carried),
             |base, carried| {
-                let steps = [base, emit.iadd(base, one)].map(|index| scope.with_axis(axis, index));
+                let steps =
+                    [base, emit.iadd(base, emit.i64(1))].map(|index| scope.with_axis(axis, index));
                 let mut known = Known::new();
                 let mut sums = Vec::with_capacity(carried.len());
                 for (&point, &sum) in points.iter().zip(carried) {
