@@ -577,16 +577,26 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         else {
             return Ok(Address::Same(pointer));
         };
-        Ok(match per_lane.as_constant() {
+        Ok(self.lanes_apart((pointer, array.dtype), &per_lane, vectors.lanes))
+    }
+
+    /// The addresses of lanes this many elements apart, the first of them at `pointer`.
+    pub(super) fn lanes_apart(
+        &self,
+        (pointer, dtype): (Value<'ctx>, DType),
+        stride: &Quantity,
+        n_lanes: u32,
+    ) -> Address<'ctx> {
+        let emit = &self.emit;
+        match stride.as_constant() {
             Some(0) => Address::Same(pointer),
             Some(1) => Address::Consecutive(pointer),
             Some(2) => Address::EveryOther(pointer),
             _ => {
-                let numbers = emit.lane_numbers(Elem::I64, vectors.lanes);
-                let step = emit.splat(self.quantity(&per_lane), vectors.lanes);
-                let elements = emit.imul(numbers, step);
-                Address::Each(emit.element(pointer, array.dtype, elements))
+                let numbers = emit.lane_numbers(Elem::I64, n_lanes);
+                let step = emit.splat(self.quantity(stride), n_lanes);
+                Address::Each(emit.element(pointer, dtype, emit.imul(numbers, step)))
             }
-        })
+        }
     }
 }

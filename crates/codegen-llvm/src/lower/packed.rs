@@ -20,13 +20,14 @@ pub(super) struct Place<'ctx> {
     pub(super) element: Value<'ctx>,
     /// A constant offset, for a known position in the tile.
     pub(super) fixed: i64,
-    /// Whether lanes are consecutive, where the element has lanes.
-    is_consecutive: bool,
+    /// From one lane to the next, in elements, where lanes differ.
+    lane_stride: Option<Quantity>,
 }
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// The address of an element of a packed operand. Lanes are consecutive if the vectorised axis is the innermost of the
-    /// packed array, whose block is a multiple of the lanes.
+    /// The address of an element of a packed operand. Lanes are consecutive where the vectorised axis is the innermost of the
+    /// packed array, whose block is a multiple of the lanes. In an array packed for another level's instructions, lanes may be
+    /// a group of elements apart.
     pub(super) fn packed_address(
         &self,
         scope: &Scope<'ctx>,
@@ -44,18 +45,12 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         if place.fixed != 0 {
             pointer = emit.element(pointer, dtype, emit.i64(place.fixed));
         }
-        let wide = form == Form::Lanes && indices.iter().any(|&index| self.varies(scope, index));
-        Ok(match (wide, place.is_consecutive) {
-            (false, _) => Address::Same(pointer),
-            (true, true) => Address::Consecutive(pointer),
-            (true, false) => {
-                return Err(LlvmError::Unsupported {
-                    what: format!(
-                        "a packed layout of %{} that vectors cut across",
-                        self.kernel.buffer(buffer).name
-                    ),
-                });
+        let pointer = (pointer, dtype);
+        Ok(match (place.lane_stride, scope.vectors, form) {
+            (Some(stride), Some(vectors), Form::Lanes) => {
+                self.lanes_apart(pointer, &stride, vectors.lanes)
             }
+            _ => Address::Same(pointer.0),
         })
     }
 
@@ -70,16 +65,18 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         let mut parts = Vec::new();
         let mut fixed = 0_i64;
-        let mut consecutive = false;
-        for (position, (pack_axis, stride)) in pack.axes.iter().zip(strides).enumerate() {
+        let mut lane_stride = None;
+        for (pack_axis, stride) in pack.axes.iter().zip(strides) {
             let (PackAxis::Whole(axis)
             | PackAxis::Outer { axis, .. }
             | PackAxis::Inner { axis, .. }) = *pack_axis;
             let Some(&node) = indices.get(axis) else {
                 unreachable!("packing names axes of the buffer")
             };
-            let innermost = position + 1 == pack.axes.len();
-            consecutive |= innermost && self.varies(scope, node);
+            // The blocks of an axis come before the positions within them.
+            if self.varies(scope, node) {
+                lane_stride = Some(stride.clone());
+            }
             if let Some(split) = self.layout.grouped_by(*pack_axis, node) {
                 let (part, index) = match *pack_axis {
                     PackAxis::Inner { .. } => {
@@ -127,7 +124,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(Place {
             element: self.summed(parts),
             fixed,
-            is_consecutive: consecutive,
+            lane_stride,
         })
     }
 
