@@ -11,37 +11,13 @@ use kiln_tensor::DType;
 
 use inkwell::IntPredicate;
 
+use super::address::Address;
 use super::context::KernelLowering;
 use super::load::Condition;
 use super::scope::{Array, Coordinate, Form, Place, Scope, StageValue};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
-
-/// The addresses of an access.
-#[derive(Clone, Copy)]
-pub(super) enum Address<'ctx> {
-    /// The same element in all lanes.
-    Same(Value<'ctx>),
-    /// Consecutive elements, from this address on.
-    Consecutive(Value<'ctx>),
-    /// Every other element, from this address on.
-    EveryOther(Value<'ctx>),
-    /// An address per lane.
-    Each(Value<'ctx>),
-}
-
-impl<'ctx> Address<'ctx> {
-    /// The address of the first lane, or of each.
-    pub(super) fn pointer(&self) -> Value<'ctx> {
-        match *self {
-            Address::Same(pointer)
-            | Address::Consecutive(pointer)
-            | Address::EveryOther(pointer)
-            | Address::Each(pointer) => pointer,
-        }
-    }
-}
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// Stores a value in the lanes in range.
@@ -578,25 +554,5 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             return Ok(Address::Same(pointer));
         };
         Ok(self.lanes_apart((pointer, array.dtype), &per_lane, vectors.lanes))
-    }
-
-    /// The addresses of lanes this many elements apart, the first of them at `pointer`.
-    pub(super) fn lanes_apart(
-        &self,
-        (pointer, dtype): (Value<'ctx>, DType),
-        stride: &Quantity,
-        n_lanes: u32,
-    ) -> Address<'ctx> {
-        let emit = &self.emit;
-        match stride.as_constant() {
-            Some(0) => Address::Same(pointer),
-            Some(1) => Address::Consecutive(pointer),
-            Some(2) => Address::EveryOther(pointer),
-            _ => {
-                let numbers = emit.lane_numbers(Elem::I64, n_lanes);
-                let step = emit.splat(self.quantity(stride), n_lanes);
-                Address::Each(emit.element(pointer, dtype, emit.imul(numbers, step)))
-            }
-        }
     }
 }

@@ -7,11 +7,11 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Class, IndexClass, Load, Node, NodeId};
 use kiln_tensor::DType;
 
-use super::access::Address;
+use super::address::Address;
 use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::abi::FaultCause;
-use crate::emit::{Elem, Value, lanes};
+use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 
 /// When an access is performed.
@@ -275,19 +275,6 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             Some(mask) => emit.select(mask, loaded, otherwise),
             None => loaded,
         }
-    }
-
-    /// The addresses of every other element.
-    pub(super) fn every_other(
-        &self,
-        dtype: DType,
-        n_lanes: u32,
-        pointer: Value<'ctx>,
-    ) -> Value<'ctx> {
-        let emit = &self.emit;
-        let numbers = emit.lane_numbers(Elem::I64, n_lanes);
-        let two = emit.int_of(Elem::I64, n_lanes, 2);
-        emit.element(pointer, dtype, emit.imul(numbers, two))
     }
 
     /// Whether an index has stride 1 along the vectors.

@@ -16,6 +16,7 @@
 
 mod access;
 mod accumulator_splitting;
+mod address;
 mod adjacent_steps;
 mod arg_reduction;
 mod carry;

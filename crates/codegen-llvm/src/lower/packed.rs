@@ -8,7 +8,7 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{BufferId, Node, NodeId};
 use kiln_schedule_cpu::packed_strides;
 
-use super::access::Address;
+use super::address::Address;
 use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;

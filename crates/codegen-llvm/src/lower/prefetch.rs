@@ -7,7 +7,7 @@ use kiln_backend::{PackAxis, Quantity};
 use kiln_kernel::{AxisId, Load, NodeId, Store};
 use kiln_schedule_cpu::packed_strides;
 
-use super::access::Address;
+use super::address::Address;
 use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Rows, Scope, Vectors};
 use crate::emit::{Intent, Value};

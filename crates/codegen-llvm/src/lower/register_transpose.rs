@@ -7,7 +7,7 @@
 use kiln_kernel::Store;
 use kiln_schedule_cpu::transposed_loads;
 
-use super::access::Address;
+use super::address::Address;
 use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
