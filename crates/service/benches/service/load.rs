@@ -19,6 +19,8 @@ const CONCURRENT: u64 = 4;
 const FAULT_EVERY: u64 = 50;
 /// Memory may grow by this much after the warm-up: pages that the allocator keeps.
 const GROWTH: f64 = 0.05;
+/// How often memory is looked at while it is watched.
+const SAMPLES: u32 = 10;
 
 /// What the load found.
 pub(crate) struct Found {
@@ -28,7 +30,8 @@ pub(crate) struct Found {
     fallbacks: u64,
     warm: ServiceMetrics,
     end: ServiceMetrics,
-    growth: f64,
+    /// Resident bytes when the watch began, and at equal times until its end.
+    resident: Vec<u64>,
     watched: Duration,
 }
 
@@ -64,12 +67,22 @@ impl Found {
         );
         let minutes = self.watched.as_secs_f64() / 60.0;
         let bar = format!("< +{:.0} %", 100.0 * GROWTH);
+        let growth = self.growth();
         line(
             &format!("memory after {minutes:.1} more minutes"),
-            format!("{:+.1} %", 100.0 * self.growth),
+            format!("{:+.1} %", 100.0 * growth),
             &bar,
-            Some(self.growth < GROWTH),
+            Some(growth < GROWTH),
         );
+        // Growth that ends can be told from growth that does not.
+        let megabytes = |&bytes: &u64| format!("{:.1}", bytes as f64 / 1e6);
+        let resident: Vec<String> = self.resident.iter().map(megabytes).collect();
+        println!("  resident, in MB: {}", resident.join(", "));
+    }
+
+    fn growth(&self) -> f64 {
+        let at = |place: Option<&u64>| place.copied().unwrap_or(0).max(1) as f64;
+        at(self.resident.last()) / at(self.resident.first()) - 1.0
     }
 }
 
@@ -105,13 +118,15 @@ pub(crate) fn run(calls: u64, watch: Duration) -> Result<Found, Box<dyn Error>> 
         }
         let warm = targets.service.metrics();
         drive(&targets, 0..calls).await;
-        let before = machine::resident_bytes();
+        let mut resident = vec![machine::resident_bytes()];
         let (begin, mut at) = (Instant::now(), calls);
         while begin.elapsed() < watch {
             drive(&targets, at..at + 1000).await;
             at += 1000;
+            if begin.elapsed() >= watch * resident.len() as u32 / SAMPLES {
+                resident.push(machine::resident_bytes());
+            }
         }
-        let growth = machine::resident_bytes() as f64 / before.max(1) as f64 - 1.0;
         Ok(Found {
             calls: at,
             failed: targets.failed.load(Ordering::SeqCst),
@@ -119,7 +134,7 @@ pub(crate) fn run(calls: u64, watch: Duration) -> Result<Found, Box<dyn Error>> 
             fallbacks: targets.hurried.metrics().fallbacks,
             warm,
             end: targets.service.metrics(),
-            growth,
+            resident,
             watched: begin.elapsed(),
         })
     })
