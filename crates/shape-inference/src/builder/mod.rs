@@ -11,6 +11,7 @@ mod annotate;
 mod contraction;
 mod control;
 mod copy;
+mod einsum;
 mod elementwise;
 mod indexing;
 mod movement;
@@ -314,9 +315,14 @@ impl GraphBuilder {
 
     /// An error that does not concern one core op: about the source node, or the call.
     fn mistake(&self, kind: InferErrorKind) -> InferError {
+        self.mistake_of("builder", kind)
+    }
+
+    /// An error about the source node, or else about a composite.
+    fn mistake_of(&self, composite: &str, kind: InferErrorKind) -> InferError {
         match &self.origin {
             Some(origin) => InferError::new(origin.escape_debug().to_string(), kind),
-            None => InferError::new("builder", kind),
+            None => InferError::new(composite, kind),
         }
     }
 
