@@ -260,6 +260,17 @@ impl GraphBuilder {
             carried: next,
             stacked,
         } = body(self, iteration, &parameters, &captured)?;
+        if next.len() != carried.len() {
+            // Otherwise one too many would be stacked, and one too few would take what is stacked.
+            let (expected, found) = (carried.len().to_string(), next.len().to_string());
+            let what = "carried values of an iteration".to_owned();
+            let kind = InferErrorKind::Region {
+                what,
+                expected,
+                found,
+            };
+            return Err(E::from(self.mistake_of("loop", kind)));
+        }
         let results: Vec<ValueId> = [condition].into_iter().chain(next).chain(stacked).collect();
         self.check_places("yield", &results)?;
         self.graph.set_results(region, results);

@@ -337,7 +337,7 @@ fn loops_check_their_operands() -> Built {
         .repeat(trips, &[x], &[], |_, _, _, _| -> Built<_> {
             Ok((vec![], vec![]))
         });
-    assert_snapshot!(missing.unwrap_err().to_string(), @"loop (%6): yielded values: expected at least 2, found 1");
+    assert_snapshot!(missing.unwrap_err().to_string(), @"loop: carried values of an iteration: expected 1, found 0");
     let condition =
         builder
             .clone()
