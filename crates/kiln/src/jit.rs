@@ -13,7 +13,7 @@ use kiln_fork_lock::ForkLock;
 use kiln_lazy_runtime::CompilationStats;
 use kiln_tensor::Tensor;
 use kiln_timing::Timing;
-use kiln_trace::{ArgumentType, Arguments, Results, Signature, TraceFunction, Traced};
+use kiln_trace::{ArgumentType, Arguments, AxisSize, Results, Signature, TraceFunction, Traced};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::MutexGuard;
@@ -79,6 +79,31 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         }
     }
 
+    /// With given sizes for the axes of an argument, by its position: numbers, and names, of which one is one size wherever it
+    /// is given, in [`Options::dim`] too. Calls with other sizes, or another number of axes, are refused.
+    ///
+    /// ```
+    /// use kiln::{Dim, Options, Tensor, Var};
+    ///
+    /// let scaled = kiln::jit(|x: Var, scale: Var| x * scale)
+    ///     .with_sizes(0, ["batch".into(), "features".into()])
+    ///     .with_sizes(1, ["features".into()])
+    ///     .with_options(Options::new().dim("batch", Dim::range(1..=64)));
+    /// let (x, scale) = (Tensor::full(&[2, 3], 2.0f32)?, Tensor::full(&[3], 0.5f32)?);
+    /// assert_eq!(scaled.call([&x, &scale])?.to_vec::<f32>()?, [1.0; 6]);
+    /// assert!(scaled.call([&x, &Tensor::full(&[1], 0.5f32)?]).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn with_sizes(self, argument: usize, sizes: impl IntoIterator<Item = AxisSize>) -> Self {
+        Self {
+            traced: self.traced.with_sizes(argument, sizes),
+            options: self.options,
+            models: ForkLock::default(),
+        }
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         self.traced.name()
@@ -98,12 +123,38 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         self.results(self.run(&inputs)?.into_tensors())
     }
 
+    /// Calls the function and writes its results into `outputs`, one tensor per result, in place where its type and shape
+    /// fit; see [`Call::run_into`](crate::Call::run_into).
+    ///
+    /// ```
+    /// use kiln::{DType, Tensor, Var};
+    ///
+    /// let double = kiln::jit(|x: Var| &x + &x);
+    /// let mut outputs = [Tensor::zeros(DType::F32, &[2])?];
+    /// double.call_into([&Tensor::full(&[2], 1.5f32)?], &mut outputs)?;
+    /// assert_eq!(outputs[0].to_vec::<f32>()?, [3.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), and when the number of tensors differs from the number of results.
+    pub fn call_into(&self, inputs: A::Tensors<'_>, outputs: &mut [Tensor]) -> Result<(), Error> {
+        let inputs = inputs.as_ref();
+        let model = self.model_for(inputs)?;
+        let inputs: Inputs<'_> = inputs.iter().copied().collect();
+        model.call(inputs).run_into(outputs)
+    }
+
     /// Runs the recording for these arguments.
     fn run(&self, inputs: &A::Tensors<'_>) -> Result<Outputs, Error> {
         let inputs = inputs.as_ref();
-        let signature: Signature = inputs.iter().map(|input| ArgumentType::of(input)).collect();
-        let model = self.model(&signature)?;
+        let model = self.model_for(inputs)?;
         model.run(inputs.iter().copied().collect::<Inputs<'_>>())
+    }
+
+    fn model_for(&self, inputs: &[&Tensor]) -> Result<Model, Error> {
+        let signature: Signature = inputs.iter().map(|input| ArgumentType::of(input)).collect();
+        self.model(&signature)
     }
 
     /// The tensors as the function's results.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | record a function | [`trace`] |
 //! | record it once per signature | [`Traced`] |
+//! | name sizes that its arguments share | [`Traced::with_sizes`], [`AxisSize`] |
 //! | record step by step, with named inputs | [`Recording`] |
 //! | continue a graph, with constants as parameters | [`Recording::continuing`] |
 //! | compute while recording | [`Tape`] |
@@ -32,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod axis_size;
 mod continued;
 mod custom_gradient;
 mod eager;
@@ -47,12 +49,13 @@ mod tape;
 mod traced;
 mod var;
 
+pub use axis_size::AxisSize;
 pub use continued::Continued;
 pub use custom_gradient::{Backward, custom_gradient};
 pub use error::TraceError;
 pub use function::{Arguments, TraceFunction};
 pub use recorded::Recorded;
-pub use recording::{AxisSize, Recording};
+pub use recording::Recording;
 pub use results::Results;
 pub use size::Size;
 pub use tape::Tape;

@@ -1,5 +1,6 @@
 //! A recording with inputs and outputs by name, made step by step.
 
+use crate::axis_size::{AxisSize, dims_of};
 use crate::error::TraceError;
 use crate::gradient_ops::engine;
 use crate::recorder::Recorder;
@@ -7,27 +8,6 @@ use crate::var::Var;
 use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::GraphBuilder;
 use kiln_tensor::{DType, Tensor};
-
-/// The size of an input's axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AxisSize {
-    /// A number.
-    Fixed(usize),
-    /// A symbol, the same size wherever it is named.
-    Named(String),
-}
-
-impl From<usize> for AxisSize {
-    fn from(size: usize) -> Self {
-        Self::Fixed(size)
-    }
-}
-
-impl From<&str> for AxisSize {
-    fn from(name: &str) -> Self {
-        Self::Named(name.to_owned())
-    }
-}
 
 /// A graph being recorded, with inputs that may be added at any time: what a [traced](crate::trace) function is not, which has
 /// a fixed list of arguments.
@@ -68,13 +48,7 @@ impl Recording {
     ) -> Var {
         let sizes: Vec<AxisSize> = sizes.into_iter().collect();
         let value = self.0.record(|builder| {
-            let mut dims = Vec::with_capacity(sizes.len());
-            for size in &sizes {
-                dims.push(match size {
-                    AxisSize::Fixed(size) => builder.size(i64::try_from(*size).unwrap_or(i64::MAX)),
-                    AxisSize::Named(name) => builder.symbol(name)?,
-                });
-            }
+            let dims = dims_of(builder, name, &sizes)?;
             Ok(builder.input(name, dtype, &dims))
         });
         Var::new(&self.0, value)

@@ -3,7 +3,7 @@
 use crate::error::{CallSite, TraceError};
 use crate::recorder::Recorder;
 use kiln_symbolic_shape::{DimError, DimId, DimTable};
-use std::ops::{Add, Div, Mul, Sub};
+use std::ops::{Add, Div, Mul, Rem, Sub};
 use std::panic::Location;
 
 /// A size: a number, or an expression of the sizes of arguments, for reshapes, slices and
@@ -43,6 +43,22 @@ impl Size {
             Some(dim) => Kind::Symbolic(recorder.clone(), dim),
             None => Kind::Nothing,
         })
+    }
+
+    /// The smaller of this and another size.
+    #[must_use]
+    #[track_caller]
+    pub fn min(&self, other: impl Into<Size>) -> Size {
+        let (size, other) = (self.clone(), other.into());
+        size.combine(other, |a, b| Ok(a.min(b)), DimTable::min)
+    }
+
+    /// The larger of this and another size.
+    #[must_use]
+    #[track_caller]
+    pub fn max(&self, other: impl Into<Size>) -> Size {
+        let (size, other) = (self.clone(), other.into());
+        size.combine(other, |a, b| Ok(a.max(b)), DimTable::max)
     }
 
     /// The number, if it is one.
@@ -168,6 +184,8 @@ arithmetic! {
     Mul, mul, |a, b| fits(a, "*", b, a.checked_mul(b)), DimTable::mul;
     /// The quotient, rounded down. The divisor must be positive.
     Div, div, quotient, DimTable::floor_div;
+    /// The remainder of the quotient, at least 0. The divisor must be positive.
+    Rem, rem, remainder, DimTable::modulo;
 }
 
 fn overflow(expression: String) -> DimError {
@@ -180,9 +198,18 @@ fn fits(left: i64, operator: &str, right: i64, result: Option<i64>) -> Result<i6
 }
 
 fn quotient(dividend: i64, divisor: i64) -> Result<i64, DimError> {
-    if divisor <= 0 {
-        let divisor = divisor.to_string();
-        return Err(DimError::DivisorNotPositive { divisor });
+    positive(divisor).map(|divisor| dividend.div_euclid(divisor))
+}
+
+fn remainder(dividend: i64, divisor: i64) -> Result<i64, DimError> {
+    positive(divisor).map(|divisor| dividend.rem_euclid(divisor))
+}
+
+fn positive(divisor: i64) -> Result<i64, DimError> {
+    match divisor > 0 {
+        true => Ok(divisor),
+        false => Err(DimError::DivisorNotPositive {
+            divisor: divisor.to_string(),
+        }),
     }
-    Ok(dividend.div_euclid(divisor))
 }

@@ -1,6 +1,8 @@
 //! Recording functions: the resulting graphs, their results, and where mistakes are reported.
 
+mod einsum;
 mod lines;
+mod random;
 
 use crate::{
     ArgumentType, Arguments, Results, Size, Step, TraceError, TraceFunction, Traced, Var, trace,
@@ -247,6 +249,39 @@ fn a_loop_after_a_mistake_has_all_its_results() {
 }
 
 #[test]
+fn a_step_that_loses_its_states_leaves_all_results() {
+    let f = |x: Var| {
+        let first = x.sum(0);
+        let results = x.scan(&[&first, &first], &[], |x, states, _| Step {
+            states: vec![&states[0] + &x],
+            outputs: vec![x],
+        });
+        assert_eq!(results.len(), 3);
+        results[2].clone()
+    };
+    let error = trace("f", &f, &floats(&[2])).unwrap_err();
+    assert_eq!(error.code(), "E0361");
+    // In a loop inside of another, whose step failed before.
+    let f = |x: Var| {
+        let first = x.sum(0);
+        let outer = x.repeat(2, &[&first], &[&x], |_, states, captures| {
+            let nothing = states[0].softmax(7);
+            let inner = captures[0].scan(&[&nothing, &nothing], &[], |_, states, _| Step {
+                states: states.to_vec(),
+                outputs: Vec::new(),
+            });
+            Step {
+                states: vec![inner[0].clone()],
+                outputs: vec![inner[1].clone()],
+            }
+        });
+        outer[1].clone()
+    };
+    let error = trace("f", &f, &floats(&[2])).unwrap_err();
+    assert_eq!(error.code(), "E0333");
+}
+
+#[test]
 fn mistakes_are_reported_at_the_call() {
     let f = |x: Var, y: Var| {
         let product = x.matmul(&y);
@@ -284,6 +319,28 @@ fn sizes_are_computed_with_and_checked() {
     assert!(trace("f", &by_zero, &floats(&[1])).is_err());
     let nothing = |x: Var| x.reshape([Size::INFER + 1]);
     assert!(trace("f", &nothing, &floats(&[1])).is_err());
+}
+
+#[test]
+fn sizes_have_remainders_and_bounds() {
+    // Padded to a multiple of 4, and at most 6 of it.
+    let f = |x: Var| {
+        let missing = (Size::from(4) - x.size(0) % 4) % 4;
+        let padded = x.pad([(Size::from(0), missing)], -1);
+        let most = padded.size(0).min(6).max(1);
+        padded.slice(0, 0, most)
+    };
+    for (count, expected) in [(1, 4), (3, 4), (4, 4), (5, 6)] {
+        let found = one(&f, &[&f32s(&[count], &vec![1.0; count])]);
+        let kept = count.min(expected);
+        let ones = vec![1.0; kept];
+        assert_eq!(found, [ones, vec![-1.0; expected - kept]].concat());
+    }
+    let known = |x: Var| x.slice(0, 0, (Size::from(-7) % 4).max(Size::from(7) % 2));
+    assert_eq!(one(&known, &[&f32s(&[3], &[5.0; 3])]), [5.0]);
+    let by_zero = |x: Var| x.reshape([Size::from(7) % 0]);
+    let error = trace("f", &by_zero, &floats(&[1])).unwrap_err();
+    assert_eq!(error.code(), "E0303");
 }
 
 #[test]

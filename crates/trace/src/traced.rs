@@ -1,6 +1,7 @@
 //! From a function to its graph, once per dtypes and ranks of the arguments.
 
-use crate::error::TraceError;
+use crate::axis_size::{AxisSize, dims_of};
+use crate::error::{CallSite, TraceError};
 use crate::function::{Arguments, TraceFunction};
 use crate::gradient_ops::engine;
 use crate::recorded::Recorded;
@@ -8,13 +9,14 @@ use crate::recorder::Recorder;
 use crate::results::Results;
 use crate::var::Var;
 use kiln_fork_lock::ForkLock;
-use kiln_ir::Graph;
-use kiln_shape_inference::GraphBuilder;
+use kiln_ir::{Graph, ValueId};
+use kiln_shape_inference::{GraphBuilder, InferError, InferErrorKind};
 use kiln_symbolic_shape::DimLimits;
 use kiln_tensor::{DType, Tensor};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// The maximum number of axes.
@@ -74,36 +76,33 @@ pub fn trace_within<A: Arguments, F: TraceFunction<A>>(
     signature: &[ArgumentType],
     limits: DimLimits,
 ) -> Result<Graph, TraceError> {
-    let recorded = record(name, function, signature, limits)?;
+    let recorded = record(name, function, signature, limits, &ArgumentSizes::new())?;
     Ok((**recorded.graph()).clone())
 }
 
-/// As [`trace_within`], with the gradients that values have of their own.
+/// The sizes that were given for arguments, by position, with the line that gave them.
+type ArgumentSizes = BTreeMap<usize, (CallSite, Vec<AxisSize>)>;
+
+/// As [`trace_within`], with given sizes of arguments; with the gradients that values have of their own.
 fn record<A: Arguments, F: TraceFunction<A>>(
     name: &str,
     function: &F,
     signature: &[ArgumentType],
     limits: DimLimits,
+    sizes: &ArgumentSizes,
 ) -> Result<Recorded, TraceError> {
     let mut builder = GraphBuilder::with_limits(name, engine(), limits);
     let mut inputs = Vec::with_capacity(signature.len());
-    for (index, argument) in signature.iter().enumerate() {
-        if argument.rank > MAX_AXES {
-            return Err(TraceError::Rank {
-                index,
-                given: argument.rank,
-                limit: MAX_AXES,
-            });
-        }
-        let axes = 0..argument.rank;
-        let dims: Vec<_> = axes
-            .map(|axis| {
-                let dims = builder.dims_mut();
-                let symbol = dims.fresh(&format!("x{index}_{axis}"));
-                dims.dim(symbol)
-            })
-            .collect();
-        inputs.push(builder.input(&format!("x{index}"), argument.dtype, &dims));
+    for (index, &argument) in signature.iter().enumerate() {
+        inputs.push(argument_input(&mut builder, index, argument, sizes)?);
+    }
+    if let Some(&last) = sizes.keys().last()
+        && last >= signature.len()
+    {
+        return Err(TraceError::Arguments {
+            expected: A::COUNT,
+            found: last + 1,
+        });
     }
     let recorder = Recorder::new(builder);
     let variables = inputs
@@ -128,11 +127,45 @@ fn record<A: Arguments, F: TraceFunction<A>>(
     recorder.finish(&outputs)
 }
 
+/// The input of an argument.
+fn argument_input(
+    builder: &mut GraphBuilder,
+    index: usize,
+    ArgumentType { dtype, rank }: ArgumentType,
+    sizes: &ArgumentSizes,
+) -> Result<ValueId, TraceError> {
+    if rank > MAX_AXES {
+        return Err(TraceError::Rank {
+            index,
+            given: rank,
+            limit: MAX_AXES,
+        });
+    }
+    let name = format!("x{index}");
+    let here = CallSite(Location::caller());
+    let own = (here, vec![AxisSize::Own; rank]);
+    let (at, sizes) = sizes.get(&index).unwrap_or(&own);
+    let placed = |source: InferError| TraceError::Op { at: *at, source };
+    if sizes.len() != rank {
+        return Err(placed(InferError::new(
+            format!("argument {index}"),
+            InferErrorKind::Attribute {
+                name: "sizes",
+                expected: format!("one for each of its {rank} axes"),
+                found: sizes.len().to_string(),
+            },
+        )));
+    }
+    let dims = dims_of(builder, &name, sizes).map_err(placed)?;
+    Ok(builder.input(&name, dtype, &dims))
+}
+
 /// A function with its recordings, each made when its signature is first seen.
 pub struct Traced<F, A> {
     name: String,
     function: F,
     limits: DimLimits,
+    sizes: ArgumentSizes,
     /// Only ever added to, so a panic of the function leaves it valid.
     graphs: ForkLock<BTreeMap<Signature, Recorded>>,
     arguments: PhantomData<fn(A)>,
@@ -145,6 +178,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
             name: name.into(),
             function,
             limits: DimLimits::default(),
+            sizes: ArgumentSizes::new(),
             graphs: ForkLock::default(),
             arguments: PhantomData,
         }
@@ -153,9 +187,9 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
     /// With another name for its graphs; clears the recordings.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
-        let limits = self.limits;
         Self {
-            limits,
+            limits: self.limits,
+            sizes: self.sizes,
             ..Self::new(name, self.function)
         }
     }
@@ -165,6 +199,35 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
     pub fn with_limits(self, limits: DimLimits) -> Self {
         Self {
             limits,
+            sizes: self.sizes,
+            ..Self::new(self.name, self.function)
+        }
+    }
+
+    /// With given sizes for the axes of an argument, by its position: numbers, and names, of which one is one size wherever it
+    /// is given. Calls with other sizes, or another number of axes, are refused. Clears the recordings.
+    ///
+    /// ```
+    /// use kiln_tensor::DType;
+    /// use kiln_trace::{ArgumentType, Traced, Var};
+    ///
+    /// let scaled = Traced::new("scaled", |x: Var, scale: Var| x * scale)
+    ///     .with_sizes(0, ["batch".into(), "features".into()])
+    ///     .with_sizes(1, ["features".into()]);
+    /// let graph = scaled.graph(&[ArgumentType::new(DType::F32, 2), ArgumentType::new(DType::F32, 1)])?;
+    /// let result = graph.ty(graph.outputs()[0]).display(graph.dims()).to_string();
+    /// assert_eq!(result, "f32[batch, features]");
+    /// # Ok::<(), kiln_trace::TraceError>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn with_sizes(self, argument: usize, sizes: impl IntoIterator<Item = AxisSize>) -> Self {
+        let at = CallSite(Location::caller());
+        let mut given = self.sizes;
+        given.insert(argument, (at, sizes.into_iter().collect()));
+        Self {
+            limits: self.limits,
+            sizes: given,
             ..Self::new(self.name, self.function)
         }
     }
@@ -197,7 +260,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
             return Ok(recorded.clone());
         }
         let limits = self.limits.clone();
-        let recorded = record(&self.name, &self.function, signature, limits)?;
+        let recorded = record(&self.name, &self.function, signature, limits, &self.sizes)?;
         let mut graphs = self.graphs.lock();
         Ok(graphs.entry(signature.to_vec()).or_insert(recorded).clone())
     }

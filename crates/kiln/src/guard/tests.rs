@@ -20,7 +20,7 @@ pub(super) fn panic_if_armed() {
 }
 
 /// Entry points that cannot fail: they inspect, count and free, and run nothing supplied by the caller.
-const WITHOUT_RESULT: [&str; 26] = [
+const WITHOUT_RESULT: [&str; 27] = [
     "Call::cancel_when",
     "Call::cancellation",
     "Call::profile",
@@ -32,6 +32,7 @@ const WITHOUT_RESULT: [&str; 26] = [
     "Jit::timing",
     "Jit::value_and_grad",
     "Jit::with_options",
+    "Jit::with_sizes",
     "Model::call",
     "Model::clear_cache",
     "Model::compilation_stats",
@@ -134,6 +135,9 @@ fn walk_all() -> Vec<Walked> {
             session().call(given).run_into(&mut [x.clone()]).err()
         }),
         walk("Jit::call", || double.call([&x]).err()),
+        walk("Jit::call_into", || {
+            double.call_into([&x], &mut [x.clone()]).err()
+        }),
         walk("Jit::model", || double.model(&signature).err()),
         walk("Model::compile", || model.compile().err()),
         walk("Model::graph", || model.graph().err()),

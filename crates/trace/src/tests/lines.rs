@@ -41,6 +41,7 @@ fn running_reductions_are_those_of_loops() {
     vectors(|x| x.cumsum(0), |x| running(x, |a, b| a + b));
     vectors(|x| x.cumprod(-1), |x| running(x, |a, b| a * b));
     vectors(|x| x.cummax(0), |x| running(x, f32::max));
+    vectors(|x| x.cummin(0), |x| running(x, f32::min));
     vectors(
         |x| x.diff(0),
         |x| x.windows(2).map(|pair| pair[1] - pair[0]).collect(),
@@ -258,8 +259,54 @@ fn updates_replace_or_combine() {
     assert_eq!(set, [1.0, 2.0, 20.0]);
     let added = one(&|x: Var, at: Var, u: Var| x.add_at(at, u), &all);
     assert_eq!(added, [1.0, 2.0, 33.0]);
+    let multiplied = one(&|x: Var, at: Var, u: Var| x.multiply_at(at, u), &all);
+    assert_eq!(multiplied, [1.0, 2.0, 600.0]);
+    let least = one(&|x: Var, at: Var, u: Var| x.min_at(at, u), &all);
+    assert_eq!(least, [1.0, 2.0, 3.0]);
     let most = one(&|x: Var, at: Var, u: Var| x.max_at(at, u), &all);
     assert_eq!(most, [1.0, 2.0, 20.0]);
+    let rows = Tensor::from_slice(&[2, 1], &[2_i64, 2]).unwrap();
+    let all = [&x, &rows, &updates];
+    let set = one(&|x: Var, at: Var, u: Var| x.set_elements(at, u, 0), &all);
+    assert_eq!(set, [1.0, 2.0, 20.0]);
+    let added = one(&|x: Var, at: Var, u: Var| x.add_elements(at, u, 0), &all);
+    assert_eq!(added, [1.0, 2.0, 33.0]);
+}
+
+#[test]
+fn a_slice_is_set_as_it_is_read() {
+    for (start, end, step) in [(0, i64::MAX, 2), (1, -1, 1), (-1, -i64::MAX, -3), (5, 2, 1)] {
+        vectors(
+            |x| x.set_slice(0, start, end, step, 9),
+            |x| {
+                let positions: Vec<f32> = (0..x.len()).map(|at| at as f32).collect();
+                let read = |x: Var| x.slice_step(0, start, end, step);
+                let replaced = one(&read, &[&f32s(&[x.len()], &positions)]);
+                let element = |at: &f32| match replaced.contains(at) {
+                    true => 9.0,
+                    false => x[*at as usize],
+                };
+                positions.iter().map(element).collect()
+            },
+        );
+    }
+    // What is set is broadcast; another axis stays where it is.
+    let x = f32s(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let column = f32s(&[2, 1], &[7.0, 8.0]);
+    let set = |x: Var, column: Var| x.set_slice(-1, 0, 2, 1, column);
+    assert_eq!(one(&set, &[&x, &column]), [7.0, 7.0, 3.0, 8.0, 8.0, 6.0]);
+}
+
+#[test]
+fn constant_tensors_are_operands_and_functions_have_parameters() {
+    let x = f32s(&[2], &[3.0, -4.0]);
+    let weights = f32s(&[2], &[2.0, 10.0]);
+    assert_eq!(one(&|x: Var| x * &weights, &[&x]), [6.0, -40.0]);
+    let leaky = |x: Var| x.map_with("leaky_relu", &[0.25]);
+    assert_eq!(one(&leaky, &[&x]), [3.0, -1.0]);
+    let types = [ArgumentType::new(DType::F32, 1)];
+    let error = trace("f", &|x: Var| x.map_with("relu", &[1.0]), &types).unwrap_err();
+    assert_eq!(error.code(), "E0333");
 }
 
 #[test]

@@ -12,4 +12,28 @@ impl Var {
             _ => unreachable!("one other operand was given"),
         })
     }
+
+    /// Einstein's sums: the products of this and others, of one element type, summed over the letters that the result lacks. The
+    /// equation is NumPy's: a letter for each axis, `...` for any further ones. A letter twice in one term is the diagonal; without
+    /// `->` the result has the letters that occur once. Operands are joined from left to right, as products of matrices.
+    ///
+    /// Sizes of one letter are equal. A size that is known to be 1 is repeated, as NumPy does it.
+    ///
+    /// ```
+    /// use kiln_tensor::DType;
+    /// use kiln_trace::{ArgumentType, Var, trace};
+    ///
+    /// let scores = |q: Var, k: Var| q.einsum("bqhd,bkhd->bhqk", &[&k]).softmax(-1);
+    /// let graph = trace("scores", &scores, &[ArgumentType::new(DType::F32, 4); 2])?;
+    /// let result = graph.ty(graph.outputs()[0]).display(graph.dims()).to_string();
+    /// assert_eq!(result, "f32[bcast(x0_0, x1_0), bcast(x0_2, x1_2), x0_1, x1_1]");
+    /// # Ok::<(), kiln_trace::TraceError>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn einsum(&self, equation: &str, others: &[&Var]) -> Var {
+        self.record_with(others, |builder, x, others| {
+            builder.einsum(equation, &[&[x], others].concat())
+        })
+    }
 }

@@ -3,9 +3,9 @@
 use super::Var;
 use crate::size::Size;
 use kiln_shape_inference::Number;
-use kiln_tensor::DType;
+use kiln_tensor::{DType, Tensor};
 
-/// An operand of a variable: another one, or a number or a size, which takes the variable's element type.
+/// An operand of a variable: another one, a constant tensor, or a number or a size, which takes the variable's element type.
 pub trait Operand {
     /// It as a variable of the recording of `beside`.
     fn into_variable(self, beside: &Var) -> Var;
@@ -20,6 +20,14 @@ impl Operand for Var {
 impl Operand for &Var {
     fn into_variable(self, _beside: &Var) -> Var {
         self.clone()
+    }
+}
+
+impl Operand for &Tensor {
+    /// The tensor as a constant.
+    #[track_caller]
+    fn into_variable(self, beside: &Var) -> Var {
+        beside.constant(self)
     }
 }
 
@@ -224,6 +232,23 @@ impl Var {
     #[track_caller]
     pub fn map(&self, name: &str) -> Var {
         self.record(|builder, x| builder.map(name, &[x]))
+    }
+
+    /// A scalar function by its name, with parameters; those left out have their defaults.
+    ///
+    /// ```
+    /// use kiln_tensor::DType;
+    /// use kiln_trace::{ArgumentType, Var, trace};
+    ///
+    /// let f = |x: Var| x.map_with("leaky_relu", &[0.2]);
+    /// let graph = trace("f", &f, &[ArgumentType::new(DType::F32, 1)])?;
+    /// assert_eq!(graph.ops().count(), 1);
+    /// # Ok::<(), kiln_trace::TraceError>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn map_with(&self, name: &str, parameters: &[f64]) -> Var {
+        self.record(|builder, x| builder.map_with(name, parameters, &[x]))
     }
 
     /// `yes` where this is true, else `no`.

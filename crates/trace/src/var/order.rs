@@ -94,6 +94,13 @@ impl Var {
         self.cumulate(axis, CumulateFunction::Max)
     }
 
+    /// The running minimum along an axis.
+    #[must_use]
+    #[track_caller]
+    pub fn cummin(&self, axis: i64) -> Var {
+        self.cumulate(axis, CumulateFunction::Min)
+    }
+
     #[track_caller]
     fn cumulate(&self, axis: i64, function: CumulateFunction) -> Var {
         self.record(|builder, x| {

@@ -69,24 +69,26 @@ impl Var {
         mut step: impl FnMut(Var, &[Var], &[Var]) -> Step,
     ) -> Vec<Var> {
         let recorder = &self.recorder;
-        let mut n_results = None;
+        let mut n_outputs = None;
         let results = self.repeated(
             trips.into(),
             states,
             captures,
             &mut |index, states, captures| {
                 let done = step(index, states, captures);
-                n_results = Some(done.states.len() + done.outputs.len());
+                n_outputs = Some(done.outputs.len());
                 done
             },
         );
         let nothing = |count| vec![Var::new(recorder, None); count];
-        // Where the recording failed before the step, it only tells how many results there would be.
-        let n_results = n_results.unwrap_or_else(|| {
+        // Where the recording failed before the step, it only tells how many outputs there would be.
+        let n_outputs = n_outputs.unwrap_or_else(|| {
             let (states, captures) = (nothing(states.len()), nothing(captures.len()));
             let done = step(Var::new(recorder, None), &states, &captures);
-            done.states.len() + done.outputs.len()
+            done.outputs.len()
         });
+        // A step that returns too few states ends the recording, and its results are as many as they should be.
+        let n_results = states.len() + n_outputs;
         match results {
             Some(results) => {
                 let results = results.into_iter().take(n_results).map(Some);

@@ -5,7 +5,7 @@ use crate::size::Size;
 use kiln_tensor::DType;
 
 impl Var {
-    /// The sizes of all axes.
+    /// The sizes of all axes; none after a mistake, where [`size`](Self::size) still returns one.
     #[must_use]
     #[track_caller]
     pub fn shape(&self) -> Vec<Size> {
