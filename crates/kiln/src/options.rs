@@ -395,7 +395,7 @@ impl Options {
 
 impl Options {
     /// Whether programs made with these options are kept between processes.
-    #[cfg(feature = "onnx")]
+    #[cfg(any(feature = "onnx", feature = "native"))]
     pub(crate) fn keeps_programs(&self) -> bool {
         let is_native = cfg!(feature = "native")
             && !self.device.clone().unwrap_or_default().interprets()

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "onnx")]
 mod file;
+mod graph;
 #[cfg(feature = "onnx")]
 mod hashed;
 #[cfg(feature = "onnx")]
@@ -46,22 +47,22 @@ use std::time::SystemTime;
 
 #[cfg(feature = "onnx")]
 pub(crate) use file::OnnxOrigin;
-#[cfg(feature = "onnx")]
-pub(crate) use hashed::ModelDigest;
-/// Never constructed: only ONNX models have a digest.
-#[cfg(all(feature = "native", not(feature = "onnx")))]
+use graph::GraphOrigin;
+
+/// A digest of everything that was read for a model.
+#[cfg(any(feature = "native", feature = "onnx"))]
 pub(crate) type ModelDigest = [u8; 32];
 
 /// What graphs are built from.
 pub(crate) enum Origin {
     /// A finished graph.
-    Graph(Box<Graph>),
+    Graph(Box<GraphOrigin>),
     /// An ONNX model, whose inputs may have open ranks.
     #[cfg(feature = "onnx")]
     Onnx(Box<OnnxOrigin>),
 }
 
-/// Where the elements of a large constant are in the files of a model.
+/// Where the elements of a large constant are: in the files of a model, or in the graph that it is.
 #[cfg(feature = "native")]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ConstantPlace {
@@ -88,7 +89,7 @@ impl Origin {
             Kind::Graph(graph) => {
                 kiln_ir::verify(&graph)?;
                 check_types(&graph)?;
-                Ok(Self::Graph(graph))
+                Ok(Self::of_graph(*graph, options))
             }
         }
     }
@@ -171,20 +172,24 @@ impl Origin {
         let limits = options.limits.of_reading();
         let graph = read_graph_within(text, blobs, &engine, &limits)
             .map_err(|errors| Failure::text(&errors, text))?;
-        Ok(Self::Graph(Box::new(graph)))
+        Ok(Self::of_graph(graph, options))
+    }
+
+    fn of_graph(graph: Graph, options: &Options) -> Self {
+        Self::Graph(Box::new(GraphOrigin::new(graph, options)))
     }
 
     /// The digest of everything that was read, if known.
     #[cfg(feature = "native")]
     pub(super) fn digest(&self) -> Option<&ModelDigest> {
         match self {
-            Self::Graph(_) => None,
+            Self::Graph(source) => source.digest(),
             #[cfg(feature = "onnx")]
             Self::Onnx(source) => source.digest(),
         }
     }
 
-    /// A constant of the model's files: the tensor if it was read, or one that is read on demand.
+    /// A constant of the model: the tensor if it was read, or one that is read on demand.
     #[cfg(feature = "native")]
     pub(crate) fn constant(
         &self,
@@ -194,20 +199,20 @@ impl Origin {
         digest: Digest,
     ) -> Option<Tensor> {
         match self {
-            Self::Graph(_) => {
-                let _ = (place, dtype, shape, digest);
-                None
+            Self::Graph(source) => {
+                let _ = (place, dtype, shape);
+                source.constant(digest)
             }
             #[cfg(feature = "onnx")]
             Self::Onnx(source) => source.constant(place, dtype, shape, digest),
         }
     }
 
-    /// Where the large constants of the model's files are, by digest.
+    /// Where the large constants of the model are, by digest.
     #[cfg(feature = "native")]
     pub(crate) fn constant_places(&self) -> BTreeMap<Digest, ConstantPlace> {
         match self {
-            Self::Graph(_) => BTreeMap::new(),
+            Self::Graph(source) => source.constant_places(),
             #[cfg(feature = "onnx")]
             Self::Onnx(source) => source.constant_places(),
         }
@@ -240,7 +245,7 @@ impl Origin {
     )]
     pub(super) fn make(&self, choice: &Choice, options: &Options) -> Result<Made, Error> {
         let made = match self {
-            Self::Graph(graph) => constrain((**graph).clone(), options).map(Made::Graph),
+            Self::Graph(source) => constrain(source.graph().clone(), options).map(Made::Graph),
             #[cfg(feature = "onnx")]
             Self::Onnx(source) => onnx::import(source.model()?, choice, options),
         }?;

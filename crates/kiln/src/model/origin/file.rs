@@ -1,6 +1,7 @@
 //! An ONNX model, read on demand: a file that is known by its identity need not be read to be called.
 
-use super::hashed::{self, Digested, ModelDigest};
+use super::ModelDigest;
+use super::hashed::{self, Digested};
 use super::known;
 use super::opened::OpenedFiles;
 use crate::error::{Error, Failure};

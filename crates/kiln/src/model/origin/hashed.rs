@@ -1,5 +1,6 @@
 //! Reads a model's file with a digest of everything read for it: the file, and every part of the files it refers to.
 
+use super::ModelDigest;
 use super::known::{self, Seen};
 use super::opened::OpenedFile;
 use crate::error::{Error, Failure};
@@ -9,9 +10,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A digest of a model's file and of what it names.
-pub(crate) type ModelDigest = [u8; 32];
 
 /// A model that was read, its digest, and the identities of the files; no identities where the system reports none.
 pub(super) struct Digested {
