@@ -307,6 +307,20 @@ impl Recording {
         })
     }
 
+    /// Einstein's sums of operands of one dtype: ``"bij,bjk->bik"``.
+    fn einsum(
+        &self,
+        py: Python<'_>,
+        equation: &str,
+        operands: Vec<Bound<'_, Value>>,
+    ) -> PyResult<Value> {
+        let operands = self.0.ids(&operands)?;
+        let id = self
+            .0
+            .with(py, |builder| builder.einsum(equation, &operands))?;
+        Ok(self.0.value(id))
+    }
+
     /// The gradients of a value with respect to others; without a cotangent, which has the value's type, it is a scalar.
     #[pyo3(signature = (output, inputs, cotangent=None))]
     fn gradients(

@@ -111,6 +111,8 @@ LINES = {
     "einsum of three": lambda: (lambda x, y, v: np.einsum("ij,kj,j->ki", x, y, v), X, Y, V),
     "einsum of a diagonal": lambda: (lambda x: np.einsum("ii->i", x @ x.T) + np.einsum("ij->i", x), X),
     "einsum of more axes": lambda: (lambda x, y: np.einsum("...i,...i->...", x[None], y), X, Y),
+    "einsum of numbers": lambda: (lambda x, y: np.einsum(x, [0, 1], y, [2, 1], [2, 0]) + np.einsum(y, [0, 1], x, [2, 1]), X, Y),
+    "einsum with an order": lambda: (lambda x, y, v: np.einsum("iJ,kJ,J", x, y, v, optimize=True), X, Y, V),
     "order": lambda: (lambda x: np.sort(x, axis=1) + np.sort(x, axis=0), X),
     "meshgrid": lambda: (lambda v: np.meshgrid(v, v[:3])[0] * np.meshgrid(v, v[:3])[1], V),
     "constants": lambda: (lambda x: x + np.arange(5, dtype=np.float32) * np.float32(2), X),
@@ -155,6 +157,12 @@ def test_sizes_are_numbers_to_compute_with(rows):
     # And as positions.
     positions = jitted(lambda x: x + knp.arange(x.shape[0])[:, None])
     close(positions(x), x + np.arange(rows)[:, None])
+
+
+def test_mistakes_in_einsum_name_the_term():
+    for equation, term in [("ij,j->i", '"j"'), ("ij,kj->iz", '"iz"'), ("i1,kj", '"i1"'), ("ij,ik->", "`i`")]:
+        with pytest.raises(ValueError, match=term):
+            jitted(lambda x, y, equation=equation: np.einsum(equation, x[:3], y[:2]), dims={"x": [4, 5], "y": [4, 5]})(X, Y)
 
 
 def test_numbers_keep_the_dtype_of_the_array():

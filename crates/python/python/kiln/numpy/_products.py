@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import string
+from collections.abc import Sequence
 from typing import Any
 
 from .._array import Array
-from .._einsum import contract
 from .._promotion import promote
 from ._context import axes_of, current, lifted
 from ._elementwise import multiply
 from ._movement import expand_dims, ravel, squeeze
+
+#: What the numbers of axes stand for, in the order of an implied result.
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def matmul(x: Any, y: Any) -> Array:
@@ -69,8 +73,24 @@ def tensordot(x: Any, y: Any, axes: Any = 2) -> Array:
     return einsum(f"{''.join(first)},{''.join(second)}->{''.join(kept)}", a, b)
 
 
-def einsum(subscripts: str, *operands: Any) -> Array:
-    """Einstein's sums: ``einsum("bij,bjk->bik", x, y)``; with ``...`` for any further axes."""
-    recording = current(*operands)
-    values, _ = promote(recording, operands)
-    return contract(subscripts, [Array(recording, value) for value in values])
+def einsum(*operands: Any, optimize: Any = False) -> Array:
+    """Einstein's sums: ``einsum("bij,bjk->bik", x, y)``, with ``...`` for any further axes, or ``einsum(x, [0, 1], y, [1, 2], [0, 2])``.
+
+    Operands are joined from left to right, whatever ``optimize`` says.
+    """
+    equation, arrays = (operands[0], operands[1:]) if isinstance(operands[0], str) else _spelled(operands)
+    recording = current(*arrays)
+    values, _ = promote(recording, arrays)
+    return Array(recording, recording.einsum(equation, values))
+
+
+def _spelled(operands: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Operands with lists of numbers as an equation with letters."""
+    arrays, lists = list(operands[: len(operands) // 2 * 2 : 2]), operands[1::2]
+    left = ",".join(_letters(numbers) for numbers in lists)
+    return (f"{left}->{_letters(operands[-1])}" if len(operands) % 2 else left), arrays
+
+
+def _letters(numbers: Sequence[Any]) -> str:
+    """NumPy's letters for numbers from 0 to 51."""
+    return "".join("..." if number is Ellipsis else _LETTERS[number] for number in numbers)
