@@ -30,7 +30,7 @@ const LINES: [Line; 20] = [
     ("indices", |[x, _, v, n, _]| {
         vec![
             x.index(1, -1),
-            x.at(n.index(0, 0) * 0),
+            x.at(n.index(0, 0).clip(0, 0)),
             x.gather(n, 1),
             v.gather_elements(n, 0),
         ]
