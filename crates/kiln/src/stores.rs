@@ -20,7 +20,7 @@ impl Stores {
     }
 
     /// Whether there are none.
-    #[cfg(feature = "onnx")]
+    #[cfg(any(feature = "onnx", feature = "native"))]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
