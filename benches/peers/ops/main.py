@@ -21,11 +21,12 @@ from measure import measure
 
 ABOUT = """# Speed, operator by operator
 
-One operator, or a few that belong together, at sizes that real networks use: Kiln's time over that of the fastest of onnxruntime
-and OpenVINO, measured in one run, engines taking turns. *Static*: all sizes are in the model. *Natural*: batch, length, height
-and width are symbols. *All*: every size is one. *Roofline*: the time in which this machine copies as many bytes, or multiplies
-as often as the configuration needs, over Kiln's. The first columns are for static sizes and the fewest threads. Everything
-is measured warm: all engines have seen the sizes before, and Kiln has compiled what it compiles for sizes that come again.
+Single operators, or a few that belong together, at sizes from real networks. Ratios are Kiln's time divided by that of the faster of
+onnxruntime and OpenVINO, measured in the same run, in interleaved rounds. *Static*: all sizes are constants of the model. *Natural*:
+batch, length, height and width are symbols. *All*: every size is a symbol. *Roofline*: the time that this machine needs to copy as
+many bytes, or to perform as many multiplications, as the configuration requires, divided by Kiln's time. The time and roofline columns
+are for static sizes and the fewest threads. All measurements are warm: every engine has seen the sizes before, and Kiln has compiled
+its variants for recurring sizes.
 
 `cargo xtask bench --ops` measures it; `cargo xtask bench --ops --write` also writes this page. The configurations are in
 `benches/peers/ops`.
