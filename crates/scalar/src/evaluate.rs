@@ -103,11 +103,26 @@ pub fn evaluate_op(
     operands: &[ScalarValue],
     mode: Mode,
 ) -> Result<ScalarValue, ScalarError> {
-    let stored: SmallVec<[ScalarValue; 3]> = operands
-        .iter()
-        .map(|&operand| mode.stored_value(operand))
-        .collect();
-    let dtypes: SmallVec<[DType; 3]> = stored.iter().map(|operand| operand.dtype()).collect();
+    match *operands {
+        [a] => evaluate_operands(op, [a], mode),
+        [a, b] => evaluate_operands(op, [a, b], mode),
+        [a, b, c] => evaluate_operands(op, [a, b, c], mode),
+        _ => Err(ScalarError::OperandTypes {
+            name: op.name(),
+            expected: op.signature().expectation(),
+            found: operands.iter().map(|operand| operand.dtype()).collect(),
+        }),
+    }
+}
+
+/// [`evaluate_op`], with the number of operands known: kernels and programs are evaluated element by element in it.
+fn evaluate_operands<const N: usize>(
+    op: ScalarOp,
+    operands: [ScalarValue; N],
+    mode: Mode,
+) -> Result<ScalarValue, ScalarError> {
+    let stored = operands.map(|operand| mode.stored_value(operand));
+    let dtypes = stored.map(ScalarValue::dtype);
     let op = mode.stored_op(op);
     let Some(dtype) = op.signature().result_type(&dtypes) else {
         return Err(ScalarError::OperandTypes {
@@ -116,7 +131,7 @@ pub fn evaluate_op(
             found: dtypes.to_vec(),
         });
     };
-    let blocks: SmallVec<[_; 3]> = stored.iter().map(ScalarValue::as_block).collect();
+    let blocks = stored.each_ref().map(ScalarValue::as_block);
     let mut value = ScalarValue::zero(dtype);
     apply(op, &blocks, value.as_block_mut())?;
     Ok(value)

@@ -3,13 +3,18 @@
 use super::{EvaluateError, Evaluator};
 use crate::form::{AxisId, Extent};
 
+/// What is done at a point.
+pub(super) type Visit<'a, E> = dyn FnMut(&mut E, Option<AxisId>) -> Result<(), EvaluateError> + 'a;
+
 impl Evaluator<'_> {
     /// Calls `visit` at every point of the axes, the last axis fastest. The extent of an axis may depend on those before
     /// it.
+    ///
+    /// `visit` gets the last axis if no other axis has moved since the point before, else `None`.
     pub(super) fn for_each_point(
         &mut self,
         axes: &[AxisId],
-        visit: &mut dyn FnMut(&mut Self) -> Result<(), EvaluateError>,
+        visit: &mut Visit<'_, Self>,
     ) -> Result<(), EvaluateError> {
         let result = self.walk(axes, visit);
         for &axis in axes {
@@ -18,11 +23,8 @@ impl Evaluator<'_> {
         result
     }
 
-    fn walk(
-        &mut self,
-        axes: &[AxisId],
-        visit: &mut dyn FnMut(&mut Self) -> Result<(), EvaluateError>,
-    ) -> Result<(), EvaluateError> {
+    fn walk(&mut self, axes: &[AxisId], visit: &mut Visit<'_, Self>) -> Result<(), EvaluateError> {
+        let mut moved = None;
         // The axes that have a position, with their extents.
         let mut extents: Vec<i64> = Vec::with_capacity(axes.len());
         loop {
@@ -30,10 +32,12 @@ impl Evaluator<'_> {
                 Some(&axis) => {
                     extents.push(self.extent(axis)?);
                     self.positions[axis] = Some(0);
+                    moved = None;
                 }
                 None => {
-                    visit(self)?;
+                    visit(self, moved)?;
                     self.advance(axes, extents.len());
+                    moved = axes.last().copied();
                 }
             }
             // Exhausted axes advance the surrounding ones.

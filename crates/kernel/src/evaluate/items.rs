@@ -30,8 +30,8 @@ impl Evaluator<'_> {
         let local = self.local(
             &stage.name,
             &stage.axes,
-            &mut |evaluator| match &stage.operation {
-                StageOperation::Map => evaluator.value(stage.value),
+            &mut |evaluator, moved| match &stage.operation {
+                StageOperation::Map => evaluator.value_after(stage.value, moved),
                 StageOperation::Reduce {
                     reduction,
                     axes,
@@ -48,7 +48,7 @@ impl Evaluator<'_> {
         &mut self,
         name: &str,
         axes: &[AxisId],
-        value: &mut dyn FnMut(&mut Self) -> Result<ScalarValue, EvaluateError>,
+        value: &mut dyn FnMut(&mut Self, Option<AxisId>) -> Result<ScalarValue, EvaluateError>,
     ) -> Result<Local, EvaluateError> {
         let mut shape = Vec::with_capacity(axes.len());
         for &axis in axes {
@@ -64,15 +64,15 @@ impl Evaluator<'_> {
         values
             .try_reserve_exact(count.ok_or_else(memory)?)
             .map_err(|_| memory())?;
-        self.for_each_point(axes, &mut |evaluator| {
-            values.push(value(evaluator)?);
+        self.for_each_point(axes, &mut |evaluator, moved| {
+            values.push(value(evaluator, moved)?);
             Ok(())
         })?;
         Ok(Local { shape, values })
     }
 
     fn store(&mut self, store: &Store) -> Result<(), EvaluateError> {
-        self.for_each_point(&store.axes, &mut |evaluator| {
+        self.for_each_point(&store.axes, &mut |evaluator, _| {
             let mut indices = Vec::with_capacity(store.indices.len());
             for &index in &store.indices {
                 indices.push(evaluator.integer(index)?);
@@ -118,8 +118,8 @@ impl Evaluator<'_> {
         let steps = self.extent(carry.axis)?;
         for &(id, init) in &carried {
             let stage = self.kernel.stage(id);
-            let local = self.local(&stage.name, &stage.axes, &mut |evaluator| {
-                evaluator.value(init)
+            let local = self.local(&stage.name, &stage.axes, &mut |evaluator, moved| {
+                evaluator.value_after(init, moved)
             })?;
             self.previous[id] = Some(local);
         }

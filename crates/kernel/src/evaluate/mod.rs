@@ -2,7 +2,8 @@
 //!
 //! Outer points run in sequence, the last axis fastest; at each, the items in order. Every node that a value, an index
 //! or an extent depends on is computed, even if a condition then discards the result; only a load with a false
-//! condition is not performed. Buffers are logical tensors: strides have no effect here.
+//! condition is not performed. Where a reduction or a map moves along its last axis, nodes that do not depend on it keep
+//! their values. Buffers are logical tensors: strides have no effect here.
 //!
 //! Plain stores are counted, to check that each element of an `out` buffer is written exactly once.
 
@@ -64,7 +65,7 @@ pub fn evaluate(
     mode: Mode,
 ) -> Result<(), EvaluateError> {
     let mut evaluator = Evaluator::new(kernel, symbols, buffers, mode)?;
-    evaluator.for_each_point(kernel.outer(), &mut |evaluator| {
+    evaluator.for_each_point(kernel.outer(), &mut |evaluator, _| {
         evaluator.items(kernel.items())
     })?;
     evaluator.finish(buffers)
@@ -85,7 +86,9 @@ struct Evaluator<'a> {
     /// The latest value of each node, for the expression being computed.
     values: SecondaryMap<NodeId, Option<ScalarValue>>,
     /// The nodes of an expression, operands first.
-    orders: HashMap<NodeId, Rc<[NodeId]>>,
+    orders: SecondaryMap<NodeId, Option<Rc<[NodeId]>>>,
+    /// Those of them that depend on the position of an axis.
+    varying: HashMap<(NodeId, AxisId), Rc<[NodeId]>>,
     /// The expressions of named functions.
     functions: HashMap<NodeId, Rc<Expr>>,
 }
@@ -125,7 +128,8 @@ impl<'a> Evaluator<'a> {
             previous: SecondaryMap::new(),
             last: SecondaryMap::new(),
             values: SecondaryMap::new(),
-            orders: HashMap::new(),
+            orders: SecondaryMap::new(),
+            varying: HashMap::new(),
             functions: HashMap::new(),
         };
         for ((id, buffer), tensor) in kernel.buffers().iter().zip(buffers) {

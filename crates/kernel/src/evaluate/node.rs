@@ -1,16 +1,73 @@
 //! The value of a scalar expression at the current point.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use kiln_scalar::{Mode, ScalarValue, evaluate_op};
+use smallvec::SmallVec;
 
 use super::{EvaluateError, Evaluator};
-use crate::form::{Load, Node, NodeId, Nodes};
+use crate::analysis::expression_nodes;
+use crate::form::{AxisId, Load, Node, NodeId, Nodes};
 
 impl Evaluator<'_> {
     /// The value of an expression.
     pub(super) fn value(&mut self, root: NodeId) -> Result<ScalarValue, EvaluateError> {
-        for &node in self.order(root).iter() {
+        let order = match &self.orders[root] {
+            Some(order) => Rc::clone(order),
+            None => {
+                let order = self.ordered(root).into();
+                Rc::clone(self.orders[root].insert(order))
+            }
+        };
+        self.nodes(&order, root)
+    }
+
+    /// The value of an expression whose value is known at another point, if `moved` is all that has changed since.
+    pub(super) fn value_after(
+        &mut self,
+        root: NodeId,
+        moved: Option<AxisId>,
+    ) -> Result<ScalarValue, EvaluateError> {
+        let Some(axis) = moved else {
+            return self.value(root);
+        };
+        let varying = match self.varying.get(&(root, axis)) {
+            Some(varying) => Rc::clone(varying),
+            None => {
+                let varying = self.varying(root, axis);
+                self.varying.insert((root, axis), Rc::clone(&varying));
+                varying
+            }
+        };
+        self.nodes(&varying, root)
+    }
+
+    /// The nodes of an expression, operands first.
+    fn ordered(&self, root: NodeId) -> Vec<NodeId> {
+        let mut nodes = expression_nodes(self.kernel, &[root]);
+        // Ids ascend from operands to users.
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// The nodes of an expression that depend on the position of an axis, operands first.
+    fn varying(&self, root: NodeId, axis: AxisId) -> Rc<[NodeId]> {
+        let mut varying = BTreeSet::new();
+        for node in self.ordered(root) {
+            let data = self.kernel.node(node);
+            let mut varies = *data == Node::Axis(axis);
+            data.for_each_operand(&mut |operand| varies |= varying.contains(&operand));
+            if varies {
+                varying.insert(node);
+            }
+        }
+        varying.into_iter().collect()
+    }
+
+    /// Computes nodes in order; the value of `root`.
+    fn nodes(&mut self, order: &[NodeId], root: NodeId) -> Result<ScalarValue, EvaluateError> {
+        for &node in order {
             let value = self.node(node)?;
             self.values[node] = Some(value);
         }
@@ -22,28 +79,11 @@ impl Evaluator<'_> {
         self.value(root).and_then(as_integer)
     }
 
-    /// The nodes of an expression, operands first.
-    fn order(&mut self, root: NodeId) -> Rc<[NodeId]> {
-        if let Some(order) = self.orders.get(&root) {
-            return Rc::clone(order);
-        }
-        // Ids ascend from operands to users.
-        let mut found = std::collections::BTreeSet::new();
-        let mut pending = vec![root];
-        while let Some(node) = pending.pop() {
-            if found.insert(node) {
-                self.kernel
-                    .node(node)
-                    .for_each_operand(&mut |operand| pending.push(operand));
-            }
-        }
-        let order: Rc<[NodeId]> = found.into_iter().collect();
-        self.orders.insert(root, Rc::clone(&order));
-        order
-    }
-
     fn known(&self, node: NodeId) -> Result<ScalarValue, EvaluateError> {
-        self.values[node].ok_or_else(|| EvaluateError::unverified("a node before its operands"))
+        match self.values[node] {
+            Some(value) => Ok(value),
+            None => Err(EvaluateError::unverified("a node before its operands")),
+        }
     }
 
     /// The value of a node whose operands have values.
@@ -112,21 +152,20 @@ impl Evaluator<'_> {
         contents.get(&self.kernel.buffer(load.buffer).name, &indices)
     }
 
-    fn operands(
-        &self,
-        operands: &Nodes,
-    ) -> Result<smallvec::SmallVec<[ScalarValue; 3]>, EvaluateError> {
-        operands
-            .iter()
-            .map(|&operand| self.known(operand))
-            .collect()
+    fn operands(&self, operands: &Nodes) -> Result<SmallVec<[ScalarValue; 3]>, EvaluateError> {
+        let mut values = SmallVec::new();
+        for &operand in operands {
+            values.push(self.known(operand)?);
+        }
+        Ok(values)
     }
 
-    fn indices(&self, indices: &Nodes) -> Result<smallvec::SmallVec<[i64; 4]>, EvaluateError> {
-        indices
-            .iter()
-            .map(|&index| self.known(index).and_then(as_integer))
-            .collect()
+    fn indices(&self, indices: &Nodes) -> Result<SmallVec<[i64; 4]>, EvaluateError> {
+        let mut values = SmallVec::new();
+        for &index in indices {
+            values.push(as_integer(self.known(index)?)?);
+        }
+        Ok(values)
     }
 
     /// A value in the mode's representation.

@@ -31,8 +31,8 @@ impl Evaluator<'_> {
         let none =
             || EvaluateError::unverified(format!("`reduce {}` of {stored}", reduction.as_word()));
         let mut acc = reduction.identity(stored).ok_or_else(none)?;
-        self.for_each_point(axes, &mut |evaluator| {
-            let value = evaluator.value(value)?;
+        self.for_each_point(axes, &mut |evaluator, moved| {
+            let value = evaluator.value_after(value, moved)?;
             let value = cast(value, accumulator, evaluator.mode)?;
             acc = evaluate_op(op, &[acc, value], evaluator.mode)?;
             Ok(())
@@ -54,8 +54,8 @@ impl Evaluator<'_> {
             ));
         };
         let mut best: Option<(ScalarValue, i64)> = None;
-        self.for_each_point(axes, &mut |evaluator| {
-            let value = evaluator.value(value)?;
+        self.for_each_point(axes, &mut |evaluator, moved| {
+            let value = evaluator.value_after(value, moved)?;
             let value = cast(value, accumulator, evaluator.mode)?;
             let at = evaluator.positions[axis].unwrap_or_default();
             let is_better = match best {
