@@ -72,7 +72,8 @@ const LINES: [Line; 20] = [
         })
     }),
     ("cond", |[x, _, v, ..]| {
-        let is_large = v.sum(..).greater(0);
+        // One of the sums is 0 to rounding.
+        let is_large = v.sum(..).greater(0.25);
         let [y, s] = is_large.choose(
             &[x, v],
             |c| [&c[0] / 10, c[1].max(..)],
