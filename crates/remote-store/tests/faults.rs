@@ -15,10 +15,13 @@ use kiln_kernel_cache::{CacheKey, Claim, Content, EntryKind, Miss, SealKey, Tier
 use kiln_remote_store::{BreakerOptions, RemoteOptions, RemoteTier};
 use support::{Manner, Server};
 
-const DEADLINE: Duration = Duration::from_millis(150);
+const DEADLINE: Duration = Duration::from_millis(500);
 
 /// More than a busy machine adds to a deadline.
-const SLACK: Duration = Duration::from_millis(850);
+const SLACK: Duration = Duration::from_secs(5);
+
+/// How long a server takes that is late: longer than any limit of a test.
+const LATE: Duration = Duration::from_secs(30);
 
 fn key(model: &str) -> CacheKey {
     CacheKey::of_fields(EntryKind::PROGRAM, [("model", model)])
@@ -32,8 +35,8 @@ fn options() -> RemoteOptions {
         drain: Duration::from_millis(200),
         breaker: BreakerOptions {
             failures: 3,
-            first: Duration::from_millis(300),
-            longest: Duration::from_secs(1),
+            first: Duration::from_secs(2),
+            longest: Duration::from_secs(5),
         },
         ..RemoteOptions::default()
     }
@@ -76,7 +79,7 @@ fn every_fault_is_a_miss_in_time() {
     let content: Vec<u8> = (0..100_000_u32).map(|position| position as u8).collect();
     store(&tier(&server, options()), "mlp", &content);
     let manners = [
-        Manner::Late(Duration::from_secs(2)),
+        Manner::Late(LATE),
         Manner::Stalling,
         Manner::Cut,
         Manner::Lying,
@@ -109,7 +112,7 @@ fn a_store_that_is_down_is_left_alone_and_tried_again() {
     let server = Server::start();
     let tier = tier(&server, options());
     store(&tier, "mlp", b"compiled");
-    server.behave(Manner::Late(Duration::from_secs(2)));
+    server.behave(Manner::Late(LATE));
     for _ in 0..3 {
         tier.get(&key("mlp")).unwrap_err();
     }
@@ -118,15 +121,12 @@ fn a_store_that_is_down_is_left_alone_and_tried_again() {
     for _ in 0..100 {
         tier.get(&key("mlp")).unwrap_err();
     }
-    assert!(
-        begin.elapsed() < Duration::from_millis(250),
-        "no look-up waits"
-    );
+    assert!(begin.elapsed() < Duration::from_secs(1), "no look-up waits");
     assert_eq!(server.requests(), before);
     assert_eq!(tier.stats().opened, 1);
     assert!(tier.stats().left_alone >= 100);
     server.behave(Manner::Good);
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_millis(2200));
     assert_eq!(&*tier.get(&key("mlp")).unwrap().payload, b"compiled");
 }
 
@@ -173,7 +173,7 @@ fn an_absent_entry_is_not_asked_for_again_soon() {
 #[test]
 fn writes_never_wait_and_are_dropped_beyond_the_limit() {
     let server = Server::start();
-    server.behave(Manner::Late(Duration::from_secs(1)));
+    server.behave(Manner::Late(LATE));
     let options = RemoteOptions {
         queue_bytes: 5_000,
         ..options()
@@ -187,7 +187,7 @@ fn writes_never_wait_and_are_dropped_beyond_the_limit() {
                 .is_ok()
         })
         .count();
-    assert!(begin.elapsed() < Duration::from_millis(250));
+    assert!(begin.elapsed() < SLACK);
     assert!((3..=5).contains(&stored), "{stored}");
     assert_eq!(tier.stats().dropped, 10 - stored as u64);
     assert!(!tier.flush(Duration::from_millis(10)));

@@ -88,7 +88,7 @@ pub(crate) fn answer(
         }
         Manner::Stalling => {
             given.send(stream, length, &content[..content.len() / 10])?;
-            thread::sleep(Duration::from_secs(5));
+            thread::sleep(Duration::from_secs(30));
             None
         }
         _ => given.send(stream, length, content),
