@@ -92,6 +92,9 @@ pub fn evaluate(
     Ok(result.unwrap_or_else(|| unreachable!("an expression's result is one of its nodes")))
 }
 
+/// The operands of a scalar operation, at most.
+const MOST_OPERANDS: usize = 3;
+
 /// The value of one operation.
 ///
 /// In [`Mode::Promoted`], floats of any dtype are read as the f64 they equal, and a float result is an f64.
@@ -103,37 +106,35 @@ pub fn evaluate_op(
     operands: &[ScalarValue],
     mode: Mode,
 ) -> Result<ScalarValue, ScalarError> {
-    match *operands {
-        [a] => evaluate_operands(op, [a], mode),
-        [a, b] => evaluate_operands(op, [a, b], mode),
-        [a, b, c] => evaluate_operands(op, [a, b, c], mode),
-        _ => Err(ScalarError::OperandTypes {
-            name: op.name(),
-            expected: op.signature().expectation(),
-            found: operands.iter().map(|operand| operand.dtype()).collect(),
-        }),
+    // No vectors: kernels are evaluated element by element here.
+    let mut stored = [ScalarValue::Bool(false); MOST_OPERANDS];
+    let mut dtypes = [DType::Bool; MOST_OPERANDS];
+    for ((&operand, stored), dtype) in operands.iter().zip(&mut stored).zip(&mut dtypes) {
+        *stored = mode.stored_value(operand);
+        *dtype = stored.dtype();
     }
-}
-
-/// [`evaluate_op`], with the number of operands known: kernels and programs are evaluated element by element in it.
-fn evaluate_operands<const N: usize>(
-    op: ScalarOp,
-    operands: [ScalarValue; N],
-    mode: Mode,
-) -> Result<ScalarValue, ScalarError> {
-    let stored = operands.map(|operand| mode.stored_value(operand));
-    let dtypes = stored.map(ScalarValue::dtype);
     let op = mode.stored_op(op);
-    let Some(dtype) = op.signature().result_type(&dtypes) else {
+    let typed = dtypes
+        .get(..operands.len())
+        .and_then(|dtypes| op.signature().result_type(dtypes));
+    let Some(dtype) = typed else {
         return Err(ScalarError::OperandTypes {
             name: op.name(),
             expected: op.signature().expectation(),
-            found: dtypes.to_vec(),
+            found: operands
+                .iter()
+                .map(|&operand| mode.stored_value(operand).dtype())
+                .collect(),
         });
     };
-    let blocks = stored.each_ref().map(ScalarValue::as_block);
     let mut value = ScalarValue::zero(dtype);
-    apply(op, &blocks, value.as_block_mut())?;
+    let out = value.as_block_mut();
+    let [a, b, c] = &stored;
+    match operands.len() {
+        1 => apply(op, &[a.as_block()], out)?,
+        2 => apply(op, &[a.as_block(), b.as_block()], out)?,
+        _ => apply(op, &[a.as_block(), b.as_block(), c.as_block()], out)?,
+    }
     Ok(value)
 }
 
