@@ -88,8 +88,9 @@ fn check(calls: &[Call]) {
         None,
     );
     let ended = program.and_then(|program| program.launch(&started));
-    for ((builtin, x, outputs), (fault, buffers)) in calls.iter().zip(ended.unwrap()) {
-        assert_eq!(fault, u64::MAX);
+    for ((builtin, x, outputs), ended) in calls.iter().zip(ended.unwrap()) {
+        assert_eq!(ended.fault, u64::MAX);
+        let buffers = ended.buffers;
         let what = format!("{builtin:?} of {}{:?}", x.dtype(), x.shape());
         assert_eq!(buffers[0], x.as_bytes().unwrap(), "{what}: the operand");
         let expected = on_the_cpu(builtin, x, outputs);

@@ -95,6 +95,23 @@ fn mistakes_in_rows_are_found() {
 }
 
 #[test]
+fn offsets_in_too_few_bits_are_found() {
+    if !has_compiler() {
+        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+        return;
+    }
+    let short = |text: &str| {
+        assert!(text.contains("typedef int k_index;"));
+        text.replace("typedef int k_index;", "typedef short k_index;")
+    };
+    let found = |change: &dyn Fn(&str) -> String| {
+        is_found(ROW, "row threads 32 lanes 4", &[40_000, 3], change, None)
+    };
+    assert!(!found(&str::to_owned), "the source itself is right");
+    assert!(found(&short), "offsets that wrap");
+}
+
+#[test]
 fn mistakes_in_attention_are_found() {
     if !has_compiler() {
         println!("skipped: generated CUDA C is not executed, since g++ is not installed");
@@ -147,5 +164,74 @@ fn mistakes_in_attention_are_found() {
         assert!(found(&beyond, None), "a key that is none");
         let quad = replaced("mask = SHARING / 2", "mask = SHARING / 4");
         assert!(found(&quad, None), "half of a row");
+    }
+}
+
+/// Attention of one query whose last key is known: masked by position, or with the keys split over blocks.
+const DECODING: &str =
+    "kernel @decode(%q: in f32[H, D], %k: in f32[N, D], %v: in f32[N, D], %y: out f32[H, D]) {
+  outer h < H
+  p[j < N] = reduce add[d < D] %q[h, d] * %k[j, d]
+  s[j < N] = select(j <= 320, p[j], -inf)
+  t = reduce max[j < N] s[j]
+  z = reduce add[j < N] exp(s[j] - t)
+  o[e < D] = reduce add[j < N] exp(s[j] - t) * %v[j, e]
+  store %y[h, e < D] = o[e] / z
+}";
+
+#[test]
+fn mistakes_in_visited_keys_are_found() {
+    if !has_compiler() {
+        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+        return;
+    }
+    let tile = "tile 64 64 8 64 warps 1";
+    let found = |schedule: &str, from: &'static str, to: &'static str| {
+        let change = |text: &str| {
+            assert!(text.contains(from), "the source has no `{from}`");
+            text.replace(from, to)
+        };
+        is_found(DECODING, schedule, &[3, 8, 1000], change, None)
+    };
+    let masked = format!("attention f32 {tile}");
+    assert!(!found(&masked, "k_narrow_keys", "k_narrow_keys"));
+    for (from, to, why) in [
+        ("1 - hidden", "-hidden", "a key too few"),
+        (
+            "first_tile + step / (parts + 1)",
+            "first_tile",
+            "the first tile's positions",
+        ),
+        (
+            "end_key = k_reduce<k_op_max, 256>(end_key, k_shared);",
+            "",
+            "rows of other threads",
+        ),
+    ] {
+        assert!(found(&masked, from, to), "{why}");
+    }
+    let split = format!("attention f32 {tile} split {tile}");
+    assert!(!found(&split, "k_merge", "k_merge"));
+    for (from, to, why) in [
+        ("a.total * of_a", "a.total", "totals that are not rescaled"),
+        ("b.mix * of_b", "b.mix", "mixes that are not rescaled"),
+        ("k_partial{now,", "k_partial{b.maximum,", "the last maximum"),
+        (
+            "slot < (row + 1)",
+            "slot + 1 < (row + 1)",
+            "a split that is left out",
+        ),
+        (
+            "first_seen + split * share",
+            "first_seen",
+            "the first keys again and again",
+        ),
+        (
+            "/ 64 - first_seen : 0",
+            "/ 64 - first_seen - 1 : 0",
+            "a tile too few",
+        ),
+    ] {
+        assert!(found(&split, from, to), "{why}");
     }
 }

@@ -98,8 +98,11 @@ impl Lowering<'_> {
         for (name, stride) in names.iter().zip(self.strides(buffer)) {
             match stride.as_constant() {
                 Some(0) => {}
-                Some(1) => terms.push(name.clone()),
-                _ => terms.push(format!("{name} * {}", self.quantity(&stride))),
+                Some(1) => terms.push(format!("(k_index){name}")),
+                _ => {
+                    let stride = self.quantity(&stride);
+                    terms.push(format!("(k_index){name} * (k_index){stride}"));
+                }
             }
         }
         match terms.is_empty() {

@@ -2,6 +2,7 @@
 
 use kiln_backend::Quantity;
 
+use super::index_width::IndexWidth;
 use super::lowering::Lowering;
 use crate::container::GemmEntry;
 
@@ -20,6 +21,8 @@ pub(super) struct Function {
     pub(super) scratch: Quantity,
     /// The call of a library that it is instead.
     pub(super) gemm: Option<GemmEntry>,
+    /// What it computes offsets in.
+    pub(super) index: IndexWidth,
 }
 
 impl Function {
@@ -32,6 +35,7 @@ impl Function {
             shared: Quantity::constant(0),
             scratch: Quantity::constant(0),
             gemm: Some(gemm),
+            index: IndexWidth::Wide,
         }
     }
 
@@ -84,6 +88,7 @@ impl FunctionParts {
             shared: self.shared,
             scratch: self.scratch,
             gemm: None,
+            index: IndexWidth::Wide,
         }
     }
 }

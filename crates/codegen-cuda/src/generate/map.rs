@@ -68,7 +68,10 @@ pub(super) fn generate(
         let chunk = lowering.fresh("a");
         lowering.line(format_args!("k_i64 {chunk};"));
         let chunks = lowering.quantity(&chunks);
-        let rest = lowering.declare("k_i64", format_args!("k_split(q, {chunks}, {chunk})"));
+        let rest = lowering.declare(
+            "k_i64",
+            format_args!("k_split<k_index>(q, {chunks}, {chunk})"),
+        );
         super::split_points(lowering, &mut scope, &rest, &others);
         chunk
     };

@@ -16,6 +16,7 @@ mod expression;
 mod fallback;
 mod function;
 mod gemm;
+mod index_width;
 mod items;
 mod launch;
 mod lowering;
@@ -35,6 +36,7 @@ use kiln_backend::Quantity;
 use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{AxisId, Kernel, VerifiedKernel};
 
+use index_width::narrow_where_possible;
 use lowering::Lowering;
 use scope::Scope;
 
@@ -61,6 +63,11 @@ pub(crate) fn generate(kernel: &VerifiedKernel, plan: &Plan) -> Result<Source, C
         Plan::Contraction(plan) => contraction::generate(&lowering, plan)?,
         Plan::Attention(plan) => attention::generate(&lowering, plan)?,
     };
+    // Tiles of products hide offsets behind arithmetic, and take long to compile.
+    let functions = match plan {
+        Plan::Map(_) | Plan::Row(_) | Plan::Split(_) => narrow_where_possible(kernel, functions),
+        _ => functions,
+    };
     source::assemble(&lowering, functions)
 }
 
@@ -83,7 +90,10 @@ fn split_points(lowering: &Lowering<'_>, scope: &mut Scope, point: &str, axes: &
         let extent = lowering.size(lowering.kernel.axis(axis).extent.bound());
         let index = lowering.fresh("a");
         lowering.line(format_args!("k_i64 {index};"));
-        rest = lowering.declare("k_i64", format_args!("k_split({rest}, {extent}, {index})"));
+        rest = lowering.declare(
+            "k_i64",
+            format_args!("k_split<k_index>({rest}, {extent}, {index})"),
+        );
         scope.set_axis(axis, index);
     }
 }

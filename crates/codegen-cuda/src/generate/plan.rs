@@ -316,6 +316,13 @@ mod tests {
                     warps: 8,
                 },
                 few: None,
+                split: Some(AttentionTile {
+                    rows: 32,
+                    keys: 64,
+                    depth: 64,
+                    columns: 96,
+                    warps: 2,
+                }),
             }),
         ];
         for plan in plans {
@@ -333,6 +340,8 @@ mod tests {
             "row threads",
             "attention f16 tile 48 64 64 64 warps 3",
             "attention f32 tile 64 64 64 96 warps 1",
+            "attention f32 tile 64 64 64 64 warps 1 split tile 64 64 64 64",
+            "attention f32 tile 64 64 64 64 warps 1 rows tile 64 64 64 64 warps 1",
         ] {
             let schedule = Schedule::new("map").with_text(text);
             let error = Plan::of(&schedule).unwrap_err();

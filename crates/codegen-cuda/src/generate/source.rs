@@ -138,6 +138,7 @@ fn write_function(
         function.threads
     ));
     line("  K_SHARED".to_owned());
+    line(format!("  typedef {} k_index;", function.index.c_type()));
     for (id, buffer) in kernel.buffers() {
         let (position, ty) = (id.as_u32(), super::c_type::c_type(buffer.dtype));
         line(format!(

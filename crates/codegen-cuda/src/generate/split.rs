@@ -195,7 +195,9 @@ impl<'l, 'k> SplitWriter<'l, 'k> {
             .with_shared_scratch(self.scratch());
         lowering.line("k_i64 part;");
         let parts = lowering.quantity(&self.parts);
-        lowering.line(format_args!("const k_i64 q = k_split(t, {parts}, part);"));
+        lowering.line(format_args!(
+            "const k_i64 q = k_split<k_index>(t, {parts}, part);"
+        ));
         self.declare_range();
         let mut scope = Scope::default();
         super::split_points(lowering, &mut scope, "q", kernel.outer());
@@ -271,10 +273,12 @@ impl<'l, 'k> SplitWriter<'l, 'k> {
         lowering.line("k_i64 chunk, line, part;");
         let chunks = lowering.quantity(&chunks);
         lowering.line(format_args!(
-            "const k_i64 rest = k_split(q, {chunks}, chunk);"
+            "const k_i64 rest = k_split<k_index>(q, {chunks}, chunk);"
         ));
         let parts = lowering.quantity(&self.parts);
-        lowering.line(format_args!("line = k_split(rest, {parts}, part);"));
+        lowering.line(format_args!(
+            "line = k_split<k_index>(rest, {parts}, part);"
+        ));
         self.declare_range();
         let mut scope = Scope::default();
         super::split_points(lowering, &mut scope, "line", &others);

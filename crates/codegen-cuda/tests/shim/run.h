@@ -2,7 +2,7 @@
 //
 // Words of 8 bytes. In: cases; of each: seed, late copies, side, buffers, arguments, bytes of scratch, phases; of each buffer
 // its bytes and their content; the arguments; of each phase tasks, threads, bytes of shared memory. Out, per case: the
-// fault word, the content of each buffer. A buffer ends at, or begins after, memory that cannot be touched.
+// fault word, the count, the content of each buffer. A buffer ends at, or begins after, memory that cannot be touched.
 #include <sys/mman.h>
 
 static FILE* input;
@@ -39,6 +39,7 @@ static int run_cases(const Function* functions, int argc, char** argv) {
         host.random = word() * 2 + 1;
         host.late_copies = word() != 0;
         bool at_start = word() != 0;
+        counted = 0;
         uint64_t n_buffers = word(), n_arguments = word(), scratch_bytes = word(), n_phases = word();
         std::vector<Buffer> buffers;
         for (uint64_t i = 0; i < n_buffers; ++i) {
@@ -73,6 +74,7 @@ static int run_cases(const Function* functions, int argc, char** argv) {
             }
         }
         fwrite(&fault, 8, 1, output);
+        fwrite(&counted, 8, 1, output);
         for (const Buffer& buffer : buffers)
             if (buffer.bytes) fwrite(buffer.at, buffer.bytes, 1, output);
         for (const Buffer& buffer : buffers) munmap((void*)((uintptr_t)buffer.at / 4096 * 4096), (buffer.bytes + 4095) / 4096 * 4096);

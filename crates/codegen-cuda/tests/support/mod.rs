@@ -63,8 +63,15 @@ pub(crate) struct HostProgram {
 /// What a launch begins with: symbols, the bytes of each buffer, a seed.
 pub(crate) type Started = (Vec<i64>, Vec<Vec<u8>>, u64);
 
-/// What a launch ends with: the fault word, and the bytes of each buffer.
-pub(crate) type Ended = (u64, Vec<Vec<u8>>);
+/// What a launch ends with.
+pub(crate) struct Ended {
+    /// The fault word.
+    pub(crate) fault: u64,
+    /// How often blocks came by `count_once()`, which a test put into the source.
+    pub(crate) counted: u64,
+    /// The bytes of each buffer.
+    pub(crate) buffers: Vec<Vec<u8>>,
+}
 
 impl HostProgram {
     /// Compiles a source; `define` names a mistake of the device.
@@ -162,17 +169,22 @@ impl HostProgram {
         let bytes = std::fs::read(&to).unwrap();
         let mut rest = bytes.as_slice();
         let ended = |(_, buffers, _): &Started| {
-            let (word, after) = rest.split_first_chunk::<8>().unwrap();
-            rest = after;
+            let mut word = || {
+                let (word, after) = rest.split_first_chunk::<8>().unwrap();
+                rest = after;
+                u64::from_le_bytes(*word)
+            };
+            let (fault, counted) = (word(), word());
             let read = |buffer: &Vec<u8>| {
                 let (bytes, after) = rest.split_at(buffer.len());
                 rest = after;
                 bytes.to_vec()
             };
-            (
-                u64::from_le_bytes(*word),
-                buffers.iter().map(read).collect(),
-            )
+            Ended {
+                fault,
+                counted,
+                buffers: buffers.iter().map(read).collect(),
+            }
         };
         Ok(cases.iter().map(ended).collect())
     }
@@ -213,7 +225,27 @@ impl HostKernel {
     }
 
     /// Runs cases: symbols, operands and a seed each.
-    pub(crate) fn run(&self, cases: &[(&[i64], &[Tensor], u64)]) -> Result<Vec<Ran>, String> {
+    pub(crate) fn run(&self, cases: &[Given<'_>]) -> Result<Vec<Ran>, String> {
+        let (images, ended) = self.launch(cases)?;
+        let pairs = images.iter().zip(&ended);
+        Ok(pairs
+            .map(|(images, ended)| self.read(images, ended))
+            .collect())
+    }
+
+    /// How often blocks of each case come by `count_once()`.
+    pub(crate) fn counted(&self, cases: &[CheckedCase]) -> Result<Vec<u64>, String> {
+        let (_, ended) = self.launch(&given(cases))?;
+        Ok(ended.iter().map(|ended| ended.counted).collect())
+    }
+
+    /// The tasks of each phase.
+    pub(crate) fn tasks(&self, symbols: &[i64]) -> Vec<u64> {
+        let numbers = self.program.numbers(symbols).unwrap();
+        numbers.phases().iter().map(|phase| phase.tasks).collect()
+    }
+
+    fn launch(&self, cases: &[Given<'_>]) -> Result<(Vec<Vec<Image>>, Vec<Ended>), String> {
         let mut started = Vec::new();
         let mut images = Vec::new();
         for (symbols, tensors, seed) in cases {
@@ -230,19 +262,16 @@ impl HostKernel {
             images.push(of);
         }
         let ended = self.program.launch(&started)?;
-        let pairs = images.iter().zip(&ended);
-        Ok(pairs
-            .map(|(images, ended)| self.read(images, ended))
-            .collect())
+        Ok((images, ended))
     }
 
-    fn read(&self, images: &[Image], (fault, buffers): &Ended) -> Ran {
+    fn read(&self, images: &[Image], ended: &Ended) -> Ran {
         let artifact = &self.program.artifact;
         let mut written = Vec::new();
         let mut outside = None;
         let all = images
             .iter()
-            .zip(buffers)
+            .zip(&ended.buffers)
             .zip(self.kernel.buffers().values());
         for ((image, bytes), buffer) in all {
             let (tensor, intact) = image.read(bytes);
@@ -256,11 +285,12 @@ impl HostKernel {
         if let Some(name) = outside {
             return Err(format!("bytes beside the elements of %{name} were written"));
         }
-        let fault = (*fault != u64::MAX).then(|| {
+        let fault = ended.fault;
+        let fault = (fault != u64::MAX).then(|| {
             assert_eq!(fault >> 32, 7, "the launch of a fault");
             Fault {
                 launch: 7,
-                cause: match *fault as u8 {
+                cause: match fault as u8 {
                     FAULT_INDEX => FaultCause::IndexOutOfRange,
                     _ => FaultCause::DivisionByZero,
                 },
@@ -275,10 +305,7 @@ impl HostKernel {
 
     /// Compares launches with the kernel's meaning; returns how many agreed, and how many faulted.
     pub(crate) fn check(&self, cases: &[CheckedCase]) -> Result<(usize, usize), String> {
-        let given: Vec<(&[i64], &[Tensor], u64)> = cases
-            .iter()
-            .map(|case| (case.symbols.as_slice(), case.tensors.as_slice(), case.seed))
-            .collect();
+        let given = given(cases);
         let artifact = &self.program.artifact;
         let schedule = &artifact.schedule;
         let failed = |symbols: &[i64], why: String| {
@@ -302,10 +329,20 @@ impl HostKernel {
     }
 }
 
+/// Symbols, operands and a seed.
+type Given<'a> = (&'a [i64], &'a [Tensor], u64);
+
+fn given(cases: &[CheckedCase]) -> Vec<Given<'_>> {
+    let cases = cases.iter();
+    cases
+        .map(|case| (case.symbols.as_slice(), case.tensors.as_slice(), case.seed))
+        .collect()
+}
+
 /// Operands of a kernel with what it means for them.
 pub(crate) struct CheckedCase {
     symbols: Vec<i64>,
-    tensors: Vec<Tensor>,
+    pub(crate) tensors: Vec<Tensor>,
     seed: u64,
     meaning: Meaning,
 }

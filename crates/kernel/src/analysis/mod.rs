@@ -7,6 +7,7 @@
 //! - [`GroupedIndex`], [`GuardedIndex`], [`Reach`], [`SlidingWindow`]: forms of indices.
 //! - [`Boundary`], [`invariant_conditions`]: where loops are split or unswitched, such as at the parts of a concatenation.
 //! - [`Unconditional`], [`may_fault`]: what may be computed whether or not it is needed.
+//! - [`MaskBound`]: which elements a mask by position leaves.
 //! - [`is_never_positive`], [`is_clamped_to`], [`elementwise_reader`]: properties of values, and of their readers.
 //! - [`points`]: the amount of work of a kernel.
 //! - [`may_share`]: which results may be computed in the memory of an operand.
@@ -23,6 +24,7 @@ mod expression;
 mod grouped_index;
 mod guarded_index;
 mod loops;
+mod mask_bound;
 mod may_share;
 mod never_positive;
 mod points;
@@ -43,6 +45,7 @@ pub use expression::{arithmetic_operations, expression_nodes};
 pub use grouped_index::GroupedIndex;
 pub use guarded_index::GuardedIndex;
 pub use loops::{is_multiple, item_axes, must_run_in_order};
+pub use mask_bound::MaskBound;
 pub use may_share::{SharedPair, may_share};
 pub use never_positive::is_never_positive;
 pub use points::points;

@@ -13,6 +13,7 @@ use kiln_kernel::{
 use kiln_tensor::DType;
 
 use super::find::Finder;
+use super::mask::Mask;
 use super::parts::product;
 use crate::generate::tile::{Operand, unit_of};
 use crate::generate::unit::Unit;
@@ -45,6 +46,8 @@ pub(in crate::generate) struct Attention {
     pub(super) divisor: Option<NodeId>,
     /// The number of 16-bit numbers that a weight is multiplied as: 2 where neither it nor the result is rounded to 16 bits.
     pub(super) parts: u32,
+    /// The keys that rows see, if positions mask some.
+    pub(super) mask: Option<Mask>,
     /// The number of items up to the mix and the sum: the rest is at the points of the results.
     pub(super) n_items: usize,
 }
@@ -98,6 +101,10 @@ impl Attention {
         let stored = stores_of(kernel, n_items);
         let is_narrow = mix.weight.is_rounded || stored.into_iter().all(is_f16);
         let facts = (kernel, dependence);
+        let stages = finder.arrays.iter().map(|&(stage, _)| stage);
+        let values = stages.chain([products, mix.stage]);
+        let values: Vec<NodeId> = values.map(|id| kernel.stage(id).value).collect();
+        let mask = Mask::of(facts, maximum.1, &values, (value, mix.key), &batch);
         Some(Self {
             unit,
             queries: Operand::new(facts, unit, query, (rows, depth)),
@@ -115,6 +122,7 @@ impl Attention {
             shift,
             divisor: mix.weight.divisor,
             parts: if is_narrow { 1 } else { 2 },
+            mask,
             n_items,
         })
     }

@@ -7,16 +7,18 @@
 
 mod find;
 mod form;
+mod mask;
 mod memory;
 mod parts;
 mod plan;
 mod propose;
 mod results;
+mod split;
 mod steps;
 mod weight;
 
 use kiln_backend::Quantity;
-use kiln_kernel::AxisId;
+use kiln_kernel::{AxisId, VerifiedKernel};
 
 use super::function::{Function, FunctionParts};
 use super::lowering::Lowering;
@@ -27,8 +29,10 @@ pub(super) use form::Attention;
 use memory::Memory;
 pub(crate) use plan::{AttentionPlan, AttentionTile};
 pub(super) use propose::plans;
+use split::Splits;
 
-/// Writes the kernel: a function per size of tile, of which one has tasks, as sizes decide.
+/// Writes the kernel: a function per size of tile, of which one has tasks, as sizes decide. Where keys are split, another one
+/// merges the splits; where they are masked, one before all others flags values.
 pub(super) fn generate(
     lowering: &Lowering<'_>,
     plan: &AttentionPlan,
@@ -38,9 +42,44 @@ pub(super) fn generate(
     let Some(attention) = attention else {
         return Err(CudaError::not_for(kernel, "an attention"));
     };
-    let write = |tile| Writer::new(lowering, tile, &attention).write();
+    let new = |tile, splits| Writer::new(lowering, (tile, splits), &attention);
+    let mut functions = Vec::new();
+    if let Some(mask) = &attention.mask {
+        functions.push(new(&plan.tile, None).flag_values(mask));
+    }
+    let write = |tile| new(tile, None).write();
     let large = write(&plan.tile);
-    Ok(tile::for_sizes(large, plan.few.as_ref().map(write)))
+    let is_few = Quantity::constant(1) - tile::is_enough(&large.tasks);
+    let direct = tile::for_sizes(large, plan.few.as_ref().map(write));
+    let Some(tile) = &plan.split else {
+        functions.extend(direct);
+        return Ok(functions);
+    };
+    let splits = Splits::of(kernel, &attention, tile);
+    let more = splits.number.clone() - Quantity::constant(1);
+    let is_split = is_few * more.min(Quantity::constant(1));
+    let is_whole = Quantity::constant(1) - is_split.clone();
+    functions.extend(direct.into_iter().map(|direct| direct.only_when(&is_whole)));
+    let writer = new(tile, Some(splits.clone()));
+    functions.push(writer.write().only_when(&is_split));
+    functions.push(writer.merge(&splits).only_when(&is_split));
+    Ok(functions)
+}
+
+/// The tiles along rows and columns.
+fn rows_and_columns(
+    kernel: &VerifiedKernel,
+    attention: &Attention,
+    tile: &AttentionTile,
+) -> [Quantity; 2] {
+    let tiles = |axes: &[AxisId], size: u32| {
+        let size = Quantity::constant(i64::from(size));
+        super::points(kernel, axes).ceil_div(size)
+    };
+    [
+        tiles(&attention.queries.axes, tile.rows),
+        tiles(&attention.values.axes, tile.columns),
+    ]
 }
 
 /// Writes the function of a tile.
@@ -50,6 +89,8 @@ struct Writer<'l, 'k> {
     tile: &'l AttentionTile,
     attention: &'l Attention,
     memory: Memory,
+    /// How keys are split over blocks, if they are.
+    splits: Option<Splits>,
 }
 
 /// The operands in the loop.
@@ -60,7 +101,11 @@ struct Sides<'a> {
 }
 
 impl<'l, 'k> Writer<'l, 'k> {
-    fn new(lowering: &'l Lowering<'k>, tile: &'l AttentionTile, attention: &'l Attention) -> Self {
+    fn new(
+        lowering: &'l Lowering<'k>,
+        (tile, splits): (&'l AttentionTile, Option<Splits>),
+        attention: &'l Attention,
+    ) -> Self {
         let depth = super::points(lowering.kernel, &attention.depth).as_constant();
         Self {
             lowering,
@@ -74,6 +119,7 @@ impl<'l, 'k> Writer<'l, 'k> {
             tile,
             attention,
             memory: Memory::of(attention, depth, tile),
+            splits,
         }
     }
 
@@ -81,21 +127,17 @@ impl<'l, 'k> Writer<'l, 'k> {
         super::points(self.lowering.kernel, axes)
     }
 
-    /// The tiles along rows and columns.
     fn tiles(&self) -> [Quantity; 2] {
-        let tiles = |axes: &[AxisId], size: u32| {
-            let size = Quantity::constant(i64::from(size));
-            self.points(axes).ceil_div(size)
-        };
-        [
-            tiles(&self.attention.queries.axes, self.tile.rows),
-            tiles(&self.attention.values.axes, self.tile.columns),
-        ]
+        rows_and_columns(self.lowering.kernel, self.attention, self.tile)
     }
 
     fn tasks(&self) -> Quantity {
         let [rows, columns] = self.tiles();
-        self.points(&self.attention.batch) * rows * columns
+        let tasks = self.points(&self.attention.batch) * rows * columns;
+        match &self.splits {
+            Some(splits) => tasks * splits.number.clone(),
+            None => tasks,
+        }
     }
 
     /// The points of axes that are all sizes.
@@ -144,13 +186,25 @@ impl<'l, 'k> Writer<'l, 'k> {
         let (lowering, memory) = (self.lowering, &self.memory);
         let (rows, columns) = (self.tile.rows, self.tile.columns);
         let function = FunctionParts::new(self.filler.threads, self.tasks())
-            .with_shared(Quantity::constant(i64::from(memory.bytes)));
+            .with_shared(Quantity::constant(i64::from(memory.bytes)))
+            .with_shared_scratch(self.scratch());
         let line = |text: String| lowering.line(text);
         let [tiles_m, tiles_e] = self.tiles().map(|tiles| lowering.quantity(&tiles));
         // Neighbours have the same keys, which stay in the cache.
         line("k_i64 row_tile, column_tile;".to_owned());
+        let rest = format!("k_split(t, {tiles_m}, row_tile)");
+        let rest = match &self.splits {
+            None => rest,
+            Some(splits) => {
+                line("k_i64 split;".to_owned());
+                format!(
+                    "k_split({rest}, {}, split)",
+                    lowering.quantity(&splits.number)
+                )
+            }
+        };
         line(format!(
-            "const k_i64 z = k_split(k_split(t, {tiles_m}, row_tile), {tiles_e}, column_tile);"
+            "const k_i64 z = k_split({rest}, {tiles_e}, column_tile);"
         ));
         line(format!(
             "const k_i64 m0 = row_tile * {rows}, e0 = column_tile * {columns};"
@@ -161,6 +215,7 @@ impl<'l, 'k> Writer<'l, 'k> {
         line(format!("const k_i64 keys = {keys};"));
         self.declare_memory();
         let sides = self.sides();
+        self.declare_tiles(&scope, &sides);
         for side in [&sides.queries, &sides.keys, &sides.values] {
             self.filler.declare_async(&scope, side);
         }
@@ -176,8 +231,21 @@ impl<'l, 'k> Writer<'l, 'k> {
         line("k_copy_wait<0>();".to_owned());
         line("k_sync();".to_owned());
         line("online.finish(row_maxima, row_sums);".to_owned());
-        self.leave(&scope, &sides);
+        match &self.splits {
+            None => self.leave(&scope, &sides),
+            Some(splits) => self.leave_partials(&scope, &sides, splits),
+        }
         function.finish(lowering)
+    }
+
+    /// Bytes of scratch: flags of values, and what splits leave.
+    fn scratch(&self) -> Quantity {
+        let (kernel, attention) = (self.lowering.kernel, self.attention);
+        match (&self.splits, &attention.mask) {
+            (Some(splits), _) => splits.scratch(kernel, attention),
+            (None, Some(mask)) => mask.scratch(kernel),
+            (None, None) => Quantity::constant(0),
+        }
     }
 
     /// Declares tiles in shared memory and in registers.

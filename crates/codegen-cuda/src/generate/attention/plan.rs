@@ -15,6 +15,8 @@ pub(crate) struct AttentionPlan {
     pub(crate) tile: AttentionTile,
     /// The tile where there would be few of the other.
     pub(crate) few: Option<AttentionTile>,
+    /// The tile where there would be few of both, and keys are split over blocks.
+    pub(crate) split: Option<AttentionTile>,
 }
 
 /// The tile of a block.
@@ -67,6 +69,9 @@ impl AttentionTile {
     }
 }
 
+/// Words of a tile's text.
+const TILE_WORDS: usize = 7;
+
 impl AttentionPlan {
     /// The plan of the words after its unit.
     pub(crate) fn of(unit: Unit, words: &[&str]) -> Option<Self> {
@@ -77,13 +82,26 @@ impl AttentionPlan {
             }
             _ => None,
         };
-        let few = match words.get(7..)? {
-            [] => None,
-            ["few", rest @ ..] => Some(tile(rest)?),
-            _ => return None,
+        let (first, mut rest) = words.split_at_checked(TILE_WORDS)?;
+        let mut plan = Self {
+            unit,
+            tile: tile(first)?,
+            few: None,
+            split: None,
         };
-        let tile = tile(words.get(..7)?)?;
-        (unit.sum() == DType::F32).then_some(Self { unit, tile, few })
+        while let Some((word, words)) = rest.split_first() {
+            let (words, after) = words.split_at_checked(TILE_WORDS)?;
+            let place = match *word {
+                "few" if plan.split.is_none() => &mut plan.few,
+                "split" => &mut plan.split,
+                _ => return None,
+            };
+            if place.replace(tile(words)?).is_some() {
+                return None;
+            }
+            rest = after;
+        }
+        (unit.sum() == DType::F32).then_some(plan)
     }
 }
 
@@ -106,9 +124,11 @@ impl fmt::Display for AttentionTile {
 impl fmt::Display for AttentionPlan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.unit.as_word(), self.tile)?;
-        match &self.few {
-            Some(few) => write!(formatter, " few {few}"),
-            None => Ok(()),
+        for (word, tile) in [("few", &self.few), ("split", &self.split)] {
+            if let Some(tile) = tile {
+                write!(formatter, " {word} {tile}")?;
+            }
         }
+        Ok(())
     }
 }

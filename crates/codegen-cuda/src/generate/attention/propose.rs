@@ -1,13 +1,14 @@
 //! Which plans are offered for an attention.
 
-use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::Dependence;
+use kiln_kernel::{AxisId, VerifiedKernel};
 
+use super::split::SPLIT_KEYS;
 use super::{Attention, AttentionPlan, AttentionTile, Memory};
 use crate::generate::points;
 
-/// The plans of a kernel for a machine with this much shared memory per block: many queries at a time, and fewer where
-/// these would be few tasks.
+/// The plans of a kernel for a machine with this much shared memory per block: many queries at a time, fewer where these would
+/// be few tasks, and split keys where fewer would be, too.
 pub(in crate::generate) fn plans(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -16,12 +17,12 @@ pub(in crate::generate) fn plans(
     let Some(attention) = Attention::of(kernel, dependence) else {
         return Vec::new();
     };
-    let constant = |axes| points(kernel, axes).as_constant();
+    let constant = |axes: &[AxisId]| points(kernel, axes).as_constant();
     let depth = constant(&attention.depth);
     let columns = constant(&attention.values.axes);
     let unit = attention.unit;
     let fits = |tile: &AttentionTile| Memory::of(&attention, depth, tile).bytes <= shared_bytes;
-    let [large, few] = match unit.has_tensor_cores() {
+    let [large, few, split] = match unit.has_tensor_cores() {
         false => in_registers(depth, columns),
         true => on_tensor_cores(depth, columns),
     };
@@ -35,12 +36,21 @@ pub(in crate::generate) fn plans(
         ..tile
     };
     let fitting = |tile: AttentionTile| [tile, short(tile)].into_iter().find(&fits);
+    // Few keys are never split.
+    let keys = constant(std::slice::from_ref(&attention.key));
+    let has_splits = keys.is_none_or(|keys| keys >= 2 * SPLIT_KEYS);
+    let split = fitting(split).filter(|_| has_splits);
     let (tile, few) = match (fitting(large), fitting(few)) {
         (Some(large), few) => (large, few.filter(|&few| few != large)),
         (None, Some(few)) => (few, None),
         (None, None) => return Vec::new(),
     };
-    vec![AttentionPlan { unit, tile, few }]
+    vec![AttentionPlan {
+        unit,
+        tile,
+        few,
+        split,
+    }]
 }
 
 /// A size that is known, rounded up, if it is at most `most`.
@@ -51,7 +61,7 @@ fn rounded(size: Option<i64>, to: u32, most: u32) -> Option<u32> {
 }
 
 /// Accumulators take `rows * (keys + columns)` of a block's registers.
-fn on_tensor_cores(depth: Option<i64>, columns: Option<i64>) -> [AttentionTile; 2] {
+fn on_tensor_cores(depth: Option<i64>, columns: Option<i64>) -> [AttentionTile; 3] {
     let depth = rounded(depth, 16, 256).unwrap_or(64);
     let otherwise = if columns.is_some() { 128 } else { 64 };
     let columns = rounded(columns, 16, 256).unwrap_or(otherwise);
@@ -67,11 +77,17 @@ fn on_tensor_cores(depth: Option<i64>, columns: Option<i64>) -> [AttentionTile; 
         warps: if columns <= 64 { 4 } else { 8 },
         ..few
     };
-    [large, few]
+    // Keys are split where there are few queries: more rows would be empty.
+    let split = AttentionTile {
+        rows: 32,
+        warps: 2,
+        ..few
+    };
+    [large, few, split]
 }
 
 /// The queries stay where their depth is small. With more of both, accumulators would exceed a thread's registers.
-fn in_registers(depth: Option<i64>, columns: Option<i64>) -> [AttentionTile; 2] {
+fn in_registers(depth: Option<i64>, columns: Option<i64>) -> [AttentionTile; 3] {
     let is_wide = columns.is_some_and(|columns| columns > 64);
     let few = AttentionTile {
         rows: 64,
@@ -81,5 +97,5 @@ fn in_registers(depth: Option<i64>, columns: Option<i64>) -> [AttentionTile; 2] 
         warps: 1,
     };
     let rows = if is_wide { 64 } else { 128 };
-    [AttentionTile { rows, ..few }, few]
+    [AttentionTile { rows, ..few }, few, few]
 }

@@ -12,13 +12,15 @@ const LANES: u32 = 4;
 impl Writer<'_, '_> {
     /// Computes and stores what follows.
     pub(super) fn leave(&self, scope: &Scope, sides: &Sides<'_>) {
-        let (lowering, attention) = (self.lowering, self.attention);
+        let lowering = self.lowering;
         let kernel = lowering.kernel;
-        let rest = kernel.items().get(attention.n_items..).unwrap_or_default();
-        let stores = rest.iter().filter_map(|item| match item {
-            Item::Store(store) => Some(store),
-            _ => None,
-        });
+        let stores = self
+            .items_of_results()
+            .iter()
+            .filter_map(|item| match item {
+                Item::Store(store) => Some(store),
+                _ => None,
+            });
         let mut columns = sides.values.own.clone();
         // One store along the columns may write several results at once.
         let along: Vec<&Store> = stores.filter(|store| !store.axes.is_empty()).collect();
@@ -45,19 +47,31 @@ impl Writer<'_, '_> {
             threads: self.filler.threads,
         };
         leave(lowering, scope, &results, &|mut inner, sums| {
-            self.finish_row(&mut inner, sums);
-            self.rest(&mut inner, rest, results.columns.axes);
+            let row = ["row_maxima[other - m0]", "row_sums[other - m0]"];
+            self.finish_row(&mut inner, row, sums);
+            self.rest(&mut inner, results.columns.axes);
         });
     }
 
-    /// Places the maximum, the sum, other values of the row, and the mix. What was summed is for the maximum in place of the
-    /// shift.
-    fn finish_row(&self, scope: &mut Scope, sums: Vec<String>) {
+    /// The items after the sums.
+    fn items_of_results(&self) -> &[Item] {
+        let items = self.lowering.kernel.items();
+        items.get(self.attention.n_items..).unwrap_or_default()
+    }
+
+    /// Places the maximum, the sum, other values of the row, and the mix, from those that were computed. What was summed is for
+    /// the maximum in place of the shift.
+    pub(super) fn finish_row(
+        &self,
+        scope: &mut Scope,
+        [maximum, total]: [&str; 2],
+        sums: Vec<String>,
+    ) {
         let (lowering, attention) = (self.lowering, self.attention);
         let place = |scope: &mut Scope, stage, values: Vec<String>| {
             scope.place(stage, When::Current, Place::Values(values));
         };
-        let maximum = lowering.declare("float", "row_maxima[other - m0]");
+        let maximum = lowering.declare("float", maximum);
         place(scope, attention.maximum, vec![maximum.clone()]);
         let before = lowering.kernel.items().iter().take(attention.n_items);
         let mut stages = before.filter_map(|item| match item {
@@ -81,7 +95,7 @@ impl Writer<'_, '_> {
             "float",
             format_args!("keys > 0 ? k_rescale({maximum}, {shift}) : 1.0f"),
         );
-        let sum = lowering.declare("float", format_args!("row_sums[other - m0] * {factor}"));
+        let sum = lowering.declare("float", format_args!("{total} * {factor}"));
         place(scope, attention.sum, vec![sum]);
         place_rows(scope, &mut stages);
         let divisor = attention.divisor.map(|by| lowering.value(scope, by, 0));
@@ -99,10 +113,10 @@ impl Writer<'_, '_> {
     }
 
     /// The items after the sums, at a result.
-    fn rest(&self, scope: &mut Scope, items: &[Item], columns: &[AxisId]) {
+    pub(super) fn rest(&self, scope: &mut Scope, columns: &[AxisId]) {
         let lowering = self.lowering;
         let mut n_stores = 0;
-        for item in items {
+        for item in self.items_of_results() {
             match item {
                 Item::Stage(id) => {
                     let value = lowering.value(scope, lowering.kernel.stage(*id).value, 0);

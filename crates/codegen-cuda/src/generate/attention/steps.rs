@@ -7,6 +7,33 @@ use crate::generate::split_points;
 use crate::generate::tile::Side;
 
 impl Writer<'_, '_> {
+    /// Declares the tiles of keys that the block visits: `tiles` of them, from `first_tile`.
+    pub(super) fn declare_tiles(&self, scope: &Scope, sides: &Sides<'_>) {
+        let (lowering, keys) = (self.lowering, self.tile.keys);
+        let line = |text: String| lowering.line(text);
+        line("k_i64 first_key = 0, end_key = keys;".to_owned());
+        if let Some(mask) = &self.attention.mask {
+            self.narrow_keys(scope, sides, mask);
+        }
+        line(format!(
+            "const k_i64 first_seen = first_key / {keys}, seen = end_key > first_key ? (end_key + {}) / {keys} - first_seen : 0;",
+            keys - 1
+        ));
+        match &self.splits {
+            None => line("const k_i64 first_tile = first_seen, tiles = seen;".to_owned()),
+            Some(splits) => {
+                let number = lowering.quantity(&splits.number);
+                line(format!(
+                    "const k_i64 share = (seen + {number} - 1) / {number}, first_tile = first_seen + split * share;"
+                ));
+                line(
+                    "const k_i64 tiles = k_min(k_max(seen - split * share, 0ll), share);"
+                        .to_owned(),
+                );
+            }
+        }
+    }
+
     /// The loop over tiles of keys: a step per part of the depth, and one for the values. The tile of a step is filled a
     /// step before; the first step only fills.
     pub(super) fn steps(&self, scope: &Scope, sides: &Sides<'_>) {
@@ -23,13 +50,10 @@ impl Writer<'_, '_> {
             ),
         };
         line(format!("const int parts = {parts};"));
-        line(format!(
-            "const int steps = (int)((keys + {}) / {keys}) * (parts + 1);",
-            keys - 1
-        ));
+        line("const int steps = (int)tiles * (parts + 1);".to_owned());
         lowering.open("for (int step = -1; step < steps; ++step)");
         line(format!(
-            "const int next = step + 1, part = next % (parts + 1); const k_i64 n0 = (k_i64)(next / (parts + 1)) * {keys}, k0 = (k_i64)part * {depth};"
+            "const int next = step + 1, part = next % (parts + 1); const k_i64 n0 = (first_tile + next / (parts + 1)) * {keys}, k0 = (k_i64)part * {depth};"
         ));
         line(
             "const bool fills_keys = next < steps && part < parts, fills_values = next < steps && part == parts;"
@@ -82,7 +106,7 @@ impl Writer<'_, '_> {
         let element = self.filler.unit.element();
         let line = |text: String| lowering.line(text);
         line(format!(
-            "const int part = step % (parts + 1); const k_i64 n0 = (k_i64)(step / (parts + 1)) * {};",
+            "const int part = step % (parts + 1); const k_i64 n0 = (first_tile + step / (parts + 1)) * {};",
             self.tile.keys
         ));
         line(format!(

@@ -8,6 +8,27 @@ K_INLINE float k_rescale(float before, float now) {
     return k_exp(before - now);
 }
 
+// Narrows the keys that a row sees, `low` up to `high`, to those that a comparison leaves: it hides keys where
+// `left < right`, or, if it is not STRICT, `left <= right`. Both sides are given at key 0; `left - right` RISES by one per
+// key, or falls. Large sides say nothing: they could wrap on the way to a key.
+template <bool STRICT, bool RISES> K_INLINE void k_narrow_keys(k_i64 left, k_i64 right, k_i64& low, k_i64& high) {
+    const k_i64 limit = 1ll << 61;
+    if (left <= -limit || left >= limit || right <= -limit || right >= limit) return;
+    const k_i64 hidden = right - left + (STRICT ? 0 : 1);
+    if (RISES) low = k_max(low, hidden);
+    else high = k_min(high, 1 - hidden);
+}
+
+// What a split of the keys gives a row: its maximum, and for that maximum the sum of its weights and their mix in a column.
+struct k_partial { float maximum, total, mix; };
+K_INLINE k_partial k_no_keys() { return k_partial{k_lowest(), 0, 0}; }
+K_INLINE k_partial k_merge(k_partial a, k_partial b) {
+    const float now = k_max(a.maximum, b.maximum);
+    const bool is_masked = now == k_lowest();
+    const float of_a = is_masked ? 1.0f : k_rescale(a.maximum, now), of_b = is_masked ? 1.0f : k_rescale(b.maximum, now);
+    return k_partial{now, a.total * of_a + b.total * of_b, a.mix * of_a + b.mix * of_b};
+}
+
 // The sums of a tile to shared memory, turned: as the left operand of products in registers.
 template <class Tile> K_INLINE void k_leave_turned(Tile& tile, float* to) {
     K_UNROLL

@@ -44,10 +44,10 @@ template <class T, int N> K_INLINE void k_store_vector(T* to, const k_vector<T, 
 template <class T, int N> K_INLINE k_vector<T, N> k_load_aligned(const T* from) { return *(const k_vector<T, N>*)from; }
 template <class T, int N> K_INLINE void k_store_aligned(T* to, const k_vector<T, N>& x) { *(k_vector<T, N>*)to = x; }
 
-// Quotient and remainder of numbers that are not negative; nearly always in 32 bits.
-K_INLINE k_i64 k_split(k_i64 x, k_i64 by, k_i64& rest) {
+// Quotient and remainder of numbers that are not negative, and that fit Index; nearly always in 32 bits.
+template <class Index = k_i64> K_INLINE k_i64 k_split(k_i64 x, k_i64 by, k_i64& rest) {
     k_i64 quotient;
-    if ((((k_u64)x | (k_u64)by) >> 32) == 0) quotient = (unsigned)x / (unsigned)by;
+    if (sizeof(Index) == 4 || (((k_u64)x | (k_u64)by) >> 32) == 0) quotient = (unsigned)x / (unsigned)by;
     else quotient = x / by;
     rest = x - quotient * by;
     return quotient;

@@ -232,6 +232,7 @@ K_INLINE float k_comparable(k_bf16 x) { return k_wide(x); }
 K_COMPARE(eq, ==) K_COMPARE(ne, !=) K_COMPARE(lt, <) K_COMPARE(le, <=) K_COMPARE(gt, >) K_COMPARE(ge, >=)
 template <class T> K_INLINE bool k_is_nan(T x) { return k_wide(x) != k_wide(x); }
 template <class T> K_INLINE bool k_is_inf(T x) { return k_magnitude(k_wide(x)) == (decltype(k_wide(x)))(1e300 * 1e300); }
+template <class T> K_INLINE bool k_is_finite(T x) { return k_wide(x) - k_wide(x) == 0; }
 template <class T> K_INLINE T k_select(bool c, T a, T b) { return c ? a : b; }
 
 // Logic and bits.

@@ -14,20 +14,22 @@ use kiln_backend::Quantity;
 use super::function::Function;
 
 /// Tiles that are enough for a device: below that many, smaller ones are used.
-const ENOUGH_TILES: i64 = 264;
+pub(super) const ENOUGH_TILES: i64 = 264;
+
+/// 1 where there are enough tasks, else 0.
+pub(super) fn is_enough(tasks: &Quantity) -> Quantity {
+    let enough = Quantity::constant(ENOUGH_TILES);
+    tasks.clone().floor_div(enough).min(Quantity::constant(1))
+}
 
 /// The functions of a large tile and of a small one, if there is one: sizes decide which of them has tasks.
 pub(super) fn for_sizes(large: Function, small: Option<Function>) -> Vec<Function> {
     let Some(small) = small else {
         return vec![large];
     };
-    let one = || Quantity::constant(1);
-    let enough = Quantity::constant(ENOUGH_TILES);
-    let is_enough = large.tasks.clone().floor_div(enough).min(one());
-    vec![
-        large.only_when(&is_enough),
-        small.only_when(&(one() - is_enough)),
-    ]
+    let is_enough = is_enough(&large.tasks);
+    let is_few = Quantity::constant(1) - is_enough.clone();
+    vec![large.only_when(&is_enough), small.only_when(&is_few)]
 }
 
 /// Rows of the strip of shared memory through which sums leave.

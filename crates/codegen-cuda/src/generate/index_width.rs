@@ -1,0 +1,76 @@
+//! Offsets in 32 bits where a launch's sizes allow it: a 64-bit product takes several instructions, a 64-bit division a call.
+//!
+//! A function's text computes offsets and divides points in the type `k_index`. It is written twice, and sizes decide which
+//! of the two has tasks. What a kernel computes in `i64` stays so.
+
+use kiln_backend::Quantity;
+use kiln_kernel::VerifiedKernel;
+
+use super::function::Function;
+use super::strides;
+
+/// What offsets are computed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IndexWidth {
+    /// 32 bits.
+    Narrow,
+    /// 64 bits.
+    Wide,
+}
+
+impl IndexWidth {
+    /// The C type.
+    pub(super) fn c_type(self) -> &'static str {
+        match self {
+            Self::Narrow => "int",
+            Self::Wide => "k_i64",
+        }
+    }
+}
+
+/// Offsets and points up to which indices are narrow. What a tile or a block adds to them still fits in 31 bits.
+const LIMIT: i64 = 1 << 30;
+
+/// Each function with narrow indices, where those suffice, and with wide ones.
+pub(super) fn narrow_where_possible(
+    kernel: &VerifiedKernel,
+    functions: Vec<Function>,
+) -> Vec<Function> {
+    let mut all = Vec::with_capacity(2 * functions.len());
+    for wide in functions {
+        let is_narrow = is_narrow(kernel, &wide);
+        let narrow = Function {
+            index: IndexWidth::Narrow,
+            ..wide.clone()
+        };
+        match is_narrow.as_constant() {
+            Some(0) => all.push(wide),
+            Some(_) => all.push(narrow),
+            None => {
+                all.push(narrow.only_when(&is_narrow));
+                all.push(wide.only_when(&(Quantity::constant(1) - is_narrow)));
+            }
+        }
+    }
+    all
+}
+
+/// 1 where every offset and every point of a function is within the limit, else 0.
+fn is_narrow(kernel: &VerifiedKernel, function: &Function) -> Quantity {
+    let constant = Quantity::constant;
+    let threads = constant(i64::from(function.threads));
+    let points = super::points(kernel, kernel.outer());
+    let spans = kernel.buffers().iter().map(|(id, buffer)| {
+        let sizes = buffer.shape.iter();
+        let sizes = sizes.map(|&size| Quantity::of(kernel.dims(), size));
+        let steps = strides(kernel, id).into_iter().zip(sizes);
+        steps.fold(constant(1), |span, (stride, size)| {
+            let backwards = constant(0) - stride.clone();
+            let last = (size - constant(1)).max(constant(0));
+            span + stride.max(backwards) * last
+        })
+    });
+    let first = points.max(function.tasks.clone() * threads);
+    let most = spans.fold(first, Quantity::max).max(constant(1));
+    constant(LIMIT).floor_div(most).min(constant(1))
+}
