@@ -1,4 +1,4 @@
-//! Finding NVIDIA's libraries: the driver, NVRTC and cuBLASLt.
+//! Finding NVIDIA's libraries: the driver, NVRTC, cuBLASLt and NCCL.
 //!
 //! Order: the folder or file named by a variable, the folders of `KILN_CUDA`, of the loader's path, of CUDA's toolkits, of
 //! Python's packages. What is found is opened by its absolute path and kept open, so that `cudarc`, which knows bare names
@@ -23,6 +23,8 @@ pub enum CudaLibrary {
     Nvrtc,
     /// Matrix products.
     CublasLt,
+    /// Sums over GPUs and machines.
+    Nccl,
 }
 
 impl CudaLibrary {
@@ -32,6 +34,7 @@ impl CudaLibrary {
             CudaLibrary::Driver => "NVIDIA's driver (libcuda.so.1)",
             CudaLibrary::Nvrtc => "NVRTC (libnvrtc.so.12 or .13)",
             CudaLibrary::CublasLt => "cuBLASLt (libcublasLt.so.12 or .13)",
+            CudaLibrary::Nccl => "NCCL (libnccl.so.2)",
         }
     }
 
@@ -41,6 +44,7 @@ impl CudaLibrary {
             CudaLibrary::Driver => "KILN_CUDA_DRIVER",
             CudaLibrary::Nvrtc => "KILN_NVRTC",
             CudaLibrary::CublasLt => "KILN_CUBLASLT",
+            CudaLibrary::Nccl => "KILN_NCCL",
         }
     }
 
@@ -50,6 +54,7 @@ impl CudaLibrary {
             CudaLibrary::Driver => &["libcuda.so.1"],
             CudaLibrary::Nvrtc => &["libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so"],
             CudaLibrary::CublasLt => &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
+            CudaLibrary::Nccl => &["libnccl.so.2", "libnccl.so"],
         }
     }
 
@@ -65,6 +70,9 @@ impl CudaLibrary {
             ),
             CudaLibrary::CublasLt => format!(
                 "install `nvidia-cublas-cu12` with pip or a CUDA toolkit, or set {variable} to the library"
+            ),
+            CudaLibrary::Nccl => format!(
+                "install `nvidia-nccl-cu12` with pip or the package `libnccl2`, or set {variable} to the library"
             ),
         }
     }
@@ -231,6 +239,7 @@ mod tests {
             CudaLibrary::Driver,
             CudaLibrary::Nvrtc,
             CudaLibrary::CublasLt,
+            CudaLibrary::Nccl,
         ] {
             let message = locate(library, &places).unwrap_err().to_string();
             assert!(

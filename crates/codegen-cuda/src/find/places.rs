@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use super::CudaLibrary;
 
 /// The variables that name places.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 11] = [
     "KILN_CUDA_DRIVER",
     "KILN_NVRTC",
     "KILN_CUBLASLT",
+    "KILN_NCCL",
     "KILN_CUDA",
     "LD_LIBRARY_PATH",
     "CUDA_HOME",
@@ -142,7 +143,7 @@ fn site_packages(lib: &Path) -> Vec<PathBuf> {
 /// The folders of NVIDIA's packages in a folder of packages that exist.
 fn wheel_folders(packages: &Path) -> Vec<PathBuf> {
     let nvidia = packages.join("nvidia");
-    let folders = ["cuda_nvrtc", "cublas", "cu13", "cu12"];
+    let folders = ["cuda_nvrtc", "cublas", "nccl", "cu13", "cu12"];
     let folders = folders.map(|name| nvidia.join(name).join("lib"));
     folders
         .into_iter()
