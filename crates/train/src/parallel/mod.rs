@@ -1,14 +1,16 @@
 //! Data-parallel training: each rank computes the gradients of its own batch, and all ranks make the same update.
 //!
-//! A [`Collective`] is what a trainer needs of the ranks: [`LocalGroup`] has ranks that are threads of one process, and
-//! `mpi::Mpi` (feature `mpi`) ranks that are processes, on any number of machines. A trainer that is built
-//! [across](crate::TrainerBuilder::build_across) one begins with the parameters of rank 0, and its steps compute what a step of one
-//! process on the joined batch computes, to rounding.
+//! A [`Collective`] is what a trainer needs of the ranks: [`LocalGroup`] has ranks that are threads of one process, `mpi::Mpi`
+//! (feature `mpi`) ranks that are processes, on any number of machines, and `nccl::Nccl` (feature `nccl`) ranks that have a GPU
+//! each. A trainer that is built [across](crate::TrainerBuilder::build_across) one begins with the parameters of rank 0, and its
+//! steps compute what a step of one process on the joined batch computes, to rounding.
 
 mod buckets;
 mod local;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+#[cfg(feature = "nccl")]
+pub mod nccl;
 
 pub(crate) use buckets::Buckets;
 pub use local::{Local, LocalGroup};
