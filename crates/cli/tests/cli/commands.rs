@@ -249,7 +249,7 @@ fn conflicting_options_are_errors() {
         stderr(&output).lines().next(),
         Some("error[E0972]: unknown dimension `M`, expected one of: N")
     );
-    let device = workshop.kiln(&["run", "model.kiln", "--cases", "cases", "--device", "cuda"]);
+    let device = workshop.kiln(&["run", "model.kiln", "--cases", "cases", "--device", "tpu"]);
     assert_eq!(device.status.code(), Some(2));
     assert!(stderr(&device).contains("expected one of: interpreter"));
     let file = workshop.kiln(&["inspect", "model.pt"]);
