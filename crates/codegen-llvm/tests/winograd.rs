@@ -196,6 +196,14 @@ fn f4x4_is_used_only_if_enabled() {
     assert_eq!(used(28, 28, 96), [true, true, false, false, false]);
     assert_eq!(used(14, 14, 96), [false, false, true, true, false]);
     assert_eq!(used(3, 400, 96), [false, false, true, true, false]);
-    assert_eq!(used(28, 28, 192), [false, false, true, true, false]);
     assert_eq!(used(14, 14, 4096), [false, false, false, false, true]);
+    // How many channels fit depends on the tile of the target.
+    let mut by_channels: Vec<_> = (3..=128).map(|n| used(28, 28, 32 * n)).collect();
+    by_channels.dedup();
+    let [larger, smaller, neither] = [
+        [true, true, false, false, false],
+        [false, false, true, true, false],
+        [false, false, false, false, true],
+    ];
+    assert_eq!(by_channels, [larger, smaller, neither]);
 }
