@@ -3,8 +3,9 @@
 use super::{EvaluateError, Evaluator};
 use crate::form::{AxisId, Extent};
 
-/// What is done at a point.
-pub(super) type Visit<'a, E> = dyn FnMut(&mut E, Option<AxisId>) -> Result<(), EvaluateError> + 'a;
+/// What is done at a point, and what it gives.
+pub(super) type Visit<'a, E, T = ()> =
+    dyn FnMut(&mut E, Option<AxisId>) -> Result<T, EvaluateError> + 'a;
 
 impl Evaluator<'_> {
     /// Calls `visit` at every point of the axes, the last axis fastest. The extent of an axis may depend on those before

@@ -2,6 +2,7 @@
 
 use kiln_scalar::{ScalarOp, ScalarValue, evaluate_op};
 
+use super::axes::Visit;
 use super::memory::offset;
 use super::{EvaluateError, Evaluator};
 use crate::form::{AxisId, Carry, Combine, Item, NodeId, StageId, StageOperation, Store};
@@ -48,7 +49,7 @@ impl Evaluator<'_> {
         &mut self,
         name: &str,
         axes: &[AxisId],
-        value: &mut dyn FnMut(&mut Self, Option<AxisId>) -> Result<ScalarValue, EvaluateError>,
+        value: &mut Visit<'_, Self, ScalarValue>,
     ) -> Result<Local, EvaluateError> {
         let mut shape = Vec::with_capacity(axes.len());
         for &axis in axes {
