@@ -104,23 +104,22 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         Some(Waiter::new(inner, self.key.clone(), follow).of_leader())
     }
 
-    /// The value if memory or a tier has it, shared with the waiters; otherwise the tiers' reasons. Nothing is compiled and
-    /// no other process is waited for; the waiters are notified that it was given up.
-    ///
-    /// # Errors
-    /// The reason of each tier.
-    pub fn look_up(self) -> Result<Found<V>, Vec<TierMiss>> {
+    /// The value if memory or a tier has it, shared with the waiters. Nothing is compiled and no other process is waited
+    /// for. Otherwise `on_miss` is called, and then the waiters are notified that it was given up, so accounts are up to
+    /// date when they continue.
+    pub fn look_up(self, on_miss: impl FnOnce()) -> Option<Found<V>> {
         let inner = Arc::clone(&self.cache.inner);
         if let Some(value) = inner.in_memory(&self.key) {
             let source = Source::Memory;
-            return Ok(self.finish(Found { value, source }));
+            return Some(self.finish(Found { value, source }));
         }
         match inner.in_tiers(&self.key) {
-            Ok(found) => Ok(self.finish(found)),
+            Ok(found) => Some(self.finish(found)),
             Err(misses) => {
                 Counters::count(&inner.counters.misses);
                 inner.count_misses(&misses);
-                Err(misses)
+                on_miss();
+                None
             }
         }
     }

@@ -216,16 +216,16 @@ impl Kernels {
         });
         let result = if !allowed || self.is_budget_spent() {
             // Missing code may be requested again.
-            ticket.look_up().ok().map(Ok)
+            let found = ticket.look_up(|| {
+                recorder.count(Counter::Miss);
+                if allowed {
+                    Counters::count(&self.counters.over_budget);
+                }
+            });
+            found.map(Ok)
         } else {
             Some(self.compile_with(ticket, identity, schedule, recorder))
         };
-        if result.is_none() {
-            recorder.count(Counter::Miss);
-            if allowed {
-                Counters::count(&self.counters.over_budget);
-            }
-        }
         self.published.fetch_add(1, Ordering::Release);
         result
     }
