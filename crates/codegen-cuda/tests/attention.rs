@@ -14,7 +14,7 @@ mod support;
 use kiln_backend::Schedule;
 use kiln_codegen_cuda::CudaCompiler;
 use kiln_tensor::Tensor;
-use support::{CheckedCase, HostKernel, has_compiler, kernel, smooth};
+use support::{CheckedCase, HostKernel, kernel, lacks_compiler, smooth};
 
 /// Whether a kernel is offered as an attention.
 fn is_offered(text: &str) -> bool {
@@ -37,8 +37,7 @@ fn schedules(text: &str, others: &[&str]) -> Vec<Schedule> {
 
 /// Checks a kernel with the attention that is offered, and with other tiles, at some sizes.
 fn check(text: &str, others: &[&str], sizes: &[&[i64]]) {
-    if !has_compiler() {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+    if lacks_compiler() {
         return;
     }
     let kernel = kernel(text);
@@ -282,8 +281,7 @@ fn kernels_as_fusion_makes_them_do_what_they_mean() {
 /// Rows whose keys are all masked, tiles whose keys are, and keys that are none.
 #[test]
 fn masked_rows_are_what_they_mean() {
-    if !has_compiler() {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+    if lacks_compiler() {
         return;
     }
     let (rows, keys, size) = (6, 150, 8);

@@ -13,15 +13,7 @@ mod support;
 use kiln_backend::Schedule;
 use kiln_codegen_cuda::CudaCompiler;
 use kiln_tensor::Tensor;
-use support::{CheckedCase, HostKernel, has_compiler, kernel, smooth};
-
-fn skips() -> bool {
-    let skips = !has_compiler();
-    if skips {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
-    }
-    skips
-}
+use support::{CheckedCase, HostKernel, kernel, lacks_compiler, smooth};
 
 /// The attention that is offered.
 fn offered(text: &str) -> Schedule {
@@ -99,7 +91,7 @@ const SIZES: &[&[i64]] = &[
 
 #[test]
 fn masked_attention_does_what_it_means() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let masks = [
@@ -145,7 +137,7 @@ fn visited(text: &str, case: CheckedCase) -> u64 {
 
 #[test]
 fn hidden_tiles_are_not_visited() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let count = |sees: &str, symbols: &[i64], position: i64| {
@@ -167,7 +159,7 @@ fn hidden_tiles_are_not_visited() {
 /// Zero times infinity is NaN, in a hidden key too.
 #[test]
 fn hidden_values_that_are_not_finite_are_seen() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let text = masked("f32", "j <= i");
@@ -186,7 +178,7 @@ fn hidden_values_that_are_not_finite_are_seen() {
 /// A key whose index is out of bounds is a fault although its score is hidden.
 #[test]
 fn hidden_keys_that_fault_are_reported() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let text = masked("f32", "j < 5")
@@ -235,7 +227,7 @@ fn merges(host: &HostKernel, symbols: &[i64]) -> bool {
 
 #[test]
 fn split_keys_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     for dtype in ["f32", "bf16", "f16"] {
@@ -270,7 +262,7 @@ fn split_keys_do_what_they_mean() {
 /// With a mask, the visible keys are split: each block has as many of them.
 #[test]
 fn masked_keys_are_split() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     for (dtype, sees) in [
@@ -295,7 +287,7 @@ fn masked_keys_are_split() {
 /// Splits with no finite score, and with scores that are infinite or NaN.
 #[test]
 fn splits_of_masked_rows_are_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let text = masked("f32", "j >= 0")
@@ -336,7 +328,7 @@ fn splits_of_masked_rows_are_what_they_mean() {
 /// The order in which blocks and threads run changes no bit.
 #[test]
 fn merged_splits_do_not_depend_on_order() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let text = masked("f32", "j <= %p[b, i]");

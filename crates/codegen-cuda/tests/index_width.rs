@@ -12,7 +12,7 @@ mod support;
 
 use kiln_backend::Schedule;
 use kiln_codegen_cuda::CudaCompiler;
-use support::{CheckedCase, HostKernel, has_compiler, kernel, smooth};
+use support::{CheckedCase, HostKernel, kernel, lacks_compiler, smooth};
 
 const TRANSPOSED: &str = "kernel @map(%x: in f32[N, M], %y: out f32[M, N]) {
   outer m < M, n < N
@@ -49,17 +49,9 @@ fn schedules(text: &str) -> Vec<Schedule> {
     both
 }
 
-fn skips() -> bool {
-    let skips = !has_compiler();
-    if skips {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
-    }
-    skips
-}
-
 #[test]
 fn both_widths_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     for (text, sizes) in [
@@ -100,7 +92,7 @@ fn is_narrow(host: &HostKernel, symbols: &[i64]) -> bool {
 
 #[test]
 fn sizes_choose_the_width() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let limit = 1 << 30;

@@ -18,15 +18,7 @@ use kiln_codegen_cuda::CudaCompiler;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{Elements, covering_sizes, random_kernel, random_sizes};
 use kiln_testkit::random::SplitMix64;
-use support::{check_everywhere, has_compiler, kernel, kernel_files, smooth};
-
-fn skips() -> bool {
-    let skips = !has_compiler();
-    if skips {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
-    }
-    skips
-}
+use support::{check_everywhere, kernel, kernel_files, lacks_compiler, smooth};
 
 fn expect(failures: Vec<String>) {
     assert!(
@@ -97,7 +89,7 @@ fn try_random(seed: u64) -> Result<(usize, usize), String> {
 
 #[test]
 fn random_kernels_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let given = std::env::var("KILN_TEST_KERNELS").ok();
@@ -111,7 +103,7 @@ fn random_kernels_do_what_they_mean() {
 
 #[test]
 fn kernels_of_files_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let word = std::env::var("KILN_TEST_FILES").unwrap_or_default();
@@ -137,7 +129,7 @@ fn check_large(text: &str, sizes: &[&[i64]]) -> Result<(usize, usize), String> {
 
 #[test]
 fn products_beyond_a_tile_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let product = |operands: &str, x: &str, w: &str, y: &str| {
@@ -199,7 +191,7 @@ fn products_beyond_a_tile_do_what_they_mean() {
 /// Operands that are parts of larger arrays: where these begin at no multiple of 16 bytes, lines are not copied as they are.
 #[test]
 fn products_of_parts_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let product = |x: &str, operands: &str| {
@@ -228,7 +220,7 @@ fn products_of_parts_do_what_they_mean() {
 /// Weights of convolutions: a line of several axes is copied as it is.
 #[test]
 fn windows_of_16_bit_floats_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let window = |border: &str, x: &str| {
@@ -276,7 +268,7 @@ fn windows_of_16_bit_floats_do_what_they_mean() {
 /// Products whose numbers are not those of tensor cores: each has a tile of its own.
 #[test]
 fn products_of_f64_and_of_integers_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let product = |operands: &str, factors: &str, stored: &str| {
@@ -359,7 +351,7 @@ fn products_of_f64_and_of_integers_do_what_they_mean() {
 
 #[test]
 fn split_reductions_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let kernels = [
@@ -393,7 +385,7 @@ fn split_reductions_do_what_they_mean() {
 
 #[test]
 fn rows_of_every_length_do_what_they_mean() {
-    if skips() {
+    if lacks_compiler() {
         return;
     }
     let kernels = [

@@ -12,7 +12,7 @@ mod support;
 
 use kiln_backend::Schedule;
 use kiln_codegen_cuda::CudaCompiler;
-use support::{CheckedCase, HostKernel, has_compiler, kernel, smooth};
+use support::{CheckedCase, HostKernel, kernel, lacks_compiler, smooth};
 
 const PRODUCT: &str = "kernel @product(%x: in bf16[M, K], %w: in bf16[K, N], %y: out f32[M, N]) {
   outer m < M, n < N
@@ -46,8 +46,7 @@ fn is_found(
 
 #[test]
 fn mistakes_in_products_are_found() {
-    if !has_compiler() {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+    if lacks_compiler() {
         return;
     }
     let schedule = "contraction bf16 tile 64 64 32 warps 2 2";
@@ -77,8 +76,7 @@ fn mistakes_in_products_are_found() {
 
 #[test]
 fn mistakes_in_rows_are_found() {
-    if !has_compiler() {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+    if lacks_compiler() {
         return;
     }
     let found = |change: &dyn Fn(&str) -> String, define| {
@@ -96,8 +94,7 @@ fn mistakes_in_rows_are_found() {
 
 #[test]
 fn offsets_in_too_few_bits_are_found() {
-    if !has_compiler() {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+    if lacks_compiler() {
         return;
     }
     let short = |text: &str| {
@@ -113,8 +110,7 @@ fn offsets_in_too_few_bits_are_found() {
 
 #[test]
 fn mistakes_in_attention_are_found() {
-    if !has_compiler() {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+    if lacks_compiler() {
         return;
     }
     for (dtype, tile) in [
@@ -181,8 +177,7 @@ const DECODING: &str =
 
 #[test]
 fn mistakes_in_visited_keys_are_found() {
-    if !has_compiler() {
-        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+    if lacks_compiler() {
         return;
     }
     let tile = "tile 64 64 8 64 warps 1";

@@ -25,10 +25,14 @@ use tempfile::TempDir;
 /// The contents of memory that is not an element.
 const POISON: u8 = 0xff;
 
-/// The C++ compiler, if it is installed.
-pub(crate) fn has_compiler() -> bool {
+/// Whether a test must be skipped because g++ is not installed; if so, this says so.
+pub(crate) fn lacks_compiler() -> bool {
     let version = Command::new("g++").arg("--version").output();
-    version.is_ok_and(|output| output.status.success())
+    let is_missing = !version.is_ok_and(|output| output.status.success());
+    if is_missing {
+        println!("skipped: generated CUDA C is not executed, since g++ is not installed");
+    }
+    is_missing
 }
 
 /// A kernel from its text.
