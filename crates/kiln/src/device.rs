@@ -1,7 +1,7 @@
 //! Devices, which execute models, and their registry, by key.
 //!
 //! A [`Device`] is the interpreter, or a [`DeviceEntry`]: how to get a compiler and an executor, and what fusion may do
-//! there. The CPU is an entry like any other. Not here: the executors themselves.
+//! there. The CPU is an entry like any other. The executors themselves are in the backend crates.
 
 #[cfg(feature = "native")]
 mod cpu;

@@ -1,7 +1,7 @@
 //! A loaded model: its inputs and outputs, and calls.
 //!
-//! A model is built once when it is loaded. If its graph depends on what calls pass (the rank of an input, the branch that
-//! an `If` takes), it is built once for each such combination instead, at the first call with that combination.
+//! A model is built once when it is loaded. If its graph depends on what calls pass (the rank of an input, the branch
+//! that an `If` takes), it is built once per combination instead, at the first call with that combination.
 
 mod ahead;
 mod arrange;

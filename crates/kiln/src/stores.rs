@@ -1,4 +1,4 @@
-//! Stores that the user adds to the cache folder: [`Stores`].
+//! Stores that the user configures in addition to the cache folder: [`Stores`].
 
 use std::fmt;
 use std::sync::Arc;

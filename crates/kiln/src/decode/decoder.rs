@@ -1,4 +1,4 @@
-//! A model with its caches, and how many tokens they have.
+//! A model with its caches, and the number of tokens in them.
 
 use super::roles::{Integers, Length, Roles, not_a_decoder};
 use crate::error::{Error, Failure};

@@ -1,4 +1,4 @@
-//! Generating: the loop around a decoder and a sampler.
+//! Generation: the loop over a decoder and a sampler.
 
 use super::decoder::Decoder;
 use super::sampler::Sampler;

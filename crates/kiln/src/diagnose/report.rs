@@ -1,8 +1,8 @@
-//! One call of a model in detail: what each step cost, beside what the machine could do, where its memory is, what was
-//! compiled, which kernels nearly were one, and what to try next. As data, and as a page.
+//! A detailed report on one call of a model, as data and as a page: the time of each step compared with what the
+//! machine can achieve, the memory layout, what was compiled, which kernels were nearly fused, and what to try next.
 //!
-//! Not here: how the page looks (`html`). Invariants: a report is of one call's sizes; whatever is measured has a unit in
-//! its name; texts from the model are as the model has them, and are escaped where they are printed.
+//! The page is rendered in `html`. Invariants: a report is about one call's sizes; every measured quantity has its unit
+//! in its name; texts from the model are stored unchanged, and escaped when they are printed.
 
 mod advice;
 mod apart;

@@ -1,4 +1,4 @@
-//! A minimal reproduction of a miscompiled model: few ops, their inputs as tensors, and files that reproduce the
+//! A minimal reproduction of a miscompiled model: a few ops, their inputs as tensors, and files that reproduce the
 //! difference.
 //!
 //! The search is in `compare/reduce.rs`.

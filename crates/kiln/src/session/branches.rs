@@ -1,4 +1,4 @@
-//! Branches of a session: others that go on from the same states.
+//! Branches of a session: further sessions that continue from the same states.
 
 use super::Session;
 use crate::error::Error;

@@ -1,9 +1,9 @@
 //! Reduces a wrong step to the fewest of its ops that are still wrong.
 //!
-//! Candidates are graphs whose inputs are what compiled code passed to the step; each is loaded, compiled and compared like
-//! any model. Symbols stay symbols at first; if nothing is wrong then, sizes become constants. Then ops are removed from
-//! the end, then from the front, as long as the rest stays wrong. Not here: steps with control flow, or whose ops define
-//! symbols; for these the whole graph is kept.
+//! Candidates are graphs whose inputs are what compiled code passed to the step; each is loaded, compiled and compared
+//! like any model. Symbols stay symbols at first; if that makes the result correct, sizes become constants. Ops are
+//! then removed from the end, then from the front, as long as the rest stays wrong. Steps that have control flow, or
+//! whose ops define symbols, are not reduced: the whole graph is kept.
 
 use super::step_check::{OwnError, StepCheck};
 use crate::diagnose::comparison::Distance;

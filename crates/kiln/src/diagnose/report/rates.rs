@@ -1,4 +1,4 @@
-//! What the machine does at best: a stream through memory and a large product, both as Kiln's own kernels.
+//! The machine's best rates, measured with Kiln's own kernels: a stream through memory, and a large product.
 
 use crate::error::Error;
 use crate::model::Model;
