@@ -1,4 +1,4 @@
-//! The components of a runtime.
+//! The components that a runtime is built from.
 
 use std::fmt;
 use std::sync::Arc;
