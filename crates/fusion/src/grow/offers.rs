@@ -1,4 +1,4 @@
-//! The groups offered for joining, by which rule, in which order.
+//! The groups offered for joining, by rule and in order.
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //!
 //! A reduction demanded at indices of outer axes alone is a scalar. If an index runs along an inner axis of the
 //! demanding stage, the reduction becomes an array over its own axis, which that index reads; all consumers along
-//! different axes read one array. An index in between (computed from inner axes) is rejected.
+//! different axes read one array. Any other index (computed from inner axes) is rejected.
 
 use std::collections::BTreeSet;
 
