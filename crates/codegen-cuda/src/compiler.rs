@@ -1,4 +1,4 @@
-//! The compiler for GPUs as a `KernelCompiler`: verified kernels in, artifacts with cubins out.
+//! The GPU compiler, a `KernelCompiler`: compiles verified kernels to artifacts with cubins.
 #![allow(unsafe_code, reason = "it vouches for its own output")]
 
 use kiln_backend::{

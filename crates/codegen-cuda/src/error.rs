@@ -1,4 +1,4 @@
-//! Errors between a kernel and its cubin.
+//! Errors of compiling a kernel to a cubin.
 
 use kiln_kernel::VerifiedKernel;
 

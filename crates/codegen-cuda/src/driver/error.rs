@@ -1,4 +1,4 @@
-//! Errors of the driver: of one call, and of finding a device at all.
+//! Driver errors: of a single call, and of finding a device.
 
 use crate::error::CudaError;
 use std::fmt;

@@ -1,6 +1,7 @@
-//! The code of builtins: compiled in the background when a builtin is first asked for, and kept while the process lives.
+//! The code of builtins: compiled in the background when a builtin is first requested, and kept for the life of the
+//! process.
 //!
-//! Until it is there the host serves, so that no call waits for a compiler.
+//! Until the code is available, the builtin runs on the host, so that no call waits for a compiler.
 
 use super::context::Context;
 use super::kernel::CudaKernel;

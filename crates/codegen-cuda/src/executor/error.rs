@@ -1,4 +1,4 @@
-//! Errors of the device: [`DeviceError`].
+//! Device errors: [`DeviceError`].
 
 use crate::container::ContainerError;
 use crate::driver::DriverError;

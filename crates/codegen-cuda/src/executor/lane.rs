@@ -1,4 +1,5 @@
-//! What an execution runs on: a stream, a fault word on the device, and words in page-locked memory that both sides access.
+//! The resources of an execution: a stream, a fault word on the device, and words in page-locked memory that host and
+//! device access.
 #![allow(
     unsafe_code,
     reason = "words that the device writes are read through pointers"

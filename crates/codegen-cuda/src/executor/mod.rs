@@ -1,4 +1,4 @@
-//! A CUDA device as Kiln sees it: [`CudaExecutor`].
+//! The executor of a CUDA device: [`CudaExecutor`].
 //!
 //! Executors of one device share its context: streams, transfers and the error latch. Each has its own memory pool.
 #![allow(unsafe_code, reason = "copies are vouched for here")]

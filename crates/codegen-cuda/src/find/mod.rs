@@ -1,8 +1,9 @@
 //! Finding NVIDIA's libraries: the driver, NVRTC, cuBLASLt and NCCL.
 //!
-//! Order: the folder or file named by a variable, the folders of `KILN_CUDA`, of the loader's path, of CUDA's toolkits, of
-//! Python's packages. What is found is opened by its absolute path and kept open, so that `cudarc`, which knows bare names
-//! only, gets the same library; NVRTC's builtins come first, which it could not find itself.
+//! Search order: the folder or file named by the library's own variable, then the folders in `KILN_CUDA`, the loader's
+//! path, CUDA toolkits and Python packages. A library is opened by its absolute path and kept open, so that `cudarc`,
+//! which uses bare names only, gets the same library; NVRTC's builtins are opened first, since NVRTC could not find
+//! them itself.
 #![allow(unsafe_code, reason = "opening a library runs its initialisers")]
 
 mod places;

@@ -1,4 +1,4 @@
-//! The folders in which libraries are looked for.
+//! The folders that are searched for libraries.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! A function of the generated source, which is the code of one phase.
+//! A function of the generated source: the code of one phase.
 
 use kiln_backend::Quantity;
 

@@ -1,5 +1,5 @@
-//! Products that cuBLASLt computes: two plain matrices, and nothing after the sum but a bias in the result's type and the
-//! rounding to it. Where the depth is 0, which the library refuses, a function of our own computes the results.
+//! Products computed by cuBLASLt: two plain matrices, with an epilogue of at most a bias in the result's type and the
+//! rounding to it. If the depth is 0, which the library rejects, a generated function computes the results.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::Dependence;
