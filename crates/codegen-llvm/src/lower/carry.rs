@@ -1,4 +1,4 @@
-//! Carry blocks: stages that run step by step and read their value of the previous step.
+//! Carry blocks: stages that run sequentially and read their value from the previous step.
 //!
 //! A stage with one value per point of the tile is carried in registers. One with axes of its own has two copies of its
 //! local in memory: a step reads one and writes the other.
