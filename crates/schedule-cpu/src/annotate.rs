@@ -1,4 +1,4 @@
-//! The transformations of a nest's loops that follow from its tile: how each item is vectorised, peeled, split and
+//! Derives the transformations of a nest's loops from its tile: how each item is vectorised, peeled, split and
 //! prefetched.
 
 use std::collections::BTreeSet;

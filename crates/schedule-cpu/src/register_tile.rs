@@ -1,4 +1,4 @@
-//! The shape of a register tile: lanes, vectors and rows that fit the registers of a level.
+//! The shape of a register tile: lanes, vectors and rows that fit in the registers of a level.
 
 use kiln_kernel::analysis::{Dependence, expression_nodes};
 use kiln_kernel::{AxisId, Class, Node, NodeId, VerifiedKernel};

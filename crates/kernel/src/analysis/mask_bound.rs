@@ -1,5 +1,5 @@
-//! Masks by position: where a value is minus infinity whatever it is computed from, such as the scores of a causal mask or
-//! of a sliding window.
+//! Masks by position: the positions at which a value is minus infinity whatever its operands are, such as scores under
+//! a causal or sliding-window mask.
 //!
 //! Such an element has no weight in a softmax, so a backend need not compute it.
 
