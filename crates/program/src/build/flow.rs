@@ -1,8 +1,8 @@
 //! The steps of a segment as a flow of values: what each step reads and writes, how large that is at likely sizes, and what
 //! the step costs.
 //!
-//! A value is a memory: a buffer together with its views. Only values in the segment's arena count; the others have their
-//! memory whatever the order of steps is.
+//! A value is a memory: a buffer together with its views. Only values in the segment's arena count; the others occupy
+//! their memory whatever the order of steps is.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The steps of a simulated run: repeated steps write buffers of their own, and later steps read those.
+//! The steps of a simulated run: repeated steps write separate buffers, which later steps read.
 
 use std::collections::HashMap;
 
