@@ -1,5 +1,5 @@
-//! What stands before every request: the token, the limits on how many requests and bytes there are at one time, and whether
-//! the server still takes any.
+//! Admission of requests: the token, the limits on concurrent requests and bytes, and whether the server still accepts
+//! requests.
 
 use crate::error::ServeError;
 use crate::options::{ServerLimits, ServerOptions, Token};

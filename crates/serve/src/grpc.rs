@@ -1,8 +1,8 @@
-//! The front end for gRPC: `inference.GRPCInferenceService` of the Open Inference Protocol, with its extensions for
+//! The gRPC front end: `inference.GRPCInferenceService` of the Open Inference Protocol, with its extensions for
 //! configuration, statistics and the repository.
 //!
-//! Messages are written by hand, so no protobuf compiler is needed to build. *Invariant:* whatever the bytes of a request are,
-//! the answer is a status of gRPC, with a code where it is an error.
+//! Messages are written by hand, so no protobuf compiler is needed to build. *Invariant:* whatever the bytes of a
+//! request are, the response has a gRPC status, with a code if it is an error.
 
 mod body;
 mod convert;

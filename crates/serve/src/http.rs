@@ -1,7 +1,8 @@
-//! The front end for HTTP: the Open Inference Protocol (version 2) with its extensions for binary tensors, statistics and the
-//! repository; metrics and a status page.
+//! The HTTP front end: the Open Inference Protocol (version 2), with its extensions for binary tensors, statistics and
+//! the repository; metrics and a status page.
 //!
-//! *Invariant:* whatever the bytes of a request are, the answer is one of the protocol, with a code where it is an error.
+//! *Invariant:* whatever the bytes of a request are, the response conforms to the protocol, with a code if it is an
+//! error.
 
 mod answer;
 mod body;

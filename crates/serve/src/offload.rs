@@ -1,4 +1,4 @@
-//! Reading and writing tensors away from the threads that serve connections, where it takes long.
+//! Moves slow reading and writing of tensors off the threads that serve connections.
 
 use crate::error::ServeError;
 

@@ -1,4 +1,4 @@
-//! Settings of the server and of the repository, with defaults that are safe on a machine that others use too.
+//! Settings of the server and of the repository, with defaults that are safe on a shared machine.
 
 use crate::error::ServeError;
 use kiln::{Compiling, Options, OutputPlacement, SealKey};

@@ -1,4 +1,4 @@
-//! Parameters of requests that change what a request means, whatever protocol they came by.
+//! Request parameters that change the meaning of a request, for either protocol.
 
 use crate::error::ServeError;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! The models that are served: which there are, in what state, loading and unloading, and requests to them.
+//! The models that are served: their states, loading and unloading, and requests to them.
 //!
-//! *Invariants:* no lock is held while a model is read, compiled or called; a model that fails to load is a state with a reason,
-//! and affects no other.
+//! *Invariants:* no lock is held while a model is read, compiled or called; a model that fails to load has a state with
+//! a reason, and affects no other model.
 
 mod catalog;
 mod layout;

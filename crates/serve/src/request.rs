@@ -1,4 +1,4 @@
-//! A request for inference and its answer, whatever protocol they came by.
+//! An inference request and its response, independent of the protocol.
 
 use kiln::Tensor;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The server: addresses that it listens on, and shutting down.
+//! The server: its listening addresses, and shutdown.
 
 mod connections;
 mod timed;

@@ -1,10 +1,10 @@
-//! The service: requests for the compiled kernel of a blueprint, answered from memory, from the store, or by compiling.
+//! The service: returns the compiled kernel of a blueprint from memory or from the store, or compiles it.
 //!
-//! check cache -> compile -> optimise -> validate -> store -> return. Requests are asynchronous; compiles run on threads of
-//! the service. Any number of requests for one thing compile it once.
+//! check cache -> compile -> optimise -> validate -> store -> return. Requests are asynchronous; compiles run on
+//! threads of the service. Any number of requests for the same kernel compile it once.
 //!
 //! *Invariants:* no lock is held while anything is compiled, read or written. A compile that panics is an error of its
-//! requests and of nothing else.
+//! own requests only.
 
 mod flight;
 mod metrics;

@@ -1,7 +1,8 @@
-//! Packages in a folder: one folder each, put there whole; and in a store that several servers share, if there is one.
+//! Stores packages: each in a subfolder of a folder, written atomically; and in a store shared by several servers, if
+//! there is one.
 //!
-//! *Invariant:* a package is written elsewhere and renamed into place, so no reader sees part of one. Of two writers of one
-//! key the first to arrive wins, and both packages are good.
+//! *Invariant:* a package is written elsewhere and renamed into place, so no reader sees a partial one. If two writers
+//! store the same key, the first one wins; both packages are valid.
 
 mod shared;
 

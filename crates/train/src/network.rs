@@ -1,4 +1,4 @@
-//! Networks: parameters and buffers, asked for by name while a step is recorded. The layers are in `layers`.
+//! Networks: parameters and buffers, requested by name while a step is recorded. The layers are in `layers`.
 
 use crate::error::TrainError;
 use crate::initial::Initial;

@@ -1,4 +1,4 @@
-//! What a path and a method ask for.
+//! Routes: maps a path and a method to an operation.
 
 use crate::error::ServeError;
 use http::Method;

@@ -1,4 +1,4 @@
-//! The tensors of a request in the model's order, and whether they may be joined with those of others.
+//! The tensors of a request in the model's order, and whether the request can be batched with others.
 
 use crate::error::ServeError;
 use kiln::internals::symbolic_shape::SymbolicShape;

@@ -1,6 +1,7 @@
-//! A thread that computes the requests of a model: alone, or joined.
+//! A thread that computes the requests of a model, singly or batched.
 //!
-//! *Invariant:* a request that fails fails alone. When a joined call fails, each of its requests is computed alone.
+//! *Invariant:* no request fails because of another: if a batched call fails, each of its requests is computed
+//! separately.
 
 use crate::batching::{BatchPlan, join, split};
 use crate::metrics::ModelMetrics;

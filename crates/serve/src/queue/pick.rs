@@ -1,4 +1,5 @@
-//! Which waiting requests are computed next: a decision about a queue at a moment, without waiting or clocks.
+//! Chooses the waiting requests that are computed next: a pure function of the queue and the time, without waiting or
+//! clocks.
 
 use super::Job;
 use crate::batching::Group;

@@ -1,7 +1,7 @@
-//! What a folder of models has: names, versions, files.
+//! The contents of a model folder: names, versions, files.
 //!
-//! *Invariant:* a name from a request is a name of a folder directly beneath the repository, or nothing: it has no separators
-//! and does not begin with a dot.
+//! *Invariant:* a name from a request refers only to a folder directly beneath the repository: it has no separators and
+//! does not begin with a dot.
 
 use crate::config::{ModelConfig, Versions};
 use crate::error::{ServeError, shown};

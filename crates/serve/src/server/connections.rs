@@ -1,4 +1,4 @@
-//! Connections: accepted up to a limit, served with limits of time and size, and ended when the server shuts down.
+//! Connections: accepted up to a limit, served with limits on time and size, and closed when the server shuts down.
 
 use crate::gate::{Connected, Gate};
 use crate::grpc::GrpcService;

@@ -1,4 +1,4 @@
-//! Spans to a collector by OTLP over HTTP, in the background: [`Traces`].
+//! Exports spans to a collector by OTLP over HTTP, in the background: [`Traces`].
 //!
 //! *Invariant:* spans wait in a bounded queue, and are dropped when it is full; a request never waits for the collector.
 

@@ -1,4 +1,4 @@
-//! What a layer counts.
+//! The counters of a layer.
 
 use super::rollback::RollbackReason;
 use crate::service::Counter;

@@ -1,4 +1,5 @@
-//! When a roll-out is taken back: too many failures, or too slow, over a window of the last executions.
+//! Decides when a roll-out is rolled back: after too many failures, or if it is too slow, over a window of recent
+//! executions.
 
 use crate::error::ServiceError;
 use serde::{Deserialize, Serialize};

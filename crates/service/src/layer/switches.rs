@@ -1,4 +1,4 @@
-//! Switches of compiled layers: a configuration with defaults, changeable while running.
+//! Switches of compiled layers: a configuration with defaults, which can be changed at run time.
 
 use super::rollback::RollbackOptions;
 use crate::error::ServiceError;

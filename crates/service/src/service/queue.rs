@@ -1,4 +1,5 @@
-//! The queue of compiles: clients take turns, and neither one client nor all together may have too many waiting.
+//! The queue of compiles: clients are served in turn, and the number of waiting compiles is limited per client and in
+//! total.
 
 use crate::error::ServiceError;
 use std::collections::{BTreeMap, VecDeque};

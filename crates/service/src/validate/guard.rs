@@ -1,7 +1,8 @@
-//! The program that runs memory checks: a process of its own, whose buffers adjoin pages that nothing may touch.
+//! The program that runs memory checks: a separate process, whose buffers are next to guard pages.
 //!
-//! Compiled code that reads or writes out of bounds ends that process at the instruction, and the parent learns where it
-//! was. A program that starts validators with [`GuardProgram::current`] begins with [`main_if_guard`].
+//! Compiled code that reads or writes out of bounds ends that process at the faulting instruction, whose location is
+//! reported to the parent. A program that starts validators with [`GuardProgram::current`] must begin with
+//! [`main_if_guard`].
 //!
 //! *Invariant:* the runner opens a bundle that its parent sealed with a key made for that one check.
 

@@ -1,4 +1,4 @@
-//! Building a trainer: recording its step, making its parameters.
+//! Builds a trainer: records its step, and creates its parameters.
 
 use super::{KEY, LOSS, RATE, STEP, Trainer};
 use crate::error::TrainError;

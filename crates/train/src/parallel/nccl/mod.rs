@@ -1,7 +1,8 @@
 //! Ranks that have a GPU each, connected by NVIDIA's NCCL.
 //!
-//! The library is looked for when it is first needed, so that building needs nothing. Numbers and bytes go through the GPU
-//! in parts of a fixed size, on a stream of their own. An error ends the communicator, since NCCL promises nothing after one.
+//! The library is opened when it is first needed, so that it is not needed to build. Numbers and bytes go through the
+//! GPU in pieces of a fixed size, on a separate stream. An error ends the communicator, since NCCL guarantees nothing
+//! after one.
 
 mod agree;
 mod calls;
