@@ -1,7 +1,7 @@
-//! Types of a whole graph: checked by proof, or recomputed.
+//! Checks the types of a whole graph by proof, or recomputes them.
 //!
-//! Both take a graph that `kiln_ir::verify` accepts, and visit its ops in program order, those of
-//! regions before the op that holds them, with what is known of captures.
+//! Both take a graph that `kiln_ir::verify` accepts, and visit its ops in program order, the ops of regions before the
+//! op that contains them, with the known elements of captures.
 
 use crate::context::{Agreement, InferenceContext};
 use crate::engine::ShapeInferenceEngine;
