@@ -1,4 +1,5 @@
-//! What a kernel is compiled for, and how its loops are arranged: names and numbers of a backend.
+//! Targets and schedules: what a kernel is compiled for, and how its loops are arranged, as backend-specific names and
+//! numbers.
 
 use std::fmt;
 

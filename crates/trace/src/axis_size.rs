@@ -1,4 +1,4 @@
-//! The sizes of an input's axes, as they are given: numbers, names, or none.
+//! The sizes of an input's axes as specified by the caller: numbers, names, or unspecified.
 
 use kiln_shape_inference::{GraphBuilder, InferError};
 use kiln_symbolic_shape::DimId;

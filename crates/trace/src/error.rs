@@ -1,7 +1,7 @@
 //! Errors of recording a function.
 //!
-//! Operators return no `Result`: the first mistake is kept, with the line that made it, and ends the
-//! recording when the function returns.
+//! Operators return no `Result`: the first mistake is kept, with the line that caused it, and is returned as the
+//! recording's error when the function returns.
 
 use kiln_autodiff::GradientError;
 use kiln_shape_inference::{InferError, Number};

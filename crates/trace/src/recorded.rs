@@ -1,4 +1,4 @@
-//! A finished recording: its graph, and the gradients that its values have of their own.
+//! A finished recording: its graph, and the custom gradients of its values.
 
 use crate::gradient_ops::{engine, without_rules};
 use kiln_autodiff::{

@@ -1,7 +1,7 @@
 //! The graph being recorded, shared by its variables and sizes.
 //!
-//! Invariant: after a failure nothing more is recorded, and the first failure is the result of the recording. Values made
-//! after it are meaningless. A tape reports its failure when it is next read, and can then be continued.
+//! Invariant: after a failure nothing more is recorded, and the first failure is the result of the recording. Values
+//! created after it are meaningless. A tape reports its failure when it is next read, and can be continued afterwards.
 
 use crate::eager::{EagerFault, EagerValues};
 use crate::error::{CallSite, TraceError};

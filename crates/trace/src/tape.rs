@@ -1,4 +1,4 @@
-//! A tape: a recording whose values are computed while it is made.
+//! A tape: a recording whose values are computed as it is made.
 
 use crate::eager::EagerValues;
 use crate::error::{CallSite, TraceError};

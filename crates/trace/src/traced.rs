@@ -1,4 +1,4 @@
-//! From a function to its graph, once per dtypes and ranks of the arguments.
+//! A function and its graphs, recorded once per combination of argument dtypes and ranks.
 
 use crate::axis_size::{AxisSize, dims_of};
 use crate::error::{CallSite, TraceError};

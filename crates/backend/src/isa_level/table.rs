@@ -1,4 +1,4 @@
-//! The properties of levels: a row each.
+//! The properties of levels: one row per level.
 
 /// A row of the table: the properties of a level.
 pub(super) struct LevelInfo {

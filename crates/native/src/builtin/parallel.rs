@@ -1,4 +1,4 @@
-//! Independent parts of a builtin's work, shared out over the threads of the pool.
+//! Distributes independent parts of a builtin's work over the threads of the pool.
 //!
 //! Invariant: whatever a pool does with its job afterwards, the work is called only while [`map_parts`] has not returned.
 #![allow(unsafe_code, reason = "the work's lifetime is erased for the pool")]

@@ -1,7 +1,7 @@
 //! The first elements of each lane when sorted; of equal ones the lower index first.
 //!
-//! A lane is not sorted: its elements are compared, a chunk at a time, with the last of the best ones so far, which few
-//! precede.
+//! A lane is not sorted: its elements are compared, a chunk at a time, with the last of the best elements so far, and
+//! few of them precede it.
 
 use super::few_of_lanes::{self, FewOfLanes, LANES};
 use super::interrupt::{Interrupt, PIECE, Stopped};

@@ -1,4 +1,4 @@
-//! Properties on which the graph depends and which only a call can determine: which branch of an `If` is taken whose
+//! Properties on which the graph depends and which only a call can determine: the branch taken by an `If` whose
 //! branches differ in more than sizes, the trip count of a loop that carries a sequence, and sizes that decide how many
 //! operations or axes there are, such as the number of coordinates in each index of a `GatherND`.
 //!

@@ -1,4 +1,4 @@
-//! Sums of products.
+//! Contractions: sums of products.
 
 use super::Var;
 
