@@ -1,4 +1,4 @@
-//! The formats of a product's operands, and how they are spelled.
+//! The formats of a product's operands, and their names.
 
 use crate::error::PrecisionError;
 use kiln_tensor::DType;

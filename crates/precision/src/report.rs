@@ -1,4 +1,4 @@
-//! What a rewrite changed, and what it left as it was.
+//! The report of a rewrite: which products it changed, and which it left unchanged.
 
 use crate::format::Format;
 use kiln_ir::ValueId;
