@@ -221,7 +221,7 @@ pub trait KernelExecutor: Send + Sync {
         false
     }
 
-    /// Whether the device works: false once it is lost, for ever.
+    /// Whether the device works; once it is lost, this is always false.
     fn is_healthy(&self) -> bool {
         true
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Target {
     /// The backend: `llvm`, `cuda`.
     pub backend: String,
-    /// The instruction set, by a name of the backend that stands for a list of features: `avx2+fma`.
+    /// The instruction set, as the backend's name for a list of features: `avx2+fma`.
     pub level: String,
 }
 

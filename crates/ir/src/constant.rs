@@ -33,7 +33,7 @@ enum Elements {
     Released(Released),
 }
 
-/// Makes the elements of a constant that gave them up.
+/// Recomputes the elements of a constant that has released them.
 type Remake = dyn Fn() -> Result<Tensor, TensorError> + Send + Sync;
 
 /// What remains of a tensor.

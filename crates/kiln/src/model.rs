@@ -80,7 +80,7 @@ impl Model {
     /// Loads a model with the default [`Options`]; [`Options::load`] loads it with others.
     ///
     /// A path refers to a file: ONNX (`.onnx`) or a graph's text (`.kiln`). Any [source](Source) is data and may be
-    /// untrusted: nothing in it is executed as machine code. A bundle is code, and has a function of its own,
+    /// untrusted: nothing in it is executed as machine code. A bundle is code, and is opened by a separate function,
     /// [`open_bundle`](Self::open_bundle).
     ///
     /// # Errors

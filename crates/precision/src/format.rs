@@ -136,7 +136,7 @@ impl fmt::Display for GroupFormat {
     }
 }
 
-/// What a word at the beginning of a format stands for.
+/// The meaning of the first word of a format.
 enum Word {
     Whole(Format),
     Weights(Bits),

@@ -56,7 +56,7 @@ pub enum Reason {
     NotFinite,
     /// The weights are empty.
     Empty,
-    /// A sum of so many products may not fit i32.
+    /// A sum of this many products might not fit in i32.
     TooDeep,
 }
 

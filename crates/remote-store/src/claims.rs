@@ -16,7 +16,7 @@ use object_store::{
     Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 
-/// More claims of others than this are not remembered.
+/// The maximum number of other machines' claims that are remembered.
 const CLAIMS: usize = 4096;
 
 /// The claims of other machines.
@@ -31,9 +31,9 @@ struct Seen {
     version: UpdateVersion,
     /// When this version was first seen.
     first: Duration,
-    /// When the claim was last asked for.
+    /// When the claim was last queried.
     asked: Duration,
-    /// When the entry was last asked for.
+    /// When the entry was last queried.
     asked_entry: Duration,
 }
 
@@ -70,7 +70,7 @@ impl Claims {
         self.is_supported = false;
     }
 
-    /// Whether the claim was asked for so recently that it is taken to be still held; if not, it counts as asked now.
+    /// Whether the claim was queried so recently that it is assumed to be still held; if not, it counts as queried now.
     pub(crate) fn is_held_still(
         &mut self,
         digest: KeyDigest,

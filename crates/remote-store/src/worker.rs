@@ -25,7 +25,7 @@ pub(crate) struct Worker {
     process: u32,
 }
 
-/// Why a future gave no result.
+/// Why a future returned no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoResult {
     /// It took too long.

@@ -104,7 +104,7 @@ impl Annotator<'_> {
         }
     }
 
-    /// Whether items are vectorised along axes of their own.
+    /// Whether items are vectorised along their own axes.
     fn is_inner(&self) -> bool {
         self.tile.vector == VectorAxis::Inner && self.tile.lanes > 1
     }

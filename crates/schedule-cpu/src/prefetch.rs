@@ -34,7 +34,7 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// The prefetches that pay for a tile. Rows are prefetched only if items are vectorised along axes of their own.
+    /// The profitable prefetches of a tile. Rows are prefetched only if items are vectorised along their own axes.
     pub(crate) fn wanted(
         kernel: &VerifiedKernel,
         dependence: &Dependence,

@@ -110,7 +110,7 @@ pub(super) fn joined_shape(
     }
 }
 
-/// Vectors per tile of a skinny GEMM: as many as fit beside the accumulators of three rows.
+/// Vectors per tile of a skinny GEMM: the number that fits next to the accumulators of three rows.
 pub(super) fn skinny_vectors(level: IsaLevel) -> u32 {
     const ROWS: u32 = 3;
     // An element per row, and vectors being loaded.

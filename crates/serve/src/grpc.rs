@@ -43,7 +43,7 @@ impl std::fmt::Debug for GrpcService {
 }
 
 impl GrpcService {
-    /// The front end alone, to be mounted in a server of one's own. Of the options those about listening mean nothing here.
+    /// The front end alone, to be mounted in your own server. The options about listening are ignored.
     ///
     /// # Errors
     /// E1530 for an option that makes no sense.
@@ -167,7 +167,7 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::fmt::Display,
 {
-    /// Reads the message, and answers it by `method`.
+    /// Reads the message, and handles it with `method`.
     async fn answer<Q, A, F>(
         self,
         method: impl Fn(Arc<Core>, Q) -> F,

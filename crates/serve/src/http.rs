@@ -44,7 +44,7 @@ struct Asked {
 }
 
 impl HttpService {
-    /// The front end alone, to be mounted in a server of one's own. Of the options those about listening mean nothing here.
+    /// The front end alone, to be mounted in your own server. The options about listening are ignored.
     ///
     /// # Errors
     /// E1530 for an option that makes no sense.

@@ -65,7 +65,7 @@ struct Families {
 }
 
 impl Metrics {
-    /// Counters, beside what `collected` finds when it is asked.
+    /// Counters, in addition to the metrics that `collected` computes on each scrape.
     pub(crate) fn new(collected: Collected) -> Self {
         let times: fn() -> Histogram = || Histogram::new(SECONDS);
         let sizes: fn() -> Histogram = || Histogram::new(SIZES);

@@ -5,7 +5,7 @@ use crate::error::ServeError;
 /// Work on this many bytes takes about as long as moving it to another thread.
 const INLINE: usize = 128 << 10;
 
-/// Does work on so many bytes.
+/// Does work on this many bytes.
 pub(crate) async fn offload<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, ServeError> + Send + 'static,

@@ -26,7 +26,7 @@ pub struct Candidate {
     pub threads: usize,
 }
 
-/// A kernel, how it runs, and what that was chosen by.
+/// A kernel, the way it runs, and the measurements behind that choice.
 #[derive(Clone, Debug)]
 pub struct OptimizedKernel {
     /// The kernel, as chosen.

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 /// A request for a compiled kernel.
 #[derive(Clone, Debug)]
 pub struct KernelRequest {
-    /// Who asks: clients take turns, and each has a limit of its own.
+    /// The requesting client: clients are served in turn, and each has its own limit.
     pub client: String,
     /// What to compile.
     pub blueprint: Arc<Blueprint>,

@@ -44,10 +44,10 @@ impl PackageStore {
         })
     }
 
-    /// With a store that several servers share, such as `kiln::remote::open` returns: what the folder lacks is looked for
-    /// there, and kept in the folder; what one server makes is stored there for all. A server that is about to compile claims
-    /// the package, where the store has claims, and the others wait for it. Packages of other versions of Kiln, and of
-    /// machines of another kind, are entries of their own.
+    /// With a store shared by several servers, such as `kiln::remote::open` returns: packages missing in the folder are
+    /// looked up there, and kept in the folder; what one server makes is stored there for all. A server that is about
+    /// to compile claims the package, where the store has claims, and the others wait for it. Packages of other
+    /// versions of Kiln, and of machines of another kind, are separate entries.
     #[must_use]
     pub fn shared_in(self, tier: Arc<dyn Tier>) -> Self {
         let shared = Some(Shared::new(tier));

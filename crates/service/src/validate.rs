@@ -156,7 +156,8 @@ impl Default for KernelValidator {
 }
 
 impl KernelValidator {
-    /// With a program that runs memory checks: each runs in a process of its own, which an access out of bounds ends.
+    /// With a program that runs memory checks: each check runs in a separate process, which an out-of-bounds access
+    /// ends.
     #[must_use]
     pub fn with_guard_program(self, program: GuardProgram) -> Self {
         Self {
@@ -194,7 +195,7 @@ impl KernelValidator {
     }
 }
 
-/// A check within a span, which says how long it took.
+/// Runs a check within a span, which records its time.
 fn timed(
     kind: CheckKind,
     check: impl FnOnce() -> Result<Outcome, ServiceError>,

@@ -232,7 +232,7 @@ fn visits(graph: &Graph) -> Vec<Visit> {
     visits
 }
 
-/// Propagates what is known of captures to the parameters that stand for them.
+/// Propagates the known elements of captures to the parameters that represent them.
 fn capture(graph: &Graph, state: &mut InferenceState, visit: Visit) {
     let Visit::Enter { op } = visit else { return };
     for (_, operand, parameter) in captures(graph, op) {
@@ -241,7 +241,7 @@ fn capture(graph: &Graph, state: &mut InferenceState, visit: Visit) {
     }
 }
 
-/// The operands of a control op with the parameters that stand for them, captures only.
+/// The captures among the operands of a control op, with the parameters that represent them.
 fn captures(graph: &Graph, op: OpId) -> Vec<(RegionId, ValueId, ValueId)> {
     let data = graph.op(op);
     let (operands, parameters) = match data.op {
@@ -262,7 +262,7 @@ fn captures(graph: &Graph, op: OpId) -> Vec<(RegionId, ValueId, ValueId)> {
     pairs
 }
 
-/// Gives parameters the types of the values they stand for; sizes with a per-iteration symbol are kept.
+/// Gives parameters the types of the values they represent; sizes with a per-iteration symbol are kept.
 fn retype_parameters(graph: &mut Graph, op: OpId) {
     for (_, operand, parameter) in captures(graph, op) {
         let ty = graph.ty(operand).clone();

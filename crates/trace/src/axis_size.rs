@@ -10,7 +10,7 @@ pub enum AxisSize {
     Fixed(usize),
     /// A symbol, the same size wherever it is named.
     Named(String),
-    /// A symbol of its own.
+    /// A new symbol, separate from all others.
     Own,
 }
 
@@ -26,7 +26,7 @@ impl From<&str> for AxisSize {
     }
 }
 
-/// The sizes of an input as expressions of its graph; symbols of their own begin with its name.
+/// The sizes of an input as expressions of its graph; the names of separate symbols begin with the input's name.
 pub(crate) fn dims_of(
     builder: &mut GraphBuilder,
     input: &str,

@@ -100,7 +100,7 @@ pub enum TraceError {
         /// The reason.
         source: InferError,
     },
-    /// E0615: a value with a gradient of its own that depends on more than it was said to.
+    /// E0615: a value with a custom gradient that depends on more than was declared.
     #[error(
         "{at}: expected a function of the given inputs alone, found one that also reads {name}, whose gradient would be \
          lost: add it to the inputs, or read its `stop_gradient`"

@@ -78,7 +78,8 @@ impl ShapeInferenceRule for TypeRule {
     }
 }
 
-/// A graph without the ops, marked if it had any: what was computed with a gradient of its own is what it was computed as.
+/// A graph without these ops, marked if it had any: a value with a custom gradient is replaced by the value as it was
+/// computed.
 pub(crate) fn without_rules(graph: Graph) -> Graph {
     if !graph.ops().any(|(_, data)| n_values(&data.op).is_some()) {
         return graph;

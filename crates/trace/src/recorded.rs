@@ -37,7 +37,7 @@ impl Recorded {
         &self.graph
     }
 
-    /// Whether values have gradients of their own, so that the graph alone cannot be differentiated.
+    /// Whether values have custom gradients, so that the graph alone cannot be differentiated.
     pub fn has_custom_gradients(&self) -> bool {
         self.whole.is_some()
     }

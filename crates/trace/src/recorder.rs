@@ -28,7 +28,7 @@ struct State {
     error: Option<TraceError>,
     /// Of a tape: the values so far.
     eager: Option<EagerValues>,
-    /// The gradients of values that have one of their own.
+    /// The gradients of values that have a custom one.
     rules: GradientRules,
     /// How a tape computes the ops that have these as their results.
     custom_ops: CustomOps,
@@ -130,7 +130,7 @@ impl Recorder {
         state.custom_ops.register(name, op);
     }
 
-    /// The gradients of values that have one of their own.
+    /// The gradients of values that have a custom one.
     pub(crate) fn rules(&self) -> GradientRules {
         self.0.borrow().rules.clone()
     }

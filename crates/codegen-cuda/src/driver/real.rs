@@ -65,7 +65,7 @@ macro_rules! call {
     };
 }
 
-/// Whether the driver's library is there, the driver answers, and it is new enough: `(major, minor)` of its CUDA version.
+/// Whether the driver's library is present, responds, and is new enough: `(major, minor)` of its CUDA version.
 fn open() -> std::result::Result<(u32, u32), DriverProblem> {
     let found = find::open(CudaLibrary::Driver);
     // SAFETY: opening the driver's library has no preconditions.

@@ -15,14 +15,14 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::thread;
 
-/// The code of the builtins that were asked for; none for one that is being compiled, or cannot be.
+/// The code of the builtins requested so far; `None` for a builtin that is being compiled, or cannot be.
 #[derive(Default)]
 pub(super) struct BuiltinCode {
     known: ForkLock<HashMap<DeviceBuiltin, Option<LoadedKernel>>>,
 }
 
 impl BuiltinCode {
-    /// The code, if it is there; what is asked for first begins to be compiled.
+    /// The code, if it is available; the first request for a builtin starts its compilation.
     pub(super) fn get(
         self: &Arc<Self>,
         context: &Arc<Context>,

@@ -37,7 +37,7 @@ pub enum DeviceError {
     Memory {
         /// The device's name.
         device: String,
-        /// What was asked for.
+        /// The requested bytes.
         bytes: usize,
         /// What is free.
         free: usize,

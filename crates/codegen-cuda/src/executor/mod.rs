@@ -88,7 +88,7 @@ impl CudaExecutor {
         Ok(executor)
     }
 
-    /// An executor over a driver of its own, such as a mock.
+    /// An executor over the given driver, such as a mock.
     ///
     /// # Errors
     /// If no code is generated for the device, or streams cannot be made.

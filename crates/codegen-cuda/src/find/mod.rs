@@ -15,7 +15,7 @@ use kiln_fork_lock::{ForkLazy, ForkLock};
 use crate::error::CudaError;
 pub use places::Places;
 
-/// A library of NVIDIA's.
+/// An NVIDIA library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CudaLibrary {
     /// The driver, which is part of the system.
@@ -59,7 +59,7 @@ impl CudaLibrary {
         }
     }
 
-    /// What to do where it is missing.
+    /// How to fix that it is missing.
     fn next(self) -> String {
         let variable = self.variable();
         match self {
@@ -88,10 +88,10 @@ pub struct FoundLibrary {
     pub before: Vec<PathBuf>,
 }
 
-/// The first file of a library in these places.
+/// The first file of a library found in these places.
 ///
 /// # Errors
-/// If there is none: every place that was looked at.
+/// If there is none: every place that was searched.
 pub fn locate(library: CudaLibrary, places: &Places) -> Result<FoundLibrary, CudaError> {
     let mut looked = Vec::new();
     for folder in places.of(library) {

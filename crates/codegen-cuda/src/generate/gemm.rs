@@ -16,7 +16,7 @@ use super::unit::Unit;
 use crate::container::{GemmEntry, GemmEpilogue, GemmOperand};
 use crate::error::CudaError;
 
-/// The tile of our own function, which does little.
+/// The tile of the generated function, which does little work.
 const SMALL: TilePlan = TilePlan {
     tile: [64, 64, 32],
     warps: [2, 2],

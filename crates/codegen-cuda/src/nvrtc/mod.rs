@@ -60,7 +60,7 @@ impl Nvrtc {
     /// The library of this process.
     ///
     /// # Errors
-    /// If there is none: every place that was looked at.
+    /// If there is none: every place that was searched.
     pub(crate) fn get() -> Result<Self, CudaError> {
         static LOADED: ForkLazy<ForkCell<Nvrtc>> = ForkLazy::new(ForkCell::new);
         if let Some(loaded) = LOADED.get() {

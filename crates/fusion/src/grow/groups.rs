@@ -269,7 +269,7 @@ impl Group {
         others.next().is_some_and(|op| is_widening(graph, op)) && others.next().is_none()
     }
 
-    /// Whether one of its ops has a schedule of its own.
+    /// Whether one of its ops has its own schedule.
     pub(crate) fn is_heavy(&self, graph: &Graph) -> bool {
         self.ops
             .iter()

@@ -22,7 +22,7 @@ use super::stage::StageKey;
 
 /// More nodes than this in a kernel are refused.
 const NODE_LIMIT: usize = 1 << 14;
-/// More answers than this in a lowering are refused.
+/// The maximum number of demands in a lowering.
 const STEP_LIMIT: usize = 1 << 18;
 
 /// Sizes of axes.

@@ -70,7 +70,7 @@ impl RegionLowering<'_> {
         })
     }
 
-    /// A factor that is a share of a whole that is the same for the entire sum: the dividend and the whole.
+    /// A factor that is a quotient whose divisor is the same for the entire sum: the dividend and the divisor.
     fn share(
         &mut self,
         value: ValueId,

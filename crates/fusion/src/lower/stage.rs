@@ -275,7 +275,7 @@ impl RegionLowering<'_> {
         self.b.axis(name, size)
     }
 
-    /// Which stage answers a demand, and how it is read.
+    /// The stage that provides a demanded value, and how it is read.
     pub(super) fn stage_key(
         &mut self,
         demand: &Demand,

@@ -16,7 +16,7 @@ use crate::form::{AxisId, Kernel, Node, NodeId, StageOperation};
 /// by `step`, and neither reads a local, so they can be computed wherever the other axes are in scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskBound {
-    /// The axis that the condition names. It has the extent of the axis that was asked for.
+    /// The axis that the condition names. It has the extent of the requested axis.
     pub axis: AxisId,
     /// The left side of the comparison.
     pub left: NodeId,

@@ -39,7 +39,7 @@ struct StoredConstant {
     digest: String,
     dtype: DType,
     shape: Vec<usize>,
-    /// The place in the model's files; none if it is an entry of its own.
+    /// The position in the model's files; `None` if it is a separate entry.
     place: Option<ConstantPlace>,
 }
 
@@ -211,7 +211,7 @@ impl ProgramStore {
         Constant::of_known_digest(tensor, known).map_err(|error| error.to_string())
     }
 
-    /// A constant with an entry of its own, read on demand.
+    /// A constant in a separate entry, read on demand.
     fn entry(
         &self,
         stored: &StoredConstant,

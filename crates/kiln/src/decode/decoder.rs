@@ -34,7 +34,7 @@ impl Decoder {
         Self::of_several(model, 1, capacity)
     }
 
-    /// A decoder of several conversations at once, each with a length of its own, and of at most `capacity` tokens.
+    /// A decoder for several conversations at once, each with its own length, of at most `capacity` tokens.
     ///
     /// # Errors
     /// As [`new`](Self::new); `E0878` when the model takes one conversation.
@@ -99,7 +99,7 @@ impl Decoder {
         self.capacity
     }
 
-    /// Another decoder that goes on from here, as [`Session::fork`].
+    /// Another decoder that continues from here, as [`Session::fork`].
     ///
     /// # Errors
     /// `E0876` if a failed call left the caches undefined.

@@ -34,7 +34,7 @@ pub(super) struct Cuda {
     found: Result<DeviceInfo, DriverProblem>,
 }
 
-/// The devices asked for so far; each number always has the same entry.
+/// The devices requested so far; each number always has the same entry.
 static DEVICES: ForkLazy<ForkLock<Vec<Arc<Cuda>>>> = ForkLazy::new(ForkLock::default);
 
 /// The entry of a device, whether it exists or not.

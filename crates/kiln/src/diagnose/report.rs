@@ -107,7 +107,7 @@ pub struct ReportedStep {
     pub schedule: Option<String>,
     /// The values it reads from other steps or from the caller, as `%x: f32[batch, 8]`.
     pub reads: Vec<String>,
-    /// The values it gives to others.
+    /// The values that other steps read from it.
     pub writes: Vec<String>,
     /// Why it is interpreted, or is no larger kernel.
     pub notes: Vec<String>,
@@ -183,7 +183,7 @@ pub struct MemoryValue {
     pub name: String,
     /// Its size.
     pub bytes: usize,
-    /// Its offset in the arena; none for a result, which has memory of its own.
+    /// Its offset in the arena; `None` for a result, which has its own memory.
     pub offset: Option<usize>,
     /// The first step that uses it, by position.
     pub from: usize,

@@ -167,8 +167,8 @@ impl Tree {
     }
 }
 
-/// Work that cannot be interrupted: if the call can be ended, it runs on a thread of its own, and the call waits until it
-/// is done or the call is to end.
+/// Work that cannot be interrupted: if the call can be cancelled, it runs on a separate thread, and the call waits
+/// until it is done or the call is to end.
 pub(super) fn waiting<T: Send + 'static>(
     control: Option<&CallControl>,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,

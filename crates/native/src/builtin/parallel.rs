@@ -13,7 +13,7 @@ const LEAST: usize = 1 << 13;
 /// Parts per thread, so that threads which are late or slow take fewer.
 const PER_THREAD: usize = 4;
 
-/// The number of parts for work on so many elements; at least 1.
+/// The number of parts for work on this many elements; at least 1.
 pub(super) fn n_parts(pool: &dyn TaskPool, elements: usize) -> usize {
     match pool.threads() {
         0 | 1 => 1,

@@ -14,7 +14,7 @@ use kiln_tensor::{DType, TensorError};
 
 /// Elements that are compared at once.
 const CHUNK: usize = 32;
-/// Up to so many of the best are kept in order, instead of being selected now and then.
+/// Up to this many best elements are kept in order, instead of being selected periodically.
 const FEW: usize = 24;
 
 /// The sizes of a search: lanes of `size` elements, `stride` elements apart.

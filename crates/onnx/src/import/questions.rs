@@ -123,8 +123,8 @@ impl NodeContext<'_> {
         answer.ok_or_else(|| self.left_open(place, unknown))
     }
 
-    /// An operand with a known size along an axis, and that size: where the model leaves it open, each call is asked, and
-    /// the graph is for calls with this size.
+    /// An operand with a known size along an axis, and that size: where the model leaves it open, it is a question to
+    /// each call, and the graph is for calls with this size.
     ///
     /// # Errors
     /// That `expected` was expected, where the operand lacks the axis, or the size is neither known nor answered.

@@ -32,7 +32,7 @@ pub(super) struct Flow {
 pub(super) struct FlowStep {
     pub(super) reads: Vec<usize>,
     pub(super) writes: Vec<usize>,
-    /// Whether it stays where it is among others of this kind: control flow, the interpreter, bound sizes.
+    /// Whether it keeps its position among other steps of this kind: control flow, the interpreter, bound sizes.
     pub(super) is_fixed: bool,
     /// Whether it may run again: a kernel that alone writes its results, all of them in the arena.
     pub(super) may_repeat: bool,

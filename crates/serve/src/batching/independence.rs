@@ -73,7 +73,7 @@ fn refusal(analysis: &Analysis<'_>, output: &str, first_mixed: Option<OpId>) -> 
     })
 }
 
-/// An op for a message: what it is, and where it is from.
+/// An op in a message: its kind and its origin.
 fn name_of(data: &OpData) -> String {
     match &data.origin {
         Some(origin) => format!("{} ({})", data.op.mnemonic(), origin.escape_debug()),

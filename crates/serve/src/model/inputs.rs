@@ -30,7 +30,7 @@ pub(super) fn arranged(
 /// The positions of the outputs of these names; of all for no names.
 ///
 /// # Errors
-/// E1502 for an output that is unknown or asked for twice.
+/// E1502 for an output that is unknown or requested twice.
 pub(super) fn positions(
     described: &[ValueDescription],
     names: &[String],

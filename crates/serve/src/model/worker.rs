@@ -134,7 +134,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The span of a request's computation, in a call of so many requests.
+    /// The span of a request's computation, in a call of this many requests.
     fn span(&self, job: &Job, requests: usize) -> Span {
         tracing::info_span!(
             parent: &job.request,

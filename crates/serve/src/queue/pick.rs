@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Joining {
     /// How much of the batch a joined call has at most.
     pub(crate) max_batch: usize,
-    /// How long a request waits for others.
+    /// How long a request waits for others to be batched with.
     pub(crate) max_delay: Duration,
 }
 

@@ -28,7 +28,7 @@ const STREAMS: u32 = 256;
 /// The bytes with which a connection of HTTP/2 begins.
 const PREFACE: usize = 24;
 
-/// What answers the requests of a connection.
+/// The service that handles the requests of a connection.
 #[derive(Clone)]
 pub(super) enum Front {
     Http(HttpService),

@@ -29,7 +29,7 @@ pub struct LayerConfig {
     pub rollout_percent: f64,
     /// Whether the default transform runs where a kernel fails or is not loaded yet: true.
     pub fallback: bool,
-    /// When a roll-out is taken back by itself.
+    /// When a roll-out is rolled back automatically.
     pub rollback: RollbackOptions,
 }
 

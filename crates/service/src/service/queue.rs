@@ -16,7 +16,7 @@ pub(super) struct Queue<T> {
 struct State<T> {
     /// Each client's jobs, in order; no client without jobs is in here.
     clients: BTreeMap<String, VecDeque<T>>,
-    /// Clients in the order of their turns.
+    /// Clients in the order in which they are served.
     turns: VecDeque<String>,
     count: usize,
     closed: bool,

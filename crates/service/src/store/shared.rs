@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Packages among the entries of a store.
 const PACKAGE: EntryKind = EntryKind::new("package");
 
-/// How often another server's compile is asked about.
+/// How often another server's compile is polled.
 const POLL: Duration = Duration::from_millis(50);
 
 /// How long another server's compile is waited for, at most.

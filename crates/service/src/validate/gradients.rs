@@ -113,13 +113,13 @@ impl KernelValidator {
 
 /// What was found of a group of inputs.
 struct Found {
-    /// The inputs that were judged; others are next to a kink.
+    /// The inputs that were checked; the others are next to a kink.
     judged: usize,
     /// The first input whose gradient is wrong.
     failure: Option<(usize, CheckFailure)>,
 }
 
-/// Judges a group of inputs together, then alone if that does not say that all are right.
+/// Checks a group of inputs together, then separately if that does not show that all are correct.
 fn judge(
     point: &Point<'_>,
     group: &[Judged<'_>],

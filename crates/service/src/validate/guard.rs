@@ -219,7 +219,7 @@ fn serve() -> Result<(usize, usize), String> {
     Ok((live(), grown))
 }
 
-/// Runs every case on a model of its own; returns the bytes by which repeated calls grew.
+/// Runs every case on a separate model; returns the number of bytes by which repeated calls grew.
 fn run_cases(request: &Request, side: Side) -> Result<usize, String> {
     let model = open(&request.bundle, &request.secret)?;
     let graph = diagnose::graph(&model, Stage::Import).map_err(|error| error.to_string())?;

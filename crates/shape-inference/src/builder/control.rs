@@ -388,7 +388,7 @@ impl GraphBuilder {
         value
     }
 
-    /// Parameters that stand for captures, with what is known of them.
+    /// Parameters that represent captures, with their known elements.
     fn capture(&mut self, captures: &[ValueId]) -> Vec<ValueId> {
         let mut parameters = Vec::with_capacity(captures.len());
         for &value in captures {

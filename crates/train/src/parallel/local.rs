@@ -60,7 +60,7 @@ struct Shared {
 }
 
 struct State {
-    /// What the ranks gave to the operation that is going on.
+    /// The contributions of the ranks to the current operation.
     given: Vec<Option<(Operation, Payload)>>,
     /// Counts finished operations.
     round: u64,

@@ -29,7 +29,7 @@ pub trait Collective: fmt::Debug + Send {
     /// Replaces numbers by their sums over all ranks, the same bits on every rank and in every run.
     ///
     /// # Errors
-    /// When a rank is gone, or ranks disagree about what they do.
+    /// When a rank has ended, or ranks disagree about the operation.
     fn all_reduce(&self, numbers: Numbers<'_>) -> Result<(), CollectiveError>;
 
     /// Replaces bytes by those of a rank.

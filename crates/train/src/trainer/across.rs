@@ -203,7 +203,7 @@ impl Across {
         Ok(u64::from_le_bytes(count))
     }
 
-    /// Rejects ranks whose states are others than those of rank 0.
+    /// Rejects ranks whose states differ from those of rank 0.
     fn expect_same(&self, session: &Session, states: &[String]) -> Result<(), TrainError> {
         let mut own = String::new();
         for name in states {

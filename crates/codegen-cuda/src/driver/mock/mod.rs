@@ -130,7 +130,7 @@ impl MockDriver {
         }
     }
 
-    /// A call fails with this error of the driver after this many others.
+    /// A call fails with this driver error after this many other calls.
     pub fn fail_after(&self, calls: usize, code: u32) {
         self.state.lock().planted = Some((calls, code));
     }
@@ -185,7 +185,7 @@ impl MockDriver {
         result
     }
 
-    /// Releases something: planted errors do not hit this, so that tests can count what is left.
+    /// Releases a resource: injected errors do not affect this, so that tests can count the remaining resources.
     fn release<T>(
         &self,
         call: &'static str,

@@ -31,8 +31,8 @@ pub(crate) use plan::{AttentionPlan, AttentionTile};
 pub(super) use propose::plans;
 use split::Splits;
 
-/// Writes the kernel: a function per size of tile, of which one has tasks, as sizes decide. Where keys are split, another one
-/// merges the splits; where they are masked, one before all others flags values.
+/// Writes the kernel: a function per size of tile, of which one has tasks, as sizes decide. Where keys are split,
+/// another one merges the splits; if keys are masked, the first function flags values.
 pub(super) fn generate(
     lowering: &Lowering<'_>,
     plan: &AttentionPlan,

@@ -146,7 +146,7 @@ impl Search<'_> {
         Some(best)
     }
 
-    /// The piece as a model of its own, if it is wrong.
+    /// The piece as a separate model, if it is wrong.
     fn attempt(&mut self, piece: &Piece) -> Option<Repro> {
         self.attempts = self.attempts.checked_sub(1)?;
         let repro = self.extract(piece)?;

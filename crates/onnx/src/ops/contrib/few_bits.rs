@@ -253,7 +253,7 @@ impl Stored {
     }
 }
 
-/// A zero point per block, `[N, blocks]`; each column begins with a byte of its own.
+/// A zero point per block, `[N, blocks]`; each column begins with a new byte.
 fn unpacked_zero_points(bytes: &[u8], sizes: &Sizes) -> Vec<f32> {
     let (_, per_column) = sizes.bytes();
     let (blocks, per_column) = (sizes.blocks as usize, per_column as usize);

@@ -10,7 +10,7 @@ use super::library::Library;
 use kiln::internals::codegen_cuda::driver::{Driver, DriverError, RealDriver, Stream};
 use std::ptr::NonNull;
 
-/// A GPU with a stream of its own, and NCCL.
+/// A GPU with its own stream, and NCCL.
 pub(super) struct Gpu {
     driver: RealDriver,
     library: Library,

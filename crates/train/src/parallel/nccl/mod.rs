@@ -26,7 +26,7 @@ use std::time::Duration;
 /// The bytes that are on the GPU at a time: a bucket of gradients is one part.
 const PART_BYTES: usize = 16 << 20;
 
-/// One of the ranks that NCCL connects: a process or a thread with a GPU of its own.
+/// One of the ranks that NCCL connects: a process or a thread with its own GPU.
 ///
 /// ```no_run
 /// use kiln_train::parallel::nccl::{Nccl, UniqueId};
@@ -45,8 +45,9 @@ const PART_BYTES: usize = 16 << 20;
 /// Sums have the same bits on all ranks: NCCL computes each once, and copies it. They have the same bits in every run with
 /// the same ranks on the same machines, unless switches compute them (NVLink SHARP), which `NCCL_NVLS_ENABLE=0` turns off.
 ///
-/// After an error, every operation fails, and training goes on with ranks that are started again. Ranks that pass different
-/// numbers of elements are not detected: they wait up to the [limit](Self::wait_at_most), or get wrong numbers.
+/// After an error, every operation fails, and training continues with ranks that are started again. Ranks that pass
+/// different numbers of elements are not detected: they wait up to the [limit](Self::wait_at_most), or get wrong
+/// numbers.
 pub struct Nccl {
     ranks: Ranks<Gpu>,
 }
@@ -55,7 +56,7 @@ impl Nccl {
     /// The id of a new group, which one process makes and all ranks start with. That process must live until all have.
     ///
     /// # Errors
-    /// If there is no NCCL, or it is too old or fails: each place that was looked at is named.
+    /// If there is no NCCL, or it is too old or fails: each place that was searched is named.
     pub fn unique_id() -> Result<UniqueId, CollectiveError> {
         Library::open()?.unique_id()
     }
