@@ -6,7 +6,7 @@
 //! 2. Names, scopes and places: axes belong to one stage, store or block; stages are read where they have a value.
 //! 3. Types, roles and strides.
 //! 4. Indices: each is classified ([`crate::IndexClass`]), plain stores are proved to write each element once,
-//!   combining stores to serialise the necessary axes.
+//!    combining stores to serialise the necessary axes.
 //!
 //! A verified kernel has the same meaning for every backend, and lets backends be panic-free.
 
