@@ -1,8 +1,8 @@
 //! Which values carry gradients: those that vary smoothly with a chosen input and that a chosen output varies smoothly with.
 //!
 //! Two walks over the graph, forwards and backwards, into regions; loops are walked until nothing changes. A third walk
-//! follows every dependence, so that an input whose gradient would be zero only because an op on the way has no derivative is
-//! an error that shows the way.
+//! follows every dependence: if an input's gradient would be zero only because an op on the path has no derivative,
+//! that is an error that shows the path.
 
 use crate::edges::{Edge, edge};
 use crate::{GradientError, Result};

@@ -1,11 +1,11 @@
-//! Gradients checked against differences of the function itself.
+//! Checks gradients against finite differences of the function.
 //!
-//! An element is *unsteady* where two differences with different steps disagree: at a kink, next to a jump or a pole. It is
-//! counted and not judged.
+//! An element is *unsteady* if two differences with different steps disagree: at a kink, or next to a jump or a pole.
+//! Such elements are counted, but not checked.
 //!
-//! The function is `sum_k <c_k, y_k>` of the requested outputs with given cotangents; its central difference in each element of
-//! an input is compared with that element of the analytic gradient. Meant for `f64`: with a step of 1e-5 the difference of a
-//! smooth function is good to about ten digits.
+//! The function is `sum_k <c_k, y_k>` of the requested outputs with given cotangents; its central difference in each
+//! element of an input is compared with that element of the analytic gradient. Meant for `f64`: with a step of 1e-5,
+//! the difference of a smooth function is accurate to about ten digits.
 
 use crate::joint::{Cotangents, GradientRequest, JointGraph};
 use kiln_ir::Graph;

@@ -1,4 +1,4 @@
-//! What all parts of a differentiation share: the source graph, and what is known of it.
+//! The context shared by all parts of a differentiation: the source graph, and what is known about it.
 
 use crate::activity::Activity;
 use crate::masks::Masks;

@@ -1,8 +1,8 @@
 //! Gradients of control flow.
 //!
-//! A branch or an iteration is computed again in the gradient's region, from its captures and, in a loop, the carried values at
-//! its start, which the joint graph's loop stacks; then it is reversed there. So a loop keeps one value of each carried value
-//! per iteration, and none of the values in between.
+//! A branch or an iteration is recomputed in the gradient's region, from its captures and, in a loop, the carried
+//! values at its start, which the loop in the joint graph stacks; it is then reversed there. So a loop keeps the
+//! carried values of each iteration, and no intermediate values.
 
 mod products;
 mod slices;

@@ -1,7 +1,7 @@
-//! Copies of regions of the source graph into the joint graph.
+//! Copies regions of the source graph into the joint graph.
 //!
-//! The body is copied once, with its symbols. A region is copied wherever it runs: in its control op, and again in the gradient
-//! of that op, which recomputes it; each copy has symbols of its own.
+//! The body is copied once, with its symbols. A region is copied wherever it runs: in its control op, and again in the
+//! gradient of that op, which recomputes it; each copy has its own symbols.
 
 use crate::context::Context;
 use crate::{GradientError, Result};

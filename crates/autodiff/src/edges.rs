@@ -1,6 +1,6 @@
 //! Which operands an op's results depend on smoothly.
 //!
-//! Control ops are not here: how their results depend on their operands follows from their regions.
+//! Control ops are not covered here: how their results depend on their operands follows from their regions.
 
 use kiln_ir::{Op, OpData, ReduceFunction};
 use kiln_scalar::{Expr, Function};

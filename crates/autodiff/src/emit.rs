@@ -1,4 +1,4 @@
-//! Pieces that gradients are made of: zeros, sums down to a smaller shape, transposes of slices and gathers.
+//! Building blocks of gradients: zeros, sums to a smaller shape, transposes of slices and gathers.
 
 use crate::Result;
 use kiln_ir::{Combine, Dims, PadMode, ValueId};

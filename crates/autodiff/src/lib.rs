@@ -1,9 +1,10 @@
 //! Automatic differentiation of graphs.
 //!
-//! [`differentiate`] is reverse mode as a graph-to-graph transformation: a graph and a choice of outputs and inputs in, a
-//! *joint* graph out, which computes the outputs and their gradients over one table of sizes. It is an ordinary graph, made
-//! of ordinary ops: the interpreter, the passes, fusion and every backend serve it unchanged, and it can be differentiated
-//! again. [`tangents`] is forward mode, by transposing the reverse mode.
+//! [`differentiate`] implements reverse mode as a graph-to-graph transformation. It takes a graph and a choice of
+//! outputs and inputs, and returns a *joint* graph, which computes the outputs and their gradients over one table of
+//! sizes. The joint graph is an ordinary graph of ordinary ops: the interpreter, the passes, fusion and every backend
+//! handle it unchanged, and it can be differentiated again. [`tangents`] is forward mode, implemented by transposing
+//! reverse mode.
 //!
 //! | you want to | use |
 //! |---|---|
@@ -14,9 +15,9 @@
 //! | a gradient for a custom op | [`GradientRules::register`] |
 //! | to treat a value as a constant | the scalar function `stop_gradient` |
 //!
-//! Conventions: ties of a maximum or minimum over a reduction share the cotangent equally; between two operands of an
-//! element-wise maximum it goes to the first, as the function's definition says. Where masking makes a cotangent zero, a
-//! derivative that is infinite there does not turn it into NaN.
+//! Conventions: elements that tie for the maximum or minimum of a reduction share the cotangent equally; if the two
+//! operands of an element-wise maximum are equal, the cotangent goes to the first, as the function's definition states.
+//! Where masking makes a cotangent zero, an infinite derivative does not turn it into NaN.
 //!
 //! ```
 //! use kiln_autodiff::{GradientRequest, differentiate};

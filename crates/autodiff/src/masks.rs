@@ -1,7 +1,8 @@
-//! Where cotangents are exactly zero because something was masked.
+//! Finds the cotangents that are exactly zero because of a mask.
 //!
-//! A zero cotangent times an infinite derivative is NaN, though the masked value matters to nothing. So rules keep a zero zero
-//! (`mul_no_nan`) where a mask lies between an op and the outputs, and spend nothing on it elsewhere.
+//! A zero cotangent times an infinite derivative is NaN, although the masked value does not affect the outputs. So
+//! rules preserve zeros (`mul_no_nan`) if there is a mask between an op and the outputs; elsewhere they do not, since
+//! it would cost time.
 
 use cranelift_entity::EntitySet;
 use kiln_ir::{Graph, Op, OpData, ReduceFunction, ValueId};

@@ -1,6 +1,7 @@
 //! Partition of a joint graph into a forward and a backward graph, and the choice of what is saved between them.
 //!
-//! Either graph is correct for every choice and all sizes; the choice is made for one set of sizes, a hint.
+//! Either graph is correct for every choice and all sizes; the choice is optimised for one set of sizes, which is a
+//! hint.
 
 mod cut;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sizes that stand for unknown ones where a choice between correct graphs depends on costs.
+//! Assumed values for unknown sizes, used where a choice between correct graphs depends on costs.
 
 use kiln_ir::Graph;
 use kiln_symbolic_shape::{Binding, DimId, DimTable};

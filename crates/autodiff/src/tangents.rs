@@ -1,7 +1,8 @@
 //! Jacobian-vector products, by transposing twice.
 //!
-//! A vector-Jacobian product is linear in its cotangents, so its transpose in them is the Jacobian-vector product; the rules of
-//! reverse mode are the only ones. What the first transposition computes from cotangents alone is dead afterwards.
+//! A vector-Jacobian product is linear in its cotangents, so its transpose in them is the Jacobian-vector product; the
+//! rules of reverse mode suffice. The values that the first transposition computes from cotangents alone are dead
+//! afterwards.
 
 use crate::activity::Activity;
 use crate::context::Context;

@@ -1,7 +1,7 @@
 //! The result of a compile: [`ArtifactParts`], which are data, and [`Artifact`], whose code may be run.
 //!
 //! Parts can be read, written and sent. Only [`Artifact::trusted`] turns them into code, and it is unsafe: a compiler
-//! calls it on its own output, and a store on a checked copy of that.
+//! calls it on its own output, and a store calls it on a verified copy of that output.
 #![allow(
     unsafe_code,
     reason = "the caller that makes an artifact vouches for its code"

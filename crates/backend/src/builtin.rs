@@ -1,4 +1,4 @@
-//! Program steps that are not kernels: an executor implements them itself.
+//! Builtins: program steps that are not kernels and are implemented by the executor itself.
 
 use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};

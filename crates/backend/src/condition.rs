@@ -1,4 +1,4 @@
-//! The size conditions that a kernel assumes, as data: checked wherever the numbers of a launch are evaluated.
+//! The size conditions that a kernel assumes, as data: checked whenever the numbers of a launch are evaluated.
 
 use kiln_symbolic_shape::{DimId, DimTable, Predicate};
 use serde::{Deserialize, Serialize};

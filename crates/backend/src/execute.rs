@@ -11,9 +11,9 @@
 //! - **Transfers.** The memory that [`upload`](KernelExecutor::upload) and [`pack`](KernelExecutor::pack) return is ready
 //!   for every later launch that is given it. [`download`](KernelExecutor::download) sees the writes of finished
 //!   executions: a caller that downloads the result of a launch finishes its execution first.
-//! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So the memory that `upload`
-//!   returns may belong to a tensor, and is only read, unless that tensor was given up and no other handle to the memory is
-//!   left; and a device reuses memory once the last handle to it is dropped, and not before.
+//! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So the memory that
+//!   `upload` returns may belong to a tensor. It is read-only, unless that tensor was donated and no other handle to
+//!   the memory is left. A device reuses memory only after the last handle to it has been dropped.
 //! - **Sizes.** Nothing that runs on a device returns a size: a program downloads the values it needs.
 //! - **Loss.** Every operation on a lost device fails with [`ExecuteError::device_lost`], at the latest when it is waited
 //!   for. Releasing memory, which cannot fail, still works, and so does [`reclaim`](KernelExecutor::reclaim).
@@ -221,7 +221,7 @@ pub trait KernelExecutor: Send + Sync {
         false
     }
 
-    /// Whether the device works: false once it is lost, for ever.
+    /// Whether the device works; once it is lost, this is always false.
     fn is_healthy(&self) -> bool {
         true
     }

@@ -135,7 +135,7 @@ impl IsaLevel {
         self.info().has_streaming_stores
     }
 
-    /// Whether masked stores may take as long as a dozen others.
+    /// Whether a masked store may take as long as a dozen other stores.
     pub const fn has_slow_masked_stores(self) -> bool {
         self.info().has_slow_masked_stores
     }
@@ -146,7 +146,7 @@ impl IsaLevel {
         self.has_avx512() && has_half_wide_units()
     }
 
-    /// Whether masks of lanes are registers of their own, a bit per lane.
+    /// Whether lane masks have their own registers, with one bit per lane.
     pub const fn has_mask_registers(self) -> bool {
         self.info().has_mask_registers
     }

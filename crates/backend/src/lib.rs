@@ -1,8 +1,8 @@
-//! The interfaces of a backend: compilers of kernels, their artifacts, and devices that run them.
+//! The backend interface: kernel compilers, the artifacts they produce, and the devices that run them.
 //!
 //! A backend is a [`KernelCompiler`], which compiles verified kernels to [`Artifact`]s, and a [`KernelExecutor`], a
-//! device that loads artifacts and launches them in [`Execution`]s. A [`Quantity`] is a size-dependent number of a
-//! launch; [`stable_key`] identifies compiled code by everything that determines it.
+//! device that loads artifacts and launches them in [`Execution`]s. A [`Quantity`] is a number that a launch needs and
+//! that depends on its sizes; [`stable_key`] identifies compiled code by everything that determines it.
 //!
 //! *Invariants.* Nothing here is specific to one backend, and nothing runs code. Keys depend on text alone.
 

@@ -1,4 +1,4 @@
-//! A device's memory pool, as a runtime sees it: limits, statistics, trimming.
+//! The runtime's interface to a device's memory pool: limits, statistics, trimming.
 //!
 //! The pool itself belongs to each executor.
 

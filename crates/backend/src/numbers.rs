@@ -1,4 +1,4 @@
-//! The numbers of a launch, evaluated once per combination of sizes: [`LaunchNumbers`].
+//! The size-dependent numbers of a launch, evaluated once per combination of sizes: [`LaunchNumbers`].
 
 use crate::artifact::{Artifact, ArtifactParts, Phase};
 use crate::condition::Condition;

@@ -1,4 +1,4 @@
-//! The runtime's threads, as executors use them.
+//! The interface through which executors use the runtime's threads.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Size-dependent numbers of a launch, as data.
 //!
-//! A postfix program over `i64`, evaluated with checks. Backends build them when they compile; the runtime evaluates them
-//! when it builds a launch plan. Constant parts are folded during construction. Intermediate results have 128 bits, so only
-//! a final value that does not fit is an overflow.
+//! A quantity is a postfix program over `i64`, evaluated with checks. Backends build quantities when they compile; the
+//! runtime evaluates them when it builds a launch plan. Constant parts are folded during construction. Intermediate
+//! results have 128 bits, so only a final value that does not fit is an overflow.
 
 mod convert;
 mod display;

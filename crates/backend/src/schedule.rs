@@ -1,4 +1,5 @@
-//! What a kernel is compiled for, and how its loops are arranged: names and numbers of a backend.
+//! Targets and schedules: what a kernel is compiled for, and how its loops are arranged, as backend-specific names and
+//! numbers.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Target {
     /// The backend: `llvm`, `cuda`.
     pub backend: String,
-    /// The instruction set, by a name of the backend that stands for a list of features: `avx2+fma`.
+    /// The instruction set, as the backend's name for a list of features: `avx2+fma`.
     pub level: String,
 }
 

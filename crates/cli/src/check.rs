@@ -1,7 +1,7 @@
-//! `kiln check`: whether an ONNX model can be used: its contents, operators without an importer, wrongly stated types,
-//! requirements on sizes, memory, and steps that will be interpreted.
+//! `kiln check`: checks whether an ONNX model can be used: its contents, operators without an importer, wrongly stated
+//! types, requirements on sizes, memory, and steps that will be interpreted.
 //!
-//! Nothing of the model is run. Problems end the command with status 1, after everything has been reported.
+//! The model is not run. If there are problems, the command reports all of them and exits with status 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `kiln compare`: compiled code against the interpreter, on the user's inputs; or a reduced precision against f32.
+//! `kiln compare`: compares compiled code with the interpreter, or a reduced precision with f32, on the user's inputs.
 //!
 //! Every output is compared with the interpreter with all floats as `f64`. If one differs, the first wrong value of the
 //! graph is named, with its surroundings, and a reproduction is written to files. Runs that differ only in the number of

@@ -1,4 +1,4 @@
-//! `kiln explain`: the kernels of a model's graph, and why two of its ops are or are not one kernel.
+//! `kiln explain`: the kernels of a model's graph, and why two of its ops were or were not fused.
 
 mod near_misses;
 

@@ -1,7 +1,7 @@
 //! The `kiln` command: runs, serves, measures, inspects, explains and checks tensor programs, and inspects the machine.
 //!
-//! Results go to standard output, notices and errors to standard error. The exit status is 0 on success, 1 when something
-//! failed, 2 for invalid arguments, 130 when Ctrl-C cancelled a call.
+//! Results go to standard output, notices and errors to standard error. The exit status is 0 on success, 1 on failure,
+//! 2 for invalid arguments, 130 when Ctrl-C cancelled a call.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `kiln profile`: the cost of each step of a call, as a table.
+//! `kiln profile`: the time of each step of a call, as a table.
 //!
 //! The model is called a few times first, so that nothing is compiled during the measurement; then each step's time is its
 //! median over the following calls.

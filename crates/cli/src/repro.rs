@@ -1,6 +1,6 @@
-//! The folder with a reproduction of a difference, and the command to run it.
+//! Writes a folder that reproduces a difference, with the command to run it.
 //!
-//! Written once per command, for the first difference: a defect often shows in every case.
+//! It is written once per command, for the first difference: a defect often shows in every case.
 
 use crate::report;
 use anyhow::Error;

@@ -1,4 +1,4 @@
-//! `kiln run`: call a model on case folders, or on single files.
+//! `kiln run`: calls a model on case folders, or on single files.
 
 use crate::cases;
 use crate::inputs::{Call, InputArguments};

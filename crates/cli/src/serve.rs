@@ -1,4 +1,4 @@
-//! `kiln serve`: models over HTTP and gRPC, until a signal ends it.
+//! `kiln serve`: serves models over HTTP and gRPC, until a signal stops it.
 
 mod traces;
 

@@ -1,4 +1,4 @@
-//! `kiln completions` and `kiln man`: what shells and manuals know of the command, generated from its arguments.
+//! `kiln completions` and `kiln man`: shell completions and manual pages, generated from the command's arguments.
 
 use crate::report::{self, Failures};
 use anyhow::{Context, Error};

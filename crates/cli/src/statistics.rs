@@ -1,4 +1,4 @@
-//! A few numbers that tell whether a tensor looks right, without showing its data; and quantiles of times.
+//! Summary statistics that show whether a tensor looks right, without showing its data; and quantiles of times.
 
 use kiln::Tensor;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! The architectures of GPUs that code is generated for: the levels of the target `cuda`.
+//! The GPU architectures that code is generated for: the levels of the target `cuda`.
 
 use std::fmt;
 use std::str::FromStr;

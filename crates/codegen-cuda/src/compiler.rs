@@ -1,4 +1,4 @@
-//! The compiler for GPUs as a `KernelCompiler`: verified kernels in, artifacts with cubins out.
+//! The GPU compiler, a `KernelCompiler`: compiles verified kernels to artifacts with cubins.
 #![allow(unsafe_code, reason = "it vouches for its own output")]
 
 use kiln_backend::{
@@ -30,7 +30,7 @@ impl CudaCompiler {
     /// The compiler, on a machine whose device is of this architecture.
     ///
     /// # Errors
-    /// E0551 if there is no NVRTC: it names every place that was looked at.
+    /// E0551 if there is no NVRTC: it names every place that was searched.
     pub fn new(host: CudaArch) -> Result<Self, CudaError> {
         let nvrtc = Nvrtc::get()?;
         let has_library = locate(CudaLibrary::CublasLt, &Places::of_process()).is_ok();

@@ -1,4 +1,4 @@
-//! The code of an artifact for a GPU as bytes: [`DeviceCode`].
+//! The serialised code of a GPU artifact: [`DeviceCode`].
 //!
 //! ```text
 //! 8 magic; 4 version, 4 length of the head, 8 length of the cubin, little-endian; head: JSON; cubin
@@ -17,10 +17,10 @@
 //! 6. the number of tasks;
 //! 7. the address of the stop word, 0 if there is none.
 //!
-//! The grid has `min(tasks, 2^31 - 1)` blocks of [`Entry::Function::threads`] threads, and `Phase::scratch` bytes of dynamic
-//! shared memory per block; nothing is launched where there are no tasks. A fault is reported by `atomicMin` of
-//! `launch << 32 | site << 8 | cause` on the fault word, a `u64` that is all ones before: a [`FAULT_INDEX`] or a
-//! [`FAULT_DIVISION`].
+//! The grid has `min(tasks, 2^31 - 1)` blocks of [`Entry::Function::threads`] threads, and `Phase::scratch` bytes of
+//! dynamic shared memory per block; nothing is launched if there are no tasks. A fault is reported by `atomicMin` of
+//! `launch << 32 | site << 8 | cause` on the fault word, a `u64` that is initially all ones; the cause is
+//! [`FAULT_INDEX`] or [`FAULT_DIVISION`].
 
 use serde::{Deserialize, Serialize};
 

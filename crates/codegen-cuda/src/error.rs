@@ -1,4 +1,4 @@
-//! Errors between a kernel and its cubin.
+//! Errors of compiling a kernel to a cubin.
 
 use kiln_kernel::VerifiedKernel;
 
@@ -11,7 +11,7 @@ pub enum CudaError {
     Environment {
         /// The library.
         what: &'static str,
-        /// Each place that was looked at, with what was found there.
+        /// Each place that was searched, with what was found there.
         looked: Vec<String>,
         /// What to do.
         next: String,

@@ -1,7 +1,7 @@
-//! CUDA: kernels as CUDA C, compiled to cubins by NVRTC, and the device that launches them.
+//! The CUDA backend: generates CUDA C from kernels, compiles it to cubins with NVRTC, and launches the cubins.
 //!
-//! An artifact's code is a [`DeviceCode`]: a cubin with one [`Entry`] per phase, a function of the cubin or a call of
-//! cuBLASLt.
+//! An artifact's code is a [`DeviceCode`]: a cubin, and one [`Entry`] per phase, which is a function of the cubin or a
+//! cuBLASLt call.
 
 #![deny(unsafe_code)]
 

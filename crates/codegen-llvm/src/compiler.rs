@@ -1,4 +1,4 @@
-//! The LLVM backend as a `KernelCompiler`: verified kernels in, artifacts out.
+//! The LLVM backend's `KernelCompiler`: compiles verified kernels to artifacts.
 
 use kiln_backend::{
     Artifact, ArtifactParts, Candidate, CompileError, CompileObserver, CompilePhase, Condition,

@@ -1,8 +1,8 @@
-//! Instructions, over scalars and vectors alike.
+//! Emits instructions on scalars and vectors.
 //!
-//! An [`Emitter`] writes into one function. A [`Value`] carries its type; each operation works on scalars and on vectors of
-//! any length. Operands have the same type unless stated otherwise. `fadd` and its kind are for floats, `iadd` and its kind
-//! for integers; constants take the type of an existing value (`float(like, 1.0)`).
+//! An [`Emitter`] writes into one function. A [`Value`] carries its type; each operation works on scalars and on
+//! vectors of any length. Operands have the same type unless stated otherwise. `fadd` and similar are for floats,
+//! `iadd` and similar for integers; constants take the type of an existing value (`float(like, 1.0)`).
 //!
 //! Kiln's dtypes in registers: f64 and f32 as they are, f16 and bf16 as their bits in an i16 (`scalar_ops::half` converts),
 //! integers as they are, bool as an i1.

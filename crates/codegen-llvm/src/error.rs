@@ -1,4 +1,4 @@
-//! Errors between a kernel and its object code.
+//! Errors of compiling a kernel to object code.
 
 use kiln_backend::IsaLevel;
 use kiln_schedule_cpu::ScheduleError;

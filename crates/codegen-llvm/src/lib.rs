@@ -1,15 +1,15 @@
-//! Kernels to object code for CPUs, through LLVM.
+//! Compiles kernels to object code for CPUs with LLVM.
 //!
-//! [`LlvmCompiler`] takes a verified kernel and returns an artifact: a relocatable object and the metadata to launch it.
-//! The object calls nothing but `memcpy`, `memmove` and `memset`, so running it needs no LLVM.
+//! [`LlvmCompiler`] takes a verified kernel and returns an artifact: a relocatable object and the metadata to launch
+//! it. The object calls only `memcpy`, `memmove` and `memset`, so it runs without LLVM.
 //!
 //! - [`IsaLevel`](kiln_backend::IsaLevel): the instruction-set level of the code, detected from the processor's features.
-//! - [`kiln_schedule_cpu`]: the vectorised loops of a kernel's stages. `lower`: those loops as instructions.
-//! - `scalar_ops` and `math`: each scalar operation as instructions, for any number of lanes; every function is within a
-//!   stated error of the exact value.
-//! - `emit`, `module`, `abi`, `session`: instructions, functions, the kernel ABI, and LLVM's own rules. Every module passes
-//!   LLVM's verifier; errors that LLVM reports are typed ([`LlvmError`]); if LLVM aborts the process, a [`CrashReport`]
-//!   names the kernel.
+//! - [`kiln_schedule_cpu`]: the vectorised loops of a kernel's stages. `lower` turns these loops into instructions.
+//! - `scalar_ops` and `math`: instructions for each scalar operation, for any number of lanes; every function has a
+//!   stated error bound.
+//! - `emit`, `module`, `abi`, `session`: instructions, functions, the kernel ABI, and the rules of LLVM's API. Every
+//!   module passes LLVM's verifier; errors that LLVM reports are typed ([`LlvmError`]); if LLVM aborts the process, a
+//!   [`CrashReport`] names the kernel.
 //!
 //! ```
 //! use kiln_codegen_llvm::LlvmCompiler;

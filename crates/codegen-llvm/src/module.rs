@@ -1,6 +1,7 @@
-//! The LLVM module of one kernel: its functions and what they share.
+//! The LLVM module of one kernel: its functions, and their common attributes.
 //!
-//! All functions have the same attributes, so that LLVM can inline them into each other. Not here: their bodies (`emit`).
+//! All functions have the same attributes, so that LLVM can inline them into each other. Their bodies are emitted in
+//! `emit`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

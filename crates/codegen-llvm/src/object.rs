@@ -1,7 +1,7 @@
 //! The external symbols that an emitted object may need: `memcpy`, `memmove`, `memset`.
 //!
-//! The loader provides no others. An object that needs more is a defect of code generation; the check here comes before the
-//! object is stored anywhere.
+//! The loader provides no others. An object that needs other symbols is a defect of code generation, which is detected
+//! here before the object is stored.
 
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSymbol as _};

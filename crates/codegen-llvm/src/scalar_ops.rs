@@ -1,7 +1,8 @@
-//! Every scalar operation of `kiln_scalar`'s table as code, for any number of lanes.
+//! Code for every scalar operation of `kiln_scalar`'s table, for any number of lanes.
 //!
-//! The entry point is [`emit`]. Operands have the register forms of the module `emit`. Nothing traps: an integer division
-//! by zero yields an arbitrary number and a mask of the lanes at fault; the caller reports those that are in range.
+//! The entry point is [`emit`]. Operands have the register forms of the module `emit`. Nothing traps: an integer
+//! division by zero yields an arbitrary number and a mask of the faulting lanes; the caller reports those that are in
+//! range.
 
 mod cast;
 mod float;

@@ -1,9 +1,9 @@
 //! One compilation inside LLVM, from an empty module to bytes.
 //!
 //! LLVM's rules, enforced only here: targets are initialised once; every context has a handler that collects errors
-//! (without one LLVM would exit the process); every module passes the verifier before any pass runs, in release builds too;
-//! LLVM's objects are dropped in the order machine, module, context. Each compilation has a context of its own, so threads
-//! share nothing.
+//! (without one LLVM would exit the process); every module passes the verifier before any pass runs, in release builds
+//! too; LLVM's objects are dropped in the order machine, module, context. Each compilation has its own context, so
+//! threads share nothing.
 
 use std::ffi::{CStr, c_void};
 use std::process;

@@ -1,8 +1,8 @@
 //! Spill detection: whether the hot loops of emitted code keep their accumulators in registers.
 //!
-//! A tile is chosen by counting registers; only the code shows what LLVM's allocator did. A loop of multiply-adds that
-//! spills a vector takes twice as long as one with a smaller tile that does not. Reads x86-64 code; the result is unknown
-//! for other machines.
+//! A tile is chosen by counting registers, but only the code shows what LLVM's register allocator did. A loop of
+//! multiply-adds that spills a vector takes twice as long as a loop with a smaller tile that does not. Only x86-64 code
+//! is analysed; for other machines the result is unknown.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::read::elf::ElfFile64;

@@ -1,4 +1,4 @@
-//! Compiling and running small functions over arrays, for this crate's tests.
+//! Compiles and runs small functions over arrays, for this crate's tests.
 
 use std::ptr;
 

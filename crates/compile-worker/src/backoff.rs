@@ -1,4 +1,4 @@
-//! Back-off between failed starts of a worker, up to a limit. Knows no clock.
+//! Back-off between failed starts of a worker, up to a limit. It reads no clock.
 
 use std::time::Duration;
 

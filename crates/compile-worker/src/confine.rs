@@ -1,5 +1,5 @@
-//! How a worker confines itself before it reads anything: it ends with its parent, has no foreign descriptors, and limits
-//! its memory, stack and processor time.
+//! Confinement of a worker, before it reads anything: it exits with its parent, closes inherited descriptors, and
+//! limits its memory, stack and processor time.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Errors between this process and a worker.
+//! Errors in communicating with a worker.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,20 +1,20 @@
-//! A [`KernelCompiler`](kiln_backend::KernelCompiler) whose work is done in another process.
+//! A [`KernelCompiler`](kiln_backend::KernelCompiler) that compiles in another process.
 //!
-//! LLVM can abort, exit, overflow its stack, exhaust memory or never return, and nothing in its process can stop it.
-//! [`WorkerCompiler`] therefore sends a kernel's text, the schedule and the target to a worker, an executed helper process,
-//! and receives the artifact. Whatever happens to the worker is a [`WorkerError`] of that one kernel.
+//! LLVM can abort, exit, overflow its stack, exhaust memory or never return, and its process cannot prevent that.
+//! [`WorkerCompiler`] therefore sends a kernel's text, the schedule and the target to a worker, a separate helper
+//! process, and receives the artifact. Any failure of the worker is a [`WorkerError`] of that one kernel.
 //!
-//! - `client`, `remembered`, `pool`, `process`: the parent's side. Workers are started ahead, reused for many compiles, killed when a
-//!   compile exceeds its time, and replaced when they die.
+//! - `client`, `remembered`, `pool`, `process`: the parent's side. Workers are started ahead of time, reused for many
+//!   compiles, killed when a compile exceeds its time limit, and replaced when they die.
 //! - `serve`, `confine`, `descriptors`: the worker's side. It limits itself before it reads anything.
-//! - `frame`, `message`: the protocol between both sides.
+//! - `frame`, `message`: the protocol between the two sides.
 //! - [`CompileLimits`]: the limits of one compile.
 //!
-//! A program serves as its own worker when it begins with [`main_if_worker`].
+//! A program that calls [`main_if_worker`] at the start of `main` serves as its own worker.
 //!
-//! *Invariants.* The parent never runs the inner compiler's `compile` or `listing`. A worker ends with its parent, with the
-//! thread that started it and with its pool, whatever it is doing. A forked child starts its own workers and never writes
-//! to those of its parent.
+//! *Invariants.* The parent never runs the inner compiler's `compile` or `listing`. A worker exits when its parent, the
+//! thread that started it or its pool ends, whatever it is doing at the time. A forked child starts its own workers and
+//! never writes to those of its parent.
 
 #![deny(unsafe_code)]
 

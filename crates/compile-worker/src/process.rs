@@ -1,7 +1,7 @@
 //! The parent's representation of one worker: a child process, a socket, and its standard error.
 //!
-//! Dropping it kills the process and waits for it, so that none is left behind; except in a forked child, whose child it is
-//! not.
+//! Dropping it kills the process and waits for it, so that none is left behind; except in a forked child, which is not
+//! the worker's parent.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! Which program is run as a worker, and how.
+//! The program that is run as a worker, and how it is run.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

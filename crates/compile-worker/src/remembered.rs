@@ -1,5 +1,5 @@
-//! Kernels that ended their workers: each fails at once, without a worker, until something has changed or it is due for a
-//! retry.
+//! Kernels that crashed their workers: each fails immediately, without a worker, until something has changed or a retry
+//! is due.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

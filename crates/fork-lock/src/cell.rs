@@ -1,7 +1,7 @@
 //! A cell that is filled once, by one thread of a process at a time.
 //!
-//! The value itself is published without a lock, so a reader never blocks. Invariant: once [`ForkCell::get`] returned a
-//! value, the cell has that value for as long as it lives.
+//! The value itself is published without a lock, so a reader never blocks. Invariant: once [`ForkCell::get`] has
+//! returned a value, the cell keeps that value for its lifetime.
 
 use std::fmt;
 

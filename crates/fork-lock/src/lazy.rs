@@ -1,4 +1,4 @@
-//! A static that is made on first use, without any lock.
+//! A static that is computed on first use, without any lock.
 
 use std::fmt;
 use std::ops::Deref;

@@ -1,14 +1,14 @@
-//! Locks and once-cells that a forked child never blocks on forever: [`ForkLock`], [`ForkCell`] and [`ForkLazy`].
+//! Locks and once-cells that cannot deadlock a forked child: [`ForkLock`], [`ForkCell`] and [`ForkLazy`].
 //!
-//! A child has its parent's memory and one of its threads. A mutex that another thread held at the time of the fork stays
-//! locked, and a once-cell that another thread was filling stays half filled: the child would wait for a thread that does
-//! not exist. What the child does instead depends on the type:
+//! A forked child has a copy of its parent's memory, but only one of its threads. A mutex that another thread held at
+//! the time of the fork stays locked, and a once-cell that another thread was filling stays half filled: the child
+//! would wait for a thread that does not exist. What the child does instead depends on the type:
 //!
-//! | type | for | in a child, where another thread was inside at the fork |
+//! | type | for | in a child, if another thread was using it at the fork |
 //! |---|---|---|
-//! | [`ForkLock`] | caches, accounts, lists that can be rebuilt | starts over with a fresh value |
-//! | [`ForkCell`] | a costly value, so made once | makes the value itself |
-//! | [`ForkLazy`] | a static that is cheap to make | makes the value itself, at once |
+//! | [`ForkLock`] | caches, counts and lists that can be rebuilt | starts over with a fresh value |
+//! | [`ForkCell`] | a value that is costly to compute | computes the value itself |
+//! | [`ForkLazy`] | a static that is cheap to compute | computes the value itself, without waiting |
 //!
 //! An uncontended access makes no system call.
 //!

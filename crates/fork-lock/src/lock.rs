@@ -1,7 +1,7 @@
 //! A mutex that starts over in a forked child, if another thread held it at the time of the fork.
 //!
-//! Such a child takes a fresh value, made as in [`ForkLock::new`]: suitable for caches, accounts and lists that can be
-//! rebuilt, not for data that exist nowhere else.
+//! Such a child starts with a fresh value, created as in [`ForkLock::new`]: suitable for caches, counts and lists that
+//! can be rebuilt, not for data that exist nowhere else.
 
 use std::fmt;
 use std::process;

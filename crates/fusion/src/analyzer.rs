@@ -1,4 +1,4 @@
-//! Fusion candidates of a graph and their benefit, for planning and explanations.
+//! Analyses the fusion candidates of a graph and their benefit, for planning and explanations.
 
 use std::collections::BTreeSet;
 

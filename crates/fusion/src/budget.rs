@@ -1,4 +1,4 @@
-//! The work budget of a plan, counted and not timed: a graph gets the same plan on every machine.
+//! The work budget of a plan: operations are counted, not timed, so a graph gets the same plan on every machine.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Explains why two ops are, or are not, in one kernel.
+//! Explains why two ops were or were not fused.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;

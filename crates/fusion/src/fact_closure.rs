@@ -1,10 +1,10 @@
-//! The consequences of the plan facts that a plan may use: the graph's table of sizes with these facts assumed.
+//! The closure of the plan facts that a plan may use: the graph's table of sizes with these facts assumed.
 //!
 //! The table closes them under congruence: where `A == B`, `bcast(A, B, C)` is `bcast(A, C)`. A fact that follows from
 //! earlier ones is not assumed again, so the facts that a plan depends on are not redundant.
 //!
-//! A fact can be checked once its symbols have values. Those of inputs always do; a query about other symbols is answered
-//! with facts about inputs and about the symbols that it names, which have values wherever the query matters.
+//! A fact can be checked once its symbols have values. The symbols of inputs always do; a query about other symbols
+//! uses only facts about inputs and about the symbols in the query, which have values wherever its result is used.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

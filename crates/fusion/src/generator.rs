@@ -1,7 +1,7 @@
-//! The generic kernels of a plan's nodes, each built once.
+//! The generic kernel of each node of a plan, built once.
 //!
-//! A kernel with known sizes is not lowered again: it is the generic one with facts about its symbols
-//! ([`kiln_kernel::specialize`]), which a runtime requests for frequent sizes.
+//! A kernel for known sizes is not lowered again: it is the generic kernel with facts about its symbols
+//! ([`kiln_kernel::specialize`]), requested by a runtime for frequent sizes.
 
 use std::collections::BTreeMap;
 

@@ -1,23 +1,23 @@
-//! Which operators become one kernel, and why; lowering to kernels.
+//! Operator fusion: decides which ops share a kernel, records why, and lowers them to the kernel IR.
 //!
-//! [`plan`] takes a graph that went through the passes and puts every op into one node of a
-//! [`FusionPlan`]: a kernel of several ops, a view, a builtin, a control step. Regions of ops grow over the graph as long as
-//! one kernel can compute them: by proof, over sizes that are still symbols. Two sizes count as equal when they are proved
-//! equal, or by a plan fact, which is then stored with the node and checked on actual sizes; anything else does not fuse,
-//! and is recorded as a near miss.
+//! [`plan`] takes a graph that has been through the passes and assigns every op to one node of a [`FusionPlan`]: a
+//! kernel of several ops, a view, a builtin or a control step. A region of ops grows as long as one kernel is proved
+//! able to compute it, while sizes are still symbols. Two sizes count as equal if they are proved equal, or by a plan
+//! fact, which is stored with the node and checked against the actual sizes; otherwise the ops are not fused, which is
+//! recorded as a near miss.
 //!
 //! | you want to | use |
 //! |---|---|
 //! | plan a graph | [`plan`] |
-//! | see what became one kernel | the plan's `Display` |
-//! | know why two ops did or did not | [`FusionPlan::explain`] |
-//! | know the benefit of ops in one kernel | [`FusionCandidateAnalyzer`], [`FusionBenefit`] |
+//! | see which ops were fused | the plan's `Display` |
+//! | find out why two ops were or were not fused | [`FusionPlan::explain`] |
+//! | estimate the benefit of fusing ops | [`FusionCandidateAnalyzer`], [`FusionBenefit`] |
 //! | compare the cost model with measurements | [`Effort`], [`WorkKind`] |
-//! | plan for another device than a CPU | [`FusionOptions::with_rates`], [`Rates`] |
+//! | plan for a device other than a CPU | [`FusionOptions::with_rates`], [`Rates`] |
 //! | check the shapes inside a node | [`FusionNode::validate_fusion`] |
-//! | turn ops into a kernel yourself | [`lower::lower`] |
+//! | lower a set of ops to a kernel | [`lower::lower`] |
 //!
-//! Not here: what a kernel is (`kernel`), and where buffers are (`program`).
+//! The kernel IR is defined in `kernel`; buffers are placed in `program`.
 //!
 //! ```
 //! use kiln_fusion::{FusionOptions, plan};

@@ -1,4 +1,4 @@
-//! Properties of ops that fusion needs, in one table: memory access, and cost.
+//! A table of the op properties that fusion needs: memory access and cost.
 
 use kiln_backend::Builtin;
 use kiln_ir::{Graph, Op, OpId, ResizeMode, Type};

@@ -1,7 +1,7 @@
 //! Relations between sizes, including plan facts, and likely sizes.
 //!
-//! The only place where fusion compares two sizes. A plan fact holds only for the plan that depends on it; a caller that
-//! used one gets its number and must store it.
+//! Fusion compares sizes only here. A plan fact holds only for the plan that depends on it: a query that used one
+//! returns its number, and the caller must store it.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;

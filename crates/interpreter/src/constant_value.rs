@@ -1,4 +1,4 @@
-//! Values of a graph that depend on constants alone, such as weights behind a transpose or a dequantisation.
+//! Values of a graph that depend on constants alone, such as weights after a transpose or a dequantisation.
 
 use crate::context::EvaluateContext;
 use crate::evaluate::evaluate_op;

@@ -1,4 +1,4 @@
-//! What an op is computed under, and tensors as its mode has them.
+//! The context in which an op is computed, and the conversion of tensors for its mode.
 
 use crate::element::Number;
 use crate::fault::{OpFault, OperandDescription};

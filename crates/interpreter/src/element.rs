@@ -1,4 +1,4 @@
-//! Element types as the interpreter computes with them: widened to an accumulator, rounded once.
+//! The interpreter's element types: widened to an accumulator, and rounded once.
 //!
 //! Floats accumulate in `f64`; integers in their own type, wrapping; `bool` as "or" and "and". So an
 //! op is written once, over [`Number`], and means the same for every dtype.

@@ -1,7 +1,7 @@
-//! One op on tensors: the entry that constant folding shares with the interpreter.
+//! Evaluates one op on tensors: the entry point shared by constant folding and the interpreter.
 //!
-//! Every op except control flow and `bind`, which need the surrounding graph. Each family of ops has a file under `ops`;
-//! all of them get an [`EvaluateContext`].
+//! It supports every op except control flow and `bind`, which need the surrounding graph. Each family of ops has a file
+//! under `ops`; all of them get an [`EvaluateContext`].
 
 use crate::context::{EvaluateContext, promote};
 use crate::fault::OpFault;

@@ -1,4 +1,4 @@
-//! Faults of one op, before it is known which op it was.
+//! Faults of an op, before the op is named.
 
 use kiln_scalar::ScalarError;
 use kiln_symbolic_shape::EvaluateError;

@@ -1,4 +1,4 @@
-//! Running a graph: its regions in order, each value dropped after its last use.
+//! Runs a graph: its regions in order; each value is dropped after its last use.
 //!
 //! After every op its results are compared with the graph's types. A region's recorded requirements on sizes
 //! (`Region::requirements`) are checked as soon as the sizes are known, before data can fault. Recursion is only over

@@ -1,7 +1,7 @@
-//! Kiln's reference interpreter: the meaning of every operation, slow and obviously right.
+//! Kiln's reference interpreter: defines the meaning of every operation; slow and obviously correct.
 //!
-//! Compiled code is compared with it. [`interpret`] runs a verified graph on tensors; [`evaluate_op`] computes one op, for
-//! constant folding; [`bind_symbols`] binds symbols to the shapes of inputs and checks every fact about them.
+//! Compiled code is tested against it. [`interpret`] runs a verified graph on tensors; [`evaluate_op`] computes one op,
+//! for constant folding; [`bind_symbols`] binds symbols to the shapes of inputs and checks every fact about them.
 //!
 //! Two modes (`kiln_scalar::Mode`): *declared* rounds each op's result once to its dtype, *promoted* keeps every float in
 //! `f64`. Products, convolutions, reductions and resamplings of floats accumulate in `f64` in both; integers wrap. An error

@@ -1,4 +1,5 @@
-//! An op's memory while it runs, besides operands and results: estimates for the limit on live bytes.
+//! Estimates of the memory that an op uses while it runs, in addition to operands and results, for the limit on live
+//! bytes.
 
 use kiln_ir::Op;
 use kiln_tensor::{DType, Tensor};

@@ -1,9 +1,9 @@
-//! Constants and the blob map that large ones are printed through.
+//! Constants, and the blob map for large constants in the text form.
 //!
-//! A constant up to [`INLINE_LIMIT`] elements prints its elements; a larger one prints its digest,
-//! and a reader resolves the digest in a [`BlobMap`]. Invariant: the digest covers dtype, shape and
-//! the elements' little-endian bytes, so equal digests mean equal constants. A constant whose elements
-//! are also somewhere else, in another order, may release its own: they are then made when they are read.
+//! A constant up to [`INLINE_LIMIT`] elements prints its elements; a larger one prints its digest, and a reader
+//! resolves the digest in a [`BlobMap`]. Invariant: the digest covers dtype, shape and the elements' little-endian
+//! bytes, so equal digests mean equal constants. A constant whose elements also exist elsewhere, in another order, may
+//! release its own, which are then recomputed when they are read.
 
 use arc_swap::ArcSwap;
 use kiln_fork_lock::ForkCell;
@@ -33,7 +33,7 @@ enum Elements {
     Released(Released),
 }
 
-/// Makes the elements of a constant that gave them up.
+/// Recomputes the elements of a constant that has released them.
 type Remake = dyn Fn() -> Result<Tensor, TensorError> + Send + Sync;
 
 /// What remains of a tensor.

@@ -1,8 +1,8 @@
 //! A stable structural hash: BLAKE3 of the graph's canonical text.
 //!
-//! Two graphs have the same hash exactly when they compute the same thing in the same way: names of values, of the graph
-//! and of source nodes, and metadata are excluded; input and output names are included, as callers use them. Never
-//! `derive(Hash)`, addresses or map order.
+//! Two graphs have the same hash exactly when they compute the same thing in the same way: names of values, of the
+//! graph and of source nodes, and metadata are excluded; input and output names are included, as callers use them. It
+//! never depends on `derive(Hash)`, addresses or map order.
 
 use crate::constant::Digest;
 use crate::graph::Graph;

@@ -1,11 +1,11 @@
-//! Kiln's graph: typed SSA over symbolic shapes, its text form, verifier and drawings.
+//! Kiln's graph IR: typed SSA over symbolic shapes, with its text form, verifier and drawings.
 //!
 //! A [`Graph`] is a body of operations in order. Every value has a [`Type`]: usually a tensor whose
 //! sizes are expressions over symbols, `f32[B, 2*S + 1]`. Sizes are attributes of operations and
 //! parts of types, never operands; `dims` turns sizes into data, `bind` turns data into sizes, and
 //! nothing else crosses between the two.
 //!
-//! Not here: the result types of an operation (`shape-inference`), its meaning (`interpreter`).
+//! The result types of an operation are defined in `shape-inference`, its meaning in `interpreter`.
 //!
 //! | you want to | use |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | change one | [`Rebuild`] |
 //! | check one | [`verify`] |
 //! | print and read | [`text`] |
-//! | see one | [`draw`] |
+//! | draw one | [`draw`] |
 //! | compare by structure | [`structural_hash`] |
 //!
 //! ```

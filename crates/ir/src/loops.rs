@@ -1,4 +1,4 @@
-//! A loop's trip count, as far as its graph determines it before anything runs.
+//! A loop's trip count, if the graph determines it before anything runs.
 
 use kiln_symbolic_shape::DimId;
 

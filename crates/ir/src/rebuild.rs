@@ -1,4 +1,4 @@
-//! Copying a graph op by op: how passes change one.
+//! Rebuilding: copies a graph op by op, which is how passes change a graph.
 //!
 //! A [`Rebuild`] starts as an empty graph over the old graph's dimension table (so every
 //! [`DimId`](kiln_symbolic_shape::DimId) stays valid) with the old inputs. A pass then walks the old

@@ -1,7 +1,7 @@
 //! Types of values: a tensor of known rank with symbolic sizes, a sequence, or an optional.
 //!
-//! Not here: what a size *is* (`symbolic-shape`). Invariant: a [`DimId`] in a type belongs to the
-//! dimension table of the graph that holds the value.
+//! Sizes are defined in `symbolic-shape`. Invariant: a [`DimId`] in a type belongs to the dimension table of the graph
+//! that holds the value.
 
 use kiln_symbolic_shape::{DimId, DimTable};
 use kiln_tensor::DType;

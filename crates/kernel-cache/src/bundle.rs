@@ -11,8 +11,9 @@
 //! Numbers are little-endian. Nothing depends on the file's location. Damage to a bundle is an error and not a miss.
 //! The file is read, never mapped, so later changes to it cannot affect checked bytes.
 //!
-//! Digests detect accidents, not attacks: the maker of a bundle can compute them. So code of a bundle is code only if
-//! the caller vouches for the file, or a key of the caller's sealed it; otherwise it is returned as data.
+//! Digests detect accidents, not attacks: the maker of a bundle can compute them. So code in a bundle is returned as
+//! code only if the caller vouches for the file, or it was sealed with the caller's key; otherwise it is returned as
+//! data.
 
 mod tier;
 mod trust;

@@ -1,8 +1,8 @@
 //! [`TieredCache`]: memory in front of tiers, with one compile per key, and a reason for every miss.
 //!
 //! No lock is held while anything is compiled, read, written, decoded, logged or dropped. A forked child cannot use the
-//! locks of its parent, which may be held forever: it bypasses memory and single flight, and uses tiers and compiles
-//! alone.
+//! locks of its parent, which may be held forever: it bypasses memory and single flight, and only uses tiers and
+//! compiles.
 
 mod inner;
 mod memory;

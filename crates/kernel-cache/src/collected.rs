@@ -1,4 +1,4 @@
-//! A tier in memory that keeps every entry: to collect the entries of one program.
+//! An in-memory tier that keeps every entry, used to collect the entries of one program.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! A folder of entries, one file each: [`DiskTier`]. Any number of processes may share it; none waits for another here.
+//! A folder of entries, one file each: [`DiskTier`]. Any number of processes can share it without waiting for each
+//! other.
 //!
 //! Entries are written to a draft and renamed, so a reader sees a whole one or none; a second writer replaces an entry by
 //! an equal one. The folder is opened and checked at each use. No lock of this process is held across uses, so a forked

@@ -1,4 +1,4 @@
-//! Entries as bytes for a store that anyone may write to: signed with a key, and checked before anything uses them.
+//! Entries as bytes for a store that anyone may write to: signed with a key, and verified before use.
 #![allow(
     unsafe_code,
     reason = "code that is signed with the key is vouched for here"

@@ -1,6 +1,6 @@
 //! [`CacheKey`]: a digest of everything the content of an entry depends on, with those fields by name.
 //!
-//! The digest identifies the entry; the fields explain misses and detect two things that share a digest by mistake. The
+//! The digest identifies the entry; the fields explain misses, and detect two different things that share a digest. The
 //! first field is the *subject*: what was compiled; the others are how. Paths, times, pointers, map order and processor
 //! names are never part of a key.
 

@@ -11,8 +11,8 @@
 //! | the same without waiting here | [`TieredCache::begin`] |
 //! | keep entries in a folder; list, check, clear it | [`DiskTier`] |
 //! | put many entries into one file, and use it | [`CollectingTier`], [`Bundle`] |
-//! | attach another store | [`Tier`]; [`seal_entry`], [`open_entry`] where others may write to it |
-//! | know why a kernel was compiled | [`TieredCache::explain`] |
+//! | attach another store | [`Tier`]; [`seal_entry`], [`open_entry`] if it can be written by other users |
+//! | find out why a kernel was compiled | [`TieredCache::explain`] |
 //! | bound other values by count and bytes | [`BoundedLru`] |
 //!
 //! ```

@@ -109,7 +109,7 @@ impl CacheStats {
         self.memory_hits + self.tier_hits + self.shared
     }
 
-    /// The hit rate over all lookups that gave a value or missed, from 0 to 1; 1 if there were none.
+    /// The hit rate over all lookups that returned a value or missed, from 0 to 1; 1 if there were none.
     pub fn hit_rate(&self) -> f64 {
         match self.hits() + self.misses {
             0 => 1.0,

@@ -1,4 +1,4 @@
-//! Canonical kernels: one text for all kernels that a backend would compile to the same code.
+//! Canonicalisation: gives all kernels that a backend would compile to the same code the same text.
 //!
 //! In this order: axes that are always used together are merged; sizes become fresh symbols where no proof depends on them;
 //! unneeded facts and unused parts are dropped; names are assigned by order. The verifier checks each step: merging is undone

@@ -1,4 +1,4 @@
-//! The errors of an invalid kernel.
+//! The errors reported for an invalid kernel.
 
 use std::fmt;
 

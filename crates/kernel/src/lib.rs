@@ -1,20 +1,21 @@
-//! The kernel form between fusion and the backends: what one fused loop nest computes, never how.
+//! The kernel IR, between fusion and the backends: what one fused loop nest computes, never how.
 //!
-//! Fusion makes kernels and backends compile them; neither sees the other. A kernel is
+//! Fusion produces kernels and backends compile them; neither depends on the other. A kernel consists of
 //!
-//! - sizes, as expressions over symbols, with what is known of them; buffers `in`, `out`, `inout` or `const`;
-//! - outer axes, whose points are independent, and at each point *stages* (a scalar expression mapped or reduced over inner
-//!   axes, into a local), *stores*, and `carry` blocks that run such items step by step;
-//! - one scalar language, in which axes and sizes are integers, so an index is any integer expression.
+//! - sizes, as expressions over symbols, with the facts known about them; buffers `in`, `out`, `inout` or `const`;
+//! - outer axes, whose points are independent, and at each point *stages* (a scalar expression mapped or reduced over
+//!   inner axes, into a local), *stores*, and `carry` blocks that run such items sequentially;
+//! - one scalar language, in which axes and sizes are integers, so an index can be any integer expression.
 //!
-//! [`text`] prints and reads it, and is the reference of its grammar. [`evaluate()`] is its meaning, slow and plain.
-//! [`verify()`] accepts meaningful kernels: it proves that plain stores write each element once, determines how each index
-//! stays in bounds ([`IndexClass`]), and names the [`Class`] of the loop nest with the role of each axis. Backends accept
-//! only a [`VerifiedKernel`], so none of them can fail on a kernel's structure. [`canonicalize()`] gives kernels of equal
-//! structure equal texts. [`analysis`] has the queries that more than one backend needs.
+//! [`text`] prints and reads kernels, and documents the grammar. [`evaluate()`] defines the meaning of a kernel, and is
+//! slow and simple. [`verify()`] accepts well-formed kernels: it proves that plain stores write each element once,
+//! determines how each index stays in bounds ([`IndexClass`]), and finds the [`Class`] of the loop nest and the role of
+//! each axis. Backends accept only a [`VerifiedKernel`], so none of them can fail on a kernel's structure.
+//! [`canonicalize()`] gives structurally equal kernels the same text. [`analysis`] has the queries shared by several
+//! backends.
 //!
-//! Nothing here compiles or runs a kernel, waits, or reads the environment: the interfaces of compilers and devices are in
-//! `kiln-backend`.
+//! Nothing here compiles or runs a kernel, waits, or reads the environment: the interfaces for compilers and devices
+//! are in `kiln-backend`.
 //!
 //! ```
 //! use kiln_kernel::{Class, IndexClass, text, verify};
@@ -33,8 +34,8 @@
 //! # Ok::<(), kiln_kernel::KernelErrors>(())
 //! ```
 //!
-//! *Invariants.* Nothing here is specific to one backend. Nothing recurses over structures that users can make deep. What
-//! is not proved is never assumed: an index is tested where it is not known to be in bounds.
+//! *Invariants.* Nothing here is specific to one backend. Nothing recurses over structures that users can make deep.
+//! Nothing is assumed without proof: an index that is not proved in bounds is guarded or checked.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Seeded faults: mistakes that can be switched on one at a time, to check that tests detect them.
+//! Seeded faults: mistakes that can be enabled one at a time, to check that tests detect them.
 //!
 //! They exist only with the feature `seeded-faults`, which is enabled only by a test of the tests; without it [`is_on`] is
 //! always false, and the guarded code is not compiled in. Each is a plausible mistake in lowering, planning or code

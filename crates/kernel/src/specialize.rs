@@ -1,7 +1,7 @@
 //! Specialises a kernel to known sizes: a variant is the same kernel with more facts.
 //!
-//! The symbols stay, in order, so the arguments of a launch of one fit the other. Each known symbol is replaced by its
-//! value; the computation at each point, and its order, are unchanged.
+//! The symbols stay, in order, so the arguments of a launch of either kernel fit the other. Each known symbol is
+//! replaced by its value; the computation at each point, and its order, are unchanged.
 
 use kiln_symbolic_shape::Binding;
 

@@ -1,4 +1,4 @@
-//! A kernel that the verifier accepted, with the results of the analysis. Backends accept nothing else.
+//! A kernel that the verifier accepted, with the results of the analysis. Backends accept only this type.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
-//! The verifier: whether a kernel is valid, and what can be proved of its indices.
+//! The verifier: checks whether a kernel is valid, and what can be proved about its indices.
 //!
 //! One run reports every violated rule it finds, up to a limit, in four steps.
 //!
 //! 1. Ids are of this kernel ([`ids`]); if not, nothing else is checked.
 //! 2. Names, scopes and places: axes belong to one stage, store or block; stages are read where they have a value.
 //! 3. Types, roles and strides.
-//! 4. Indices: each is classified ([`crate::IndexClass`]), plain stores are proved to write each element once, combining
-//!    ones to serialise the necessary axes.
+//! 4. Indices: each is classified ([`crate::IndexClass`]), plain stores are proved to write each element once,
+//!    combining stores to serialise the necessary axes.
 //!
 //! A verified kernel has the same meaning for every backend, and lets backends be panic-free.
 

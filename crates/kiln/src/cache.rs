@@ -1,4 +1,4 @@
-//! Where compiled code is kept between processes, as set by the user: [`Cache`].
+//! The user's settings for where compiled code is kept between processes: [`Cache`].
 
 use crate::environment;
 use kiln_kernel_cache::{DiskOptions, DiskTier, SealKey};

@@ -1,4 +1,4 @@
-//! One call of a model or a session, and what it may carry besides its inputs.
+//! One call of a model or a session, with its inputs and options.
 
 use crate::error::Error;
 use crate::inputs::{Given, Inputs};

@@ -1,4 +1,4 @@
-//! Compile workers: processes that run LLVM in place of this one.
+//! Compile workers: processes that run LLVM outside the calling process.
 //!
 //! A program that uses [`Compiler::worker`](crate::Compiler::worker) begins with [`main_if_worker`]:
 //!

@@ -1,6 +1,6 @@
 //! The compiled path: a planned graph, and a runtime that compiles and runs it.
 //!
-//! Not here: calls by name, and the choice between this path and the interpreter.
+//! Looking up inputs by name, and choosing between this path and the interpreter, are done elsewhere.
 
 #[cfg(all(feature = "native", not(feature = "llvm")))]
 mod absent;

@@ -65,7 +65,7 @@ impl GraphCompiler {
         self.insert(key, differentiate(graph, request)?, graph.inputs().len())
     }
 
-    /// As [`compile`](Self::compile), of a recording, whose values may have gradients of their own.
+    /// As [`compile`](Self::compile), for a recording, whose values may have custom gradients.
     pub(crate) fn compile_recorded(
         &self,
         recorded: &Recorded,

@@ -1,6 +1,6 @@
 //! Where kernels are compiled: in this process, or in workers, which may crash.
 //!
-//! Not here: the workers themselves, which are in `kiln_compile_worker`.
+//! The workers themselves are in `kiln_compile_worker`.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
-//! Decoding: text token by token, from a model whose caches are the states of a session.
+//! Decoding: generating text token by token, with a model whose caches are the states of a session.
 //!
-//! A thin layer over [`Session`](crate::Session): [`Decoder`] knows which inputs are tokens, positions and caches, makes the
-//! caches, lets them grow, and counts. [`Sampler`] chooses tokens from logits, as a graph of its own that is compiled like any
-//! other. What both do, a user of sessions and graphs can do.
+//! A thin layer over [`Session`](crate::Session): [`Decoder`] knows which inputs are tokens, positions and caches; it
+//! creates the caches, grows them, and counts tokens. [`Sampler`] chooses tokens from logits, with a separate graph
+//! that is compiled like any other. Both can be implemented with sessions and graphs alone.
 //!
 //! ```
 //! use kiln::decode::{Decoder, Generation, Sampling};

@@ -1,7 +1,7 @@
 //! Devices, which execute models, and their registry, by key.
 //!
 //! A [`Device`] is the interpreter, or a [`DeviceEntry`]: how to get a compiler and an executor, and what fusion may do
-//! there. The CPU is an entry like any other. Not here: the executors themselves.
+//! there. The CPU is an entry like any other. The executors themselves are in the backend crates.
 
 #[cfg(feature = "native")]
 mod cpu;
@@ -78,9 +78,9 @@ impl Device {
         }
     }
 
-    /// NVIDIA's GPU of this number: code that NVRTC compiles when a call first needs it. Its key is `cuda`, or `cuda:1` for
-    /// the second; levels follow a colon: `cuda:sm_90a`. Available in builds with the feature `cuda`; on a machine without
-    /// the driver or NVRTC, models on it cannot be loaded, and the error names every place that was looked at.
+    /// NVIDIA's GPU of this number: code that NVRTC compiles when a call first needs it. Its key is `cuda`, or `cuda:1`
+    /// for the second; levels follow a colon: `cuda:sm_90a`. Available in builds with the feature `cuda`; on a machine
+    /// without the driver or NVRTC, models on it cannot be loaded, and the error names every place that was searched.
     ///
     /// ```
     /// use kiln::Device;

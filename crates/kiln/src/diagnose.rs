@@ -1,19 +1,19 @@
-//! Tools for looking inside a model: its graph at each stage, which ops became one kernel and why, what was compiled, and
-//! whether compiled code agrees with the interpreter.
+//! Tools for inspecting a model: its graph at each stage, which ops were fused and why, what was compiled, and whether
+//! compiled code agrees with the interpreter.
 //!
-//! Nothing here changes a model. Plans are recomputed to be shown, with the same result. The cost of a call's steps comes
-//! from [`Call::profile`](crate::Call::profile).
+//! Nothing here changes a model. Plans are recomputed for display, with the same result. The cost of each step of a
+//! call is measured by [`Call::profile`](crate::Call::profile).
 //!
 //! | you want to | use |
 //! |---|---|
-//! | see the graph, or what was made of it, at any stage | [`graph`], [`inspect`], [`inspect_kernel`] with a [`Stage`] |
-//! | find out why ops did or did not become one kernel | [`explain`], [`explain_pair`] |
+//! | see the graph, or a later form of it, at any stage | [`graph`], [`inspect`], [`inspect_kernel`] with a [`Stage`] |
+//! | find out why ops were or were not fused | [`explain`], [`explain_pair`] |
 //! | check compiled code against the interpreter | [`reference()`], [`compare()`] |
-//! | find out what reduced precision costs | [`compare_precision`] |
+//! | measure the error of reduced precision | [`compare_precision`] |
 //! | find out what was compiled, and why | [`compile_records`], [`variant_records`] |
 //! | predict how much memory a call needs | [`call_memory`] |
-//! | see all of a call on one page | [`CallReport`] |
-//! | call a model without data of your own | [`draw_inputs`] |
+//! | see everything about a call on one page | [`CallReport`] |
+//! | call a model without input data | [`draw_inputs`] |
 
 mod compare;
 mod comparison;

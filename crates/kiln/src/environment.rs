@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `KILN_CACHE_DIR` | the folder of compiled code; `off` for none |
 //! | `KILN_CACHE_MAX_MB` | its approximate size limit in megabytes |
-//! | `AWS_*`, `GOOGLE_*`, `AZURE_*` | settings of stores that machines share, as those stores' own tools read them |
-//! | `XDG_CACHE_HOME`, `HOME` | the base of that folder by default: `kiln` in the one, `.cache/kiln` in the other |
+//! | `AWS_*`, `GOOGLE_*`, `AZURE_*` | settings of shared stores, as read by those stores' own tools |
+//! | `XDG_CACHE_HOME`, `HOME` | the base of the default folder: `$XDG_CACHE_HOME/kiln`, otherwise `$HOME/.cache/kiln` |
 
 use std::env;
 use std::path::PathBuf;

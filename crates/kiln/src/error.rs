@@ -1,6 +1,6 @@
 //! The facade's error: its kind, a stable code, and the message of the layer below.
 //!
-//! Users match on [`Error::kind`] and look codes up; the enums of the crates below stay free to grow.
+//! Users match on [`Error::kind`] and look codes up; the error enums of the crates below can therefore grow.
 
 mod kind;
 

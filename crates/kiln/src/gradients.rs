@@ -1,4 +1,4 @@
-//! Gradients that a model computes beside its outputs.
+//! Gradients that a model computes in addition to its outputs.
 
 use crate::error::{Error, Failure};
 use kiln_autodiff::{Cotangents, GradientRequest, differentiate};

@@ -1,5 +1,5 @@
-//! The boundary that no panic crosses: every public entry point that can fail runs inside [`guarded`]; a test checks that
-//! against the list of public items.
+//! The boundary that no panic crosses: every public entry point that can fail runs inside [`guarded`], which a test
+//! checks against the list of public items.
 //!
 //! A panic of an importer, a pass, fusion, planning or a user's callback is a defect there; here it becomes E0991. It
 //! leaves consistent state behind: a model is published only once it is built, locks ignore poison, and what a call took

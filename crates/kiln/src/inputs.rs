@@ -1,8 +1,8 @@
 //! The inputs of a call: tensors by name or by position, borrowed or donated.
 //!
-//! Shapes are passed in the same way where a call is only prepared.
+//! Shapes are passed in the same way when a call is only prepared.
 //!
-//! Invariant: a slice of tensors, in the model's order, is passed on without an allocation.
+//! Invariant: a slice of tensors, in the model's order, is passed on without allocating.
 
 use kiln_lazy_runtime::Donations;
 use kiln_tensor::Tensor;

@@ -1,7 +1,7 @@
-//! The crates that Kiln consists of, by name, and functions that take their types.
+//! Kiln's crates, re-exported by name, and functions that take their types.
 //!
-//! **None of this is stable**: any version may change, move or remove an item here. It is for those who use a single part
-//! of Kiln, add a device or an operator, or write a tool; programs that load and call models do not need it. An item
+//! **None of this is stable**: any version may change, move or remove an item here. It is for code that uses a single
+//! part of Kiln, adds a device or an operator, or is a tool; programs that load and call models do not need it. An item
 //! elsewhere in `kiln` that names a type of these crates, such as the graph that
 //! [`diagnose::graph`](crate::diagnose::graph) returns, is as stable as that type.
 

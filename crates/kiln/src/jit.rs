@@ -1,4 +1,4 @@
-//! Functions compiled just in time: recorded at the first call, run as a model.
+//! Functions compiled just in time: recorded at the first call, and run as a model.
 
 use crate::error::{Error, Failure};
 use crate::gradients::Gradients;

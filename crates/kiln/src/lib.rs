@@ -29,11 +29,11 @@
 //! | load it with options | [`Options::load`] |
 //! | compute gradients | [`Options::gradients`] with [`Gradients`], [`Jit::value_and_grad`] |
 //! | compute eagerly and take gradients, compiled or not | [`GradientTape`], [`GraphCompiler`] |
-//! | compile a function of your own | [`jit`] with [`Var`]s |
-//! | give values a gradient of their own | [`custom_gradient`] |
+//! | compile your own function | [`jit`] with [`Var`]s |
+//! | define a custom gradient | [`custom_gradient`] |
 //! | record a graph with named inputs | [`Recording`] |
 //! | call it | [`Model::run`] with [`Inputs`] by name or position |
-//! | write into outputs of your own, end a call early, profile it | [`Model::call`], a [`Call`] |
+//! | write into preallocated outputs, cancel a call, profile it | [`Model::call`], a [`Call`] |
 //! | keep tensors from call to call | [`Model::session`], a [`Session`] |
 //! | generate text token by token | [`decode::Decoder`], [`decode::Sampler`] |
 //! | constrain its dimensions | [`Options::dim`] with a [`Dim`] |
@@ -42,17 +42,17 @@
 //! | set when, where and for how long kernels are compiled | [`Options::compiling`] with [`Compiling`] |
 //! | set where compiled code is kept | [`Options::cache`] with a [`Cache`] |
 //! | bound memory, time and sizes | [`Options::limits`] with [`Limits`] |
-//! | know where the time went, follow long work | [`Options::observe`] with an [`Observation`], [`Model::timing`] |
+//! | measure where time is spent, follow progress | [`Options::observe`] with an [`Observation`], [`Model::timing`] |
 //! | choose how a graph runs by measuring it | `AutoTuner` |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
 //! | keep a model with its code and weights in one file | [`Model::open_sealed_bundle`], [`Model::open_bundle`] |
-//! | look inside, explain, compare with the interpreter | [`diagnose`] |
-//! | tell errors apart | [`Error::kind`] and [`Error::code`] |
+//! | inspect a model, explain it, compare it with the interpreter | [`diagnose`] |
+//! | distinguish errors | [`Error::kind`] and [`Error::code`] |
 //!
 //! # What is stable
 //!
-//! Everything except [`internals`], which re-exports every crate that Kiln consists of, for building graphs in Rust, adding
-//! devices and writing tools.
+//! Everything except [`internals`], which re-exports all of Kiln's crates, for building graphs in Rust, adding devices
+//! and writing tools.
 //!
 //! # What executes a model
 //!

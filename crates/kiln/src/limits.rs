@@ -1,8 +1,8 @@
-//! Every limit a user may set.
+//! All limits that a user can set.
 //!
-//! There is one field per layer, each the limits struct of the crate that enforces it. Limits are passed down explicitly:
-//! no layer reads a limit from anywhere else. The book's page on limits has a row for each, which `cargo xtask tidy`
-//! checks; so every type here is written with its crate.
+//! There is one field per layer, each the limits struct of the crate that enforces it. Limits are passed down
+//! explicitly: no layer reads a limit from anywhere else. The book's page on limits has a row for each, which `cargo
+//! xtask tidy` checks; for that reason every type here is written with its crate's path.
 
 use crate::machine_memory;
 use kiln_lazy_runtime::RuntimeOptions;

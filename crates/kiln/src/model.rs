@@ -1,7 +1,7 @@
 //! A loaded model: its inputs and outputs, and calls.
 //!
-//! A model is built once when it is loaded. If its graph depends on what calls pass (the rank of an input, the branch that
-//! an `If` takes), it is built once for each such combination instead, at the first call with that combination.
+//! A model is built once when it is loaded. If its graph depends on what calls pass (the rank of an input, the branch
+//! that an `If` takes), it is built once per combination instead, at the first call with that combination.
 
 mod ahead;
 mod arrange;
@@ -80,7 +80,7 @@ impl Model {
     /// Loads a model with the default [`Options`]; [`Options::load`] loads it with others.
     ///
     /// A path refers to a file: ONNX (`.onnx`) or a graph's text (`.kiln`). Any [source](Source) is data and may be
-    /// untrusted: nothing in it is executed as machine code. A bundle is code, and has a function of its own,
+    /// untrusted: nothing in it is executed as machine code. A bundle is code, and is opened by a separate function,
     /// [`open_bundle`](Self::open_bundle).
     ///
     /// # Errors

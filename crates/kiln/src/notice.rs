@@ -1,4 +1,4 @@
-//! Notices that a model differs from its statements, or runs differently than expected: no fallback is silent.
+//! Notices that a model differs from what it declares, or runs differently than expected: no fallback is silent.
 
 use std::fmt;
 use std::sync::Arc;

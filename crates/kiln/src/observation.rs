@@ -1,11 +1,11 @@
-//! What is timed, and which callbacks long work calls.
+//! Settings for timing, and the callbacks that report progress.
 
 use crate::notice::{Notice, Notices};
 use crate::progress::{self, Progress};
 use crate::recording::{self, Recording};
 use kiln_timing::Report;
 
-/// What is timed, and which callbacks long work calls.
+/// Settings for timing, and the callbacks that report progress.
 ///
 /// ```
 /// use kiln::timing::Verbosity;

@@ -1,7 +1,7 @@
-//! How to load and run a model: frequent settings have setters, the rest is in plain structs, one per topic.
+//! Options for loading and running a model: common settings have setters, the rest are in plain structs, one per topic.
 //!
-//! Numbers that make no sense are refused when a model is loaded. No number stands for "none" or "as many as there are": a
-//! setting is then left unset.
+//! Invalid numbers are rejected when a model is loaded. No number means "none" or "all available": such a setting is
+//! left unset.
 
 use crate::cache::Cache;
 use crate::compiling::Compiling;

@@ -1,6 +1,7 @@
-//! Progress of long work, for progress bars.
+//! Progress of long operations, for progress bars.
 //!
-//! Not a log: that is `tracing`. A listener is called on the working thread, between steps, and should return quickly.
+//! Logging is done with `tracing` instead. A listener is called on the working thread, between steps, and should return
+//! quickly.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! Models written with narrower weights, as ONNX that other programs run too.
+//! Quantised models written as standard ONNX, which other programs can run too.
 //!
-//! The rewriting is `kiln_onnx`'s, the codes are those of reduced precision; here the two meet, and examples are run.
+//! `kiln_onnx` rewrites the model, and `kiln_precision` computes the codes; this module combines the two, and runs the
+//! examples.
 
 mod ranges;
 

@@ -1,7 +1,7 @@
 //! The timing of a model, and the summary after its first call.
 //!
-//! A recorder is created when a model is loaded, one per model unless the options supply one. Not here: the events; every
-//! layer opens its own spans.
+//! A recorder is created when a model is loaded, one per model unless the options supply one. The events are defined
+//! elsewhere: every layer opens its own spans.
 
 use crate::options::Options;
 use kiln_fork_lock::ForkLazy;

@@ -1,9 +1,9 @@
-//! A store of compiled code that many machines share.
+//! A store of compiled code shared by many machines.
 //!
-//! The first machine that needs a kernel compiles it, the others load it. The store is an object store (S3, Google Cloud
-//! Storage, Azure), a plain HTTP server or a shared folder. Entries are signed with a key, since code from it is run; what
-//! is not signed with it is ignored. No call waits for a store longer than [`RemoteOptions`] says, and a store that is down
-//! is left alone.
+//! The first machine that needs a kernel compiles it, and the others load it. The store is an object store (S3, Google
+//! Cloud Storage, Azure), a plain HTTP server or a shared folder. Entries are signed with a key, since the code in them
+//! is run; entries that are not signed with that key are ignored. No call waits for a store longer than
+//! [`RemoteOptions`] allows, and a store that is down is not used for a while.
 //!
 //! ```no_run
 //! use kiln::{Options, SealKey, remote};

@@ -1,6 +1,6 @@
 //! What a model is loaded from: data, possibly untrusted.
 //!
-//! Not here: bundles. They are code, and not a source.
+//! Bundles are not a source: they contain code, and are opened by separate functions.
 
 use kiln_ir::Graph;
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! Stores that the user adds to the cache folder: [`Stores`].
+//! Stores that the user configures in addition to the cache folder: [`Stores`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use kiln_kernel_cache::Tier;
 #[cfg(any(feature = "native", feature = "onnx"))]
 use crate::cache::Cache;
 
-/// Tiers of the user's, in the order in which they are asked.
+/// The user's tiers, in the order in which they are queried.
 #[derive(Clone, Default)]
 pub(crate) struct Stores(Vec<Arc<dyn Tier>>);
 

@@ -1,4 +1,4 @@
-//! Where the time went: recorders, their verbosity, and their reports and traces.
+//! Timing: recorders, their verbosity, and their reports and traces.
 //!
 //! A model has a recorder ([`Model::timing`](crate::Model::timing)); an [`Observation`](crate::Observation) sets how much
 //! it records.

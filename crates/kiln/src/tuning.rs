@@ -1,7 +1,7 @@
 //! Choosing how a graph runs by measuring it on the user's sizes: [`AutoTuner`].
 //!
-//! Invariants: the defaults are always a candidate, and what is not clearly faster than they are is not chosen. No candidate computes
-//! with less precision than the options allow.
+//! Invariants: the defaults are always a candidate, and only a candidate that is clearly faster is chosen instead. No
+//! candidate computes with less precision than the options allow.
 
 mod choose;
 mod config;

@@ -1,5 +1,5 @@
-//! A decoder in the shape of GPT-2: learned positions, layer norms, one projection for queries, keys and values, and the table
-//! of embeddings as the last product.
+//! A decoder with the architecture of GPT-2: learned positions, layer norms, one projection for queries, keys and
+//! values, and the embedding table as the weights of the last product.
 
 use crate::{Weights, cache, last_token};
 use kiln::internals::ir::Graph;

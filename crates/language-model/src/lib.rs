@@ -1,5 +1,5 @@
-//! Language models with drawn weights, in the shapes of well-known ones, as graphs: what the example generates with, and what
-//! tests and benchmarks decode with.
+//! Language models with random weights and the architectures of well-known models, as graphs, for the text-generation
+//! example, tests and benchmarks.
 //!
 //! Inputs and outputs have the names that `kiln::decode` recognises.
 

@@ -1,4 +1,4 @@
-//! A decoder in the shape of Llama: what one call computes.
+//! A decoder with the architecture of Llama: the computation of one call.
 
 use crate::{Weights, cache, last_token};
 use kiln::internals::ir::Graph;

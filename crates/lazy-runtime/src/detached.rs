@@ -1,7 +1,7 @@
 //! Uninterruptible work of calls that may be cancelled: planning, reading weights, packing them.
 //!
-//! It runs on its own thread, and the call waits for it until the call is cancelled. The work then continues; its
-//! result is kept for the next call, so it is neither lost nor done twice.
+//! The work runs on its own thread, and the call waits for it unless the call is cancelled. The work then continues,
+//! and its result is kept for the next call, so it is neither lost nor done twice.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

@@ -1,21 +1,21 @@
-//! Runs programs: binds sizes, compiles kernels when they are first needed, launches them on a device.
+//! Runs programs: binds symbols to sizes, compiles kernels when they are first needed, and launches them on a device.
 //!
-//! A [`Runtime`] has a compiler, a device and threads, each through a trait; it names no backend. A [`CompiledProgram`]
-//! runs on it, from any number of threads at once. A call looks up the launch plan of its sizes (a hash of the inputs'
-//! dims) and walks it; a plan is evaluated, and its kernels chosen and compiled, once, when its sizes first occur. If a
-//! fact that the program was planned under does not hold, the [`Planner`] builds another plan, which is counted. There
-//! are no silent fallbacks: every step left to the interpreter and every skipped schedule has a counter in
-//! [`CompilationStats`] or a [`CompileRecord`].
+//! A [`Runtime`] has a compiler, a device and threads, each behind a trait, and names no backend. A [`CompiledProgram`]
+//! runs on it, and can be called from any number of threads at once. A call looks up the launch plan for its sizes (by
+//! a hash of the inputs' dims) and runs its steps; a plan is built, and its kernels chosen and compiled, once, when its
+//! sizes first occur. If a fact that the program was planned under does not hold, the [`Planner`] builds another plan,
+//! which is counted. There are no silent fallbacks: every interpreted step and every skipped schedule is counted in
+//! [`CompilationStats`] or has a [`CompileRecord`].
 //!
 //! | you want to | use |
 //! |---|---|
 //! | run a program | [`CompiledProgram::run`] |
 //! | compile before a call needs it | [`CompiledProgram::precompile`], [`ShapeVariantGenerator`], [`ShapeProfile`] |
-//! | keep outputs in the host's memory, or on their device | [`CompiledProgram::with_outputs`], [`OutputPlacement`] |
+//! | return outputs in host or device memory | [`CompiledProgram::with_outputs`], [`OutputPlacement`] |
 //! | cancel a call | [`CompiledProgram::run_with`], [`Cancellation`] |
-//! | know the cost of each step | [`CompiledProgram::run_profiled`] |
-//! | know what was compiled, and why | [`Runtime::compile_records`], [`Runtime::stats`] |
-//! | threads for launches | [`SpinPool`] |
+//! | measure each step | [`CompiledProgram::run_profiled`] |
+//! | find out what was compiled, and why | [`Runtime::compile_records`], [`Runtime::stats`] |
+//! | provide threads for launches | [`SpinPool`] |
 
 #![deny(unsafe_code)]
 

@@ -26,7 +26,7 @@ pub struct RuntimeOptions {
     pub max_block: Option<Duration>,
     /// How long a call may wait for code before it fails.
     pub compile_timeout: Option<Duration>,
-    /// Compile threads; `None` is as many as the machine runs in parallel.
+    /// Compile threads; `None` is the number of threads that the machine runs in parallel.
     pub compile_threads: Option<NonZeroUsize>,
     /// How many of them compile kernels that no call waits for.
     pub background_threads: NonZeroUsize,

@@ -1,4 +1,4 @@
-//! The components of a runtime.
+//! The components that a runtime is built from.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     /// Stores after memory, the fastest first.
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
-    /// Records timing for programs that have no recorder of their own.
+    /// Records timing for programs without a recorder.
     pub(crate) recorder: Recorder,
 }
 

@@ -1,7 +1,7 @@
 //! A `timing` recorder, and the events that this crate records.
 //!
-//! A program has its own recorder or uses the runtime's. A recorder counts only the requests of its owner, whatever else
-//! shares the runtime.
+//! A program has its own recorder or uses the runtime's. A recorder counts only the requests of its owner, not those of
+//! other programs that share the runtime.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -108,7 +108,7 @@ impl Runtime {
         Self::of_parts(parts, self.options.clone())
     }
 
-    /// With a recorder for programs that have none of their own. To be called before anything is compiled.
+    /// With a recorder for programs without one. To be called before anything is compiled.
     #[must_use]
     pub fn with_timing(self, timing: Timing) -> Self {
         let parts = Parts {
@@ -118,7 +118,7 @@ impl Runtime {
         Self::of_parts(parts, self.options.clone())
     }
 
-    /// The recorder of programs that have none of their own.
+    /// The recorder of programs without one.
     pub fn timing(&self) -> &Timing {
         &self.parts.recorder.timing
     }
@@ -265,7 +265,7 @@ impl Runtime {
         self.executor().counts()
     }
 
-    /// Whether the device works: false once it is lost, for ever.
+    /// Whether the device works; once it is lost, this is always false.
     pub fn is_healthy(&self) -> bool {
         self.executor().is_healthy()
     }

@@ -1,9 +1,9 @@
 //! The thread that cancels calls while they run: [`Watch`].
 //!
 //! Compiled code reads a call's stop word and knows neither clocks nor callers. A thread of the runtime polls each
-//! cancellable call every few milliseconds, and sets its word. It starts with the first such call, ends when there was
-//! none for a while or the runtime is dropped, and does not keep the runtime alive. A forked child, which lacks this
-//! thread, starts its own.
+//! cancellable call every few milliseconds, and sets its word. It starts with the first such call, ends when there has
+//! been none for a while or the runtime is dropped, and does not keep the runtime alive. A forked child, which lacks
+//! this thread, starts its own.
 //!
 //! Invariants: no lock is held while a caller's callback runs; a call that cannot be cancelled is not listed here.
 

@@ -1,7 +1,7 @@
-//! Code of an object in memory, ready to be called.
+//! The code of an object, loaded in memory and ready to be called.
 //!
-//! An entry is reached through the [`LoadedCode`] that owns its memory, so its caller holds that memory: it is freed with
-//! its last owner, which outlives every call.
+//! An entry is called through the [`LoadedCode`] that owns its memory, so the caller keeps that memory alive: it is
+//! freed with its last owner, which outlives every call.
 #![allow(
     unsafe_code,
     reason = "a call into compiled code can only be vouched for"

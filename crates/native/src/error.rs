@@ -1,4 +1,4 @@
-//! Errors between object bytes and a kernel's results.
+//! Errors of loading and running object code.
 
 use kiln_backend::{ExecuteError, PackError};
 use kiln_tensor::TensorError;

@@ -1,8 +1,8 @@
-//! A switch for tests: device memory and scratch are allocated next to guard pages.
+//! A switch for tests: allocates device memory and scratch next to guard pages.
 //!
-//! Only with the feature `guard-pages`. Compiled kernels are not covered by sanitizers; an access outside of memory that
-//! was allocated under the switch ends the process at that instruction. Sides are tried one at a time, since the length of
-//! memory is not a multiple of a page.
+//! Only with the feature `guard-pages`. Compiled kernels are not covered by sanitizers; an access outside memory that
+//! was allocated under the switch ends the process at that instruction. The two sides are tested one at a time, since
+//! the length of an allocation is not a multiple of a page.
 #![allow(unsafe_code, reason = "mappings are what this file is for")]
 
 use crate::memory::page_size;

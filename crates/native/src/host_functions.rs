@@ -1,7 +1,7 @@
 //! The host functions that a kernel may call: those that move and fill memory, nothing else.
 //!
-//! A compiler emits such calls for loops and copies in which the source has none. Everything else a kernel needs is in its
-//! object.
+//! A compiler emits such calls for loops and copies, even if the source has none. Everything else a kernel needs is in
+//! its object.
 #![allow(unsafe_code, reason = "the C library's functions are foreign")]
 
 /// The names, in the order of [`HostFunction`]'s variants.

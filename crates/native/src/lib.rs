@@ -1,12 +1,13 @@
-//! Object code to callable kernels, without LLVM: the CPU's executor.
+//! The CPU executor: loads object code as callable kernels, without LLVM.
 //!
-//! A compiler provides relocatable ELF objects, in a `kiln_backend::Artifact` or directly. [`LoadedCode`] copies one into
-//! memory, applies its relocations and makes it executable: it may call three functions, `memcpy`, `memmove` and `memset`;
-//! its memory is never writable and executable at once, and is freed once no call can run in it. [`NativeExecutor`]
-//! launches kernels on the host's memory, distributing tasks over the runtime's threads, and runs the builtins.
+//! A compiler provides relocatable ELF objects, in a `kiln_backend::Artifact` or directly. [`LoadedCode`] copies one
+//! into memory, applies its relocations and makes it executable. The code may call three functions, `memcpy`, `memmove`
+//! and `memset`. Its memory is never writable and executable at once, and is freed once no call can be running in it.
+//! [`NativeExecutor`] launches kernels on host memory, distributes their tasks over the runtime's threads, and runs the
+//! builtins.
 //!
-//! Loading code means trusting it. Damaged bytes are refused; that an object is the compiler's own is checked by the store
-//! that holds it, by its digest.
+//! Loaded code is trusted. Damaged bytes are rejected, but whether an object came from the compiler is not checked
+//! here: the store that holds it verifies its digest.
 //!
 //! ```
 //! use kiln_backend::{Builtin, BuiltinOperand, KernelExecutor, MemorySlice};

@@ -1,4 +1,4 @@
-//! A parsed and checked relocatable ELF object: sections to copy, places to relocate, functions to call.
+//! A parsed and checked relocatable ELF object: sections to copy, locations to relocate, functions to call.
 //!
 //! The bytes may come from a damaged file: whatever they are, reading ends with an [`Object`] or a typed error. An
 //! [`Object`] is consistent: a relocation is inside its section and refers to a section that is copied or to a host

@@ -1,19 +1,19 @@
-//! ONNX models: files in, graphs of core operations over symbolic sizes out.
+//! ONNX import: converts model files to graphs of core operations over symbolic sizes.
 //!
 //! | you want to | use |
 //! |---|---|
 //! | read a model file | [`Model::load`], [`Model::from_bytes`] |
-//! | make a graph of it | [`import()`] |
+//! | convert it to a graph | [`import()`] |
 //! | constrain sizes, fix inputs, register operators | [`ImportOptions`] |
-//! | look into a model | [`Model::graph`], [`ModelNode::attributes`] |
+//! | inspect a model | [`Model::graph`], [`ModelNode::attributes`] |
 //!
-//! A model file comes from outside, so everything in it is untrusted: sizes, nesting, names, and the files that it refers
-//! to. [`Model`] is the checked result: tensors loaded, names kept, types described. [`Limits`] bound the cost of loading;
-//! [`Fs`] is the only way to other files, and [`Folder`] confines it to the model's own folder.
+//! Everything in a model file is untrusted: sizes, nesting, names, and the files that it refers to. [`Model`] is the
+//! checked result, with tensors loaded, names kept and types described. [`Limits`] bound the cost of loading. Other
+//! files are read only through [`Fs`], which [`Folder`] confines to the model's own folder.
 //!
-//! [`import()`] then decomposes every operator (versions 1 to 28 of the standard ones; of the first six, the operators
-//! written by old exporters) into core operations, keeps the names of sizes, and turns sizes that travel as data back into
-//! sizes.
+//! [`import()`] then decomposes every operator (versions 1 to 28 of the standard operator set; of the first six, the
+//! operators that old exporters wrote) into core operations, keeps the names of sizes, and turns sizes that are
+//! computed as data back into symbolic sizes.
 //!
 //! Every error is an [`Error`] with a code and the node's or tensor's name, printed safely for any terminal ([`Name`]).
 //!

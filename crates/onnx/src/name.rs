@@ -54,7 +54,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A text that may quote the model, made safe to print: as a name is, but without quotes of its own.
+/// A text that may quote the model, made safe to print: as a name is, but without adding quotes.
 pub(crate) fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,10 +1,10 @@
-//! Models with narrower weights, as ONNX: products rewritten in the file's own form, so that other programs run them too.
+//! Quantises ONNX models: products are rewritten in the file itself, so that other programs can run the result too.
 //!
-//! Weights alone become `MatMulNBits` of `com.microsoft`, with codes of 4 or 8 bits and a scale per block of rows. Weights and
-//! activations become 8-bit codes between `QuantizeLinear` and `DequantizeLinear`, with the ranges of activations as they were
-//! observed on examples. How weights become codes is the caller's (`Quantize`); how examples are run is, too
-//! ([`ProtoModel::with_observed`]). Products of the main graph are rewritten: `MatMul` and `Gemm` by constant matrices, and in the
-//! second form `Conv` by constant windows.
+//! If only weights are quantised, products become `MatMulNBits` of `com.microsoft`, with codes of 4 or 8 bits and a
+//! scale per block of rows. If activations are quantised too, both become 8-bit codes between `QuantizeLinear` and
+//! `DequantizeLinear`, with the ranges of activations observed on examples. The caller computes the codes of weights
+//! (`Quantize`), and runs the examples ([`ProtoModel::with_observed`]). Products of the main graph are rewritten:
+//! `MatMul` and `Gemm` by constant matrices, and in the second form also `Conv` by constant windows.
 
 mod form;
 mod products;

@@ -1,8 +1,8 @@
 //! Errors of a pass.
 //!
-//! A pass without anything to do is not an error, nor is a rewrite whose proof fails or for which memory is short: the
-//! graph is left unchanged there. The remaining case is an invalid graph: given so, or made by a pass, which is a defect of
-//! the named pass.
+//! A pass without anything to do is not an error, nor is a rewrite whose proof fails or that would take too much
+//! memory: the graph is then left unchanged. The only error is an invalid graph: either the input, or the output of a
+//! pass, which is a defect of the named pass.
 
 use kiln_ir::VerifyErrors;
 use kiln_shape_inference::InferErrors;

@@ -1,7 +1,7 @@
-//! Computing one op on constants: shared by `fold_constants` and `freeze_constants`.
+//! Computes one op on constants; shared by `fold_constants` and `freeze_constants`.
 //!
-//! An op is computed by the interpreter, so folding cannot disagree with it. Never computed here: random bits (their key
-//! may be a constant that the user intends to replace), custom ops, control flow and `bind`.
+//! An op is computed by the interpreter, so folding cannot disagree with it. Random bits (whose key may be a constant
+//! that the user intends to replace), custom ops, control flow and `bind` are never folded.
 
 use crate::peephole::constant_of;
 use kiln_interpreter::{EvaluateContext, evaluate_op};

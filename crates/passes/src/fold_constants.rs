@@ -1,11 +1,11 @@
 //! `fold_constants`: ops whose operands are constants become constants.
 //!
-//! Bounded three ways, because a small file can describe huge constants (`broadcast` of one element,
+//! Folding is bounded in three ways, because a small file can describe huge constants (`broadcast` of one element,
 //! `iota`) and long computations:
 //! - bytes created per graph: the fold budget ([`DEFAULT_FOLD_BUDGET`](crate::DEFAULT_FOLD_BUDGET)); an op that would
 //!   exceed it is kept, smaller ones after it may still be folded;
-//! - elements that an op may create from few: `iota` and `broadcast` beyond [`EXPANSION_LIMIT`] are kept;
-//! - steps of computing per graph: [`WORK_LIMIT`].
+//! - elements that an op may create from few elements: `iota` and `broadcast` beyond [`EXPANSION_LIMIT`] are kept;
+//! - steps of computation per graph: [`WORK_LIMIT`].
 //!
 //! An op that faults on its constants is kept and faults at run time, if it is run.
 

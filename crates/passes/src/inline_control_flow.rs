@@ -1,9 +1,9 @@
 //! `inline_control_flow`: an `if` with a known condition becomes its taken branch; a loop that runs no iteration, or
 //! exactly one, is dissolved.
 //!
-//! The symbols bound by such an op (sizes known only after it ran) are replaced by the sizes of its branch. An op is kept
-//! where a result's type is not proved to be that of its replacement; and all are kept if an op that may not run now could
-//! only fault.
+//! The symbols bound by such an op (sizes known only after it has run) are replaced by the sizes of its branch. An op
+//! is kept if a result's type is not proved to be that of its replacement; and all are kept if an op that might not run
+//! could now only fault.
 
 use crate::constants::{Splat, integers, splat};
 use crate::context::{Changed, PassContext};

@@ -1,20 +1,20 @@
-//! Graph passes: computations that are possible before a program runs are done before it runs.
+//! Graph passes: they simplify a graph, and compute in advance what does not depend on a call.
 //!
-//! A pass is a function from a graph to a graph that computes the same. [`optimize`] runs them all,
-//! in one fixed list, until nothing changes; each can be called alone.
+//! A pass is a function from a graph to an equivalent graph. [`optimize`] runs all passes, in a fixed order, until
+//! nothing changes; each can also be called alone.
 //!
 //! | pass | what it does |
 //! |---|---|
-//! | [`canonicalize`] | one form for each computation; removes no-op data movement |
-//! | [`simplify_algebra`] | algebraic laws that hold for every bit |
-//! | [`fold_constants`] | ops on constants, within a budget of bytes |
-//! | [`freeze_constants`] | layout of weights; batch norms into weights |
-//! | [`resolve_bindings`] | data that become sizes, where the data are known |
-//! | [`inline_control_flow`] | branches and loops with a known course |
-//! | [`hoist_from_loops`] | loop-invariant ops; products over slices, for all at once |
-//! | [`sink_constants`] | constants captured by regions |
-//! | [`eliminate_common_subexpressions`] | duplicate computations |
-//! | [`eliminate_dead_ops`] | unused values |
+//! | [`canonicalize`] | rewrites each computation to one form; removes no-op data movement |
+//! | [`simplify_algebra`] | applies algebraic laws that hold for every bit |
+//! | [`fold_constants`] | evaluates ops on constants, within a byte budget |
+//! | [`freeze_constants`] | chooses the layout of weights; folds batch norms into weights |
+//! | [`resolve_bindings`] | replaces symbols bound to data by sizes, where the data are known |
+//! | [`inline_control_flow`] | inlines branches and loops whose control flow is known |
+//! | [`hoist_from_loops`] | hoists loop-invariant ops; computes products over slices for all iterations at once |
+//! | [`sink_constants`] | moves captured constants into regions |
+//! | [`eliminate_common_subexpressions`] | removes duplicate computations |
+//! | [`eliminate_dead_ops`] | removes unused ops |
 //!
 //! Sizes stay symbols throughout: a rule that needs two sizes to be equal queries the prover, and a failed proof leaves the
 //! op unchanged. Passes use contract facts, never plan facts or hints.

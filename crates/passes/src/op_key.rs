@@ -1,4 +1,4 @@
-//! An op and its operands as bytes that are equal exactly when the computation is.
+//! The key of an op: its attributes and operands as bytes, which are equal exactly if the computation is.
 //!
 //! Floats go in by their bits, so 0.0 and -0.0 differ and a NaN equals itself; constants by digest.
 

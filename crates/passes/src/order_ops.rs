@@ -1,8 +1,8 @@
 //! `order_ops`: sorts the ops of each region by their results, whatever order they were written in.
 //!
 //! The post-order of a depth-first walk from a region's results: operands first, in order; then the ops that bind the
-//! sizes. A model's nodes may be written in many orders, and exporters change theirs; later passes and fusion number ops,
-//! and break ties by number. So their decisions are the same for all these orders.
+//! sizes. A model's nodes may be written in many orders, and exporters change theirs; later passes and fusion number
+//! ops, and break ties by number. With this pass, their decisions are the same for all these orders.
 //!
 //! Ops that no result needs come last, in their original order. Custom ops keep their relative order, since their effects
 //! are unknown.

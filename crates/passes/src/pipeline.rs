@@ -1,9 +1,9 @@
 //! `optimize`: the list of passes, and the driver that runs it.
 //!
 //! First, the requirements of each call are collected, and the ops are put in an order that does not depend on how they
-//! were written (`order_ops`). The list is run again until a whole round changes nothing, at most [`ROUND_LIMIT`] times; a
-//! remaining opportunity is a missed improvement, never a wrong graph. Each pass is a span, reports when it changed
-//! nothing, and is followed by the verifier and a type check when requested (by default in debug builds).
+//! were written (`order_ops`). The list is run again until a whole round changes nothing, at most [`ROUND_LIMIT`]
+//! times; stopping there may miss an improvement, but never gives a wrong graph. Each pass is a span, reports when it
+//! changed nothing, and is followed by the verifier and a type check when requested (by default in debug builds).
 
 use crate::context::{Changed, DEFAULT_FOLD_BUDGET, PassContext};
 use crate::error::PassError;

@@ -1,4 +1,4 @@
-//! Tests on random graphs: the pipeline may not change a bit of any result, except which NaN it is.
+//! Tests on random graphs: the pipeline may not change any bit of a result, except the bits of a NaN.
 //!
 //! They consist of the ops that rules handle, with the operands and constants that rules match, on sizes where 0 and 1 are
 //! frequent.

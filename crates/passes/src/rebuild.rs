@@ -1,6 +1,6 @@
-//! Rebuilding a graph where nothing can fail.
+//! Infallible rebuilding of a graph.
 //!
-//! Copying itself is `kiln_ir::Rebuild`'s.
+//! The copying is done by `kiln_ir::Rebuild`.
 
 use kiln_ir::{Graph, OpId, Rebuild, RegionId, Visit};
 use std::convert::Infallible;

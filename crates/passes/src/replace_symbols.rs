@@ -1,4 +1,4 @@
-//! Replacing symbols that are no longer bound by expressions.
+//! Replaces symbols that are no longer bound with expressions.
 //!
 //! The graph is copied over a new table of sizes without those symbols: its facts, plan facts and hints are the old ones
 //! with the expressions substituted. On an error (a fact that then cannot hold, a size that overflows) the caller keeps the

@@ -1,7 +1,7 @@
 //! `sink_constants`: a constant that a region captures becomes a constant inside it.
 //!
-//! So passes, which do not look beyond a region, see it there. Constants are shared, not copied. The capture is left
-//! unread; `eliminate_dead_ops` drops it.
+//! This makes constants visible to passes, which do not look beyond a region. Constants are shared, not copied. The
+//! capture is left without a reader, and `eliminate_dead_ops` drops it.
 
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;

@@ -1,5 +1,5 @@
-//! Weights that stay 16-bit floats, of whatever size: products read them as they are, and a unit for narrow factors needs both
-//! of them narrow.
+//! Weights that stay 16-bit floats, whatever their size: products read them unconverted, and hardware for narrow
+//! factors needs both factors to be narrow.
 
 use kiln_ir::{Graph, Op, OpData, OpId, ValueId};
 use kiln_tensor::DType;

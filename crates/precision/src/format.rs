@@ -1,4 +1,4 @@
-//! The formats of a product's operands, and how they are spelled.
+//! The formats of a product's operands, and their names.
 
 use crate::error::PrecisionError;
 use kiln_tensor::DType;
@@ -136,7 +136,7 @@ impl fmt::Display for GroupFormat {
     }
 }
 
-/// What a word at the beginning of a format stands for.
+/// The meaning of the first word of a format.
 enum Word {
     Whole(Format),
     Weights(Bits),

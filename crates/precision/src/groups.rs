@@ -1,8 +1,8 @@
-//! Quantising weights: codes, and a scale (and a zero point) per group of rows of a column.
+//! Quantises weights: codes, and a scale (and a zero point) per group of rows of a column.
 //!
-//! Weights are seen as `[batch, rows, columns]`, rows being the summed axis. A code `q` stands for
-//! `(q - zero_point) * scale`. Without zero points, codes are signed around zero, and of a few scales that clip the largest
-//! weights the one with the smallest squared error is taken.
+//! Weights are viewed as `[batch, rows, columns]`, with rows as the summed axis. A code `q` stands for `(q -
+//! zero_point) * scale`. Without zero points, codes are signed and centred at zero, and of several scales that clip the
+//! largest weights, the one with the smallest squared error is chosen.
 
 use crate::format::WeightFormat;
 

@@ -1,18 +1,18 @@
-//! Reduced precision as a rewrite of the graph.
+//! Reduced precision, as a rewrite of the graph.
 //!
-//! [`reduce_precision`] replaces products of `f32` by products whose operands are narrower, as a [`Precision`] says: one
-//! [`Format`] for the whole graph, others for ops by name. The result is an ordinary graph of casts, scales and packed
-//! integers, so the interpreter says what it means, and compiled code is compared with that. What changed, and what did not
-//! and why, is in a [`PrecisionReport`].
+//! [`reduce_precision`] replaces `f32` products by products with narrower operands, as a [`Precision`] specifies: one
+//! [`Format`] for the whole graph, and others for individual ops by name. The result is an ordinary graph of casts,
+//! scales and packed integers, so the interpreter defines its meaning, and compiled code is tested against that. A
+//! [`PrecisionReport`] lists what changed, and what did not and why.
 //!
-//! | format | operands of a product | sums |
+//! | format | operands of a product | accumulator |
 //! |---|---|---|
 //! | `f32` | unchanged | f32 |
 //! | `bf16`, `f16` | both rounded | f32 |
 //! | `int8-weights` | weights as i8, one scale per column or per group of rows | f32 |
 //! | `int4-weights` | weights as 4 bits, two per byte, likewise | f32 |
-//! | `int4-int8` | weights as `int4-weights`; activations as i8, with a scale per row that each call computes | f32 |
-//! | `int8` | weights as i8; activations as i8, with a scale per row that each call computes | i32 |
+//! | `int4-int8` | weights as `int4-weights`; activations as i8, with a per-row scale computed by each call | f32 |
+//! | `int8` | weights as i8; activations as i8, with a per-row scale computed by each call | i32 |
 //!
 //! A product is a `matmul` or a `conv`. Weights are operands that depend on constants alone; they are quantised here, once.
 //!

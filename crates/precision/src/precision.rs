@@ -1,4 +1,4 @@
-//! Which format each product gets.
+//! The format of each product.
 
 use crate::error::PrecisionError;
 use crate::format::Format;

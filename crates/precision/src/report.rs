@@ -1,4 +1,4 @@
-//! What a rewrite changed, and what it left as it was.
+//! The report of a rewrite: which products it changed, and which it left unchanged.
 
 use crate::format::Format;
 use kiln_ir::ValueId;
@@ -56,7 +56,7 @@ pub enum Reason {
     NotFinite,
     /// The weights are empty.
     Empty,
-    /// A sum of so many products may not fit i32.
+    /// A sum of this many products might not fit in i32.
     TooDeep,
 }
 

@@ -1,4 +1,4 @@
-//! The rewrite: which products become what.
+//! The rewrite of products to their formats.
 
 mod integers;
 mod narrow_floats;

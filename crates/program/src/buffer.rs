@@ -1,4 +1,4 @@
-//! Buffers: the tensors of a block, and the place of each.
+//! Buffers: the tensors of a block, and where each is placed.
 //!
 //! Invariants: a view's base comes earlier in the arena and is not a view itself; a buffer in the arena, a result and
 //! the output of a step are written by exactly one step, except that views of one base may each be written by their own

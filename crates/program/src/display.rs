@@ -1,4 +1,4 @@
-//! A program as text, for `inspect --stage program`: blocks, steps, and the place of each buffer.
+//! Prints a program, for `inspect --stage program`: blocks, steps, and where each buffer is placed.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The ids of a program's arenas. An id is valid only in the program that made it.
+//! The ids of a program's arenas. An id is valid only in the program that created it.
 
 use cranelift_entity::entity_impl;
 use serde::{Deserialize, Serialize};

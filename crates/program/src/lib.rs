@@ -1,10 +1,10 @@
 //! Programs as plain data: the executable form of a graph.
 //!
-//! A [`Program`] has a block for the graph's body and one for each region of a control step. A block is *segments* of
-//! *steps* over *buffers*: a segment ends where data become sizes, so everything within it can be evaluated in advance,
-//! once per combination of sizes. A step launches a kernel, runs a builtin on the executor, binds symbols, runs other
-//! blocks, or calls the interpreter. Buffers are placed here, with sizes still symbolic: buffers that are never live at
-//! once share a slot of the arena if one is provably as large as the other.
+//! A [`Program`] has a block for the graph's body and one for each region of a control step. A block consists of
+//! *segments* of *steps* over *buffers*: a segment ends where data become sizes, so everything within it can be
+//! evaluated in advance, once per combination of sizes. A step launches a kernel, runs a builtin on the executor, binds
+//! symbols, runs other blocks, or calls the interpreter. Buffers are placed here, while sizes are still symbolic:
+//! buffers that are never live at the same time share a slot of the arena if one is provably as large as the other.
 //!
 //! Nothing here runs programs or knows a backend; `lazy-runtime` runs them.
 //!
@@ -13,8 +13,8 @@
 //! | build one | [`build`] |
 //! | print one | its `Display` |
 //! | store one | [`Program::store`], [`Program::load`] |
-//! | know what it requires of a call | [`Segment::check`], [`Segment::requirements`] |
-//! | know what depends on sizes | [`PlanOperation`] |
+//! | find out what it requires of a call | [`Segment::check`], [`Segment::requirements`] |
+//! | find out what depends on sizes | [`PlanOperation`] |
 //!
 //! ```
 //! use kiln_fusion::{FusionOptions, plan};

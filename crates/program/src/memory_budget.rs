@@ -1,4 +1,4 @@
-//! How much memory the values between steps may take.
+//! The limit on the memory of the values between steps.
 
 use bytesize::ByteSize;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The scalar operations of a kernel, for given sizes.
+//! The number of scalar operations of a kernel at given sizes.
 
 use kiln_kernel::{AxisId, Item, Kernel, Node, NodeId, StageOperation, VerifiedKernel};
 use kiln_symbolic_shape::Binding;

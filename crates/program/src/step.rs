@@ -124,7 +124,7 @@ pub struct KernelLaunch {
     /// The graph's value in each buffer, in the same order: its name in the ops of the step.
     #[serde(with = "crate::entity::list")]
     pub values: SmallVec<[ValueId; 6]>,
-    /// The sizes that the kernel's symbols stand for, in the order of its table.
+    /// The values of the kernel's symbols, in the order of its table.
     pub symbols: Vec<SizeId>,
 }
 

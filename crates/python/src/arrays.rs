@@ -1,4 +1,4 @@
-//! Python's arrays as tensors, without copies: the buffer protocol, DLPack, tensors of this package.
+//! Python arrays as tensors, without copies: the buffer protocol, DLPack, and this package's tensors.
 #![allow(unsafe_code, reason = "memory that Python lends is vouched for here")]
 
 use std::ptr::NonNull;

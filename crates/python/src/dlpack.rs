@@ -1,5 +1,5 @@
-//! DLPack: the exchange of arrays among frameworks (<https://dmlc.github.io/dlpack>), in its form without versions, which all
-//! of them understand.
+//! DLPack, for exchanging arrays with other frameworks (<https://dmlc.github.io/dlpack>), in its unversioned form,
+//! which all of them support.
 #![allow(unsafe_code, reason = "the protocol is one of C structs and pointers")]
 
 use std::ffi::{CStr, c_void};

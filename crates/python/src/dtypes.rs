@@ -1,4 +1,4 @@
-//! Element types under the names that Python's world has for them.
+//! Element types under their Python names.
 
 use kiln::{DType, ErrorKind};
 use pyo3::prelude::*;

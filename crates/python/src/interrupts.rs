@@ -1,4 +1,4 @@
-//! Ctrl-C ends a call: the signal is seen by a flag while Python's own handler cannot run.
+//! Ctrl-C cancels a call: a flag records the signal while Python's own handler cannot run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

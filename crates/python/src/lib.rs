@@ -1,8 +1,8 @@
 //! The native part of the Python package `kiln`: models over arrays, without copies, and graphs recorded op by op.
 //!
-//! A thin skin: what can be done here, a Rust user of the facade can do. Invariants: no Python code runs and no lock of the
-//! interpreter is held while a model is loaded or called; memory that Python lends is released when the last tensor over it
-//! is gone, on whatever thread that is.
+//! A thin wrapper: whatever Python can do, a Rust user of the facade can do. Invariants: no Python code runs and the
+//! GIL is not held while a model is loaded or called; memory borrowed from Python is released when the last tensor over
+//! it is dropped, on whichever thread drops it.
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Graphs that Python code records op by op: what tracing and the backend for `torch.compile` are made of.
+//! Graphs that Python code records op by op: the basis of tracing and of the `torch.compile` backend.
 //!
-//! A thin skin over [`GraphBuilder`], whose rules type each op as it is added, so mistakes are raised on the line of the
-//! program that makes them. Invariant: no Python code runs while the builder is locked.
+//! A thin wrapper around [`GraphBuilder`], whose rules type each op as it is added, so an error is raised on the line
+//! of the program that causes it. Invariant: no Python code runs while the builder is locked.
 
 mod attributes;
 mod regions;

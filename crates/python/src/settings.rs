@@ -1,4 +1,4 @@
-//! Keyword arguments as the facade's options.
+//! Converts keyword arguments to the facade's options.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A tensor that Python owns: its memory is shared with NumPy through the buffer protocol, with others through DLPack.
+//! A tensor owned by Python: its memory is shared with NumPy through the buffer protocol, and with other libraries
+//! through DLPack.
 #![allow(unsafe_code, reason = "a tensor's memory is lent to Python here")]
 
 use std::ffi::{CString, c_int, c_void};

@@ -1,4 +1,4 @@
-//! Which entries were found absent, and until when that is believed.
+//! Entries that were found absent, and how long that is remembered.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A circuit breaker: a store that keeps failing is left alone, then tried again with one request.
+//! A circuit breaker: a store that keeps failing is not used for a while, then tried again with one request.
 
 use std::time::Duration;
 

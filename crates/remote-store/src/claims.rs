@@ -1,11 +1,11 @@
 //! Claims on compiles, among machines: an object that only one of them can create.
 //!
-//! A claim saves work and nothing depends on it: two machines may compile the same kernel, and store equal entries. So
-//! stores without conditional writes have none. A claim whose holder does not give it up is taken over when it was
-//! unchanged for the lease, by the clock of the machine that waits.
+//! A claim only saves work, and nothing depends on it: two machines may compile the same kernel, and store equal
+//! entries. So stores without conditional writes have no claims. A claim whose holder does not release it is taken over
+//! after it has been unchanged for the duration of the lease, by the clock of the waiting machine.
 //!
-//! *Invariant:* no two claims have the same content. Stores such as S3 derive an object's tag from its content, and a claim
-//! that is given up and made again, or taken over, has to be told apart from the one before.
+//! *Invariant:* no two claims have the same content. Stores such as S3 derive an object's tag from its content, and a
+//! claim that is released and made again, or taken over, has to be distinguished from the previous one.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use object_store::{
     Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 
-/// More claims of others than this are not remembered.
+/// The maximum number of other machines' claims that are remembered.
 const CLAIMS: usize = 4096;
 
 /// The claims of other machines.
@@ -31,9 +31,9 @@ struct Seen {
     version: UpdateVersion,
     /// When this version was first seen.
     first: Duration,
-    /// When the claim was last asked for.
+    /// When the claim was last queried.
     asked: Duration,
-    /// When the entry was last asked for.
+    /// When the entry was last queried.
     asked_entry: Duration,
 }
 
@@ -70,7 +70,7 @@ impl Claims {
         self.is_supported = false;
     }
 
-    /// Whether the claim was asked for so recently that it is taken to be still held; if not, it counts as asked now.
+    /// Whether the claim was queried so recently that it is assumed to be still held; if not, it counts as queried now.
     pub(crate) fn is_held_still(
         &mut self,
         digest: KeyDigest,

@@ -1,4 +1,4 @@
-//! From an address to a store.
+//! Opens the store at an address.
 
 use std::sync::Arc;
 

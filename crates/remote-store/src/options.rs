@@ -23,15 +23,15 @@ pub struct RemoteOptions {
     /// How long another machine's claim on a compile is respected after it was first seen. By the local clock, so that the
     /// clocks of machines need not agree. 60 s by default.
     pub lease: Duration,
-    /// How often the store is asked whether another machine has finished a compile. 100 ms by default.
+    /// How often the store is polled for another machine's compile. 100 ms by default.
     pub poll: Duration,
-    /// When the store is left alone.
+    /// When the circuit breaker opens.
     pub breaker: BreakerOptions,
     /// Whether this process only reads.
     pub read_only: bool,
 }
 
-/// When a failing store is left alone, and for how long.
+/// When the circuit breaker of a failing store opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerOptions {
     /// Failures in a row that open the breaker. 3 by default.
@@ -71,7 +71,7 @@ impl Default for BreakerOptions {
 }
 
 impl RemoteOptions {
-    /// The longest that a read of so many bytes may take.
+    /// The longest time that a read of this many bytes may take.
     pub(crate) fn read_limit(&self, bytes: u64) -> Duration {
         let transfer = Duration::from_secs_f64(bytes as f64 / self.slowest.max(1) as f64);
         self.deadline.saturating_add(transfer)

@@ -40,7 +40,7 @@ counters! {
     bytes_read,
     /// Entries that the store does not have.
     absent,
-    /// Entries not asked for since they were absent a short while ago.
+    /// Entries not requested because they were absent a short while ago.
     believed_absent,
     /// Entries read and rejected: unsigned, damaged, of another key or version.
     rejected,
@@ -48,9 +48,9 @@ counters! {
     timed_out,
     /// Requests that failed otherwise.
     failed,
-    /// Requests not made since the store was being left alone.
+    /// Requests not made because the circuit breaker was open.
     left_alone,
-    /// Times that the store began to be left alone.
+    /// Times that the circuit breaker opened.
     opened,
     /// Entries written.
     written,

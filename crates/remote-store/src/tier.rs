@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     breaker: ForkLock<Breaker>,
 }
 
-/// Why a read gave nothing.
+/// Why a read returned nothing.
 enum Unread {
     TooLarge(u64),
     TimedOut,

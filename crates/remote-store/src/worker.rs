@@ -1,6 +1,6 @@
 //! The thread that talks to the store: callers hand it futures and wait for a bounded time.
 //!
-//! Callers never poll a future themselves, so they may be on any thread, one of an asynchronous runtime included.
+//! Callers never poll a future themselves, so they may be on any thread, including one of an asynchronous runtime.
 
 use std::future::Future;
 use std::process;
@@ -25,7 +25,7 @@ pub(crate) struct Worker {
     process: u32,
 }
 
-/// Why a future gave no result.
+/// Why a future returned no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoResult {
     /// It took too long.

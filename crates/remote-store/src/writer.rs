@@ -1,6 +1,6 @@
-//! Writes in the background: a queue bounded by bytes, worked off in order by one task.
+//! Writes in the background: a queue bounded by bytes, processed in order by one task.
 //!
-//! In order, since the claim on a compile is given up only after the entry was written.
+//! The order matters, since the claim on a compile is released only after the entry has been written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

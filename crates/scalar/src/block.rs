@@ -1,4 +1,4 @@
-//! Runs of elements of any one dtype, borrowed; and buffers of them, owned by an evaluator.
+//! Borrowed slices of elements of one dtype, and buffers of elements owned by an evaluator.
 
 use std::ops::Range;
 

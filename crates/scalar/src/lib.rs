@@ -1,14 +1,14 @@
-//! Scalar functions: the meaning of element-wise operations for one element.
+//! Scalar functions: the meaning of element-wise operations on one element.
 //!
-//! Everything Kiln computes element by element is defined here, once: the interpreter, the code
-//! generators and automatic differentiation all read the same definitions.
+//! Everything Kiln computes element by element is defined here, once: the interpreter, the code generators and
+//! automatic differentiation all use the same definitions.
 //!
 //! - [`ScalarOp`]: the primitive operations, each with its behaviour on every input, including edge cases. A code generator
 //!   implements these and nothing else.
 //! - [`Expr`]: an expression over them, built with an [`ExprBuilder`], generic over dtypes until [`Expr::result_type`] is
 //!   queried. There is no implicit promotion.
 //! - [`Function`]: the named functions (`relu`, `gelu`, … and every primitive), from one table.
-//! - [`differentiate`] and [`Function::derivative`]: derivatives, as expressions again.
+//! - [`differentiate`] and [`Function::derivative`]: derivatives, which are expressions too.
 //! - [`evaluate`] and [`BlockEvaluator`]: the value of an expression, for one element or many.
 //!
 //! ```

@@ -1,8 +1,9 @@
 //! Rounding to the two 16-bit floats in one step.
 //!
-//! Going through f32 would round twice, and twice is not always the same as once. So the step to f32 rounds to odd: an
-//! inexact result gets its last bit set, which is enough for the second rounding to determine on which side of a tie the
-//! number was. (The `half` crate's own conversions from f64 drop or round the low bits, depending on the processor.)
+//! Going through f32 would round twice, which does not always give the same result as rounding once. So the step to f32
+//! rounds to odd: an inexact result gets its last bit set, which is enough for the second rounding to determine on
+//! which side of a tie the number was. (The `half` crate's own conversions from f64 drop or round the low bits,
+//! depending on the processor.)
 
 use kiln_tensor::{bf16, f16};
 

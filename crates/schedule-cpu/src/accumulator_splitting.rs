@@ -1,4 +1,4 @@
-//! Accumulator splitting: sums that are too few to hide the latency of their additions go into several accumulators.
+//! Accumulator splitting: if there are too few sums to hide the latency of additions, each uses several accumulators.
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::analysis::GuardedIndex;

@@ -1,4 +1,4 @@
-//! The transformations of a nest's loops that follow from its tile: how each item is vectorised, peeled, split and
+//! Derives the transformations of a nest's loops from its tile: how each item is vectorised, peeled, split and
 //! prefetched.
 
 use std::collections::BTreeSet;
@@ -104,7 +104,7 @@ impl Annotator<'_> {
         }
     }
 
-    /// Whether items are vectorised along axes of their own.
+    /// Whether items are vectorised along their own axes.
     fn is_inner(&self) -> bool {
         self.tile.vector == VectorAxis::Inner && self.tile.lanes > 1
     }

@@ -1,7 +1,7 @@
 //! The candidate schedules of a kernel: the loops that the strategies propose, and the fallback.
 //!
-//! A [`Schedule`] is the text of a kernel's [`Loops`]. Its name is that of the strategies that proposed them, and the rows,
-//! vectors and lanes of the last one's tile.
+//! A [`Schedule`] is the text of a kernel's [`Loops`]. Its name consists of the strategies that proposed them, and the
+//! rows, vectors and lanes of the last nest's tile.
 
 use kiln_backend::{Candidate, FALLBACK_SCHEDULE, IsaLevel, Schedule};
 use kiln_kernel::VerifiedKernel;

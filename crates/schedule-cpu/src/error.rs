@@ -1,4 +1,4 @@
-//! Errors of schedules and targets that are requested by name.
+//! Errors for schedules and targets requested by name.
 
 use kiln_backend::IsaLevel;
 

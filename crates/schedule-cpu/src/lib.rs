@@ -1,13 +1,13 @@
-//! Schedules of kernels for CPUs: tiles, layouts of operands, tasks, and their costs. Plain data: nothing here emits code
-//! or needs LLVM.
+//! CPU schedules for kernels: tiles, operand layouts, tasks and cost estimates. Schedules are plain data: nothing here
+//! emits code or needs LLVM.
 //!
-//! - [`candidates`]: the schedules for a kernel, best first; the last one is the fallback, which suits any kernel. Each
-//!   contains the loops that *strategies* propose, one file of `strategies` each, in a table that gives their order.
-//! - [`loops`]: the loop-nest form: its text, its reader and its verifier.
-//! - [`Scheduled`]: a kernel under a schedule: a [`ScheduledNest`] for each condition on sizes, with the distribution of
-//!   points as tasks, and the memory of operands ([`Layout`], [`PackedCopy`]).
+//! - [`candidates`]: the schedules for a kernel, best first; the last one is the fallback, which suits any kernel. The
+//!   loops of a schedule are proposed by *strategies*, each in a file of `strategies`, in the order of a table.
+//! - [`loops`]: the loop-nest IR, with its text form, reader and verifier.
+//! - [`Scheduled`]: a kernel under a schedule: a [`ScheduledNest`] for each condition on sizes, with the division of
+//!   its points into tasks, and the memory layout of operands ([`Layout`], [`PackedCopy`]).
 //! - [`target_of`], [`level_of`], [`features_of`]: the targets that these schedules are for.
-//! - [`StoredCode`]: takes the compiler's role in a build without one.
+//! - [`StoredCode`]: stands in for the compiler in builds without one.
 //!
 //! A [`Schedule`](kiln_backend::Schedule) is the text of a kernel's loops. Nests are built from the text alone, so the text
 //! is exactly what was compiled.

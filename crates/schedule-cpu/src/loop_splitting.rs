@@ -1,5 +1,5 @@
 //! Loop splitting along the vectorised axis at the boundaries of a piecewise stored value, such as a concatenation; and
-//! loop unswitching, where a tile is within one piece because the pieces follow each other along another axis.
+//! loop unswitching, if a tile is within one piece because the pieces follow each other along another axis.
 
 use kiln_kernel::analysis::{Boundary, Dependence, invariant_conditions};
 use kiln_kernel::{AxisId, NodeId, VerifiedKernel};

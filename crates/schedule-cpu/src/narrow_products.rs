@@ -1,5 +1,5 @@
-//! Products of narrow numbers, several per lane and instruction: sums of products of 16-bit integers in 32 bits, two at a
-//! time (`pmaddwd`), of 8-bit integers, four at a time (`vpdpbusd`), and of bf16 in f32, two at a time (`vdpbf16ps`).
+//! Products of narrow numbers, several per lane and instruction: 16-bit integers summed in 32 bits, two at a time
+//! (`pmaddwd`), 8-bit integers, four at a time (`vpdpbusd`), and bf16 summed in f32, two at a time (`vdpbf16ps`).
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::analysis::{Dependence, GuardedIndex};

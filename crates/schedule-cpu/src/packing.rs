@@ -1,8 +1,8 @@
 //! The operands that a tile reads packed: those indexed by its rows or by its vectorised axis (Goto and van de Geijn,
 //! "Anatomy of high-performance matrix multiplication", 2008).
 //!
-//! Constants are packed once, when the kernel is loaded; other operands by a phase of each launch, if each of their
-//! elements is used often enough.
+//! Constants are packed once, when the kernel is loaded; other operands are packed by a phase of each launch, if each
+//! of their elements is used often enough.
 
 use kiln_backend::{IsaLevel, PackAxis, PackSpec};
 use kiln_kernel::analysis::{Dependence, GroupedIndex, is_multiple};

@@ -3,11 +3,11 @@
 //! An axis that also indexes the weights is either vectorised or reduced step by step. If it is innermost, neighbouring
 //! elements are used together whatever a window does with rows and columns, and image edges leave no remainder.
 //!
-//! A window over many channels gains enough to pay for copies of operands and results that have to stay row-major, such as
-//! the inputs of a program. What fills vectors along rows does not: a product without a window, whose pixels are one long
-//! axis, and a window along long rows only; the interleaved rows of a transposed convolution do not fill vectors. A 3 x 3
-//! window over 64 channels at 56 x 56 took 1.2 ms instead of 3.4, as Winograd's transform needs channels innermost; one of 3
-//! over 80 channels along rows of 3000 took 7 instead of 5.3.
+//! A window over many channels gains enough to pay for copies of operands and results that have to stay row-major, such
+//! as the inputs of a program. Kernels that fill vectors along rows do not: a product without a window, whose pixels
+//! are one long axis, and a window along long rows only; the interleaved rows of a transposed convolution do not fill
+//! vectors. A 3 x 3 window over 64 channels at 56 x 56 took 1.2 ms instead of 3.4 ms, since the Winograd transform
+//! needs channels innermost; a window of 3 over 80 channels along rows of 3000 took 7 ms instead of 5.3 ms.
 
 use kiln_backend::PreferredLayout;
 use kiln_kernel::{Buffer, BufferId, Role, StageOperation, VerifiedKernel};

@@ -1,7 +1,8 @@
 //! Software prefetch in row kernels: which memory is prefetched while rows are computed.
 //!
-//! A row kernel makes several passes over a row: the first waits for memory, the later ones find the row in the cache and
-//! leave memory idle. The later passes prefetch the next row, and the first pass the memory of the row's results.
+//! A row kernel makes several passes over a row: the first is bound by memory, while the later ones find the row in the
+//! cache and leave memory idle. The later passes prefetch the next row, and the first pass prefetches the lines of the
+//! row's results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +34,7 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// The prefetches that pay for a tile. Rows are prefetched only if items are vectorised along axes of their own.
+    /// The profitable prefetches of a tile. Rows are prefetched only if items are vectorised along their own axes.
     pub(crate) fn wanted(
         kernel: &VerifiedKernel,
         dependence: &Dependence,

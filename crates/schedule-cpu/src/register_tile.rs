@@ -1,4 +1,4 @@
-//! The shape of a register tile: lanes, vectors and rows that fit the registers of a level.
+//! The shape of a register tile: lanes, vectors and rows that fit in the registers of a level.
 
 use kiln_kernel::analysis::{Dependence, expression_nodes};
 use kiln_kernel::{AxisId, Class, Node, NodeId, VerifiedKernel};
@@ -110,7 +110,7 @@ pub(super) fn joined_shape(
     }
 }
 
-/// Vectors per tile of a skinny GEMM: as many as fit beside the accumulators of three rows.
+/// Vectors per tile of a skinny GEMM: the number that fits next to the accumulators of three rows.
 pub(super) fn skinny_vectors(level: IsaLevel) -> u32 {
     const ROWS: u32 = 3;
     // An element per row, and vectors being loaded.

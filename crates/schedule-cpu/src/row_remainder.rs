@@ -1,6 +1,6 @@
 //! Tiles for the row remainder.
 //!
-//! Each row count is more code to compile; its benefit depends on how often a remainder has that many rows.
+//! Each row count adds code to compile; its benefit depends on how often a remainder has that many rows.
 
 use kiln_backend::PackSpec;
 use kiln_kernel::{Class, Item, VerifiedKernel};

@@ -1,11 +1,11 @@
-//! Sums of products of scaled bytes: floats that are bytes times a scale, as quantised weights and activations are.
+//! Sums of products of scaled bytes: floats that are bytes times a scale, such as quantised weights and activations.
 //!
-//! Where along the innermost reduced axis only bytes vary, their products are summed as integers, four at a time, and each
-//! sum is scaled once: `sum(x * (w - zero) * scale) = (sum(x * w) - zero * sum(x)) * scale`. Sums of integers are exact, so
-//! the result is the sum of floats but for its roundings.
+//! If only the bytes vary along the innermost reduced axis, their products are summed as integers, four at a time, and
+//! each sum is scaled once: `sum(x * (w - zero) * scale) = (sum(x * w) - zero * sum(x)) * scale`. Sums of integers are
+//! exact, so the result is the sum of floats up to rounding.
 //!
-//! One factor is signed, the other unsigned and at most [`LARGEST`], so that two products fit 16 bits: on all levels with
-//! products of bytes the sums are the same.
+//! One factor is signed, the other unsigned and at most [`LARGEST`], so that two products fit in 16 bits: the sums are
+//! the same on all levels that have products of bytes.
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::analysis::{Dependence, GuardedIndex, is_multiple};

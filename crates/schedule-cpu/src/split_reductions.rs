@@ -2,7 +2,7 @@
 //! results.
 //!
 //! The split depends on sizes alone, never on threads, so results are the same for any number of threads: each part is
-//! reduced like a whole, and the parts are combined in order.
+//! reduced like a complete reduction, and the parts are combined in order.
 
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, Extent, Item, StageId, StageOperation, VerifiedKernel};

@@ -1,4 +1,5 @@
-//! A replacement for the compiler in builds without one: same schedules, layouts and keys, and no compilation.
+//! A stand-in for the compiler in builds without one: it has the same schedules, layouts and keys, but compiles
+//! nothing.
 
 use kiln_backend::{
     Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,

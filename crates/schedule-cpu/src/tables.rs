@@ -1,9 +1,9 @@
 //! Tables of values that vary along the vectorised axis of a map alone, such as the source of each element of a resize or a
 //! reflecting pad. A phase before the computation fills them once per launch, instead of once per point of all other axes.
 //!
-//! Where such a value is the index of a load, a table of *windows* is added: the lowest index of each vector, and its lanes'
-//! distances from it. Elements within the length of a vector, or of two, are then a load each and one permutation instead of a
-//! gather.
+//! If such a value is the index of a load, a table of *windows* is added: the lowest index of each vector, and the
+//! distances of its lanes from it. Elements within the length of one or two vectors are then read by as many loads and
+//! a permutation instead of a gather.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The targets of code for CPUs: one per instruction-set level.
+//! CPU targets: one per instruction-set level.
 
 use kiln_backend::{IsaLevel, Target};
 

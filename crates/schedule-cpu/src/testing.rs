@@ -1,4 +1,4 @@
-//! Kernels and their loops, for tests.
+//! Sample kernels and their loops, for tests.
 
 use kiln_backend::{IsaLevel, LaunchContext};
 use kiln_kernel::VerifiedKernel;

@@ -1,8 +1,8 @@
 //! The order of the tiles of a contraction: down a block of columns, or along a block of rows.
 //!
-//! Down the columns, a block of the right operand is read once, and all rows once per block. Along the rows the reverse is
-//! true, and results are written in long runs: with long rows, each tile of the other order touches a new page per row, for
-//! a line or two.
+//! Down the columns, a block of the right operand is read once, and all rows once per block. Along the rows the reverse
+//! is true, and results are written in long runs: with long rows, each tile in the other order touches a new page per
+//! row, for only a line or two.
 
 use kiln_backend::PackSpec;
 use kiln_kernel::{Class, VerifiedKernel};

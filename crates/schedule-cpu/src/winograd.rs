@@ -1,9 +1,9 @@
 //! Winograd convolution of 3 x 3 windows: F(2x2, 3x3) and F(4x4, 3x3).
 //!
-//! Two by two neighbouring sums of nine products take 36 products per channel. From sixteen differences of the sixteen
-//! elements that the four windows cover, and sixteen sums of the nine weights, they take sixteen (Lavin, Gray: "Fast
+//! Computed directly, a tile of 2 x 2 results takes 36 products per channel. From sixteen differences of the sixteen
+//! elements that the four windows cover, and sixteen sums of the nine weights, it takes sixteen (Lavin, Gray: "Fast
 //! algorithms for convolutional neural networks", 2015): one matrix product for each of sixteen *planes*. This module
-//! decides which kernels qualify, and their sizes; the transforms are the emitter's.
+//! decides which kernels qualify, and their sizes; the transforms are in the code generator.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
-//! Joining requests along a symbol: whether a model allows it ([`BatchPlan`]), and doing it ([`join`], [`split`]).
+//! Request batching along a symbol: whether a model allows it ([`BatchPlan`]), and how it is done ([`join`],
+//! [`split`]).
 //!
-//! Requests are joined by concatenating their inputs along the axis with that symbol; nothing is padded, so all other sizes
-//! of joined requests are equal.
+//! Requests are joined by concatenating their inputs along the axis with that symbol; nothing is padded, so all other
+//! sizes of the joined requests are equal.
 
 mod axes;
 mod independence;

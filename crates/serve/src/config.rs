@@ -1,4 +1,4 @@
-//! A model's `config.json`: how it is loaded, and how its requests wait and are joined.
+//! A model's `config.json`: how it is loaded, and how its requests are queued and batched.
 
 use crate::error::{ServeError, shown};
 use crate::options::ServingDefaults;

@@ -1,4 +1,4 @@
-//! What the front ends share: the repository, the gate, and the counters of the server itself.
+//! The state shared by the front ends: the repository, the gate, and the counters of the server itself.
 
 use crate::gate::Gate;
 use crate::repository::Repository;

@@ -1,4 +1,4 @@
-//! The protocol's names of element types, and shapes as the protocol writes them.
+//! The protocol's names for element types, and its notation for shapes.
 
 use kiln::internals::symbolic_shape::SymbolicShape;
 use kiln::{DType, ValueDescription};

@@ -35,9 +35,9 @@ pub enum ServeError {
     /// E1503: a model or version that the repository does not have.
     #[error("no model `{name}`{version}; known models: {known}")]
     UnknownModel {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The version that was asked for, in words; empty for any.
+        /// The requested version, in words; empty for any.
         version: String,
         /// The names of the repository, or some of them.
         known: String,
@@ -99,7 +99,7 @@ pub enum ServeError {
     /// E1511: a request that this server is set not to serve.
     #[error("{what} is not allowed: {why}")]
     Forbidden {
-        /// What was asked for.
+        /// What was requested.
         what: &'static str,
         /// Which setting forbids it.
         why: &'static str,
@@ -107,7 +107,7 @@ pub enum ServeError {
     /// E1512: something of the protocol that Kiln does not have.
     #[error("{what} is not supported; {next}")]
     Unsupported {
-        /// What was asked for.
+        /// What was requested.
         what: String,
         /// What to do instead.
         next: &'static str,
@@ -148,7 +148,7 @@ pub enum ServeError {
         /// What was expected, and what was found.
         problem: String,
     },
-    /// E1523: a configuration that asks to join requests of a model whose results depend on what they are joined with.
+    /// E1523: a configuration that requests batching for a model whose results depend on the rest of the batch.
     #[error("requests cannot be joined: {reason}; set `batching.enabled` to false in {path}")]
     NotIndependent {
         /// Why not.

@@ -1,5 +1,5 @@
-//! What stands before every request: the token, the limits on how many requests and bytes there are at one time, and whether
-//! the server still takes any.
+//! Admission of requests: the token, the limits on concurrent requests and bytes, and whether the server still accepts
+//! requests.
 
 use crate::error::ServeError;
 use crate::options::{ServerLimits, ServerOptions, Token};
@@ -98,7 +98,7 @@ impl Gate {
     /// Lets a request in; it counts until the permit is dropped.
     ///
     /// # Errors
-    /// E1506 when there are as many as the limit allows; E1508 when the server is shutting down.
+    /// E1506 when the limit is reached; E1508 when the server is shutting down.
     pub(crate) fn admit(self: &Arc<Self>) -> Result<Permit, ServeError> {
         if self.is_closed.load(Ordering::Acquire) {
             let what = "the server".to_owned();
@@ -118,7 +118,7 @@ impl Gate {
         Ok(permit)
     }
 
-    /// Lets a connection in; it counts until the result is dropped. None when there are as many as the limit allows.
+    /// Admits a connection; it counts until the result is dropped. `None` when the limit is reached.
     pub(crate) fn connect(self: &Arc<Self>) -> Option<Connected> {
         let connected = Connected(Arc::clone(self));
         let before = self.connections.fetch_add(1, Ordering::AcqRel);

@@ -1,8 +1,8 @@
-//! The front end for gRPC: `inference.GRPCInferenceService` of the Open Inference Protocol, with its extensions for
+//! The gRPC front end: `inference.GRPCInferenceService` of the Open Inference Protocol, with its extensions for
 //! configuration, statistics and the repository.
 //!
-//! Messages are written by hand, so no protobuf compiler is needed to build. *Invariant:* whatever the bytes of a request are,
-//! the answer is a status of gRPC, with a code where it is an error.
+//! Messages are written by hand, so no protobuf compiler is needed to build. *Invariant:* whatever the bytes of a
+//! request are, the response has a gRPC status, with a code if it is an error.
 
 mod body;
 mod convert;
@@ -43,7 +43,7 @@ impl std::fmt::Debug for GrpcService {
 }
 
 impl GrpcService {
-    /// The front end alone, to be mounted in a server of one's own. Of the options those about listening mean nothing here.
+    /// The front end alone, to be mounted in your own server. The options about listening are ignored.
     ///
     /// # Errors
     /// E1530 for an option that makes no sense.
@@ -167,7 +167,7 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::fmt::Display,
 {
-    /// Reads the message, and answers it by `method`.
+    /// Reads the message, and handles it with `method`.
     async fn answer<Q, A, F>(
         self,
         method: impl Fn(Arc<Core>, Q) -> F,

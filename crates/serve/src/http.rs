@@ -1,7 +1,8 @@
-//! The front end for HTTP: the Open Inference Protocol (version 2) with its extensions for binary tensors, statistics and the
-//! repository; metrics and a status page.
+//! The HTTP front end: the Open Inference Protocol (version 2), with its extensions for binary tensors, statistics and
+//! the repository; metrics and a status page.
 //!
-//! *Invariant:* whatever the bytes of a request are, the answer is one of the protocol, with a code where it is an error.
+//! *Invariant:* whatever the bytes of a request are, the response conforms to the protocol, with a code if it is an
+//! error.
 
 mod answer;
 mod body;
@@ -43,7 +44,7 @@ struct Asked {
 }
 
 impl HttpService {
-    /// The front end alone, to be mounted in a server of one's own. Of the options those about listening mean nothing here.
+    /// The front end alone, to be mounted in your own server. The options about listening are ignored.
     ///
     /// # Errors
     /// E1530 for an option that makes no sense.

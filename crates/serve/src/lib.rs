@@ -1,14 +1,15 @@
-//! Models over HTTP and gRPC, by the Open Inference Protocol (version 2): the same that Triton, KServe and their clients speak.
+//! A model server for HTTP and gRPC. It implements the Open Inference Protocol (version 2), which Triton, KServe and
+//! their clients use.
 //!
 //! | you want to | use |
 //! |---|---|
 //! | serve a folder of models | [`Server::start`] with a [`Repository`] |
 //! | load and unload models, and call them in this process | [`Repository`] |
-//! | mount the protocol in a server of your own | [`HttpService`], [`GrpcService`] |
+//! | mount the protocol in your own server | [`HttpService`], [`GrpcService`] |
 //!
-//! Requests of one model that arrive together are joined into one call, along a symbol of its inputs, where it is proved from
-//! the model's graph that no part of a batch depends on another. Nothing is padded: requests are joined if all other sizes are
-//! equal. The command `kiln serve` is a skin over this crate.
+//! Requests for one model that arrive together are batched into one call, along a symbol of its inputs, if it is proved
+//! from the model's graph that the entries of a batch are independent. Nothing is padded: requests are batched only if
+//! all their other sizes are equal. The command `kiln serve` is a thin wrapper around this crate.
 //!
 //! ```no_run
 //! use kiln_serve::{Models, Repository, RepositoryOptions, Server, ServerOptions};

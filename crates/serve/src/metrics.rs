@@ -1,7 +1,7 @@
-//! What Prometheus reads at `/metrics` about models: requests and failures by code, times, sizes of batches, compiles.
+//! Prometheus metrics of models, at `/metrics`: requests and failures by code, times, batch sizes, compiles.
 //!
-//! *Invariant:* labels come from loaded models and from the list of codes, never from a request, so clients cannot make the
-//! list grow.
+//! *Invariant:* labels come from loaded models and from the list of codes, never from a request, so clients cannot make
+//! the number of labels grow.
 
 mod collected;
 
@@ -65,7 +65,7 @@ struct Families {
 }
 
 impl Metrics {
-    /// Counters, beside what `collected` finds when it is asked.
+    /// Counters, in addition to the metrics that `collected` computes on each scrape.
     pub(crate) fn new(collected: Collected) -> Self {
         let times: fn() -> Histogram = || Histogram::new(SECONDS);
         let sizes: fn() -> Histogram = || Histogram::new(SIZES);

@@ -1,4 +1,4 @@
-//! A loaded model that serves requests: its queue, its threads, and what it has done.
+//! A loaded model that serves requests: its queue, its threads, and its statistics.
 
 mod inputs;
 mod worker;

@@ -1,11 +1,11 @@
-//! Reading and writing tensors away from the threads that serve connections, where it takes long.
+//! Moves slow reading and writing of tensors off the threads that serve connections.
 
 use crate::error::ServeError;
 
 /// Work on this many bytes takes about as long as moving it to another thread.
 const INLINE: usize = 128 << 10;
 
-/// Does work on so many bytes.
+/// Does work on this many bytes.
 pub(crate) async fn offload<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, ServeError> + Send + 'static,

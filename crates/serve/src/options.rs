@@ -1,4 +1,4 @@
-//! Settings of the server and of the repository, with defaults that are safe on a machine that others use too.
+//! Settings of the server and of the repository, with defaults that are safe on a shared machine.
 
 use crate::error::ServeError;
 use kiln::{Compiling, Options, OutputPlacement, SealKey};
@@ -56,7 +56,7 @@ pub struct ServerLimits {
     pub header_bytes: usize,
     /// Time in which the headers of a request must arrive: 30 s.
     pub header_time: Duration,
-    /// Time in which the body of a request must arrive, and in which a client must take something of what it is sent: 60 s.
+    /// Time in which the body of a request must arrive, and in which a client must read some of what it is sent: 60 s.
     pub body_time: Duration,
     /// Connections at one time: 1024.
     pub connections: usize,
@@ -131,7 +131,7 @@ impl Token {
     /// The token in a file, without the line break at its end.
     ///
     /// # Errors
-    /// E1532 when the file cannot be read, or holds fewer than 16 characters, or others than visible ASCII.
+    /// E1532 when the file cannot be read, has fewer than 16 characters, or has characters other than visible ASCII.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ServeError> {
         let path = path.as_ref();
         let unusable = |problem: String| ServeError::File {

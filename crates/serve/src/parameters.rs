@@ -1,4 +1,4 @@
-//! Parameters of requests that change what a request means, whatever protocol they came by.
+//! Request parameters that change the meaning of a request, for either protocol.
 
 use crate::error::ServeError;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const REFUSED: [(&str, &str); 7] = [
     ("classification", "ask for the output, and select from it"),
 ];
 
-/// Refuses a parameter that would change the answer; others that are not known are ignored, as the protocol has it.
+/// Rejects a parameter that would change the response; other unknown parameters are ignored, as the protocol requires.
 ///
 /// # Errors
 /// E1512 for a parameter that is not supported.

@@ -1,7 +1,7 @@
-//! The queue of one model: requests wait here for a thread, and for others to join them.
+//! The queue of one model: requests wait here for a thread, and for other requests to be batched with.
 //!
-//! *Invariants:* the queue is never longer than its limit; no lock is held while a model is called; a request whose client has
-//! left, or whose time is up, is never computed.
+//! *Invariants:* the queue is never longer than its limit; no lock is held while a model is called; a request whose
+//! client has disconnected, or whose deadline has passed, is never computed.
 
 mod pick;
 

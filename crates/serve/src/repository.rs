@@ -1,7 +1,7 @@
-//! The models that are served: which there are, in what state, loading and unloading, and requests to them.
+//! The models that are served: their states, loading and unloading, and requests to them.
 //!
-//! *Invariants:* no lock is held while a model is read, compiled or called; a model that fails to load is a state with a reason,
-//! and affects no other.
+//! *Invariants:* no lock is held while a model is read, compiled or called; a model that fails to load has a state with
+//! a reason, and affects no other model.
 
 mod catalog;
 mod layout;
@@ -64,7 +64,7 @@ struct Inner {
     started: tokio::sync::Notify,
     /// One for each model that is loaded at the same time.
     loads: Semaphore,
-    /// Loading and unloading of one model take turns.
+    /// Loads and unloads of one model are serialised.
     turns: ForkLock<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -128,8 +128,8 @@ impl Repository {
         Ok(self.0.catalog.statuses(found))
     }
 
-    /// Loads a model, or loads it again: its folder is read, and the versions that its configuration wants replace those that were
-    /// served, which answer the requests that they have. Loading goes on when the future is dropped.
+    /// Loads a model, or loads it again: its folder is read, and the versions that its configuration wants replace
+    /// those that were served, which answer the requests that they have. Loading continues if the future is dropped.
     ///
     /// # Errors
     /// E1503 for a model that is not in the repository; E1520 to E1523, naming the file, when it cannot be loaded: what was
@@ -210,7 +210,8 @@ impl Repository {
         detached("unloading a model", unload).await
     }
 
-    /// Answers a request. If the version that it was sent to is replaced before it waits in its queue, the new one answers.
+    /// Handles a request. If the version that it was sent to is replaced before it waits in its queue, the new version
+    /// handles it.
     ///
     /// # Errors
     /// E1502 to E1508, and those of calls: see [`ServeError`].
@@ -229,7 +230,7 @@ impl Repository {
         }
     }
 
-    /// The version of a model that answers requests for `version`, or for none in particular.
+    /// The version of a model that serves requests for `version`, or for no particular version.
     pub(crate) fn served(
         &self,
         name: &str,

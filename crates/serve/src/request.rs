@@ -1,4 +1,4 @@
-//! A request for inference and its answer, whatever protocol they came by.
+//! An inference request and its response, independent of the protocol.
 
 use kiln::Tensor;
 use std::time::Duration;
@@ -29,6 +29,6 @@ pub struct InferAnswer {
     pub version: String,
     /// The request's id.
     pub id: Option<String>,
-    /// Tensors by the names of the outputs, in the order they were asked for, or else the model's.
+    /// Tensors by output name, in the requested order, or else in the model's.
     pub outputs: Vec<(String, Tensor)>,
 }

@@ -1,4 +1,4 @@
-//! The server: addresses that it listens on, and shutting down.
+//! The server: its listening addresses, and shutdown.
 
 mod connections;
 mod timed;
@@ -33,8 +33,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and answers requests for the models of a repository, from now on: those that are still loading are refused with
-    /// E1504, and the server reports that it is not ready.
+    /// Starts listening and serving requests for the models of a repository: those that are still loading are refused
+    /// with E1504, and the server reports that it is not ready.
     ///
     /// # Errors
     /// E1530 for an option that makes no sense; E1531 for an address that cannot be listened on; E1532 for a certificate or key.

@@ -1,4 +1,4 @@
-//! What a model has done: counts and times, as the protocol's statistics extension defines them.
+//! A model's statistics: counts and times, as defined by the protocol's statistics extension.
 
 use kiln_fork_lock::ForkLock;
 use std::collections::BTreeMap;

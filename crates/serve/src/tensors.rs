@@ -1,4 +1,4 @@
-//! Tensors from the bytes of requests, and bytes of answers.
+//! Converts the bytes of requests to tensors, and tensors to the bytes of responses.
 
 use crate::datatype;
 use crate::error::ServeError;

@@ -1,15 +1,15 @@
-//! What requests do, as spans: request, queue, call, batch; and where a request's trace comes from.
+//! Tracing of requests: spans for request, queue, call and batch, and the origin of a request's trace.
 //!
 //! | span | of | parent |
 //! |---|---|---|
-//! | `serve.http`, `serve.grpc` | a request of the protocol | the caller's, by `traceparent` |
+//! | `serve.http`, `serve.grpc` | a protocol request | the caller's, from `traceparent` |
 //! | `serve.request` | its inference | the above |
 //! | `serve.queue` | its wait for a thread | `serve.request` |
-//! | `serve.call` | its computation, alone or joined with others | `serve.request` |
-//! | `serve.batch` | a joined call | none: it has a link to each `serve.call` |
-//! | `runtime.compile_job` | a compile, in the background too | none: it has a link to the call that first needed it |
+//! | `serve.call` | its computation, alone or in a batch | `serve.request` |
+//! | `serve.batch` | a batched call | none: it has a link to each `serve.call` |
+//! | `runtime.compile_job` | a compile, also in the background | none: it has a link to the call that first needed it |
 //!
-//! *Invariant:* no span holds what a request contains, and nothing waits for a collector.
+//! *Invariant:* no span contains data of a request, and nothing waits for a collector.
 
 #[cfg(feature = "opentelemetry")]
 mod export;

@@ -1,6 +1,6 @@
 //! Blueprints: declarative, versioned JSON graphs, with limits on their sizes and a position in every error.
 //!
-//! A blueprint is data and may be untrusted. Not here: what a kind of node means (`convert`).
+//! A blueprint is data and may be untrusted. The meaning of each kind of node is defined in `convert`.
 //!
 //! *Invariant:* a blueprint that passed [`Blueprint::validate`] has unique names, no cycles, and only operands that exist.
 

@@ -1,6 +1,7 @@
-//! From a blueprint to a package, in stages: validate, build, compile and optimise, validate what was compiled, package.
+//! Compiles a blueprint to a package, in stages: validate, build, compile and optimise, validate the compiled code,
+//! package.
 //!
-//! Each stage is a function of its own; [`BlueprintCompiler::run`] is all of them, and says how far it came.
+//! Each stage is a separate function; [`BlueprintCompiler::run`] runs all of them, and reports its progress.
 
 use crate::blueprint::{Blueprint, BlueprintLimits};
 use crate::convert::GraphConverter;

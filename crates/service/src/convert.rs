@@ -1,10 +1,10 @@
-//! Graphs of blueprints: [`GraphConverter`].
+//! Converts blueprints to graphs: [`GraphConverter`].
 //!
 //! Each kind of node has a row in a table: its name, how many operands and results it has, the function that adds it to a
 //! graph, and how it is written as Rust. `primitives` are the ops of the graph, with the attributes of its text form;
 //! `composites` are layers, which become several ops.
 //!
-//! *Invariant:* what a node means is said once, by its function; sizes stay symbols.
+//! *Invariant:* the meaning of a node is defined once, by its function; sizes stay symbols.
 
 mod attributes;
 mod code;

@@ -1,4 +1,4 @@
-//! Sizes and elements for measuring and for validation: drawn from a seed, so that a failure can be repeated.
+//! Random sizes and elements for measurement and validation: determined by a seed, so that a failure can be reproduced.
 
 use crate::error::ServiceError;
 use kiln::internals::ir::Graph;

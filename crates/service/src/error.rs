@@ -1,4 +1,4 @@
-//! The crate's error: what is wrong with a blueprint and where, and why a package was not made, kept or run.
+//! The crate's error: what is wrong with a blueprint and where, and why a package was not built, stored or run.
 
 use crate::blueprint::Place;
 use kiln::ErrorKind;

@@ -1,10 +1,11 @@
 //! Compiled layers: a dense or a convolutional layer that runs stored kernels, or its default transform.
 //!
-//! Which of the two runs is decided per execution, by switches that can be changed while running. A kernel that fails is
-//! replaced by the default transform, loudly: with a warning and a counter; one that fails or lags too often is rolled back.
-//! Parameters are passed with every call. Each layer has a stream of its own, a thread that executes its calls in order.
+//! Which of the two runs is decided per execution, by switches that can be changed at run time. If a kernel fails, the
+//! default transform runs instead, with a warning and a counter; a kernel that fails too often, or is too slow, is
+//! rolled back. Parameters are passed with every call. Each layer has its own stream, a thread that executes its calls
+//! in order.
 //!
-//! *Invariant:* whichever runs, the result is that of the same blueprints.
+//! *Invariant:* whichever of the two runs, the result is that of the same blueprints.
 
 mod blueprints;
 mod metrics;

@@ -1,15 +1,16 @@
-//! The kernel service: compile once for everyone, prove what was compiled, hand it out, roll it out carefully.
+//! The kernel service: compiles kernels once for many callers, validates and distributes them, and rolls them out
+//! gradually.
 //!
 //! | you want to | use |
 //! |---|---|
 //! | describe a computation as a document | [`blueprint::Blueprint`] |
-//! | make a graph of it, or Rust that builds the graph | [`convert::GraphConverter`] |
+//! | convert it to a graph, or to Rust code that builds the graph | [`convert::GraphConverter`] |
 //! | compile it into a checked package | [`BlueprintCompiler`] |
-//! | measure and choose how a kernel runs | [`KernelOptimizer`] |
+//! | choose how a kernel runs by measuring it | [`KernelOptimizer`] |
 //! | check a kernel | [`KernelValidator`] |
 //! | keep packages in a folder | [`PackageStore`] |
 //! | do all of this for many callers | [`KernelService`] |
-//! | run layers on stored kernels, step by step | [`layer::CompiledLayer`], [`layer::Switches`] |
+//! | run layers on stored kernels, rolled out gradually | [`layer::CompiledLayer`], [`layer::Switches`] |
 //!
 //! ```
 //! use kiln_service::blueprint::{Blueprint, BlueprintLimits, STANDARD};

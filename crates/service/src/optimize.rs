@@ -1,8 +1,8 @@
-//! Choosing how a kernel runs, by measurement: [`KernelOptimizer`].
+//! Chooses how a kernel runs, by measurement: [`KernelOptimizer`].
 //!
-//! Each compiled kernel is already vectorised, tiled and split into tasks; what is left to choose is the level of the
-//! instruction set and the number of threads, and that is measured at the blueprint's likely sizes. The plain candidate,
-//! against which the choice is measured, is the portable level on one thread.
+//! Each compiled kernel is already vectorised, tiled and split into tasks; the remaining choices are the
+//! instruction-set level and the number of threads, which are measured at the blueprint's likely sizes. The baseline of
+//! the measurement is the portable level on one thread.
 
 mod profile;
 
@@ -26,7 +26,7 @@ pub struct Candidate {
     pub threads: usize,
 }
 
-/// A kernel, how it runs, and what that was chosen by.
+/// A kernel, the way it runs, and the measurements behind that choice.
 #[derive(Clone, Debug)]
 pub struct OptimizedKernel {
     /// The kernel, as chosen.

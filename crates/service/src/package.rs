@@ -1,4 +1,4 @@
-//! Packages: a compiled kernel as a bundle, with metadata beside it.
+//! Packages: a compiled kernel as a bundle, with metadata next to it.
 //!
 //! A package is a folder with two files. The bundle is sealed; the metadata is for people and tools, and nothing in it is
 //! trusted: the sealed graph names the key that it was packaged under, and opening checks that.

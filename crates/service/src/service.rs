@@ -1,10 +1,10 @@
-//! The service: requests for the compiled kernel of a blueprint, answered from memory, from the store, or by compiling.
+//! The service: returns the compiled kernel of a blueprint from memory or from the store, or compiles it.
 //!
-//! check cache -> compile -> optimise -> validate -> store -> return. Requests are asynchronous; compiles run on threads of
-//! the service. Any number of requests for one thing compile it once.
+//! check cache -> compile -> optimise -> validate -> store -> return. Requests are asynchronous; compiles run on
+//! threads of the service. Any number of requests for the same kernel compile it once.
 //!
 //! *Invariants:* no lock is held while anything is compiled, read or written. A compile that panics is an error of its
-//! requests and of nothing else.
+//! own requests only.
 
 mod flight;
 mod metrics;
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 /// A request for a compiled kernel.
 #[derive(Clone, Debug)]
 pub struct KernelRequest {
-    /// Who asks: clients take turns, and each has a limit of its own.
+    /// The requesting client: clients are served in turn, and each has its own limit.
     pub client: String,
     /// What to compile.
     pub blueprint: Arc<Blueprint>,

@@ -1,7 +1,8 @@
-//! Packages in a folder: one folder each, put there whole; and in a store that several servers share, if there is one.
+//! Stores packages: each in a subfolder of a folder, written atomically; and in a store shared by several servers, if
+//! there is one.
 //!
-//! *Invariant:* a package is written elsewhere and renamed into place, so no reader sees part of one. Of two writers of one
-//! key the first to arrive wins, and both packages are good.
+//! *Invariant:* a package is written elsewhere and renamed into place, so no reader sees a partial one. If two writers
+//! store the same key, the first one wins; both packages are valid.
 
 mod shared;
 
@@ -43,10 +44,10 @@ impl PackageStore {
         })
     }
 
-    /// With a store that several servers share, such as `kiln::remote::open` returns: what the folder lacks is looked for
-    /// there, and kept in the folder; what one server makes is stored there for all. A server that is about to compile claims
-    /// the package, where the store has claims, and the others wait for it. Packages of other versions of Kiln, and of
-    /// machines of another kind, are entries of their own.
+    /// With a store shared by several servers, such as `kiln::remote::open` returns: packages missing in the folder are
+    /// looked up there, and kept in the folder; what one server makes is stored there for all. A server that is about
+    /// to compile claims the package, where the store has claims, and the others wait for it. Packages of other
+    /// versions of Kiln, and of machines of another kind, are separate entries.
     #[must_use]
     pub fn shared_in(self, tier: Arc<dyn Tier>) -> Self {
         let shared = Some(Shared::new(tier));

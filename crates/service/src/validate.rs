@@ -1,8 +1,9 @@
-//! Proof that a compiled kernel does what its graph says: [`KernelValidator`].
+//! Checks that a compiled kernel computes what its graph defines: [`KernelValidator`].
 //!
-//! Four checks, each in a file: results against the interpreter on drawn sizes, speed within bounds, memory, gradients. A
-//! check that fails says what, where and by how much; the seed makes it repeatable. Which kernels have gradients is not a
-//! list: every graph that can be differentiated is.
+//! There are four checks, each in its own file: results compared with the interpreter at random sizes, speed within
+//! bounds, memory, and gradients. A failed check reports what is wrong, where and by how much, and can be repeated with
+//! the same seed. There is no list of kernels with gradients: every graph that can be differentiated is checked with
+//! its gradient.
 
 mod correctness;
 mod gradients;
@@ -155,7 +156,8 @@ impl Default for KernelValidator {
 }
 
 impl KernelValidator {
-    /// With a program that runs memory checks: each runs in a process of its own, which an access out of bounds ends.
+    /// With a program that runs memory checks: each check runs in a separate process, which an out-of-bounds access
+    /// ends.
     #[must_use]
     pub fn with_guard_program(self, program: GuardProgram) -> Self {
         Self {
@@ -193,7 +195,7 @@ impl KernelValidator {
     }
 }
 
-/// A check within a span, which says how long it took.
+/// Runs a check within a span, which records its time.
 fn timed(
     kind: CheckKind,
     check: impl FnOnce() -> Result<Outcome, ServiceError>,

@@ -1,7 +1,7 @@
-//! Types of a whole graph: checked by proof, or recomputed.
+//! Checks the types of a whole graph by proof, or recomputes them.
 //!
-//! Both take a graph that `kiln_ir::verify` accepts, and visit its ops in program order, those of
-//! regions before the op that holds them, with what is known of captures.
+//! Both take a graph that `kiln_ir::verify` accepts, and visit its ops in program order, the ops of regions before the
+//! op that contains them, with the known elements of captures.
 
 use crate::context::{Agreement, InferenceContext};
 use crate::engine::ShapeInferenceEngine;
@@ -232,7 +232,7 @@ fn visits(graph: &Graph) -> Vec<Visit> {
     visits
 }
 
-/// Propagates what is known of captures to the parameters that stand for them.
+/// Propagates the known elements of captures to the parameters that represent them.
 fn capture(graph: &Graph, state: &mut InferenceState, visit: Visit) {
     let Visit::Enter { op } = visit else { return };
     for (_, operand, parameter) in captures(graph, op) {
@@ -241,7 +241,7 @@ fn capture(graph: &Graph, state: &mut InferenceState, visit: Visit) {
     }
 }
 
-/// The operands of a control op with the parameters that stand for them, captures only.
+/// The captures among the operands of a control op, with the parameters that represent them.
 fn captures(graph: &Graph, op: OpId) -> Vec<(RegionId, ValueId, ValueId)> {
     let data = graph.op(op);
     let (operands, parameters) = match data.op {
@@ -262,7 +262,7 @@ fn captures(graph: &Graph, op: OpId) -> Vec<(RegionId, ValueId, ValueId)> {
     pairs
 }
 
-/// Gives parameters the types of the values they stand for; sizes with a per-iteration symbol are kept.
+/// Gives parameters the types of the values they represent; sizes with a per-iteration symbol are kept.
 fn retype_parameters(graph: &mut Graph, op: OpId) {
     for (_, operand, parameter) in captures(graph, op) {
         let ty = graph.ty(operand).clone();

@@ -1,8 +1,8 @@
 //! What a rule may query and record: types, known elements, sizes and facts of the graph being inferred.
 //!
-//! Facts: where two sizes of a broadcast meet unproved, a plan fact; where sizes must be equal and it
-//! is not proved, a contract fact that the run time checks. Inside nested regions, which may never
-//! run, nothing is recorded and the op checks its operands itself.
+//! If two sizes of a broadcast are not proved compatible, a plan fact is recorded; if sizes must be equal and are not
+//! proved so, a contract fact, which is checked at run time. Inside nested regions, which may never run, nothing is
+//! recorded and the op checks its operands itself.
 
 use crate::error::{InferError, InferErrorKind};
 use crate::known::KnownValue;

@@ -1,4 +1,4 @@
-//! What is known of the elements of a value at compile time: sizes that travel as data.
+//! The elements of values that are known at compile time: sizes that are computed as data.
 //!
 //! Small integer and bool tensors are known as expressions (a bool is 0 or 1), so that ONNX's
 //! `Shape -> Gather -> Concat -> Reshape` vanishes. Floats are known as ratios where exporters round

@@ -1,12 +1,13 @@
 //! Shape inference for Kiln: the types of an op's results, over symbolic sizes.
 //!
 //! A [`ShapeInferenceRule`] defines for a family of ops how result types follow from operand types; the
-//! [`ShapeInferenceEngine`] holds the rules, including those of users' own ops. On top of it are [`GraphBuilder`], which
-//! infers while a graph is built and reports the caller's mistakes where they are made; [`read_graph`], which fills in
-//! omitted types in a text; [`check_types`], which verifies types by proof; and [`infer_types`], which recomputes them.
+//! [`ShapeInferenceEngine`] holds the rules, including those of user-defined ops. On top of it are [`GraphBuilder`],
+//! which infers while a graph is built and reports the caller's mistakes where they are made; [`read_graph`], which
+//! fills in omitted types in a text; [`check_types`], which verifies types by proof; and [`infer_types`], which
+//! recomputes them.
 //!
-//! Inference also carries the elements of small integer tensors as expressions ([`KnownValue`]), so
-//! that sizes which travel as data become sizes again without a run-time detour.
+//! Inference also carries the elements of small integer tensors as expressions ([`KnownValue`]), so that sizes that are
+//! computed as data become symbolic sizes again without being read at run time.
 //!
 //! ```
 //! use kiln_shape_inference::GraphBuilder;

@@ -1,4 +1,4 @@
-//! An op as a rule sees it: the op, what it reads, and where it came from.
+//! An op as seen by a rule: the op, its operands, and its origin.
 //!
 //! A node may be in a graph already or about to be added; its results are not part of it.
 

@@ -1,4 +1,4 @@
-//! Numbers as programs write them, and which element types can represent them.
+//! Numbers as written in programs, and the element types that can represent them.
 //!
 //! Invariant: a number becomes a constant only where the element type can represent it: an integer type exactly, a float
 //! type after rounding, but without overflowing to infinity.

@@ -1,11 +1,11 @@
-//! What inference remembers of a graph between ops: results per op, and known elements.
+//! The state of inference between the ops of a graph: results per op, and known elements.
 
 use crate::known::KnownValue;
 use crate::rule::Inferred;
 use cranelift_entity::SecondaryMap;
 use kiln_ir::{Definition, Graph, OpId, ValueId};
 
-/// What inference remembers of a graph between ops: results per op, and known elements.
+/// The state of inference between the ops of a graph: results per op, and known elements.
 #[derive(Clone, Debug, Default)]
 pub struct InferenceState {
     inferred: SecondaryMap<OpId, Option<Box<Inferred>>>,

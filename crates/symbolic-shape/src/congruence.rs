@@ -1,4 +1,4 @@
-//! Residue classes: what is known of a value modulo some number.
+//! Residue classes: what is known about a value modulo some number.
 //!
 //! `modulus == 0` means the value is exactly `residue`; `modulus == 1` means nothing is known. Otherwise the residue lies
 //! in `0..modulus`. A class that does not fit becomes "nothing known".

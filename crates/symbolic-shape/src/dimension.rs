@@ -1,4 +1,4 @@
-//! A dimension as the API's edge describes it: a name, bounds, a multiple, a likely value, or a known size.
+//! A dimension at the API boundary: a name, bounds, a multiple, a likely value, or a known size.
 //!
 //! Immutable and cheap to clone. It belongs to no table; [`DimTable::declare`](crate::DimTable::declare) turns it into a symbol.
 //! A dimension that [`SymbolicDimension`]'s factories return always allows at least one size.

@@ -1,6 +1,6 @@
 //! The newtype ids of a [`DimTable`](crate::DimTable).
 //!
-//! An id is valid only in the table that made it; check with [`DimTable::contains`](crate::DimTable::contains)
+//! An id is valid only in the table that created it; check with [`DimTable::contains`](crate::DimTable::contains)
 //! before using one of unknown origin.
 
 use cranelift_entity::entity_impl;

@@ -1,4 +1,4 @@
-//! Symbolic dimensions: sizes that are not known yet, what is known about them, and proofs about them.
+//! Symbolic dimensions: sizes that are not known yet, facts about them, and proofs about them.
 //!
 //! A compiler for tensors of changing shape must decide questions such as "are these two sizes always equal?" and "is this
 //! one a multiple of 8?" without ever seeing a concrete size. This crate is a small prover for such questions, not an
@@ -11,7 +11,7 @@
 //! - [`DimTable::prove`] returns [`Proof::Proved`], [`Proof::Disproved`] or [`Proof::Unknown`] within a limit of steps.
 //! - A [`SizeRequirement`] is a requirement of an operator on the sizes of each call, kept unsimplified.
 //! - [`DimTable::evaluate`] computes concrete sizes with checks; [`DimTable::check`] checks them against the contract.
-//! - [`SymbolicDimension`] and [`SymbolicShape`] describe sizes at the API's edge, where there is no table.
+//! - [`SymbolicDimension`] and [`SymbolicShape`] describe sizes at the API boundary, where there is no table.
 //! - [`text`] has the lexer and the diagnostics that all of Kiln's text forms share.
 //!
 //! ```

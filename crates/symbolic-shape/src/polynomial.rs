@@ -1,7 +1,7 @@
 //! Polynomials with integer coefficients over atoms: the normal form of dimension expressions.
 //!
 //! Terms are sorted by their factors and no coefficient is zero, so equal polynomials are equal values. Arithmetic is
-//! checked; a product that would have too many terms is refused before it is built.
+//! checked; a product that would have too many terms is rejected before it is built.
 
 use smallvec::SmallVec;
 

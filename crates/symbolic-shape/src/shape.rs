@@ -1,4 +1,4 @@
-//! A shape as the API's edge describes it: a list of dimensions that belongs to no table.
+//! A shape at the API boundary: a list of dimensions that belongs to no table.
 //!
 //! Immutable, cheap to clone, hashable, and safe to share between threads.
 

@@ -1,4 +1,4 @@
-//! Elements that are loaded on first use: weights in a file of which a program may need few.
+//! Elements that are loaded on first use, such as weights in a file of which a program may need only a few.
 //!
 //! Dtype and shape are known from the start; copies and views share what is loaded. A failed load is an error of that
 //! access, and the next access tries again. The current owner of the elements, such as the memory of a device, can be

@@ -1,8 +1,8 @@
 //! A tensor's elements as text, in nested brackets and aligned, as numpy prints them.
 //!
-//! A tensor of more than 1,000 elements is shortened to the first and last few of each long axis. Floats are printed with
-//! as few digits as tell them apart, at most eight behind the point; in powers of ten where sizes differ much. A row that is
-//! longer than a line goes on in the next.
+//! A tensor of more than 1,000 elements is shortened to the first and last few of each long axis. Floats are printed
+//! with as few digits as distinguish them, at most eight after the decimal point, and in scientific notation if their
+//! magnitudes differ widely. A row that is longer than a line continues on the next.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The Rust types that can be elements, and the step from a dtype at run time to a type.
+//! The Rust types that can be elements, and dispatch from a run-time dtype to a type.
 
 use std::fmt::Debug;
 

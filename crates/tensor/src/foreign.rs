@@ -1,7 +1,7 @@
 //! Memory with another owner: a user's buffer, a pool, a mapped device.
 //!
-//! Apart from range checks in `storage`'s callers, all `unsafe` of this crate is in this file: the promise of the creator,
-//! and the one place that reads the pointer. The memory may be unaligned and is never written through a tensor.
+//! Apart from range checks in `storage`'s callers, all `unsafe` code of this crate is in this file: the creator's
+//! guarantee, and the only read through the pointer. The memory may be unaligned and is never written through a tensor.
 
 #![allow(unsafe_code, reason = "foreign memory can only be vouched for")]
 

@@ -1,4 +1,4 @@
-//! To and from `ndarray`, by copy.
+//! Conversion to and from `ndarray`, by copying.
 
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 

@@ -1,9 +1,10 @@
-//! Host tensors: typed, strided, cheaply cloned arrays in the machine's own memory.
+//! Host tensors: typed, strided, cheaply cloned arrays in host memory.
 //!
-//! A [`Tensor`] is a dtype, a shape, strides and a share of some storage. Views (transpose, slice, broadcast, reverse)
-//! share that storage; writing copies first if it is shared. Storage is owned, aligned memory, or [`Foreign`] memory that
-//! is returned to its owner through a release hook; elements may also be [elsewhere](Tensor::resident) until the host reads
-//! them. Every size is checked before memory is allocated, and a failed allocation is an error, not an abort.
+//! A [`Tensor`] has a dtype, a shape, strides and a reference to shared storage. Views (transpose, slice, broadcast,
+//! reverse) share that storage; a write to shared storage copies it first. Storage is owned, aligned memory, or
+//! [`Foreign`] memory that is returned to its owner through a release hook; elements may also be
+//! [elsewhere](Tensor::resident) until the host reads them. Every size is checked before memory is allocated, and a
+//! failed allocation is an error, not an abort.
 //!
 //! This crate holds data and moves it around. It does no arithmetic: that is `kiln-scalar`
 //! (one element) and `kiln-interpreter` (whole tensors).

@@ -1,4 +1,4 @@
-//! Elements of any dtype as `f64`: for statistics and comparisons, which are about numbers and not about dtypes.
+//! Elements of any dtype as `f64`, for statistics and comparisons, which do not depend on the dtype.
 
 use half::{bf16, f16};
 

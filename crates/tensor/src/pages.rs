@@ -1,4 +1,4 @@
-//! Large memory, directly from the system.
+//! Large allocations, directly from the system.
 
 use std::ptr::NonNull;
 

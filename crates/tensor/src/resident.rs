@@ -1,7 +1,8 @@
-//! Tensors whose elements are in memory that is not the host's, such as a device's, until the host reads them.
+//! Tensors whose elements are not in host memory but elsewhere, such as on a device, until the host reads them.
 //!
-//! They are deferred tensors with an owner: loading is downloading. The owner is opaque here; the code that put it there
-//! recognises it, and needs no download. It keeps its memory unchanged as long as a tensor or a view of one refers to it.
+//! They are deferred tensors with an owner: loading is downloading. The owner is opaque here; the code that created it
+//! recognises it, and needs no download. It keeps its memory unchanged as long as a tensor or a view of one refers to
+//! it.
 
 use std::any::Any;
 use std::sync::Arc;

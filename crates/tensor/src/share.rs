@@ -1,4 +1,4 @@
-//! A share of a tensor's memory, without the tensor.
+//! Shared ownership of a tensor's memory, without the tensor.
 
 use std::fmt;
 use std::sync::Arc;

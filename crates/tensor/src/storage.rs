@@ -1,7 +1,7 @@
 //! Memory that tensors share: owned, or foreign memory that is released on the last drop.
 //!
-//! All element memory of this crate is allocated here, aligned according to [`alignment_of`], through `try_reserve`. Bytes
-//! of foreign memory are read through one `unsafe` block, in `foreign`. Nothing here knows shapes or dtypes.
+//! All element memory of this crate is allocated here, aligned according to [`alignment_of`], through `try_reserve`.
+//! Bytes of foreign memory are read through one `unsafe` block, in `foreign`. Nothing here depends on shapes or dtypes.
 
 use std::io::{self, Read};
 

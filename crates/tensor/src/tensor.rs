@@ -1,4 +1,4 @@
-//! The tensor: a dtype, a layout and a share of some storage.
+//! The tensor: a dtype, a layout and shared storage.
 //!
 //! Invariant: when the layout has elements, each is inside the storage. Writing goes only through [`Tensor::as_mut_slice`],
 //! which first makes the storage exclusive.

@@ -1,4 +1,4 @@
-//! Bytes that are not a tensor's: buffers for file contents before they are parsed.
+//! Zeroed bytes outside tensors: buffers for file contents before they are parsed.
 
 use crate::TensorError;
 

@@ -1,4 +1,5 @@
-//! Gradients of a graph, checked as interpreted: against differences, against tangents, and once more.
+//! Checks the interpreted gradients of a graph: against finite differences, against tangents, and for second
+//! derivatives.
 //!
 //! Elements of `f64` inputs are replaced by others of a range, which are at no kink and equal no other.
 

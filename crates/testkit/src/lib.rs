@@ -2,16 +2,16 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`random`] | choices from bytes: a fuzzer's, or those of a seed |
+//! | [`random`] | random choices derived from bytes: a fuzzer's, or generated from a seed |
 //! | [`generate`] | random valid graphs of every core op, and inputs for them |
 //! | [`files`] | a cache folder in memory |
 //! | [`power_cut`] | the possible states of a disk after a power cut |
 //! | [`export`] | graphs as ONNX models, for other implementations to run |
 //! | [`oracle`] | whether two results are equal, within the required tolerance |
-//! | [`laws`] | laws of every graph: its text, types and hash |
-//! | [`kernels`] | random kernels, and compiled ones compared with their meaning |
+//! | [`laws`] | laws that every graph obeys: its text, types and hash |
+//! | [`kernels`] | random kernels, and compiled kernels compared with the evaluator |
 //! | [`reseal`] | recomputed digests of damaged entries and bundles |
-//! | [`mutate`] | graphs with a few things wrong |
+//! | [`mutate`] | graphs with injected defects |
 //! | [`large`] | long, wide and deep graphs, and a thread with little stack |
 //! | [`programs`] | graphs as compiled programs, compared with the interpreter |
 //! | [`targets`] | the code of the fuzz targets |

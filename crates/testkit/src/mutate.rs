@@ -1,8 +1,8 @@
 //! Graphs with a few errors: missing operands, operands in the wrong order, too many or too few, another op's attributes,
 //! types and symbols that do not fit.
 //!
-//! The result may still be valid. Ids are those of the original graph where they exist, so a mutation is a copy with errors
-//! in places.
+//! The result may still be valid. Ids are those of the original graph where they exist, so a mutation is a copy with a
+//! few errors.
 
 use arbitrary::Unstructured;
 use cranelift_entity::EntityRef;

@@ -1,7 +1,7 @@
 //! Recomputes digests of damaged cache entries and bundles, so that mutations reach the code behind a digest.
 //!
-//! The layouts are those in the headers of `kiln_kernel_cache`'s `entry` and `bundle`. Lengths are taken from the bytes as
-//! they are, and anything that does not fit is left alone.
+//! The layouts are those in the headers of `kiln_kernel_cache`'s `entry` and `bundle`. Lengths are read from the
+//! damaged bytes, and anything that is inconsistent is left unchanged.
 
 /// Bytes of a digest.
 const DIGEST: usize = 32;

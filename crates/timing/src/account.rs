@@ -1,10 +1,11 @@
 //! Attributes each moment of the wall clock.
 //!
-//! Threads in spans share it equally; dividing it among them at every step would cost time proportional to the number of
-//! threads. So the account has two clocks that slow down with the number of threads: one advances with the wall clock
-//! divided by the number of working threads, and where none works, the other advances with the wall clock divided by the
-//! number of waiting threads. A span's share is the advance of its clock while the span was its thread's innermost, and
-//! shares add up by construction. The account knows no threads: its caller has each thread's frames in order.
+//! Threads in spans share each moment equally; dividing it among them at every step would take time proportional to the
+//! number of threads. So the account has two clocks that slow down with the number of threads: one advances with the
+//! wall clock divided by the number of working threads; when no thread is working, the other advances with the wall
+//! clock divided by the number of waiting threads. A span's share is the advance of its clock while the span was its
+//! thread's innermost, and shares add up by construction. The account does not know the threads: its caller keeps each
+//! thread's frames in order.
 
 /// Fixed-point nanoseconds: shares are counted in 2^-32 of one.
 const FRACTION_BITS: u32 = 32;

@@ -1,4 +1,4 @@
-//! Errors of naming events and writing reports.
+//! Errors in naming events and writing reports.
 
 /// An error of this crate. Each variant names its code.
 #[derive(Debug, thiserror::Error)]

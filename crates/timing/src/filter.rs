@@ -1,4 +1,4 @@
-//! Which events are shown.
+//! Filters, which select the events that are shown.
 
 use std::collections::BTreeSet;
 use std::fmt;

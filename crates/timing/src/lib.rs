@@ -8,7 +8,7 @@
 //! | you want to | use |
 //! |---|---|
 //! | time something | [`Timing::register`], [`Timing::begin`] |
-//! | time short calls, some of them | [`Timing::begin_sampled`], [`Sampler`] |
+//! | time a sample of short calls | [`Timing::begin_sampled`], [`Sampler`] |
 //! | time a thread's waits | [`Timing::wait`] |
 //! | control when the wall clock runs | [`Timing::enter`] |
 //! | time compiles, once per specialisation | [`Timing::specialize_and_compile`] |
@@ -39,11 +39,11 @@
 //!
 //! # The wall clock
 //!
-//! It runs while at least one thread is inside: in a span, or in a scope of [`Timing::enter`]. A moment in which some
-//! threads are in spans belongs to the innermost of each in equal shares; one in which all of those only wait belongs to
-//! the wait events; one in which no thread is in a span is unattributed. So every moment is counted once, whatever the
-//! number of threads, and shares add up to the wall clock. In addition there are thread times: what each thread spent in an
-//! event itself, and including everything that the event called.
+//! It runs while at least one thread is inside: in a span, or in a scope of [`Timing::enter`]. Time during which some
+//! threads are in spans is divided equally between their innermost spans; if all of these threads are waiting, it is
+//! attributed to the wait events; if no thread is in a span, it is unattributed. So all time is counted exactly once,
+//! whatever the number of threads, and the shares add up to the wall clock. Thread times are recorded too: the time
+//! that each thread spent in an event, excluding and including the events nested in it.
 
 #![forbid(unsafe_code)]
 

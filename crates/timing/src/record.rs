@@ -1,4 +1,4 @@
-//! Spans one by one, up to a limit: the contents of a trace.
+//! Individual spans, up to a limit: the contents of a trace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How much is timed and shown.
+//! Verbosity: how much is timed and shown.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The sizes of an input's axes, as they are given: numbers, names, or none.
+//! The sizes of an input's axes as specified by the caller: numbers, names, or unspecified.
 
 use kiln_shape_inference::{GraphBuilder, InferError};
 use kiln_symbolic_shape::DimId;
@@ -10,7 +10,7 @@ pub enum AxisSize {
     Fixed(usize),
     /// A symbol, the same size wherever it is named.
     Named(String),
-    /// A symbol of its own.
+    /// A new symbol, separate from all others.
     Own,
 }
 
@@ -26,7 +26,7 @@ impl From<&str> for AxisSize {
     }
 }
 
-/// The sizes of an input as expressions of its graph; symbols of their own begin with its name.
+/// The sizes of an input as expressions of its graph; the names of separate symbols begin with the input's name.
 pub(crate) fn dims_of(
     builder: &mut GraphBuilder,
     input: &str,

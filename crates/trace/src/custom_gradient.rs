@@ -1,7 +1,7 @@
-//! Values with a gradient of their own.
+//! Values with a custom gradient.
 //!
-//! While a function is recorded, such values are the results of a [custom op](crate::gradient_ops), whose gradient is the caller's
-//! function.
+//! While a function is recorded, such values are the results of a [custom op](crate::gradient_ops) whose gradient is
+//! the caller's function.
 
 use crate::error::{CallSite, TraceError};
 use crate::gradient_ops::{KeepFirst, op_of};

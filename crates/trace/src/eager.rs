@@ -1,7 +1,7 @@
 //! The values of a tape: each op is evaluated as soon as it is recorded.
 //!
-//! Invariant: `done` ops of the body were visited; each of their values has a tensor, unless its op, or one that it depends on,
-//! faulted.
+//! Invariant: the first `done` ops of the body have been visited; each of their values has a tensor, unless its op, or
+//! an op that it depends on, faulted.
 
 use kiln_interpreter::{
     CustomOps, EvaluateContext, InterpretOptions, OpFault, bind_symbols, evaluate_op,

@@ -1,7 +1,7 @@
 //! Errors of recording a function.
 //!
-//! Operators return no `Result`: the first mistake is kept, with the line that made it, and ends the
-//! recording when the function returns.
+//! Operators return no `Result`: the first mistake is kept, with the line that caused it, and is returned as the
+//! recording's error when the function returns.
 
 use kiln_autodiff::GradientError;
 use kiln_shape_inference::{InferError, Number};
@@ -100,7 +100,7 @@ pub enum TraceError {
         /// The reason.
         source: InferError,
     },
-    /// E0615: a value with a gradient of its own that depends on more than it was said to.
+    /// E0615: a value with a custom gradient that depends on more than was declared.
     #[error(
         "{at}: expected a function of the given inputs alone, found one that also reads {name}, whose gradient would be \
          lost: add it to the inputs, or read its `stop_gradient`"

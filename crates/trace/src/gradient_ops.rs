@@ -1,7 +1,8 @@
-//! Custom ops whose results have gradients of their own: the operands are values as they were computed, then what they were computed
-//! from, and the results are the former, unchanged.
+//! Custom ops whose results have custom gradients: the operands are the computed values, followed by the values they
+//! were computed from, and the results are the computed values, unchanged.
 //!
-//! They exist while a function is recorded. A graph that is handed over has none, and its metadata tell that it had some.
+//! They exist only while a function is recorded. A graph that is returned has none, but its metadata record that it had
+//! some.
 
 use kiln_autodiff::CUSTOM_GRADIENTS;
 use kiln_interpreter::CustomOp;
@@ -77,7 +78,8 @@ impl ShapeInferenceRule for TypeRule {
     }
 }
 
-/// A graph without the ops, marked if it had any: what was computed with a gradient of its own is what it was computed as.
+/// A graph without these ops, marked if it had any: a value with a custom gradient is replaced by the value as it was
+/// computed.
 pub(crate) fn without_rules(graph: Graph) -> Graph {
     if !graph.ops().any(|(_, data)| n_values(&data.op).is_some()) {
         return graph;

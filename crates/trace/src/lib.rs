@@ -1,8 +1,8 @@
-//! Recording a user's function into a graph.
+//! Records a user's function as a graph.
 //!
-//! A function of [`Var`]s is called once with variables that stand for tensors; every operator it
-//! applies becomes an op of a graph, with sizes that stay symbols. So one recording per dtypes and
-//! ranks of the arguments serves tensors of any size.
+//! A function of [`Var`]s is called once with variables that stand for tensors; every operator it applies becomes an op
+//! of a graph, with sizes that stay symbols. One recording per combination of argument dtypes and ranks therefore
+//! serves tensors of any size.
 //!
 //! | you want to | use |
 //! |---|---|
@@ -14,9 +14,10 @@
 //! | compute while recording | [`Tape`] |
 //! | compute with variables | the operators and methods of [`Var`] |
 //! | compute with their sizes | [`Var::size`], [`Size`] |
-//! | give values a gradient of their own | [`custom_gradient`] |
+//! | define a custom gradient | [`custom_gradient`] |
 //!
-//! No backend is known here: a tape evaluates its ops with the interpreter, and the facade's `jit` runs recordings.
+//! This crate depends on no backend: a tape evaluates its ops with the interpreter, and the facade's `jit` runs
+//! recordings.
 //!
 //! ```
 //! use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! A finished recording: its graph, and the gradients that its values have of their own.
+//! A finished recording: its graph, and the custom gradients of its values.
 
 use crate::gradient_ops::{engine, without_rules};
 use kiln_autodiff::{
@@ -37,7 +37,7 @@ impl Recorded {
         &self.graph
     }
 
-    /// Whether values have gradients of their own, so that the graph alone cannot be differentiated.
+    /// Whether values have custom gradients, so that the graph alone cannot be differentiated.
     pub fn has_custom_gradients(&self) -> bool {
         self.whole.is_some()
     }

@@ -1,7 +1,7 @@
 //! The graph being recorded, shared by its variables and sizes.
 //!
-//! Invariant: after a failure nothing more is recorded, and the first failure is the result of the recording. Values made
-//! after it are meaningless. A tape reports its failure when it is next read, and can then be continued.
+//! Invariant: after a failure nothing more is recorded, and the first failure is the result of the recording. Values
+//! created after it are meaningless. A tape reports its failure when it is next read, and can be continued afterwards.
 
 use crate::eager::{EagerFault, EagerValues};
 use crate::error::{CallSite, TraceError};
@@ -28,7 +28,7 @@ struct State {
     error: Option<TraceError>,
     /// Of a tape: the values so far.
     eager: Option<EagerValues>,
-    /// The gradients of values that have one of their own.
+    /// The gradients of values that have a custom one.
     rules: GradientRules,
     /// How a tape computes the ops that have these as their results.
     custom_ops: CustomOps,
@@ -130,7 +130,7 @@ impl Recorder {
         state.custom_ops.register(name, op);
     }
 
-    /// The gradients of values that have one of their own.
+    /// The gradients of values that have a custom one.
     pub(crate) fn rules(&self) -> GradientRules {
         self.0.borrow().rules.clone()
     }

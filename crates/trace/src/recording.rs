@@ -1,4 +1,4 @@
-//! A recording with inputs and outputs by name, made step by step.
+//! A recording with named inputs and outputs, built step by step.
 
 use crate::axis_size::{AxisSize, dims_of};
 use crate::error::TraceError;

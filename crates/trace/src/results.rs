@@ -1,4 +1,4 @@
-//! The results of a recorded function: a variable, or several, and the tensors they become.
+//! The results of a recorded function: one or several variables, and the tensors they become.
 
 use crate::var::Var;
 use kiln_tensor::Tensor;

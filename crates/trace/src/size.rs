@@ -1,4 +1,4 @@
-//! Sizes of variables: known, or symbols to be computed with.
+//! Sizes of variables: known sizes, or symbols that support arithmetic.
 
 use crate::error::{CallSite, TraceError};
 use crate::recorder::Recorder;

@@ -1,4 +1,4 @@
-//! A tape: a recording whose values are computed while it is made.
+//! A tape: a recording whose values are computed as it is made.
 
 use crate::eager::EagerValues;
 use crate::error::{CallSite, TraceError};
@@ -81,7 +81,7 @@ impl Tape {
         Ok((**self.recorded(outputs)?.graph()).clone())
     }
 
-    /// The recording of these outputs, with the gradients that values have of their own. The tape can be continued.
+    /// The recording of these outputs, with the custom gradients of values. The tape can be continued.
     ///
     /// # Errors
     /// As [`graph`](Self::graph).
@@ -144,7 +144,7 @@ impl Tape {
     }
 }
 
-/// The graph without ops that its outputs do not depend on: a tape may go on after them, such as with gradients.
+/// The graph without ops that its outputs do not depend on: a tape may continue after them, for example with gradients.
 fn pruned(graph: &Graph) -> Graph {
     let mut live: HashSet<ValueId> = graph.outputs().iter().copied().collect();
     let mut kept = HashSet::new();

@@ -1,4 +1,4 @@
-//! From a function to its graph, once per dtypes and ranks of the arguments.
+//! A function and its graphs, recorded once per combination of argument dtypes and ranks.
 
 use crate::axis_size::{AxisSize, dims_of};
 use crate::error::{CallSite, TraceError};
@@ -80,10 +80,10 @@ pub fn trace_within<A: Arguments, F: TraceFunction<A>>(
     Ok((**recorded.graph()).clone())
 }
 
-/// The sizes that were given for arguments, by position, with the line that gave them.
+/// The sizes that were specified for arguments, by position, with the line that specified them.
 type ArgumentSizes = BTreeMap<usize, (CallSite, Vec<AxisSize>)>;
 
-/// As [`trace_within`], with given sizes of arguments; with the gradients that values have of their own.
+/// As [`trace_within`], with given sizes of arguments; includes the custom gradients of values.
 fn record<A: Arguments, F: TraceFunction<A>>(
     name: &str,
     function: &F,
@@ -251,7 +251,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         Ok(Arc::clone(self.recorded(signature)?.graph()))
     }
 
-    /// As [`graph`](Self::graph), with the gradients that values have of their own.
+    /// As [`graph`](Self::graph), with the custom gradients of values.
     ///
     /// # Errors
     /// As [`trace`].

@@ -1,15 +1,15 @@
-//! Data for training: samples, batches of them in an order of their own each epoch, made ahead on a thread.
+//! Training data: samples, and batches of them in a new order each epoch, prepared ahead of time on a thread.
 //!
 //! | you have | use |
 //! |---|---|
-//! | tensors with an axis of samples | [`Tensors`] |
+//! | tensors with a sample axis | [`Tensors`] |
 //! | a function that makes a sample | [`Samples`], with one that collates samples, such as [`stacked`] |
-//! | something else | a [`Dataset`] of your own |
+//! | anything else | your own [`Dataset`] |
 //! | a dataset, to be read in batches | [`Loader`] |
 //! | an iterator of samples, such as lines of a file | [`batches_of`], and [`ahead`] for a thread |
 //!
-//! Batches of every size run the same compiled step, so a last batch with fewer samples costs nothing extra, and neither do batches of
-//! changing sizes.
+//! Batches of every size run the same compiled step, so neither a smaller last batch nor batches of changing sizes cost
+//! anything extra.
 //!
 //! ```
 //! use kiln::Tensor;

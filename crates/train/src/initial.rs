@@ -1,4 +1,4 @@
-//! Initial values of parameters, the same for the same seed on every machine.
+//! Initial values of parameters: for a given seed, the same on every machine.
 
 mod orthogonal;
 

@@ -10,7 +10,7 @@
 //! | describe one | [`Network`]: parameters and layers by name |
 //! | read data in batches | [`data`] |
 //! | a loss | [`losses`] |
-//! | an optimiser | [`Sgd`], [`Adam`], [`AdamW`], or an [`Optimizer`] of your own |
+//! | an optimiser | [`Sgd`], [`Adam`], [`AdamW`], or your own [`Optimizer`] |
 //! | a learning rate that changes | [`Trainer::step_at`], [`schedules`] |
 //! | initial values | [`Initial`] |
 //! | train on several machines or threads | [`parallel`], [`TrainerBuilder::build_across`] |

@@ -1,4 +1,4 @@
-//! Networks: parameters and buffers, asked for by name while a step is recorded. The layers are in `layers`.
+//! Networks: parameters and buffers, requested by name while a step is recorded. The layers are in `layers`.
 
 use crate::error::TrainError;
 use crate::initial::Initial;
@@ -6,7 +6,7 @@ use kiln::{AxisSize, Continued, DType, Recording, Tensor, Var};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A parameter or buffer as the network asked for it.
+/// A parameter or buffer as requested by the network.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
@@ -67,7 +67,7 @@ impl Network {
         }
     }
 
-    /// The parameters and buffers asked for, in order.
+    /// The requested parameters and buffers, in order.
     pub(crate) fn finish(self) -> Result<Vec<Parameter>, TrainError> {
         let mut state = self.state.borrow_mut();
         match state.error.take() {

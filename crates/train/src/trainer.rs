@@ -128,7 +128,7 @@ impl Trainer {
         self.n_steps
     }
 
-    /// The names of the parameters and buffers, in the order in which the network asked for them.
+    /// The names of the parameters and buffers, in the order in which the network requested them.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.parameters.iter().map(|(name, _)| name.as_str())
     }

@@ -1,8 +1,8 @@
-//! Captures of a loop that are matrices and only factors of products, as the weights of a recurrent layer are.
+//! Captures of a loop that are matrices used only as factors of products, such as the weights of a recurrent layer.
 //!
-//! In each iteration the cotangent of such a matrix is a product of the other factor with a cotangent. Both are stacked instead,
-//! and multiplied after the loop: one product over the rows of all iterations, in place of a product and a sum of the matrix's
-//! size in every iteration.
+//! In each iteration the cotangent of such a matrix is a product of the other factor with a cotangent. These two are
+//! stacked instead, and multiplied after the loop: one product over the rows of all iterations replaces a product and a
+//! sum of the matrix's size in every iteration.
 
 use super::Reversal;
 use crate::Result;

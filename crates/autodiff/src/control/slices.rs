@@ -1,7 +1,7 @@
-//! Captures of a loop that each iteration reads at its own index alone, as a scan over a sequence does.
+//! Captures of a loop that each iteration reads only at its own index, as in a scan over a sequence.
 //!
-//! The cotangent of such a capture is, for each iteration, that of the slice it read: stacked, instead of added into a tensor of
-//! the whole sequence in every iteration.
+//! The cotangent of such a capture consists of the cotangents of the slices that the iterations read: these are
+//! stacked, instead of being added into a tensor of the whole sequence in every iteration.
 
 use super::Reversal;
 use crate::Result;

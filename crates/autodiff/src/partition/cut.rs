@@ -1,8 +1,8 @@
 //! The minimum cut: which values to save so that the fewest bytes are kept.
 //!
-//! Each value of the forward half is an edge whose capacity is its bytes. A value may be computed again if its op is allowed to,
-//! and then flows from its operands; otherwise from the source. Values that the backward half reads flow into the sink. The
-//! edges of a minimum cut are the values to save. Inputs are kept in any case, so nothing flows from them.
+//! Each value of the forward half is an edge whose capacity is its bytes. A value whose op may be recomputed has flow
+//! from its operands; other values have flow from the source. Values that the backward half reads flow into the sink.
+//! The edges of a minimum cut are the values to save. Inputs are kept anyway, so nothing flows from them.
 
 use super::Halves;
 use crate::size_hints::SizeHints;

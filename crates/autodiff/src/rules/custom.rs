@@ -69,7 +69,7 @@ impl fmt::Debug for GradientRules {
     }
 }
 
-/// Rejects a graph that has gradients of its own.
+/// Rejects a graph that has custom gradients.
 pub(crate) fn expect_own_gradients(graph: &Graph) -> Result<()> {
     match graph.metadata().contains_key(CUSTOM_GRADIENTS) {
         true => Err(GradientError::OnlyRecorded),

@@ -1,4 +1,4 @@
-//! Scalar functions, from the derivative of their one definition, and casts.
+//! Scalar functions, using the derivatives defined in `kiln_scalar`, and casts.
 
 use super::{Cotangents, GradientContext};
 use crate::Result;

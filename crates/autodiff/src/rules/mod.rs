@@ -1,7 +1,7 @@
-//! Rules: cotangents of an op's results to cotangents of its operands, one file per family of ops.
+//! Rules, which map the cotangents of an op's results to those of its operands: one file per family of ops.
 //!
-//! A rule emits ops into the joint graph. It may read the op's operands and results there, and emits nothing for operands whose
-//! cotangent is not needed. Control ops are not here (see `control`).
+//! A rule emits ops into the joint graph. It may read the op's operands and results there, and emits nothing for
+//! operands whose cotangent is not needed. Control ops are handled in `control`.
 
 mod contraction;
 mod cumulate;

@@ -1,4 +1,4 @@
-//! Resampling is linear along each axis: its transpose multiplies by the transposed matrix of weights.
+//! Resizing, which is linear along each axis: its transpose multiplies by the transposed matrix of weights.
 
 use super::{Cotangents, GradientContext};
 use crate::Result;

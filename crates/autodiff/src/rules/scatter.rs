@@ -1,7 +1,7 @@
-//! Scatters and slices that are replaced.
+//! Scatters and updates of slices.
 //!
-//! Both scatters are written over one pair of operations: *read* gathers a tensor at the updates' places, *place* scatters into
-//! one.
+//! Both scatters use the same pair of operations: *read* gathers a tensor at the updates' positions, *place* scatters
+//! into one.
 
 use super::{Cotangents, GradientContext};
 use crate::Result;

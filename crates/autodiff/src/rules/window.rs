@@ -1,4 +1,5 @@
-//! Convolutions: the input's cotangent is a transposed convolution, the weights' a convolution over the batch.
+//! Convolutions: the input's cotangent is a transposed convolution, and that of the weights is a convolution over the
+//! batch.
 
 mod single_tap;
 

@@ -1,4 +1,4 @@
-//! The properties of levels: a row each.
+//! The properties of levels: one row per level.
 
 /// A row of the table: the properties of a level.
 pub(super) struct LevelInfo {
@@ -10,9 +10,9 @@ pub(super) struct LevelInfo {
     pub(super) has_fma: bool,
     /// Whole vectors can be stored past the caches, ordered by a fence.
     pub(super) has_streaming_stores: bool,
-    /// Masked stores may take as long as a dozen others.
+    /// A masked store may take as long as a dozen other stores.
     pub(super) has_slow_masked_stores: bool,
-    /// Masks of lanes are registers of their own, a bit per lane.
+    /// Lane masks have their own registers, with one bit per lane.
     pub(super) has_mask_registers: bool,
     /// Has the instructions of AVX-512's foundation, vector length and doubleword parts.
     pub(super) has_avx512: bool,

@@ -1,7 +1,7 @@
-//! `kiln bench --against onnxruntime`: the same calls by onnxruntime, through the Python of the environment.
+//! `kiln bench --against onnxruntime`: the same calls in onnxruntime, run by the environment's Python.
 //!
-//! A small script loads the model and answers each line on its standard input with the time of one call, so that both sides
-//! can take turns. Inputs go to it as files.
+//! A small script loads the model, and for each line on its standard input makes one call and prints its time, so that
+//! the two sides run in interleaved rounds. Inputs are passed as files.
 
 use crate::inputs::Inputs;
 use anyhow::{Context, Error, bail, ensure};

@@ -1,4 +1,4 @@
-//! `kiln compare --against f32`: what a reduced precision costs, output by output and product by product.
+//! `kiln compare --against f32`: the error of a reduced precision, output by output and product by product.
 
 use crate::inputs::InputArguments;
 use crate::model::ModelArguments;

@@ -1,4 +1,4 @@
-//! The folder of compiled code: whether it can be used, and how it is put right.
+//! The folder of compiled code: whether it can be used, and how to repair it.
 
 use super::Check;
 use anyhow::{Context, Error};

@@ -1,9 +1,9 @@
 //! `kiln profile --estimates`: fusion's estimate for each kernel of several ops next to the measured gain.
 //!
-//! Two programs are made from the model's graph, one with fusion's plan and one in which every op is a separate step, and
-//! both run interleaved on the same inputs, on one runtime. A kernel's measured speed-up is the time of its ops' steps over
-//! its own, each the best of its calls; the estimate is fusion's, for the sizes of the call. The rank correlation of the
-//! two shows how well the cost model orders fusions.
+//! Two programs are made from the model's graph, one with fusion's plan and one in which every op is a separate step,
+//! and both run interleaved on the same inputs, on one runtime. A kernel's measured speed-up is the time of its ops as
+//! separate steps divided by its own time, each the best of all calls; the estimate is fusion's, for the sizes of the
+//! call. The rank correlation of the two shows how well the cost model orders fusions.
 
 mod measure;
 mod rank;

@@ -1,4 +1,4 @@
-//! `kiln profile --rates`: the figures of fusion's cost model next to this machine's measured rates.
+//! `kiln profile --rates`: the parameters of fusion's cost model next to this machine's measured rates.
 //!
 //! Every kernel of both programs counts for the kind of work that the model considers its bound. Its rate is the amount of
 //! that work over the time that remains after the model's overhead; the table has the median of all cases.

@@ -1,4 +1,4 @@
-//! `kiln explain --near-misses`: pairs of steps that are not one kernel, by what one kernel would bring.
+//! `kiln explain --near-misses`: pairs of steps that were not fused, ranked by what fusing them would save.
 //!
 //! The estimates are those of `kiln report`.
 

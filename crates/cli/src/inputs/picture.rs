@@ -1,7 +1,8 @@
 //! Pictures as inputs: decoded, scaled to the model's size, in its layout and dtype.
 //!
-//! An input of rank 4 or 3 takes a picture. Its channels are the axis of size 3 or 1: before the sizes (`[N, 3, H, W]`) or
-//! after them (`[N, H, W, 3]`). Levels from 0 to 255 become 0 to 1, less the mean, over the deviation; integers keep them.
+//! An input of rank 4 or 3 takes a picture. Its channels are the axis of size 3 or 1: before the sizes (`[N, 3, H, W]`)
+//! or after them (`[N, H, W, 3]`). For float inputs, levels from 0 to 255 are scaled to 0 to 1, and normalised by the
+//! mean and the deviation; integer inputs keep the levels.
 
 use anyhow::{Context, Error, bail};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! Spans of the server, sent to a collector if the build has that.
+//! Sends spans of the server to a collector, in builds that support it.
 
 use super::TraceArguments;
 use crate::logging;

@@ -1,7 +1,7 @@
-//! Builtins that have device code: their CUDA C, and what a launch of it needs.
+//! Builtins with device code: their CUDA C, and the parameters of its launch.
 //!
-//! The functions are launched as those of a kernel are, from an artifact. Its symbols are what a call of the builtin is
-//! about, such as the length of a lane; [`DeviceBuiltin::of`] finds them.
+//! The functions are launched from an artifact, like those of a kernel. The artifact's symbols are the sizes of a
+//! builtin's call, such as the length of a lane; [`DeviceBuiltin::of`] computes them.
 
 use kiln_backend::{
     ArtifactBuffer, ArtifactParts, Builtin, BuiltinOperand, Phase, Quantity, Schedule,

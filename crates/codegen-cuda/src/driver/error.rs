@@ -1,4 +1,4 @@
-//! Errors of the driver: of one call, and of finding a device at all.
+//! Driver errors: of a single call, and of finding a device.
 
 use crate::error::CudaError;
 use std::fmt;
@@ -65,13 +65,13 @@ impl std::error::Error for DriverError {}
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverProblem {
-    /// E0551: the driver's library is not there; each place that was looked at is named.
+    /// E0551: the driver's library was not found; each place that was searched is named.
     #[error(transparent)]
     NoLibrary(#[from] CudaError),
     /// E0561: the driver finds no device, or not this one.
     #[error("expected a CUDA device {ordinal}, found {found}")]
     NoDevice {
-        /// The device that was asked for.
+        /// The requested device.
         ordinal: u32,
         /// What was found instead.
         found: String,

@@ -1,7 +1,8 @@
-//! What is used of the CUDA driver API, as a trait: [`Driver`] is one device with its primary context.
+//! The part of the CUDA driver API that is used, as a trait: [`Driver`] is one device with its primary context.
 //!
-//! [`RealDriver`] calls the driver; the mock simulates memory, streams and errors, so that everything above is tested without
-//! a GPU. Handles are plain numbers: what they belong to is tracked by the executor. Nothing here latches errors.
+//! [`RealDriver`] calls the driver; the mock simulates memory, streams and errors, so that everything above it is
+//! tested without a GPU. Handles are plain numbers; the executor tracks what they belong to. Nothing here latches
+//! errors.
 #![allow(
     unsafe_code,
     reason = "the caller vouches for what the device accesses"

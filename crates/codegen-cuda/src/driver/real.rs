@@ -1,7 +1,7 @@
-//! The driver itself, through cudarc's bindings.
+//! The real driver, through cudarc's bindings.
 //!
-//! The library is opened when it is first needed, after a probe for its presence: without a driver there is a typed error.
-//! Every call makes the device's context current first, so any thread may make it.
+//! The library is opened when it is first needed, after a check that it is present: without a driver, the result is a
+//! typed error. Every call first makes the device's context current, so calls can be made from any thread.
 #![allow(unsafe_code, reason = "the driver's API is a C library")]
 
 use super::error::check_version;
@@ -65,7 +65,7 @@ macro_rules! call {
     };
 }
 
-/// Whether the driver's library is there, the driver answers, and it is new enough: `(major, minor)` of its CUDA version.
+/// Whether the driver's library is present, responds, and is new enough: `(major, minor)` of its CUDA version.
 fn open() -> std::result::Result<(u32, u32), DriverProblem> {
     let found = find::open(CudaLibrary::Driver);
     // SAFETY: opening the driver's library has no preconditions.

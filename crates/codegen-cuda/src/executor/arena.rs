@@ -1,7 +1,7 @@
-//! The layout of a device's memory: segments from the driver, divided into pieces.
+//! The layout of device memory: segments allocated by the driver, divided into pieces.
 //!
-//! Addresses and numbers alone: nothing here calls the driver. Invariants: pieces of a segment are adjacent and cover it; two
-//! free pieces are never adjacent.
+//! This is bookkeeping only: nothing here calls the driver. Invariants: pieces of a segment are adjacent and cover it;
+//! two free pieces are never adjacent.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,7 @@
-//! The code of builtins: compiled in the background when a builtin is first asked for, and kept while the process lives.
+//! The code of builtins: compiled in the background when a builtin is first requested, and kept for the life of the
+//! process.
 //!
-//! Until it is there the host serves, so that no call waits for a compiler.
+//! Until the code is available, the builtin runs on the host, so that no call waits for a compiler.
 
 use super::context::Context;
 use super::kernel::CudaKernel;
@@ -14,14 +15,14 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::thread;
 
-/// The code of the builtins that were asked for; none for one that is being compiled, or cannot be.
+/// The code of the builtins requested so far; `None` for a builtin that is being compiled, or cannot be.
 #[derive(Default)]
 pub(super) struct BuiltinCode {
     known: ForkLock<HashMap<DeviceBuiltin, Option<LoadedKernel>>>,
 }
 
 impl BuiltinCode {
-    /// The code, if it is there; what is asked for first begins to be compiled.
+    /// The code, if it is available; the first request for a builtin starts its compilation.
     pub(super) fn get(
         self: &Arc<Self>,
         context: &Arc<Context>,

@@ -1,4 +1,5 @@
-//! Operations that are not kernels. What the device has no code for, or none yet, runs on the host, which is counted.
+//! Builtins: operations that are not kernels. An operation without device code, or whose code is not compiled yet, runs
+//! on the host, which is counted.
 #![allow(unsafe_code, reason = "what an operation accesses is vouched for here")]
 
 use super::error::DeviceError;

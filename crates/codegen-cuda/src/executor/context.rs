@@ -1,7 +1,7 @@
-//! One device, shared by every executor of it: the driver, the error latch, transfers, and streams for executions.
+//! One device, shared by all its executors: the driver, the error latch, transfers, and streams for executions.
 //!
-//! Invariant: once a call failed with a sticky error, every operation fails with [`DeviceError::Lost`], for ever; releasing
-//! still works and never panics.
+//! Invariant: once a call has failed with a sticky error, every later operation fails with [`DeviceError::Lost`];
+//! releasing resources still works and never panics.
 
 use super::counters::Counters;
 use super::error::DeviceError;

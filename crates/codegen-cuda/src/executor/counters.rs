@@ -1,4 +1,4 @@
-//! What a device did, in numbers.
+//! Counters of a device's operations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Errors of the device: [`DeviceError`].
+//! Device errors: [`DeviceError`].
 
 use crate::container::ContainerError;
 use crate::driver::DriverError;
@@ -37,7 +37,7 @@ pub enum DeviceError {
     Memory {
         /// The device's name.
         device: String,
-        /// What was asked for.
+        /// The requested bytes.
         bytes: usize,
         /// What is free.
         free: usize,

@@ -1,6 +1,7 @@
-//! One run of a program on a device: launches on one stream, kept alive until it is waited for.
+//! One run of a program on a device: launches on one stream, whose resources are kept alive until it has been waited
+//! for.
 //!
-//! A launch whose kernel was launched before with the same scratch allocates nothing.
+//! A launch allocates nothing if its kernel has been launched before with the same scratch.
 #![allow(unsafe_code, reason = "what a launch gives is vouched for here")]
 
 use super::CudaExecutor;

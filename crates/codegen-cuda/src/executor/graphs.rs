@@ -1,5 +1,6 @@
-//! Batches of launches as graphs: recorded when a batch comes a second time, replayed from then on, and patched where
-//! memories changed. The number of graphs of an execution is bounded; the least recently used one goes first.
+//! Batches of launches as CUDA graphs: recorded when a batch occurs for the second time, replayed from then on, and
+//! updated where memory addresses have changed. The number of graphs of an execution is bounded; the least recently
+//! used one is evicted first.
 #![allow(unsafe_code, reason = "what launches access is vouched for by callers")]
 
 use super::context::Context;

@@ -1,4 +1,4 @@
-//! A kernel on a device: the module that has its functions, and the data against which a launch is checked.
+//! A kernel loaded on a device: the module with its functions, and the data that its launches are checked against.
 #![allow(unsafe_code, reason = "an artifact's code is vouched for")]
 
 use super::context::Context;

@@ -1,4 +1,5 @@
-//! What an execution runs on: a stream, a fault word on the device, and words in page-locked memory that both sides access.
+//! The resources of an execution: a stream, a fault word on the device, and words in page-locked memory that host and
+//! device access.
 #![allow(
     unsafe_code,
     reason = "words that the device writes are read through pointers"
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A fault word without a fault.
 pub(crate) const NO_FAULT: u64 = u64::MAX;
 
-/// Where the stop word is in the page-locked memory: on a cache line of its own.
+/// The offset of the stop word in the page-locked memory: on a separate cache line.
 const STOP_OFFSET: usize = 64;
 
 /// A stream and its words.

@@ -1,7 +1,7 @@
-//! Memory of a device: [`DeviceMemory`], and the pool that it is rented from, [`DevicePool`].
+//! Device memory, [`DeviceMemory`], and the pool that it is allocated from, [`DevicePool`].
 //!
-//! The driver's allocations take long and wait for the whole device, so it is asked for segments, from which pieces are
-//! rented; segments without a piece in use are kept up to a limit.
+//! Allocations by the driver are slow and synchronise with the whole device, so the pool allocates segments and hands
+//! out pieces of them; segments without a piece in use are kept up to a limit.
 #![allow(unsafe_code, reason = "memory is freed by its address")]
 
 use super::arena::Arena;

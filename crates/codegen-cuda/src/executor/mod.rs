@@ -1,4 +1,4 @@
-//! A CUDA device as Kiln sees it: [`CudaExecutor`].
+//! The executor of a CUDA device: [`CudaExecutor`].
 //!
 //! Executors of one device share its context: streams, transfers and the error latch. Each has its own memory pool.
 #![allow(unsafe_code, reason = "copies are vouched for here")]
@@ -88,7 +88,7 @@ impl CudaExecutor {
         Ok(executor)
     }
 
-    /// An executor over a driver of its own, such as a mock.
+    /// An executor over the given driver, such as a mock.
     ///
     /// # Errors
     /// If no code is generated for the device, or streams cannot be made.

@@ -1,8 +1,8 @@
 //! Copies between host and device, through page-locked memory.
 //!
-//! Uploads go down one stream and return before they are done: every execution waits for the uploads that were submitted
-//! before each of its launches ([`Transfers::wait_for_uploads`]). Downloads wait for their result. Large copies alternate
-//! between two slots, so that the bus works while the host copies.
+//! Uploads are submitted to one stream and return before they are complete; each launch of an execution waits for the
+//! uploads submitted before it ([`Transfers::wait_for_uploads`]). Downloads wait for their result. Large copies
+//! alternate between two slots, so that the bus is busy while the host copies.
 #![allow(
     unsafe_code,
     reason = "page-locked memory is accessed through pointers"

@@ -1,8 +1,9 @@
 //! Finding NVIDIA's libraries: the driver, NVRTC, cuBLASLt and NCCL.
 //!
-//! Order: the folder or file named by a variable, the folders of `KILN_CUDA`, of the loader's path, of CUDA's toolkits, of
-//! Python's packages. What is found is opened by its absolute path and kept open, so that `cudarc`, which knows bare names
-//! only, gets the same library; NVRTC's builtins come first, which it could not find itself.
+//! Search order: the folder or file named by the library's own variable, then the folders in `KILN_CUDA`, the loader's
+//! path, CUDA toolkits and Python packages. A library is opened by its absolute path and kept open, so that `cudarc`,
+//! which uses bare names only, gets the same library; NVRTC's builtins are opened first, since NVRTC could not find
+//! them itself.
 #![allow(unsafe_code, reason = "opening a library runs its initialisers")]
 
 mod places;
@@ -14,7 +15,7 @@ use kiln_fork_lock::{ForkLazy, ForkLock};
 use crate::error::CudaError;
 pub use places::Places;
 
-/// A library of NVIDIA's.
+/// An NVIDIA library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CudaLibrary {
     /// The driver, which is part of the system.
@@ -58,7 +59,7 @@ impl CudaLibrary {
         }
     }
 
-    /// What to do where it is missing.
+    /// How to fix that it is missing.
     fn next(self) -> String {
         let variable = self.variable();
         match self {
@@ -87,10 +88,10 @@ pub struct FoundLibrary {
     pub before: Vec<PathBuf>,
 }
 
-/// The first file of a library in these places.
+/// The first file of a library found in these places.
 ///
 /// # Errors
-/// If there is none: every place that was looked at.
+/// If there is none: every place that was searched.
 pub fn locate(library: CudaLibrary, places: &Places) -> Result<FoundLibrary, CudaError> {
     let mut looked = Vec::new();
     for folder in places.of(library) {

@@ -1,4 +1,4 @@
-//! The folders in which libraries are looked for.
+//! The folders that are searched for libraries.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -21,11 +21,11 @@ const VARIABLES: [&str; 11] = [
     "HOME",
 ];
 
-/// Where to look for libraries: what the environment's variables say, and the usual folders.
+/// The places to search for libraries: those named by environment variables, and the usual folders.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     variables: HashMap<&'static str, OsString>,
-    /// Whether the usual folders of systems count.
+    /// Whether the usual folders of systems are searched.
     usual: bool,
 }
 
@@ -114,7 +114,7 @@ impl Places {
     }
 }
 
-/// The folders of a folder whose names begin so, in order.
+/// The subfolders whose names begin with a prefix, in order.
 fn matching(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Loads from buffers and stores to them: guards, checked indices, addresses, and accesses of several lanes at once.
+//! Loads from and stores to buffers: guards, checked indices, addresses, and accesses of several lanes at once.
 
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, BufferId, Combine, IndexClass, Item, Load, Node, NodeId, Store};

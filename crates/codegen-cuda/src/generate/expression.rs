@@ -1,7 +1,7 @@
 //! Values of nodes as C variables: each node is computed once per scope and lane.
 //!
-//! Every node of an expression is computed, whichever a selection then picks, as the kernel form says; only a load whose
-//! condition is false is not performed.
+//! As the kernel IR specifies, every node of an expression is computed, whichever operand a select picks; only a load
+//! whose condition is false is skipped.
 
 use kiln_kernel::{Node, NodeId, StageId};
 use kiln_scalar::{ExprNode, Function, ScalarOp, ScalarValue};

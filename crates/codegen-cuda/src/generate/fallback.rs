@@ -1,5 +1,5 @@
-//! The fallback: every verified kernel, one thread per point of the outer axes that may run in any order; all else is
-//! serial.
+//! The fallback strategy, which compiles every verified kernel: one thread per point of the outer axes that may run in
+//! any order; everything else is serial.
 
 use kiln_backend::Quantity;
 use kiln_kernel::AxisId;

@@ -1,4 +1,4 @@
-//! A function of the generated source, which is the code of one phase.
+//! A function of the generated source: the code of one phase.
 
 use kiln_backend::Quantity;
 
@@ -59,7 +59,7 @@ pub(super) struct FunctionParts {
 }
 
 impl FunctionParts {
-    /// A function without memory of its own.
+    /// A function without its own memory.
     pub(super) fn new(threads: u32, tasks: Quantity) -> Self {
         Self {
             threads,

@@ -1,5 +1,5 @@
-//! Products that cuBLASLt computes: two plain matrices, and nothing after the sum but a bias in the result's type and the
-//! rounding to it. Where the depth is 0, which the library refuses, a function of our own computes the results.
+//! Products computed by cuBLASLt: two plain matrices, with an epilogue of at most a bias in the result's type and the
+//! rounding to it. If the depth is 0, which the library rejects, a generated function computes the results.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::Dependence;
@@ -16,7 +16,7 @@ use super::unit::Unit;
 use crate::container::{GemmEntry, GemmEpilogue, GemmOperand};
 use crate::error::CudaError;
 
-/// The tile of our own function, which does little.
+/// The tile of the generated function, which does little work.
 const SMALL: TilePlan = TilePlan {
     tile: [64, 64, 32],
     warps: [2, 2],

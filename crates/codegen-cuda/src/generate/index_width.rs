@@ -1,7 +1,8 @@
-//! Offsets in 32 bits where a launch's sizes allow it: a 64-bit product takes several instructions, a 64-bit division a call.
+//! 32-bit offsets where a launch's sizes allow them: a 64-bit product takes several instructions, a 64-bit division a
+//! call.
 //!
-//! A function's text computes offsets and divides points in the type `k_index`. It is written twice, and sizes decide which
-//! of the two has tasks. What a kernel computes in `i64` stays so.
+//! A function's text computes offsets and decomposes points in the type `k_index`. It is emitted twice, once per width,
+//! and sizes decide which version has tasks. Values that the kernel computes in `i64` stay in `i64`.
 
 use kiln_backend::Quantity;
 use kiln_kernel::VerifiedKernel;

@@ -1,4 +1,4 @@
-//! The items of a kernel at one outer point, by one thread: loops run serially, lanes side by side.
+//! Computes the items of a kernel at one outer point in one thread: loops run serially, lanes side by side.
 
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, Carry, Item, NodeId, StageId, Store};

@@ -1,4 +1,4 @@
-//! The numbers passed to a kernel's functions, and the sites that can fault.
+//! The arguments passed to a kernel's functions, and the sites that can fault.
 
 use std::collections::HashMap;
 

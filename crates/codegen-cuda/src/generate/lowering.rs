@@ -1,4 +1,5 @@
-//! What all strategies share while they write a kernel's functions: the text, sizes as variables, fault reports.
+//! The state shared by all strategies while they write a kernel's functions: the text, sizes as variables, fault
+//! reports.
 
 use std::cell::RefCell;
 use std::fmt::Display;

@@ -1,5 +1,5 @@
-//! Maps, and reductions over outer axes: one thread per few consecutive points of one outer axis, side by side in lanes, so
-//! that a warp reads and writes whole lines in 16-byte accesses.
+//! Maps, and reductions over outer axes: one thread per few consecutive points of one outer axis, side by side in
+//! lanes, so that a warp reads and writes whole cache lines in 16-byte accesses.
 
 use kiln_backend::Quantity;
 use kiln_kernel::AxisId;

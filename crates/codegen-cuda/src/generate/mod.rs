@@ -1,12 +1,12 @@
-//! Kernels as CUDA C: no includes, every instruction that C lacks behind a function of the prelude.
+//! Generates CUDA C from kernels, without includes; instructions that C lacks are wrapped in functions of the prelude.
 //!
-//! A [`Plan`] says how a kernel is arranged; its text is the schedule's, and code is generated from it alone. Each strategy
-//! is a file that writes functions, one per phase, with what all of them share: values of nodes ([`expression`]), accesses
-//! ([`access`]), reductions ([`reduce`]), items by one thread ([`items`]).
+//! A [`Plan`] describes how a kernel is mapped to the GPU; its text is the schedule's text, and code is generated from
+//! it alone. Each strategy is one file, which writes one function per phase with shared components: values of nodes
+//! ([`expression`]), accesses ([`access`]), reductions ([`reduce`]), and items computed by one thread ([`items`]).
 //!
-//! *Invariants.* Which tile or group of threads serves a call is decided by sizes, as phases with and without tasks; results
-//! do not depend on how many blocks run at a time, and no float is added atomically. What only a device has is behind the
-//! functions of `prelude/device.cuh`.
+//! *Invariants.* Sizes decide which tile or thread group serves a call, by giving its phases tasks and the others none;
+//! results do not depend on how many blocks run at a time, and no float is added atomically. Device-only operations are
+//! wrapped in the functions of `prelude/device.cuh`.
 
 mod access;
 mod attention;

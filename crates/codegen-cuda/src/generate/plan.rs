@@ -1,4 +1,4 @@
-//! How a kernel is arranged: the strategies' choices, with a text.
+//! The plan of a kernel: the strategies' choices, with a text form.
 
 use std::fmt;
 

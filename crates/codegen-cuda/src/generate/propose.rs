@@ -1,4 +1,4 @@
-//! Which plans are offered for a kernel.
+//! Proposes plans for a kernel.
 
 use kiln_kernel::analysis::{Access, Dependence, accesses};
 use kiln_kernel::{AxisId, Node, VerifiedKernel};

@@ -1,4 +1,4 @@
-//! Reductions by one thread: accumulators, and how values join them.
+//! Reductions in one thread: accumulators, and how values are combined into them.
 
 use kiln_kernel::{AxisId, Node, NodeId, Reduction, StageId, StageOperation};
 use kiln_scalar::{ScalarOp, ScalarValue};

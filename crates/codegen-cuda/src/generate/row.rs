@@ -1,5 +1,5 @@
-//! Reductions along the innermost axes: a warp or a block per outer point. Each item's last axis is distributed over the
-//! group's threads, a reduction ends with shuffles, and arrays are in shared memory while they fit.
+//! Reductions along the innermost axes: a warp or a block per outer point. Each item's last axis is distributed over
+//! the group's threads, a reduction ends with shuffles, and arrays are in shared memory if they fit.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::{Dependence, must_run_in_order};

@@ -1,7 +1,7 @@
-//! What is known at a place of the generated code: indices of axes, values of stages, and nodes computed before.
+//! The scope at a point of the generated code: indices of axes, values of stages, and nodes already computed.
 //!
-//! A scope belongs to a block of the C text: an inner block has a clone of it, so that a name is never used where it is not
-//! declared. Along at most one axis code computes several consecutive points at once, the *lanes*.
+//! A scope belongs to a block of the C text: an inner block has a clone of it, so that a name is never used where it is
+//! not declared. Along at most one axis, the code computes several consecutive points at once, the *lanes*.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The complete CUDA C of a kernel: the prelude, the launch's words, the functions.
+//! The complete CUDA C source of a kernel: the prelude, the launch's words, the functions.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,8 @@
-//! Reductions with few results: the reduced elements are divided into parts whose number depends on sizes alone, a first
-//! phase reduces each part, a second one the parts, in a fixed order.
+//! Split reductions, for few results: the reduced elements are divided into parts, whose number depends on sizes alone;
+//! a first phase reduces each part, and a second one combines the parts in a fixed order.
 //!
-//! Where there are enough results, the parts are one, and a third function, that of rows or of maps, does all of the work:
-//! which functions have tasks depends on sizes.
+//! If there are enough results, there is only one part, and a third function, the row or map strategy's, does all of
+//! the work: which functions have tasks depends on sizes.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::must_run_in_order;

@@ -1,4 +1,4 @@
-//! What multiplies the factors of a product: tensor cores, or the arithmetic of threads on numbers of one type.
+//! The unit that multiplies the factors of a product: tensor cores, or the threads' arithmetic on numbers of one type.
 
 use kiln_tensor::DType;
 

@@ -1,4 +1,4 @@
-//! C text with indentation, and fresh names.
+//! Writes indented C text, and generates fresh names.
 
 use std::fmt::Display;
 

@@ -1,7 +1,7 @@
-//! NVRTC through `cudarc`: CUDA C to cubins.
+//! NVRTC, through `cudarc`: compiles CUDA C to cubins.
 //!
-//! `cudarc` panics where a library or a symbol is missing, so both are looked for first. NVRTC's own cache is off: it would
-//! go through the driver, and hide what the assembler reports.
+//! `cudarc` panics where a library or a symbol is missing, so the presence of both is checked first. NVRTC's own cache
+//! is disabled: it would use the driver, and hide the assembler's reports.
 #![allow(unsafe_code, reason = "the interface of NVRTC")]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -60,7 +60,7 @@ impl Nvrtc {
     /// The library of this process.
     ///
     /// # Errors
-    /// If there is none: every place that was looked at.
+    /// If there is none: every place that was searched.
     pub(crate) fn get() -> Result<Self, CudaError> {
         static LOADED: ForkLazy<ForkCell<Nvrtc>> = ForkLazy::new(ForkCell::new);
         if let Some(loaded) = LOADED.get() {

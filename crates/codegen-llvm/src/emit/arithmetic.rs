@@ -346,7 +346,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         .into()
     }
 
-    /// Transposes a square of vectors: as many as each has lanes, a power of two.
+    /// Transposes a square of vectors: one vector per lane, a power of two.
     pub(crate) fn transpose(&self, mut rows: Vec<Value<'ctx>>) -> Vec<Value<'ctx>> {
         let n = rows.len() as u32;
         let mut width = 1;

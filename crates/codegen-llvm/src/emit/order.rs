@@ -1,7 +1,7 @@
 //! Minimum and maximum of two floats, with NaN and signed zeros as `kiln_scalar` defines them.
 //!
-//! Not `llvm.minimum`: LLVM 19 drops a NaN for some operand types on x86. With a constant operand, two instructions remain;
-//! with AVX-512 three without.
+//! `llvm.minimum` is not used: LLVM 19 drops a NaN for some operand types on x86. With a constant operand this takes
+//! two instructions; with AVX-512 it takes three without one.
 
 use inkwell::FloatPredicate;
 

@@ -1,9 +1,10 @@
 //! Polling of the stop word: compiled code checks periodically whether its launch was stopped, and returns if so.
 //!
-//! The launch passes the address of a word that is 0 until it is stopped. Unfinished results are undefined then, so a function
-//! that finds another value reads and writes nothing more. A poll is a load and a branch not taken. A loop polls once per
-//! iteration if its iterations are long, otherwise once per chunk of iterations, so that at most [`UNPOLLED`] steps are
-//! between two polls; short loops leave polling to the loops around them. A step is an innermost iteration, or a store in it.
+//! The launch passes the address of a word that is 0 until it is stopped. Unfinished results are undefined then, so a
+//! function that finds another value reads and writes nothing more. A poll is a load and a branch not taken. A loop
+//! polls once per iteration if its iterations are long, otherwise once per chunk of iterations, so that there are at
+//! most [`UNPOLLED`] steps between two polls; short loops leave polling to the enclosing loops. A step is an innermost
+//! iteration, or a store in it.
 //!
 //! Invariant: between two polls a function executes a bounded number of steps, whatever the sizes.
 

@@ -1,5 +1,5 @@
-//! Elements at some adjacent steps of an axis, loaded as one: those of an operand that all lanes share, and the groups of one
-//! that is packed for it.
+//! Elements at several adjacent steps of an axis, loaded at once: from an operand shared by all lanes, or from the
+//! groups of an operand packed for this.
 
 use std::collections::HashMap;
 

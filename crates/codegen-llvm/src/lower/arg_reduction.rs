@@ -1,8 +1,8 @@
 //! Arg-reductions: the index of the best value.
 //!
-//! The best value so far and its index are carried, at first the worst value and no index (-1): what no element beats is
-//! element 0, as is the result of none. With vectors along the reduced axis each lane has a best of its own; of two bests
-//! the one of the later index wins if it would have replaced the earlier one.
+//! The best value so far and its index are carried, starting with the worst value and no index (-1); if no element is
+//! better than that, or there are none, the result is 0. With vectors along the reduced axis, each lane has its own
+//! best value; of two, the one with the later index wins if it would have replaced the earlier one.
 
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Reduction};

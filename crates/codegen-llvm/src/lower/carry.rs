@@ -1,7 +1,7 @@
-//! Carry blocks: stages that run step by step and read their value of the previous step.
+//! Carry blocks: stages that run sequentially and read their value from the previous step.
 //!
-//! A stage with one value per point of the tile is carried in registers. One with axes of its own has two copies of its
-//! local in memory: a step reads one and writes the other.
+//! A stage with one value per point of the tile is carried in registers. A stage with its own axes has two copies of
+//! its local in memory: a step reads one and writes the other.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ impl Carried {
 }
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// Emits a block. Schedules give it a tile without rows, and with outer vectors only if no stage has axes of its own.
+    /// Emits a block. Schedules give it a tile without rows, and with outer vectors only if no stage has its own axes.
     pub(super) fn carry(
         &self,
         scope: &mut Scope<'ctx>,

@@ -1,8 +1,8 @@
-//! Rows of a tile at the edge of an operand, whose elements are adjacent: masked vectors bring them to scratch, where each
-//! row finds its own.
+//! Rows of a tile at the edge of an operand, whose elements are adjacent: masked vectors copy them to scratch, from
+//! which each row reads its element.
 //!
-//! At an edge some rows read padding. Whether one does, and where it reads then, takes several instructions per row; a
-//! masked vector takes as many for all of them.
+//! At an edge, some rows read padding. Finding out whether a row does, and from which address it reads, takes several
+//! instructions per row; a masked vector takes as many for all rows.
 
 use std::collections::BTreeSet;
 

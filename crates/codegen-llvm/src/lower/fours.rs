@@ -1,8 +1,8 @@
 //! Products of 8-bit integers, four steps of a reduced axis at once.
 //!
-//! The bytes of four steps are side by side in each lane; one instruction multiplies unsigned ones by signed ones and adds
-//! the products to the lane's sum. Where both factors are of one kind, 128 is added to one of them or subtracted from it, and
-//! as many times the other is subtracted from the sum. The sums are the same bits: wrapping additions have any order.
+//! The bytes of four steps are side by side in each lane; one instruction multiplies unsigned ones by signed ones and
+//! adds the products to the lane's sum. If both factors have the same signedness, one is shifted by 128, and 128 times
+//! the other is subtracted from or added to the sum. The sums have the same bits: wrapping additions can be reordered.
 
 use kiln_kernel::{AxisId, NodeId};
 use kiln_schedule_cpu::byte_factors;

@@ -1,8 +1,9 @@
-//! Interior and edge versions of a window's body: no masks where all of its accesses are in bounds.
+//! Interior and edge versions of a window's body: no masks if all accesses are in bounds.
 //!
-//! Where a load's `inside` depends on the vectorised axis, one test before the loops decides whether every access of the
-//! tile is in bounds. The body is emitted twice: without masks for the interior, with masks for the edges. Where the test is
-//! tap by tap there is a third version, without loads, for taps that are in the padding at every point of the tile.
+//! Where a load's `inside` depends on the vectorised axis, one test before the loops decides whether every access of
+//! the tile is in bounds. The body is emitted twice: without masks for the interior, with masks for the edges. If the
+//! test is made per tap, there is a third version, without loads, for taps that are in the padding at every point of
+//! the tile.
 
 use std::collections::{BTreeMap, BTreeSet};
 

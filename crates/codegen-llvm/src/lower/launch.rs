@@ -1,4 +1,4 @@
-//! The launch metadata of a kernel: the numbers passed to its code, its phases, and the sites that can fault.
+//! The launch metadata of a kernel: the arguments of its code, its phases, and the sites that can fault.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

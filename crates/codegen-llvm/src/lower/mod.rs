@@ -1,11 +1,11 @@
-//! Lowering of loop nests: the loops, what is computed in them, and what is loaded and stored.
+//! Lowers loop nests: the loops, the computations in them, and their loads and stores.
 //!
 //! The same code lowers every schedule. It iterates over the outer points of a kernel by
 //! [`Tile`](kiln_schedule_cpu::Tile)s: some points of one outer axis at once (*rows*, sharing what does not depend on
 //! them), and vectors along one axis, outer or inner. Without rows and vectors the nest is plain loops, which compile any
 //! verified kernel.
 //!
-//! - `launch`: the numbers passed to the code, its phases, and the sites that can fault.
+//! - `launch`: the arguments of the code, its phases, and the sites that can fault.
 //! - `context`: the kernel, the function being emitted and its parameters.
 //! - `scope`: the position in the nest; `expression`, `load`, `access`: values and memory there.
 //! - `packing`: operands packed at launch; `packed`: addresses in packed operands.

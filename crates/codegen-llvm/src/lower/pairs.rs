@@ -1,7 +1,7 @@
-//! Pairs of products: two steps of a reduced axis at once, whose factors are integers of 16 bits or bf16.
+//! Products of 16-bit integers or bf16, two steps of a reduced axis at once.
 //!
-//! The elements of two steps alternate in a vector; one instruction multiplies them and adds each two products. Sums of
-//! integers are the same bits: wrapping additions have any order.
+//! The elements of two steps alternate in a vector; one instruction multiplies them and adds adjacent products. Sums of
+//! integers have the same bits: wrapping additions can be reordered.
 
 use kiln_kernel::{AxisId, NodeId};
 use kiln_schedule_cpu::{bf16_factors, narrow_factors};

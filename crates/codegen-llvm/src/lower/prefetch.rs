@@ -1,7 +1,8 @@
 //! Software prefetch of rows, results and packed weights.
 //!
-//! A row kernel makes several passes over a row: the first waits for memory, the later ones find the row in the cache and
-//! leave memory idle. The later passes prefetch the next row, and the first pass the memory of the row's results.
+//! A row kernel makes several passes over a row: the first is bound by memory, while the later ones find the row in the
+//! cache and leave memory idle. The later passes prefetch the next row, and the first pass prefetches the lines of the
+//! row's results.
 
 use kiln_backend::{PackAxis, Quantity};
 use kiln_kernel::{AxisId, Load, NodeId, Store};

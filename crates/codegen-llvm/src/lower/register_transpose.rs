@@ -1,8 +1,8 @@
 //! Register-tile transpose: maps whose operand is contiguous along the tile's rows and strided along its vectors.
 //!
-//! Gathers would touch each cache line once per row. A tile of as many rows as a vector has lanes loads one vector along
-//! the rows for each lane, and transposes rows and columns in registers. Lanes past the end of a partial vector repeat its last
-//! one.
+//! Gathers would touch each cache line once per row. A tile with one row per lane of a vector loads one vector along
+//! the rows for each lane, and transposes rows and columns in registers. Lanes past the end of a partial vector repeat
+//! its last one.
 
 use kiln_kernel::Store;
 use kiln_schedule_cpu::transposed_loads;

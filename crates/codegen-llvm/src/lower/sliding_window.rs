@@ -1,7 +1,7 @@
 //! Sliding-window (register-blocked) depthwise convolution: neighbouring rows of a tile share the elements they read.
 //!
-//! Five taps at each of eight neighbouring pixels are forty products of twelve elements. With the taps of a window's row
-//! unrolled, each element is loaded once for all of them.
+//! Five taps at each of eight neighbouring pixels are forty products of only twelve elements. With the taps of a
+//! window's row unrolled, each element is loaded once for all its products.
 
 use kiln_kernel::AxisId;
 use kiln_kernel::analysis::{GuardedIndex, SlidingWindow};

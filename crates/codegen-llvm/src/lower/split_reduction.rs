@@ -2,8 +2,8 @@
 //! results.
 //!
 //! The split depends on sizes alone, never on threads, so results are the same for any number of threads: each part is
-//! reduced like a whole, and the parts are combined in order. A reduction that reads the result of an earlier one combines
-//! it again in each task, with at most [`SplitReductions::MAX_PARTS`] operations.
+//! reduced like a complete reduction, and the parts are combined in order. A reduction that reads the result of an
+//! earlier one combines it again in each task, with at most [`SplitReductions::MAX_PARTS`] operations.
 
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::Dependence;

@@ -1,7 +1,7 @@
 //! Tables of values along the vectorised axis: the phase that fills them, and their use.
 //!
-//! A window is the elements that a vector reads at a tabulated index, where these lie within the length of a vector, or of two:
-//! a masked load of the elements from the lowest index to the highest, or two loads, and a permutation.
+//! If the elements that a vector reads at a tabulated index are within the length of one or two vectors, they are a
+//! window: they are read by a masked load from the lowest index to the highest, or two loads, and a permutation.
 
 use inkwell::IntPredicate;
 use kiln_backend::{Phase, Quantity};

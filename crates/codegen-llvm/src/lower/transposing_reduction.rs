@@ -1,8 +1,8 @@
 //! Transposing reduction: dot products along the contiguous axis, one vector of partial sums per result.
 //!
-//! In `v[j] = sum k of q[k] * x[j, k]` memory is contiguous along the reduced axis `k`, so each dot product would end with
-//! a horizontal sum. As many of them as a vector has lanes are reduced together by pairwise shuffles and additions, which
-//! transpose the partial sums into one vector of results.
+//! In `v[j] = sum k of q[k] * x[j, k]` memory is contiguous along the reduced axis `k`, so each dot product would end
+//! with a horizontal sum. One dot product per lane of a vector is computed, and these are reduced together by pairwise
+//! shuffles and additions, which transpose the partial sums into one vector of results.
 
 use kiln_kernel::{AxisId, Reduction, StageId, StageOperation};
 use kiln_schedule_cpu::Tile;

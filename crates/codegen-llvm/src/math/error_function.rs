@@ -1,7 +1,7 @@
 //! The error function.
 //!
 //! Below 0.9, `x + x P(x^2)`; above, `1 - e^-P(x)`, where `P` approximates `-log(erfc(x))`, until the result is 1.
-//! Polynomials are minimax (`tools/minimax.py`), in the error of the function.
+//! Polynomials are minimax (`tools/minimax.py`) in the error of the function.
 
 use inkwell::FloatPredicate;
 

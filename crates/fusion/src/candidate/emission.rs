@@ -1,10 +1,10 @@
-//! The size of a candidate's kernel when demands are answered in place.
+//! The size of a candidate's kernel once every demand is lowered in place.
 //!
-//! Lowering shares what is demanded twice at the same indices under the same guard. A concatenation or a border demands its
-//! operands at other indices and under another guard, so the ops below one are written once per *path* to it: three nested
-//! concatenations of ten operands are a thousand paths, each with the tests of all its guards. This counts the nodes on
-//! such paths, and stops at the limit, so that counting is bounded by what it allows. Nodes under no guard are written
-//! once, are bounded by the ops of a kernel, and are not counted.
+//! Lowering shares values that are demanded twice at the same indices under the same guard. A concatenation or a border
+//! demands its operands at other indices and under another guard, so the ops below it are emitted once per *path* to
+//! it: three nested concatenations of ten operands have a thousand paths, each with the tests of all its guards. The
+//! nodes on such paths are counted here, up to the limit, which also bounds the time for counting. Nodes under no guard
+//! are emitted once, are bounded by the number of ops of a kernel, and are not counted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

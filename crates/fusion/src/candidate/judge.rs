@@ -1,4 +1,4 @@
-//! Whether a walked candidate can be one kernel that keeps its class, repeats no work and holds no long rows.
+//! Decides whether a walked candidate can be one kernel without losing its class, repeating work or keeping long rows.
 
 use std::collections::BTreeSet;
 

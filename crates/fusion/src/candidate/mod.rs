@@ -1,8 +1,8 @@
 //! A candidate: ops that may become one kernel, examined as a whole.
 //!
-//! [`examine`] is the whole legality of fusion: growing regions calls it and nothing else. It proves that sizes are equal
-//! (or records the required plan fact), determines where each value is read, and decides from that whether one kernel can
-//! compute everything in its class.
+//! [`examine`] alone decides whether a fusion is legal; region growth calls nothing else for that. It proves that sizes
+//! are equal (or records the required plan fact), determines where each value is read, and decides from that whether
+//! one kernel can compute everything in its class.
 
 mod access;
 mod emission;

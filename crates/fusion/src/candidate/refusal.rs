@@ -1,4 +1,4 @@
-//! Why ops cannot be one kernel: the reasons that plans print.
+//! Reasons why ops cannot be one kernel, as printed by plans.
 
 use kiln_ir::{Graph, OpId, ValueId};
 use kiln_kernel::Class;

@@ -1,7 +1,8 @@
-//! Where a reshape reads: axes that are kept, axes that were split, and axes that were merged.
+//! The indices that a reshape reads: axes that are kept, axes that were split, and axes that were merged.
 //!
-//! Splitting `[384]` into `[12, 32]` reads at `i * 32 + j`, a sum. Merging the other way needs divisions; such a reshape is
-//! better as a view, unless the merged axis is one that a contraction sums over: lowering then sums over the parts.
+//! Splitting `[384]` into `[12, 32]` reads at `i * 32 + j`, a sum. Merging the other way needs divisions; such a
+//! reshape is better as a view, unless a contraction sums over the merged axis: lowering then sums over the original
+//! axes.
 
 use kiln_symbolic_shape::{DimId, Predicate};
 

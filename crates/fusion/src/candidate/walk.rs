@@ -1,7 +1,7 @@
 //! Propagates read indices through a candidate, from the results to the inputs.
 //!
-//! The demand-driven order is that of lowering, with indices reduced to the axes they use: equal demands at equal
-//! indices are one. Only ops that no kernel can compute are rejected here.
+//! The walk is demand-driven, in the same order as lowering, with indices reduced to the axes they use; demands for a
+//! value at equal indices are merged. Only ops that no kernel can compute are rejected here.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! The bound of a kernel: its bytes, or one kind of work, and its duration.
+//! The resource that bounds a kernel (its bytes, or one kind of work), and the kernel's duration.
 //!
 //! Memory transfers overlap with computation, so the longer of the two counts; kinds of work are summed.
 

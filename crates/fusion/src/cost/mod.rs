@@ -1,7 +1,7 @@
-//! The cost model: bytes moved, work done, launches, at likely sizes.
+//! The cost model: bytes moved, work done and launches, at likely sizes.
 //!
-//! Deliberately rough: it orders candidates and estimates their benefit, and never decides legality. The figures are those
-//! of a device: see [`rates`].
+//! Deliberately rough: it orders candidates and estimates their benefit, and never decides legality. Its parameters
+//! depend on the device: see [`rates`].
 
 mod effort;
 mod rates;

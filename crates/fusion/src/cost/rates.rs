@@ -1,9 +1,9 @@
-//! The figures of the cost model: the rate of each kind of work, and the overhead of a launch.
+//! The parameters of the cost model: the rate of each kind of work, and the overhead of a launch.
 //!
-//! A device brings its own [`Rates`]. Those of CPUs are for one thread: fitted to the steps of four models (a text encoder,
-//! a detector, a recogniser, a classifier) on one AVX2 core, each at several sizes, and rounded.
-//! `kiln profile MODEL --cases DIR --threads 1 --rates` prints each next to the machine's measured rate. Only their ratios
-//! matter, so one table serves all CPUs.
+//! A device provides its own [`Rates`]. Those of CPUs are for one thread: fitted to the steps of four models (a text
+//! encoder, a detector, a recogniser, a classifier) on one AVX2 core, each at several sizes, and rounded. `kiln profile
+//! MODEL --cases DIR --threads 1 --rates` prints each next to the machine's measured rate. Only their ratios matter, so
+//! one table serves all CPUs.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! Groups of ops during growth: the ops each holds, its readers, and its predecessors.
+//! Groups of ops during growth: the ops of each group, its readers and its predecessors.
 //!
-//! Every op has one home group. An index map may also be held by further groups, which recompute it. A group is immutable:
-//! joining makes a new one, so a refusal stays valid for the pair it was found for.
+//! Every op has one home group. An index map may also belong to further groups, which recompute it. A group is
+//! immutable: a join creates a new group, so a refusal stays valid for the pair it was found for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -269,7 +269,7 @@ impl Group {
         others.next().is_some_and(|op| is_widening(graph, op)) && others.next().is_none()
     }
 
-    /// Whether one of its ops has a schedule of its own.
+    /// Whether one of its ops has its own schedule.
     pub(crate) fn is_heavy(&self, graph: &Graph) -> bool {
         self.ops
             .iter()

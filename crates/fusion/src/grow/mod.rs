@@ -1,15 +1,16 @@
-//! Growing regions: from one group per op to groups that are worth a kernel each.
+//! Region growth: starts with one group per op, and joins groups until each is worth one kernel.
 //!
-//! One mechanism. A round offers pairs of neighbouring groups (and chains of three, and siblings that read one value) in a
-//! fixed order of rules, the most bytes first. Equal offers are taken in the order of their groups, which is that of their
-//! ops; passes put ops in an order that does not depend on how the graph was written, so neither do the groups. Each offer
-//! is examined as a whole by [`examine`], must not create a cycle, and must save something. Rounds continue until none
-//! joins anything. A join that was refused only because of a size that may be equal is a near miss.
+//! There is one mechanism. A round offers pairs of neighbouring groups (and chains of three, and siblings that read the
+//! same value) in a fixed order of rules, those that save the most bytes first. Ties are broken by the order of the
+//! groups, which is that of their ops; passes put ops in an order that does not depend on how the graph was written, so
+//! the groups do not depend on it either. Each offer is examined as a whole by [`examine`], must not create a cycle,
+//! and must have a benefit. Rounds continue until none joins any groups. A join that was refused only because two sizes
+//! may or may not be equal is a near miss.
 //!
-//! This terminates: a join either turns several groups into one, or (where an index map stays, since others read it too)
-//! keeps their number and adds ops to one of them. So the pair of the number of groups and the number of ops that groups do
-//! not contain decreases, in lexicographic order, at each join; a refused set of groups is not offered again; and all of it
-//! is paid for from the plan's budget, which only decreases.
+//! This terminates: a join either turns several groups into one, or (where an index map stays, since other groups read
+//! it too) keeps the number of groups and adds ops to one of them. So the pair of the number of groups and the number
+//! of ops that groups do not contain decreases lexicographically with each join; a refused set of groups is not offered
+//! again; and all of this work is charged to the plan's budget, which only decreases.
 
 mod groups;
 mod offers;

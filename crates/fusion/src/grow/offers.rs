@@ -1,4 +1,4 @@
-//! The groups offered for joining, by which rule, in which order.
+//! The groups offered for joining, by rule and in order.
 
 use std::collections::BTreeSet;
 
@@ -258,7 +258,7 @@ impl Context<'_> {
         offers
     }
 
-    /// Groups without a schedule of their own that read one value.
+    /// Groups without their own schedule that read the same value.
     fn siblings(&self) -> Vec<Offer> {
         let mut offers = Vec::new();
         let mut seen = BTreeSet::new();

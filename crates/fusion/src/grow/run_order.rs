@@ -1,9 +1,9 @@
 //! The dependences between groups, and a topological order of them, maintained as groups join.
 //!
-//! Groups need not be contiguous in the program: one may hold an early op and a late one. So op numbers do not show
-//! whether a path can lead back to a group. Each group has a rank in an order that respects every edge, and no group
-//! ranked above all joined groups can lead back to them. A join reorders only the ranks between its members, as in the
-//! dynamic topological order of Pearce and Kelly (JEA 11, 2006).
+//! Groups need not be contiguous in the program: a group may contain an early op and a late one. So op numbers do not
+//! show whether a path can lead back to a group. Each group has a rank in an order that respects every edge, and no
+//! group ranked above all joined groups can lead back to them. A join reorders only the ranks between its members, as
+//! in the dynamic topological order of Pearce and Kelly (JEA 11, 2006).
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
-//! Positions of the maxima of windows: an arg-reduction over a window's taps, which one axis counts.
+//! Positions of the maxima of windows: an arg-reduction over a window's taps, which are numbered along one axis.
 //!
-//! Padding counts as the lowest number and may precede an element, so it is found only where every element of a window is
-//! that number, or there is none: the position is then that of the first element, or -1.
+//! Padding counts as the lowest number and may precede an element, so a position in the padding is found only if every
+//! element of a window is that number, or the window has no element: the result is then the position of the first
+//! element, or -1.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Broadcasts and transposes: other indices into the same operand.
+//! Broadcasts and transposes, lowered to other indices into the same operand.
 
 use kiln_ir::{Indices, OpData, ValueId};
 use kiln_kernel::seeded::{Fault, is_on};

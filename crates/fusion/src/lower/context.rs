@@ -1,8 +1,8 @@
-//! The state of a lowering, and the driver that answers demands.
+//! The state of a lowering, and the driver that lowers demands.
 //!
-//! An op's lowering demands its operands; if one is not available yet it stops with [`Halt::Pending`] and runs again later.
-//! So the driver keeps an explicit stack and nothing recurses over the region. An op's lowering must therefore produce the
-//! same result each time: nodes are shared, axes are kept by the stage that they belong to.
+//! An op's lowering demands its operands; if one is not available yet it stops with [`Halt::Pending`] and runs again
+//! later. So the driver keeps an explicit stack, and nothing recurses over the region. An op's lowering must therefore
+//! produce the same result each time it runs: nodes are shared, and axes are kept by the stage that they belong to.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -22,7 +22,7 @@ use super::stage::StageKey;
 
 /// More nodes than this in a kernel are refused.
 const NODE_LIMIT: usize = 1 << 14;
-/// More answers than this in a lowering are refused.
+/// The maximum number of demands in a lowering.
 const STEP_LIMIT: usize = 1 << 18;
 
 /// Sizes of axes.

@@ -1,8 +1,8 @@
 //! Matrix products: a sum of products over the inner axis.
 //!
-//! Shares of a whole are divided by it after they are summed, not before: the exponentials of a softmax are between 0 and
-//! 1, one of them is 1, and so neither their products nor their sum can overflow sooner than the result does, by more than
-//! a factor of their number.
+//! A normalised operand, such as the weights of a softmax, is divided by its total after the summation, not before. The
+//! exponentials of a softmax are between 0 and 1, and one of them is 1, so an undivided sum exceeds the result by at
+//! most a factor of their number, and cannot overflow much earlier.
 
 use kiln_ir::{Op, OpData, ReduceFunction, ValueId};
 use kiln_kernel::{Axes, Node, NodeId, Nodes, Reduction, StageOperation};
@@ -70,7 +70,7 @@ impl RegionLowering<'_> {
         })
     }
 
-    /// A factor that is a share of a whole that is the same for the entire sum: the dividend and the whole.
+    /// A factor that is a quotient whose divisor is the same for the entire sum: the dividend and the divisor.
     fn share(
         &mut self,
         value: ValueId,

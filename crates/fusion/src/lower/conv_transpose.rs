@@ -1,9 +1,9 @@
-//! Transposed convolutions, from the result's side: each element sums the contributions of the taps that reach it.
+//! Transposed convolutions, computed per result element: each sums the contributions of the taps that reach it.
 //!
-//! A tap reaches an element where the distance is a multiple of the stride; for undilated taps those are every stride-th
-//! one, and only they are visited. Where the taps just tile the result (stride = size, no padding) each element has one,
-//! and the result's axis is better split into two: position and tap. The same holds where the result's size is a multiple
-//! of the stride: then the sum of an element is the same from one position to the next.
+//! A tap reaches an element if their distance is a multiple of the stride; for undilated taps these are every stride-th
+//! tap, and only these are visited. If the taps exactly tile the result (stride = size, no padding), each element has
+//! one tap, and the result's axis is better split into two: position and tap. The same is true if the result's size is
+//! a multiple of the stride: the sum for an element then has the same form at every position.
 //!
 //! A tap outside the input contributes nothing, whatever its weight: both factors are guarded, unless the weights are known
 //! to be finite.

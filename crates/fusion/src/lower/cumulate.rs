@@ -1,6 +1,6 @@
 //! Running reductions: a carry block if the output's axis is its steps, otherwise a reduction over the prefix.
 //!
-//! The second is always correct, and quadratic; if the first is possible, that is recorded for the next attempt.
+//! The second form is always correct, but quadratic; if the first is possible, that is recorded for the next attempt.
 
 use kiln_ir::{CumulateFunction, OpData};
 use kiln_kernel::{Axes, NodeId, Reduction, StageOperation};

@@ -1,5 +1,6 @@
-//! Reading at positions that are data. A negative position counts from the end; one still out of bounds is a fault, which a
-//! load checks: so the indexed value must be in memory, or be computed element by element from values in memory.
+//! Gathers: reads at positions that are data. A negative position counts from the end; a position still out of bounds
+//! is a fault, which is checked by a load. So the indexed value must be in memory, or be computed element by element
+//! from values in memory.
 
 use kiln_ir::{Op, OpData, OpId, ValueId};
 use kiln_kernel::{NodeId, Nodes};

@@ -1,8 +1,8 @@
-//! Conditions under which a value is demanded: elements excluded by a border, a part of a concatenation or a window's
-//! padding are not read.
+//! Guards: conditions under which a value is demanded. Elements excluded by a border, by an operand of a concatenation
+//! or by a window's padding are not read.
 //!
-//! A guard is a set of tests `0 <= index < size` and of other conditions, all of which must be true. Where one is false,
-//! the computed value is irrelevant, but nothing may fault.
+//! A guard is a set of tests `0 <= index < size` and of other conditions, all of which must be true. Where a test is
+//! false, the computed value is irrelevant, but nothing may fault.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,7 +1,7 @@
-//! Arithmetic on indices, which axes they use, and which indices they were merged from.
+//! Index arithmetic, with the axes that each index uses and the indices that it was merged from.
 //!
-//! A merged index (`h * 32 + d`) remembers its parts, so that a reshape that splits it again uses the parts instead of a
-//! division and a remainder.
+//! A merged index (`h * 32 + d`) remembers its components, so that a reshape that splits it again uses these instead of
+//! a division and a remainder.
 
 use std::collections::{BTreeSet, HashMap};
 

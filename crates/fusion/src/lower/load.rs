@@ -1,4 +1,4 @@
-//! Values from outside the region: loads, and constants that are literals.
+//! Values from outside the region: loads, and constants emitted as literals.
 
 use cranelift_entity::EntityRef;
 use kiln_ir::ValueId;

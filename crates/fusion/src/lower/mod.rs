@@ -1,8 +1,9 @@
-//! From a region of graph ops to one kernel.
+//! Lowers a region of graph ops to one kernel.
 //!
-//! One mechanism, no patterns: a kernel is what its outputs demand. When an output is demanded at a point, an op returns an
-//! expression over its operands at other points: index maps are rewritten indices, element-wise ops are nodes, a reduction
-//! is a stage that its consumers read. What is demanded twice at the same indices is one node.
+//! Lowering is demand-driven, without patterns: a kernel computes what its outputs demand. When a value is demanded at
+//! a point, its op returns an expression over its operands at other points: index maps rewrite indices, element-wise
+//! ops become nodes, and a reduction becomes a stage that its consumers read. A value demanded twice at the same
+//! indices is one node.
 //!
 //! Outer axes are the axes of the outputs that every stage depends on; an axis that some stage does not depend on (the row
 //! of a softmax) becomes an inner axis of the store, and stages that are read along it become arrays. They are determined

@@ -1,4 +1,4 @@
-//! Determines the outer axes: each output is lowered once with all its axes outer, to learn which of them every stage
+//! Determines the outer axes: each output is lowered once with all its axes outer, to find out which axes every stage
 //! depends on and which should be split; then all outputs are lowered together.
 
 use std::collections::BTreeSet;

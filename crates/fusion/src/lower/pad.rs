@@ -1,6 +1,6 @@
-//! Borders: guarded where they are a value, otherwise mapped back into the operand.
+//! Padding: a guard if the border is a constant value, otherwise indices mapped back into the operand.
 //!
-//! Along the innermost axis of an operand in memory the elements between two borders are a case of their own, so that loops
+//! Along the innermost axis of an operand in memory the elements between two borders are a separate case, so that loops
 //! split there read them in order.
 
 use kiln_ir::{Dims, Op, OpData, PadMode, ValueId};

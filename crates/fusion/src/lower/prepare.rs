@@ -1,7 +1,7 @@
 //! The kernel's table of sizes: the region's sizes copied out of the graph's, with the facts about them.
 //!
-//! Facts are copied when they refer only to the region's symbols. The region's plan facts are assumed here, so that
-//! everything after this proves with them.
+//! Facts are copied when they refer only to the region's symbols. The region's plan facts are assumed here, so that all
+//! later proofs use them.
 
 use std::collections::{BTreeMap, HashMap};
 

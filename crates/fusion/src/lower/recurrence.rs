@@ -1,10 +1,11 @@
-//! A loop as one kernel: a carry block whose steps are the iterations.
+//! Recurrences: a loop lowered to one kernel, as a carry block whose steps are the iterations.
 //!
 //! Each point of the carried values goes through all iterations independently. A carried value is a stage of the block,
 //! which the body reads as `prev`; stacked values are stored at each step, and the last carried values after the block.
 //!
-//! Not here: loops whose condition depends on data, and bodies that do more than compute elements from elements at the same point, from
-//! captured values and from the iteration number. They stay loops, with at least a launch per iteration.
+//! Loops whose condition depends on data are not lowered here, nor are bodies that do more than compute elements from
+//! elements at the same point, captured values and the iteration number. They stay loops, with at least one launch per
+//! iteration.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,8 +1,8 @@
 //! Reshapes: index arithmetic within the smallest groups of axes whose products are proved equal.
 //!
-//! An index that was merged from the operand's axes gives them back. A bare axis over several of the operand's is recorded,
-//! so that the next attempt has several axes there; until then, and where that is impossible, an index is split with
-//! division and remainder.
+//! An index that was merged from the operand's axes is split into them again. A plain axis that covers several of the
+//! operand's axes is recorded, so that the next attempt uses several axes instead; until then, and where that is
+//! impossible, an index is split with division and remainder.
 
 use kiln_ir::OpData;
 use kiln_kernel::{NodeId, Nodes};

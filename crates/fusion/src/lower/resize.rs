@@ -1,6 +1,6 @@
-//! Resamplings: one element, or a weighted sum of a few. A tap of weight 0 is not read.
+//! Resizes: each result is one element, or a weighted sum of a few. A tap with weight 0 is not read.
 //!
-//! Up to eight taps are unrolled, axis by axis; more are a stage over the taps.
+//! Up to eight taps are unrolled, axis by axis; more become a stage over the taps.
 
 use kiln_ir::{OpData, Resize, ResizeMode};
 use kiln_kernel::{Axes, NodeId, Nodes, Reduction, StageOperation};

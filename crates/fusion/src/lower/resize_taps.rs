@@ -1,7 +1,7 @@
-//! Where a resize reads along one axis, and with what weights: the interpreter's formulas (those of the ONNX operator
-//! `Resize`, version 19) as expressions, in f64.
+//! The indices and weights of a resize along one axis: the interpreter's formulas (those of the ONNX operator `Resize`,
+//! version 19) as expressions, in f64.
 //!
-//! Integer scales of nearest and equal sizes need no floats: the index is a division.
+//! Nearest-neighbour resizes with integer scales, and equal sizes, need no floats: the index is a division.
 
 use kiln_ir::{Coordinates, NearestRounding, Resize, ResizeMode};
 use kiln_kernel::NodeId;

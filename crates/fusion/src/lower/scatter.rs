@@ -1,7 +1,7 @@
 //! Scatters and updates of slices: combining stores into a copy of the operand, one for each update.
 //!
 //! The copy is made before the kernel runs ([`LoweredKernel::initialise`](super::LoweredKernel)). The outer axes are
-//! those of the updates; nothing but the store may use the result.
+//! those of the updates; only the store may use the result.
 
 use kiln_ir::{Combine, Op, OpData, OpId, ValueId};
 use kiln_kernel::{Nodes, Role};

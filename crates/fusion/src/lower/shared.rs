@@ -1,8 +1,8 @@
-//! Costly values that several loops read: computed once, into an array.
+//! Costly values read by several loops: computed once, into an array.
 //!
-//! The exponentials of a softmax are summed, and then divided by their sum: two loops with an axis each. Both would compute
-//! them. Such demands are found when a kernel is complete; the next attempt makes the value a stage with its own axis,
-//! which all loops read. The scores of an attention are read twice too, scaled and masked.
+//! The exponentials of a softmax are summed, and then divided by their sum, in two loops with different axes, and both
+//! loops would compute them. Such demands are found when a kernel is complete; the next attempt makes the value a stage
+//! with its own axis, which all loops read. The scaled and masked scores of an attention are also read twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

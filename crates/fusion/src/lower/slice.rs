@@ -1,4 +1,4 @@
-//! Slices: scaled and shifted indices.
+//! Slices, lowered to scaled and shifted indices.
 
 use kiln_ir::{Dims, Integers, OpData};
 use kiln_kernel::{NodeId, Nodes};

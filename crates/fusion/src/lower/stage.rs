@@ -2,7 +2,7 @@
 //!
 //! A reduction demanded at indices of outer axes alone is a scalar. If an index runs along an inner axis of the
 //! demanding stage, the reduction becomes an array over its own axis, which that index reads; all consumers along
-//! different axes read one array. An index in between (computed from inner axes) is rejected.
+//! different axes read one array. Any other index (computed from inner axes) is rejected.
 
 use std::collections::BTreeSet;
 
@@ -275,7 +275,7 @@ impl RegionLowering<'_> {
         self.b.axis(name, size)
     }
 
-    /// Which stage answers a demand, and how it is read.
+    /// The stage that provides a demanded value, and how it is read.
     pub(super) fn stage_key(
         &mut self,
         demand: &Demand,

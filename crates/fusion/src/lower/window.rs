@@ -1,4 +1,4 @@
-//! Windows: where convolutions and pools read, and the lowering of convolutions.
+//! Windows: the elements that convolutions and pools read, and the lowering of convolutions.
 
 use kiln_ir::{OpData, ValueId, Window};
 use kiln_kernel::{Axes, NodeId, Nodes};

@@ -1,8 +1,9 @@
-//! From a graph to a plan: regions are grown, lowered, and ordered.
+//! Builds a plan from a graph: regions are grown, lowered, and ordered.
 //!
-//! A region that lowering refuses is split: its ops may not be that one kernel, and the region is grown again. After a few
-//! attempts the ops that still fail stay alone. An op that is not a kernel even alone is left to the interpreter, with the
-//! reason among the node's notes. This terminates: from the limit on, each attempt leaves at least one more op alone.
+//! If lowering rejects a group of ops, that group is excluded and the region is grown again. After a few attempts, the
+//! ops that still fail are left unfused. An op that cannot be lowered even alone is left to the interpreter, with the
+//! reason in the node's notes. This terminates: once the limit is reached, each attempt leaves at least one more op
+//! unfused.
 
 mod loops;
 

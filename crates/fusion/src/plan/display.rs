@@ -1,4 +1,4 @@
-//! The text form of a plan: a line per node, followed by how it was formed.
+//! The text form of a plan: a line per node, followed by the joins that formed it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A plan: which ops of a graph run together, how, and in which order.
+//! A fusion plan: which ops of a graph run together, how, and in which order.
 //!
 //! Invariants: every op of a region of the graph is in exactly one node; ops in the body of a loop that is one kernel
 //! are in that loop's node alone; each node of a region is listed after the nodes it reads and after those that bind

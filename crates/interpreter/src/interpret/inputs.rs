@@ -1,4 +1,4 @@
-//! The boundary of a run: converting inputs and outputs.
+//! The boundary of a run: converts inputs and outputs.
 
 use crate::context::convert;
 use crate::error::{InterpretError, OpSite};

@@ -1,4 +1,4 @@
-//! Reading at computed positions.
+//! Gathers: reads at computed positions.
 //!
 //! An index counts from the end when negative. It is checked when an element is read through it:
 //! a result without elements checks none.

@@ -1,4 +1,4 @@
-//! Resampling, axis by axis in `f64`, rounded once at the end; as defined by ONNX's `Resize`.
+//! Resizing, axis by axis in `f64`, rounded once at the end; as defined by ONNX's `Resize`.
 //!
 //! Each output index of an axis is a weighted sum of a few input elements, its *taps*. A tap of weight 0 is not read, so
 //! NaN and infinity do not propagate from unused elements.

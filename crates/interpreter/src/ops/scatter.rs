@@ -1,5 +1,5 @@
-//! Writing at computed positions. Updates are applied in row-major order of the indices, so that the last of several that
-//! set one element wins.
+//! Scatters: writes at computed positions. Updates are applied in row-major order of the indices, so that the last of
+//! several updates to one element wins.
 //!
 //! A combining scatter accumulates like a reduction: wide, and rounded once at the end.
 

@@ -1,4 +1,4 @@
-//! Ops that make tensors from sizes alone.
+//! Ops that create tensors from sizes alone.
 
 use crate::context::EvaluateContext;
 use crate::element::Number;

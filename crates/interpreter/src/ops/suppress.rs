@@ -1,4 +1,4 @@
-//! Non-maximum suppression: of each class the boxes with the highest scores, without those that overlap a better one.
+//! Non-maximum suppression: the boxes of each class with the highest scores, without those that overlap a better one.
 
 use super::arg_reduce::rank_order;
 use crate::context::EvaluateContext;

@@ -1,4 +1,4 @@
-//! The layout of drawings for boxes of the caller: of a program's steps, for example.
+//! Lays out the caller's own boxes, for example the steps of a program.
 
 use super::layout::{Placed, place_boxes};
 use super::scene::{Edge, NodeKind, Scene, SceneNode};

@@ -1,4 +1,4 @@
-//! How a constant is shown in the box of the op that reads it: a few elements, otherwise its type.
+//! The text for a constant in the box of the op that reads it: its elements if they are few, otherwise its type.
 
 use crate::constant::Constant;
 use kiln_tensor::{DType, Element, Tensor};

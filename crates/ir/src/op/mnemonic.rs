@@ -1,4 +1,4 @@
-//! The word of each op in the text form, and back.
+//! The mnemonic of each op in the text form, and the op of each mnemonic.
 //!
 //! Element-wise ops have the name of their scalar function, so the core mnemonics and the function names are disjoint
 //! (checked by a test).

@@ -1,4 +1,4 @@
-//! The elements of a small constant as text, and back, bit for bit.
+//! Prints and reads the elements of a small constant, bit for bit.
 //!
 //! Finite floats print in the fewest digits that read back exactly in their own dtype. Infinities
 //! are `inf`, the quiet NaN of the standard bit pattern is `nan`; any other NaN has no element

@@ -1,4 +1,4 @@
-//! Reads a graph's header: its name, inputs, output types, and what is known of sizes.
+//! Reads a graph's header: its name, inputs, output types, and facts about sizes.
 
 use super::read::{Read, Reader};
 use crate::ty::Type;

@@ -1,4 +1,4 @@
-//! Errors of the verifier: the place, and the violated rule.
+//! Errors of the verifier: the location, and the violated rule.
 
 use crate::graph::Graph;
 use crate::ids::{OpId, RegionId, ValueId};

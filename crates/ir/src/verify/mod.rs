@@ -1,8 +1,9 @@
 //! The verifier: reports all structural errors of a graph.
 //!
-//! A graph for which [`verify`] returns `Ok` has ids in range, operands that are defined before they are read and inside
-//! their region, counts and attributes that fit each op, and symbols that have a value wherever they are read; code that
-//! walks it needs no checks of its own. Whether result types are the op's is checked by `shape-inference`.
+//! A graph for which [`verify`] returns `Ok` has ids in range, operands that are defined before they are read and
+//! inside their region, counts and attributes that fit each op, and symbols that have a value wherever they are read;
+//! code that walks it needs no checks of its own. Whether result types are correct for their op is checked by
+//! `shape-inference`.
 //!
 //! The files mirror the rules: [`structure`] ids, order and regions; [`signature`] counts and kinds
 //! of operands; [`attributes`] attributes against ranks; [`symbols`] sizes.

@@ -1,6 +1,6 @@
 //! Ids in range, every op and region in one place, values defined before they are read.
 //!
-//! Works with an explicit stack, so that a graph nested too deeply is an error and not an overflow.
+//! Works with an explicit stack, so that a graph that is nested too deeply is an error, not a stack overflow.
 
 use super::RANK_LIMIT;
 use super::error::{Location, Report, VerifyErrorKind};

@@ -1,4 +1,4 @@
-//! Whether code of a bundle may be run: the caller vouches for the file, or provides the key that sealed it.
+//! Whether code in a bundle may be run: the caller vouches for the file, or provides the key that sealed it.
 #![allow(
     unsafe_code,
     reason = "the code of a bundle that is trusted is vouched for here"

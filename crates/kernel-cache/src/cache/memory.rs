@@ -1,7 +1,8 @@
 //! The in-memory tier: [`LruKernelCache`], ready-to-use values by key.
 //!
-//! Bounded by count and bytes; the least recently used value is evicted first and logged with its compile time and use.
-//! Each operation holds the lock briefly; nothing is dropped or logged under it. Handling a miss is left to the caller.
+//! Bounded by count and bytes; the least recently used value is evicted first, and logged with its compile time and use
+//! count. Each operation holds the lock briefly; nothing is dropped or logged under it. Handling a miss is left to the
+//! caller.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The claim on making an entry, among processes: a lock on the claim file of its key.
+//! A process's claim on producing an entry: a lock on the claim file of its key.
 //!
 //! The system releases a lock when its process ends, so no dead process holds one. Only its holder removes the file, while
 //! it is locked; a process that gets the lock of a file that has been removed starts over.

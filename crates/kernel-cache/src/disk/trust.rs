@@ -1,5 +1,5 @@
-//! The trust rule: folders and files of this user, writable by no other user, and reached through no link. Code in them
-//! may be run.
+//! The trust rule: code may be run from folders and files that belong to this user, are not writable by other users,
+//! and are not reached through a link.
 #![allow(unsafe_code, reason = "code from the folder is vouched for here")]
 
 use crate::error::FolderProblem;

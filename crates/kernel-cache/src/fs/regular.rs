@@ -1,4 +1,4 @@
-//! Opens files named by a user: regular files only, since others may block or have no end.
+//! Opens files named by a user: only regular files, since other files may block or have no end.
 //!
 //! The file is opened without blocking and checked through its descriptor, so it cannot be swapped between check and
 //! use. Links are followed: the path is the caller's own.

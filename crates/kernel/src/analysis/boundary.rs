@@ -1,7 +1,7 @@
 //! Loop splitting: finds values selected by position along an axis, as in a concatenation.
 //!
-//! In the kernel each element is a selection between all parts. On either side of a boundary the selection is known,
-//! and the other part is neither computed nor loaded.
+//! In the kernel, each element selects between all operands of the concatenation. On either side of a boundary the
+//! selection is known, and the other operand is neither computed nor loaded.
 
 use std::collections::BTreeSet;
 

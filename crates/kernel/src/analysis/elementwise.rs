@@ -1,4 +1,4 @@
-//! Arrays read by a single elementwise map, such as an attention's scores, which are scaled and masked.
+//! Arrays read by a single elementwise map, such as attention scores, which are scaled and masked.
 //!
 //! The map can be fused into its producer.
 

@@ -1,5 +1,5 @@
-//! Masks by position: where a value is minus infinity whatever it is computed from, such as the scores of a causal mask or
-//! of a sliding window.
+//! Masks by position: the positions at which a value is minus infinity whatever its operands are, such as scores under
+//! a causal or sliding-window mask.
 //!
 //! Such an element has no weight in a softmax, so a backend need not compute it.
 
@@ -16,7 +16,7 @@ use crate::form::{AxisId, Kernel, Node, NodeId, StageOperation};
 /// by `step`, and neither reads a local, so they can be computed wherever the other axes are in scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskBound {
-    /// The axis that the condition names. It has the extent of the axis that was asked for.
+    /// The axis that the condition names. It has the extent of the requested axis.
     pub axis: AxisId,
     /// The left side of the comparison.
     pub left: NodeId,

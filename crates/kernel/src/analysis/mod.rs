@@ -1,19 +1,20 @@
 //! Queries about a kernel that more than one backend needs: what a value depends on and is computed from, how an index
-//! varies, where a loop may be split, what may be computed early.
+//! varies, where a loop can be split, what can be computed early.
 //!
 //! - [`Dependence`]: the axes along which a value varies, and the stride of an index along one.
 //! - [`expression_nodes`], [`arithmetic_operations`]: the nodes of a value's expression, and its amount of arithmetic.
 //! - [`accesses`], [`item_axes`], [`is_multiple`], [`must_run_in_order`]: the loops of a kernel, and its loads and stores.
 //! - [`GroupedIndex`], [`GuardedIndex`], [`Reach`], [`SlidingWindow`]: forms of indices.
-//! - [`Boundary`], [`invariant_conditions`]: where loops are split or unswitched, such as at the parts of a concatenation.
-//! - [`Unconditional`], [`may_fault`]: what may be computed whether or not it is needed.
-//! - [`MaskBound`]: which elements a mask by position leaves.
+//! - [`Boundary`], [`invariant_conditions`]: where loops can be split or unswitched, such as at the boundaries of a
+//!   concatenation.
+//! - [`Unconditional`], [`may_fault`]: what can be computed speculatively.
+//! - [`MaskBound`]: which elements remain under a mask by position.
 //! - [`is_never_positive`], [`is_clamped_to`], [`elementwise_reader`]: properties of values, and of their readers.
 //! - [`points`]: the amount of work of a kernel.
-//! - [`may_share`]: which results may be computed in the memory of an operand.
+//! - [`may_share`]: which results can be computed in the memory of an operand.
 //!
-//! Each analysis reads a kernel and changes nothing. An unrecognised form gets the conservative result, which each analysis
-//! documents. Nothing here knows a target or a schedule.
+//! Each analysis reads a kernel and changes nothing. An unrecognised form gets the conservative result, which each
+//! analysis documents. Nothing here depends on a target or a schedule.
 
 mod accesses;
 mod boundary;

@@ -1,6 +1,7 @@
 //! Recognises differences that are never positive: an element minus the maximum of a set that contains it.
 //!
-//! The argument of every exponential in a softmax is one. Half of the work of `exp` is for positive arguments.
+//! The argument of every exponential in a softmax is such a difference. Half of the work of `exp` is for positive
+//! arguments.
 
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;

@@ -1,6 +1,6 @@
 //! The range of an index relative to its value at a tile's first point.
 //!
-//! If the minimum and the maximum are in bounds, so is everything between, and one test before the loops serves the
+//! If the minimum and the maximum are in bounds, so is every index in between, and one test before the loops serves the
 //! whole tile.
 
 use super::Dependence;

@@ -1,9 +1,10 @@
 //! Merges axes that are always used together: an elementwise kernel over `[B, S, D]` becomes one over `[B*S*D]`.
 //!
-//! Adjacent axes `a` and `b` can be merged if each index list that names one names both, side by side, and nothing else names
-//! either except [positions](Positions) `a * |b| + b` and [comparisons](Steps) of `a`, which may be shifted. The indexed axes of the buffer or stage must then merge
-//! too, and so must every other index of those, up to a fixed point. The memory layout allows it if a step of the left
-//! axis equals the length of the right one in steps of that axis.
+//! Adjacent axes `a` and `b` can be merged if each index list that uses one uses both, side by side, and nothing else
+//! uses either except [positions](Positions) `a * |b| + b` and [comparisons](Steps) of `a`, which may be shifted. The
+//! indexed axes of the buffer or stage must then merge too, and so must every other index of those, up to a fixed
+//! point. The memory layout allows it if a step of the left axis equals the length of the right one in steps of that
+//! axis.
 
 use std::collections::BTreeSet;
 

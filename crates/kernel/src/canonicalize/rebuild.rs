@@ -1,4 +1,5 @@
-//! Rebuilding a kernel: the used parts, in the order in which they are used, with names assigned by that order.
+//! Rebuilds a kernel from the parts that are used, in the order in which they are used, with names assigned by that
+//! order.
 
 use std::collections::{BTreeMap, BTreeSet};
 

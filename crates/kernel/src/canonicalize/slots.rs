@@ -1,4 +1,4 @@
-//! The slots of a kernel that hold a size: axes of buffers, strides, extents, sizes as numbers.
+//! The places in a kernel that contain a size: axes of buffers, strides, extents, sizes used as numbers.
 
 use kiln_symbolic_shape::DimId;
 

@@ -1,7 +1,7 @@
 //! Comparisons `a < c` and shifts `a - c` of an axis: when it is merged with the next axis `b`, they become `a < c * |b|` and
 //! `a - c * |b|`.
 //!
-//! A concatenation, a slice or padding along an outer axis has them: its rows are then copied as one.
+//! They come from a concatenation, a slice or padding along an outer axis, whose rows are then copied as one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

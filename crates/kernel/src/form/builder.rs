@@ -1,8 +1,8 @@
 //! Builds kernels: nodes are typed and shared as they are added.
 //!
-//! A mistake (operands of the wrong dtype, an id of another kernel) does not interrupt the caller: the first one is kept
-//! and returned by [`KernelBuilder::finish`]. The kernel as a whole is not checked here. The files add methods by what they
-//! build.
+//! A mistake (operands of the wrong dtype, an id of another kernel) does not interrupt the caller: the first one is
+//! kept and returned by [`KernelBuilder::finish`]. The kernel as a whole is not checked here. Each file adds the
+//! methods for one kind of part.
 
 mod buffers;
 mod expect;

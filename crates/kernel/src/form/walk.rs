@@ -1,4 +1,4 @@
-//! Stores and nodes of a kernel, one after the other.
+//! Iterates over the stores and nodes of a kernel.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use crate::form::NodeId;
 #[derive(Clone, Debug)]
 pub(super) enum ParsedOperand {
     Node(NodeId),
-    /// A number without a dtype of its own.
+    /// A number without a dtype.
     Number(Number, Span),
 }
 

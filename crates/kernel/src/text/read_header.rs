@@ -1,4 +1,4 @@
-//! Reads a kernel's header: its name, symbols, buffers, and what is known of sizes.
+//! Reads a kernel's header: its name, symbols, buffers, and facts about sizes.
 //!
 //! Facts are read before the shapes they refer to, so that sizes are built with them known; symbols are declared before
 //! either, in the order of the list, or otherwise in that of the shapes.

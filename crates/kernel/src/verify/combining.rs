@@ -1,7 +1,7 @@
 //! Combining stores: which outer axes must run in order.
 //!
 //! An outer axis may run in parallel if the indices are injective along it: no two points meet at one element. If
-//! several stores or loads use the buffer, an index shared by all of them must do so, using outer axes alone.
+//! several stores or loads use the buffer, an index shared by all of them must be injective, using outer axes alone.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Whether the plain stores to a buffer write each of its elements exactly once.
+//! Proves that the plain stores to a buffer write each of its elements exactly once.
 //!
 //! Each store's indices are mixed-radix numbers of its axes (see [`super::digits`]), every axis used whole and once, so
 //! a store writes each element of a box once. The boxes of all stores must tile the buffer: side by side along an axis,

@@ -1,4 +1,4 @@
-//! What sizes are made of: the factors of products, and what broadcasts.
+//! The structure of sizes: the factors of products, and the operands of broadcasts.
 
 use kiln_symbolic_shape::{DimFactor, DimId, DimTable};
 

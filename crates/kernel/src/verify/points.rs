@@ -1,10 +1,11 @@
 //! The points of some axes, as the prover sees them: each axis is a symbol below its extent, and integer nodes are
 //! expressions over symbols.
 //!
-//! Sound with respect to wrapping: sums, differences and products are right whatever wraps in between, as long as the
-//! result fits. Divisions, extrema and comparisons need operands that fit: those of sizes and axes alone are assumed to (a
-//! launch whose sizes overflow is refused), those with data in them must be shown to. Data read from memory is any value of
-//! its dtype, the same one at every use of a node unless the kernel writes there.
+//! Sound with respect to wrapping: sums, differences and products are correct if the result fits, whatever wraps in
+//! between. Divisions, extrema and comparisons need operands that fit: operands of sizes and axes alone are assumed to
+//! fit (a launch whose sizes overflow is rejected), and operands that contain data must be proved to fit. Data read
+//! from memory can be any value of its dtype, and is the same at every use of a node unless the kernel writes to that
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,8 +1,9 @@
 //! Names and scopes: which axes and stages may be used where.
 //!
-//! The outer axes are in scope everywhere; a block's within it; a stage's and a store's own in its expressions. An
-//! `init` sees the outer axes and the stage's own. The value of a clamped extent sees the axes in scope before its own.
-//! A stage is read after its definition, by `prev` within its block, by `last` after it.
+//! The outer axes are in scope everywhere; the axes of a block within it; those of a stage or a store in its own
+//! expressions. An `init` can use the outer axes and the stage's own. The value of a clamped extent can use the axes in
+//! scope before its own axis. A stage can be read after its definition, by `prev` within its block, and by `last` after
+//! the block.
 
 use std::collections::{BTreeMap, BTreeSet};
 

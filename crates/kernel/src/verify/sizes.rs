@@ -1,7 +1,7 @@
 //! Sizes of a kernel, for proofs about the range of stores.
 //!
 //! There are two tables: one has the kernel's declared facts, the other also assumes that each axis of a store has a
-//! point. Proofs about single points may use the second; proofs about whole buffers must hold even where there is no
+//! point. Proofs about single points may use the second; proofs about whole buffers must also hold if there is no
 //! point.
 
 use kiln_symbolic_shape::{

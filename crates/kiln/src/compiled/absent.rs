@@ -1,7 +1,7 @@
-//! The identity of a compiler that this build lacks, read from the code that it stored in a folder.
+//! The identity of a compiler that is not part of this build, read from code that it stored in a folder.
 //!
-//! Keys of code name the version of the compiler that made it, so stored code is looked up under that version. Kernels that
-//! no store has fail to compile, with E0517.
+//! Keys of compiled code contain the compiler's version, so stored code is looked up under that version. Kernels that
+//! are in no store fail to compile, with E0517.
 
 use super::runtime::VERSION;
 use crate::device::StoredBy;

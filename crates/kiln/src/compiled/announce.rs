@@ -1,7 +1,7 @@
 //! A compiler wrapper that notifies listeners of each compile.
 //!
-//! A runtime is shared by models, each with its own listener: a listener whose call is waiting is notified of every kernel
-//! compiled meanwhile.
+//! Models that share a runtime have their own listeners: a listener whose call is waiting is notified of every kernel
+//! that is compiled in the meantime.
 
 use crate::progress::{Listener, Work};
 use kiln_backend::{

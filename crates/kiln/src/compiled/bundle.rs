@@ -1,9 +1,9 @@
-//! Bundles: one file with everything a program needs to run without a compiler: the program, its kernels' code, its
-//! constants as they are and as packed for kernels.
+//! Bundles: single files with everything a program needs to run without a compiler: the program, the code of its
+//! kernels, and its constants, both as they are and packed for kernels.
 //!
-//! A bundle is for one version of Kiln and one instruction-set level. It serves every call that the graph allows: besides
-//! the main plan it holds the plan for sizes for which facts do not hold, and the generic kernels of both. Faster plans and
-//! kernels are made at run time where this build can compile.
+//! A bundle is for one version of Kiln and one instruction-set level. It serves every call that the graph allows:
+//! besides the main plan it contains the plan for sizes on which facts fail, and the generic kernels of both. Faster
+//! plans and kernels are built at run time if this build can compile.
 
 mod compiler;
 #[cfg(feature = "llvm")]

@@ -1,4 +1,4 @@
-//! Plans for one graph: fusion, then the program, composed for the runtime.
+//! Builds the plans of one graph for the runtime: fusion, then the program.
 
 use crate::device::Device;
 use crate::recording::building;

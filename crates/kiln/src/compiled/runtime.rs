@@ -1,4 +1,4 @@
-//! Runtimes of this process: models with the same device, threads and level share one, and thus their kernels and
+//! The runtimes of this process: models with the same device, threads and level share one, and with it kernels and
 //! constants.
 //!
 //! A runtime lives as long as some model uses it.

@@ -1,9 +1,9 @@
-//! Programs that outlive the process: the program of a model, kept under a digest of the model and of everything else that
-//! decides what the program is.
+//! Programs stored across processes: a model's program, stored under a digest of the model and everything else that
+//! determines the program.
 //!
-//! An entry is the program as data. Large constants that are in the model's files are referred to by their places there;
-//! the others are entries of their own, by digest. None is read before it is needed. If anything is wrong with an entry,
-//! the model is imported as if there were none.
+//! An entry is the program as data. Large constants in the model's files are stored as references to their positions
+//! there; other large constants are separate entries, by digest. None is read before it is needed. If an entry is
+//! invalid, the model is imported as if there were none.
 
 use super::runtime::{SharedRuntime, VERSION};
 use crate::error::Error;
@@ -39,7 +39,7 @@ struct StoredConstant {
     digest: String,
     dtype: DType,
     shape: Vec<usize>,
-    /// The place in the model's files; none if it is an entry of its own.
+    /// The position in the model's files; `None` if it is a separate entry.
     place: Option<ConstantPlace>,
 }
 
@@ -211,7 +211,7 @@ impl ProgramStore {
         Constant::of_known_digest(tensor, known).map_err(|error| error.to_string())
     }
 
-    /// A constant with an entry of its own, read on demand.
+    /// A constant in a separate entry, read on demand.
     fn entry(
         &self,
         stored: &StoredConstant,

@@ -1,4 +1,4 @@
-//! A model with its caches, and how many tokens they have.
+//! A model with its caches, and the number of tokens in them.
 
 use super::roles::{Integers, Length, Roles, not_a_decoder};
 use crate::error::{Error, Failure};
@@ -34,7 +34,7 @@ impl Decoder {
         Self::of_several(model, 1, capacity)
     }
 
-    /// A decoder of several conversations at once, each with a length of its own, and of at most `capacity` tokens.
+    /// A decoder for several conversations at once, each with its own length, of at most `capacity` tokens.
     ///
     /// # Errors
     /// As [`new`](Self::new); `E0878` when the model takes one conversation.
@@ -99,7 +99,7 @@ impl Decoder {
         self.capacity
     }
 
-    /// Another decoder that goes on from here, as [`Session::fork`].
+    /// Another decoder that continues from here, as [`Session::fork`].
     ///
     /// # Errors
     /// `E0876` if a failed call left the caches undefined.

@@ -1,4 +1,4 @@
-//! Generating: the loop around a decoder and a sampler.
+//! Generation: the loop over a decoder and a sampler.
 
 use super::decoder::Decoder;
 use super::sampler::Sampler;
@@ -39,9 +39,9 @@ impl Generation {
 }
 
 impl Decoder {
-    /// Continues the conversation with `prompt`, then with tokens that the model generates, and returns these. `each` sees
-    /// every token as soon as it is chosen, and may end the text with it. Later calls go on from here: the last token returned
-    /// is then fed first.
+    /// Continues the conversation with `prompt`, then with tokens that the model generates, and returns these. `each`
+    /// sees every token as soon as it is chosen, and may end the text with it. Later calls continue from here: the last
+    /// token returned is then fed first.
     ///
     /// # Errors
     /// As [`feed`](Self::feed).

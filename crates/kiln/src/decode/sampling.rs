@@ -1,4 +1,4 @@
-//! How a token is chosen from logits: options.
+//! Options for choosing a token from logits.
 
 /// How a token is chosen from logits.
 ///

@@ -1,8 +1,8 @@
 //! The graph that chooses tokens.
 //!
-//! A token is drawn by the Gumbel-max method (Gumbel, 1954): the largest of the log-probabilities, each plus noise of its own.
-//! It needs no sum of probabilities, so nothing depends on how such a sum is rounded. The noise comes from random bits that a
-//! key determines, so a draw can be repeated.
+//! A token is drawn by the Gumbel-max method (Gumbel, 1954): the largest of the log-probabilities after adding
+//! independent Gumbel noise to each. It needs no sum of probabilities, so the result does not depend on how such a sum
+//! is rounded. The noise comes from random bits determined by a key, so a draw can be repeated.
 
 use super::sampling::Sampling;
 use crate::error::Error;

@@ -1,4 +1,5 @@
-//! The entry of this machine's CPU: LLVM compiles, in this process or in workers; a thread pool runs the loaded code.
+//! The entry for this machine's CPU: LLVM compiles, in this process or in workers, and a thread pool runs the loaded
+//! code.
 //!
 //! In builds without LLVM nothing is compiled; the executor runs the code in bundles and caches.
 

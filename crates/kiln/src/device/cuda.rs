@@ -1,7 +1,7 @@
-//! The entries of CUDA devices: NVRTC compiles, in this process; a stream of the device runs the code.
+//! The entries for CUDA devices: NVRTC compiles, in this process, and a stream of the device runs the code.
 //!
-//! The driver is asked for its devices once, when a CUDA device is first asked for or all devices are listed. Without a
-//! driver there is no such device, and asking for one is an error that names every place that was looked at.
+//! The driver is queried for its devices once, when a CUDA device is first requested or all devices are listed. Without
+//! a driver there are no CUDA devices, and requesting one is an error that names every place that was searched.
 
 use super::entry::{DeviceEntry, DeviceProblem, DeviceSetup};
 use kiln_backend::{KernelCompiler, KernelExecutor, MemoryLimits, Target};
@@ -34,7 +34,7 @@ pub(super) struct Cuda {
     found: Result<DeviceInfo, DriverProblem>,
 }
 
-/// The devices asked for so far; each number always has the same entry.
+/// The devices requested so far; each number always has the same entry.
 static DEVICES: ForkLazy<ForkLock<Vec<Arc<Cuda>>>> = ForkLazy::new(ForkLock::default);
 
 /// The entry of a device, whether it exists or not.

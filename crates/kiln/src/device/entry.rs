@@ -1,4 +1,4 @@
-//! The parts of a device: [`DeviceEntry`], and the options passed to it, [`DeviceSetup`].
+//! The components of a device, [`DeviceEntry`], and the options passed to it, [`DeviceSetup`].
 
 use kiln_backend::{KernelCompiler, KernelExecutor, MemoryLimits, Target};
 use kiln_fusion::FusionOptions;

@@ -1,4 +1,4 @@
-//! Which keys devices may have.
+//! The syntax of device keys.
 
 /// Whether a key consists of lower-case letters, digits and `-` and starts with a letter: easy to type, and never ambiguous
 /// beside a level or in a list.

@@ -1,7 +1,8 @@
 //! Compares a compiled call with the interpreter, and finds the first value at which they diverge.
 //!
-//! To find it, the program is rebuilt with every value that a step computes as an output, so that each can be compared with
-//! the interpreter's: on the model's inputs, and on what the step itself read. What is wrong is then reduced to few ops.
+//! To find it, the program is rebuilt with every value that a step computes as an output, so that each can be compared
+//! with the interpreter's, on the model's inputs and on what the step itself read. A wrong step is then reduced to as
+//! few ops as possible.
 
 mod reduce;
 mod step_check;

@@ -1,7 +1,7 @@
-//! Inputs for a call without data of the caller: drawn at random, the same for the same seed, at given sizes.
+//! Random inputs for a call without the caller's data: at given sizes, and the same for the same seed.
 //!
-//! Not here: what is computed from them. Values are such that a call succeeds: integers that index something stay within
-//! it, all other integers are 1, floats are between -1 and 1.
+//! Values are chosen so that a call succeeds: integers used as indices are in bounds, all other integers are 1, floats
+//! are between -1 and 1.
 
 use super::explained::listed;
 use crate::error::{Error, Failure};

@@ -1,6 +1,7 @@
-//! What reduced precision costs: how far a model's outputs, and the results of its products, are from those of `f32`.
+//! The error of reduced precision: how far a model's outputs, and the results of its products, are from those of `f32`.
 //!
-//! The graph gets the results of the products that a precision changes as further outputs, and is run with and without it.
+//! The results of the products that a precision changes are added to the graph's outputs, and the graph is run with and
+//! without the precision.
 
 use super::comparison::Distance;
 use crate::error::Error;

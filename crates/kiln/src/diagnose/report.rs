@@ -1,8 +1,8 @@
-//! One call of a model in detail: what each step cost, beside what the machine could do, where its memory is, what was
-//! compiled, which kernels nearly were one, and what to try next. As data, and as a page.
+//! A detailed report on one call of a model, as data and as a page: the time of each step compared with what the
+//! machine can achieve, the memory layout, what was compiled, which kernels were nearly fused, and what to try next.
 //!
-//! Not here: how the page looks (`html`). Invariants: a report is of one call's sizes; whatever is measured has a unit in
-//! its name; texts from the model are as the model has them, and are escaped where they are printed.
+//! The page is rendered in `html`. Invariants: a report is about one call's sizes; every measured quantity has its unit
+//! in its name; texts from the model are stored unchanged, and escaped when they are printed.
 
 mod advice;
 mod apart;
@@ -107,7 +107,7 @@ pub struct ReportedStep {
     pub schedule: Option<String>,
     /// The values it reads from other steps or from the caller, as `%x: f32[batch, 8]`.
     pub reads: Vec<String>,
-    /// The values it gives to others.
+    /// The values that other steps read from it.
     pub writes: Vec<String>,
     /// Why it is interpreted, or is no larger kernel.
     pub notes: Vec<String>,
@@ -183,7 +183,7 @@ pub struct MemoryValue {
     pub name: String,
     /// Its size.
     pub bytes: usize,
-    /// Its offset in the arena; none for a result, which has memory of its own.
+    /// Its offset in the arena; `None` for a result, which has its own memory.
     pub offset: Option<usize>,
     /// The first step that uses it, by position.
     pub from: usize,

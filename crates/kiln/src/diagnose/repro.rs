@@ -1,4 +1,4 @@
-//! A minimal reproduction of a miscompiled model: few ops, their inputs as tensors, and files that reproduce the
+//! A minimal reproduction of a miscompiled model: a few ops, their inputs as tensors, and files that reproduce the
 //! difference.
 //!
 //! The search is in `compare/reduce.rs`.
@@ -18,7 +18,7 @@ use std::path::Path;
 pub struct Repro {
     pub(crate) graph: Graph,
     pub(crate) inputs: Vec<(String, Tensor)>,
-    /// What each input stands for in the model, if not the input of that name.
+    /// The value of the model that each input represents, if not the input of that name.
     pub(crate) stands_for: Vec<String>,
     pub(crate) extent: Extent,
 }

@@ -1,4 +1,4 @@
-//! Sorts errors of all layers into a few kinds, by what a caller can do about them.
+//! Classifies the errors of all layers into a few kinds, by what a caller can do about them.
 
 use super::Failure;
 use kiln_autodiff::GradientError;

@@ -1,7 +1,7 @@
 //! Models in bundles: saved with everything they need, and opened without a compiler.
 //!
-//! A bundle is code. It is opened on the caller's word, which is unsafe, or if it was sealed with a key of the caller's;
-//! never by a function that loads data.
+//! A bundle contains code. It is opened by an unsafe function, for which the caller vouches, or because it was sealed
+//! with the caller's key; never by a function that loads data.
 #![allow(
     unsafe_code,
     reason = "opening a bundle on the caller's word is unsafe"

@@ -1,7 +1,7 @@
 //! A graph that is interpreted at first and compiles itself after a number of calls.
 //!
-//! Each graph counts its own calls, so where a graph depends on the ranks of inputs, a new rank is interpreted until it was
-//! called as often. What cannot be compiled stays interpreted, with a notice.
+//! Each graph counts its own calls, so where the graph depends on the ranks of inputs, a new rank is interpreted until
+//! it has been called as often. A graph that cannot be compiled stays interpreted, with a notice.
 
 use super::executable::Compiled;
 use crate::error::Error;

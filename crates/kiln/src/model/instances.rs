@@ -1,12 +1,13 @@
 //! The instances of a model: one, or one for each combination of what its graph depends on.
 //!
-//! A graph may depend on the ranks of inputs that leave theirs open, and on what only data or sizes decide, such as which
-//! branch of an `If` is taken whose branches differ in rank. For the latter the model asks *questions*: a question is an
-//! instance too, whose one result is the answer. So a model is a tree of questions with graphs as leaves, and a call
-//! follows one path. Nodes are built when a call first reaches them; beyond a limit, the least recently used are dropped.
+//! A graph may depend on the ranks of inputs whose rank is not declared, and on decisions that only data or sizes
+//! determine, such as which branch is taken of an `If` whose branches differ in rank. For the latter the model asks
+//! *questions*: a question is an instance too, whose only result is the answer. So a model is a tree of questions with
+//! graphs as leaves, and a call follows one path. Nodes are built when a call first reaches them; beyond a limit, the
+//! least recently used are dropped.
 //!
-//! Invariant: an instance never changes once it is built, so calls need no lock while they run; if there is only one, they
-//! need none to find it.
+//! Invariant: an instance never changes once it is built, so calls hold no lock while they run; if there is only one
+//! instance, finding it takes no lock either.
 
 use super::instance::{Built, Instance};
 use super::origin::Origin;
@@ -166,8 +167,8 @@ impl Tree {
     }
 }
 
-/// Work that cannot be interrupted: if the call can be ended, it runs on a thread of its own, and the call waits until it
-/// is done or the call is to end.
+/// Work that cannot be interrupted: if the call can be cancelled, it runs on a separate thread, and the call waits
+/// until it is done or the call is to end.
 pub(super) fn waiting<T: Send + 'static>(
     control: Option<&CallControl>,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,

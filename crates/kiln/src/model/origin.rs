@@ -1,6 +1,6 @@
 //! The source of a model, and how a graph is built from it for a choice of what it depends on.
 //!
-//! Not here: the passes. Every graph that leaves this file is verified, and its types follow from its ops.
+//! Passes are run elsewhere. Every graph returned from this file is verified, and its types follow from its ops.
 
 #[cfg(feature = "onnx")]
 mod file;

@@ -1,4 +1,4 @@
-//! The records of a model: times, compiles, memory; and how to free memory.
+//! The records of a model (times, compiles, memory), and freeing of memory.
 
 use super::Model;
 use kiln_backend::MemoryStats;

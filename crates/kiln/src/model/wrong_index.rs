@@ -1,7 +1,8 @@
-//! Which input has the index that is out of range, where a call failed for one.
+//! Finds the input with the out-of-range index that made a call fail.
 //!
-//! Compiled code reports that an index was out of range, the interpreter also which one; neither knows that the indices are an
-//! input of the model, such as tokens that an embedding looks up. Looked for only after a call failed.
+//! Compiled code reports that an index was out of range, and the interpreter also which one; neither knows that the
+//! indices are an input of the model, such as the tokens looked up in an embedding. The search runs only after a call
+//! has failed.
 
 use crate::error::{Error, Failure};
 use kiln_interpreter::{InterpretError, OpFault, bind_symbols};

@@ -1,13 +1,14 @@
-//! Branches of a session: others that go on from the same states.
+//! Branches of a session: further sessions that continue from the same states.
 
 use super::Session;
 use crate::error::Error;
 use kiln_lazy_runtime::Donations;
 
 impl Session {
-    /// Another session that goes on from these states: a beam of a search, or a conversation that shares a beginning with
-    /// others. Both share the states' memory until one of them is called; that call computes its states into memory of its
-    /// own, and later ones in place again. Dropping all but one lets the last go on without a copy.
+    /// Another session that continues from these states: a beam of a search, or a conversation that shares its
+    /// beginning with others. Both share the states' memory until one of them is called; that call writes its states to
+    /// new memory, and later calls update them in place again. If all but one are dropped, the last one continues
+    /// without a copy.
     ///
     /// # Errors
     /// `E0876` if a failed call left the elements of a state undefined.

@@ -1,7 +1,7 @@
 //! States that grow: caches begin small, and are replaced by larger ones as they fill.
 //!
-//! Growth is geometric, so that filling a cache copies each entry a constant number of times on average, and a few sizes,
-//! with a launch plan each, serve every length.
+//! Growth is geometric, so that filling a cache copies each entry a constant number of times on average, and a few
+//! sizes, each with a launch plan, serve every length.
 
 use super::{Session, State};
 use crate::error::{Error, Failure};

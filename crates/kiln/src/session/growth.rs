@@ -1,4 +1,4 @@
-//! Along which size the states of a session grow, and how far.
+//! The size along which the states of a session grow, and its limit.
 
 use crate::error::{Error, Failure};
 use kiln_symbolic_shape::SymbolicShape;

@@ -1,4 +1,4 @@
-//! The choice among candidates that ran round by round: a pure function of their times.
+//! The choice among candidates that were measured in interleaved rounds: a pure function of their times.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Configurations, and what is varied in them.
+//! Configurations, and the settings that are varied in them.
 
 use crate::device::Device;
 use crate::options::Options;

@@ -1,4 +1,4 @@
-//! Choices that outlive the process, kept with compiled code.
+//! Choices stored across processes, with compiled code.
 
 use super::OptimizationConfig;
 use crate::compiled::{SharedRuntime, VERSION};

@@ -35,7 +35,7 @@ pub struct LiveValue {
     pub name: String,
     /// Its size.
     pub bytes: usize,
-    /// Its offset in the arena; none for a result, which has memory of its own.
+    /// Its offset in the arena; `None` for a result, which has its own memory.
     pub offset: Option<usize>,
     /// The position of the step that first writes it.
     pub from: usize,

@@ -1,4 +1,4 @@
-//! The time budget of compiling.
+//! The time budget for compilation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

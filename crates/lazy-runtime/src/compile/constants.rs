@@ -1,7 +1,8 @@
 //! Constants on the device: uploaded, packed or read from a store once, shared between programs and variants by digest.
 //!
-//! Where the device's memory is the host's, a large constant that only kernels read, and only packed, is in memory once: its
-//! own elements are released, and made from the packed ones for whatever else reads them, such as the interpreter.
+//! Where device memory is host memory, a large constant that only kernels read, and only in packed form, is in memory
+//! once: its unpacked elements are released, and recomputed from the packed ones for other readers, such as the
+//! interpreter.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Compiling on first use: each kernel once, on separate threads; and its cost.
+//! Compilation on first use: each kernel once, on separate threads; and the records of its cost.
 
 mod budget;
 mod codec;

@@ -1,7 +1,7 @@
 //! Stored packed constants: read from a store that has them, otherwise packed and stored.
 //!
-//! An entry is the packed array's bytes under a key of the constant's digest, the part, the layout, the device and the
-//! packer's version. Which constants are in memory is tracked elsewhere.
+//! An entry is the packed array's bytes, under a key made of the constant's digest, the part, the layout, the device
+//! and the packer's version. Constants in memory are tracked elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The order of jobs: those that a call waits for first, in order; then the others, the most valuable first, few at a
+//! The order of jobs: first those that a call waits for, in order; then the others, the most valuable first, a few at a
 //! time.
 //!
 //! Nothing runs here, and the lock is held only briefly. A model checker runs this file in every interleaving.

@@ -1,6 +1,6 @@
 //! Compile threads: up to a limit, started on demand, with stack space for a compiler's recursion.
 //!
-//! A forked child has none; there, the thread that has a job runs it itself.
+//! A forked child has none; there, the thread that submits a job runs it itself.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -349,8 +349,8 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// The parameters whose memory a result may have: of the program's body, where each result that the program lists is alone
-    /// in a memory of its own.
+    /// The parameters whose memory a result may have: of the program's body, where each result that the program lists
+    /// is alone in separate memory.
     fn donations(
         &self,
         own: &[OwnMemory],

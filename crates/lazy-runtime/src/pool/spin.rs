@@ -30,8 +30,8 @@ const CHUNKS: u64 = 8;
 
 /// A pool of threads that lives until it is dropped.
 ///
-/// In a process forked off from the one that made it there are no workers; the caller then runs every task. A launch does
-/// not check which process it is in: that is a system call, which takes as long as the rest of a launch.
+/// In a forked child there are no workers; the caller then runs every task. A launch does not check which process it is
+/// in: that is a system call, which takes as long as the rest of a launch.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The inputs of a call: lent, or in part donated.
+//! The inputs of a call: all borrowed, or some of them donated.
 
 use std::ops::Deref;
 use std::sync::Arc;

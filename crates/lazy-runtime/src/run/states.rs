@@ -1,7 +1,7 @@
 //! Idle run states, each kept where the thread that used it last looks first.
 //!
-//! Otherwise, threads that call one program at once would pass their states to each other with every call, and their
-//! contents from the cache of one core to that of the next.
+//! Otherwise, threads that call one program concurrently would exchange states on every call, moving their contents
+//! from one core's cache to another's.
 
 use kiln_fork_lock::ForkLock;
 

@@ -65,7 +65,8 @@ pub struct VariantRecord {
 }
 
 impl VariantRecord {
-    /// By how much a launch of it is faster than one of the generic kernel, as a share of the latter; if it is kept.
+    /// How much faster its launches are than those of the generic kernel, as a fraction of the latter's time; if it is
+    /// kept.
     pub fn gain(&self) -> Option<f64> {
         match &self.fate {
             VariantFate::Kept { generic, variant } => Some(gain(*generic, *variant)),

@@ -1,8 +1,8 @@
 //! A trial of a variant against the generic kernel on real calls: the order of rounds, and the verdict.
 //!
 //! Rounds run generic, variant, variant, generic, so that drift affects both equally. Both medians and lower quartiles
-//! are compared, since a single slow round means nothing. Of adjacent rounds the variant must also be faster in three
-//! of four: on a busy machine, less may be luck.
+//! are compared, since a single slow round is not significant. The variant must also be faster in three of four pairs
+//! of adjacent rounds: on a busy machine, less may be chance.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

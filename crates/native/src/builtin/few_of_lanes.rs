@@ -1,5 +1,5 @@
-//! The few first elements of lanes side by side: every element is compared with all of the best so far, for all lanes at
-//! once and without branches, which insertions in a single lane would mispredict.
+//! The first few elements of interleaved lanes: every element is compared with all of the best so far, for all lanes at
+//! once and without branches; insertions lane by lane would mispredict.
 
 use super::interrupt::{Interrupt, PIECE, Stopped};
 use super::order::Ranked;

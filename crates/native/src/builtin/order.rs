@@ -1,7 +1,7 @@
-//! The order of elements when they are ranked: NaN before every number, in both directions; zeros are equal.
+//! The order in which elements are ranked: NaN before every number, in both directions; zeros are equal.
 //!
-//! An element's place in the order is an integer, and [`Item`]s are compared as one number each, with the index of the
-//! element below its place: of equal elements the lower index is first.
+//! An element's place in the order is an integer. An [`Item`] is compared as one number, with the place in the high
+//! bits and the index in the low bits, so of equal elements the lower index is first.
 
 use kiln_tensor::{bf16, f16};
 

@@ -1,4 +1,4 @@
-//! Independent parts of a builtin's work, shared out over the threads of the pool.
+//! Distributes independent parts of a builtin's work over the threads of the pool.
 //!
 //! Invariant: whatever a pool does with its job afterwards, the work is called only while [`map_parts`] has not returned.
 #![allow(unsafe_code, reason = "the work's lifetime is erased for the pool")]
@@ -13,7 +13,7 @@ const LEAST: usize = 1 << 13;
 /// Parts per thread, so that threads which are late or slow take fewer.
 const PER_THREAD: usize = 4;
 
-/// The number of parts for work on so many elements; at least 1.
+/// The number of parts for work on this many elements; at least 1.
 pub(super) fn n_parts(pool: &dyn TaskPool, elements: usize) -> usize {
     match pool.threads() {
         0 | 1 => 1,

@@ -1,6 +1,6 @@
 //! Non-maximum suppression: the boxes of each class, best first, without those that overlap a better one too much.
 //!
-//! Candidates are sorted a part at a time, as far as they are needed, and are compared with the kept boxes only, several
+//! Candidates are sorted incrementally, as far as they are needed, and are compared only with the kept boxes, several
 //! at once.
 
 use super::interrupt::{Interrupt, PIECE, Stopped};

@@ -1,7 +1,7 @@
 //! The first elements of each lane when sorted; of equal ones the lower index first.
 //!
-//! A lane is not sorted: its elements are compared, a chunk at a time, with the last of the best ones so far, which few
-//! precede.
+//! A lane is not sorted: its elements are compared, a chunk at a time, with the last of the best elements so far, and
+//! few of them precede it.
 
 use super::few_of_lanes::{self, FewOfLanes, LANES};
 use super::interrupt::{Interrupt, PIECE, Stopped};
@@ -14,7 +14,7 @@ use kiln_tensor::{DType, TensorError};
 
 /// Elements that are compared at once.
 const CHUNK: usize = 32;
-/// Up to so many of the best are kept in order, instead of being selected now and then.
+/// Up to this many best elements are kept in order, instead of being selected periodically.
 const FEW: usize = 24;
 
 /// The sizes of a search: lanes of `size` elements, `stride` elements apart.

@@ -1,6 +1,6 @@
 //! Launches in order on the CPU: each is checked, distributed, and done when it returns.
 //!
-//! A launch whose kernel was launched before with the same scratch size allocates nothing.
+//! A launch allocates nothing if its kernel has been launched before with the same scratch size.
 #![allow(unsafe_code, reason = "what a launch gives is vouched for here")]
 
 use super::host_memory::{of_another_executor, place_of};

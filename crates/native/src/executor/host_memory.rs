@@ -1,4 +1,5 @@
-//! Device memory, where the device is the host: owned, a tensor's that is only read, or that of a lent tensor.
+//! Device memory if the device is the host: owned memory, a tensor's memory that is only read, or the memory of a
+//! borrowed tensor.
 //!
 //! Invariant: while a tensor over the memory lives, nothing writes to it; [`place_of`] refuses.
 //! Bytes are always initialised.

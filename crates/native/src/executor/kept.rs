@@ -1,8 +1,8 @@
-//! The contents of a memory pool: the returned pieces, and the accounts of everything that is rented.
+//! The contents of a memory pool: the returned pieces, and the accounting of all rented memory.
 //!
-//! Two guarantees. Rented memory never exceeds the limit. And when no thread is in here, rented and kept memory together do
-//! not either: a thread that rents more makes space afterwards, under the lock under which pieces are returned. A model
-//! checker runs this file in every interleaving.
+//! There are two guarantees. Rented memory never exceeds the limit. And when no thread is executing this code, rented
+//! and kept memory together do not exceed it either: a thread that rents more frees space afterwards, under the lock
+//! under which pieces are returned. A model checker runs this file in every interleaving.
 
 use kiln_backend::{MemoryLimits, MemoryStats};
 

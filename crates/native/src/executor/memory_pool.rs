@@ -1,8 +1,9 @@
 //! The pool of returned memory: [`HostMemoryPool`].
 //!
 //! Fresh memory is cleared, or mapped page by page as it is touched; for large results that takes longer than computing
-//! them. So returned memory of an executor is kept, up to a limit, and reused as it is: its content is undefined, and its
-//! bytes are initialised. All rented memory is counted, including small pieces, which are not worth keeping.
+//! them. So returned memory of an executor is kept, up to a limit, and reused without clearing: its content is
+//! unspecified, but its bytes are initialised. All rented memory is counted, including small pieces, which are not
+//! worth keeping.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The CPU as a device: its memory is the host's, its kernels are loaded code, its threads the pool's.
+//! The CPU as a device: its memory is host memory, its kernels are loaded code, and its threads are the pool's.
 
 mod caches;
 mod execution;

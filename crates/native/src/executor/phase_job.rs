@@ -1,8 +1,8 @@
 //! One phase of a launch as a job of the pool.
 //!
-//! The job is made once per execution and reused, so that a launch allocates nothing. Whatever a pool does, a phase's code
-//! runs only while the launch waits for it, on tasks of the phase, and with scratch that no other call uses: the locks
-//! guarantee it, and are cheap without contention.
+//! The job is created once per execution and reused, so that a launch allocates nothing. Whatever a pool does, a
+//! phase's code runs only while the launch waits for it, on tasks of the phase, and with scratch that no other call
+//! uses: locks guarantee this, and are cheap without contention.
 #![allow(unsafe_code, reason = "the phase's code is called here")]
 
 use super::memory_pool::HostMemoryPool;

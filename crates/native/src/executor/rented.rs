@@ -1,4 +1,4 @@
-//! Scratch that grows with what launches need, rented from the executor's pool, so that limits and statistics count it.
+//! Scratch that grows as launches need it, rented from the executor's pool, so that limits and statistics include it.
 
 use super::memory_pool::HostMemoryPool;
 use super::scratch::AlignedBytes;

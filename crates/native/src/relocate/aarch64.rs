@@ -1,8 +1,8 @@
 //! 64-bit Arm: the kinds of "ELF for the Arm 64-bit Architecture" that compilers emit for static
 //! and position-independent code.
 //!
-//! A value goes into a field of an instruction: the bits outside the field are unchanged, and a place that is not a
-//! multiple of an instruction's size is refused.
+//! A value goes into a field of an instruction: the bits outside the field are unchanged, and a location that is not a
+//! multiple of an instruction's size is rejected.
 
 use super::{Reference, RelocationFault, write};
 use object::elf;

@@ -1,7 +1,7 @@
 //! Relocations by machine: the target of each kind, and how its value is written into the bytes.
 //!
-//! A kind that is not in a machine's table is refused, never skipped. Values are computed modulo 2^64, as the ABIs define,
-//! and then range checked; nothing is ever truncated.
+//! A kind that is not in a machine's table is rejected, never skipped. Values are computed modulo 2^64, as the ABIs
+//! define, and then range checked; nothing is ever truncated.
 
 pub(crate) mod aarch64;
 pub(crate) mod x86_64;

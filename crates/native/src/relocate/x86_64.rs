@@ -1,6 +1,6 @@
 //! x86-64: the kinds of the psABI that compilers emit for position-independent and small code.
 //!
-//! Slots are not relaxed into direct addresses: one load more, and one case less.
+//! Slots are not relaxed into direct addresses: this costs one more load, but is one case less.
 
 use super::{Reference, RelocationFault, write};
 use object::elf;

@@ -3,10 +3,9 @@
 //! A file is opened relative to the folder's descriptor, never by a path put together from text,
 //! and the kernel follows no link: `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
 //! | RESOLVE_NO_MAGICLINKS`, or, where that call does not exist or is forbidden, one `openat` with
-//! `O_NOFOLLOW` per part of the name (a [`Location`] has no `..`, so this confines it as well).
-//! What was opened is then checked by its descriptor, so nothing can be exchanged between check and
-//! use. `O_NONBLOCK` keeps a pipe from blocking. Files are read, never mapped: a file that shrinks
-//! meanwhile is an error and not a signal.
+//! `O_NOFOLLOW` per part of the name (a [`Location`] has no `..`, so this confines it as well). The opened file is then
+//! checked through its descriptor, so it cannot be exchanged between check and use. `O_NONBLOCK` keeps a pipe from
+//! blocking. Files are read, never mapped: a file that shrinks in the meantime is an error, not a signal.
 
 use std::fs::File;
 use std::io;

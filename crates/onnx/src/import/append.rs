@@ -1,7 +1,7 @@
 //! Loops that append to sequences, one entry per iteration, with a trip count that is data: the entries are stacked.
 //!
-//! This is torch's export of a list that a loop fills and `torch.stack` or `torch.cat` consumes. If such a sequence is used
-//! in any other way, the loop is unrolled (see [`unroll`](super::unroll)).
+//! This is how torch exports a list that is filled by a loop and consumed by `torch.stack` or `torch.cat`. If such a
+//! sequence is used in any other way, the loop is unrolled (see [`unroll`](super::unroll)).
 
 use super::captures::captures_of;
 use super::context::NodeContext;

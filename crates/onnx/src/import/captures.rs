@@ -1,6 +1,6 @@
 //! The values that a nested graph reads from the surrounding graphs.
 //!
-//! Regions of the graph are isolated, so these become operands of the control operation.
+//! Regions of the graph are isolated, so captures become operands of the control operation.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! A node as its operator's importer sees it: operands by position, attributes, and the builder.
+//! A node as seen by its operator's importer: operands by position, attributes, and the builder.
 //!
 //! Errors of shape inference pass through here, so that each names the node it happened in.
 

@@ -1,10 +1,10 @@
 //! Control flow: `If` and `Loop`, whose bodies become regions, and code shared with `Scan`.
 //!
 //! Branches that differ in rank, dtype or kind have no region: the caller determines which is taken (see
-//! [`questions`](super::questions)), and that one is imported in place.
+//! [`questions`](super::questions)), and that branch is imported in place.
 //!
-//! Regions are isolated: outside values that a body reads are passed in, except constants, which are repeated inside, where
-//! they are known.
+//! Regions are isolated: outside values that a body reads are passed in, except constants, which are duplicated inside
+//! so that they are known there.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -1,8 +1,8 @@
 //! The meaning of a name of the model during import.
 //!
 //! The graph has only tensors. A sequence is represented by the list of its entries, and an optional by its content or
-//! nothing: both are resolved when the model is imported, so the number of entries must be known then. The one exception
-//! are entries that a loop appended, with a trip count from data: entries of one size, which form one tensor.
+//! nothing: both are resolved when the model is imported, so the number of entries must be known then. The only
+//! exception is entries appended by a loop whose trip count is data: they have the same size, and form one tensor.
 
 use std::sync::Arc;
 

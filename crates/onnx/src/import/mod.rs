@@ -1,4 +1,4 @@
-//! From a model to a graph of core operations.
+//! Converts a model to a graph of core operations.
 //!
 //! [`import`] declares sizes and inputs, imports the nodes through the importers of `ops`, and names the outputs. Only
 //! names, types and constants of the model remain: every operator decomposes into core operations, whose types are inferred

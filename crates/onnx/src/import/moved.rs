@@ -1,7 +1,7 @@
 //! Attributes that became operands in a later version of their operator.
 //!
-//! An importer does not check for attributes that its version does not have, so that `Clip` of version 13 with an attribute
-//! `max` would clip nothing: such a node is rejected instead.
+//! An importer does not check for attributes that its version does not have, so `Clip` of version 13 with an attribute
+//! `max` would clip nothing; such a node is rejected here instead.
 
 use super::NodeContext;
 use crate::Error;

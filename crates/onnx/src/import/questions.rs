@@ -1,4 +1,4 @@
-//! Properties on which the graph depends and which only a call can determine: which branch of an `If` is taken whose
+//! Properties on which the graph depends and which only a call can determine: the branch taken by an `If` whose
 //! branches differ in more than sizes, the trip count of a loop that carries a sequence, and sizes that decide how many
 //! operations or axes there are, such as the number of coordinates in each index of a `GatherND`.
 //!
@@ -123,8 +123,8 @@ impl NodeContext<'_> {
         answer.ok_or_else(|| self.left_open(place, unknown))
     }
 
-    /// An operand with a known size along an axis, and that size: where the model leaves it open, each call is asked, and
-    /// the graph is for calls with this size.
+    /// An operand with a known size along an axis, and that size: where the model leaves it open, it is a question to
+    /// each call, and the graph is for calls with this size.
     ///
     /// # Errors
     /// That `expected` was expected, where the operand lacks the axis, or the size is neither known nor answered.

@@ -1,4 +1,4 @@
-//! The model's stated types of inner values and results, against the inferred ones.
+//! Compares the model's stated types of inner values and results with the inferred types.
 //!
 //! In strict mode each must be confirmed. In lenient mode unconfirmed types are ignored: exporters leave stale sizes
 //! behind, and inferred types need no statement. Names of sizes that inputs do not have are ignored.

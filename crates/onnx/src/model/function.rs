@@ -1,4 +1,4 @@
-//! An operator that a model defines by other operators.
+//! An operator that a model defines in terms of other operators.
 
 use super::{Attribute, ModelNode, Opsets};
 

@@ -1,7 +1,7 @@
-//! A model as read from its file and checked, before it becomes a graph of Kiln's.
+//! A model as read from its file and checked, before it is converted to a Kiln graph.
 //!
-//! Nothing here knows the meaning of operators. Tensors are loaded, names are kept, types are described; whether the
-//! operators are supported and the names fit together is checked by the importer.
+//! Nothing here depends on the meaning of operators. Tensors are loaded, names are kept, types are described; whether
+//! the operators are supported and the names fit together is checked by the importer.
 
 mod attributes;
 mod element_type;

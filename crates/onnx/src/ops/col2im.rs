@@ -1,4 +1,4 @@
-//! Blocks moved back to their places in a picture, added where they overlap.
+//! Blocks moved back to their positions in an image, and added where they overlap.
 
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! `Einsum`: products of tensors summed over labels, as the builder has them.
+//! `Einsum`: products of tensors summed over labels, built by the graph builder.
 
 use super::support::{Imported, one, operator};
 use crate::NodeContext;

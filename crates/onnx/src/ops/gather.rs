@@ -1,4 +1,4 @@
-//! Reading at indices.
+//! Gathers: reads at indices.
 
 use kiln_ir::{Op, ValueId};
 

@@ -1,4 +1,4 @@
-//! Pictures read at the points of a grid.
+//! Images sampled at the points of a grid.
 
 use kiln_ir::ValueId;
 use kiln_symbolic_shape::DimId;

@@ -1,4 +1,4 @@
-//! Linear attention: a state that every step updates and reads. And the convolution used with it.
+//! Linear attention, with a state that every step updates and reads, and the convolution used with it.
 
 use kiln_ir::{Op, ValueId};
 use kiln_shape_inference::InferError;

@@ -1,4 +1,4 @@
-//! The weights of frequencies in the bands of the mel scale.
+//! Mel filter banks: the weights of frequencies in the bands of the mel scale.
 
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;

@@ -1,7 +1,7 @@
 //! The standard operators: one function per operator, one file per family, a table in each.
 //!
-//! An importer reads operands and attributes from its [`NodeContext`](crate::NodeContext) and adds core operations. A table
-//! entry lists the versions that its importer distinguishes; `ctx.version()` is the one in force.
+//! An importer reads operands and attributes from its [`NodeContext`](crate::NodeContext) and adds core operations. A
+//! table entry lists the versions that its importer distinguishes; `ctx.version()` is the one that applies.
 
 mod support;
 

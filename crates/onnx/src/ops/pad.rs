@@ -1,4 +1,4 @@
-//! Borders around tensors; negative ones crop.
+//! Padding; negative padding crops.
 
 use kiln_ir::{Dims, Integers, Op, PadMode, ValueId};
 use kiln_symbolic_shape::DimId;

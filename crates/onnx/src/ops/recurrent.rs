@@ -1,8 +1,9 @@
-//! `RNN`, `GRU` and `LSTM`: loops over time of core operations.
+//! `RNN`, `GRU` and `LSTM`: loops of core operations over time.
 //!
-//! The operand's product with the input weights is computed for all time steps at once before the loop. Two directions are
-//! one loop, with an axis for the direction, and the operand reversed for the backward one. A sequence shorter than the
-//! others keeps its state from its end on; backwards it keeps its initial state until its own end is reached.
+//! The operand's product with the input weights is computed for all time steps at once before the loop. Two directions
+//! are one loop, with an axis for the direction, and the operand reversed for the backward one. A sequence that is
+//! shorter than the others keeps its final state after its end; in the backward direction, it keeps its initial state
+//! until its own end is reached.
 
 mod activation;
 mod cell;

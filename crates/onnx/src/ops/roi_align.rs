@@ -1,4 +1,4 @@
-//! Regions of pictures, pooled to one size without rounding their positions.
+//! Regions of images, pooled to one size without rounding their positions.
 
 use kiln_ir::{ReduceFunction, ValueId};
 use kiln_symbolic_shape::DimId;

@@ -1,6 +1,6 @@
-//! Reading a picture between its elements: neighbours, their weights, and the weighted sum.
+//! Interpolation in images: neighbours, their weights, and the weighted sum.
 //!
-//! Pictures have any number of spatial axes. A neighbour outside is determined by the padding.
+//! Images have any number of spatial axes. A neighbour outside the image is determined by the padding.
 
 use kiln_ir::ValueId;
 use kiln_symbolic_shape::DimId;

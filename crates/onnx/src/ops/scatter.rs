@@ -1,4 +1,4 @@
-//! Writing at indices.
+//! Scatters: writes at indices.
 
 use kiln_ir::{Combine, Op};
 use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! Sizes as data, and identities.
+//! Sizes as data, and identity operators.
 
 use kiln_ir::ValueId;
 use kiln_tensor::DType;

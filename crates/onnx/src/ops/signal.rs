@@ -1,4 +1,4 @@
-//! Signal windows: weights that fall off towards both ends.
+//! Window functions: weights that fall off towards both ends.
 
 use kiln_ir::ValueId;
 use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! Each distinct element once.
+//! The distinct elements of a tensor.
 
 use kiln_ir::{Combine, Extremum, Op, PadMode, ReduceFunction, ValueId};
 use kiln_shape_inference::InferError;

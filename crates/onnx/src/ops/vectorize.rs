@@ -1,4 +1,4 @@
-//! How often each of a list of n-grams occurs.
+//! Counts of the occurrences of n-grams from a list.
 
 use kiln_ir::{Combine, Op, ReduceFunction, ValueId};
 use kiln_tensor::{DType, Tensor};

@@ -1,4 +1,4 @@
-//! Shared by convolutions and pools: a window from a node's attributes.
+//! Windows from a node's attributes, shared by convolutions and pools.
 //!
 //! `auto_pad` and `ceil_mode` become explicit padding, as expressions where sizes are symbolic.
 

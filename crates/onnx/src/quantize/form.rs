@@ -1,4 +1,4 @@
-//! What quantising is asked for, and what it gives.
+//! The request and the result of a quantisation.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The products of a graph: which nodes they are, and their weights.
+//! Finds the products of a graph, and their weights.
 
 use kiln_tensor::{DType, Tensor};
 

@@ -1,8 +1,9 @@
-//! Codes of eight bits for weights and activations, with ranges that were observed: `QuantizeLinear` and `DequantizeLinear`.
+//! Static quantisation: 8-bit codes for weights and activations, with observed ranges, as `QuantizeLinear` and
+//! `DequantizeLinear`.
 //!
-//! Activations are u8 with one scale and zero point per tensor, over a range that includes zero; weights are i8 around zero, with
-//! a scale per output channel. A runtime that knows the pattern multiplies integers; one that does not computes the same in
-//! floats.
+//! Activations are u8 with one scale and zero point per tensor, over a range that includes zero; weights are symmetric
+//! i8, with a scale per output channel. A runtime that recognises the pattern multiplies integers; any other runtime
+//! computes the same in floats.
 
 use std::collections::BTreeMap;
 

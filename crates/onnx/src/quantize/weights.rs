@@ -144,7 +144,7 @@ fn packed_codes(quantized: &QuantizedWeights, request: &QuantizeRequest) -> Vec<
     packed
 }
 
-/// The same for a zero point per group; each column begins with a byte of its own.
+/// The same for a zero point per group; each column begins with a new byte.
 fn packed_zero_points(zero_points: &[i16], request: &QuantizeRequest) -> Vec<u8> {
     let by_column = by_column(zero_points, request);
     let columns = by_column.chunks(request.groups().max(1));

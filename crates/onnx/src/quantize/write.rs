@@ -1,4 +1,4 @@
-//! Messages of a rewritten model: nodes, constants, names that nothing has yet.
+//! Messages of a rewritten model: nodes, constants, fresh names.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! From bytes to a [`Model`](crate::Model): census, decoding, then one reader per kind of message.
+//! Reads a [`Model`](crate::Model) from bytes: census, decoding, then one reader per kind of message.
 //!
-//! Readers consume the decoded messages, so names move and are not copied. They call themselves
-//! only where graphs or types are nested, which the census bounds.
+//! Readers consume the decoded messages, so names are moved, not copied. They recurse only over nested graphs and
+//! types, whose depth the census bounds.
 
 mod attribute;
 mod dense;

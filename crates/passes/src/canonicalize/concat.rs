@@ -1,8 +1,8 @@
 //! Concatenations of many operands become concatenations of concatenations.
 //!
 //! A kernel determines for each element which operand it belongs to, one comparison after the other. So the code of a
-//! concatenation grows with its number of operands, and so does the work for each element. In two steps each element is
-//! moved twice and compared with few, and most of the first step's kernels are the same.
+//! concatenation and the work for each element grow with its number of operands. In two steps, each element is moved
+//! twice but needs few comparisons, and most kernels of the first step are the same.
 
 use kiln_ir::{Op, TensorType};
 use kiln_symbolic_shape::{DimId, DimTable};

@@ -1,9 +1,9 @@
 //! `canonicalize`: one form for each computation, so that later passes have fewer forms to handle.
 //!
-//! Operands of commutative functions in one order, constants last and without leading unit axes; no-op data movement
-//! removed; consecutive movements merged; concatenations of many operands in steps; a transpose that moves only axes of
-//! size 1 becomes a reshape. Every rule preserves every element bit for bit. A slice of a slice is merged only where both
-//! are proved in bounds, so no fault is lost.
+//! Operands of commutative functions are put in one order, with constants last and without leading unit axes; no-op
+//! data movement is removed; consecutive movements are merged; concatenations of many operands are split into steps; a
+//! transpose that moves only axes of size 1 becomes a reshape. Every rule preserves every element bit for bit. A slice
+//! of a slice is merged only where both are proved in bounds, so no fault is lost.
 
 mod broadcast;
 mod concat;

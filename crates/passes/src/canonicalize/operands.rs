@@ -1,4 +1,4 @@
-//! Operands of element-wise functions: their order, and constants without leading unit axes.
+//! Operands of element-wise functions: their order, and removal of leading unit axes from constants.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Dims, Op, ValueId};

@@ -1,13 +1,13 @@
 //! Liveness: values, ops and symbols on which some output, or some effect, depends.
 //!
-//! One worklist over the whole graph, so that the cost is linear however regions nest and loops carry values. A symbol is
-//! live when it is in a size of anything live; then the op that binds it is live too: a `bind`, the results of a control
-//! op, the parameters of a region.
+//! There is one worklist for the whole graph, so that the cost is linear, however regions nest and loops carry values.
+//! A symbol is live when it is in a size of anything live; then the op that binds it is live too: a `bind`, the results
+//! of a control op, the parameters of a region.
 //!
-//! Kept although they have no reader: custom ops, whose effects are unknown; a `bind` whose symbols a contract fact relates
-//! to others, because proofs may depend on that fact; and everything that determines whether sizes are rejected: control
-//! flow whose regions have requirements, bindings of the symbols in requirements, and stacks whose layers may differ in
-//! size.
+//! The following are kept although they have no reader: custom ops, whose effects are unknown; a `bind` whose symbols a
+//! contract fact relates to others, because proofs may depend on that fact; and everything that determines whether
+//! sizes are rejected: control flow whose regions have requirements, bindings of the symbols in requirements, and
+//! stacks whose layers may differ in size.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_ir::{Definition, Graph, Op, OpData, OpId, RegionId, ValueId};

@@ -1,8 +1,9 @@
 //! `eliminate_dead_ops`: drops everything that no output needs.
 //!
-//! Inside control flow too: ops of regions, captures and results without readers, carried values that only feed themselves.
-//! Inputs of the graph are kept. An op that would have faulted on its data is dropped like any other; a dropped op's
-//! requirements on sizes are still checked for entered regions (see `kiln_ir::Region::requirements`).
+//! This includes dead parts of control flow: ops of regions, captures and results without readers, and carried values
+//! that only feed themselves. Inputs of the graph are kept. An op that would have faulted on its data is dropped like
+//! any other; a dropped op's requirements on sizes are still checked for entered regions (see
+//! `kiln_ir::Region::requirements`).
 //!
 //! All dead parts are removed at once, because dead ops may read them; each op and each part of an op counts as one
 //! rewrite.

@@ -1,4 +1,4 @@
-//! Weights in the form in which they are read: moved, cast, or mapped element by element.
+//! Converts weights to the form in which they are read: moved, cast, or mapped element by element.
 
 use super::PASS;
 use crate::context::PassContext;

@@ -1,6 +1,6 @@
-//! `freeze_constants`: work on constant parameters that is done once, at load.
+//! `freeze_constants`: does work on constant parameters once, at load time.
 //!
-//! Two kinds of work, both off when gradients of the parameters are needed:
+//! There are two kinds of work, both disabled when gradients of the parameters are needed:
 //! - [`layout`]: reshapes, transposes, casts and element-wise functions of weights, whatever their size. The results are
 //!   bounded by the constants' own size (see [`GROWTH_LIMIT`]).
 //! - [`affine`]: scaling and shifting per channel after a convolution or matmul, such as a batch norm, is folded into the

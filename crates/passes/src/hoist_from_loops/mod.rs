@@ -2,7 +2,7 @@
 //!
 //! Two kinds of ops leave a loop's region:
 //!
-//! - those that read only captures, if they compute (a movement of elements is left to the kernel that reads it);
+//! - ops that read only captures, if they compute anything (data movement is left to the kernel that reads its result);
 //! - products over a slice of a captured value at the iteration number, `x[i] * w`, with the element-wise ops on them, in a
 //!   loop that visits the whole axis: they are computed for all slices at once, and the region gathers its slice of the
 //!   result. So the product of an LSTM's inputs with its weights is one matrix product.

@@ -1,4 +1,4 @@
-//! Which ops may run speculatively, and which are worth it.
+//! Which ops can run speculatively, and which are worth hoisting.
 
 use kiln_ir::{Graph, Op, OpId, TensorType, ValueId};
 use kiln_shape_inference::requirements_of;

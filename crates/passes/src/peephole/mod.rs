@@ -1,11 +1,11 @@
 //! Peephole rewriting: one walk over the graph, with a list of rules tried on each op.
 //!
-//! A rule examines one op about to be copied and, through it, the ops of its operands, which are already rewritten. It
-//! returns a value with the same elements, or another op that computes them; the rules are then tried again on that op.
-//! Every value that a rule can see is in the op's own region, because regions see nothing else.
+//! A rule examines an op that is about to be copied and, through it, the ops of its operands, which are already
+//! rewritten. It returns a value with the same elements, or another op that computes them; the rules are then tried
+//! again on that op. Every value that a rule can see is in the op's own region, because regions see nothing else.
 //!
-//! Not here: ops with regions, several results or symbols; passes treat them one by one. Values that a rewrite leaves
-//! unread are left to `eliminate_dead_ops`.
+//! Ops with regions, several results or symbols are not handled here; passes treat them individually. Values that no
+//! longer have a reader after a rewrite are removed by `eliminate_dead_ops`.
 //!
 //! Invariant: the result keeps its type, so a rule returns only what is proved to have it.
 

@@ -1,4 +1,4 @@
-//! Activations that models spell out, where the named function is computed more cheaply.
+//! Activations that models spell out as several ops, if the named function is cheaper.
 
 use super::identities::map;
 use crate::peephole::{Rewrite, Site};

@@ -1,4 +1,4 @@
-//! Casts of casts, and of what was moved.
+//! Casts of casts, and casts of moved elements.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, TensorType};

@@ -1,8 +1,8 @@
 //! Products of dequantised numbers as products of integers.
 //!
-//! `product(f32(q - z) * s, f32(r) * t)` is `f32(product(q, r) - z * sums(r)) * (s * t)`, where `r` and `t` are constants: the
-//! form in which exporters write quantised models, around every product. The integers are summed exactly, in i32, where the
-//! products of dequantised numbers are rounded one by one.
+//! `product(f32(q - z) * s, f32(r) * t)` is `f32(product(q, r) - z * sums(r)) * (s * t)`, where `r` and `t` are
+//! constants: this is how exporters write every product of a quantised model. The integers are summed exactly, in i32,
+//! whereas the products of dequantised numbers are rounded one by one.
 
 use super::factors::in_bytes;
 use crate::peephole::{Rewrite, Site};

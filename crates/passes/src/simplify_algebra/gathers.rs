@@ -1,4 +1,4 @@
-//! Gathers whose indices are constants with an even stride: slices.
+//! Gathers whose indices are constants at a uniform stride become slices.
 
 use crate::constants::integers;
 use crate::peephole::{Rewrite, Site};

@@ -1,4 +1,4 @@
-//! Neutral and absorbing elements, functions applied twice, equal operands.
+//! Identity and absorbing elements, functions applied twice, equal operands.
 
 use crate::constants::{Splat, scalar_of, splat};
 use crate::peephole::{Rewrite, Site};

@@ -7,11 +7,12 @@
 //! - a float sum over an axis of size 1 is not a reshape (it turns -0.0 into +0.0);
 //! - sums and products of floats are not reassociated.
 //!
-//! Three rules may differ in the last bits, towards the correctly rounded value: `pow(x, 2)` is
-//! `square(x)`, `pow(x, -1)` is `reciprocal(x)`, and `x * tanh(softplus(x))` is `mish(x)`. Powers of quarters are products of
-//! roots, which are rounded one by one. Three rules add in another order, as every reduction may, where that is
-//! [allowed](PassContext::with_reordered_sums): a resize of two axes by more than two elements each is two resizes, sums and
-//! means over large windows are separated, and products of dequantised numbers are products of integers.
+//! Three rules may differ in the last bits, towards the correctly rounded value: `pow(x, 2)` is `square(x)`, `pow(x,
+//! -1)` is `reciprocal(x)`, and `x * tanh(softplus(x))` is `mish(x)`. Powers of quarters are products of roots, which
+//! are rounded one by one. Three rules change the order of additions, as every reduction may, if that is
+//! [allowed](PassContext::with_reordered_sums): a resize of two axes by more than two elements each becomes two
+//! resizes, sums and means over large windows are separated by axis, and products of dequantised numbers become
+//! products of integers.
 
 mod activations;
 mod broadcasts;

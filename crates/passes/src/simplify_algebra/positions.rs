@@ -1,7 +1,7 @@
-//! Integer tensors of positions: elements that are sums of positions times sizes.
+//! Integer tensors whose elements are sums of positions times sizes.
 //!
-//! `iota * S + iota` is the position in row-major order of each element of `[B, S]`; a gather with it takes everything in
-//! order. Exporters write attention masks like this.
+//! `iota * S + iota` is the position in row-major order of each element of `[B, S]`; a gather with these indices is the
+//! identity. Exporters write attention masks like this.
 
 use crate::constants::{Splat, splat};
 use crate::peephole::{Rewrite, Site};

@@ -1,4 +1,4 @@
-//! Reductions over axes of size 1, or over none.
+//! Reductions over axes of size 1, or over no axes.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, ReduceFunction};

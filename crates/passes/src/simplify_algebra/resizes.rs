@@ -1,4 +1,4 @@
-//! Resizes of several axes by weighted sums of many elements.
+//! Resizes of several axes whose results are weighted sums of many elements.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, Resize, ResizeMode, TensorType, ValueId};

@@ -1,4 +1,4 @@
-//! Values whose elements are proved to be +0.0, more, or NaN: never less, never -0.0.
+//! Values whose elements are proved to be +0.0, positive or NaN: never negative, and never -0.0.
 
 use crate::constants::Splat;
 use crate::peephole::Site;

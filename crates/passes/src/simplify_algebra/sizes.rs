@@ -1,4 +1,4 @@
-//! Sizes as data, sliced and concatenated: sizes as data again.
+//! Slices and concatenations of sizes as data, which are sizes as data again.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::Op;

@@ -1,4 +1,4 @@
-//! Products of integers: weights quantised ahead, activations by each call, sums in i32.
+//! Products of integers: weights are quantised ahead of time, activations by each call, and sums are in i32.
 //!
 //! `x` is scaled by the largest magnitude of each row (of a convolution, of each sample) to [-127, 127] and rounded, so the
 //! sums are exact: at most `K * 127 * 127`, which i32 holds for `K` below 133,000.

@@ -1,4 +1,4 @@
-//! Both operands rounded to a narrower float, sums in f32: `product(f32(bf16(x)), f32(bf16(w)))`.
+//! Both operands are rounded to a narrower float, and sums are in f32: `product(f32(bf16(x)), f32(bf16(w)))`.
 
 use super::{Narrowed, Rewritten};
 use crate::emit::Emit;

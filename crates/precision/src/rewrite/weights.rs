@@ -1,5 +1,6 @@
-//! Weights as integers with scales. Activations stay f32, or are i8 with a scale per row of a product: then the factors of
-//! a product are integers as floats, `matmul(f32(i8(x / s)), weights) * s`, which a backend may multiply as integers.
+//! Weights as integers with scales. Activations stay f32, or are i8 with a scale per row of a product: the factors of a
+//! product are then floats with integer values, `matmul(f32(i8(x / s)), weights) * s`, which a backend may multiply as
+//! integers.
 //!
 //! One scale per column is applied to the sums, which costs nothing: `matmul(x, f32(q - z)) * scale`. Scales of groups are
 //! applied to the weights, where the kernel reads them. Four-bit codes are stored two per byte: byte `i` of a group of `g`

@@ -1,4 +1,4 @@
-//! The trip count of a loop, as a program represents it.
+//! The trip count of a loop, as represented in a program.
 
 use kiln_ir::{LoopCourse, LoopTrips, OpId};
 

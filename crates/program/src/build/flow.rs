@@ -1,8 +1,8 @@
 //! The steps of a segment as a flow of values: what each step reads and writes, how large that is at likely sizes, and what
 //! the step costs.
 //!
-//! A value is a memory: a buffer together with its views. Only values in the segment's arena count; the others have their
-//! memory whatever the order of steps is.
+//! A value is a memory: a buffer together with its views. Only values in the segment's arena count; the others occupy
+//! their memory whatever the order of steps is.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ pub(super) struct Flow {
 pub(super) struct FlowStep {
     pub(super) reads: Vec<usize>,
     pub(super) writes: Vec<usize>,
-    /// Whether it stays where it is among others of this kind: control flow, the interpreter, bound sizes.
+    /// Whether it keeps its position among other steps of this kind: control flow, the interpreter, bound sizes.
     pub(super) is_fixed: bool,
     /// Whether it may run again: a kernel that alone writes its results, all of them in the arena.
     pub(super) may_repeat: bool,

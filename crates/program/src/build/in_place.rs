@@ -1,5 +1,5 @@
-//! In-place steps: a result may reuse the memory of an operand that is dead afterwards, of the same bytes in the same
-//! order.
+//! In-place steps: a result may reuse the memory of an operand that is dead afterwards and has as many bytes in the
+//! same order.
 //!
 //! Decided before slots are chosen, and for all sizes: the two share one buffer's memory, so later passes (slots,
 //! lifetimes, placement) are unaffected. If the operand is a parameter, only a call can decide whether its memory may

@@ -1,7 +1,7 @@
 //! The memory plan: the lifetime of each buffer, and which buffers share a slot of the arena.
 //!
 //! Decided once, for all sizes: a buffer takes a free slot if its size provably compares with the slot's, as equal,
-//! smaller or larger. Nothing is shared on a guess.
+//! smaller or larger. Nothing is shared without proof.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! From a graph and a fusion plan to a program: one function per kind of step, then placement of the buffers.
+//! Builds a program from a graph and a fusion plan: one function per kind of step, then the placement of buffers.
 //!
 //! One block per region, outermost last; recursion is over nested regions, whose depth the graph's verifier bounds.
 

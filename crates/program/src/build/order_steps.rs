@@ -1,9 +1,10 @@
-//! The order of a segment's steps: one that frees memory is not put off.
+//! Orders a segment's steps: a step that frees memory is not delayed.
 //!
-//! Nodes come in the order of a walk from the results. A training step's results are the updates of its parameters, in the
-//! order of the layers, so the gradient of the first layer, which needs all others, would come first, and every activation would
-//! live until the end. Here a step runs as soon as its operands are there, if it frees more bytes than it takes. Other steps
-//! keep their order, and all do if the peak of live values does not fall: programs whose memory it does not change stay as they are.
+//! Nodes come in the order of a walk from the results. A training step's results are the updates of its parameters, in
+//! the order of the layers, so the gradient of the first layer, which needs all others, would come first, and every
+//! activation would live until the end. Here a step runs as soon as its operands are available, if it frees more bytes
+//! than it allocates. Other steps keep their order, and if the peak of live values does not fall, all steps do: a
+//! program that would not use less memory is unchanged.
 
 use std::collections::BTreeSet;
 

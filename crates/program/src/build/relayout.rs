@@ -1,12 +1,13 @@
-//! Copies into the layouts that kernels prefer, where a buffer itself has to stay row-major.
+//! Copies into the layouts that kernels prefer, for buffers that have to stay row-major.
 //!
-//! The inputs and results of a program are row-major, and so is whatever the host, a builtin or a view reads. A kernel that
-//! gains more than the copy costs ([`PreferredLayout::is_worth_copying`](kiln_backend::PreferredLayout)) reads or writes a
-//! buffer of its own instead, which has no other use and takes its layout from [`assign_layouts`](super::layout).
+//! The inputs and results of a program are row-major, and so are buffers read by the host, a builtin or a view. A
+//! kernel that gains more than the copy costs ([`PreferredLayout::is_worth_copying`](kiln_backend::PreferredLayout))
+//! reads or writes a separate buffer instead, which has no other use and gets its layout from
+//! [`assign_layouts`](super::layout).
 //!
-//! So does a map that reads a buffer with another layout at indices without constant steps, or under conditions, as a resize or a pad does: in vectors along the
-//! innermost axis it would scatter its result, one line per element, and along another it would gather its operand. A copy
-//! is a transpose, which does neither.
+//! The same is done for a map, such as a resize or a pad, that reads a buffer in another layout at indices without
+//! constant steps, or under conditions. Vectorised along the innermost axis, it would scatter its result, one line per
+//! element; along another axis, it would gather its operand. A copy is a transpose, which does neither.
 
 use std::collections::HashMap;
 

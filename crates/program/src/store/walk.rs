@@ -1,4 +1,5 @@
-//! The order in which a graph's regions, ops and values are numbered: region by region, those nested after their op's.
+//! The order in which a graph's regions, ops and values are numbered: region by region, nested regions after the region
+//! of their op.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The attributes of an op, from keyword arguments: the names and kinds are those of [`Op::visit_fields`].
+//! Reads the attributes of an op from keyword arguments: the names and kinds are those of [`Op::visit_fields`].
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Loops and branches, whose regions Python functions fill.
+//! Loops and branches, whose regions are recorded from Python functions.
 //!
-//! A region may only use values that are passed into it. Python functions use what they like, so a value from outside stops the
-//! function, is passed into the region, and the function runs again. Invariant: while a region is open, the recorder has its
-//! builder, and the builder outside is a placeholder.
+//! A region may only use values that are passed into it, but a Python function can use any value. So a value from
+//! outside stops the function, is passed into the region, and the function runs again. Invariant: while a region is
+//! open, the recorder has the region's builder, and the outer builder is a placeholder.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! Sizes that are not known while a graph is recorded, to be computed with.
+//! Sizes that are not known while a graph is recorded, with arithmetic on them.
 
 use kiln::internals::symbolic_shape::{DimError, DimId, DimTable, Predicate, Proof};
 use pyo3::exceptions::PyTypeError;

@@ -1,4 +1,4 @@
-//! From an expression to a list of steps over few buffers.
+//! Compiles an expression to a list of steps over few buffers.
 //!
 //! Buffers are reused as soon as the last step that reads them is past, so that a long expression
 //! stays in the cache. Invariants of a [`BlockEvaluator`], which `run` relies on: every step is

@@ -57,7 +57,7 @@ impl ExprBuilder {
         (0..self.n_inputs).map(|input| self.input(input)).collect()
     }
 
-    /// A value with a dtype of its own.
+    /// A value with its own dtype.
     pub fn constant(&mut self, value: impl Into<ScalarValue>) -> NodeId {
         self.push(ExprNode::Constant(value.into()))
     }

@@ -1,4 +1,4 @@
-//! The loop-nest form: what a schedule does with a kernel, as data with a text.
+//! The loop-nest IR: what a schedule does with a kernel, as data with a text form.
 //!
 //! A [`Loops`] contains one [`LoopNest`] per strategy that handles some sizes of the kernel. A launch runs the first one
 //! whose [`When`] holds. A nest names every transformation of its loops: register tile, vector remainders, peeling,

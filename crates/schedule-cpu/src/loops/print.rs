@@ -1,4 +1,4 @@
-//! Loops as text.
+//! Prints loops as text.
 
 use std::fmt::{self, Write as _};
 

@@ -1,4 +1,4 @@
-//! Loops from text.
+//! Reads loops from text.
 
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::{AxisId, Kernel};

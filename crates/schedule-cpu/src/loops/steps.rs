@@ -1,4 +1,4 @@
-//! How a vectorised axis is cut into vectors: whole sets of them, then a masked or scalar remainder.
+//! The division of a vectorised axis into vectors: full sets of vectors, then a masked or scalar remainder.
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::analysis::{Dependence, is_multiple};

@@ -1,7 +1,7 @@
-//! Validity of loops for a kernel, independent of who wrote their text.
+//! Verifies that loops are valid for a kernel, wherever their text comes from.
 //!
-//! Strategies decide what pays; the verifier decides what is allowed. Loops come from strategies of this process, from a
-//! worker's request, or from a user's file, and all of them are checked.
+//! Strategies decide what is profitable; the verifier decides what is allowed. Loops come from strategies of this
+//! process, from a worker's request, or from a user's file, and all of them are checked.
 
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::analysis::{Dependence, must_run_in_order};

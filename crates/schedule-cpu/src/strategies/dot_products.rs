@@ -1,4 +1,4 @@
-//! Products with few columns, or with columns that vectors could only gather: vectors along the reduced axis.
+//! Products with few columns, or with columns that would have to be gathered: vectors along the reduced axis.
 //!
 //! No lane is idle, and each row is contiguous; a horizontal sum ends each dot product.
 

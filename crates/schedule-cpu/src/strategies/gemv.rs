@@ -1,4 +1,4 @@
-//! GEMV, and products so shallow that they are bound by their stores: one row, many vectors.
+//! GEMV, and products so shallow that they are bound by their stores: one row and many vectors.
 
 use kiln_kernel::AxisId;
 

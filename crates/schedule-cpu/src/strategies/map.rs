@@ -68,7 +68,7 @@ pub(super) fn base(problem: &Problem<'_>) -> Base {
     }
 }
 
-/// Vectors per tile: as many as never cross a piece, if the boundaries of a piecewise value are constants.
+/// Vectors per tile, chosen so that none crosses a boundary of a piecewise value if the boundaries are constants.
 fn vectors_per_piece(problem: &Problem<'_>, columns: Option<AxisId>) -> u32 {
     let (kernel, lanes) = (problem.kernel, problem.lanes);
     let boundaries = columns.map_or(Vec::new(), |axis| {

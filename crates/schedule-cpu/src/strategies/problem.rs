@@ -203,7 +203,7 @@ impl Problem<'_> {
         axes.any(|axis| !self.kernel.outer().contains(&axis))
     }
 
-    /// The cost of the accesses if each item is vectorised along an inner axis of its own.
+    /// The cost of the accesses if each item is vectorised along its own inner axis.
     fn inner_cost(&self) -> f64 {
         let cost = |access: &Access| {
             let along = access.axes.iter();

@@ -1,6 +1,7 @@
 //! Scans: kernels whose points depend on each other, through carry blocks or combining stores.
 //!
-//! One point at a time, with vectors inside; or, if steps do the same for neighbouring points, a vector of points.
+//! One point at a time, vectorised within the point; or, if steps do the same for neighbouring points, a vector of
+//! points.
 
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::{AxisId, Class, Extent, Stage, StageOperation, VerifiedKernel};

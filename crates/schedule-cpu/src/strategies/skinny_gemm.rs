@@ -1,4 +1,4 @@
-//! Skinny GEMM, with two or three rows: computed together, with as many vectors as fit the registers.
+//! Skinny GEMM, with two or three rows: computed together, with as many vectors as fit in the registers.
 
 use kiln_kernel::AxisId;
 

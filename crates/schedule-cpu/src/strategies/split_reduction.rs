@@ -1,4 +1,4 @@
-//! Reductions with few results over very many elements: split along the reduced axis.
+//! Split reductions, for few results over very many elements: split along the reduced axis.
 //!
 //! The split depends on sizes alone, so results are the same for any number of threads.
 

@@ -1,5 +1,5 @@
-//! Transposes: maps whose operand is contiguous along another axis than the vectors of their result. A tile of as many rows
-//! of that axis as a vector has lanes is transposed in registers.
+//! Transposes: maps whose operand is contiguous along a different axis than the vectors of their result. A tile with
+//! one row of that axis per lane is transposed in registers.
 
 use kiln_kernel::{AxisId, Node};
 

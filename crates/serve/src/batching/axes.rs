@@ -1,4 +1,4 @@
-//! The symbol along which requests are joined, and the axis of each input and output that has it.
+//! The symbol along which requests are batched, and the axis of each input and output that has it.
 
 use super::independence;
 use super::parts::{Refusal, mentions};

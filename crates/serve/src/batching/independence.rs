@@ -1,9 +1,9 @@
-//! Whether the parts of a batch are independent: a conservative analysis of a graph.
+//! A conservative analysis of whether the parts of a batch are independent in a graph.
 //!
-//! A *part* is what one request contributes along the batch symbol. Each value of the graph is the same whatever the batch,
-//! or *split*: one of its axes is the batch times some size, and part `i` of it depends only on part `i` of the inputs, or
-//! *mixed*: anything else. An op whose rule is not known to keep parts apart gives a mixed value, and a model one of whose
-//! outputs is mixed is not batched.
+//! A *part* is what one request contributes along the batch symbol. Each value of the graph is either the *same*
+//! whatever the batch; or *split*: one of its axes is the batch times some size, and part `i` of it depends only on
+//! part `i` of the inputs; or *mixed*: anything else. An op without a rule that keeps parts separate gives a mixed
+//! value, and a model with a mixed output is not batched.
 //!
 //! *Invariant:* whatever a rule says, a result counts as split only if its type has the batch on exactly that axis, and as
 //! the same only if its type does not have it at all.
@@ -73,7 +73,7 @@ fn refusal(analysis: &Analysis<'_>, output: &str, first_mixed: Option<OpId>) -> 
     })
 }
 
-/// An op for a message: what it is, and where it is from.
+/// An op in a message: its kind and its origin.
 fn name_of(data: &OpData) -> String {
     match &data.origin {
         Some(origin) => format!("{} ({})", data.op.mnemonic(), origin.escape_debug()),

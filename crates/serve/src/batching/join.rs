@@ -1,4 +1,4 @@
-//! Requests joined into one call, and its outputs split again.
+//! Joins requests into one call, and splits its outputs.
 
 use super::axes::BatchPlan;
 use kiln::{Error, Tensor};

@@ -1,4 +1,4 @@
-//! How the values of a graph depend on the batch, as far as it was found, and questions about sizes.
+//! How the values of a graph depend on the batch, as far as the analysis has found, and queries about sizes.
 
 use kiln::internals::ir::{Graph, Op, RegionId, ValueId};
 use kiln::internals::symbolic_shape::{DimId, DimTable, SymbolId};

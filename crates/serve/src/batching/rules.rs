@@ -1,6 +1,6 @@
 //! One rule per kind of op: how a result depends on the batch, given how the operands do.
 //!
-//! What has no rule mixes. Operands here are never mixed themselves.
+//! Ops without a rule mix parts. The operands of a rule are never mixed themselves.
 
 use super::parts::{Analysis, State};
 use kiln::internals::ir::{Op, OpData, ValueId};

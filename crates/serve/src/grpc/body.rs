@@ -1,4 +1,4 @@
-//! The body of a request, counted as it arrives, and cut off when it takes too long.
+//! The body of a request: its size is limited as it arrives, and so is the time it takes.
 
 use super::status;
 use crate::error::ServeError;

@@ -1,4 +1,4 @@
-//! Between the messages and the requests, answers and statistics that both front ends share.
+//! Converts between messages and the requests, responses and statistics shared by both front ends.
 
 use super::messages::*;
 use crate::datatype;

@@ -1,5 +1,5 @@
-//! The messages of `inference.GRPCInferenceService`, as far as Kiln reads and writes them. Numbers are those of the protocol;
-//! fields that are not here are skipped.
+//! The messages of `inference.GRPCInferenceService`, with the fields that Kiln reads and writes. Field numbers are
+//! those of the protocol; other fields are skipped.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message, Oneof};

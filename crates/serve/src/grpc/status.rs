@@ -1,4 +1,4 @@
-//! Errors as statuses of gRPC.
+//! Converts errors to gRPC statuses.
 
 use crate::error::{Class, ServeError};
 use crate::gate::too_large;

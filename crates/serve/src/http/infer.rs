@@ -1,4 +1,4 @@
-//! A request for inference by HTTP: JSON, followed by binary tensors if there are any; and its answer.
+//! An inference request over HTTP (JSON, followed by binary tensors if there are any) and its response.
 
 use super::documents::{
     self, AnswerDocument, AnswerTensor, BinarySize, InferDocument, InputDocument, Parameters,

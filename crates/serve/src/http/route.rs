@@ -1,4 +1,4 @@
-//! What a path and a method ask for.
+//! Routes: maps a path and a method to an operation.
 
 use crate::error::ServeError;
 use http::Method;
@@ -82,7 +82,7 @@ impl Route {
         }
     }
 
-    /// Whether it is asked by balancers, which have no token.
+    /// Whether it is used by load balancers, which have no token.
     pub(super) fn is_health(&self) -> bool {
         matches!(self, Self::Live | Self::Ready)
     }

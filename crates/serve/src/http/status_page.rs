@@ -1,4 +1,4 @@
-//! The page at `/`: models, their states and counters, for a person with a browser. It needs no script and no other file.
+//! The status page at `/`: models, their states and counters. It needs no script and no other file.
 
 use super::answer;
 use crate::core::Core;

@@ -1,4 +1,4 @@
-//! Numbers that are looked up when Prometheus asks: states of models, lengths of queues, compiles.
+//! Metrics that are computed when Prometheus scrapes them: model states, queue lengths, compiles.
 
 use crate::repository::Catalog;
 use kiln::CompilationStats;

@@ -1,4 +1,4 @@
-//! The tensors of a request in the model's order, and whether they may be joined with those of others.
+//! The tensors of a request in the model's order, and whether the request can be batched with others.
 
 use crate::error::ServeError;
 use kiln::internals::symbolic_shape::SymbolicShape;
@@ -30,7 +30,7 @@ pub(super) fn arranged(
 /// The positions of the outputs of these names; of all for no names.
 ///
 /// # Errors
-/// E1502 for an output that is unknown or asked for twice.
+/// E1502 for an output that is unknown or requested twice.
 pub(super) fn positions(
     described: &[ValueDescription],
     names: &[String],

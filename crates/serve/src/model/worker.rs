@@ -1,6 +1,7 @@
-//! A thread that computes the requests of a model: alone, or joined.
+//! A thread that computes the requests of a model, singly or batched.
 //!
-//! *Invariant:* a request that fails fails alone. When a joined call fails, each of its requests is computed alone.
+//! *Invariant:* no request fails because of another: if a batched call fails, each of its requests is computed
+//! separately.
 
 use crate::batching::{BatchPlan, join, split};
 use crate::metrics::ModelMetrics;
@@ -133,7 +134,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The span of a request's computation, in a call of so many requests.
+    /// The span of a request's computation, in a call of this many requests.
     fn span(&self, job: &Job, requests: usize) -> Span {
         tracing::info_span!(
             parent: &job.request,

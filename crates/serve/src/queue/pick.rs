@@ -1,4 +1,5 @@
-//! Which waiting requests are computed next: a decision about a queue at a moment, without waiting or clocks.
+//! Chooses the waiting requests that are computed next: a pure function of the queue and the time, without waiting or
+//! clocks.
 
 use super::Job;
 use crate::batching::Group;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Joining {
     /// How much of the batch a joined call has at most.
     pub(crate) max_batch: usize,
-    /// How long a request waits for others.
+    /// How long a request waits for others to be batched with.
     pub(crate) max_delay: Duration,
 }
 

@@ -13,7 +13,7 @@ const LISTED: usize = 10;
 /// What a version of a model is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelState {
-    /// It answers requests.
+    /// It serves requests.
     Ready,
     /// It is being loaded.
     Loading,
@@ -48,7 +48,7 @@ pub struct VersionStatus {
 /// The state of one version.
 #[derive(Default)]
 pub(super) struct Slot {
-    /// What answers requests: while it is loaded again, what was loaded before.
+    /// The model that serves requests: while it is reloaded, the one loaded before.
     served: Option<Arc<ServedModel>>,
     is_loading: bool,
     problem: Option<Arc<ServeError>>,
@@ -112,7 +112,7 @@ impl Catalog {
         (slot.is_loading, slot.problem) = (false, Some(Arc::clone(problem)));
     }
 
-    /// A version answers requests from now on.
+    /// A version serves requests from now on.
     pub(super) fn ready(&self, name: &str, version: u64, served: Arc<ServedModel>) {
         let mut state = self.0.lock();
         let is_closed = state.is_closed;
@@ -143,7 +143,7 @@ impl Catalog {
         close_all(before);
     }
 
-    /// No version of the model answers requests any longer.
+    /// No version of the model serves requests any longer.
     pub(super) fn unload(&self, name: &str) -> Result<(), ServeError> {
         let mut state = self.0.lock();
         let Some(slots) = state.models.get_mut(name) else {
@@ -159,13 +159,13 @@ impl Catalog {
         Ok(())
     }
 
-    /// No model answers new requests any longer.
+    /// No model serves new requests any longer.
     pub(super) fn close(&self) {
         self.0.lock().is_closed = true;
         close_all(self.served());
     }
 
-    /// What answers requests for a model.
+    /// The version that serves requests for a model.
     pub(super) fn find(
         &self,
         name: &str,
@@ -199,7 +199,7 @@ impl Catalog {
         }
     }
 
-    /// Every version that answers requests.
+    /// Every version that serves requests.
     pub(crate) fn served(&self) -> Vec<Arc<ServedModel>> {
         let state = self.0.lock();
         let slots = state.models.values().flat_map(BTreeMap::values);

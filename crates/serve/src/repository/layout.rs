@@ -1,7 +1,7 @@
-//! What a folder of models has: names, versions, files.
+//! The contents of a model folder: names, versions, files.
 //!
-//! *Invariant:* a name from a request is a name of a folder directly beneath the repository, or nothing: it has no separators
-//! and does not begin with a dot.
+//! *Invariant:* a name from a request refers only to a folder directly beneath the repository: it has no separators and
+//! does not begin with a dot.
 
 use crate::config::{ModelConfig, Versions};
 use crate::error::{ServeError, shown};
@@ -17,7 +17,7 @@ const FILES: [&str; 4] = [
     "model.json",
 ];
 
-/// The most entries of a folder that are looked at.
+/// The maximum number of folder entries that are read.
 const ENTRIES: usize = 10_000;
 
 /// A model that was found.
@@ -190,7 +190,7 @@ fn folders(folder: &Path) -> Result<Vec<String>, ServeError> {
     Ok(names)
 }
 
-/// Whether a name may be that of a model. `stats` has a meaning of its own in the protocol's paths.
+/// Whether a name may be that of a model. `stats` has a special meaning in the protocol's paths.
 fn is_name(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     (1..=200).contains(&name.len())

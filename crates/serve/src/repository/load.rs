@@ -1,4 +1,4 @@
-//! Loading one version of a model: data, a sealed bundle, or a blueprint.
+//! Loads one version of a model: data, a sealed bundle, or a blueprint.
 
 use super::layout::{self, Found};
 use crate::error::{ServeError, shown};

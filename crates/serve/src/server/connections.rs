@@ -1,4 +1,4 @@
-//! Connections: accepted up to a limit, served with limits of time and size, and ended when the server shuts down.
+//! Connections: accepted up to a limit, served with limits on time and size, and closed when the server shuts down.
 
 use crate::gate::{Connected, Gate};
 use crate::grpc::GrpcService;
@@ -28,7 +28,7 @@ const STREAMS: u32 = 256;
 /// The bytes with which a connection of HTTP/2 begins.
 const PREFACE: usize = 24;
 
-/// What answers the requests of a connection.
+/// The service that handles the requests of a connection.
 #[derive(Clone)]
 pub(super) enum Front {
     Http(HttpService),

@@ -1,5 +1,5 @@
-//! A connection whose first bytes must arrive in time, and whose client must read what it is sent: HTTP has no such limits of
-//! its own.
+//! A connection with time-outs for its first bytes and for a client that does not read its responses: HTTP itself has
+//! no such limits.
 
 use std::io;
 use std::pin::Pin;

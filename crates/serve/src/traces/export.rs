@@ -1,4 +1,4 @@
-//! Spans to a collector by OTLP over HTTP, in the background: [`Traces`].
+//! Exports spans to a collector by OTLP over HTTP, in the background: [`Traces`].
 //!
 //! *Invariant:* spans wait in a bounded queue, and are dropped when it is full; a request never waits for the collector.
 
@@ -54,7 +54,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Prepares to send. Spans are sent by a thread of their own, through the present tokio runtime.
+    /// Prepares the export. Spans are sent by a separate thread, through the current tokio runtime.
     ///
     /// # Errors
     /// E1530 for a URL or a part that makes no sense, and outside of a tokio runtime.
@@ -104,7 +104,7 @@ impl Traces {
         Ok(Self { provider })
     }
 
-    /// What turns Kiln's spans into those of OpenTelemetry.
+    /// The layer that converts Kiln's spans to OpenTelemetry spans.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + Send + Sync + for<'span> LookupSpan<'span>,
@@ -115,7 +115,7 @@ impl Traces {
         layer.with_filter(Targets::new().with_target("kiln", Level::INFO))
     }
 
-    /// Sends what is left and stops; false if that failed or took longer than `limit`. Blocks.
+    /// Sends the remaining spans and stops; false if that failed or took longer than `limit`. Blocks.
     pub fn shutdown(&self, limit: Duration) -> bool {
         self.provider.shutdown_with_timeout(limit).is_ok()
     }

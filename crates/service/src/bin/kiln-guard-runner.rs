@@ -1,4 +1,4 @@
-//! The program that runs memory checks, for callers that cannot be their own.
+//! The program that runs memory checks, for callers that cannot run themselves as one.
 
 fn main() {
     kiln_service::validate::guard::main_if_guard();

@@ -1,4 +1,4 @@
-//! The document: the types that the JSON maps to, reading and writing.
+//! The document: the types that the JSON maps to, and their reading and writing.
 
 use super::limits::BlueprintLimits;
 use super::place::Place;

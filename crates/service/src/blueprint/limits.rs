@@ -1,4 +1,4 @@
-//! Limits of blueprints: a document may come from anyone.
+//! Limits of blueprints: documents are untrusted.
 
 /// How large a blueprint may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Blueprints of graphs: the reverse of `convert`. Control flow, and symbols defined by data, have no form.
+//! Converts graphs to blueprints, the reverse of `convert`. Control flow and symbols defined by data cannot be
+//! represented.
 
 use super::document::{
     Blueprint, BlueprintInput, BlueprintNode, BlueprintOutput, BlueprintSymbol, InputRole, Size,

@@ -1,6 +1,6 @@
-//! Places in a document: a path such as `nodes[3].attributes.axis`, and its line and column.
+//! Positions in a document: a path such as `nodes[3].attributes.axis`, and its line and column.
 //!
-//! The document's types do not hold positions. A place is found in the text when there is a problem to report.
+//! The document's types contain no positions. A position is found in the text when there is a problem to report.
 
 use std::fmt;
 

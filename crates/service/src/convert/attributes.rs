@@ -1,4 +1,4 @@
-//! Readers of attributes: JSON values as what nodes take. An error says what was expected.
+//! Reads attributes: converts JSON values to the types that nodes take. An error states what was expected.
 
 use crate::blueprint::Size;
 use kiln::DType;

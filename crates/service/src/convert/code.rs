@@ -1,4 +1,4 @@
-//! Readable Rust that builds a blueprint's graph.
+//! Generates readable Rust code that builds a blueprint's graph.
 
 use super::kind;
 use crate::blueprint::{Blueprint, BlueprintNode, Size};

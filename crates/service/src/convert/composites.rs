@@ -1,4 +1,4 @@
-//! Layers as kinds of nodes: one function each, several ops.
+//! Layers as kinds of nodes: one function each, which adds several ops.
 //!
 //! Images are `[N, C, H, W]`; windows, strides, paddings and dilations are one integer for both axes, or two.
 

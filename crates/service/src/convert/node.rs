@@ -1,4 +1,4 @@
-//! A node that is being added: its operands, and its attributes, each of which is read at most once and none left over.
+//! A node that is being added: its operands, and its attributes, all of which must be read, each at most once.
 
 use super::Built;
 use super::attributes as read;

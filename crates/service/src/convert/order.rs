@@ -1,8 +1,9 @@
-//! The order of nodes with the fewest live bytes: exact for up to 16 nodes, otherwise the better of the document's and a
-//! greedy one; beyond 4,096 nodes the document's.
+//! Finds the order of nodes with the fewest live bytes: exact for up to 16 nodes, otherwise the better of the
+//! document's order and a greedy one; beyond 4,096 nodes, the document's order.
 //!
-//! Inputs are the caller's and not counted. A value is live from the node that computes it to its last reader; an output to
-//! the end. Sizes are evaluated at likely values of the symbols, so the order is the best for those.
+//! Inputs belong to the caller and are not counted. A value is live from the node that computes it to its last reader;
+//! an output is live to the end. Sizes are evaluated at likely values of the symbols, so the order is the best for
+//! those.
 
 use super::BuiltGraph;
 use crate::blueprint::Blueprint;

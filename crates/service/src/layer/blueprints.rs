@@ -17,7 +17,7 @@ pub struct DenseOptions {
     pub outputs: usize,
     /// Whether there is a `bias`.
     pub bias: bool,
-    /// A scalar function behind it, such as `relu`: a kernel of its own.
+    /// A scalar function applied to the result, such as `relu`: a separate kernel.
     pub activation: Option<String>,
 }
 
@@ -36,9 +36,9 @@ pub struct ConvOptions {
     pub stride: usize,
     /// Whether there is a `bias`.
     pub bias: bool,
-    /// Whether a batch norm follows, with given statistics: a kernel of its own.
+    /// Whether a batch norm follows, with given statistics: a separate kernel.
     pub norm: bool,
-    /// A scalar function behind it, such as `relu`: a kernel of its own.
+    /// A scalar function applied to the result, such as `relu`: a separate kernel.
     pub activation: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a layer counts.
+//! The counters of a layer.
 
 use super::rollback::RollbackReason;
 use crate::service::Counter;
@@ -60,13 +60,13 @@ pub struct LayerMetrics {
     pub failures: u64,
     /// Executions of the default transform because a kernel failed.
     pub fallbacks: u64,
-    /// Roll-outs that were taken back.
+    /// Roll-outs that were rolled back.
     pub rollbacks: u64,
     /// Time of stored kernels.
     pub compiled_time: Duration,
     /// Time of the default transform.
     pub default_time: Duration,
-    /// Why the last roll-out was taken back.
+    /// Why the last roll-out was rolled back.
     pub last_rollback: Option<RollbackReason>,
 }
 

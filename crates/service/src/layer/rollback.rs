@@ -1,4 +1,5 @@
-//! When a roll-out is taken back: too many failures, or too slow, over a window of the last executions.
+//! Decides when a roll-out is rolled back: after too many failures, or if it is too slow, over a window of recent
+//! executions.
 
 use crate::error::ServiceError;
 use serde::{Deserialize, Serialize};
@@ -6,15 +7,15 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-/// When a roll-out is taken back by itself.
+/// When a roll-out is rolled back automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RollbackOptions {
-    /// How many of the last executions are looked at, of each kind: 200.
+    /// The number of recent executions considered, of each kind: 200.
     pub window: usize,
-    /// Nothing is decided on fewer: 20.
+    /// The minimum number of executions for a decision: 20.
     pub least: usize,
-    /// The largest part of compiled executions in the window that may fail: 0.02.
+    /// The largest fraction of compiled executions in the window that may fail: 0.02.
     pub max_error_rate: f64,
     /// The largest ratio of the median time of compiled executions to that of the default transform: 1.5. Judged while
     /// both run.
@@ -63,7 +64,7 @@ impl RollbackOptions {
     }
 }
 
-/// Why a roll-out was taken back.
+/// Why a roll-out was rolled back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RollbackReason {
@@ -113,7 +114,8 @@ impl Watch {
         }
     }
 
-    /// An execution of stored kernels; why the roll-out is to be taken back, if it is. The window then starts anew.
+    /// Records an execution of stored kernels; returns the reason if the roll-out must be rolled back. The window then
+    /// starts anew.
     pub(super) fn compiled(&mut self, is_ok: bool, time: Duration) -> Option<RollbackReason> {
         self.compiled.push_back((is_ok, time));
         if self.compiled.len() > self.options.window {

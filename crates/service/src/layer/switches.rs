@@ -1,4 +1,4 @@
-//! Switches of compiled layers: a configuration with defaults, changeable while running.
+//! Switches of compiled layers: a configuration with defaults, which can be changed at run time.
 
 use super::rollback::RollbackOptions;
 use crate::error::ServiceError;
@@ -29,7 +29,7 @@ pub struct LayerConfig {
     pub rollout_percent: f64,
     /// Whether the default transform runs where a kernel fails or is not loaded yet: true.
     pub fallback: bool,
-    /// When a roll-out is taken back by itself.
+    /// When a roll-out is rolled back automatically.
     pub rollback: RollbackOptions,
 }
 

@@ -1,4 +1,4 @@
-//! The cost of a call: measured time, and what follows from the bytes that it moves.
+//! The cost of a call: measured time, and figures derived from the bytes that it moves.
 
 use crate::error::ServiceError;
 use kiln::{Model, Tensor, diagnose};

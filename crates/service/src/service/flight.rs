@@ -1,4 +1,4 @@
-//! One compile and those who wait for it. When the last of them leaves, it is cancelled.
+//! One compile and the requests that wait for it. When the last of them is dropped, the compile is cancelled.
 
 use super::Answer;
 use crate::compile::CancelToken;

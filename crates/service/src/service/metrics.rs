@@ -1,4 +1,4 @@
-//! What a service counts.
+//! The counters of a service.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};

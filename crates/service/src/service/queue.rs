@@ -1,4 +1,5 @@
-//! The queue of compiles: clients take turns, and neither one client nor all together may have too many waiting.
+//! The queue of compiles: clients are served in turn, and the number of waiting compiles is limited per client and in
+//! total.
 
 use crate::error::ServiceError;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +16,7 @@ pub(super) struct Queue<T> {
 struct State<T> {
     /// Each client's jobs, in order; no client without jobs is in here.
     clients: BTreeMap<String, VecDeque<T>>,
-    /// Clients in the order of their turns.
+    /// Clients in the order in which they are served.
     turns: VecDeque<String>,
     count: usize,
     closed: bool,

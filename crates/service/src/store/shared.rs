@@ -1,8 +1,8 @@
-//! Packages in a store that several servers share: an entry of a tier each.
+//! Packages in a store shared by several servers: each is an entry of a tier.
 //!
-//! The tier signs, and checks what it reads; it has its own deadlines, and leaves alone what fails. Not here: what is done
-//! about a failure. *Invariant:* whatever the store returns, a package of this version, for a machine like this one, or a
-//! typed error.
+//! The tier signs entries and verifies those that it reads; it has its own deadlines, and stops using a store that
+//! fails. Callers decide what to do about a failure. *Invariant:* whatever the store returns, the result is a package
+//! of this version, for a machine like this one, or a typed error.
 
 use crate::error::ServiceError;
 use crate::package::Package;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Packages among the entries of a store.
 const PACKAGE: EntryKind = EntryKind::new("package");
 
-/// How often another server's compile is asked about.
+/// How often another server's compile is polled.
 const POLL: Duration = Duration::from_millis(50);
 
 /// How long another server's compile is waited for, at most.

@@ -1,4 +1,4 @@
-//! Results against the interpreter, on drawn sizes.
+//! Compares results with the interpreter's, at random sizes.
 
 use super::{CheckFailure, KernelValidator, Outcome};
 use crate::draw::{self, Random};

@@ -1,9 +1,9 @@
-//! Gradients against differences of the function along drawn directions.
+//! Compares gradients with finite differences of the function along random directions.
 //!
-//! The differences are those of the graph in `f64`, interpreted. Two things are compared with them: the gradients as the
-//! joint graph defines them, in `f64`; and the joint graph compiled, as it will run. Inputs are moved in groups, so
-//! that a graph with many parameters takes few calls of the interpreter; a group that fails, or that is next to a kink, is
-//! judged again input by input, which names the one at fault.
+//! The differences are those of the graph interpreted in `f64`. Two kinds of gradients are compared with them: those
+//! that the joint graph defines, interpreted in `f64`, and those of the compiled joint graph, as it will run. Inputs
+//! are perturbed in groups, so that a graph with many parameters takes few calls of the interpreter; a group that
+//! fails, or is next to a kink, is checked again input by input, which identifies the input at fault.
 
 mod slope;
 
@@ -113,13 +113,13 @@ impl KernelValidator {
 
 /// What was found of a group of inputs.
 struct Found {
-    /// The inputs that were judged; others are next to a kink.
+    /// The inputs that were checked; the others are next to a kink.
     judged: usize,
     /// The first input whose gradient is wrong.
     failure: Option<(usize, CheckFailure)>,
 }
 
-/// Judges a group of inputs together, then alone if that does not say that all are right.
+/// Checks a group of inputs together, then separately if that does not show that all are correct.
 fn judge(
     point: &Point<'_>,
     group: &[Judged<'_>],

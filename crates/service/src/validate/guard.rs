@@ -1,7 +1,8 @@
-//! The program that runs memory checks: a process of its own, whose buffers adjoin pages that nothing may touch.
+//! The program that runs memory checks: a separate process, whose buffers are next to guard pages.
 //!
-//! Compiled code that reads or writes out of bounds ends that process at the instruction, and the parent learns where it
-//! was. A program that starts validators with [`GuardProgram::current`] begins with [`main_if_guard`].
+//! Compiled code that reads or writes out of bounds ends that process at the faulting instruction, whose location is
+//! reported to the parent. A program that starts validators with [`GuardProgram::current`] must begin with
+//! [`main_if_guard`].
 //!
 //! *Invariant:* the runner opens a bundle that its parent sealed with a key made for that one check.
 
@@ -218,7 +219,7 @@ fn serve() -> Result<(usize, usize), String> {
     Ok((live(), grown))
 }
 
-/// Runs every case on a model of its own; returns the bytes by which repeated calls grew.
+/// Runs every case on a separate model; returns the number of bytes by which repeated calls grew.
 fn run_cases(request: &Request, side: Side) -> Result<usize, String> {
     let model = open(&request.bundle, &request.secret)?;
     let graph = diagnose::graph(&model, Stage::Import).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Memory: accesses out of bounds, and leaks, in a process of its own.
+//! Checks memory: out-of-bounds accesses and leaks, in a separate process.
 
 use super::guard::{Ended, Request};
 use super::{CheckFailure, KernelValidator, Outcome};

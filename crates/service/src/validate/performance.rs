@@ -1,4 +1,4 @@
-//! Speed within bounds.
+//! Checks that the speed of a kernel is within bounds.
 
 use super::{CheckFailure, Outcome};
 use crate::optimize::KernelProfile;

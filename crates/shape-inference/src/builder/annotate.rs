@@ -1,4 +1,4 @@
-//! Types that a model states for its values, against the inferred ones.
+//! Compares the types that a model states for its values with the inferred types.
 
 use super::GraphBuilder;
 use crate::context::Mode;

@@ -1,8 +1,8 @@
 //! Control flow: regions filled by closures.
 //!
-//! A closure gets the builder with the region open, and the parameters that stand for the captures; other outside values
-//! are inaccessible. A loop's body is built with the sizes its carried values start with; where an iteration changes one,
-//! the body is rebuilt with a per-iteration symbol for that size.
+//! A closure receives the builder, with the region open, and the parameters that represent the captures; other outside
+//! values are inaccessible. A loop's body is built with the sizes its carried values start with; where an iteration
+//! changes one, the body is rebuilt with a per-iteration symbol for that size.
 
 use super::GraphBuilder;
 use crate::context::InferenceContext;
@@ -388,7 +388,7 @@ impl GraphBuilder {
         value
     }
 
-    /// Parameters that stand for captures, with what is known of them.
+    /// Parameters that represent captures, with their known elements.
     fn capture(&mut self, captures: &[ValueId]) -> Vec<ValueId> {
         let mut parameters = Vec::with_capacity(captures.len());
         for &value in captures {

@@ -1,4 +1,4 @@
-//! Continuing a graph: a builder over its sizes, and copies of its inputs and ops.
+//! Continues a graph: a builder over its sizes, and copies of its inputs and ops.
 
 use super::GraphBuilder;
 use crate::engine::ShapeInferenceEngine;

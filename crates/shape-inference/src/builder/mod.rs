@@ -1,8 +1,8 @@
-//! The builder: adds ops to a graph and infers their types on the way.
+//! The builder: adds ops to a graph and infers their types as they are added.
 //!
-//! An invalid op is an error immediately and adds nothing; facts that were recorded on the way to the error stay. After an
-//! error in a composite or inside a region's closure, drop the builder. The files add methods by family; composites such as
-//! softmax decompose into core ops.
+//! An invalid op is an error immediately and adds nothing; facts that were recorded before the error stay. After an
+//! error in a composite or inside a region's closure, drop the builder. Each file adds the methods of one family;
+//! composites such as softmax decompose into core ops.
 //!
 //! Invariant: every value of the graph has the type that inference gave it, and every operand is
 //! defined in the region in which it is read.

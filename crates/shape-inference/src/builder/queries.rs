@@ -1,4 +1,4 @@
-//! Queries about values: types, sizes, axes, and how messages show them.
+//! Queries about values: types, sizes, axes, and their display in messages.
 
 use super::GraphBuilder;
 use crate::error::{InferError, InferErrorKind};

@@ -1,4 +1,4 @@
-//! Between data and sizes: `dims` makes sizes data, `bind` makes data sizes.
+//! Conversion between data and sizes: `dims` turns sizes into data, `bind` turns data into sizes.
 
 use super::GraphBuilder;
 use crate::error::{InferError, InferErrorKind};

@@ -1,4 +1,5 @@
-//! Data that become sizes: `bind`, the indices of non-zero elements; the k largest, suppression of boxes.
+//! Ops whose result sizes depend on data: `bind`, the indices of non-zero elements, the k largest, non-maximum
+//! suppression.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};

@@ -1,4 +1,4 @@
-//! How known elements pass through ops.
+//! Propagation of known elements through ops.
 //!
 //! Sizes are never derived from known elements implicitly (they are attributes); builders query them to turn data into
 //! sizes without a `bind`. The files: [`grid`] small tensors of elements, [`moves`] ops that rearrange them, [`integers`]

@@ -1,9 +1,9 @@
 //! Arithmetic on one known float: sizes that exporters scale and round in floating point.
 //!
-//! A ratio represents a float as long as every number met on the way is exact in its dtype. Sums and products stay exact
-//! while the denominator is a power of two; a quotient by another number is rounded once, which does not affect floor and
-//! ceil while numerator and denominator are below half of the dtype's exact range. What has to be exact is collected in
-//! [`Ratio::exact`] and discharged where the float becomes an integer again.
+//! A ratio represents a float as long as every intermediate number is exact in its dtype. Sums and products stay exact
+//! while the denominator is a power of two; a quotient by another number is rounded once, which does not affect floor
+//! and ceil while numerator and denominator are below half of the dtype's exact range. The numbers that have to be
+//! exact are collected in [`Ratio::exact`], and checked where the float becomes an integer again.
 
 use super::integers::at_most;
 use crate::context::InferenceContext;

@@ -1,4 +1,4 @@
-//! Conversion of table expressions to shapes at the API's edge.
+//! Conversion of table expressions to shapes at the API boundary.
 
 use super::SymbolicShape;
 use crate::dimension::SymbolicDimension;

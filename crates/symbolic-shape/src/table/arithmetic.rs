@@ -1,4 +1,4 @@
-//! Sums and products, and the detour through derived symbols when an expression would grow too large.
+//! Sums and products, and the use of derived symbols when an expression would grow too large.
 //!
 //! Normalising keeps values: where an expression has a value, its normal form has the same one. It may lose an error: an
 //! operand that cancels (`x - x`, `0 * x`) removes its division by zero or its failed broadcast.

@@ -1,4 +1,4 @@
-//! Canonical forms: what an expression is once the equalities among the contract facts are applied.
+//! Canonical forms: expressions with the equalities among the contract facts applied.
 //!
 //! The prover compares canonical forms; nothing else changes when an equality is learned, so ids stay valid. A form that
 //! cannot be built within the limits is the expression itself, which is sound and proves less.

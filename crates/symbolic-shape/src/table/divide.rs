@@ -1,9 +1,9 @@
 //! Division rounded down and remainder.
 //!
-//! Constant divisors: multiples are pulled out, common factors cancelled, nested divisions merged, and constants reduced by
-//! what is known modulo the divisor, so that `(8*a + b) / 8` is `a + b / 8` and `(N + 7) / 8` is `N / 8` for `N % 8 == 0`.
-//! An exact division uses the largest number known to divide. Other divisors stay unless the quotient is exact and the
-//! divisor is known to be positive.
+//! Constant divisors: multiples are pulled out, common factors cancelled, nested divisions merged, and constants
+//! reduced by known residues modulo the divisor, so that `(8*a + b) / 8` is `a + b / 8` and `(N + 7) / 8` is `N / 8`
+//! for `N % 8 == 0`. An exact division uses the largest number known to divide. Other divisors stay unless the quotient
+//! is exact and the divisor is known to be positive.
 
 use super::intern::BuildError;
 use super::{Atom, DimTable};

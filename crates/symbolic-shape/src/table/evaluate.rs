@@ -1,7 +1,7 @@
 //! Evaluating expressions on concrete sizes, with checks.
 //!
 //! Works with an explicit stack and remembers each value, so the cost is linear in the number of distinct expressions
-//! involved. Sums and products run in 128 bits; only a value that itself does not fit into 64 bits is an overflow.
+//! involved. Sums and products run in 128 bits; only a value that does not fit into 64 bits is an overflow.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

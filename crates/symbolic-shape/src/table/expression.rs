@@ -1,6 +1,6 @@
-//! The structure of an expression from outside: a [`DimId`], one level at a time.
+//! Access to the structure of an expression, a [`DimId`], one level at a time.
 //!
-//! For converting sizes into another form. Operands come before the expressions that use them, so a walk needs no
+//! Used to convert sizes to another form. Operands come before the expressions that use them, so a walk needs no
 //! recursion: ascending ids are a topological order.
 
 use super::{Atom, DimTable};

@@ -1,7 +1,7 @@
 //! Copying expressions from one table into another.
 //!
-//! Symbols that the caller did not map become new symbols of the same description; they are never identified by name, since
-//! equal names in two tables need not mean the same size.
+//! Symbols that the caller did not map become new symbols with the same description; they are never identified by name,
+//! since equal names in two tables need not mean the same size.
 
 use std::collections::{BTreeMap, HashMap};
 

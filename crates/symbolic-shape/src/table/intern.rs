@@ -1,4 +1,4 @@
-//! Interning: from a polynomial or an atom to its id, with what is known about its values.
+//! Interning: maps a polynomial or an atom to its id, and records what is known about its values.
 //!
 //! Nothing here simplifies; callers pass normal forms.
 

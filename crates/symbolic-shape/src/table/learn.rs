@@ -280,7 +280,7 @@ impl DimTable {
                     .contains(&needle.dim))
     }
 
-    /// An atom that is a term of its own with coefficient 1 or -1 and occurs nowhere else, and the expression it equals.
+    /// An atom that is a separate term with coefficient 1 or -1 and occurs nowhere else, and the expression it equals.
     ///
     /// Prefers the most recent symbol: older names stay, newer ones are replaced.
     fn solve_for_atom(&mut self, zero: &Polynomial) -> Result<Option<(AtomId, DimId)>, BuildError> {

@@ -1,9 +1,9 @@
 //! Samples: sizes allowed by the facts, which the prover tries before it searches.
 //!
-//! A predicate that is false at allowed sizes cannot be proved, and most failing proofs are refuted at one of a few points.
-//! So each atom has a value at each of [`SAMPLES`] points, computed when the atom is made. A point that a new fact excludes
-//! is redrawn, a few times; if no allowed point is found it is dropped. Samples never prove anything: a table without them
-//! proves the same, and takes longer to fail.
+//! A predicate that is false at allowed sizes cannot be proved, and most failing proofs are refuted at one of a few
+//! points. So each atom has a value at each of [`SAMPLES`] points, computed when the atom is created. A point that a
+//! new fact excludes is redrawn, a few times; if no allowed point is found it is dropped. Samples never prove anything:
+//! a table without them proves the same facts, but failing proofs take longer.
 
 use std::collections::BTreeSet;
 

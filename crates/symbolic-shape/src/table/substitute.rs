@@ -1,4 +1,4 @@
-//! Substituting expressions for symbols, and rebuilding an expression under what is known now.
+//! Substitution of expressions for symbols, and rebuilding of an expression with the facts known now.
 //!
 //! Walks the expressions involved in the order of ids, so nothing recurses. Definitions of derived symbols are followed:
 //! where one changes, the symbol is replaced by the symbol of the changed definition.

@@ -1,4 +1,4 @@
-//! Diagnostics: what is wrong with a text, where, and what to do.
+//! Diagnostics: what is wrong with a text, where, and how to fix it.
 //!
 //! Rendering shows the line with a caret. Everything from the text is escaped, so a message never carries control
 //! characters to a terminal.

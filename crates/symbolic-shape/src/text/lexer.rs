@@ -174,7 +174,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The character that an escape stands for. Always advances.
+    /// The character that an escape represents. Always advances.
     fn escape(&mut self) -> Option<char> {
         let selector = self.peek(1);
         self.at += 1;

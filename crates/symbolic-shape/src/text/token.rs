@@ -1,4 +1,4 @@
-//! Tokens and their places in the source.
+//! Tokens and their positions in the source.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! `also`: the same program with other words.
+//! `also`: the same program with words replaced.
 
 /// Words of a program, and what replaces them, one list per alternative.
 #[derive(Clone, Debug)]

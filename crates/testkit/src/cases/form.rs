@@ -1,4 +1,4 @@
-//! A kind of program, and what runs it.
+//! A kind of program, and how it is run.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! Which ops a region is filled with.
+//! The families of ops that a region is filled with.
 
 use super::scope::{Scope, Step};
 use super::{Stop, contraction, control, elementwise, indexing, movement, reduction, sizes};

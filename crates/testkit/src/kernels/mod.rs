@@ -1,4 +1,4 @@
-//! Kernels under test: run on a device, compared with the kernel form's meaning, and generated.
+//! Kernels under test: generated, run on a device, and compared with the kernel evaluator.
 //!
 //! A compiler and a device come in as the traits of `kiln_kernel`, so nothing here needs LLVM. Launches are deliberately
 //! hostile: operands are as misaligned as allowed, between bytes that must stay unchanged, results are poisoned, and

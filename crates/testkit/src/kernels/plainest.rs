@@ -1,4 +1,4 @@
-//! A compiler held to the fallback schedule.
+//! A compiler restricted to the fallback schedule.
 
 use std::sync::Arc;
 

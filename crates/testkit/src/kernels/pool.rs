@@ -1,4 +1,4 @@
-//! A pool without threads that does what threads may do: separate tasks, out of order, on several workers.
+//! A pool without threads that simulates what threads may do: separate tasks, out of order, on several workers.
 
 use kiln_backend::{Job, TaskPool};
 use std::sync::Arc;

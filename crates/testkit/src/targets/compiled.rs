@@ -1,4 +1,4 @@
-//! Graphs through machine code, against the interpreter.
+//! Graphs run as machine code, compared with the interpreter.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The prover and the simplifier of sizes, against plain arithmetic and enumeration.
+//! The prover and the simplifier of sizes, compared with plain arithmetic and enumeration.
 //!
 //! Expressions are generated as postfix code, so nothing here recurses; the value of the code is computed step by step as a
 //! reference for the table.

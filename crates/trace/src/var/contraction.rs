@@ -1,4 +1,4 @@
-//! Sums of products.
+//! Contractions: sums of products.
 
 use super::Var;
 
@@ -13,9 +13,10 @@ impl Var {
         })
     }
 
-    /// Einstein's sums: the products of this and others, of one element type, summed over the letters that the result lacks. The
-    /// equation is NumPy's: a letter for each axis, `...` for any further ones. A letter twice in one term is the diagonal; without
-    /// `->` the result has the letters that occur once. Operands are joined from left to right, as products of matrices.
+    /// Einsum: the product of this and other variables of one element type, summed over the letters that are not in the
+    /// result. The equation is NumPy's: a letter for each axis, `...` for any further ones. A letter twice in one term
+    /// is the diagonal; without `->` the result has the letters that occur once. Operands are joined from left to
+    /// right, as products of matrices.
     ///
     /// Sizes of one letter are equal. A size that is known to be 1 is repeated, as NumPy does it.
     ///

@@ -1,4 +1,4 @@
-//! Control flow that the values of a call decide: loops with a condition, and branches.
+//! Control flow that depends on the values of a call: loops with a condition, and branches.
 
 use super::Var;
 use crate::recorder::{NestedError, Recorder};

@@ -1,4 +1,4 @@
-//! Functions of single elements, operands broadcast against each other.
+//! Element-wise functions, whose operands are broadcast against each other.
 
 use super::Var;
 use crate::size::Size;

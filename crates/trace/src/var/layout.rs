@@ -1,4 +1,4 @@
-//! Elements in other places: parts of an axis, repetitions, borders, exchanged axes.
+//! Rearrangement of elements: slices of an axis, repetition, padding, exchanged axes.
 
 use super::reduction::axes_of;
 use super::{Axes, Operand, Var};

@@ -1,4 +1,4 @@
-//! Movement of elements, without computation.
+//! Data movement, without computation.
 
 use super::Var;
 use crate::size::Size;

@@ -1,4 +1,5 @@
-//! `+`, `-`, `*`, `/`, `%`, `&`, `|`, `^`, `<<`, `>>` between variables and numbers, with assignment too, and `-x`, `!x`.
+//! `+`, `-`, `*`, `/`, `%`, `&`, `|`, `^`, `<<`, `>>` between variables and numbers, their assignment forms, and `-x`,
+//! `!x`.
 //!
 //! A number on the left is an `f64` or an `i64`.
 

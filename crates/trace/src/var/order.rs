@@ -1,4 +1,4 @@
-//! Order along an axis: extrema, sorting, running sums.
+//! Operations that depend on the order along an axis: extrema, sorting, running sums.
 
 use super::Var;
 use crate::size::Size;

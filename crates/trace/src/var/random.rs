@@ -1,6 +1,7 @@
 //! Random numbers, as integer arithmetic on positions and a key.
 //!
-//! The same key gives the same numbers on every machine, so a key is used once: [`Var::split_key`] makes others of it.
+//! The same key gives the same numbers on every machine, so a key should be used only once: [`Var::split_key`] derives
+//! further keys from it.
 
 use super::Var;
 use crate::size::Size;

@@ -1,4 +1,4 @@
-//! Variables that are made of sizes and numbers, in the recording and the element type of another.
+//! Variables created from sizes and numbers, in the recording and with the element type of another variable.
 
 use super::{Operand, Var};
 use crate::size::Size;

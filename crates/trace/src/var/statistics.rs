@@ -1,4 +1,4 @@
-//! Functions of several reductions: spread, lengths, counts.
+//! Functions that combine several reductions: variances, norms, counts.
 
 use super::{Axes, Var};
 use kiln_ir::ReduceFunction;

@@ -1,4 +1,4 @@
-//! Copies with some elements replaced: what `x[i] = y` and `x[i] += y` are elsewhere.
+//! Copies with some elements replaced, corresponding to `x[i] = y` and `x[i] += y` in other libraries.
 
 use super::{Operand, Var};
 use crate::size::Size;

@@ -1,6 +1,6 @@
-//! Items made on a thread before they are taken.
+//! Items produced on a thread before they are consumed.
 //!
-//! Invariant: no thread outlives its iterator. Dropping it ends the thread after the item that it is making.
+//! Invariant: no thread outlives its iterator. Dropping it ends the thread after the item that it is producing.
 
 use crate::error::TrainError;
 use std::fmt;

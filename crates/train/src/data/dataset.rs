@@ -1,4 +1,4 @@
-//! Samples by number, and how they become batches.
+//! Samples by number, and their collation into batches.
 
 use super::Batch;
 use crate::error::TrainError;

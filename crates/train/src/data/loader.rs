@@ -68,7 +68,8 @@ impl<D: Dataset + 'static> Loader<D> {
         }
     }
 
-    /// Makes batches on a thread of their own, up to `count` before they are taken; 0, the default, makes each when it is taken.
+    /// Prepares up to `count` batches ahead of time on a separate thread; with 0, the default, each is prepared when it
+    /// is requested.
     #[must_use]
     pub fn ahead(self, count: usize) -> Self {
         Self {

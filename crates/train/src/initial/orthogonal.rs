@@ -1,7 +1,7 @@
 //! Random matrices with orthonormal rows or columns.
 //!
-//! Normal vectors, each made orthogonal to those before it. That is a factorisation whose triangular factor has a positive
-//! diagonal, so the matrix is uniformly distributed: Mezzadri (2007).
+//! Normally distributed vectors, each orthogonalised against the previous ones. This is a QR factorisation whose
+//! triangular factor has a positive diagonal, so the matrix is uniformly distributed: Mezzadri (2007).
 
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};

@@ -1,7 +1,7 @@
 //! Layers over variables, as methods of [`Network`](crate::Network).
 //!
-//! Each layer takes a name; its parameters have the names and the shapes that PyTorch gives those of the same layer, so files
-//! of weights can be exchanged.
+//! Each layer takes a name; its parameters have the names and shapes of the same layer in PyTorch, so weight files can
+//! be exchanged.
 
 mod attention;
 mod conv;

@@ -1,4 +1,4 @@
-//! Losses of one class of several.
+//! Losses for classification.
 
 use super::masked_mean;
 use kiln::Var;

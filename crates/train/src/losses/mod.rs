@@ -1,12 +1,12 @@
-//! Losses: scalars, the mean over a batch.
+//! Losses: scalars, each the mean over a batch.
 //!
 //! | targets | use |
 //! |---|---|
 //! | numbers | [`mean_squared_error`], [`mean_absolute_error`], [`huber`] |
-//! | one class of several | [`cross_entropy`], [`CrossEntropy`] with options, [`negative_log_likelihood`] |
+//! | one of several classes | [`cross_entropy`], [`CrossEntropy`] with options, [`negative_log_likelihood`] |
 //! | yes or no | [`binary_cross_entropy`] |
 //! | a distribution | [`kl_divergence`] |
-//! | some positions alone | [`masked_mean`] of what a loss has for each |
+//! | only some positions | [`masked_mean`] of the loss at each position |
 
 mod cross_entropy;
 mod regression;

@@ -1,4 +1,4 @@
-//! Losses of numbers: the mean of a function of each difference.
+//! Regression losses: the mean of a function of each difference.
 
 use kiln::Var;
 

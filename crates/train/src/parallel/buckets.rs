@@ -1,4 +1,4 @@
-//! Sums of many tensors in few operations: tensors that follow each other are summed together, up to a number of bytes.
+//! Buckets, which sum many tensors in few operations: consecutive tensors are summed together, up to a number of bytes.
 
 use super::{Collective, Numbers};
 use crate::error::TrainError;

@@ -1,7 +1,7 @@
 //! Ranks that are threads of one process.
 //!
-//! Invariants: contributions are added in the order of ranks, whichever comes first; a rank that is dropped ends the group with
-//! an error, so that no other waits for ever.
+//! Invariants: contributions are added in the order of ranks, whichever arrives first; a rank that is dropped ends the
+//! group with an error, so that no other rank waits forever.
 
 use super::{Collective, CollectiveError, Numbers};
 use std::fmt;
@@ -60,7 +60,7 @@ struct Shared {
 }
 
 struct State {
-    /// What the ranks gave to the operation that is going on.
+    /// The contributions of the ranks to the current operation.
     given: Vec<Option<(Operation, Payload)>>,
     /// Counts finished operations.
     round: u64,

@@ -1,9 +1,10 @@
-//! Data-parallel training: each rank computes the gradients of its own batch, and all ranks make the same update.
+//! Data-parallel training: each rank computes the gradients of its own batch, and all ranks apply the same update.
 //!
-//! A [`Collective`] is what a trainer needs of the ranks: [`LocalGroup`] has ranks that are threads of one process, `mpi::Mpi`
-//! (feature `mpi`) ranks that are processes, on any number of machines, and `nccl::Nccl` (feature `nccl`) ranks that have a GPU
-//! each. A trainer that is built [across](crate::TrainerBuilder::build_across) one begins with the parameters of rank 0, and its
-//! steps compute what a step of one process on the joined batch computes, to rounding.
+//! A [`Collective`] is the communication that a trainer needs: the ranks of a [`LocalGroup`] are threads of one
+//! process, those of `mpi::Mpi` (feature `mpi`) are processes on any number of machines, and those of `nccl::Nccl`
+//! (feature `nccl`) have a GPU each. A trainer that is built [across](crate::TrainerBuilder::build_across) a collective
+//! begins with the parameters of rank 0, and its steps compute the same as a step of one process on the concatenated
+//! batch, up to rounding.
 
 mod buckets;
 mod local;
@@ -28,7 +29,7 @@ pub trait Collective: fmt::Debug + Send {
     /// Replaces numbers by their sums over all ranks, the same bits on every rank and in every run.
     ///
     /// # Errors
-    /// When a rank is gone, or ranks disagree about what they do.
+    /// When a rank has ended, or ranks disagree about the operation.
     fn all_reduce(&self, numbers: Numbers<'_>) -> Result<(), CollectiveError>;
 
     /// Replaces bytes by those of a rank.

@@ -1,8 +1,9 @@
-//! Data-parallel steps: gradients of a rank's own batch, summed over ranks, and the same update on every rank.
+//! Data-parallel steps: the gradients of each rank's batch are summed over ranks, and every rank applies the same
+//! update.
 //!
-//! Two programs: one computes the loss and the gradients, the other the update. Between them the gradients are summed in buckets,
-//! in the order in which the backward yields them, from the last layer to the first. Invariant: a rank that fails before the
-//! sums tells the others, so that none waits for it.
+//! There are two programs: one computes the loss and the gradients, the other the update. Between them, the gradients
+//! are summed in buckets, in the order in which the backward pass produces them, from the last layer to the first.
+//! Invariant: a rank that fails before the sums notifies the others, so that none waits for it.
 
 use super::builder::{Recorded, State, trained};
 use super::{LOSS, RATE, Trainer, TrainerBuilder};
@@ -202,7 +203,7 @@ impl Across {
         Ok(u64::from_le_bytes(count))
     }
 
-    /// Rejects ranks whose states are others than those of rank 0.
+    /// Rejects ranks whose states differ from those of rank 0.
     fn expect_same(&self, session: &Session, states: &[String]) -> Result<(), TrainError> {
         let mut own = String::new();
         for name in states {

@@ -1,4 +1,4 @@
-//! Building a trainer: recording its step, making its parameters.
+//! Builds a trainer: records its step, and creates its parameters.
 
 use super::{KEY, LOSS, RATE, STEP, Trainer};
 use crate::error::TrainError;
@@ -287,7 +287,7 @@ impl<O: Optimizer> TrainerBuilder<O> {
         Ok(states)
     }
 
-    /// Rejects parameters without names of their own.
+    /// Rejects parameters with the name of an input, and networks without trained parameters.
     fn check_names(&self, parameters: &[Parameter]) -> Result<(), TrainError> {
         let is_trained = |parameter: &Parameter| matches!(parameter.kind, Kind::Parameter);
         if !parameters.iter().any(is_trained) {

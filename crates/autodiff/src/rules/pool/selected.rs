@@ -1,8 +1,9 @@
 //! The cotangent of a maximum over windows, without a scatter: each element sums the cotangents of the windows that selected it.
 //!
-//! Along an axis, the elements are taken in blocks of one stride. A block is covered by the same windows as the block before it, one
-//! further on. So the windows are shifted, as often as a block has windows, each shift is repeated for the elements of a block,
-//! and an element adds what the shift has for it if the selected position is its own. The blocks side by side are the axis.
+//! Along an axis, the elements are processed in blocks of one stride. A block is covered by the same windows as the
+//! previous block, shifted by one. So the windows are shifted once for each window that covers a block, each shift is
+//! repeated for the elements of a block, and an element adds the shifted cotangent if the selected position is its own.
+//! The axis is the concatenation of the blocks.
 
 use crate::Result;
 use crate::emit::{keep_where, number_of};

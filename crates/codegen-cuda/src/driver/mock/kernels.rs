@@ -1,4 +1,4 @@
-//! The mock's kernels: texts that are evaluated on memory.
+//! The mock's kernels: kernel texts, evaluated on the mock's memory.
 
 use super::memory::AddressSpace;
 use crate::container::{FAULT_DIVISION, FAULT_INDEX};

@@ -1,4 +1,4 @@
-//! The mock's address space: allocations of the device, and page-locked memory of the host.
+//! The mock's address space: device allocations and page-locked host memory.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;

@@ -1,8 +1,8 @@
-//! A driver without a device, for tests: memory is the host's, streams are queues, kernels are evaluated.
+//! A mock driver without a device, for tests: memory is host memory, streams are queues, kernels are evaluated.
 //!
-//! It uses the freedom that a device has: submitted work runs late, at the latest when it is waited for, and copies read and
-//! write page-locked memory then. Work that uses memory which was freed or was never allocated is an illegal address, which
-//! is sticky. Errors of every kind can be planted. A module's "cubin" is the text of a kernel.
+//! It behaves as asynchronously as a device may: submitted work runs late, at the latest when it is waited for, and
+//! copies access page-locked memory only then. Work that uses memory that was freed or never allocated reports an
+//! illegal address, a sticky error. Errors of every kind can be injected. A module's "cubin" is the text of a kernel.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -130,7 +130,7 @@ impl MockDriver {
         }
     }
 
-    /// A call fails with this error of the driver after this many others.
+    /// A call fails with this driver error after this many other calls.
     pub fn fail_after(&self, calls: usize, code: u32) {
         self.state.lock().planted = Some((calls, code));
     }
@@ -185,7 +185,7 @@ impl MockDriver {
         result
     }
 
-    /// Releases something: planted errors do not hit this, so that tests can count what is left.
+    /// Releases a resource: injected errors do not affect this, so that tests can count the remaining resources.
     fn release<T>(
         &self,
         call: &'static str,

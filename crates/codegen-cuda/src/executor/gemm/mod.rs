@@ -1,7 +1,7 @@
-//! Products by cuBLASLt: [`Products`] opens the library and remembers an algorithm per problem.
+//! Matrix products with cuBLASLt: [`Products`] opens the library and remembers an algorithm per problem.
 //!
-//! Everything of the library is behind one lock, held while a product is submitted, not while it runs. A row-major product
-//! `D = A * B` is the column-major `D' = B' * A'`, so the operands change places.
+//! All library state is behind one lock, which is held while a product is submitted, not while it runs. A row-major
+//! product `D = A * B` is the column-major `D' = B' * A'`, so the operands are swapped.
 #![allow(unsafe_code, reason = "cuBLASLt is a C library")]
 
 mod plan;

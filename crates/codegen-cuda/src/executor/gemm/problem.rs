@@ -1,4 +1,4 @@
-//! One product with its sizes: what an algorithm is chosen for.
+//! One product with its sizes, for which an algorithm is chosen.
 
 use super::bias_of;
 use crate::container::{FIXED_WORDS, GemmEntry, GemmEpilogue, GemmOperand};

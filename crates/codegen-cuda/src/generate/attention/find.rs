@@ -1,4 +1,4 @@
-//! Finds the parts of an attention among a kernel's items, in their order.
+//! Finds the parts of an attention among a kernel's items, in order.
 
 use kiln_kernel::analysis::expression_nodes;
 use kiln_kernel::{

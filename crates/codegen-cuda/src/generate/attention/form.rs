@@ -1,10 +1,10 @@
-//! Recognising a kernel that is one attention: scores are sums of products, a softmax of them weights values, and what
-//! follows is at the points of the results.
+//! Recognises a kernel that is one attention: scores are sums of products, values are weighted with a softmax of the
+//! scores, and everything after that is computed at the points of the results.
 //!
-//! *Invariant.* The weights are `exp(score - shift)`, perhaps rounded, perhaps divided, and the same score is reduced to a
-//! maximum; shift and divisor are values of the row, computed from the maximum and the sum. So the maximum of fewer keys in
-//! place of the shift gives the same weights but for a factor of the row, and that factor and the division can follow the
-//! sum. Every other kernel is refused.
+//! *Invariant.* The weights are `exp(score - shift)`, perhaps rounded, perhaps divided, and the same score is reduced
+//! to a maximum; shift and divisor are values of the row, computed from the maximum and the sum. So using the maximum
+//! over fewer keys as the shift gives the same weights up to a factor per row, and that factor and the division can be
+//! applied after the sum. Every other kernel is rejected.
 
 use kiln_kernel::analysis::{Dependence, expression_nodes, must_run_in_order};
 use kiln_kernel::{

@@ -1,9 +1,9 @@
-//! The keys that a row sees where scores are masked by position: a block visits the tiles between the first and the last of
-//! them, for any of its rows.
+//! The keys visible to a row if scores are masked by position: a block visits the tiles between the first and the last
+//! key visible to any of its rows.
 //!
-//! *Invariant.* Results are those of visiting every tile. The weight of a hidden key is exactly zero, so only values that
-//! are infinite or NaN could be seen: a function before the blocks flags the keys that have such values, and flagged keys are
-//! visited.
+//! *Invariant.* Results are the same as if every tile were visited. The weight of a masked key is exactly zero, so only
+//! infinite or NaN values could affect a result: a function that runs first flags the keys with such values, and
+//! flagged keys are visited.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::{Dependence, MaskBound, expression_nodes, may_fault};

@@ -1,4 +1,4 @@
-//! The shared memory of a block.
+//! The layout of a block's shared memory.
 
 use super::Attention;
 use super::plan::AttentionTile;

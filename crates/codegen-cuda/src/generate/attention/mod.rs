@@ -1,9 +1,9 @@
-//! Attention with a softmax that is updated: a block has a tile of queries and goes through the keys and their values, tile
-//! by tile, so that scores are in registers alone.
+//! Attention with an online softmax ("flash attention"): a block has a tile of queries and iterates over the keys and
+//! values tile by tile, so that scores are kept in registers only.
 //!
-//! Of each row the maximum so far and the sum of weights so far are kept; where a tile raises the maximum, what was summed
-//! is rescaled. Scores go through the kernel's own expressions, and so do the results. Operands are filled as those of
-//! contractions are; the weights are the left operand of the second product where they are.
+//! For each row, the running maximum and the running sum of weights are kept; when a tile raises the maximum, the sums
+//! are rescaled. Scores and results are computed with the kernel's own expressions. Operand tiles are filled as for
+//! contractions; the weights are used from registers as the left operand of the second product.
 
 mod find;
 mod form;
@@ -31,8 +31,8 @@ pub(crate) use plan::{AttentionPlan, AttentionTile};
 pub(super) use propose::plans;
 use split::Splits;
 
-/// Writes the kernel: a function per size of tile, of which one has tasks, as sizes decide. Where keys are split, another one
-/// merges the splits; where they are masked, one before all others flags values.
+/// Writes the kernel: a function per size of tile, of which one has tasks, as sizes decide. Where keys are split,
+/// another one merges the splits; if keys are masked, the first function flags values.
 pub(super) fn generate(
     lowering: &Lowering<'_>,
     plan: &AttentionPlan,

@@ -1,4 +1,4 @@
-//! The choices of an attention, with a text.
+//! The plan of an attention, with a text form.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Which plans are offered for an attention.
+//! Proposes plans for an attention.
 
 use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{AxisId, VerifiedKernel};

@@ -1,4 +1,4 @@
-//! What follows the loop: values of the rows, and the items of the kernel at each result.
+//! The code after the loop: values of the rows, and the items of the kernel at each result.
 
 use kiln_kernel::{AxisId, Item, StageId, StageOperation, Store};
 

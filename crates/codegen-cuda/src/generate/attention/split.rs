@@ -1,6 +1,6 @@
-//! Keys that are split over blocks, where there would be few blocks and each would have many keys, as when text is generated:
-//! each block leaves the maxima, sums and mixes for its keys in scratch, and a second function merges them in a fixed order
-//! ("flash-decoding").
+//! Keys split over blocks ("flash-decoding"), for cases with few blocks and many keys each, such as text generation:
+//! each block stores the maxima, sums and weighted values for its keys in scratch, and a second function merges them in
+//! a fixed order.
 //!
 //! The number of splits depends on sizes alone.
 

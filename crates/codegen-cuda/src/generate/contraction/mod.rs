@@ -1,8 +1,9 @@
-//! Sums of products by tiles in shared memory: tensor cores for 16-bit floats, registers for other numbers.
+//! Contractions with tiles in shared memory: tensor cores for 16-bit floats, register tiles for other numbers.
 //!
-//! Rows are the outer axes of the left factor alone, columns those of the right one alone, batches all others; the depth is
-//! what is summed. Several axes of one kind count as one, so a convolution is a product too. Factors are computed where a
-//! tile is filled, and what follows the sum where it is stored. Elements outside of the matrices are zeros.
+//! Rows are the outer axes of the left factor alone, columns those of the right factor alone, and batches all others;
+//! the depth is the summed axes. Several axes of one kind count as one, so a convolution is a product too. The prologue
+//! of a factor is computed when a tile is filled, the epilogue when sums are stored. Elements outside the matrices are
+//! zeros.
 
 mod product;
 

@@ -1,4 +1,4 @@
-//! Recognising a kernel that is one product: its factors, and the axes of its rows, columns, batches and depth.
+//! Recognises a kernel that is one product: its factors, and the axes of its rows, columns, batches and depth.
 
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::{

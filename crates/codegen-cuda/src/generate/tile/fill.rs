@@ -1,4 +1,4 @@
-//! The tiles of a product's operands in shared memory: copied as they are, asynchronously, or computed and written.
+//! The tiles of a product's operands in shared memory: copied unchanged, asynchronously, or computed and written.
 
 use kiln_kernel::{AxisId, Load, Node};
 

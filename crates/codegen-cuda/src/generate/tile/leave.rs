@@ -1,4 +1,4 @@
-//! How sums leave the registers: strip by strip through shared memory, to what follows them in the kernel.
+//! Moves sums out of registers, strip by strip through shared memory, to the epilogue.
 
 use kiln_kernel::AxisId;
 

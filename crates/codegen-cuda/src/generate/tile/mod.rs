@@ -1,5 +1,5 @@
-//! Tiles of products in shared memory, which contractions and attention have in common: factors and how their tiles are
-//! filled, and how sums leave the registers.
+//! Tiles in shared memory, used by contractions and attention: filling the tiles of the factors, and moving sums out of
+//! registers.
 
 mod fill;
 mod leave;

@@ -1,5 +1,5 @@
-//! A factor of a product whose elements are in tiles: in which order they are read, and whether they can be copied as they
-//! are.
+//! A factor of a product, read in tiles: the order in which its elements are read, and whether they can be copied
+//! unchanged.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::{Dependence, expression_nodes};

@@ -1,4 +1,4 @@
-//! The second phase of a Winograd convolution: the image, strip by strip.
+//! The second phase of a Winograd convolution: processes the image strip by strip.
 
 use std::collections::HashMap;
 

@@ -1,12 +1,12 @@
 //! Winograd convolution of 3 x 3 windows: F(2x2, 3x3), and F(4x4, 3x3) on request.
 //!
-//! Two by two neighbouring sums of nine products take 36 products per channel. From sixteen differences of the sixteen
-//! elements that the four windows cover, and sixteen sums of the nine weights, they take sixteen (Lavin, Gray: "Fast
+//! Computed directly, a tile of 2 x 2 results takes 36 products per channel. From sixteen differences of the sixteen
+//! elements that the four windows cover, and sixteen sums of the nine weights, it takes sixteen (Lavin, Gray: "Fast
 //! algorithms for convolutional neural networks", 2015): one matrix product for each of sixteen *planes*. One phase
 //! transforms the weights, the next processes the image in *strips* of such tiles.
 //!
-//! If an axis has remaining points, its last tile begins earlier and stores those points alone. Non-finite values spread no
-//! further than their windows reach, but infinities become NaNs.
+//! If an axis is not a multiple of the tile, its last tile begins earlier and stores only the remaining points.
+//! Non-finite values spread no further than their windows reach, but infinities become NaNs.
 //!
 //! - [`Winograd`]: which kernels qualify. `strips`: sizes and memory layout. `transform`: the three transforms.
 //! - `weights`: the first phase. `image`, `planes`: the second.

@@ -1,7 +1,7 @@
-//! Loops compiled to one kernel.
+//! Loops lowered to one kernel.
 //!
 //! A loop with element-wise iterations becomes its own kernel; only the ops that compute its trip count and captured
-//! sizes are joined to it. If lowering rejects it, the loop stays, with the reason among its notes.
+//! sizes are joined to it. If lowering rejects it, the loop stays a control step, with the reason in its notes.
 
 use std::collections::BTreeSet;
 

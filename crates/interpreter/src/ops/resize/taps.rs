@@ -1,4 +1,4 @@
-//! Which input elements an output index reads, and with what weights.
+//! The input elements that an output index reads, and their weights.
 //!
 //! Formulas: the ONNX operator `Resize`, version 19, and its reference implementation.
 

@@ -71,7 +71,7 @@ pub(super) fn place(scene: &Scene) -> Picture {
     place_boxes(scene, boxes, widths)
 }
 
-/// Places boxes of known sizes, one per node, each in a space of its own width.
+/// Places boxes of known sizes, one per node, each in a space as wide as the box.
 pub(super) fn place_boxes(scene: &Scene, mut boxes: Vec<Placed>, widths: Vec<f64>) -> Picture {
     let layers = layers::assign(scene);
     let mut vertices: Vec<Vertex> = widths

@@ -1,4 +1,4 @@
-//! Checks of what is added against the dtypes of its operands.
+//! Checks the dtypes of operands when a node is added.
 
 use cranelift_entity::EntityRef;
 use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! Nodes by their bits, so that equal nodes are shared.
+//! Interns nodes by their bits, so that equal nodes are shared.
 
 use kiln_scalar::{Function, ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimId;

@@ -1,4 +1,4 @@
-//! Stores: plain ones, and those that combine with what is there.
+//! Stores: plain stores, and stores that combine with the current element.
 
 use cranelift_entity::EntityRef;
 

@@ -1,8 +1,8 @@
 //! Stands in for the compiler that made a bundle: it knows which schedules the bundle has code for, and compiles nothing
 //! itself.
 //!
-//! Keys of code name the compiler, so reporting that compiler's version finds its code. If this build has that same
-//! compiler, it compiles what the bundle lacks.
+//! Keys of compiled code contain the compiler's version, so reporting that version finds the code. If this build has
+//! that same compiler, it compiles what the bundle lacks.
 
 use super::{BundledCandidate, Manifest, kernel_digest};
 use kiln_backend::{

@@ -1,4 +1,4 @@
-//! Making a bundle: its plans are recompiled, through the cache, by a runtime that collects everything it stores.
+//! Saving a bundle: its plans are recompiled, through the cache, by a runtime that collects everything it stores.
 
 use super::{
     BundledCandidate, BundledConstant, BundledPlan, Manifest, constant_key, kernel_digest,

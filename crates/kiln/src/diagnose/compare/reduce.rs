@@ -1,9 +1,9 @@
 //! Reduces a wrong step to the fewest of its ops that are still wrong.
 //!
-//! Candidates are graphs whose inputs are what compiled code passed to the step; each is loaded, compiled and compared like
-//! any model. Symbols stay symbols at first; if nothing is wrong then, sizes become constants. Then ops are removed from
-//! the end, then from the front, as long as the rest stays wrong. Not here: steps with control flow, or whose ops define
-//! symbols; for these the whole graph is kept.
+//! Candidates are graphs whose inputs are what compiled code passed to the step; each is loaded, compiled and compared
+//! like any model. Symbols stay symbols at first; if that makes the result correct, sizes become constants. Ops are
+//! then removed from the end, then from the front, as long as the rest stays wrong. Steps that have control flow, or
+//! whose ops define symbols, are not reduced: the whole graph is kept.
 
 use super::step_check::{OwnError, StepCheck};
 use crate::diagnose::comparison::Distance;
@@ -146,7 +146,7 @@ impl Search<'_> {
         Some(best)
     }
 
-    /// The piece as a model of its own, if it is wrong.
+    /// The piece as a separate model, if it is wrong.
     fn attempt(&mut self, piece: &Piece) -> Option<Repro> {
         self.attempts = self.attempts.checked_sub(1)?;
         let repro = self.extract(piece)?;

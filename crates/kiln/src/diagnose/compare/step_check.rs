@@ -1,7 +1,7 @@
 //! Checks whether a step computed the right results for what it read.
 //!
 //! The step's ops are interpreted in promoted mode on the values that compiled code passed to it, so errors of earlier
-//! steps do not count: a step that is off is itself wrong.
+//! steps do not count: a step whose results differ is itself wrong.
 
 use crate::diagnose::comparison::{AGREEMENT, Distance};
 use crate::error::Error;

@@ -1,4 +1,5 @@
-//! What to try next: rules over the figures of a report, each with the figures that it is about.
+//! Advice on what to try next: rules over the figures of a report; each piece of advice quotes the figures it is based
+//! on.
 
 use super::steps::is_control;
 use super::{Advice, CallReport, ReportedStep};

@@ -1,8 +1,8 @@
-//! Steps that are not one kernel, ranked by what one kernel would save.
+//! Adjacent steps that were not fused, ranked by what fusing them would save.
 //!
-//! The estimate: the value between them would be neither written nor read again, at the rate that the two steps reached
-//! with all their bytes, and one launch would be saved. It is at most the shorter of the two steps. If other steps read the
-//! value too, it would still be written.
+//! The estimate: the value between the two steps would be neither written nor read again, at the rate that both steps
+//! reached over all their bytes, and one launch would be saved. The estimate is at most the time of the shorter step.
+//! If other steps read the value too, it would still be written.
 
 use super::seen::Seen;
 use super::steps::is_control;

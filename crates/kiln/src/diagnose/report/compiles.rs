@@ -1,4 +1,4 @@
-//! The compile account: one entry per compile, with the time of each stage.
+//! The list of compiles: one entry each, with the time of each stage.
 
 use super::ReportedCompile;
 use super::seen::milliseconds;

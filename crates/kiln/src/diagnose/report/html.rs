@@ -1,7 +1,7 @@
-//! The page of a report: one HTML file that loads nothing, works without a mouse and prints.
+//! The page of a report: a self-contained HTML file, which works without a mouse and can be printed.
 //!
-//! Drawings are SVG that is laid out here; a small script adds zooming and the details of a step. Invariants: every text
-//! from outside goes through [`escape`]; without the script all that is drawn or tabulated can still be read.
+//! Drawings are SVG, laid out here; a small script adds zooming and the details of a step. Invariants: every text from
+//! outside goes through [`escape`]; everything that is drawn or tabulated can be read without the script.
 
 mod graph;
 mod memory;

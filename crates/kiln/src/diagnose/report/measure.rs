@@ -1,4 +1,4 @@
-//! A report from calls: a first one, calls by the clock alone, calls with the time of each step.
+//! Measures calls for a report: a first call, calls timed as a whole, and calls with the time of each step.
 
 use super::seen::{Seen, milliseconds};
 use super::{CallReport, MachineRates, ReportedInput, advice, apart, compiles, memory, steps};

@@ -1,4 +1,4 @@
-//! The pairs of a report as text: steps that are not one kernel, by what one kernel would bring.
+//! The near misses of a report as text: pairs of steps that were not fused, by what fusing them would save.
 
 use super::{Apart, CallReport, ReportedStep};
 use std::fmt::Write;

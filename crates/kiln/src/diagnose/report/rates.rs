@@ -1,4 +1,4 @@
-//! What the machine does at best: a stream through memory and a large product, both as Kiln's own kernels.
+//! The machine's best rates, measured with Kiln's own kernels: a stream through memory, and a large product.
 
 use crate::error::Error;
 use crate::model::Model;
@@ -16,7 +16,7 @@ const CACHED: usize = 64 << 10;
 const CACHED_BYTES: u64 = 1 << 20;
 /// Rows, depth and columns of the product.
 const SIDE: usize = 768;
-/// The fastest of so many calls counts, or of as many as the time allows.
+/// The maximum number of calls, of which the fastest counts; there are fewer if time runs out.
 const CALLS: usize = 40;
 const LEAST_CALLS: usize = 4;
 const TIME: Duration = Duration::from_millis(120);

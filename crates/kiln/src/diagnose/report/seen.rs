@@ -1,4 +1,4 @@
-//! What the parts of a report are made from: the graph, its plans, and the profile of a call.
+//! The data that a report is made from: the graph, its plans, and the profile of a call.
 
 use super::{MachineRates, StepRun};
 use crate::diagnose::StepProfile;

@@ -1,4 +1,5 @@
-//! The steps of a report, from a profile: what each computes, and at which share of the machine's best rates.
+//! The steps of a report, from a profile: what each computes, and the fraction of the machine's best rates that it
+//! reaches.
 
 use super::seen::{Seen, milliseconds, runs};
 use super::{CallReport, Edge, ReportedStep};

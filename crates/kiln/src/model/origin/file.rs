@@ -1,4 +1,5 @@
-//! An ONNX model, read on demand: a file that is known by its identity need not be read to be called.
+//! An ONNX model, read on demand: a model whose file is recognised by its identity can be called without reading the
+//! file.
 
 use super::ModelDigest;
 use super::hashed::{self, Digested};

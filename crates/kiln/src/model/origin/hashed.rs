@@ -1,4 +1,5 @@
-//! Reads a model's file with a digest of everything read for it: the file, and every part of the files it refers to.
+//! Reads a model's file, and computes a digest of everything read for it: the file, and every part of the files it
+//! refers to.
 
 use super::ModelDigest;
 use super::known::{self, Seen};

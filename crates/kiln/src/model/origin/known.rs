@@ -1,4 +1,4 @@
-//! Digests of files by identity: a file that was digested once need not be read again to be recognised.
+//! Digests of files by identity: a file that has been digested once is recognised without being read again.
 //!
 //! An identity is a file's device, inode number, size, and times of last change, one of which no program can set. Two
 //! changes within one tick of the file system's clock cannot be told apart, so files changed a moment ago are not recorded.

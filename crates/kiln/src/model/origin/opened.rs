@@ -1,7 +1,7 @@
 //! The files of a model, kept open: elements of constants are read on demand.
 //!
-//! Invariant: the bytes read are those that the model was made of. If a file may have changed since, their digest is
-//! checked.
+//! Invariant: the bytes read are those that the model was loaded from. If a file may have changed since, their digest
+//! is checked.
 
 use kiln_ir::{Constant, Digest};
 use kiln_onnx::{DataFile, FileIdentity, Location, TensorPlace};

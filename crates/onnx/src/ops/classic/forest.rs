@@ -1,9 +1,10 @@
 //! An ensemble of decision trees as one table of nodes.
 //!
 //! Every node tests the same condition, `x[feature] <= split`; others are reduced to it: `x < s` is `x <= s'` for the
-//! number next below `s`, `x > s` is the negation of `x <= s`, `x == s` takes two tests, and membership in a set tests each
-//! member. A leaf leads to itself. So a walk with as many steps as the depth of the deepest tree ends in a leaf of every
-//! tree. Invariant: `yes` and `no` are rows of the table, and only leaves lead to themselves.
+//! next number `s'` below `s`, `x > s` is the negation of `x <= s`, `x == s` takes two tests, and membership in a set
+//! tests each member. The successor of a leaf is the leaf itself, so a walk with as many steps as the deepest tree has
+//! levels ends at a leaf in every tree. Invariant: `yes` and `no` are rows of the table, and only leaves are their own
+//! successors.
 
 use kiln_tensor::DType;
 

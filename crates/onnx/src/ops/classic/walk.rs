@@ -1,4 +1,5 @@
-//! Samples walk down all trees at once, one loop iteration per level, and the weights of their leaves are summed.
+//! Evaluates all trees at once: samples descend one level per loop iteration, and the weights of their leaves are
+//! summed.
 
 use kiln_ir::{ReduceFunction, ValueId};
 use kiln_shape_inference::{GraphBuilder, InferError};

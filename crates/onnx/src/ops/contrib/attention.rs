@@ -1,4 +1,4 @@
-//! Fused attention of exporters: with projections inside, with biases and masks, with caches of keys and values.
+//! Fused attention operators of exporters: with projections, biases, masks, and caches of keys and values.
 
 use kiln_ir::ValueId;
 use kiln_symbolic_shape::DimId;

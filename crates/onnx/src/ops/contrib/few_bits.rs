@@ -1,9 +1,10 @@
 //! Products with weights of a few bits.
 //!
-//! Constant weights are laid out as reduced precision stores them, so that the same kernels read them: codes stay packed, and
-//! are taken apart in the product. A code pair of a byte there are rows `i` and `i + block / 2` of a block; here they are
-//! rows `2 i` and `2 i + 1`. Weights that are computed are unpacked by ops of the graph. A model that allows 8 bits for the
-//! other factor (`accuracy_level` 4) gets them, with a scale per row: products of integers.
+//! Constant weights are laid out as reduced precision stores them, so that the same kernels read them: codes stay
+//! packed, and are unpacked in the product. In that format, the two codes of a byte are rows `i` and `i + block / 2` of
+//! a block; in the operator's, they are rows `2 i` and `2 i + 1`. Weights that are computed are unpacked by ops of the
+//! graph. If a model allows 8 bits for the other factor (`accuracy_level` 4), it is quantised with a scale per row,
+//! which gives products of integers.
 
 use kiln_ir::{ReduceFunction, ValueId};
 use kiln_tensor::{DType, Tensor};
@@ -252,7 +253,7 @@ impl Stored {
     }
 }
 
-/// A zero point per block, `[N, blocks]`; each column begins with a byte of its own.
+/// A zero point per block, `[N, blocks]`; each column begins with a new byte.
 fn unpacked_zero_points(bytes: &[u8], sizes: &Sizes) -> Vec<f32> {
     let (_, per_column) = sizes.bytes();
     let (blocks, per_column) = (sizes.blocks as usize, per_column as usize);

@@ -1,9 +1,9 @@
-//! Attention of queries in groups that share a key, over caches that are written in place or grow.
+//! Grouped-query attention, over caches that are written in place or grow.
 //!
-//! The caches of the result are as large as the past, or as the total length where that is larger: stated sizes decide. A
-//! model of caches with a capacity is therefore computed in place, once the past's size is known to be at least the total
-//! length. Where in its cache a sample's new keys go, and how many it sees, is data, so samples of a batch may have
-//! different lengths.
+//! The result's caches are as large as the past, or as the total length if that is larger, as determined by the stated
+//! sizes. A model whose caches have a fixed capacity is therefore computed in place, if the past's size is known to be
+//! at least the total length. The positions of a sample's new keys in its cache, and the number of keys it attends to,
+//! are data, so samples of a batch may have different lengths.
 
 use kiln_ir::{Combine, PadMode, ReduceFunction, ValueId};
 use kiln_symbolic_shape::DimId;

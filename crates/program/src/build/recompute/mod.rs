@@ -1,10 +1,10 @@
-//! Rematerialisation: steps that run again, so that their results need not be kept.
+//! Rematerialisation: steps are repeated, so that their results need not be kept.
 //!
-//! This is the last change to the list of steps, after everything that merges or reorders computations: no pass sees the
-//! repeated steps, and none has to respect them. A repeated step launches the same kernel on operands with the same elements, so
-//! results do not change in a bit. The choice is made at likely sizes and is right for all.
+//! This is the last change to the list of steps, after everything that merges or reorders computations: no pass sees
+//! the repeated steps, so none has to preserve them. A repeated step launches the same kernel on operands with the same
+//! elements, so results are bit-identical. The choice is made at likely sizes, and is correct for all sizes.
 //!
-//! Only the steps of the outermost block repeat: the gradient of a control step computes its region again anyway.
+//! Only steps of the outermost block are repeated: the gradient of a control step recomputes its region anyway.
 
 mod replay;
 mod simulate;

@@ -1,4 +1,4 @@
-//! The steps of a simulated run: repeated steps write buffers of their own, and later steps read those.
+//! The steps of a simulated run: repeated steps write separate buffers, which later steps read.
 
 use std::collections::HashMap;
 
@@ -55,7 +55,7 @@ pub(super) fn replay(
     block.segments[segment].steps = steps;
 }
 
-/// Lets a step write buffers of its own.
+/// Lets a step write its own buffers.
 fn repeat(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -111,7 +111,7 @@ impl Versions {
     }
 }
 
-/// Replaces the buffers that a step reads. Operands of control steps have memory of their own, which is never dropped.
+/// Replaces the buffers that a step reads. Operands of control steps have their own memory, which is never dropped.
 fn replace_reads(
     action: &mut Action,
     written: &[BufferId],

@@ -1,12 +1,13 @@
-//! A run of a segment within a budget of bytes, on paper: which values are dropped, and which steps run again.
+//! Simulates a run of a segment within a byte budget: which values are dropped, and which steps are repeated.
 //!
-//! As dynamic tensor rematerialisation (Kirisame et al., "Dynamic Tensor Rematerialization", 2021), but with the future
-//! known. Steps run in their order. Where the results of one do not fit, values are dropped that a later step reads: those that
-//! cost the least to compute again, per byte and per step for which the byte is free as far as these count (see [`Weights`]). A step whose operand was dropped has it
-//! computed again first, and so on.
+//! This is dynamic tensor rematerialisation (Kirisame et al., "Dynamic Tensor Rematerialization", 2021), but with the
+//! future known. Steps run in order. If the results of a step do not fit, values that a later step reads are dropped:
+//! those that are cheapest to recompute, per byte and per step for which the byte is free, as weighted by [`Weights`].
+//! If an operand of a step was dropped, it is recomputed first, recursively.
 //!
-//! Invariant: what was dropped can be computed again until its last use. Each value has a deadline, after which one of the
-//! operands of its step, or of theirs, may be gone for good; a value that is needed later than that is never dropped.
+//! Invariant: a dropped value can be recomputed until its last use. Each value has a deadline, after which an operand
+//! needed to recompute it, directly or indirectly, may be gone for good; a value that is needed after its deadline is
+//! never dropped.
 
 use super::super::flow::{Flow, FlowValue};
 

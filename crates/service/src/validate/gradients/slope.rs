@@ -1,10 +1,10 @@
-//! Slopes of a graph along directions of several inputs at once, and gradients that are judged by them.
+//! Slopes of a graph along directions of several inputs at once, against which gradients are checked.
 //!
-//! The parts of a direction are scaled so that each input's gradient has the same largest slope along its own part. An
-//! error is relative to that slope and not to the sum of all of them, so an input has the same tolerance in a group as
-//! alone. Errors of two inputs could only hide each other by being opposite along directions that are drawn independently.
-//! A group can fail though each of its inputs passes, by the sum of what rounding left of each; the caller judges its
-//! inputs alone then.
+//! The components of a direction are scaled so that each input's gradient has the same largest slope along its own
+//! component. An error is relative to that slope, not to the sum of all slopes, so an input has the same tolerance in a
+//! group as alone. Errors of two inputs could only hide each other by being opposite along independently drawn
+//! directions. A group can fail although each of its inputs passes, because rounding errors add up; the caller then
+//! checks each input separately.
 
 use super::{internal, numbers, run};
 use crate::draw::{self, Random};

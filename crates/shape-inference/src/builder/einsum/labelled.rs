@@ -1,4 +1,4 @@
-//! A tensor whose axes have labels, each once, and what an einsum does with one: diagonals, sums, other orders.
+//! A tensor whose axes have unique labels, and the einsum operations on one: diagonals, sums, permutations.
 
 use super::equation::Label;
 use super::mistake;

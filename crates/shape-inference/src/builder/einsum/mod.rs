@@ -1,8 +1,8 @@
-//! Einstein's sums: products of tensors, summed over the labels that the result lacks.
+//! Einsum: products of tensors, summed over the labels that are not in the result.
 //!
-//! Operands are joined from left to right, each pair by one batched matrix product: shared labels that are needed later are
-//! batch axes, shared ones that are not are summed, and the others are rows and columns. What can be summed before a product
-//! is. Invariant: a repeated label becomes one axis before anything else.
+//! Operands are joined from left to right, each pair by one batched matrix product: shared labels that are needed later
+//! are batch axes, other shared labels are summed, and the remaining ones are rows and columns. Labels that can be
+//! summed before a product are. Invariant: a repeated label becomes one axis before anything else.
 
 mod equation;
 mod labelled;

@@ -1,4 +1,4 @@
-//! Requirements of control ops at the edges of their regions, and which sizes may leave one.
+//! Requirements of control ops at the boundaries of their regions, and the sizes that may leave a region.
 
 use crate::context::{Agreement, InferenceContext};
 use crate::error::{InferError, InferErrorKind};

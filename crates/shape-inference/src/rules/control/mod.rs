@@ -1,4 +1,4 @@
-//! Control flow: the types at the edges of regions, and sizes that are known only after they ran.
+//! Control flow: the types at the boundaries of regions, and sizes that are known only after a region has run.
 //!
 //! A result's size is that of the branches, or of the carried value, where it is proved to be one
 //! size that is visible outside; otherwise it is a symbol that the op defines. Such symbols are

@@ -1,6 +1,6 @@
-//! The start of ranks that another group connects already.
+//! Starts ranks that are already connected by another group.
 //!
-//! Invariant: a rank that fails is an error of every rank, so that none waits in NCCL for one that does not come.
+//! Invariant: if a rank fails, every rank returns an error, so that none waits in NCCL for a missing rank.
 
 use super::super::{Collective, CollectiveError, Numbers};
 use super::calls::{Calls, Result};

@@ -1,7 +1,8 @@
-//! What is used of NCCL and of the driver, as a trait: one GPU, with one stream that all work is submitted to.
+//! The parts of NCCL and of the driver that are used, as a trait: one GPU, with one stream that all work is submitted
+//! to.
 //!
-//! `gpu` calls the libraries; tests simulate them, with ranks that are threads. Handles are plain, and nothing here latches
-//! errors.
+//! `gpu` calls the libraries; tests simulate them, with ranks that are threads. Handles are plain numbers, and nothing
+//! here latches errors.
 #![allow(unsafe_code, reason = "the caller vouches for what the GPU accesses")]
 
 use super::super::CollectiveError;

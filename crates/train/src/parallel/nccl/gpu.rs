@@ -1,6 +1,6 @@
 //! The calls of NCCL and of the driver, for one GPU.
 //!
-//! The device's context is made current before each call of NCCL, so any thread may make it.
+//! The device's context is made current before each call of NCCL, so calls can be made from any thread.
 #![allow(unsafe_code, reason = "the driver and NCCL are C libraries")]
 
 use super::super::CollectiveError;
@@ -10,7 +10,7 @@ use super::library::Library;
 use kiln::internals::codegen_cuda::driver::{Driver, DriverError, RealDriver, Stream};
 use std::ptr::NonNull;
 
-/// A GPU with a stream of its own, and NCCL.
+/// A GPU with its own stream, and NCCL.
 pub(super) struct Gpu {
     driver: RealDriver,
     library: Library,

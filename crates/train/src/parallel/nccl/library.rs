@@ -1,7 +1,8 @@
-//! NCCL's functions, by name, from the library that is found when it is first needed.
+//! NCCL's functions, looked up by name in the library, which is opened when it is first needed.
 //!
-//! They are declared here, not taken from `cudarc`: it does not look for `libnccl.so.2`, which is how the library is installed,
-//! it panics where a function is missing, and its results are enums, which a newer library's results need not fit.
+//! They are declared here instead of using `cudarc`, which does not look for `libnccl.so.2`, the name under which the
+//! library is installed, panics if a function is missing, and returns enums, which may lack the results of a newer
+//! library.
 #![allow(unsafe_code, reason = "NCCL is a C library")]
 
 use super::super::CollectiveError;

@@ -1,6 +1,7 @@
-//! The memory that parts go through: page-locked memory of the host, and as much of the GPU's.
+//! The staging memory: page-locked host memory, and as much memory on the GPU.
 //!
-//! Invariant: it is freed by `free` alone, which takes it. Page-locked memory lets copies run while the host checks for errors.
+//! Invariant: it is freed only by `free`, which consumes it. Page-locked memory lets copies run while the host checks
+//! for errors.
 #![allow(unsafe_code, reason = "the driver copies between raw memory")]
 
 use super::calls::{Calls, Result};

@@ -1,7 +1,8 @@
 //! Ranks that have a GPU each, connected by NVIDIA's NCCL.
 //!
-//! The library is looked for when it is first needed, so that building needs nothing. Numbers and bytes go through the GPU
-//! in parts of a fixed size, on a stream of their own. An error ends the communicator, since NCCL promises nothing after one.
+//! The library is opened when it is first needed, so that it is not needed to build. Numbers and bytes go through the
+//! GPU in pieces of a fixed size, on a separate stream. An error ends the communicator, since NCCL guarantees nothing
+//! after one.
 
 mod agree;
 mod calls;
@@ -25,7 +26,7 @@ use std::time::Duration;
 /// The bytes that are on the GPU at a time: a bucket of gradients is one part.
 const PART_BYTES: usize = 16 << 20;
 
-/// One of the ranks that NCCL connects: a process or a thread with a GPU of its own.
+/// One of the ranks that NCCL connects: a process or a thread with its own GPU.
 ///
 /// ```no_run
 /// use kiln_train::parallel::nccl::{Nccl, UniqueId};
@@ -44,8 +45,9 @@ const PART_BYTES: usize = 16 << 20;
 /// Sums have the same bits on all ranks: NCCL computes each once, and copies it. They have the same bits in every run with
 /// the same ranks on the same machines, unless switches compute them (NVLink SHARP), which `NCCL_NVLS_ENABLE=0` turns off.
 ///
-/// After an error, every operation fails, and training goes on with ranks that are started again. Ranks that pass different
-/// numbers of elements are not detected: they wait up to the [limit](Self::wait_at_most), or get wrong numbers.
+/// After an error, every operation fails, and training continues with ranks that are started again. Ranks that pass
+/// different numbers of elements are not detected: they wait up to the [limit](Self::wait_at_most), or get wrong
+/// numbers.
 pub struct Nccl {
     ranks: Ranks<Gpu>,
 }
@@ -54,7 +56,7 @@ impl Nccl {
     /// The id of a new group, which one process makes and all ranks start with. That process must live until all have.
     ///
     /// # Errors
-    /// If there is no NCCL, or it is too old or fails: each place that was looked at is named.
+    /// If there is no NCCL, or it is too old or fails: each place that was searched is named.
     pub fn unique_id() -> Result<UniqueId, CollectiveError> {
         Library::open()?.unique_id()
     }

@@ -1,7 +1,8 @@
-//! A rank: a communicator, and the memory that parts go through.
+//! A rank: a communicator and its staging memory.
 //!
-//! Invariants: between operations no work is pending, unless the communicator was aborted; after the first error it was, and
-//! every operation fails. What a rank has is released when it is dropped, even if it was not started to the end.
+//! Invariants: between operations no work is pending, unless the communicator was aborted; it is aborted on the first
+//! error, after which every operation fails. The resources of a rank are released when it is dropped, even if it did
+//! not start completely.
 #![allow(unsafe_code, reason = "what the GPU accesses is this rank's own")]
 
 use super::super::{Collective, CollectiveError, Numbers};

@@ -1,5 +1,5 @@
-//! Memory over time: a rectangle for each value, from the step that writes it to the last that reads it, at its offset in
-//! the arena; results are stacked above it.
+//! Memory over time: a rectangle for each value, from the step that writes it to the last step that reads it, at its
+//! offset in the arena; results are stacked above it.
 
 use super::text::{bytes, escape};
 use crate::diagnose::report::{CallReport, ReportedMemory};

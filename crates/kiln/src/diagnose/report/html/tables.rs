@@ -1,4 +1,4 @@
-//! What the page tells in words and tables: advice, steps, near misses, the compile account.
+//! The text and tables of the page: advice, steps, near misses, compiles.
 
 use super::text::{bytes, colour, count, escape, short_name};
 use crate::diagnose::report::advice::time;

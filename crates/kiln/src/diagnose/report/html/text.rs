@@ -1,4 +1,4 @@
-//! Texts of a page: escaped, shortened, and figures with units.
+//! Text of the page: escaping, shortening, and figures with units.
 
 use serde::Serialize;
 

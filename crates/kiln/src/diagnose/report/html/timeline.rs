@@ -1,4 +1,4 @@
-//! The call on a timeline: a row of steps, and a row for each thread, drawn busy where a step had a task for it.
+//! The call on a timeline: a row of steps, and a row per thread, shown as busy where a step had a task for it.
 
 use super::text::{colour, escape};
 use crate::diagnose::report::advice::time;
