@@ -1,4 +1,4 @@
-//! What is refused, and what its message says.
+//! Graphs that are rejected, and the error messages.
 
 use crate::{
     GradientContext, GradientError, GradientRequest, GradientRules, append_gradients,

@@ -1,4 +1,4 @@
-//! Rewritten graphs: well typed, near the graph they come from, and as small as they should be.
+//! Rewritten graphs: well typed, close to the original graph's results, and of the expected size.
 
 use crate::{Format, Precision, Reason, reduce_precision};
 use kiln_interpreter::{InterpretOptions, interpret};

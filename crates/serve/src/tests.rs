@@ -1,4 +1,4 @@
-//! Servers on free ports, asked by a plain client over HTTP and by tonic's over gRPC.
+//! Servers on free ports, queried by a simple HTTP client and by tonic's gRPC client.
 
 mod batching;
 mod faults;

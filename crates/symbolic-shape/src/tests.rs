@@ -1,4 +1,4 @@
-//! Expressions as plain trees with the obvious meaning, to compare the table against.
+//! Expressions as plain trees with the obvious meaning, which the table is compared with.
 
 mod budgets;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Both halves together compute what the joint graph computes, whatever is saved.
+//! The two halves together compute what the joint graph computes, whatever is saved between them.
 
 use super::{Partition, PartitionOptions, Rematerialization, partition};
 use crate::{GradientRequest, JointGraph, differentiate};

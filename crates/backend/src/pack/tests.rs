@@ -1,4 +1,4 @@
-//! Packing and its inverse, and specifications that do not fit.
+//! Packing and its inverse, and specifications that do not match the operand.
 
 use kiln_tensor::DType;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Every function, at every level that this machine runs, against `libm` in f64 or better.
+//! Every function, at every level that this machine supports, compared with `libm` in f64 or better.
 
 use kiln_scalar::{ExprBuilder, Mode, ScalarOp, ScalarValue, Signature, evaluate};
 use kiln_tensor::DType;

@@ -1,5 +1,5 @@
-//! Every operation on every dtype that it takes, at every level that this machine runs, against the interpreter's
-//! definition.
+//! Every operation on every dtype that it takes, at every level that this machine supports, compared with the
+//! interpreter's definition.
 
 use kiln_scalar::{ExprBuilder, Mode, ScalarError, ScalarOp, ScalarValue, evaluate};
 use kiln_tensor::{DType, bf16, f16};

@@ -1,4 +1,4 @@
-//! The cost model on single ops with obvious bounds.
+//! The cost model on single ops whose bound is obvious.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Kernels stop growing at a number of nodes, plans at an amount of work, counted and not timed.
+//! Budgets: kernels stop growing at a number of nodes, plans at an amount of work, which is counted, not timed.
 
 use super::read;
 use crate::{FusionLimits, FusionOptions, Refusal, plan};

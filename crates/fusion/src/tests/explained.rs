@@ -1,4 +1,4 @@
-//! Explanations, and guarded plans as text.
+//! Explanations, and the text of guarded plans.
 
 use super::{op, planned, value};
 use insta::assert_snapshot;

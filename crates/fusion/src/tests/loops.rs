@@ -1,4 +1,4 @@
-//! Loops in plans: one kernel if their iterations are element-wise, otherwise a control step.
+//! Loops in plans: one kernel if iterations are element-wise, otherwise a control step.
 
 use kiln_symbolic_shape::Binding;
 

@@ -1,4 +1,4 @@
-//! What fuses and what does not, rule by rule, with symbolic and with known sizes.
+//! Which ops are fused and which are not, rule by rule, with symbolic and with known sizes.
 
 mod budgets;
 mod explained;

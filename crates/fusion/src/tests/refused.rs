@@ -1,5 +1,5 @@
-//! What must not fuse: sizes not known to be equal, kernels beyond the limits. Other refusals are tested by files
-//! (`testkit/testdata/fusion`).
+//! Ops that must not be fused: sizes not known to be equal, kernels beyond the limits. Other refusals are tested by
+//! files (`testkit/testdata/fusion`).
 
 use super::planned;
 use crate::{FusionOptions, plan};

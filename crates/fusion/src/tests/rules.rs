@@ -1,4 +1,4 @@
-//! The benefit of single rules. Which ops the rules join is tested by files (`testkit/testdata/fusion`).
+//! The benefit of individual rules. Which ops the rules join is tested by files (`testkit/testdata/fusion`).
 
 use super::{op, planned, read};
 use crate::{FusionOptions, FusionPlan, plan};

@@ -1,4 +1,4 @@
-//! The format preserves content, and rejects everything else: every truncation, every flipped bit, any bytes.
+//! The format preserves content, and rejects everything else: every truncation, every flipped bit, arbitrary bytes.
 
 use proptest::prelude::*;
 

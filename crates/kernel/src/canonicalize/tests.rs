@@ -1,4 +1,4 @@
-//! The form of canonical kernels, and equal texts for equal structure.
+//! Canonical kernels have the expected form, and structurally equal kernels have the same text.
 
 use std::collections::BTreeSet;
 

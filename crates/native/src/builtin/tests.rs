@@ -1,4 +1,4 @@
-//! Builtins compared with the interpreter's ops, and operands that do not fit.
+//! Builtins compared with the interpreter's ops, and invalid operands.
 #![allow(unsafe_code, reason = "each test has its memory to itself")]
 
 use crate::NativeExecutor;

@@ -1,4 +1,4 @@
-//! Objects cut short, with bits flipped and with bytes replaced: an error or an image, never worse.
+//! Truncated objects, and objects with flipped bits or replaced bytes: the result is an error or an image, never worse.
 
 use super::fixtures::{AARCH64, X86_64};
 use crate::check_object;

@@ -1,4 +1,4 @@
-//! The objects that the tests load: a compiler's, and ones built piece by piece.
+//! The objects that the tests load: a compiler's, and objects built piece by piece.
 
 use object::write::{Object, Relocation, Symbol, SymbolId, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind};

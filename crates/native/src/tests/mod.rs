@@ -1,4 +1,4 @@
-//! Tests across the crate's files: real objects loaded and run, strange and damaged ones refused.
+//! Tests across the crate's files: real objects are loaded and run, unusual and damaged ones are rejected.
 
 mod damaged;
 pub(crate) mod fixtures;

@@ -1,4 +1,4 @@
-//! Objects that are intact but have contents that no kernel has.
+//! Objects that are intact, but whose contents no kernel has.
 
 use super::fixtures::{AARCH64, Made, X86_64, host};
 use crate::error::NativeError;

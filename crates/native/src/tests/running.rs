@@ -1,4 +1,4 @@
-//! A compiler's object loaded and called: constants, calls to the host, faults, several phases.
+//! A compiler's object, loaded and called: constants, calls to the host, faults, several phases.
 #![allow(unsafe_code, reason = "the tests call the code they loaded")]
 
 use super::fixtures::host;

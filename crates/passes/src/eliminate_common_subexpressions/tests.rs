@@ -1,4 +1,4 @@
-//! What is computed once, and what is not.
+//! Which ops are merged, and which are not.
 
 use super::eliminate_common_subexpressions;
 use crate::testing::{after, is_unchanged};

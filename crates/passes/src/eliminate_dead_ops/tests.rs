@@ -1,4 +1,4 @@
-//! What is dropped, and what must be kept.
+//! Which parts are dropped, and which must be kept.
 
 use super::eliminate_dead_ops;
 use crate::PassContext;

@@ -1,4 +1,4 @@
-//! What is folded, and what exceeds the budget.
+//! Which ops are folded, and which exceed the budget.
 
 use super::{EXPANSION_LIMIT, fold_constants};
 use crate::testing::{graph, is_unchanged, optimized};

@@ -1,4 +1,4 @@
-//! What is folded into weights, and its cost.
+//! Which ops are folded into weights, and what that costs.
 
 use super::freeze_constants;
 use crate::PassContext;

@@ -1,4 +1,4 @@
-//! What leaves a loop, and what stays.
+//! Which ops are hoisted out of a loop, and which are not.
 
 use super::hoist_from_loops;
 use crate::testing::{after, graph, is_unchanged, optimized};

@@ -1,4 +1,4 @@
-//! The rules of algebra, and the values they must not change.
+//! The algebraic rules, and the values they must not change.
 
 use super::simplify_algebra;
 use crate::testing::{after, floats, is_unchanged, ramp, same_results};

@@ -1,4 +1,4 @@
-//! The table as seen by its users, values, and slopes checked against differences.
+//! The table as seen by its users; values; derivatives compared with finite differences.
 
 use super::*;
 use crate::{Mode, ScalarValue, evaluate};

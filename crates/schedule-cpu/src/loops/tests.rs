@@ -1,4 +1,4 @@
-//! The text of loops, and the loops that are refused.
+//! The text of loops, and loops that are rejected.
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::VerifiedKernel;

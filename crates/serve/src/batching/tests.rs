@@ -1,4 +1,4 @@
-//! The analysis on graphs whose parts are independent, and on graphs whose parts are not; joined calls against single ones.
+//! The analysis of graphs whose parts are or are not independent; batched calls compared with single ones.
 
 use super::{BatchPlan, Group, join, split};
 use kiln::{DType, Device, Model, Options, Source, Tensor};

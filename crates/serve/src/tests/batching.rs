@@ -1,4 +1,4 @@
-//! Requests that are joined, over the whole way: their answers are those they get alone.
+//! Batched requests, end to end: the responses are the same as for single requests.
 
 use super::support::{Fixture, PICKED, SCALED, send};
 use serde_json::{Value, json};

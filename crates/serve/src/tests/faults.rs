@@ -1,4 +1,4 @@
-//! Bad requests, slow and vanishing clients, too much work, shutting down.
+//! Bad requests, slow and disconnecting clients, overload, shutdown.
 
 use super::support::{FOR_EVER, Fixture, SCALED, SLOW, response, send};
 use crate::Token;

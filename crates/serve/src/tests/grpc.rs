@@ -1,4 +1,4 @@
-//! The protocol over gRPC, asked by tonic's client.
+//! The protocol over gRPC, queried by tonic's client.
 
 use super::support::{Fixture, SCALED};
 use crate::grpc::SERVICE;

@@ -1,4 +1,4 @@
-//! Requests to real models, joined and alone. They need `KILN_MODELS`, the folder that `cargo xtask models` fills.
+//! Requests to real models, batched and single. They need `KILN_MODELS`, the folder that `cargo xtask models` fills.
 
 use super::support::{repository_options, runtime};
 use crate::{InferAnswer, InferRequest, Repository};

@@ -1,4 +1,4 @@
-//! Models that come and go: versions, loading again, files that are broken.
+//! Loading and unloading models: versions, reloading, damaged files.
 
 use super::support::Fixture;
 use serde_json::json;

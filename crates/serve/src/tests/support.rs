@@ -1,4 +1,4 @@
-//! A server with models in a temporary folder, and clients that say exactly what they send.
+//! A server with models in a temporary folder, and clients with full control over the bytes they send.
 
 use crate::{Models, Repository, RepositoryOptions, Server, ServerOptions, ServingDefaults};
 use kiln::{Cache, Device, Options, OutputPlacement};

@@ -1,4 +1,4 @@
-//! Spans of joined requests. How a collector receives spans is tested with the `kiln` command.
+//! Spans of batched requests. The export to a collector is tested with the `kiln` command.
 
 use super::batching::{at_once, joining, scaled};
 use super::support::{Fixture, SCALED};

@@ -1,4 +1,4 @@
-//! The builder: mistakes at the call that makes them, composites, annotations.
+//! The builder: errors are reported by the call that causes them; composites, annotations.
 
 use super::describe;
 use crate::{GraphBuilder, InferError, Mode, check_types};

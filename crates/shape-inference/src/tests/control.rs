@@ -1,4 +1,4 @@
-//! If and loop: sizes at the edges of regions.
+//! If and loop: sizes at the boundaries of regions.
 
 use super::{describe, types};
 use crate::{GraphBuilder, InferError, LoopBody, check_types, infer_types, read_graph};

@@ -1,4 +1,4 @@
-//! Sizes that travel as data: the idioms that exporters emit.
+//! Sizes that are computed as data: the idioms that exporters emit.
 
 use crate::{GraphBuilder, InferError, KnownValue};
 use insta::assert_snapshot;

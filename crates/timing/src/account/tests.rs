@@ -1,4 +1,4 @@
-//! The account against one that divides every nanosecond explicitly, for any number of threads.
+//! The account compared with one that divides every nanosecond explicitly, for any number of threads.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Recorders: the law that a report adds up, on one thread and on several, and each rule separately.
+//! Recorders: reports add up, on one thread and on several; and each rule separately.
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Einstein's sums, recorded once per equation, against loops over every label; their gradients; mistakes.
+//! Einsums, recorded once per equation and compared with loops over every label; their gradients; invalid equations.
 
 use super::{f32s, floats, one, text};
 use crate::{Var, trace};

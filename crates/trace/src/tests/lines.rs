@@ -1,4 +1,5 @@
-//! Methods that replace lines of NumPy, at sizes of 0, 1, 2 and a prime, against loops; the book's page has an example of each.
+//! Methods that replace lines of NumPy, compared with loops at sizes of 0, 1, 2 and a prime; the book's page has an
+//! example of each.
 
 use super::{f32s, one, run};
 use crate::{ArgumentType, Var, trace};

@@ -1,4 +1,4 @@
-//! Random numbers: within their ranges, spread as their distribution is, and decided by the key.
+//! Random numbers: in range, distributed as specified, and determined by the key.
 
 use super::{one, run};
 use crate::{ArgumentType, Var, trace};

@@ -1,4 +1,4 @@
-//! Moments of the distributions, and what is refused.
+//! Moments of the distributions, and rejected arguments.
 
 use super::Initial;
 use kiln::DType;

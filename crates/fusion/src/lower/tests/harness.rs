@@ -1,4 +1,4 @@
-//! A graph as one kernel against the interpreter, in promoted mode: both must agree except for rounding.
+//! Lowers a graph to one kernel and compares it with the interpreter in promoted mode: both must agree up to rounding.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Loops as carry blocks, compared with the interpreter; and those that stay loops.
+//! Loops lowered to carry blocks, compared with the interpreter, and loops that are not.
 
 use kiln_kernel::Class;
 use kiln_tensor::Tensor;

@@ -1,4 +1,4 @@
-//! Reductions, running ones, and products.
+//! Reductions, running reductions, and products.
 
 use super::{Case, check, refused};
 

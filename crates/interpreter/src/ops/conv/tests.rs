@@ -1,4 +1,4 @@
-//! Convolutions against their definition, by loops over every index.
+//! Convolutions compared with their definition, computed by loops over every index.
 
 use crate::fault::OpFault;
 use crate::ops::testing::{TestSizes, counting, tensor};

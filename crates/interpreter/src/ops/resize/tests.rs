@@ -1,4 +1,4 @@
-//! Resampling against values of the ONNX reference implementation (`onnx` 1.23).
+//! Resizing compared with values of the ONNX reference implementation (`onnx` 1.23).
 
 use crate::ops::testing::{TestSizes, counting, tensor};
 use kiln_ir::{Coordinates, NearestRounding, Op, Resize, ResizeMode};

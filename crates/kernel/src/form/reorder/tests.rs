@@ -1,4 +1,4 @@
-//! What reordering axes changes, what it preserves, and that results stay the same.
+//! Reordering axes: what it changes, what it preserves, and that results stay the same.
 
 use insta::assert_snapshot;
 use kiln_scalar::Mode;

@@ -1,4 +1,4 @@
-//! Launches that fit: phases, scratch, arguments, faults, several threads.
+//! Valid launches: phases, scratch, arguments, faults, several threads.
 
 use super::pools::Threads;
 use super::*;

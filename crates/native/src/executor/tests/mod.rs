@@ -1,4 +1,4 @@
-//! The executor as the runtime uses it: artifacts of the fixture's phases, launched and refused.
+//! The executor as used by the runtime: artifacts of the fixture's phases, launched and rejected.
 #![allow(
     unsafe_code,
     reason = "the fixture's code does what it is launched for"

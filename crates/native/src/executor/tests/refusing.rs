@@ -1,4 +1,4 @@
-//! Launches and artifacts that do not fit: refused before anything runs.
+//! Invalid launches and artifacts, which are rejected before anything runs.
 
 use super::*;
 use kiln_backend::{ExecuteError, Launch, LoadedKernel};

@@ -1,6 +1,6 @@
-//! Extreme declared sizes, for every case of every operator: each size of an input, each integer attribute and each integer
-//! constant becomes 0, a power of two beyond memory, the maximum number, or negative. The import succeeds or is rejected
-//! with a typed error; it neither panics nor takes memory or time out of proportion to the file.
+//! Extreme declared sizes, for every case of every operator: each size of an input, each integer attribute and each
+//! integer constant becomes 0, a power of two beyond memory, the maximum number, or negative. The import succeeds or is
+//! rejected with a typed error; it neither panics nor takes memory or time disproportionate to the file.
 
 use prost::Message;
 use std::time::{Duration, Instant};

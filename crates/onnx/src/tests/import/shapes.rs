@@ -1,4 +1,4 @@
-//! Which sizes and names survive: symbols, constraints, stated types, exporters' idioms.
+//! Sizes and names that survive import: symbols, constraints, stated types, exporters' idioms.
 
 use insta::assert_snapshot;
 use kiln_symbolic_shape::SymbolicDimension;

@@ -1,4 +1,4 @@
-//! Calls that fail, ranks that end, and ranks that do not come.
+//! Calls that fail, ranks that end, and ranks that never connect.
 
 use super::mock::{Mock, PART_BYTES, World, fault};
 use super::{on_ranks, started};

@@ -1,7 +1,7 @@
-//! Simulated GPUs, connected like threads, with faults that are planted.
+//! Simulated GPUs, connected like threads, with injected faults.
 //!
-//! Work runs late: each look at the stream does one piece of it. Memory that is freed while work is pending, freed twice, or
-//! not freed, is a failure of the test.
+//! Work runs late: each query of the stream runs one piece of it. A test fails if memory is freed while work is
+//! pending, freed twice, or not freed.
 #![allow(unsafe_code, reason = "it copies between raw memory, as a GPU does")]
 
 use crate::parallel::nccl::calls::{Calls, Communicator, Element, Result};

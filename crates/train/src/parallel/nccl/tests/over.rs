@@ -1,4 +1,4 @@
-//! Ranks that another group starts.
+//! Ranks that are started through another group.
 
 use super::mock::{Mock, PART_BYTES, World, fault};
 use super::{computed, on_ranks};

@@ -1,4 +1,4 @@
-//! Libraries that are opened: one that is written for the test, and those that cannot be used.
+//! Opening libraries: one that is built for the test, and some that cannot be used.
 #![allow(unsafe_code, reason = "it calls functions of a library")]
 
 use crate::parallel::nccl::calls::{Communicator, Element};
