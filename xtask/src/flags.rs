@@ -34,7 +34,7 @@ usage: cargo xtask <task>
                                 with --torch the backend for torch.compile, with --notebook the example notebook
   serve-clients                 call a server with tritonclient, over HTTP and gRPC
   mpi                           install an implementation of MPI, and train on two ranks
-  s3                            fleets that share a bucket of a server with S3's protocol, with faults in between
+  stores                        fleets that share a bucket of servers with the protocols of S3 and Azure, with faults in between
   ray                           a batch job on Ray, whose two workers share compiled code
   soak [--serve] [MINUTES]      random models and shapes for MINUTES (30): results stay right, nothing grows; with --serve
                                 a server under mixed traffic, then the kernel service, for MINUTES each
@@ -71,7 +71,7 @@ usage: cargo xtask <task>
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, serve-clients, report-shots, mpi, s3, ray, soak, fuzz, sanitize, coverage, deny, dist, bench, tune, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, serve-clients, report-shots, mpi, stores, ray, soak, fuzz, sanitize, coverage, deny, dist, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -113,8 +113,8 @@ pub(crate) enum Task {
     ReportShots,
     /// Train on several ranks.
     Mpi,
-    /// Share code through a server with S3's protocol.
-    S3,
+    /// Share code through servers with the protocols of cloud stores.
+    Stores,
     /// Run a batch job on Ray.
     Ray,
     /// Run random models for a long time.
@@ -295,7 +295,7 @@ fn task_named(name: &str) -> Result<Task> {
         "serve-clients" => Task::ServeClients,
         "report-shots" => Task::ReportShots,
         "mpi" => Task::Mpi,
-        "s3" => Task::S3,
+        "stores" => Task::Stores,
         "ray" => Task::Ray,
         "soak" => Task::Soak {
             minutes: 30,

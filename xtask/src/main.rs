@@ -31,12 +31,12 @@ mod python;
 mod python_package;
 mod ray;
 mod report_shots;
-mod s3;
 mod sanitize;
 mod serve_clients;
 mod setup;
 mod soak;
 mod step;
+mod stores;
 mod test;
 mod tidy;
 mod tune;
@@ -78,7 +78,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::ServeClients => serve_clients::run(),
         Task::ReportShots => report_shots::run(),
         Task::Mpi => mpi::run(),
-        Task::S3 => s3::run(),
+        Task::Stores => stores::run(),
         Task::Ray => ray::run(),
         Task::Soak {
             minutes,

@@ -1,8 +1,8 @@
 //! A store that machines share: what one compiled, the others load. In a folder, and in a bucket of S3 with faults between.
 //!
-//! With `KILN_S3` set to the address of a server that has the bucket `fleet` (`cargo xtask s3`), the bucket is there.
+//! With `KILN_S3` set to the address of a server that has the bucket `fleet` (`cargo xtask stores`), the bucket is there.
 
-use super::server::{Manner, Server};
+use super::server::{Manner, Protocol, Server};
 use super::support::Workshop;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Where a fleet's machines look for code: an address, and the settings of the environment.
 struct Store {
     address: String,
-    settings: Vec<(&'static str, String)>,
+    settings: Vec<(String, String)>,
 }
 
 impl Store {
@@ -23,16 +23,11 @@ impl Store {
     }
 
     fn bucket(server: &Server) -> Self {
-        let settings = vec![
-            ("AWS_ENDPOINT", format!("http://{}", server.socket())),
-            ("AWS_ALLOW_HTTP", "true".to_owned()),
-            ("AWS_REGION", "us-east-1".to_owned()),
-            ("AWS_ACCESS_KEY_ID", "test".to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
-        ];
+        let upper = |(name, value): (String, String)| (name.to_uppercase(), value);
+        let settings = Protocol::S3.settings(server);
         Self {
-            address: "s3://fleet/command".to_owned(),
-            settings,
+            address: Protocol::S3.address("command"),
+            settings: settings.into_iter().map(upper).collect(),
         }
     }
 }
@@ -116,10 +111,7 @@ fn a_fleet_compiles_each_kernel_once_and_the_next_compiles_nothing() {
 #[test]
 fn a_fleet_with_a_bucket_survives_every_fault_between() {
     let workshop = with_key();
-    let server = match std::env::var("KILN_S3") {
-        Ok(upstream) => Server::in_front_of(upstream.parse().unwrap()),
-        Err(_) => Server::start(),
-    };
+    let server = Protocol::S3.server();
     let store = Store::bucket(&server);
     machine(&workshop, &store, &["--no-compile"], false);
     first_and_second(&workshop, &store);

@@ -1,9 +1,11 @@
 //! A server that keeps objects in memory, or passes requests on to another server, and misbehaves on request.
 //!
-//! It understands as much of HTTP as plain HTTP servers and S3 have in common: `GET`, `HEAD`, `PUT` with conditions,
-//! `DELETE`. It checks no signatures.
+//! It understands as much of HTTP as a store of entries needs from plain HTTP servers, S3, Azure and Google: `GET`, `HEAD`,
+//! `PUT` with conditions, `DELETE`, batches of deletions. It checks no signatures.
 
+mod batch;
 mod manner;
+mod protocol;
 mod wire;
 
 use std::collections::HashMap;
@@ -15,6 +17,8 @@ use std::thread;
 
 pub(crate) use manner::Manner;
 use manner::answer;
+#[allow(unused_imports, reason = "no test program uses all of it")]
+pub(crate) use protocol::Protocol;
 use wire::{Answer, Request};
 
 pub(crate) struct Server {
@@ -25,9 +29,16 @@ pub(crate) struct Server {
 struct State {
     objects: HashMap<String, Vec<u8>>,
     /// Where requests are passed on to.
-    upstream: Option<SocketAddr>,
+    upstream: Option<Upstream>,
     manner: Manner,
     requests: u64,
+}
+
+/// Another server, and the host that requests to it name if it is not theirs.
+#[derive(Clone, Copy)]
+struct Upstream {
+    address: SocketAddr,
+    host: Option<&'static str>,
 }
 
 #[allow(dead_code, reason = "no test program uses all of it")]
@@ -37,12 +48,12 @@ impl Server {
         Self::with(None)
     }
 
-    /// A server that passes requests on.
-    pub(crate) fn in_front_of(upstream: SocketAddr) -> Self {
-        Self::with(Some(upstream))
+    /// A server that passes requests on, with another host if one is given.
+    pub(crate) fn in_front_of(address: SocketAddr, host: Option<&'static str>) -> Self {
+        Self::with(Some(Upstream { address, host }))
     }
 
-    fn with(upstream: Option<SocketAddr>) -> Self {
+    fn with(upstream: Option<Upstream>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State {
@@ -103,7 +114,7 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
         };
         let given = match (upstream, manner.lets_through(&request.method)) {
             (_, false) => Answer::new("503 Service Unavailable"),
-            (Some(upstream), true) => request.pass_on(upstream)?,
+            (Some(upstream), true) => request.pass_on(upstream.address, upstream.host)?,
             (None, true) => state.lock().unwrap().answer(&request),
         };
         answer(stream, &request.method, manner, given)?;
@@ -114,22 +125,28 @@ impl State {
     fn answer(&mut self, request: &Request) -> Answer {
         let Request { name, body, .. } = request;
         let found = self.objects.get(name);
-        // As in S3, the tag is that of the content, not of the write.
-        let tag = |content: &[u8]| {
-            let mut hasher = DefaultHasher::new();
-            hasher.write(content);
-            format!("\"{:016x}\"", hasher.finish())
-        };
         match request.method.as_str() {
             "PUT" => {
-                let now = found.map(|content| tag(content));
-                let is_stale =
-                    (request.header("if-match")).is_some_and(|tag| now.as_deref() != Some(tag));
-                if is_stale || (request.header("if-none-match") == Some("*") && now.is_some()) {
+                let now = found.map(|content| version(content));
+                // Google's generation is 0 of what is not there.
+                let generation = now.map_or_else(|| "0".to_owned(), |version| version.to_string());
+                let is_another = |tag: &str| now.map(tag_of).as_deref() != Some(tag);
+                let is_stale = request.header("if-match").is_some_and(is_another)
+                    || (request.header("if-none-match") == Some("*") && now.is_some())
+                    || (request.header("x-goog-if-generation-match"))
+                        .is_some_and(|given| given != generation);
+                if is_stale {
                     return Answer::new("412 Precondition Failed");
                 }
                 self.objects.insert(name.clone(), body.clone());
-                Answer::new("200 OK").with("ETag", &tag(body))
+                versioned(Answer::new("200 OK"), body)
+            }
+            "POST" if name.ends_with("comp=batch") => {
+                let deleted = batch::deleted(body);
+                for name in &deleted {
+                    self.objects.remove(name);
+                }
+                batch::accepted(deleted.len())
             }
             "DELETE" => {
                 self.objects.remove(name);
@@ -137,11 +154,29 @@ impl State {
             }
             _ => match found {
                 None => Answer::new("404 Not Found"),
-                Some(content) => Answer::new("200 OK")
-                    .with("ETag", &tag(content))
+                Some(content) => versioned(Answer::new("200 OK"), content)
                     .with("Last-Modified", "Thu, 26 Nov 2026 10:00:00 GMT")
                     .of(content.clone()),
             },
         }
     }
+}
+
+/// The version of a content. As in S3, it is that of the content, not of the write.
+fn version(content: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(content);
+    hasher.finish() | 1
+}
+
+fn tag_of(version: u64) -> String {
+    format!("\"{version:016x}\"")
+}
+
+/// An answer with the version of a content, in the headers of each protocol.
+fn versioned(answer: Answer, content: &[u8]) -> Answer {
+    let version = version(content);
+    answer
+        .with("ETag", &tag_of(version))
+        .with("x-goog-generation", &version.to_string())
 }

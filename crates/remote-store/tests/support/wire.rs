@@ -45,11 +45,12 @@ impl Request {
         find(&self.headers, name)
     }
 
-    /// What another server answers.
-    pub(crate) fn pass_on(&self, upstream: SocketAddr) -> Option<Answer> {
+    /// What another server answers to this request, or to the same for another host.
+    pub(crate) fn pass_on(&self, upstream: SocketAddr, host: Option<&str>) -> Option<Answer> {
         let mut stream = TcpStream::connect(upstream).ok()?;
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.name);
         for (name, value) in self.headers.iter().filter(|(name, _)| name != "connection") {
+            let value = host.filter(|_| name == "host").unwrap_or(value);
             head += &format!("{name}: {value}\r\n");
         }
         head += "connection: close\r\n\r\n";

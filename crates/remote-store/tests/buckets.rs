@@ -1,8 +1,9 @@
-//! The protocol of S3: entries, claims and faults.
+//! The protocols of S3, Azure and Google: entries, claims and faults.
 //!
-//! The bucket is in a server of the tests' own, which speaks as much of the protocol as the store uses; with `KILN_S3` set to
-//! the address of another server (`cargo xtask s3`), it is there, and the faults are injected in between.
-#![cfg(feature = "aws")]
+//! The bucket is in a server of the tests' own, which speaks as much of each protocol as the store uses. With `KILN_S3` or
+//! `KILN_AZURE` set to the address of another server (`cargo xtask stores`), it is there, and the faults are injected in
+//! between.
+#![cfg(all(feature = "aws", feature = "azure", feature = "gcp"))]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -23,16 +24,12 @@ use kiln_kernel_cache::{
     BytesCodec, CacheKey, CacheOptions, Claim, Content, EntryKind, Miss, SealKey, Tier, TieredCache,
 };
 use kiln_remote_store::{BreakerOptions, RemoteOptions, RemoteTier};
-use support::{Manner, Server};
+use support::{Manner, Protocol, Server};
 
-fn bucket() -> Server {
-    match std::env::var("KILN_S3") {
-        Ok(upstream) => Server::in_front_of(upstream.parse().unwrap()),
-        Err(_) => {
-            println!("KILN_S3 is not set: the bucket is in a server of the test's own");
-            Server::start()
-        }
-    }
+/// A bucket, and the protocol that it speaks.
+struct Bucket {
+    protocol: Protocol,
+    server: Server,
 }
 
 fn key(model: &str) -> CacheKey {
@@ -55,18 +52,22 @@ fn options() -> RemoteOptions {
     }
 }
 
-/// A machine's own view of the bucket; each test has a prefix of its own.
-fn machine(server: &Server, test: &str, options: RemoteOptions) -> RemoteTier {
-    let settings = [
-        ("aws_endpoint", format!("http://{}", server.socket())),
-        ("aws_allow_http", "true".to_owned()),
-        ("aws_region", "us-east-1".to_owned()),
-        ("aws_access_key_id", "test".to_owned()),
-        ("aws_secret_access_key", "test".to_owned()),
-    ];
-    let settings = settings.map(|(name, value)| (name.to_owned(), value));
-    let seal = SealKey::of_secret(&[7; 32]);
-    RemoteTier::open(&format!("s3://fleet/{test}"), settings, seal, options).unwrap()
+impl Bucket {
+    fn of(protocol: Protocol) -> Self {
+        let server = protocol.server();
+        Self { protocol, server }
+    }
+
+    /// A machine's own view of the bucket; each test has a folder of its own.
+    fn machine(&self, test: &str, options: RemoteOptions) -> RemoteTier {
+        let settings = self.protocol.settings(&self.server);
+        let seal = SealKey::of_secret(&[7; 32]);
+        RemoteTier::open(&self.protocol.address(test), settings, seal, options).unwrap()
+    }
+
+    fn behave(&self, manner: Manner) {
+        self.server.behave(manner);
+    }
 }
 
 fn store(tier: &RemoteTier, model: &str, content: &[u8]) {
@@ -75,11 +76,10 @@ fn store(tier: &RemoteTier, model: &str, content: &[u8]) {
     assert!(tier.flush(Duration::from_secs(20)));
 }
 
-#[test]
-fn an_entry_stored_by_one_machine_is_read_by_another_and_removed() {
-    let server = bucket();
-    let one = machine(&server, "entry", options());
-    let two = machine(&server, "entry", options());
+fn an_entry_stored_by_one_machine_is_read_by_another_and_removed(protocol: Protocol) {
+    let bucket = Bucket::of(protocol);
+    let one = bucket.machine("entry", options());
+    let two = bucket.machine("entry", options());
     assert_eq!(one.get(&key("mlp")).unwrap_err(), Miss::Absent);
     assert!(!two.contains(&key("mlp")));
     store(&one, "mlp", b"compiled");
@@ -91,17 +91,16 @@ fn an_entry_stored_by_one_machine_is_read_by_another_and_removed() {
     assert_eq!((one.stats().failed, two.stats().failed), (0, 0));
 }
 
-#[test]
-fn claims_are_exclusive_and_told_apart_when_they_are_made_again() {
-    let server = bucket();
+fn claims_are_exclusive_and_told_apart_when_they_are_made_again(protocol: Protocol) {
+    let bucket = Bucket::of(protocol);
     let short = RemoteOptions {
         poll: Duration::ZERO,
         lease: Duration::from_millis(300),
         ..options()
     };
-    let one = machine(&server, "claims", short);
-    let two = machine(&server, "claims", short);
-    let three = machine(&server, "claims", short);
+    let one = bucket.machine("claims", short);
+    let two = bucket.machine("claims", short);
+    let three = bucket.machine("claims", short);
     // Made again all the time, so no version of it outlives its lease: no machine takes over from one that works.
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(900) {
@@ -112,7 +111,7 @@ fn claims_are_exclusive_and_told_apart_when_they_are_made_again() {
         assert!(one.flush(Duration::from_secs(20)));
     }
     // Never given up: exactly one of those that wait takes over, whatever the server's clock says.
-    server.behave(Manner::Ahead);
+    bucket.behave(Manner::Ahead);
     std::mem::forget(one.try_claim(&key("mlp")));
     let begin = Instant::now();
     let mut held = Vec::new();
@@ -131,12 +130,12 @@ fn claims_are_exclusive_and_told_apart_when_they_are_made_again() {
 }
 
 /// Compiles that a fleet of machines makes of one kernel, all at once; each has the right result in the end.
-fn fleet(server: &Server, test: &str, options: RemoteOptions) -> usize {
+fn fleet(bucket: &Bucket, test: &str, options: RemoteOptions) -> usize {
     let compiles = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let tiers: Vec<Arc<dyn Tier>> = vec![Arc::new(machine(server, test, options))];
+                let tiers: Vec<Arc<dyn Tier>> = vec![Arc::new(bucket.machine(test, options))];
                 let begin = Instant::now();
                 let clock = Arc::new(move || begin.elapsed());
                 let cache = TieredCache::<Vec<u8>, Infallible>::with_tiers(
@@ -170,57 +169,55 @@ const FAULTS: [Manner; 9] = [
     Manner::Skewed,
 ];
 
-#[test]
-fn a_fleet_compiles_once_and_the_next_compiles_nothing() {
-    let server = bucket();
-    assert_eq!(fleet(&server, "fleet", options()), 1);
-    assert_eq!(fleet(&server, "fleet", options()), 0);
-    server.behave(Manner::Ahead);
+fn a_fleet_compiles_once_and_the_next_compiles_nothing(protocol: Protocol) {
+    let bucket = Bucket::of(protocol);
+    assert_eq!(fleet(&bucket, "fleet", options()), 1);
+    assert_eq!(fleet(&bucket, "fleet", options()), 0);
+    bucket.behave(Manner::Ahead);
     assert_eq!(
-        fleet(&server, "fleet", options()),
+        fleet(&bucket, "fleet", options()),
         0,
         "the server's clock is a year ahead"
     );
-    server.behave(Manner::Good);
+    bucket.behave(Manner::Good);
     let impatient = RemoteOptions {
         deadline: Duration::from_millis(300),
         lease: Duration::from_millis(600),
         ..options()
     };
     for manner in FAULTS {
-        server.behave(manner);
+        bucket.behave(manner);
         let begin = Instant::now();
-        let compiles = fleet(&server, "fleet", impatient);
+        let compiles = fleet(&bucket, "fleet", impatient);
         let took = begin.elapsed();
         assert!(
             (1..=4).contains(&compiles),
             "{manner:?}: {compiles} compiles"
         );
         assert!(took < Duration::from_secs(20), "{manner:?}: {took:?}");
-        server.behave(Manner::Good);
-        assert_eq!(fleet(&server, "fleet", options()), 0, "after {manner:?}");
+        bucket.behave(Manner::Good);
+        assert_eq!(fleet(&bucket, "fleet", options()), 0, "after {manner:?}");
     }
 }
 
-#[test]
-fn every_fault_is_a_miss_in_time() {
-    let server = bucket();
+fn every_fault_is_a_miss_in_time(protocol: Protocol) {
+    let bucket = Bucket::of(protocol);
     let content: Vec<u8> = (0..100_000_u32).map(|position| position as u8).collect();
-    store(&machine(&server, "faults", options()), "mlp", &content);
+    store(&bucket.machine("faults", options()), "mlp", &content);
     let impatient = RemoteOptions {
         deadline: Duration::from_millis(300),
         ..options()
     };
     for manner in FAULTS {
-        server.behave(manner);
-        let tier = machine(&server, "faults", impatient);
+        bucket.behave(manner);
+        let tier = bucket.machine("faults", impatient);
         let begin = Instant::now();
         let miss = tier.get(&key("mlp")).unwrap_err();
         let took = begin.elapsed();
         assert!(took < Duration::from_millis(1500), "{manner:?}: {took:?}");
         assert_ne!(miss, Miss::Absent, "{manner:?}");
-        server.behave(Manner::Good);
-        let tier = machine(&server, "faults", options());
+        bucket.behave(Manner::Good);
+        let tier = bucket.machine("faults", options());
         assert_eq!(
             &*tier.get(&key("mlp")).unwrap().payload,
             &*content,
@@ -228,3 +225,36 @@ fn every_fault_is_a_miss_in_time() {
         );
     }
 }
+
+/// The tests of a protocol.
+macro_rules! tests {
+    ($module:ident, $protocol:ident) => {
+        mod $module {
+            use super::Protocol::$protocol;
+
+            #[test]
+            fn an_entry_stored_by_one_machine_is_read_by_another_and_removed() {
+                super::an_entry_stored_by_one_machine_is_read_by_another_and_removed($protocol);
+            }
+
+            #[test]
+            fn claims_are_exclusive_and_told_apart_when_they_are_made_again() {
+                super::claims_are_exclusive_and_told_apart_when_they_are_made_again($protocol);
+            }
+
+            #[test]
+            fn a_fleet_compiles_once_and_the_next_compiles_nothing() {
+                super::a_fleet_compiles_once_and_the_next_compiles_nothing($protocol);
+            }
+
+            #[test]
+            fn every_fault_is_a_miss_in_time() {
+                super::every_fault_is_a_miss_in_time($protocol);
+            }
+        }
+    };
+}
+
+tests!(s3, S3);
+tests!(azure, Azure);
+tests!(google, Google);
