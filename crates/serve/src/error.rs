@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* names that come from requests or folders are escaped in every message.
 
+use http::HeaderValue;
 use kiln::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -300,6 +301,20 @@ fn class_of_call(error: &kiln::Error) -> Class {
         ErrorKind::Cancelled => Class::Cancelled,
         _ => Class::Internal,
     }
+}
+
+/// The most characters of a request's text in a message.
+const EXCERPT: usize = 200;
+
+/// The beginning of a text from a request, escaped for a message.
+pub(crate) fn excerpt(text: &str) -> String {
+    let beginning: String = text.chars().take(EXCERPT).collect();
+    beginning.escape_debug().to_string()
+}
+
+/// The beginning of a header's value, escaped for a message.
+pub(crate) fn excerpt_of_header(value: &HeaderValue) -> String {
+    excerpt(&String::from_utf8_lossy(value.as_bytes()))
 }
 
 /// A path for a message.

@@ -11,7 +11,7 @@ mod methods;
 mod status;
 
 use crate::core::Core;
-use crate::error::ServeError;
+use crate::error::{ServeError, excerpt, excerpt_of_header};
 use crate::gate::{Gate, Permit};
 use crate::options::ServerOptions;
 use crate::repository::Repository;
@@ -80,9 +80,9 @@ impl GrpcService {
         let gate = &self.0.gate;
         let headers = request.headers();
         let ty = headers.get(http::header::CONTENT_TYPE);
-        let ty = ty.and_then(|ty| ty.to_str().ok()).unwrap_or_default();
-        if !ty.starts_with("application/grpc") {
-            let problem = format!("expected application/grpc, found `{}`", ty.escape_debug());
+        if !ty.is_some_and(|ty| ty.as_bytes().starts_with(b"application/grpc")) {
+            let found = ty.map(excerpt_of_header).unwrap_or_default();
+            let problem = format!("expected application/grpc, found `{found}`");
             return Err(ServeError::malformed("the header content-type", problem));
         }
         let method = request.uri().path().strip_prefix(SERVICE);
@@ -141,18 +141,13 @@ impl GrpcService {
             _ => {
                 let error = ServeError::NotFound {
                     method: "gRPC method".to_owned(),
-                    path: shown(call.request.uri().path()),
+                    path: excerpt(call.request.uri().path()),
                 };
                 core.refused("grpc", error.code());
                 Status::new(Code::Unimplemented, status::message(&error)).into_http()
             }
         }
     }
-}
-
-fn shown(path: &str) -> String {
-    let path: String = path.chars().take(200).collect();
-    path.escape_debug().to_string()
 }
 
 /// A request for one method.

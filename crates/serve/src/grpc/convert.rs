@@ -2,7 +2,7 @@
 
 use super::messages::*;
 use crate::datatype;
-use crate::error::ServeError;
+use crate::error::{ServeError, excerpt};
 use crate::http::PLATFORM;
 use crate::model::ServedModel;
 use crate::parameters::{self, Parameter};
@@ -79,12 +79,12 @@ fn tensor(input: &InferInputTensor, raw: Option<&Bytes>) -> Result<Tensor, Serve
     }
     let misfit = |expected: String, found: String| ServeError::Tensor {
         what: "input",
-        name: input.name.escape_debug().to_string(),
+        name: excerpt(&input.name),
         expected,
         found,
     };
     let Some(dtype) = datatype::of_name(&input.datatype) else {
-        let found = format!("`{}`", input.datatype.escape_debug());
+        let found = format!("`{}`", excerpt(&input.datatype));
         return Err(misfit(
             format!("a datatype of {}", datatype::names()),
             found,
@@ -152,7 +152,7 @@ fn elements<V: Copy + std::fmt::Display, T: Element>(
 ) -> Result<Tensor, ServeError> {
     let misfit = |expected: String, found: String| ServeError::Tensor {
         what: "input",
-        name: name.escape_debug().to_string(),
+        name: excerpt(name),
         expected,
         found,
     };

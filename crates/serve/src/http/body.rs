@@ -1,6 +1,6 @@
 //! The body of a request: read within the limits of size and time, and decompressed.
 
-use crate::error::ServeError;
+use crate::error::{ServeError, excerpt};
 use crate::gate::{Permit, too_large};
 use bytes::Bytes;
 use flate2::read::{GzDecoder, ZlibDecoder};
@@ -36,7 +36,7 @@ where
         "gzip" | "x-gzip" => decompress(GzDecoder::new(bytes.as_slice()), permit),
         "deflate" => decompress(ZlibDecoder::new(bytes.as_slice()), permit),
         other => Err(ServeError::Unsupported {
-            what: format!("content-encoding `{}`", other.escape_debug()),
+            what: format!("content-encoding `{}`", excerpt(other)),
             next: "use gzip, deflate or none",
         }),
     }

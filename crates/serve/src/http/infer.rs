@@ -8,7 +8,7 @@ use super::route::Target;
 use super::{Answer, answer};
 use crate::core::Core;
 use crate::datatype;
-use crate::error::ServeError;
+use crate::error::{ServeError, excerpt, excerpt_of_header};
 use crate::offload::offload;
 use crate::parameters::{self, Parameter};
 use crate::request::{InferAnswer, InferRequest};
@@ -67,7 +67,8 @@ fn json_length(headers: &HeaderMap, body: usize) -> Result<usize, ServeError> {
         .ok()
         .and_then(|text| text.trim().parse::<usize>().ok());
     number.filter(|&length| length <= body).ok_or_else(|| {
-        let problem = format!("expected a length of at most {body}, found {length:?}");
+        let found = excerpt_of_header(length);
+        let problem = format!("expected a length of at most {body}, found `{found}`");
         ServeError::malformed("the header Inference-Header-Content-Length", problem)
     })
 }
@@ -126,12 +127,12 @@ fn decode(
 fn tensor(input: &InputDocument<'_>, binary: &mut &[u8]) -> Result<Tensor, ServeError> {
     let misfit = |expected: String, found: String| ServeError::Tensor {
         what: "input",
-        name: input.name.escape_debug().to_string(),
+        name: excerpt(&input.name),
         expected,
         found,
     };
     let Some(dtype) = datatype::of_name(&input.datatype) else {
-        let found = format!("`{}`", input.datatype.escape_debug());
+        let found = format!("`{}`", excerpt(&input.datatype));
         return Err(misfit(
             format!("a datatype of {}", datatype::names()),
             found,

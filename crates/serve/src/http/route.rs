@@ -1,6 +1,6 @@
 //! Routes: maps a path and a method to an operation.
 
-use crate::error::ServeError;
+use crate::error::{ServeError, excerpt};
 use http::Method;
 
 /// What a request asks for.
@@ -62,11 +62,10 @@ impl Route {
             _ => None,
         };
         found.ok_or_else(|| {
-            let shown: String = path.chars().take(200).collect();
             let method: String = method.as_str().chars().take(20).collect();
             ServeError::NotFound {
                 method: method.escape_debug().to_string(),
-                path: shown.escape_debug().to_string(),
+                path: excerpt(path),
             }
         })
     }

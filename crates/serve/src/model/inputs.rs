@@ -1,6 +1,6 @@
 //! The tensors of a request in the model's order, and whether the request can be batched with others.
 
-use crate::error::ServeError;
+use crate::error::{ServeError, excerpt};
 use kiln::internals::symbolic_shape::SymbolicShape;
 use kiln::{Tensor, ValueDescription};
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ fn position(described: &[ValueDescription], name: &str) -> Option<usize> {
 fn misfit(what: &'static str, name: &str, expected: String, found: &str) -> ServeError {
     ServeError::Tensor {
         what,
-        name: name.escape_debug().to_string(),
+        name: excerpt(name),
         expected,
         found: found.to_owned(),
     }

@@ -1,6 +1,6 @@
 //! The state of each version of each model.
 
-use crate::error::ServeError;
+use crate::error::{ServeError, excerpt};
 use crate::model::ServedModel;
 use kiln_fork_lock::ForkLock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -260,12 +260,7 @@ fn unknown(state: &State, name: &str, version: Option<&str>) -> ServeError {
         known.push("…");
     }
     ServeError::UnknownModel {
-        name: name
-            .chars()
-            .take(200)
-            .collect::<String>()
-            .escape_debug()
-            .to_string(),
+        name: excerpt(name),
         version: version.map_or_else(String::new, |version| {
             let version: String = version.chars().take(40).collect();
             format!(" of version {}", version.escape_debug())

@@ -4,7 +4,7 @@
 //! does not begin with a dot.
 
 use crate::config::{ModelConfig, Versions};
-use crate::error::{ServeError, shown};
+use crate::error::{ServeError, excerpt, shown};
 use crate::options::Models;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -73,12 +73,7 @@ pub(super) fn all(models: &Models) -> Result<BTreeSet<(String, u64)>, ServeError
 /// E1503 when there is no such model; E1521 when it has no version, or not those that are wanted; E1522 for its configuration.
 pub(super) fn of_model(models: &Models, name: &str) -> Result<Found, ServeError> {
     let unknown = || ServeError::UnknownModel {
-        name: name
-            .chars()
-            .take(200)
-            .collect::<String>()
-            .escape_debug()
-            .to_string(),
+        name: excerpt(name),
         version: String::new(),
         known: "those in the repository's folder".to_owned(),
     };
