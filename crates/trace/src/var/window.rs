@@ -24,7 +24,7 @@ pub struct WindowOptions {
     pub dilation: i64,
     /// The elements of padding before and after each axis: zeros, which a maximum or a mean ignores.
     pub padding: i64,
-    /// Of a convolution: the groups of channels that are convolved on their own.
+    /// For a convolution: the number of groups of channels, which are convolved independently.
     pub groups: usize,
 }
 

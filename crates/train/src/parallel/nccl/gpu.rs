@@ -133,7 +133,7 @@ impl Calls for Gpu {
     }
 
     unsafe fn abort(&self, communicator: Communicator) {
-        // Without a context there is nothing left to end, but NCCL's threads.
+        // Without a context, only NCCL's threads are left to end.
         let _ = self.driver.make_current();
         // SAFETY: as the caller promises.
         unsafe { self.library.abort(communicator) };
