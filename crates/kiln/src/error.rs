@@ -43,7 +43,7 @@ impl Error {
         self.0.kind()
     }
 
-    /// What went wrong.
+    /// The description of the error.
     pub(crate) fn failure(&self) -> &Failure {
         &self.0
     }
@@ -72,7 +72,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// What went wrong. Names in it are already escaped.
+/// The description of the error. Names in it are already escaped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// E0871: a call lacks an input.

@@ -64,8 +64,9 @@ impl Model {
         })
     }
 
-    /// Opens the model of a bundle, and runs the machine code in it. Its graph is the one that was compiled; how it was
-    /// imported is not in the bundle. Options set how it runs: dimensions and inputs are those of when the bundle was made.
+    /// Opens the model of a bundle, and runs the machine code in it. Its graph is the one that was compiled; the
+    /// imported graph is not in the bundle. Options set how it runs: dimensions and inputs are those set when the
+    /// bundle was made.
     ///
     /// # Errors
     /// When the file cannot be read, is damaged, was made by another version, or for a level that this machine lacks; when
