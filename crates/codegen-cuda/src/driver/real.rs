@@ -14,7 +14,7 @@ use cudarc::driver::sys;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
-/// The oldest driver whose functions are all there.
+/// The oldest driver that has all functions used.
 const NEEDED_VERSION: (u32, u32) = (12, 0);
 
 /// The first driver with `cuFuncLoad`.
@@ -23,7 +23,7 @@ const LOADS_FUNCTIONS: (u32, u32) = (12, 4);
 /// The first driver with `cuEventElapsedTime_v2`.
 const COMPARES_EVENTS: (u32, u32) = (12, 8);
 
-/// A device of the driver; its primary context is kept as long as this.
+/// A device of the driver; its primary context is retained as long as this lives.
 #[derive(Debug)]
 pub struct RealDriver {
     info: DeviceInfo,
@@ -70,7 +70,7 @@ fn open() -> std::result::Result<(u32, u32), DriverProblem> {
     let found = find::open(CudaLibrary::Driver);
     // SAFETY: opening the driver's library has no preconditions.
     let is_present = unsafe { sys::is_culib_present() };
-    // The loader may know it without our help.
+    // The loader may find it without our help.
     if !is_present {
         found?;
         return Err(DriverProblem::Call(DriverError {
@@ -101,7 +101,7 @@ impl RealDriver {
         Ok(u32::try_from(count).unwrap_or(0))
     }
 
-    /// What is known of a device, without a context.
+    /// The properties of a device, without making a context.
     ///
     /// # Errors
     /// If there is no driver or no such device.

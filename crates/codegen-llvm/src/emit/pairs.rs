@@ -131,7 +131,7 @@ fn name_of_fours(lanes: u32) -> Option<&'static str> {
     }
 }
 
-/// The instruction that sums products of bytes in pairs, for as many bytes as fill this many lanes of 32 bits.
+/// The instruction that sums products of bytes in pairs, for the bytes that fill this many lanes of 32 bits.
 fn name_of_byte_pairs(lanes: u32) -> Option<&'static str> {
     match lanes {
         4 => Some("llvm.x86.ssse3.pmadd.ub.sw.128"),

@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 /// A failed call of the library.
 type Failure = (&'static str, CublasError);
 
-/// What is remembered of a problem.
+/// The remembered state of a problem.
 pub(super) struct Plan {
     descriptor: Descriptor,
     /// Layouts of B, A and D, as the library sees them.
@@ -198,7 +198,7 @@ impl Plan {
     ) -> Result<Self, Failure> {
         let descriptor = Descriptor::new(problem)?;
         let Problem { m, n, k, batch, .. } = *problem;
-        // A matrix that is transposed here has the other axis adjacent in memory.
+        // If a matrix is transposed, its other axis is the contiguous one.
         let layout = |rows, columns, matrix: &Matrix| {
             let (rows, columns) = match matrix.transposed {
                 false => (rows, columns),
