@@ -64,7 +64,7 @@ pub struct Bundle {
     trust: Trust,
 }
 
-/// Where an entry is.
+/// The location of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Indexed {
     offset: u64,

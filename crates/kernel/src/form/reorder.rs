@@ -115,7 +115,7 @@ impl Kernel {
         Some(order.into_iter().map(|(_, axis)| axis).collect())
     }
 
-    /// For each axis the last index that moves with it; `None` if it moves no index.
+    /// For each axis, the last index that moves with it; `None` if no index does.
     fn places(&self, indices: &Nodes, axes: &Axes) -> Option<Vec<usize>> {
         let moved: Vec<BTreeSet<AxisId>> = indices.iter().map(|&i| self.axes_below(i)).collect();
         axes.iter()

@@ -30,7 +30,8 @@ use crate::ids::{BufferId, KernelId};
 use crate::program::Block;
 use crate::step::{Action, KernelLaunch, Step};
 
-/// Inserts the copies. Kernels that read what was copied before in the same segment, and in the same order, share the copy.
+/// Inserts the copies. Kernels that read a buffer that was already copied in the same segment, in the same axis order,
+/// share the copy.
 pub(super) fn copy_bound_buffers(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -123,8 +124,8 @@ pub(super) fn copy_scattered_results(
     Ok(())
 }
 
-/// The places of a map's row-major results that correspond to an operand with another order of axes, which is not read at
-/// constant steps; with that order.
+/// The positions of a map's row-major results that correspond to an operand with another order of axes, which is not
+/// read at constant steps; also returns that order.
 fn scattered_results(
     launch: &KernelLaunch,
     nodes: &[KernelNode],
