@@ -64,9 +64,10 @@ pub fn read_graph_within(
 pub struct InferredTypes {
     engine: ShapeInferenceEngine,
     state: InferenceState,
-    /// What was inferred of the op that is about to be added.
+    /// The results inferred for the op that is about to be added.
     pending: Option<Inferred>,
-    /// Whether stated types inside regions were trusted: what is known of captures is not known while a region is read.
+    /// Whether stated types inside regions were trusted, because nothing is known about captures while a region is
+    /// read.
     deferred: bool,
 }
 

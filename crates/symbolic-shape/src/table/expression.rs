@@ -37,7 +37,7 @@ pub enum DimFactor {
     Min(Vec<DimId>),
     /// The maximum.
     Max(Vec<DimId>),
-    /// The operand that is not 1; all that are not 1 are equal.
+    /// A broadcast: the operand that is not 1; all operands that are not 1 are equal.
     Bcast(Vec<DimId>),
 }
 
