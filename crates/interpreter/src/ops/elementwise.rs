@@ -59,7 +59,7 @@ fn apply(ctx: &EvaluateContext<'_>, expr: &Expr, operands: &[Tensor]) -> Result<
     stopped.map(|()| result)
 }
 
-/// The shape that all operands broadcast to.
+/// The shape to which all operands broadcast.
 pub(crate) fn broadcast_shape(
     ctx: &EvaluateContext<'_>,
     operands: &[Tensor],

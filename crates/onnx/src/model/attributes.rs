@@ -133,7 +133,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// A Rust type that an attribute can be read as.
+/// A Rust type as which an attribute can be read.
 pub trait FromAttribute<'a>: Sized {
     /// The expected content, for messages.
     const EXPECTED: &'static str;
