@@ -21,7 +21,7 @@ pub struct AxisSlice {
 }
 
 impl Tensor {
-    /// The same storage from the same offset on, with other axes: a valid shape, and strides that stay inside.
+    /// The same storage and offset with other axes, which must be a valid shape and strides that stay inside.
     fn with_axes(&self, shape: Dims, strides: Strides) -> Tensor {
         self.with_layout(Layout::new(shape, strides, self.layout().offset()))
     }
@@ -98,7 +98,7 @@ impl Tensor {
                 });
             }
             if len > 0 {
-                // With an empty tensor nothing is ever read, so a wrapped offset is harmless.
+                // An empty tensor is never read, so a wrapped offset is harmless.
                 offset = offset.wrapping_add(stride.wrapping_mul(start as isize));
             }
             *dim = len;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::nanoseconds;
 
-/// Something that is counted.
+/// A kind of counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Counter {

@@ -29,9 +29,9 @@ pub enum TimingError {
     EventTaken {
         /// The name.
         name: String,
-        /// The meaning it has: category and description.
+        /// Its existing meaning: category and description.
         registered: String,
-        /// The meaning it was to have.
+        /// The requested meaning.
         given: String,
     },
 
