@@ -22,7 +22,7 @@ pub(crate) const SERVER: Needs<'_> = Needs {
 /// The variable with the server's address, for tests.
 const VARIABLE: &str = "KILN_S3";
 
-/// Tests with a bucket: what, the test program, which of its tests.
+/// Tests with a bucket: a description, the test program, and a filter for its tests.
 const TESTS: [(&str, &str, &str); 2] = [
     ("entries, claims and faults", "s3", ""),
     ("fleets of the kiln command", "cli", "store::"),
@@ -45,7 +45,7 @@ pub(crate) fn run() -> Result<()> {
     for (what, program, tests) in TESTS {
         let mut test = Command::new(workspace::cargo());
         test.current_dir(&root)
-            // With the features of the daily suite, so that what that built is used.
+            // With the features of the daily suite, so that its build is reused.
             .args(["test", "--workspace", "--test", program])
             .args(["--", tests, "--nocapture"])
             .env(VARIABLE, &server.address);

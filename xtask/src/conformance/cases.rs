@@ -20,7 +20,7 @@ pub(crate) struct Case {
     /// `node`, `simple` and so on.
     pub(crate) set: String,
     pub(crate) name: String,
-    /// The operator it is about.
+    /// The operator that it tests.
     pub(crate) op: String,
     pub(crate) domain: String,
     /// Whether it is another case with the operator replaced by its function body.
