@@ -98,7 +98,7 @@ pub enum GradientError {
          or compile it from its recording"
     )]
     OnlyRecorded,
-    /// E0614: a custom gradient of another dtype than its operand.
+    /// E0614: a custom gradient of a different dtype than its operand.
     #[error(
         "the gradient of {op} returned a cotangent of {found} for operand {index}, expected {expected}"
     )]

@@ -15,7 +15,7 @@ pub struct Candidate {
     /// The conditions on the kernel's sizes under which it is valid; empty for a generic one. Sizes are of the kernel's
     /// table.
     pub predicate: Vec<Predicate>,
-    /// The buffers for which it prefers another order of the axes in memory.
+    /// The buffers for which it prefers a different order of the axes in memory.
     pub layouts: Vec<PreferredLayout>,
     /// Estimated nanoseconds for a call at the kernel's hints, on one thread.
     pub cost: f64,

@@ -123,7 +123,7 @@ impl PackSpec {
     /// The packed operand.
     ///
     /// # Errors
-    /// If the specification does not fit the operand, or memory is short.
+    /// If the specification does not fit the operand, or memory cannot be allocated.
     pub fn apply(&self, tensor: &Tensor) -> Result<Tensor, PackError> {
         let loops = self.loops(tensor.shape())?;
         let (shape, _) = packed_size(&loops, tensor.dtype())?;
@@ -141,7 +141,8 @@ impl PackSpec {
     /// `packed` matter.
     ///
     /// # Errors
-    /// If the specification does not fit the shape, `packed` is not as large as the packed operand, or memory is short.
+    /// If the specification does not fit the shape, `packed` is not as large as the packed operand, or memory cannot be
+    /// allocated.
     ///
     /// ```
     /// use kiln_backend::{PackAxis, PackSpec};

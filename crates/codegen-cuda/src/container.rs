@@ -140,7 +140,7 @@ pub enum GemmEpilogue {
     },
 }
 
-/// E0550: bytes that are not the code of an artifact for a GPU, or code of another version.
+/// E0550: bytes that are not the code of an artifact for a GPU, or code of a different version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected code of a kernel for a GPU in format {CONTAINER_VERSION}, found {found}")]
 pub struct ContainerError {

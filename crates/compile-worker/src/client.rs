@@ -75,7 +75,7 @@ impl WorkerCompiler {
         Ok(compiler)
     }
 
-    /// The same, with another time after which a kernel that ended its worker is retried; by default 10 minutes.
+    /// With this time after which a kernel that ended its worker is retried; 10 minutes by default.
     #[must_use]
     pub fn with_retry_after(mut self, time: Duration) -> Self {
         self.remembered = Remembered::for_time(time);

@@ -135,7 +135,7 @@ pub(crate) fn promote(ctx: &EvaluateContext<'_>, tensor: &Tensor) -> Result<Tens
     convert(ctx.interrupt(), tensor, ctx.dtype(tensor.dtype()))
 }
 
-/// A float tensor converted to another float dtype, each element rounded once; any other tensor is unchanged.
+/// A float tensor converted to a different float dtype, each element rounded once; any other tensor is unchanged.
 pub(crate) fn convert(
     interrupt: Interrupt<'_>,
     tensor: &Tensor,

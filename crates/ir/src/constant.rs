@@ -2,8 +2,8 @@
 //!
 //! A constant up to [`INLINE_LIMIT`] elements prints its elements; a larger one prints its digest, and a reader
 //! resolves the digest in a [`BlobMap`]. Invariant: the digest covers dtype, shape and the elements' little-endian
-//! bytes, so equal digests mean equal constants. A constant whose elements also exist elsewhere, in another order, may
-//! release its own, which are then recomputed when they are read.
+//! bytes, so equal digests mean equal constants. A constant whose elements also exist elsewhere, in a different order,
+//! may release its own, which are then recomputed when they are read.
 
 use arc_swap::ArcSwap;
 use kiln_fork_lock::ForkCell;

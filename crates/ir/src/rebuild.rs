@@ -27,7 +27,7 @@ pub struct Rebuild<'a> {
     old: &'a Graph,
     new: Graph,
     values: SecondaryMap<ValueId, PackedOption<ValueId>>,
-    /// The ops of each region of the old graph, if they are copied in another order.
+    /// The ops of each region of the old graph, if they are copied in a different order.
     orders: Option<SecondaryMap<RegionId, Vec<OpId>>>,
 }
 

@@ -83,7 +83,7 @@ pub enum CacheError {
         problem: String,
     },
 
-    /// E0708: a bundle in another format.
+    /// E0708: a bundle in a different format.
     #[error(
         "expected a bundle of format {expected}, found format {found} in {path:?}; rebuild it with this version of Kiln"
     )]

@@ -24,7 +24,7 @@ pub enum Miss {
     /// The file does not begin with the magic number.
     #[error("the file is not a cache entry")]
     NotAnEntry,
-    /// Written in another format.
+    /// Written in a different format.
     #[error("expected format {expected}, found {found}")]
     Format {
         /// This format.
@@ -48,7 +48,7 @@ pub enum Miss {
         /// The entry's.
         found: KeyDigest,
     },
-    /// The entry has another kind of content.
+    /// The entry has a different kind of content.
     #[error("expected a {expected}, found a {found:?}")]
     Kind {
         /// The requested kind.
@@ -152,7 +152,7 @@ pub enum MissCategory {
     Absent,
     /// Damaged.
     Corrupt,
-    /// Of another version.
+    /// Of a different version.
     Skewed,
     /// Untrusted: owner, mode, links, size, another key.
     Rejected,

@@ -49,7 +49,7 @@ use crate::model::Model;
 
 /// The memory of a call with inputs of these shapes, in addition to those inputs: its arena, its results and scratch;
 /// also the peak of live values, which is a lower bound. This compiles the kernels that such a call needs. `None` for
-/// an interpreted model, and for sizes that need another plan than the main one.
+/// an interpreted model, and for sizes that need a plan other than the main one.
 ///
 /// # Errors
 /// As [`Model::precompile`].

@@ -268,7 +268,7 @@ pub(crate) enum Failure {
         "expected a model, which is data, found the bundle `{found}`, which is machine code; if you trust it, open it with `Model::open_bundle`, or with its key with `Model::open_sealed_bundle` (on the command line: --trust-bundle, --bundle-key)"
     )]
     BundleIsCode { found: String },
-    /// E0988: a bundle made by another version.
+    /// E0988: a bundle made by a different version.
     #[cfg(feature = "native")]
     #[error(
         "expected a bundle of Kiln {expected}, found one of {found}; rebuild it with this version"

@@ -80,8 +80,8 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
     }
 
     /// Specifies the sizes of the axes of an argument, by its position: numbers, and names, which stand for the same
-    /// size wherever they occur, including in [`Options::dim`]. Calls with other sizes, or another number of axes, are
-    /// rejected.
+    /// size wherever they occur, including in [`Options::dim`]. Calls with other sizes, or a different number of axes,
+    /// are rejected.
     ///
     /// ```
     /// use kiln::{Dim, Options, Tensor, Var};

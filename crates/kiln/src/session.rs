@@ -186,7 +186,7 @@ impl Session {
     /// Sets a state, for the next call.
     ///
     /// # Errors
-    /// `E0875` if there is no state of that name, or the tensor has another dtype or shape.
+    /// `E0875` if there is no state of that name, or the tensor has a different dtype or shape.
     pub fn set_state(&mut self, input: &str, tensor: Tensor) -> Result<(), Error> {
         let position = self.position(input)?;
         let state = &mut self.states[position];

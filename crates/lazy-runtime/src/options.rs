@@ -147,21 +147,21 @@ impl RuntimeOptions {
         }
     }
 
-    /// With another target than the host.
+    /// With this target instead of the host.
     #[must_use]
     pub fn with_target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
     }
 
-    /// With another number of launch plans.
+    /// With this number of launch plans.
     #[must_use]
     pub fn with_launch_plans(mut self, launch_plans: NonZeroUsize) -> Self {
         self.launch_plans = launch_plans;
         self
     }
 
-    /// With another policy.
+    /// With this policy.
     #[must_use]
     pub fn with_policy(mut self, policy: CompilePolicy) -> Self {
         self.policy = policy;
@@ -182,7 +182,7 @@ impl RuntimeOptions {
         self
     }
 
-    /// With another number of compile threads.
+    /// With this number of compile threads.
     #[must_use]
     pub fn with_compile_threads(mut self, threads: NonZeroUsize) -> Self {
         self.compile_threads = Some(threads);
@@ -204,7 +204,7 @@ impl RuntimeOptions {
         self
     }
 
-    /// With the same bits for the same inputs, always.
+    /// With or without the guarantee that the same inputs always give the same bits.
     #[must_use]
     pub fn with_deterministic(mut self, deterministic: bool) -> Self {
         self.deterministic = deterministic;

@@ -45,7 +45,7 @@ pub(crate) mod tests {
     use super::*;
     use std::thread;
 
-    /// The value returned on a thread with another slot than this one.
+    /// The value returned on a thread whose slot differs from this one's.
     pub(crate) fn elsewhere<T: Send>(ask: impl Fn() -> T + Sync) -> T {
         let here = own_place();
         loop {

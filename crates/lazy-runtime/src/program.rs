@@ -164,7 +164,7 @@ impl CompiledProgram {
     /// The outputs for these inputs, in the graph's order.
     ///
     /// # Errors
-    /// Inputs that do not fit the graph, a fault of an op, a kernel that does not compile, memory that is short.
+    /// Inputs that do not fit the graph, a fault of an op, a kernel that does not compile, an allocation that fails.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, RuntimeError> {
         self.serve_anew(inputs, None, None)
     }
@@ -199,8 +199,8 @@ impl CompiledProgram {
     /// allocates nothing, if the device does not and every step is a kernel.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and the contents of the tensors are then undefined; another number of tensors than of
-    /// outputs.
+    /// As [`run`](Self::run), and the contents of the tensors are then undefined; a number of tensors that differs from
+    /// the number of outputs.
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), RuntimeError> {
         self.run_into_controlled(inputs, outputs, None)
     }

@@ -294,7 +294,7 @@ impl Runtime {
         held.push(Arc::downgrade(states));
     }
 
-    /// Memory of the device. If it is short, unused memory is freed first.
+    /// Memory of the device. If there is not enough, unused memory is freed first.
     pub(crate) fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
         match self.executor().alloc(bytes) {
             Err(error) if error.out_of_memory && self.trim_memory(0) > 0 => {

@@ -109,7 +109,7 @@ impl<L> PlanOperation<L> {
         cases.map(|case| &case.launch)
     }
 
-    /// The same operation with another code representation in each case.
+    /// The same operation with a different code representation in each case.
     pub fn map<M>(self, mut launch: impl FnMut(L) -> M) -> PlanOperation<M> {
         match self {
             Self::CheckShapes { facts } => PlanOperation::CheckShapes { facts },

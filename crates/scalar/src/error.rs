@@ -82,7 +82,7 @@ pub enum ScalarError {
         limit: usize,
     },
 
-    /// E0880: a block of another dtype than the evaluator's.
+    /// E0880: a block of a different dtype than the evaluator's.
     #[error("{what}: expected elements of {expected}, found {found}")]
     BlockType {
         /// Which block.

@@ -28,8 +28,8 @@ pub struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// The layout of a kernel: `packs` are the constants and operands packed in blocks; the other `copies` have whole axes
-    /// in another order.
+    /// The layout of a kernel: `packs` are the constants and operands packed in blocks; the other `copies` have whole
+    /// axes in a different order.
     pub fn new(
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,

@@ -263,8 +263,8 @@ impl Package {
     /// Opens its kernel, with the key with which it was sealed.
     ///
     /// # Errors
-    /// E1425 for a bundle that is damaged, not sealed with the key, made by another version of Kiln, for a level that this
-    /// machine lacks, or stored under another key.
+    /// E1425 for a bundle that is damaged, not sealed with the key, made by a different version of Kiln, for a level
+    /// that this machine lacks, or stored under another key.
     pub fn open(&self, seal: &SealKey) -> Result<Model, ServiceError> {
         let refused = |reason: String| ServiceError::PackageRefused {
             key: self.metadata.key.clone(),

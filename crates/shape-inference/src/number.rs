@@ -50,7 +50,7 @@ impl Number {
         }
     }
 
-    /// The number as a float of another type, unless a finite one overflows.
+    /// The number as a float of a different type, unless a finite one overflows.
     fn rounded<F: Copy>(
         self,
         round: impl FnOnce(f64) -> F,

@@ -35,7 +35,7 @@ pub fn read_graph_with(
     read_graph_within(text, blobs, engine, &ReadLimits::default())
 }
 
-/// As [`read_graph_with`], with other limits than the defaults.
+/// As [`read_graph_with`], with limits other than the defaults.
 ///
 /// # Errors
 /// E0134 when the text is too long; as [`read_graph`].

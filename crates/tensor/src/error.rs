@@ -46,7 +46,7 @@ pub enum TensorError {
         unit: &'static str,
     },
 
-    /// E0342: elements of another type than the tensor's.
+    /// E0342: elements of a different type than the tensor's.
     #[error("expected elements of {expected}, found {found}")]
     DTypeMismatch {
         /// The requested type, or that of the other operand.
@@ -224,7 +224,7 @@ impl TensorError {
     pub const SLICE_OUT_OF_RANGE: &str = "E0345";
     /// The code of a shape that cannot be broadcast to another.
     pub const BROADCAST_MISMATCH: &str = "E0346";
-    /// The code of a shape with another number of elements.
+    /// The code of a shape with a different number of elements.
     pub const RESHAPE_MISMATCH: &str = "E0347";
 
     /// The error's stable code.

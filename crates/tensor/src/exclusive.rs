@@ -34,8 +34,8 @@ impl Tensor {
     /// Takes the memory of a tensor.
     ///
     /// # Errors
-    /// The tensor, if its memory is shared or foreign, has more than its elements or has them in another order, and for
-    /// `bool`, for which not every byte is valid.
+    /// The tensor, if its memory is shared or foreign, has more than its elements or has them in a different order, and
+    /// for `bool`, for which not every byte is valid.
     #[allow(
         clippy::result_large_err,
         reason = "on refusal the caller keeps the tensor, and a box would be an allocation"

@@ -45,8 +45,8 @@ impl Tensor {
     }
 
     /// The owner of the elements of a [resident](Tensor::resident) tensor, and the byte offset in the owner's memory at
-    /// which those of this tensor begin, in row-major order. `None` for other tensors, for an owner of another type,
-    /// and for a view whose elements are not contiguous. This does not load the elements.
+    /// which those of this tensor begin, in row-major order. `None` for other tensors, for an owner of a different
+    /// type, and for a view whose elements are not contiguous. This does not load the elements.
     pub fn owner<T: Any>(&self) -> Option<(&T, usize)> {
         let Storage::Deferred(deferred) = self.storage_ref() else {
             return None;

@@ -26,7 +26,7 @@ impl Tensor {
         self.with_layout(Layout::new(shape, strides, self.layout().offset()))
     }
 
-    /// The same elements in row-major order with another shape; copies only if necessary.
+    /// The same elements in row-major order with a different shape; copies only if necessary.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
         let found = element_count(self.dtype(), shape)?;
         if found != self.len() {
@@ -46,7 +46,7 @@ impl Tensor {
         }
     }
 
-    /// The axes in another order: axis `i` of the result is axis `permutation[i]` of this.
+    /// The axes in a different order: axis `i` of the result is axis `permutation[i]` of this.
     pub fn transpose(&self, permutation: &[usize]) -> Result<Tensor, TensorError> {
         let error = || TensorError::NotAPermutation {
             permutation: excerpt(permutation),

@@ -102,7 +102,7 @@ pub enum ProgramFinding {
         /// The reason.
         source: RuntimeError,
     },
-    /// It fails with another code than the interpreter, or has outputs where the interpreter has none.
+    /// It fails with a different code than the interpreter, or has outputs where the interpreter has none.
     #[error(
         "{target}: the interpreter fails with {expected}, {expected_code}; found {}",
         found.as_deref().unwrap_or("outputs")

@@ -28,7 +28,7 @@ pub enum Counter {
     CompileOk,
     /// A compile that failed.
     CompileErr,
-    /// A request was served in another way: plain loops, another plan, the generic kernel.
+    /// A request was served in a different way: plain loops, another plan, the generic kernel.
     Fallback,
     /// A step was interpreted.
     InterpretedSteps,

@@ -75,7 +75,7 @@ pub enum TimingError {
         source: serde_json::Error,
     },
 
-    /// E0757: a report of another version.
+    /// E0757: a report of a different version.
     #[error(
         "expected a report of version {expected}, found version {found}; read it with the Kiln that wrote it"
     )]

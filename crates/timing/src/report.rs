@@ -16,7 +16,7 @@ use crate::inner::Parts;
 use crate::record::{Records, Subject};
 use crate::verbosity::Verbosity;
 
-/// The version of the data: another version has other fields, or other meanings.
+/// The version of the data: a different version has other fields, or other meanings.
 const VERSION: u32 = 1;
 
 /// The times and counts of a recorder up to a moment. All times are in nanoseconds.

@@ -205,7 +205,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
     }
 
     /// Specifies the sizes of the axes of an argument, by its position: numbers, and names, which stand for the same
-    /// size wherever they occur. Calls with other sizes, or another number of axes, are rejected. Clears the
+    /// size wherever they occur. Calls with other sizes, or a different number of axes, are rejected. Clears the
     /// recordings.
     ///
     /// ```

@@ -62,7 +62,7 @@ impl Trainer {
         self.step_at(self.rate, batch)
     }
 
-    /// Runs a step with another learning rate, such as one of a [schedule](crate::schedules).
+    /// Runs a step with a different learning rate, such as one of a [schedule](crate::schedules).
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -145,7 +145,7 @@ impl Trainer {
     /// Replaces a parameter.
     ///
     /// # Errors
-    /// When the network has no parameter of that name, or the tensor is of another dtype or shape.
+    /// When the network has no parameter of that name, or the tensor is of a different dtype or shape.
     pub fn set_parameter(&mut self, name: &str, tensor: Tensor) -> Result<(), TrainError> {
         let shape = self.shape_of(name)?.to_vec();
         if tensor.dtype() != self.dtype {
@@ -167,12 +167,12 @@ impl Trainer {
         weights::write(path.as_ref(), tensors)
     }
 
-    /// Reads parameters and buffers from a safetensors file, such as one that PyTorch wrote. Tensors of other names are ignored;
-    /// one of another float dtype is converted.
+    /// Reads parameters and buffers from a safetensors file, such as one that PyTorch wrote. Tensors of other names are
+    /// ignored; one of a different float dtype is converted.
     ///
     /// # Errors
     /// E0626 when the file cannot be read, E0627 when it is damaged, E0622 when it lacks a parameter, E0623 for a
-    /// tensor of another shape. After an error, nothing is changed.
+    /// tensor of a different shape. After an error, nothing is changed.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TrainError> {
         let mut found = weights::read(path.as_ref())?;
         let mut tensors = Vec::with_capacity(self.parameters.len());

@@ -1,7 +1,7 @@
 //! The cases: written once by `generate.py`, then read from their list.
 //!
-//! Invariant: the list of packages is written after the cases, so partially written cases, or those of another version, are
-//! rewritten.
+//! Invariant: the list of packages is written after the cases, so partially written cases, or those of a different
+//! version, are rewritten.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

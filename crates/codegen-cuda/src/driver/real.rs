@@ -201,7 +201,7 @@ fn info(
 
 impl Drop for RealDriver {
     fn drop(&mut self) {
-        // SAFETY: it was retained once, in `open`. An error at this point has no one to tell.
+        // SAFETY: it was retained once, in `open`. An error at this point cannot be reported.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }
@@ -303,7 +303,7 @@ impl Driver for RealDriver {
 
     fn destroy_stream(&self, handle: Stream) {
         if self.current().is_ok() {
-            // SAFETY: the stream is one of this context. An error at this point has no one to tell.
+            // SAFETY: the stream is one of this context. An error at this point cannot be reported.
             let _ = unsafe { sys::cuStreamDestroy_v2(stream(handle)) };
         }
     }
@@ -337,7 +337,7 @@ impl Driver for RealDriver {
 
     fn destroy_event(&self, handle: Event) {
         if self.current().is_ok() {
-            // SAFETY: the event is one of this context. An error at this point has no one to tell.
+            // SAFETY: the event is one of this context. An error at this point cannot be reported.
             let _ = unsafe { sys::cuEventDestroy_v2(event(handle)) };
         }
     }
@@ -417,7 +417,7 @@ impl Driver for RealDriver {
 
     fn unload_module(&self, module: Module) {
         if self.current().is_ok() {
-            // SAFETY: the module is one of this context. An error at this point has no one to tell.
+            // SAFETY: the module is one of this context. An error at this point cannot be reported.
             let _ = unsafe { sys::cuModuleUnload(module.0 as usize as sys::CUmodule) };
         }
     }
@@ -518,7 +518,7 @@ impl Driver for RealDriver {
 
     fn destroy_graph(&self, graph: Graph) {
         if self.current().is_ok() {
-            // SAFETY: both are of this context. An error at this point has no one to tell.
+            // SAFETY: both are of this context. An error at this point cannot be reported.
             unsafe {
                 let _ = sys::cuGraphExecDestroy(graph.exec as usize as sys::CUgraphExec);
                 let _ = sys::cuGraphDestroy(graph.template as usize as sys::CUgraph);

@@ -68,7 +68,7 @@ pub enum DeviceError {
         found: String,
     },
 
-    /// E0566: code for another architecture than the device's.
+    /// E0566: code for a different architecture than the device's.
     #[error(
         "code for {found} cannot run on {device}, which runs code for {expected}; compile for that level"
     )]

@@ -100,7 +100,7 @@ impl Lane {
     /// Releases everything; its work is done.
     pub(crate) fn end(self, driver: &dyn Driver) {
         driver.destroy_stream(self.stream);
-        // SAFETY: the stream is gone, so nothing uses the memory. An error at this point has no one to tell.
+        // SAFETY: the stream is gone, so nothing uses the memory. An error at this point cannot be reported.
         unsafe {
             let _ = driver.free_pinned(self.pinned);
             if self.fault != 0 {

@@ -248,7 +248,7 @@ impl Inner {
         let _ = self.context.transfers.finish_uploads(driver);
         for &(address, _) in segments {
             // SAFETY: the segment is from `alloc`, was taken out of the arena, and nothing uses it, as was just ensured. An
-            // error, of a lost device, has no one to tell.
+            // error, of a lost device, cannot be reported.
             let _ = unsafe { driver.free(address) };
         }
     }

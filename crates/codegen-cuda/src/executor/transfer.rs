@@ -94,7 +94,7 @@ impl Slots {
             }
             driver.destroy_event(slot.copied);
         }
-        // SAFETY: its copies are done. An error at this point has no one to tell.
+        // SAFETY: its copies are done. An error at this point cannot be reported.
         let _ = unsafe { driver.free_pinned(self.start) };
     }
 }

@@ -206,7 +206,7 @@ fn load_of(kernel: &VerifiedKernel, node: NodeId) -> Option<&Load> {
     }
 }
 
-/// The bias of a stored value, if that is the rounded sum, or the sum plus a bias; `None` if it has another form.
+/// The bias of a stored value, if that is the rounded sum, or the sum plus a bias; `None` if it has a different form.
 fn bias_of(
     kernel: &VerifiedKernel,
     value: NodeId,

@@ -246,7 +246,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.select(self.fcmp(FloatPredicate::OGT, a, b), a, b)
     }
 
-    /// The same bits, as lanes of another type of the same width.
+    /// The same bits, as lanes of a different type of the same width.
     pub(crate) fn bitcast(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
         self.cast(InstructionOpcode::BitCast, value, to)
     }

@@ -91,7 +91,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.iadd(sum, self.sum_pairs(pairs, ones))
     }
 
-    /// The same bits as lanes of another width, low ones first.
+    /// The same bits as lanes of a different width, low ones first.
     pub(crate) fn regrouped(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
         let ty = self.ty(to, elem(value).bits() * lanes(value) / to.bits());
         built(

@@ -56,7 +56,7 @@ fn emit_constant_one<'ctx>(e: &Emitter<'_, 'ctx>, to: DType, n_lanes: u32) -> Va
     }
 }
 
-/// To an integer of another width: low bits kept, or extended by the source's sign.
+/// To an integer of a different width: low bits kept, or extended by the source's sign.
 pub(crate) fn resize<'ctx>(
     e: &Emitter<'_, 'ctx>,
     a: Value<'ctx>,

@@ -57,7 +57,7 @@ pub enum Op {
         /// Its parameters, in the function's order.
         parameters: SmallVec<[f64; 2]>,
     },
-    /// Every element in another dtype, as `scalar` defines casts.
+    /// Every element in a different dtype, as `scalar` defines casts.
     Cast {
         /// The result's element type.
         to: DType,

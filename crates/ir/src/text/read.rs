@@ -98,7 +98,7 @@ pub fn read_with(
     read_within(text, blobs, types, &ReadLimits::default())
 }
 
-/// As [`read_with`], with other limits than the defaults.
+/// As [`read_with`], with limits other than the defaults.
 ///
 /// # Errors
 /// E0134 when the text is too long; as [`read_with`].

@@ -92,7 +92,7 @@ struct BundledCandidate {
 /// The plans of a bundle, and a runtime with their code.
 ///
 /// # Errors
-/// When it is damaged, or of another version, or for another machine.
+/// When it is damaged, or of a different version, or for another machine.
 pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> {
     let _span = tracing::info_span!("kiln.load_bundle").entered();
     let bundle = Arc::new(bundle);
@@ -142,7 +142,7 @@ pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> 
     })
 }
 
-/// Rejects a bundle of another version or for other machines; returns its device.
+/// Rejects a bundle of a different version or for other machines; returns its device.
 fn check_maker(maker: &Maker) -> Result<Device, Error> {
     let text = |text: &str| text.escape_debug().to_string();
     if maker.kiln != VERSION {

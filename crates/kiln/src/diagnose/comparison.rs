@@ -53,7 +53,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The first output that is not bitwise equal to that of another comparison, such as one with another number of
+    /// The first output that is not bitwise equal to that of another comparison, such as one with a different number of
     /// threads.
     ///
     /// # Errors

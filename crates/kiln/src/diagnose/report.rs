@@ -65,7 +65,7 @@ pub struct CallReport {
     pub runs: Vec<StepRun>,
     /// The values that steps pass on to others.
     pub edges: Vec<Edge>,
-    /// The memory plan of the call; `None` if the sizes need another plan than the main one.
+    /// The memory plan of the call; `None` if the sizes need a plan other than the main one.
     pub memory: Option<ReportedMemory>,
     /// The compiles, in order.
     pub compiles: Vec<ReportedCompile>,

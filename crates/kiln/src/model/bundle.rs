@@ -69,8 +69,8 @@ impl Model {
     /// bundle was made.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, was made by another version, or for a level that this machine lacks; when
-    /// an option does not apply. A damaged weight is an error when a call first needs it.
+    /// When the file cannot be read, is damaged, was made by a different version, or for a level that this machine
+    /// lacks; when an option does not apply. A damaged weight is an error when a call first needs it.
     ///
     /// # Safety
     /// The file was made by [`save_bundle`](Self::save_bundle) (`kiln compile -o`) and not tampered with: its digests
@@ -96,7 +96,7 @@ impl Model {
     /// `kiln compile -o FILE --seal KEY`. Otherwise as [`open_bundle`](Self::open_bundle).
     ///
     /// # Errors
-    /// As [`open_bundle`](Self::open_bundle); E0711 for a bundle without a seal, or sealed with another key.
+    /// As [`open_bundle`](Self::open_bundle); E0711 for a bundle without a seal, or sealed with a different key.
     pub fn open_sealed_bundle(
         path: impl AsRef<Path>,
         key: &SealKey,

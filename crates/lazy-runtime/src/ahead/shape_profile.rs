@@ -103,7 +103,7 @@ impl ShapeProfile {
     /// Reads a saved text.
     ///
     /// # Errors
-    /// A text that is not a profile, has another version, or more than [`TEXT_BYTES`](Self::TEXT_BYTES).
+    /// A text that is not a profile, has a different version, or more than [`TEXT_BYTES`](Self::TEXT_BYTES).
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
         if text.len() > Self::TEXT_BYTES {
             let (given, limit) = (text.len(), Self::TEXT_BYTES);

@@ -32,7 +32,7 @@ impl CompileBudget {
         }
     }
 
-    /// The same account with another limit.
+    /// The same account with a different limit.
     #[must_use]
     pub fn with_limit(&self, limit: Duration) -> Self {
         Self {

@@ -17,7 +17,7 @@ pub enum CompileReason {
     FirstUse,
     /// The kernel is known, but not with this schedule.
     NewVariant,
-    /// A store has the kernel in another form: made by another version, or for another target.
+    /// A store has the kernel in a different form: made by a different version, or for another target.
     KeyDiffers {
         /// The fields in which the closest stored entry differs, one line each.
         differences: Vec<String>,

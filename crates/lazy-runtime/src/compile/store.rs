@@ -332,7 +332,7 @@ impl Kernels {
         (result, record)
     }
 
-    /// Why a kernel is compiled: it is known in another form, here or in a tier, or it is new.
+    /// Why a kernel is compiled: it is known in a different form, here or in a tier, or it is new.
     fn reason(&self, identity: &KernelIdentity, key: &CacheKey) -> CompileReason {
         if self.known.lock().contains(&identity.digest()) {
             return CompileReason::NewVariant;

@@ -81,7 +81,7 @@ impl Run<'_> {
         let mut frame = self.state.take_frame(body, self.prepared.memories(body));
         let ran = self.run_body(plan, &mut frame);
         if ran.is_err() {
-            // Running work may write to memory that is taken back next, and its faults do not belong to the next run.
+            // Running work may write to memory that is reclaimed next, and its faults do not belong to the next run.
             let _forgotten = self.state.execution.finish();
         }
         let reclaimed = self.reclaim(plan, &mut frame);

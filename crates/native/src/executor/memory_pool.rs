@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(pool.stats().refusals, 1);
         pool.put(first);
         assert_eq!(bytes(&pool), (0, 60_000));
-        // Not kept for a piece of another size.
+        // Not kept for a piece of a different size.
         let second = pool.take(100_000).unwrap();
         assert_eq!(bytes(&pool), (100_000, 0));
         pool.put(second);

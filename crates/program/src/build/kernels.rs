@@ -94,7 +94,7 @@ pub(super) fn finish_kernels(
     Ok(())
 }
 
-/// A kernel with another layout of one buffer; strides that are not constants become new symbols.
+/// A kernel with a different layout of one buffer; strides that are not constants become new symbols.
 fn lay_out(
     program: &Builder<'_>,
     kernel: Kernel,

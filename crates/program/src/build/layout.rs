@@ -116,7 +116,7 @@ pub(super) fn roles<'a>(
         .flat_map(|node| node.kernel.kernel().buffers().values().map(|b| b.role))
 }
 
-/// Buffers with another memory order of their axes, outermost first.
+/// Buffers with a different memory order of their axes, outermost first.
 pub(super) type Orders = BTreeMap<BufferId, Vec<usize>>;
 
 /// Gives buffers the layouts that the schedules of the kernels around them prefer, if no kernel prefers another one,

@@ -5,7 +5,7 @@
 //! reads or writes a separate buffer instead, which has no other use and gets its layout from
 //! [`assign_layouts`](super::layout).
 //!
-//! The same is done for a map, such as a resize or a pad, that reads a buffer in another layout at indices without
+//! The same is done for a map, such as a resize or a pad, that reads a buffer in a different layout at indices without
 //! constant steps, or under conditions. Vectorised along the innermost axis, it would scatter its result, one line per
 //! element; along another axis, it would gather its operand. A copy is a transpose, which does neither.
 
@@ -124,8 +124,8 @@ pub(super) fn copy_scattered_results(
     Ok(())
 }
 
-/// The positions of a map's row-major results that correspond to an operand with another order of axes, which is not
-/// read at constant steps; also returns that order.
+/// The positions of a map's row-major results that correspond to an operand with a different order of axes, which is
+/// not read at constant steps; also returns that order.
 fn scattered_results(
     launch: &KernelLaunch,
     nodes: &[KernelNode],

@@ -175,8 +175,8 @@ impl Blueprint {
     /// Reads a document.
     ///
     /// # Errors
-    /// E1401 where the text is not JSON, or not of this form; E1402 for another version; E1403 beyond a limit. Each names
-    /// the path in the document, the line and the column.
+    /// E1401 where the text is not JSON, or not of this form; E1402 for a different version; E1403 beyond a limit. Each
+    /// names the path in the document, the line and the column.
     pub fn from_json(text: &str, limits: &BlueprintLimits) -> Result<Self, ServiceError> {
         if text.len() > limits.json_bytes {
             let message = format!(
@@ -222,7 +222,7 @@ impl Blueprint {
     }
 }
 
-/// Rejects another version before anything else is read, so that the other fields of that version may differ.
+/// Rejects a different version before anything else is read, so that the other fields of that version may differ.
 fn check_version(text: &str) -> Result<(), Problem> {
     #[derive(Deserialize)]
     struct Header {

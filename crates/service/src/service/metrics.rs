@@ -105,7 +105,7 @@ pub struct ServiceMetrics {
     pub refused: u64,
     /// Requests that were not answered within their deadline.
     pub deadlines: u64,
-    /// Packages in the store that were not loaded: damaged, of another version, for another machine.
+    /// Packages in the store that were not loaded: damaged, of a different version, for another machine.
     pub packages_refused: u64,
     /// Packages that could not be stored.
     pub store_failures: u64,

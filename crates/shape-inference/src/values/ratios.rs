@@ -108,7 +108,7 @@ pub(super) fn apply(
     }
 }
 
-/// The float in another dtype.
+/// The float in a different dtype.
 pub(super) fn cast(
     ctx: &mut InferenceContext<'_>,
     node: &OpView<'_>,

@@ -1,6 +1,6 @@
 //! Access to the structure of an expression, a [`DimId`], one level at a time.
 //!
-//! Used to convert sizes to another form. Operands come before the expressions that use them, so a walk needs no
+//! Used to convert sizes to a different form. Operands come before the expressions that use them, so a walk needs no
 //! recursion: ascending ids are a topological order.
 
 use super::{Atom, DimTable};

@@ -94,7 +94,7 @@ pub enum Finding {
         /// The operand.
         operand: String,
     },
-    /// With another number of threads, bits differ.
+    /// With a different number of threads, bits differ.
     #[error("{variant}: %{buffer} depends on the number of threads")]
     Threads {
         /// Target and schedule.

@@ -338,7 +338,8 @@ impl Generator {
         let ty = self.pick(&[Type::F32, Type::I32]);
         let inner = self.one_in(2).then(|| self.axis("k"));
         let scope: Vec<Axis> = self.outer.iter().cloned().chain(inner.clone()).collect();
-        // Sums in another order than that of the outer points would round differently, so small multiples are summed.
+        // Sums in a different order than that of the outer points would round differently, so small multiples are
+        // summed.
         let value = self.load(ty, &scope);
         let target = self.pick(&EXTENTS).to_owned();
         let first = self.outer[0].clone();

@@ -1,8 +1,8 @@
 //! Comparison with two references at once: results in `f64`, and results in the declared types.
 //!
-//! The distance of the second from the first shows the effect of rounding on this computation; another order of the same
-//! operations may be a few times as far off, and slightly further where the second was lucky. Where it was too lucky,
-//! results in `f64` for inputs perturbed by a rounding show how far the computation may deviate.
+//! The distance of the second from the first shows the effect of rounding on this computation; a different order of the
+//! same operations may be a few times as far off, and slightly further where the second was lucky. Where it was too
+//! lucky, results in `f64` for inputs perturbed by a rounding show how far the computation may deviate.
 
 use kiln_tensor::{DType, Tensor};
 

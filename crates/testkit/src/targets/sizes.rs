@@ -216,7 +216,7 @@ fn check_values(codes: &[Code], dims: &[DimId], table: &mut DimTable) {
                 continue;
             };
             for dim in all.into_iter().flatten() {
-                // Sums that exceed 64 bits, in another order than here, have no value.
+                // Sums that exceed 64 bits, in a different order than here, have no value.
                 let Ok(found) = table.evaluate(dim, &binding) else {
                     continue;
                 };

@@ -281,7 +281,7 @@ impl Var {
         self.is_nan().logical_or(self.is_infinite()).map("not")
     }
 
-    /// Every element in another dtype.
+    /// Every element in a different dtype.
     #[must_use]
     #[track_caller]
     pub fn cast(&self, to: DType) -> Var {

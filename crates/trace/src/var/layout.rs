@@ -131,7 +131,7 @@ impl Var {
         })
     }
 
-    /// Moves an axis to another position; the others keep their order.
+    /// Moves an axis to a different position; the others keep their order.
     #[must_use]
     #[track_caller]
     pub fn move_axis(&self, from: i64, to: i64) -> Var {

@@ -20,7 +20,7 @@ impl Var {
         })
     }
 
-    /// The axes in another order: axis `i` of the result is axis `axes[i]` of this.
+    /// The axes in a different order: axis `i` of the result is axis `axes[i]` of this.
     #[must_use]
     #[track_caller]
     pub fn permute(&self, axes: &[i64]) -> Var {

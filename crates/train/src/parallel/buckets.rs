@@ -26,7 +26,7 @@ impl<'a> Buckets<'a> {
         }
     }
 
-    /// The same with buckets of another size.
+    /// The same with buckets of this size.
     #[cfg(test)]
     fn with_bytes(self, bytes: usize) -> Self {
         Self { bytes, ..self }

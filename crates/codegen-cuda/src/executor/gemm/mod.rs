@@ -158,7 +158,7 @@ impl Drop for Library {
         self.plans.clear();
         let driver = self.context.driver();
         if driver.make_current().is_ok() {
-            // SAFETY: the handle is destroyed once. An error at this point has no one to tell.
+            // SAFETY: the handle is destroyed once. An error at this point cannot be reported.
             let _ = unsafe { result::destroy_handle(self.handle) };
         }
         for &workspace in self.workspaces.values() {

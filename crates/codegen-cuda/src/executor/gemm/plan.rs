@@ -27,7 +27,7 @@ struct Descriptor(sys::cublasLtMatmulDesc_t);
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: it is destroyed once. An error at this point has no one to tell.
+        // SAFETY: it is destroyed once. An error at this point cannot be reported.
         let _ = unsafe { result::destroy_matmul_desc(self.0) };
     }
 }
@@ -36,7 +36,7 @@ struct Layout(sys::cublasLtMatrixLayout_t);
 
 impl Drop for Layout {
     fn drop(&mut self) {
-        // SAFETY: it is destroyed once. An error at this point has no one to tell.
+        // SAFETY: it is destroyed once. An error at this point cannot be reported.
         let _ = unsafe { result::destroy_matrix_layout(self.0) };
     }
 }
@@ -45,7 +45,7 @@ struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Drop for Preference {
     fn drop(&mut self) {
-        // SAFETY: it is destroyed once. An error at this point has no one to tell.
+        // SAFETY: it is destroyed once. An error at this point cannot be reported.
         let _ = unsafe { result::destroy_matmul_pref(self.0) };
     }
 }

@@ -26,7 +26,7 @@ pub(in crate::generate) fn plans(
         false => in_registers(depth, columns),
         true => on_tensor_cores(depth, columns),
     };
-    // If shared memory is short, queries and keys are processed a part at a time.
+    // If shared memory does not suffice, queries and keys are processed a part at a time.
     let short = |tile: AttentionTile| AttentionTile {
         depth: tile.depth.min(32),
         keys: match unit.has_tensor_cores() {

@@ -16,7 +16,7 @@ pub(super) type Result<T> = std::result::Result<T, CollectiveError>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Communicator(pub(super) usize);
 
-/// What is summed.
+/// The type of the summed elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     F32,
@@ -24,7 +24,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// Its bytes.
+    /// Its size in bytes.
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,

@@ -225,7 +225,7 @@ impl Library {
     /// # Safety
     /// As [`abort`](Self::abort).
     pub(super) unsafe fn destroy(&self, communicator: Communicator) {
-        // SAFETY: as the caller promises. An error at this point has no one to tell.
+        // SAFETY: as the caller promises. An error at this point cannot be reported.
         let _ = unsafe { (self.functions.destroy)(handle(communicator)) };
     }
 
