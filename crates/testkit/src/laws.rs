@@ -36,7 +36,7 @@ pub enum BrokenLaw {
         /// The graph.
         text: String,
     },
-    /// Printing a graph that was read gives another text.
+    /// Printing a graph that was read gives a different text.
     #[error(
         "printed again after {reader}, a line differs: expected {expected:?}, found {found:?}\n{text}"
     )]

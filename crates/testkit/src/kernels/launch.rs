@@ -188,7 +188,7 @@ fn run_placed(
         let position = |id| kernel.buffers().keys().position(|key| key == id);
         if let (Some(read), Some(written)) = (position(pair.read), position(pair.written)) {
             memories[written] = memories[read].clone();
-            // Widths, and so where an image begins, are the same.
+            // Element widths are the same, and so are the offsets of images.
         }
     }
     let buffers: Vec<MemorySlice<'_>> = images

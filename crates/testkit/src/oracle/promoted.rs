@@ -13,7 +13,7 @@ const TIMES: f64 = 8.0;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unexplained {
-    /// Another type or shape.
+    /// A wrong type or shape.
     #[error("expected {expected}, found {found}")]
     Type {
         /// The expected type and shape.
