@@ -24,7 +24,7 @@ fn ripple(shape: &[usize]) -> Tensor {
     Tensor::from_vec(shape, elements).expect("as many elements as the shape has")
 }
 
-/// Measures one graph; `work` is the amount that its throughput counts.
+/// Measures one graph; `work` is the amount of work by which its throughput is counted.
 fn measure(c: &mut Criterion, name: &str, work: Throughput, source: &str, inputs: &[Tensor]) {
     let graph = graph(source);
     let mut group = c.benchmark_group("interpret");

@@ -19,7 +19,7 @@ fn convolution(table: &mut DimTable, size: DimId) -> Result<DimId, DimError> {
     table.add(steps, one)
 }
 
-/// A chain of five strided convolutions over `[N, C, H, W]`, as detectors have.
+/// A chain of five strided convolutions over `[N, C, H, W]`, as in detectors.
 fn pyramid(
     table: &mut DimTable,
     mut height: DimId,

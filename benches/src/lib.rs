@@ -116,7 +116,7 @@ fn linear(
     builder.add(product, bias)
 }
 
-/// Small numbers of which no two neighbours are equal.
+/// Small numbers, no two adjacent ones of which are equal.
 fn weights(builder: &mut GraphBuilder, shape: &[usize]) -> Result<ValueId, InferError> {
     let count: usize = shape.iter().product();
     let elements = (0..count)

@@ -24,7 +24,7 @@ const LANES: usize = 32;
 /// An array, and threads that read it.
 pub struct Reader {
     pool: SpinPool,
-    /// One for each of `STREAMS`.
+    /// One loop for each of `STREAMS`.
     jobs: [Arc<dyn Job>; 3],
     threads: usize,
 }
@@ -55,7 +55,7 @@ impl Reader {
         }
     }
 
-    /// Reads all of it once, in the way of `STREAMS` at this index.
+    /// Reads the whole array once, with the number of streams at this index of `STREAMS`.
     pub fn run(&self, way: usize) {
         self.pool.run(&self.jobs[way], self.threads as u64);
     }

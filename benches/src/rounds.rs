@@ -13,7 +13,7 @@ const CALLS: u32 = 4096;
 /// Work that can be done `n` times, and reports its duration.
 pub type Contender<'a> = dyn FnMut(u32) -> Duration + 'a;
 
-/// How long to continue.
+/// The limits of a measurement.
 #[derive(Clone, Copy)]
 pub struct Rounds {
     /// Minimum number of rounds, even if slow.

@@ -11,13 +11,13 @@
 pub struct Row {
     /// The measurement, as a user would name it.
     pub name: String,
-    /// In the unit of the bound.
+    /// The figure, in the unit of the bound.
     pub measured: f64,
     /// The bound.
     pub bar: f64,
-    /// Of both.
+    /// The unit of both.
     pub unit: &'static str,
-    /// Whether more is better.
+    /// Whether a larger figure is better.
     pub at_least: bool,
     /// Whether arithmetic alone, measured where memory is no limit, takes as long: then the bound does not apply.
     pub is_compute_bound: bool,
@@ -83,7 +83,7 @@ impl Table {
         self.missed += usize::from(!row.holds() && !row.is_compute_bound);
     }
 
-    /// Prints how many bounds are met.
+    /// Prints the number of bounds that are met.
     pub fn finish(self) {
         let Self {
             rows,
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(row(79.9, true, false).verdict(), "MISSED");
         assert_eq!(row(79.9, false, false).verdict(), "holds");
         assert_eq!(row(80.1, false, false).verdict(), "MISSED");
-        // A row that could not be measured meets no bound.
+        // A row that could not be measured does not meet its bound.
         assert_eq!(row(f64::NAN, true, false).verdict(), "MISSED");
     }
 

@@ -100,7 +100,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
 }
 
-/// Compiled functions beside eager ones, on one thread.
+/// Compiled functions compared with eager ones, on one thread.
 fn eager(root: &Path, words: &[String]) -> Command {
     let mut command = example(root, "eager_baseline");
     command.arg("1").args(words.iter().take(1));

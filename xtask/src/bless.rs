@@ -32,7 +32,7 @@ fn report(changed: &[String]) {
     }
 }
 
-/// The cases are rewritten by the test that checks them.
+/// The test that checks the cases rewrites them.
 fn rewrite_cases(root: &Path) -> Result<()> {
     let mut command = Command::new(workspace::cargo());
     command
@@ -42,7 +42,7 @@ fn rewrite_cases(root: &Path) -> Result<()> {
     step::run("test cases, rewriting what they state", &mut command)
 }
 
-/// Inline snapshots are rewritten by cargo-insta alone, so it is needed.
+/// Only cargo-insta can rewrite inline snapshots, so it is needed.
 fn accept_snapshots(root: &Path) -> Result<()> {
     let version = Command::new(workspace::cargo())
         .args(["insta", "--version"])

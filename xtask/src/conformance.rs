@@ -25,21 +25,21 @@ pub(crate) use cases::Case;
 pub(crate) use cross_check::run as cross_check;
 use outcome::Outcome;
 
-/// The package that the cases are generated from.
+/// The package from which the cases are generated.
 pub(crate) const PACKAGES: Needs<'_> = Needs {
     task: "conformance",
     what: "packages of ONNX",
     list: "xtask/conformance/requirements.txt",
 };
 
-/// The packages that generated models are compared with.
+/// The packages with which generated models are compared.
 pub(crate) const CROSS_CHECK: Needs<'_> = Needs {
     task: "cross-check",
     what: "packages of onnxruntime",
     list: "xtask/conformance/cross_check.txt",
 };
 
-/// One case of this many is in the sample.
+/// One out of this many cases is in the sample.
 const SAMPLE: usize = 12;
 
 /// A case, and its outcome.

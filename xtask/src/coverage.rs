@@ -35,7 +35,7 @@ impl Lines {
     }
 }
 
-/// Runs the tests of the packages named, or of all, and prints the table.
+/// Runs the tests of the named packages, or of all, and prints the table.
 pub(crate) fn run(packages: &[String]) -> Result<()> {
     setup::run()?;
     let root = workspace::root();

@@ -34,7 +34,7 @@ const WHEELS: [(Wheel, &str); 2] = [
     ),
 ];
 
-/// The folder of what was fetched.
+/// The folder of the fetched files.
 fn folder(root: &Path) -> PathBuf {
     root.join("cuda")
 }
@@ -45,7 +45,7 @@ fn file(root: &Path, number: usize) -> PathBuf {
     folder(root).join(wheel.name).join(file)
 }
 
-/// Fetches whatever is missing.
+/// Fetches missing wheels.
 pub(crate) fn setup() -> Result<()> {
     let root = workspace::root();
     let to = folder(&root);
@@ -61,7 +61,7 @@ pub(crate) fn setup() -> Result<()> {
         let unpacked = wheel::unpack(pinned, &aside);
         let placed = unpacked.and_then(|()| {
             let place = to.join(pinned.name);
-            // An incomplete one.
+            // An incomplete wheel.
             let _ = std::fs::remove_dir_all(&place);
             std::fs::rename(aside.join(pinned.name), &place)
                 .with_context(|| format!("cannot place {}", place.display()))
@@ -85,7 +85,7 @@ fn make_executable(tool: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Tests what is generated for GPUs: all kernels on the host, and in NVRTC where it was fetched.
+/// Tests the code generated for GPUs: all kernels on the host, and in NVRTC if it was fetched.
 pub(crate) fn test() -> Result<()> {
     let root = workspace::root();
     let mut command = Command::new(workspace::cargo());

@@ -29,7 +29,7 @@ pub(crate) fn run() -> Result<()> {
         step::run("installing cargo-deny", &mut command)?;
     }
     check(&root)?;
-    // Distinguished from a finding by trying only the fetch.
+    // A failed fetch is distinguished from a finding by trying only the fetch.
     if !cargo_deny(&root, &["fetch", "db"]).status()?.success() {
         println!(
             "SKIPPED: advisories: their database cannot be fetched here; run `cargo xtask deny` with a network"

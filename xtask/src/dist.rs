@@ -29,15 +29,15 @@ use libraries::Libraries;
 /// The Python package's crate.
 const PYTHON_PACKAGE: &str = "kiln-python";
 
-/// Where a shipped program finds its libraries: beside its own folder, and for the libraries of its libraries too, which is
-/// why the tag is the older one.
+/// Where a shipped program finds its libraries: in a folder next to its own. This also has to apply to the libraries of
+/// its libraries, which is why the tag is the older one.
 const SEARCH: &str = "link-arg=-Wl,--disable-new-dtags,-rpath,$ORIGIN/../lib";
 
-/// One build of the command, and where its files go.
+/// One build of the command, and the destination of its files.
 struct Release {
     root: PathBuf,
     target: PathBuf,
-    /// The tarball's name, which its folder has too.
+    /// The name of the tarball, and of its folder.
     name: String,
     /// The features of the command, as arguments of cargo.
     features: Vec<String>,
@@ -79,7 +79,7 @@ impl Release {
             .members()
             .find(|package| package.name == build::COMMAND_PACKAGE)
             .context("the workspace has no command")?;
-        // CUDA's libraries are looked for when a GPU is asked for, so that a build needs none.
+        // CUDA's libraries are looked up when a GPU is requested, so a build does not need them.
         let without = build::features_without_llvm(&metadata)?.filter(|_| options.no_llvm);
         let (kind, features) = match without {
             Some(others) => {
@@ -150,8 +150,8 @@ impl Release {
         Ok(tarball)
     }
 
-    /// Builds the Python package, with the licences of what is in it. Its libraries are those of the command, without those that
-    /// every system has.
+    /// Builds the Python package, with the licences of its contents. Its libraries are those of the command, except
+    /// those that every system has.
     fn wheel(&self, program: &Path) -> Result<PathBuf> {
         let folder = self.target.join("dist/wheel");
         archive::make_empty(&folder)?;
@@ -172,7 +172,7 @@ impl Release {
         python_package::wheel_to_hand_out(&self.root, &self.target, &legal)
     }
 
-    /// Writes what the program itself writes: completions and manual pages.
+    /// Writes the files that the program itself generates: completions and manual pages.
     fn write_generated(&self, program: &Path, folder: &Path) -> Result<()> {
         for (shell, file) in [
             ("bash", "bash-completion/completions/kiln"),

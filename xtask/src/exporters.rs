@@ -21,7 +21,7 @@ pub(crate) const TORCH: Needs<'_> = Needs {
     list: "xtask/exporters/torch.txt",
 };
 
-/// Which models are compared.
+/// The models that are compared.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Models {
     /// Generated ones.
@@ -37,7 +37,7 @@ pub(crate) enum Models {
     Quantized,
 }
 
-/// How many models are quantised, in every format.
+/// The number of models that are quantised, in every format.
 const QUANTIZED: usize = 12;
 
 /// Compares the models.

@@ -131,7 +131,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     Ok(())
 }
 
-/// Installs cargo-fuzz where it is missing.
+/// Installs cargo-fuzz if it is missing.
 fn install(nightly: &Nightly) -> Result<()> {
     let there = nightly.cargo().args(["fuzz", "--version"]).output();
     if there.is_ok_and(|output| output.status.success()) {
@@ -158,7 +158,7 @@ fn build(nightly: &Nightly, root: &Path, sanitizer: Sanitizer, targets: &[&Strin
             "--target-dir",
         ])
         .arg(folder(root, sanitizer));
-    // All at once, unless a single one was requested.
+    // All targets at once, unless a single one was requested.
     if let [only] = targets {
         command.arg(only);
     }

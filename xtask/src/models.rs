@@ -96,7 +96,7 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // A leftover is only waste in an ignored folder.
+        // A leftover only wastes space in an ignored folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

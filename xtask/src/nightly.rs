@@ -25,7 +25,7 @@ impl Nightly {
     /// Finds it.
     ///
     /// # Errors
-    /// If it is missing: with the command that installs it.
+    /// If it is missing; the error has the command that installs it.
     pub(crate) fn find() -> Result<Self> {
         if !succeeds(&["rustup", "--version"]) {
             bail!(

@@ -48,7 +48,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 /// No feature of Kiln.
 const NOTHING: &[&str] = &["--no-default-features"];
 
-/// Features for running the code of bundles and stores, and nothing else.
+/// Features only for running the code of bundles and stores.
 const RUNS_CODE: &[&str] = &["--no-default-features", "--features", "native"];
 
 /// The command without a compiler.

@@ -14,7 +14,7 @@ use crate::step;
 pub(crate) struct Needs<'a> {
     /// The task, for messages.
     pub(crate) task: &'a str,
-    /// The name of the packages together, such as `peers`.
+    /// The name of the set of packages, such as `peers`.
     pub(crate) what: &'a str,
     /// The file that pins them, relative to the project's root.
     pub(crate) list: &'a str,
@@ -63,7 +63,7 @@ impl Environment {
         })
     }
 
-    /// Contains the list as it was installed.
+    /// The file that contains the list as it was installed.
     fn installed(&self) -> PathBuf {
         self.folder.join("installed.txt")
     }
@@ -125,7 +125,7 @@ mod tests {
         };
         assert!(!environment.has("a==1\n"));
         std::fs::write(environment.installed(), "a==1\n").unwrap();
-        // Only the list: no Python there.
+        // Only the list exists, and no Python.
         assert!(!environment.has("a==1\n"));
         let python = environment.python();
         std::fs::create_dir_all(python.parent().unwrap()).unwrap();

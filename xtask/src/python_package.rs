@@ -41,17 +41,17 @@ const PACKAGE: &str = "crates/python";
 /// The crate in it.
 const CRATE: &str = "kiln-python";
 
-/// What is put into a wheel that is handed out.
+/// The additional files of a wheel for distribution.
 pub(crate) struct Legal {
     /// The folder of licences.
     pub(crate) licences: PathBuf,
     /// The list of components.
     pub(crate) components: PathBuf,
-    /// The names of the libraries that both are about.
+    /// The names of the libraries that both describe.
     pub(crate) libraries: Vec<String>,
 }
 
-/// Builds and tests a wheel to hand out; returns it.
+/// Builds and tests a wheel for distribution; returns it.
 pub(crate) fn wheel_to_hand_out(root: &Path, target: &Path, legal: &Legal) -> Result<PathBuf> {
     let python = python::python(root, target.join("python/tests"), &TESTS)?;
     wheel(root, target, &python, Some(legal))
@@ -84,14 +84,14 @@ pub(crate) fn run(options: PythonOptions) -> Result<()> {
     Ok(())
 }
 
-/// Tests the library of the development build, beside the package's own files.
+/// Tests the library of the development build, together with the package's own files.
 pub(crate) fn in_place(root: &Path, target: &Path, python: &Path) -> Result<()> {
     let package = in_development(root, target)?;
     tests(root, python, Some(&package), "tests")
 }
 
-/// Measures the backend for PyTorch beside inductor and eager calls: an optimised library, only modules whose names contain one
-/// of the words.
+/// Measures the backend for PyTorch, compared with inductor and eager calls: an optimised library, and only modules
+/// whose names contain one of the words.
 pub(crate) fn bench_torch(root: &Path, words: &[String]) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
     let python = python::python(root, target.join("python/torch"), &TORCH)?;
@@ -104,12 +104,12 @@ pub(crate) fn bench_torch(root: &Path, words: &[String]) -> Result<()> {
     step::run("modules side by side", &mut compare)
 }
 
-/// Builds the library, and puts it beside the package's own files; returns the folder to import from.
+/// Builds the library, and puts it next to the package's own files; returns the folder to import from.
 fn in_development(root: &Path, target: &Path) -> Result<PathBuf> {
     built(root, target, "debug", target.join("python/package"))
 }
 
-/// The same in a folder, of a profile by the name of its folder.
+/// The same in a given folder, with a profile given by the name of its folder.
 fn built(root: &Path, target: &Path, profile: &str, package: PathBuf) -> Result<PathBuf> {
     let mut build = Command::new("cargo");
     build.current_dir(root).args(["build", "--package", CRATE]);
@@ -131,7 +131,7 @@ fn built(root: &Path, target: &Path, profile: &str, package: PathBuf) -> Result<
 fn wheel(root: &Path, target: &Path, python: &Path, legal: Option<&Legal>) -> Result<PathBuf> {
     let folder = target.join("python/wheels");
     remove_folder(&folder)?;
-    // Maturin changes the library that cargo linked, in place: the next run would begin with that.
+    // Maturin changes the library that cargo linked, in place, so the next run would start from the changed one.
     let linked = target.join("release/deps/lib_kiln.so");
     remove_file(&linked)?;
     let mut build = Command::new(python);
@@ -168,8 +168,8 @@ fn wheel(root: &Path, target: &Path, python: &Path, legal: Option<&Legal>) -> Re
     Ok(wheel)
 }
 
-/// Makes each library in a wheel look for those that it needs beside it: maturin tells only the extension where they are. Adds
-/// licences and the list of components, where the packages' standards want them.
+/// Makes each library in a wheel look for its dependencies in its own folder, because maturin sets their location only
+/// for the extension. Adds licences and the list of components in the places that the standards for packages require.
 fn complete(target: &Path, python: &Path, wheel: &Path, legal: Option<&Legal>) -> Result<()> {
     let folder = target.join("python/unpacked");
     remove_folder(&folder)?;
@@ -195,7 +195,7 @@ fn complete(target: &Path, python: &Path, wheel: &Path, legal: Option<&Legal>) -
             .find(|path| path.extension().is_some_and(|end| end == "dist-info"))
             .context("expected a folder .dist-info in the wheel, found none")?;
         copy_package(&legal.licences, &about.join("licenses"))?;
-        // Maturin's own list has no libraries, and names the folder that it was built in.
+        // Maturin's own list has no libraries, and contains the name of the build folder.
         remove_file(&about.join(format!("sboms/{CRATE}.cyclonedx.json")))?;
         let list = about.join("sboms/kiln.cdx.json");
         std::fs::create_dir_all(about.join("sboms"))
@@ -283,7 +283,7 @@ fn tests(root: &Path, python: &Path, package: Option<&Path>, folder: &str) -> Re
     step::run("Python package", &mut tests)
 }
 
-/// Copies the files of a folder and of those in it.
+/// Copies the files of a folder and its subfolders.
 fn copy_package(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     for path in entries(from)? {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{models, setup, step, workspace};
 
-/// Models, and the sizes of the call that is shown, by the names that the pinned files have for them.
+/// Models, by their names in the pinned files, and the sizes of the call that is shown.
 const SHOWN: [(&str, &str); 3] = [
     (
         "ocr-det",
@@ -22,16 +22,16 @@ const SHOWN: [(&str, &str); 3] = [
     ("minilm", "batch=2,seq=64"),
 ];
 
-/// A page opens in less, on a machine that does nothing else.
+/// The time limit for opening a page, on an idle machine.
 const OPENS_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often it is opened: the shortest time counts.
+/// The number of times it is opened, of which the shortest counts.
 const OPENINGS: usize = 3;
 
-/// The steps of the page whose opening is measured; the facade's test that writes it has the same number.
+/// The number of steps of the page whose opening is measured; the facade's test that writes it has the same number.
 const LARGE: usize = 2000;
 
-/// That test, which writes the page to the file that a variable names.
+/// The test that writes the page to the file named by a variable.
 const WRITER: &str = "a_page_of_2000_ops_is_below_5_mb_and_made_in_a_moment";
 const WRITER_VARIABLE: &str = "KILN_WRITE_LARGE_REPORT";
 
@@ -97,9 +97,9 @@ fn address(page: &Path) -> String {
     format!("file://{}", page.display())
 }
 
-/// Opens a page, and checks what its script has left: it ran to its end, and drew what the page has.
+/// Opens a page, and checks that its script ran to its end, and drew everything on the page.
 fn check(browser: &str, page: &Path, n_steps: Option<usize>) -> Result<()> {
-    // A first start makes the browser's profile.
+    // The first start makes the browser's profile.
     let blank = headless(browser, &profile(page))
         .args(["--dump-dom", "about:blank"])
         .output()?;
@@ -164,7 +164,7 @@ fn pictures(browser: &str, page: &Path, folder: &Path, model: &str) -> Result<()
                 "--screenshot={}",
                 folder.join(format!("{model}-{theme}.png")).display()
             ))
-            // Without a step's anchor, to which the browser would still be scrolling.
+            // Without a step's anchor, because the browser would still be scrolling to it.
             .arg(address(page));
         ensure!(
             command.output()?.status.success(),

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use crate::nightly::Nightly;
 use crate::{setup, step, workspace};
 
-/// The packages with unsafe code, and those above them; with their tests' arguments.
+/// The packages with unsafe code, and those that depend on them; with the arguments of their tests.
 const SUITES: [Suite; 7] = [
     Suite::whole("kiln-tensor"),
     Suite::whole("kiln-fork-lock"),
@@ -38,7 +38,7 @@ const SUITES: [Suite; 7] = [
     },
 ];
 
-/// Seeds of random kernels and graphs where a sanitizer makes them slow.
+/// The seeds of random kernels and graphs for sanitizers that make them slow.
 const SEEDS: &str = "0..30";
 
 /// Tests of guard pages check the signal that ends a process, so the sanitizer leaves it to the system; and a failed
@@ -106,7 +106,7 @@ impl Suite {
     }
 }
 
-/// Runs those that can run.
+/// Runs the sanitizers that can run.
 pub(crate) fn run(packages: &[String]) -> Result<()> {
     setup::run()?;
     let root = workspace::root();

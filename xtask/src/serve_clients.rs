@@ -9,7 +9,7 @@ use crate::python::{self, Needs};
 use crate::workspace::{self, Metadata};
 use crate::{setup, step};
 
-/// The clients, and what tests them.
+/// The clients, and the packages that test them.
 pub(crate) const CLIENTS: Needs<'_> = Needs {
     task: "serve-clients",
     what: "clients of servers",

@@ -13,12 +13,12 @@ use needs::Need;
 
 pub(crate) use needs::{BROWSERS, succeeds};
 
-/// Installs whatever the build needs and is missing.
+/// Installs the missing requirements of the build.
 pub(crate) fn run() -> Result<()> {
     install(needs::ALL, "the build")
 }
 
-/// Installs whatever training over MPI needs and is missing.
+/// Installs the missing requirements of training over MPI.
 pub(crate) fn mpi() -> Result<()> {
     install(needs::MPI, "training over MPI")
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// How many tests ran, as the test runners reported it.
+/// The number of tests that ran, as reported by the test runners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Tests that passed.
@@ -100,7 +100,7 @@ pub(crate) fn run_counted(title: &str, command: &mut Command, counts: &mut Count
     })
 }
 
-/// Runs `command` and returns what it printed; its errors are shown only when it fails.
+/// Runs `command` and returns its output; its errors are shown only when it fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = command_line(command);
     let output = command

@@ -99,7 +99,7 @@ fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> 
     outside::run(root)
 }
 
-/// The Python package's tests; without a network, or what they need, they are skipped with a warning.
+/// The Python package's tests; without a network, or their requirements, they are skipped with a warning.
 fn python_package(root: &Path) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
     match python::python(root, target.join("python/tests"), &python_package::TESTS) {
@@ -111,7 +111,7 @@ fn python_package(root: &Path) -> Result<()> {
     }
 }
 
-/// A server, called with clients of others; without a network it is skipped with a warning.
+/// A server, called by third-party clients; without a network, this is skipped with a warning.
 fn serve_clients(root: &Path) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
     let clients = &serve_clients::CLIENTS;
@@ -124,7 +124,7 @@ fn serve_clients(root: &Path) -> Result<()> {
     }
 }
 
-/// A sample of ONNX's own test cases; without a network it is skipped with a warning, like the real models.
+/// A sample of ONNX's own test cases; without a network, it is skipped with a warning, like the real models.
 fn sample_of_conformance(root: &Path) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
     match conformance::sample(root, &target) {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// The part of `cargo metadata` the tasks read.
+/// The part of `cargo metadata` that the tasks read.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Metadata {
     /// Every package of the dependency graph, including the workspace's own.
@@ -42,13 +42,13 @@ pub(crate) struct Package {
     /// Its features, by name.
     #[serde(default)]
     pub(crate) features: std::collections::BTreeMap<String, Vec<String>>,
-    /// What a registry says of it.
+    /// Its description, for registries.
     #[serde(default)]
     pub(crate) description: Option<String>,
-    /// The registries that may have it: `None` is any, an empty list none.
+    /// The registries that may have it: `None` means any, an empty list none.
     #[serde(default)]
     pub(crate) publish: Option<Vec<String>>,
-    /// What its manifest has for other tools.
+    /// The metadata of its manifest for other tools.
     #[serde(default)]
     pub(crate) metadata: serde_json::Value,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Dependency {
     /// `None` is a normal dependency, otherwise `dev` or `build`.
     #[serde(default)]
     pub(crate) kind: Option<String>,
-    /// The versions that will do: `*` for a dependency by path alone.
+    /// The accepted versions: `*` for a dependency only by path.
     #[serde(default)]
     pub(crate) req: String,
 }
@@ -115,7 +115,7 @@ pub(crate) fn metadata_text(root: &Path) -> Result<Vec<u8>> {
 
 /// The project's root folder.
 ///
-/// Queried from cargo at run time first: two checkouts may share one target folder, and so this program.
+/// Queried from cargo at run time first: two checkouts may share one target folder, and therefore this program.
 pub(crate) fn root() -> PathBuf {
     let now = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let manifest = now.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));

@@ -52,7 +52,7 @@ const FORMATS: [&str; 6] = [
     "int4-int8/32",
 ];
 
-/// Tokens that a cache can hold.
+/// The capacity of a cache in tokens.
 const CAPACITY: usize = 256;
 
 const ROUNDS: Rounds = Rounds {
@@ -164,7 +164,7 @@ fn session(shape: &Shape, model: &Model) -> Session {
     builder.build().expect("the caches are states")
 }
 
-/// Bytes of constants that each token reads: all but the table of embeddings, which gives a row.
+/// Bytes of constants that each token reads: all except the embedding table, of which one row is read.
 fn bytes_read(shape: &Shape, model: &Model) -> usize {
     let graph = diagnose::graph(model, Stage::Optimized).expect("it has a graph");
     let bytes = graph.ops().filter_map(|(_, data)| match &data.op {

@@ -7,7 +7,7 @@ use kiln_benches::rounds::{in_rounds, timed};
 use kiln_benches::table::{Row, Table};
 use std::hint::black_box;
 
-/// Steps of the chains: the difference between two chains is due to kernels alone.
+/// Steps of the chains: the difference between two chains is due only to kernels.
 const STEPS: [usize; 3] = [1, 10, 100];
 
 /// In nanoseconds.

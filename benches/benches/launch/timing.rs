@@ -44,7 +44,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     });
 }
 
-/// The ratio of the first time to the second, measured in interleaved rounds; which one begins alternates.
+/// The ratio of the first time to the second, measured in interleaved rounds; the order within a round alternates.
 fn median_ratio([first, second]: [&mut Contender<'_>; 2]) -> f64 {
     let ratios = (0..PAIRS)
         .map(|pair| {

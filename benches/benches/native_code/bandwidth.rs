@@ -25,7 +25,7 @@ const CACHED_TURNS: usize = 10;
 /// Bytes of one array per thread; two of them fit a level-2 cache.
 const CACHED: [usize; 2] = [48 << 10, 144 << 10];
 
-/// At this fraction of the rate within the caches, arithmetic is the bottleneck.
+/// From this fraction of the rate within the caches, arithmetic is considered the bottleneck.
 const NEARLY: f64 = 0.85;
 
 /// Elements of a row.

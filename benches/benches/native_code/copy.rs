@@ -29,9 +29,9 @@ pub(crate) struct Copier {
 }
 
 struct Arrays {
-    /// Blocks that begin where Kiln's own arrays would. One per task.
+    /// Blocks that begin at the same alignment as Kiln's own arrays, one per task.
     from: Vec<Tensor>,
-    /// The same number; threads do not wait for each other.
+    /// The target blocks, the same number; threads do not wait for each other.
     to: Vec<Mutex<Tensor>>,
 }
 

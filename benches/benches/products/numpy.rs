@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Names the Python to use.
+/// The variable that names the Python to use.
 const VARIABLE: &str = "KILN_PEERS_PYTHON";
 
 /// The program of the Python side.
@@ -95,7 +95,7 @@ impl Numpy {
 impl Drop for Numpy {
     fn drop(&mut self) {
         drop(self.to.take());
-        // It has read the end of its input by now, or cannot be helped.
+        // It has read the end of its input by now; otherwise there is nothing left to do.
         let _ = self.child.wait();
     }
 }

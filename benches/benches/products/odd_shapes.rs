@@ -28,7 +28,7 @@ const ROUNDS: Rounds = Rounds {
 /// A kernel gets a variant for its sizes after this time; the default is a second.
 const HOT: Duration = Duration::from_millis(50);
 
-/// How long a shape is called before its calls are settled.
+/// How long a shape is called before its call time is considered stable.
 const SETTLING: Duration = Duration::from_millis(600);
 
 /// As a multiple of the time of the fastest peer.
@@ -37,14 +37,14 @@ const BAR: f64 = 1.1;
 /// Below this many seconds the fixed cost of a call matters.
 const LONG: f64 = 20e-6;
 
-/// Shapes that are printed: those where Kiln is slowest relative to its peers.
+/// The number of shapes that are printed: those for which Kiln is slowest relative to its peers.
 const WORST: usize = 5;
 
 /// One measured shape; seconds of a call.
 struct Measured {
     shape: [usize; 3],
     kiln: f64,
-    /// Kiln's time once calls are settled.
+    /// Kiln's time once call times are stable.
     settled: f64,
     /// The time of Kiln's steps without the call overhead.
     within: f64,

@@ -65,7 +65,7 @@ impl Peak {
         2.0 * (ROUNDS * self.lanes * self.threads) as f64
     }
 
-    /// The rate, and the number of threads' worth of it, from the seconds of a call and of one thread's part: where cores
+    /// The rate, and the number of threads' worth of it, from the seconds of a call and of one thread's part: if cores
     /// were busy with other work, it is less than the number of threads.
     pub(crate) fn describe(&self, all: f64, alone: f64) -> String {
         format!(
@@ -86,7 +86,7 @@ impl Job for Chains {
     }
 }
 
-/// Floats that one round of all chains works on, and the loop.
+/// The number of floats that one round of all chains processes, and the loop.
 #[cfg(target_arch = "x86_64")]
 fn widest() -> Option<(usize, Loop)> {
     if is_x86_feature_detected!("avx512f") {
@@ -100,14 +100,14 @@ fn widest() -> Option<(usize, Loop)> {
     }
 }
 
-/// Floats that one round of all chains works on, and the loop.
+/// The number of floats that one round of all chains processes, and the loop.
 #[cfg(target_arch = "aarch64")]
 fn widest() -> Option<(usize, Loop)> {
     // SAFETY: every AArch64 that Rust's `std` runs on has NEON.
     Some((CHAINS * 4, |rounds| unsafe { neon(rounds) }))
 }
 
-/// Floats that one round of all chains works on, and the loop.
+/// The number of floats that one round of all chains processes, and the loop.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn widest() -> Option<(usize, Loop)> {
     None
@@ -177,7 +177,7 @@ fn neon(rounds: usize) -> f32 {
     }
     for _ in 0..rounds {
         for chain in &mut chains {
-            // The accumulator is the addend, so the dependence chain goes through the sum alone.
+            // The accumulator is the addend, so the dependence chain goes only through the sum.
             *chain = vfmaq_f32(*chain, factor, term);
         }
     }

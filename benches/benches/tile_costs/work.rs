@@ -90,7 +90,7 @@ impl Work {
                 let x = builder.input("x", DType::F32, &shape);
                 let y = builder.constant(weights(&[columns, CHANNELS, TAPS, TAPS]))?;
                 let window = builder.window(&[1; 2], &[1; 2], &[1; 2], &[1; 2]);
-                // Has a reader, so that it is laid out as results within a model are.
+                // The result is read, so that it is laid out like intermediate results of a model.
                 let picture = builder.conv(x, y, window, 1)?;
                 builder.global_mean_pool(picture)?
             }

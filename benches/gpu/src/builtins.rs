@@ -5,7 +5,7 @@ use kiln::{Device, Model, Options, Source, Tensor, diagnose};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long compiles may take, all together.
+/// How long all compiles may take in total.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const GRAPHS: [(&str, &str); 3] = [
@@ -69,7 +69,7 @@ pub(crate) fn run() -> Result<(), Error> {
     Ok(())
 }
 
-/// How many ran on the device.
+/// The number of builtins that ran on the device.
 fn on_device(model: &Model) -> u64 {
     let counts = model.device_counts();
     let found = counts

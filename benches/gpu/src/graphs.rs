@@ -27,7 +27,7 @@ pub(crate) fn run(file: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a graph's outputs are right, and how many steps were interpreted.
+/// Whether a graph's outputs are correct, and how many steps were interpreted.
 fn check(case: &Case) -> Result<(bool, u64), Error> {
     let options = Options::new().device(Device::cuda(0)).shared_kernels(false);
     let model = options.load(Source::text(&case.text))?;

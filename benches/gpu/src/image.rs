@@ -5,21 +5,21 @@ use kiln::internals::kernel::{Buffer, Kernel};
 use kiln::internals::symbolic_shape::{Binding, DimId};
 use kiln::internals::tensor::{Offsets, Tensor, row_major_strides};
 
-/// What is where no element is.
+/// The byte that fills memory without elements.
 const POISON: u8 = 0xff;
 
-/// Bytes before and after.
+/// The number of guard bytes before and after.
 pub(crate) const GUARD: usize = 256;
 
 /// A buffer's bytes.
 pub(crate) struct Image {
     pub(crate) bytes: Vec<u8>,
-    /// Where each element begins.
+    /// The offset of each element.
     places: Vec<usize>,
 }
 
 impl Image {
-    /// Of a tensor that a buffer has at these sizes, of which code may access this many bytes.
+    /// The image of the tensor of a buffer at these sizes, of which code may access this many bytes.
     pub(crate) fn of(
         kernel: &Kernel,
         buffer: &Buffer,
@@ -62,7 +62,7 @@ impl Image {
         Ok(())
     }
 
-    /// The tensor in bytes that a kernel wrote, if nothing else was written.
+    /// The tensor in the bytes that a kernel wrote, if no other bytes were written.
     pub(crate) fn read(&self, like: &Tensor, found: &[u8]) -> Result<Tensor, Error> {
         let width = like.dtype().size_in_bytes();
         let mut rest = found.to_vec();

@@ -223,7 +223,7 @@ fn check_case(
     Ok(false)
 }
 
-/// The kernel's results in `f64` and in the declared types; none if it faults.
+/// The kernel's results in `f64` and in the declared types; `None` if it faults.
 fn evaluate(
     form: &kernel::Kernel,
     symbols: &[i64],

@@ -13,7 +13,7 @@ use kiln::{Device, Options, Source, Tensor};
 const TEXT: &str =
     "kernel @copy(%x: in f32[N], %y: out f32[N]) {\n  outer i < N\n  store %y[i] = %x[i]\n}";
 
-/// Loses the device of this process, and looks at what follows.
+/// Loses the device of this process, and examines the consequences.
 pub(crate) fn run() -> Result<(), Error> {
     let graph = "graph @f(%x: f32[N]) -> f32[N] { %y = exp %x return %y }";
     let [gpu, cpu] = [Device::cuda(0), Device::interpreter()]

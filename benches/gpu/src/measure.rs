@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 /// Rounds of each measurement; the median counts.
 const ROUNDS: usize = 5;
 
-/// How long a round lasts at least.
+/// The minimum duration of a round.
 const ROUND: Duration = Duration::from_millis(30);
 
-/// Operands are rotated until they have this many bytes, several times the caches'.
+/// The total size in bytes of the operands that are used in rotation: several times that of the caches.
 const ROTATED_BYTES: usize = 512 << 20;
 
 /// A kernel to measure.
@@ -149,7 +149,8 @@ pub(crate) fn report(
     Ok(())
 }
 
-/// The median seconds of one of many repetitions of something that is submitted, and then waited for together.
+/// The median seconds of one of many repetitions of an operation; the repetitions are submitted, and then waited for
+/// together.
 pub(crate) fn time(
     run: &mut dyn Execution,
     mut enqueue: impl FnMut(&mut dyn Execution, usize) -> Result<(), Error>,
@@ -199,7 +200,7 @@ fn copy(device: &CudaExecutor) -> Result<f64, Error> {
     })
 }
 
-/// Numbers that are not zeros.
+/// Numbers other than zeros.
 pub(crate) fn filled(device: &CudaExecutor, bytes: usize) -> Result<Memory, Error> {
     let mut state = 1u32;
     let numbers: Vec<f32> = (0..bytes.div_ceil(4))

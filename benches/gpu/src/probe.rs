@@ -6,7 +6,7 @@ use kiln::internals::codegen_cuda::driver::RealDriver;
 use kiln::internals::codegen_cuda::find::{CudaLibrary, open};
 use kiln::internals::codegen_cuda::{CudaCompiler, arch_of};
 
-/// Prints the device, and what compiles for it.
+/// Prints the device, and the compiler for it.
 pub(crate) fn run() -> Result<(), Error> {
     let info = RealDriver::info(0)?;
     let arch = arch_of(&info)?;

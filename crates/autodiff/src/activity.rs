@@ -46,7 +46,8 @@ impl Activity {
         self.useful.contains(value)
     }
 
-    /// Marks what varies in a region. Recursion is bounded by the verifier's limit on nested regions.
+    /// Marks the values of a region that vary with the inputs. Recursion is bounded by the verifier's limit on nested
+    /// regions.
     fn forwards(&mut self, graph: &Graph, region: RegionId) {
         for &op in &graph.region(region).ops {
             let data = graph.op(op);
@@ -93,7 +94,7 @@ impl Activity {
         }
     }
 
-    /// Marks each value of `to` whose counterpart varies; whether any is new.
+    /// Marks each value of `to` whose counterpart varies; returns whether any is newly marked.
     fn pass<'a>(
         &mut self,
         graph: &Graph,
@@ -116,7 +117,7 @@ impl Activity {
         }
     }
 
-    /// Marks what a region's useful values vary with. Recursion is bounded as in `forwards`.
+    /// Marks the values of a region on which its useful values depend. Recursion is bounded as in `forwards`.
     fn backwards(&mut self, graph: &Graph, region: RegionId) {
         for &op in graph.region(region).ops.iter().rev() {
             let data = graph.op(op);
@@ -165,7 +166,7 @@ impl Activity {
         }
     }
 
-    /// Marks each value of `to` whose counterpart is useful; whether any is new.
+    /// Marks each value of `to` whose counterpart is useful; returns whether any is newly marked.
     fn pull<'a>(&mut self, from: &[ValueId], to: impl Iterator<Item = &'a ValueId>) -> bool {
         let mut is_new = false;
         for (&from, &to) in from.iter().zip(to) {
@@ -213,8 +214,8 @@ pub(crate) fn expect_smooth_path(
     Ok(())
 }
 
-/// For each value of the body from which an output can be reached: the op that reads it on the way, and as which operand.
-/// Ways through `stop_gradient` do not count.
+/// For each value of the body from which an output can be reached: the op on the path that reads it, and the operand's
+/// position. Paths through `stop_gradient` do not count.
 fn readers_towards(
     graph: &Graph,
     outputs: &[ValueId],
@@ -236,7 +237,7 @@ fn readers_towards(
     next
 }
 
-/// The ops from an input to an output, with the operand that is followed; `None` where no output depends on it.
+/// The ops from an input to an output, with the operand that is followed; `None` if no output depends on the input.
 fn path_from(
     graph: &Graph,
     input: ValueId,

@@ -18,12 +18,12 @@ pub(crate) struct Adjoint {
 #[derive(Debug, Default)]
 pub(crate) struct Adjoints {
     values: HashMap<ValueId, Adjoint>,
-    /// The values whose cotangents are results, and stay when their definition was reached.
+    /// The values whose cotangents are results, and are kept after their definition was reached.
     kept: HashSet<ValueId>,
 }
 
 impl Adjoints {
-    /// None yet; those of `kept` are results.
+    /// No cotangents yet; those of `kept` are results.
     pub(crate) fn keeping(kept: &[ValueId]) -> Self {
         Self {
             values: HashMap::new(),

@@ -11,13 +11,14 @@ use crate::joint::{Cotangents, GradientRequest, JointGraph};
 use kiln_ir::Graph;
 use kiln_tensor::{DType, Tensor, TensorError};
 
-/// The relative error between differences above which an element is unsteady.
+/// The relative error between finite differences above which an element is unsteady.
 const UNSTEADY: f64 = 1e-5;
 
 /// How gradients are checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CheckOptions {
-    /// Half of the distance between the two points of a difference, for elements around 1; larger elements scale it.
+    /// Half of the distance between the two points of a finite difference, for elements around 1; it is scaled up for
+    /// larger elements.
     pub step: f64,
     /// The largest error that passes, relative to the larger of 1 and both values.
     pub tolerance: f64,
@@ -32,7 +33,7 @@ impl Default for CheckOptions {
     }
 }
 
-/// The element of an input whose gradient is furthest from the difference.
+/// The element of an input whose gradient is furthest from the finite difference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorstElement {
     /// The index along each axis.
@@ -52,9 +53,9 @@ pub struct InputCheck {
     pub name: String,
     /// The number of elements.
     pub n_elements: usize,
-    /// The elements whose differences depend on the step, and which are not judged.
+    /// The elements whose finite differences depend on the step, which are not checked.
     pub n_unsteady: usize,
-    /// The worst of the others; `None` if there are none.
+    /// The worst of the other elements; `None` if there are none.
     pub worst: Option<WorstElement>,
 }
 
@@ -68,7 +69,7 @@ pub struct GradientReport {
 }
 
 impl GradientReport {
-    /// Whether every steady element is within the tolerance. A NaN is not.
+    /// Whether every steady element is within the tolerance. A NaN is not within it.
     pub fn passes(&self) -> bool {
         let mut worst = self.inputs.iter().filter_map(|input| input.worst.as_ref());
         worst.all(|worst| worst.error <= self.tolerance)
@@ -100,7 +101,7 @@ impl std::fmt::Display for GradientReport {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckError<E> {
-    /// E0610: an input that is differentiated and is not of `f64`.
+    /// E0610: a differentiated input that is not of `f64`.
     #[error(
         "input `{name}` has elements of {dtype}: expected f64, in which differences are accurate"
     )]
@@ -119,7 +120,8 @@ pub enum CheckError<E> {
 }
 
 impl<E> CheckError<E> {
-    /// The stable code, documented in the book's error reference; `None` for an error of the evaluation, which has its own.
+    /// The stable code, documented in the book's error reference; `None` for an error of the evaluation, which has its
+    /// own code.
     pub fn code(&self) -> Option<&'static str> {
         match self {
             Self::NotF64 { .. } => Some("E0610"),
@@ -132,7 +134,8 @@ impl<E> CheckError<E> {
 /// Runs a graph on inputs.
 pub type Evaluate<'a, E> = dyn FnMut(&Graph, &[Tensor]) -> Result<Vec<Tensor>, E> + 'a;
 
-/// Compares the gradients that `joint` computes with differences of `graph`, from which it was made by `request`.
+/// Compares the gradients that `joint` computes with finite differences of `graph`, from which it was made by
+/// `request`.
 ///
 /// `inputs` are those of the graph; `cotangents` those of the requested outputs, one each, or none where the request has them be
 /// 1. `evaluate` runs a graph on inputs.
@@ -208,12 +211,12 @@ fn difference<E>(
     value: f64,
     step: f64,
 ) -> Result<f64, E> {
-    // The points as they are represented.
+    // The points as represented in `f64`.
     let (above, below) = (value + step, value - step);
     Ok((at(above)? - at(below)?) / (above - below))
 }
 
-/// Whether differences with other steps agree with one.
+/// Whether finite differences with other steps agree with this one.
 fn is_steady<E>(
     at: &mut dyn FnMut(f64) -> Result<f64, E>,
     value: f64,

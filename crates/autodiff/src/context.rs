@@ -8,7 +8,7 @@ use kiln_ir::{Graph, Op, OpData, ValueId};
 use kiln_shape_inference::OpView;
 use std::collections::HashSet;
 
-/// The graph being differentiated, with what is known of it.
+/// The graph being differentiated, with the analyses of it.
 #[derive(Debug)]
 pub(crate) struct Context<'g> {
     pub(crate) source: &'g Graph,

@@ -67,7 +67,7 @@ pub(crate) fn reverse_if(
 /// A loop being reversed: which of its values carry gradients, by position.
 struct Reversal<'a> {
     context: &'a Context<'a>,
-    /// The copy of the region that the loop is in.
+    /// The copy of the region that contains the loop.
     copy: &'a Copy,
     region: RegionId,
     initial: &'a [ValueId],
@@ -157,8 +157,8 @@ pub(crate) fn reverse_loop(
 }
 
 impl Reversal<'_> {
-    /// The cotangents of the captures, from what the loop over the iterations returns for them: the sums, the stacks of slices'
-    /// cotangents, and those of rows of products.
+    /// The cotangents of the captures, from the results of the loop over the iterations: the sums, the stacks of
+    /// slices' cotangents, and those of rows of products.
     fn of_captures(
         &self,
         b: &mut GraphBuilder,
@@ -186,8 +186,9 @@ impl Reversal<'_> {
         Ok(cotangents)
     }
 
-    /// An iteration, computed again and reversed: the cotangents of the carried values before it, then the sums of those of the
-    /// captures; and those of the slices, and rows of products. `outside` is the number of iterations, the captures, the history, and the cotangents of the stacks.
+    /// Recomputes and reverses an iteration; the results are the cotangents of the carried values before it, then the
+    /// sums of those of the captures, and those of the slices, and rows of products. `outside` is the number of
+    /// iterations, the captures, the history, and the cotangents of the stacks.
     fn iteration(
         &self,
         b: &mut GraphBuilder,
@@ -264,7 +265,7 @@ fn trips(
     b.ty(stack).as_tensor()?.dims.first().copied()
 }
 
-/// A value of a carried parameter's type, for one that nothing reads.
+/// A value of a carried parameter's type, in place of one that no op reads.
 fn stand_in(
     b: &mut GraphBuilder,
     context: &Context<'_>,
@@ -297,7 +298,7 @@ fn seed_result(
     if !context.activity.is_active(result) {
         return Ok(());
     }
-    // The branch that was not taken, and iterations that do not matter, have cotangents of zero.
+    // The branch that was not taken, and iterations on which no output depends, have cotangents of zero.
     let seed = Adjoint {
         value,
         is_masked: true,

@@ -20,7 +20,7 @@ pub(crate) struct Copy {
     is_body: bool,
     /// Whether values that are not mapped are their own copies.
     is_identity: bool,
-    /// Whether its ops are going to be reversed, so that its loops keep their histories.
+    /// Whether its ops will be reversed, so that its loops keep their histories.
     is_reversed: bool,
     /// For each copied loop with active carried values: these values at the start of each iteration, stacked, by position.
     histories: HashMap<OpId, Vec<(usize, ValueId)>>,
@@ -36,7 +36,7 @@ impl Copy {
         }
     }
 
-    /// The same copy, whose ops are going to be reversed.
+    /// The same copy, whose ops will be reversed.
     pub(crate) fn reversed(self) -> Self {
         Self {
             is_reversed: true,
@@ -53,7 +53,8 @@ impl Copy {
         }
     }
 
-    /// The carried values of a loop at the start of each iteration, stacked; of the source graph itself by a second run.
+    /// The carried values of a loop at the start of each iteration, stacked; for a loop of the source graph itself, a
+    /// second run computes them.
     pub(crate) fn history(
         &self,
         b: &mut GraphBuilder,
@@ -74,7 +75,7 @@ impl Copy {
         Ok(again.histories.remove(&op).unwrap_or_default())
     }
 
-    /// The history of a loop that stacks its carried values itself.
+    /// The history of a loop that itself stacks its carried values.
     fn stacked_history(
         &self,
         context: &Context<'_>,

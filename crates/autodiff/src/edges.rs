@@ -10,7 +10,7 @@ use kiln_scalar::{Expr, Function};
 pub(crate) enum Edge {
     /// There is a derivative.
     Smooth,
-    /// The result is constant almost everywhere, or not a number that varies.
+    /// The result is constant almost everywhere, or not a floating-point number.
     Broken,
     /// The derivative is zero on purpose.
     Stopped,
@@ -52,7 +52,7 @@ pub(crate) fn edge(data: &OpData, operand: usize) -> Edge {
     if smooth { Edge::Smooth } else { Edge::Broken }
 }
 
-/// The derivative of a function with respect to an operand, times a last input; `None` where there is none.
+/// The derivative of a function with respect to an operand, times an additional last input; `None` if there is none.
 pub(crate) fn slope(function: Function, parameters: &[f64], operand: usize) -> Option<Expr> {
     function.derivative(parameters, operand).ok().flatten()
 }

@@ -18,7 +18,7 @@ pub(crate) fn zeros_like(b: &mut GraphBuilder, value: ValueId) -> Result<ValueId
     zeros(b, ty.dtype, &ty.dims)
 }
 
-/// `x` where the condition is true, else zero.
+/// `x` where the condition is true, otherwise zero.
 pub(crate) fn keep_where(
     b: &mut GraphBuilder,
     condition: ValueId,
@@ -60,7 +60,8 @@ pub(crate) fn sum_to(b: &mut GraphBuilder, x: ValueId, dims: &[DimId]) -> Result
                 summed.push(split.len());
                 split.push(size);
             }
-            // Equal or 1, which a call decides: `target` parts of `size / target` elements.
+            // The size is equal or 1, which only a call decides: the axis is split into `target` parts of `size /
+            // target` elements.
             Some(target) => {
                 let divisor = b.dims_mut().max(target, one)?;
                 let part = b.dims_mut().floor_div(size, divisor)?;
@@ -125,7 +126,7 @@ pub(crate) fn place_along(
     pad_axis(b, x, axis, start, rest)
 }
 
-/// Zeros between the elements of an axis, `stride` apart, cut to `span` elements.
+/// Dilates an axis: inserts zeros so that its elements are `stride` apart, and truncates it to `span` elements.
 fn dilate(
     b: &mut GraphBuilder,
     x: ValueId,
@@ -145,7 +146,7 @@ fn dilate(
     Ok(b.slice_axis(merged, axis, zero, span)?)
 }
 
-/// Zeros before and after the elements of an axis.
+/// Pads an axis with zeros before and after its elements.
 pub(crate) fn pad_axis(
     b: &mut GraphBuilder,
     x: ValueId,
@@ -176,7 +177,7 @@ pub(crate) fn scatter_along(
     dims: &[DimId],
 ) -> Result<ValueId> {
     let n_indices = b.rank(indices)?;
-    // The indexed axis first: scatters address leading axes.
+    // The indexed axis is moved to the front, since scatters address leading axes.
     let rank = b.rank(x)?;
     let front: Vec<usize> = (axis..axis + n_indices)
         .chain(0..axis)

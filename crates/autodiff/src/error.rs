@@ -9,14 +9,14 @@ use kiln_tensor::DType;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GradientError {
-    /// E0601: an input or output that is requested and does not exist.
+    /// E0601: a requested input or output that does not exist.
     #[error("there is no {kind} {position}: the graph has {count}")]
     NoSuch {
         /// `input` or `output`.
         kind: &'static str,
         /// The requested position.
         position: usize,
-        /// How many there are.
+        /// The number that exist.
         count: usize,
     },
     /// E0602: an input or output whose elements are not floats.
@@ -64,7 +64,7 @@ pub enum GradientError {
         /// The op.
         op: String,
     },
-    /// E0606: a custom gradient that returned something else than one cotangent or none per operand.
+    /// E0606: a custom gradient that did not return exactly one entry, a cotangent or `None`, per operand.
     #[error(
         "the gradient of {op} returned {found} cotangents, expected one entry for each of {expected} operands"
     )]
@@ -81,7 +81,7 @@ pub enum GradientError {
     Control {
         /// The op.
         op: String,
-        /// Why, with the values it is about.
+        /// Why, with the values concerned.
         reason: String,
     },
     /// E0608: an op that is not implemented for the requested dtype or type of value.
@@ -98,7 +98,7 @@ pub enum GradientError {
          or compile it from its recording"
     )]
     OnlyRecorded,
-    /// E0614: a custom gradient of another dtype than its operand.
+    /// E0614: a custom gradient of a different dtype than its operand.
     #[error(
         "the gradient of {op} returned a cotangent of {found} for operand {index}, expected {expected}"
     )]
@@ -162,7 +162,7 @@ impl GradientError {
         }
     }
 
-    /// The same error about another op, where the op was not known when it arose.
+    /// The same error with this op, if the op was not known when the error arose.
     pub(crate) fn at(mut self, label: impl FnOnce() -> String) -> Self {
         if let Self::Infer { op, .. } | Self::Size { op, .. } = &mut self
             && op.is_empty()

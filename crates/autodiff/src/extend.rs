@@ -12,11 +12,12 @@ use crate::{GradientError, Result};
 use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::GraphBuilder;
 
-/// Appends the gradients of some values with respect to others, any of the body's, to the graph being built; returns them in
-/// order.
+/// Appends the gradients of some values with respect to others, which may be any values of the body, to the graph being
+/// built; returns them in order.
 ///
-/// Each output has a cotangent, of its type; without one, it is a scalar whose cotangent is 1. Where no output depends on a value,
-/// its gradient is zero. A loop that carries gradients runs once more, to stack its carried values.
+/// Each output has a cotangent of its type; an output without one must be a scalar, and its cotangent is 1. If no
+/// output depends on a value, its gradient is zero. A loop that carries gradients runs once more, to stack its carried
+/// values.
 ///
 /// # Errors
 /// As [`differentiate`](crate::differentiate).

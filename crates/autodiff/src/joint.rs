@@ -26,7 +26,7 @@ pub enum Cotangents {
 /// What to differentiate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GradientRequest {
-    /// The differentiated outputs, by position; of several, the gradients are summed.
+    /// The differentiated outputs, by position; if there are several, their gradients are summed.
     pub outputs: Vec<usize>,
     /// The inputs whose gradients are computed, by position.
     pub inputs: Vec<usize>,
@@ -63,8 +63,8 @@ pub struct JointGraph {
     pub n_outputs: usize,
     /// The inputs that are cotangents, by position, in the order of the request's outputs.
     pub cotangents: Vec<usize>,
-    /// The outputs that are gradients, by position, in the order of the request's inputs. Each has its input's type; it is
-    /// zero where no output depends on the input.
+    /// The outputs that are gradients, by position, in the order of the request's inputs. Each has its input's type; it
+    /// is zero if no output depends on the input.
     pub gradients: Vec<usize>,
 }
 
@@ -245,7 +245,8 @@ fn add_cotangents(
             continue;
         };
         let name = unused(&mut names, "d", name);
-        // A size that is known only after the graph ran is another symbol here, and checked where the cotangent is used.
+        // A size that is known only after the graph ran is a separate symbol here, and is checked where the cotangent
+        // is used.
         let ty = graph.ty(output).try_map_dims(&mut |dim| {
             let mut symbols = graph.dims().symbols_in(dim).into_iter();
             if symbols.all(|symbol| known.contains(&symbol)) {
@@ -259,7 +260,7 @@ fn add_cotangents(
     Ok(cotangents)
 }
 
-/// `prefix_name`, with more of the prefix where that is taken.
+/// `prefix_name`, with the prefix repeated while that name is taken.
 fn unused(taken: &mut HashSet<String>, prefix: &str, name: &str) -> String {
     let mut candidate = format!("{prefix}_{name}");
     while !taken.insert(candidate.clone()) {

@@ -8,12 +8,12 @@ use cranelift_entity::EntitySet;
 use kiln_ir::{Graph, Op, OpData, ReduceFunction, ValueId};
 use kiln_scalar::{Expr, ExprNode, ScalarOp};
 
-/// The values that may be zero over a range of operands: masks, what a choice was made of, and products of these.
+/// The values that may be zero over a range of operands: masks, values selected by masks, and products of these.
 #[derive(Debug)]
 pub(crate) struct Masks(EntitySet<ValueId>);
 
 impl Masks {
-    /// Analyses a graph. Values of regions count by their own ops alone.
+    /// Analyses a graph. Values of regions are judged only by the ops of their own region.
     pub(crate) fn of(graph: &Graph) -> Self {
         let mut masks = EntitySet::new();
         for (_, data) in graph.ops() {
@@ -41,8 +41,8 @@ impl Masks {
         Self(masks)
     }
 
-    /// Whether an op makes the cotangent of an operand zero where those of its results are not. `slope` is the derivative, of a
-    /// scalar function.
+    /// Whether an op makes the cotangent of an operand zero where those of its results are not. For a scalar function,
+    /// `slope` is the derivative.
     pub(crate) fn made_by(&self, data: &OpData, operand: usize, slope: Option<&Expr>) -> bool {
         match &data.op {
             Op::Slice { .. }

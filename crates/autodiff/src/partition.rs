@@ -15,27 +15,27 @@ use kiln_ir::{Graph, OpId, Rebuild, RegionId, ValueId, verify};
 use kiln_symbolic_shape::SymbolId;
 use std::collections::{BTreeSet, HashSet};
 
-/// How much of the forward graph the backward graph may compute again.
+/// How much of the forward graph the backward graph may rematerialise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rematerialization {
     /// Nothing: every value that the backward graph reads is saved.
     Nothing,
-    /// What costs no more than reading it: functions of single elements, and movement. Of all such choices, the one that saves
-    /// the fewest bytes.
+    /// Ops that cost no more than reading their result: elementwise functions and data movement. Of all such choices,
+    /// the one that saves the fewest bytes is taken.
     #[default]
     Cheap,
-    /// As [`Cheap`](Self::Cheap), and then the ops with the least arithmetic per byte saved, until what is saved fits into
-    /// this many bytes, or nothing is left that may be computed again.
+    /// As [`Cheap`](Self::Cheap), and then the ops with the least arithmetic per byte saved, until the saved values fit
+    /// into this many bytes, or no op is left that may be rematerialised.
     Within(u64),
 }
 
 /// How a joint graph is partitioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionOptions {
-    /// What may be computed again.
+    /// What may be rematerialised.
     pub rematerialization: Rematerialization,
-    /// The value of every symbol for which bytes are compared.
+    /// The value assumed for every symbol when bytes are compared.
     pub size_hint: i64,
 }
 
@@ -84,7 +84,7 @@ pub fn partition(joint: &JointGraph, options: &PartitionOptions) -> Result<Parti
         }
     }
     if defines_sizes_twice(graph, &graph.outputs()[joint.n_outputs..], &saved) {
-        // Without saved values there is one definition of each size; everything is computed again.
+        // Without saved values, each size has one definition; everything is rematerialised.
         saved.clear();
     }
     let saved_bytes = costs.total(&saved);
@@ -126,7 +126,7 @@ impl Halves {
             needed.extend(operands.filter(|operand| computed.contains(operand)));
         }
         needed.extend(gradients.iter().copied().filter(|g| computed.contains(g)));
-        // What the definitions of sizes read is saved or computed again like anything else.
+        // The operands of definitions of sizes are saved or rematerialised like any others.
         for &op in forward.iter().filter(|&&op| defines(op)) {
             let operands = graph.op(op).operands.iter().copied();
             needed.extend(operands.filter(|operand| computed.contains(operand)));
@@ -135,7 +135,8 @@ impl Halves {
     }
 }
 
-/// The ops of the body that `results` depend on, not looking behind the values of `ends`, and those that `always` says.
+/// The ops of the body that `results` depend on, without following the values of `ends`, and those for which `always`
+/// holds.
 fn live(
     graph: &Graph,
     results: &[ValueId],
@@ -155,7 +156,7 @@ fn live(
     ops
 }
 
-/// The source's outputs and the saved values.
+/// The graph that computes the source's outputs and the saved values.
 fn forward(joint: &JointGraph, saved: &[ValueId]) -> Result<Graph> {
     let source = &joint.graph;
     let outputs: Vec<ValueId> = source.outputs()[..joint.n_outputs].to_vec();
@@ -168,7 +169,7 @@ fn forward(joint: &JointGraph, saved: &[ValueId]) -> Result<Graph> {
     half(source, &results, &names, &[], &joint.cotangents)
 }
 
-/// The gradients, from the inputs, the cotangents and the saved values.
+/// The graph that computes the gradients from the inputs, the cotangents and the saved values.
 fn backward(joint: &JointGraph, saved: &[ValueId]) -> Result<Graph> {
     let source = &joint.graph;
     let results = &source.outputs()[joint.n_outputs..];
@@ -196,7 +197,8 @@ fn saved_names(graph: &Graph, count: usize) -> Vec<String> {
     names
 }
 
-/// The ops that `results` depend on, with the values `given` as further inputs and without the inputs at positions `dropped`.
+/// The graph of the ops that `results` depend on, with the values `given` as additional inputs and without the inputs
+/// at positions `dropped`.
 fn half(
     source: &Graph,
     results: &[ValueId],
@@ -226,7 +228,8 @@ fn half(
     Ok(graph)
 }
 
-/// The ops of a half with the values `given`: what `results` depend on, and definitions of sizes that no given value has.
+/// The ops of a half with the values `given`: those that `results` depend on, and definitions of sizes that no given
+/// value has.
 fn kept_beside(source: &Graph, results: &[ValueId], given: &[ValueId]) -> HashSet<OpId> {
     let bound = bound_by(source, given);
     let ends: HashSet<ValueId> = given.iter().copied().collect();
@@ -237,7 +240,7 @@ fn kept_beside(source: &Graph, results: &[ValueId], given: &[ValueId]) -> HashSe
     live(source, results, &ends, &defines)
 }
 
-/// Whether the backward half would have an op that defines a size that a saved value defines as an input.
+/// Whether the backward half would have an op that defines a size that a saved value, as an input, also defines.
 fn defines_sizes_twice(source: &Graph, gradients: &[ValueId], saved: &BTreeSet<ValueId>) -> bool {
     let saved: Vec<ValueId> = saved.iter().copied().collect();
     let bound = bound_by(source, &saved);

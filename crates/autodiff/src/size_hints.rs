@@ -3,7 +3,7 @@
 use kiln_ir::Graph;
 use kiln_symbolic_shape::{Binding, DimId, DimTable};
 
-/// The value of a symbol, unless a caller gives another or its range excludes it.
+/// The default value of a symbol, unless the caller gives another, or the symbol's range excludes it.
 pub(crate) const SIZE_HINT: i64 = 64;
 
 /// A value for each symbol of a graph.
@@ -13,7 +13,7 @@ pub(crate) struct SizeHints<'g> {
 }
 
 impl<'g> SizeHints<'g> {
-    /// `hint` for each symbol of a graph, or what is nearest in the symbol's range.
+    /// `hint` for each symbol of a graph, or the nearest value in the symbol's range.
     pub(crate) fn of(graph: &'g Graph, hint: i64) -> Self {
         let dims = graph.dims();
         let mut sizes = Binding::new();

@@ -62,7 +62,7 @@ pub fn tangents_with(
     })
 }
 
-/// The part of a graph that computes some outputs, for zeros in place of some inputs.
+/// The part of a graph that computes some outputs, with zeros in place of some inputs.
 fn without_inputs(
     graph: &Graph,
     dropped: &[usize],

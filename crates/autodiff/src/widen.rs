@@ -8,7 +8,7 @@ use kiln_tensor::{DType, Tensor};
 /// The same graph with `f64` in place of every other float: in inputs, constants, conversions and results.
 ///
 /// # Errors
-/// When a constant cannot be converted for lack of memory.
+/// When memory for a converted constant cannot be allocated.
 pub fn widened(graph: &Graph) -> Result<Graph> {
     let mut retyped = graph.clone();
     for index in 0..graph.n_values() {
@@ -32,7 +32,7 @@ fn visit(rebuild: &mut Rebuild<'_>, region: RegionId, op: OpId) -> Result<Visit>
     Ok(Visit::Done)
 }
 
-/// The op with the dtype among its attributes widened; `None` where it has none.
+/// The op with its dtype attribute widened; `None` if it has none.
 fn widened_op(op: &Op) -> Result<Option<Op>> {
     let mut op = op.clone();
     match &mut op {

@@ -31,7 +31,7 @@ pub struct ArtifactParts {
     pub schedule: Schedule,
     /// Object code (relocatable ELF, or a cubin).
     pub code: Vec<u8>,
-    /// What the code assumes about the sizes it is launched with.
+    /// What the code assumes about the sizes with which it is launched.
     pub contract: Vec<Condition>,
     /// The buffers, in the kernel's order, against which a launch is checked.
     pub buffers: Vec<ArtifactBuffer>,
@@ -102,7 +102,7 @@ pub struct Artifact(Arc<Trusted>);
 
 struct Trusted {
     parts: ArtifactParts,
-    /// The quantities of the parts, to be evaluated together; `None` where one is damaged.
+    /// The quantities of the parts, to be evaluated together; `None` if one is damaged.
     quantities: Option<Quantities>,
 }
 
@@ -132,7 +132,7 @@ impl Artifact {
         LaunchNumbers::of(self, self.0.quantities.as_ref(), context)
     }
 
-    /// Whether both are clones of one artifact.
+    /// Whether both are clones of the same artifact.
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

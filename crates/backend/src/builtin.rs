@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub enum Builtin {
     /// `x -> values, indices: i64`: the first `results[0].shape[axis]` elements along `axis`, sorted; a NaN counts as
-    /// larger than all; of equal ones the earlier first. With a result as long as the operand it sorts.
+    /// larger than all; of equal elements, the earlier is first. With a result as long as the operand, this is a sort.
     TopK {
         /// The axis.
         axis: usize,
@@ -20,10 +20,10 @@ pub enum Builtin {
     /// count is also the resulting size. Entries beyond the count are 0.
     NonZero,
     /// `boxes: f32[N, B, 4], scores: f32[N, C, B], overlap: f32[], least: f32[] -> selected: i64[N * C * k, 3], count:
-    /// i64[]`: non-maximum suppression. Of each class at most `k` boxes are kept, in descending order of their scores as
-    /// `TopK` has it; left out are those whose score is not above `least`, unless that is NaN, and those whose intersection
-    /// with a kept box is more than `overlap` times the union. Boxes are two opposite corners. The first `count` rows are
-    /// the batch, class and box of each that is kept; the others are 0.
+    /// i64[]`: non-maximum suppression. Of each class, at most `k` boxes are kept, in descending order of their scores,
+    /// as defined by `TopK`. Boxes are dropped if their score is not above `least`, unless that is NaN, or if their
+    /// intersection with a kept box is more than `overlap` times the union. A box is given by two opposite corners. The
+    /// first `count` rows are the batch, class and box of each box that is kept; the others are 0.
     Suppress,
     /// `x -> x`: copies the elements. Shapes may differ if the number of elements is equal.
     Copy,

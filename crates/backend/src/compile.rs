@@ -12,10 +12,10 @@ use kiln_kernel::VerifiedKernel;
 pub struct Candidate {
     /// The schedule.
     pub schedule: Schedule,
-    /// The conditions on the kernel's sizes under which it is right; empty for a generic one. Sizes are of the kernel's
+    /// The conditions on the kernel's sizes under which it is valid; empty for a generic one. Sizes are of the kernel's
     /// table.
     pub predicate: Vec<Predicate>,
-    /// The buffers for which it prefers another order of the axes in memory.
+    /// The buffers for which it prefers a different order of the axes in memory.
     pub layouts: Vec<PreferredLayout>,
     /// Estimated nanoseconds for a call at the kernel's hints, on one thread.
     pub cost: f64,
@@ -28,7 +28,7 @@ pub struct PreferredLayout {
     pub buffer: usize,
     /// Its axes, outermost first.
     pub order: Vec<usize>,
-    /// Whether the kernel is faster with a copy in this order, the time for copying included.
+    /// Whether the kernel is faster with a copy in this order, including the time for copying.
     pub is_worth_copying: bool,
 }
 
@@ -36,17 +36,17 @@ pub struct PreferredLayout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CompilePhase {
-    /// Kernel to the backend's own form (LLVM IR, CUDA C).
+    /// Generating the backend's intermediate form (LLVM IR, CUDA C) from the kernel.
     Lower,
     /// Checking that form.
     Verify,
     /// Optimising it.
     Optimize,
-    /// Machine code from it.
+    /// Generating machine code from it.
     Emit,
 }
 
-/// Notified when a phase of compiling begins and ends; clocks are in the layers above the backends.
+/// Notified when a phase of compiling begins and ends; the layers above the backends have the clocks.
 pub trait CompileObserver {
     /// A phase begins.
     fn begin(&mut self, phase: CompilePhase);
@@ -71,7 +71,7 @@ impl CompileObserver for Unobserved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Listing {
-    /// The backend's own form: LLVM IR, CUDA C.
+    /// The backend's intermediate form: LLVM IR, CUDA C.
     Source,
     /// Machine code, disassembled.
     Assembly,
@@ -98,7 +98,7 @@ pub trait KernelCompiler: Send + Sync {
     /// The backend's name and the version of the code generator: part of every key.
     fn version(&self) -> String;
 
-    /// The target of the machine this runs on.
+    /// The target of the machine on which this runs.
     fn host(&self) -> Target;
 
     /// The machine's features that code for a target may use, in the backend's spelling: part of every key.
@@ -112,8 +112,8 @@ pub trait KernelCompiler: Send + Sync {
     /// The schedules it offers, best first; the last one is generic and accepts every call of the kernel's contract.
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate>;
 
-    /// What a schedule of a more general kernel becomes where more sizes are known: the same choices, for comparison with
-    /// those that the known sizes lead to. None where these are the same, or the schedule does not fit.
+    /// Adapts a schedule of a more general kernel to one with more known sizes: the same choices, for comparison with
+    /// those made for the known sizes. `None` if these are the same, or the schedule does not fit.
     fn adapted(
         &self,
         _kernel: &VerifiedKernel,
@@ -147,7 +147,7 @@ pub trait KernelCompiler: Send + Sync {
         listing: Listing,
     ) -> Result<String, CompileError>;
 
-    /// Forgets failed compiles, if they are remembered: the next request tries again.
+    /// Forgets failed compiles, if they are remembered, so that the next request tries again.
     fn forget_failures(&self) {}
 }
 

@@ -22,7 +22,7 @@ impl Condition {
     pub fn contract(dims: &DimTable) -> Vec<Self> {
         let mut conditions = Vec::new();
         for symbol in dims.symbols() {
-            // A derived symbol has the value of its definition, which nothing can choose.
+            // A derived symbol has the value of its definition, which a caller cannot choose.
             if dims.definition(symbol).is_some() {
                 continue;
             }
@@ -64,7 +64,7 @@ impl Condition {
         }
     }
 
-    /// The number that the condition is about.
+    /// The number to which the condition applies.
     pub(crate) fn quantity(&self) -> &Quantity {
         match self {
             Self::Zero(quantity) | Self::NotZero(quantity) | Self::NotNegative(quantity) => {

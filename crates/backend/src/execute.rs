@@ -136,7 +136,7 @@ pub struct Launch<'a> {
 pub struct BatchKey {
     /// A plan of launches, unique in this process.
     pub plan: u64,
-    /// Where in it the batch begins.
+    /// The position in it at which the batch begins.
     pub first: usize,
 }
 
@@ -167,7 +167,7 @@ pub struct Fault {
 pub struct ExecuteError {
     /// The stable code of the executor's error.
     pub code: &'static str,
-    /// Whether memory was short.
+    /// Whether memory could not be allocated.
     pub out_of_memory: bool,
     /// The executor's error.
     pub source: Box<dyn std::error::Error + Send + Sync>,
@@ -226,7 +226,8 @@ pub trait KernelExecutor: Send + Sync {
         true
     }
 
-    /// What the device did so far, as numbers with names, for reports: what it had no code for and ran elsewhere among them.
+    /// Counters of the device, by name, for reports; for example, of the work that it had no code for and that ran
+    /// elsewhere.
     fn counts(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -240,7 +241,7 @@ pub trait KernelExecutor: Send + Sync {
     /// Memory of the device, aligned to 64 bytes, with undefined content.
     ///
     /// # Errors
-    /// If memory is short.
+    /// If memory cannot be allocated.
     fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError>;
 
     /// The pool that [`alloc`](Self::alloc) rents from, if there is one.
@@ -253,17 +254,17 @@ pub trait KernelExecutor: Send + Sync {
         false
     }
 
-    /// A tensor's elements, row-major; without a copy where the device reads host memory. A tensor that is [`Resident`] in
+    /// A tensor's elements, row-major; without a copy if the device reads host memory. A tensor that is [`Resident`] in
     /// the device's own memory is neither downloaded nor uploaded: its memory is shared.
     ///
     /// # Errors
-    /// If memory is short, or the elements are another device's and cannot be downloaded.
+    /// If memory cannot be allocated, or the elements are another device's and cannot be downloaded.
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError>;
 
     /// As [`upload`](Self::upload), reusing `memory`, so that a repeated call allocates nothing; `None` releases it.
     ///
     /// # Errors
-    /// If memory is short.
+    /// If memory cannot be allocated.
     fn reupload(&self, tensor: Option<&Tensor>, memory: &mut Memory) -> Result<(), ExecuteError> {
         *memory = match tensor {
             Some(tensor) => self.upload(tensor)?,
@@ -277,10 +278,10 @@ pub trait KernelExecutor: Send + Sync {
         usize::MAX
     }
 
-    /// Takes a tensor so that launches write its elements in place, row-major: it becomes `memory`, replacing the previous
-    /// content, until it is [reclaimed](Self::reclaim). Launches do not read the elements that it has; those that do are
-    /// given an [adopted](Self::adopt) one. Returns the tensor where that is impossible: where its memory is shared or the
-    /// device may not write it.
+    /// Takes a tensor so that launches write its elements in place, row-major: it becomes `memory`, replacing the
+    /// previous content, until it is [reclaimed](Self::reclaim). Launches must not read its existing elements; for
+    /// launches that do, it is [adopted](Self::adopt) instead. Returns the tensor if that is impossible, because its
+    /// memory is shared or the device may not write to it.
     fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
         let _ = memory;
         Some(tensor)
@@ -302,13 +303,13 @@ pub trait KernelExecutor: Send + Sync {
     /// A constant packed for a kernel.
     ///
     /// # Errors
-    /// If memory is short, or the specification does not fit the tensor.
+    /// If memory cannot be allocated, or the specification does not fit the tensor.
     fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError>;
 
-    /// A row-major tensor from memory; without a copy where the host reads the device's memory.
+    /// A row-major tensor from memory; without a copy if the host reads the device's memory.
     ///
     /// # Errors
-    /// If memory is short, or the tensor is not within it.
+    /// If memory cannot be allocated, or the tensor is not within it.
     fn download(
         &self,
         memory: &Memory,

@@ -13,7 +13,7 @@ use table::LevelInfo;
 
 /// An instruction-set level.
 ///
-/// On x86-64 the levels are ordered: a host that has one has all previous ones.
+/// On x86-64, the levels are ordered: a host that supports one supports all previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IsaLevel {
     /// Any x86-64 processor: SSE2 only.
@@ -57,12 +57,12 @@ impl IsaLevel {
         self.info().name
     }
 
-    /// The levels that this machine has, lowest first.
+    /// The levels that this machine supports, lowest first.
     pub fn of_host() -> impl Iterator<Item = IsaLevel> {
         IsaLevel::ALL.into_iter().filter(|level| level.runs_here())
     }
 
-    /// The highest level that this machine has.
+    /// The highest level that this machine supports.
     ///
     /// `None` on an architecture without levels.
     pub fn host() -> Option<IsaLevel> {
@@ -173,8 +173,8 @@ impl IsaLevel {
         self.info().multiplies_byte_pairs
     }
 
-    /// Whether products of bf16 are summed two at a time by one instruction, onto a sum in f32. It takes subnormal numbers for
-    /// zeros, among factors and sums.
+    /// Whether products of bf16 are summed two at a time by one instruction, onto a sum in f32. The instruction treats
+    /// subnormal numbers as zeros, in factors and sums.
     pub const fn multiplies_bf16_pairs(self) -> bool {
         self.info().multiplies_bf16_pairs
     }
@@ -189,7 +189,7 @@ impl IsaLevel {
         self.info().rounds
     }
 
-    /// The features beyond the baseline of the architecture, in LLVM's spelling.
+    /// The features in addition to the baseline of the architecture, in LLVM's spelling.
     pub const fn features(self) -> &'static str {
         self.info().features
     }

@@ -17,16 +17,16 @@ use crate::schedule::{Schedule, Target};
 /// The version of this format of fields; changing it changes all keys.
 const FORMAT: &str = "kiln kernel key 4";
 
-/// A stable hash of everything that compiled code depends on; prints as 64 hexadecimal digits.
+/// A stable hash of everything on which compiled code depends; prints as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key([u8; 32]);
 
-/// Everything that a backend's code depends on.
+/// Everything on which a backend's code depends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFields {
     /// The canonical kernel, as text.
     pub kernel: String,
-    /// What the variant assumes beyond the kernel's contract, as texts; empty for the generic one.
+    /// What the variant assumes in addition to the kernel's contract, as texts; empty for the generic kernel.
     pub variant: BTreeSet<String>,
     /// The schedule.
     pub schedule: Schedule,

@@ -4,15 +4,15 @@
 
 use crate::execute::{ExecuteError, Memory};
 
-/// A device's rented memory: taken, returned, reused.
+/// A pool of a device's memory, from which pieces are rented, and to which they are returned for reuse.
 ///
-/// [`KernelExecutor::alloc`](crate::KernelExecutor::alloc) rents from it. Memory is returned when the last handle to it is
-/// gone, wherever that is: with an arena, or with an output that the host still reads.
+/// [`KernelExecutor::alloc`](crate::KernelExecutor::alloc) rents from it. Memory is returned when the last handle to it
+/// is dropped, whether that is in an arena, or in an output that the host still reads.
 pub trait MemoryPool: Send + Sync {
-    /// At least this many bytes with undefined content: a kept piece where one fits.
+    /// At least this many bytes with undefined content: a kept piece if one fits.
     ///
     /// # Errors
-    /// If memory is short, or the limit is reached.
+    /// If memory cannot be allocated, or the limit is reached.
     fn rent(&self, bytes: usize) -> Result<Memory, ExecuteError>;
 
     /// Returns memory; it is kept, within limits, once its last handle is dropped.
@@ -31,7 +31,7 @@ pub trait MemoryPool: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryLimits {
-    /// The maximum number of bytes at one time, rented and kept together; a request that would exceed it is refused.
+    /// The maximum total of rented and kept bytes; a request that would exceed it is rejected.
     pub total_bytes: usize,
     /// The maximum number of bytes kept for later requests.
     pub kept_bytes: usize,
@@ -49,7 +49,7 @@ impl MemoryLimits {
         Self::DEFAULT
     }
 
-    /// At most this many bytes at one time.
+    /// Sets the maximum number of bytes at a time.
     #[must_use]
     pub fn with_total_bytes(self, total_bytes: usize) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl MemoryLimits {
         }
     }
 
-    /// At most this many bytes kept.
+    /// Sets the maximum number of bytes kept.
     #[must_use]
     pub fn with_kept_bytes(self, kept_bytes: usize) -> Self {
         Self { kept_bytes, ..self }
@@ -90,7 +90,7 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// The numbers as a table for people.
+    /// The numbers as a table for human readers.
     pub fn to_report(&self) -> String {
         let megabytes = |bytes: usize| format!("{:.1} MB", bytes as f64 / 1e6);
         let lines = [

@@ -34,7 +34,7 @@ pub struct PhaseNumbers {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NumbersError {
-    /// One has no value.
+    /// A number has no value.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
     /// E0228: the sizes violate the artifact's contract.
@@ -97,7 +97,7 @@ impl LaunchNumbers {
         let values = together.and_then(|together| together.evaluate(context));
         let values = match values {
             Some(values) => values,
-            // One by one, to report which has no value.
+            // They are evaluated one by one, to report which has no value.
             None => quantities(artifact)
                 .map(|quantity| quantity.evaluate(context))
                 .collect::<Result<_, _>>()?,

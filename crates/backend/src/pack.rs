@@ -6,7 +6,7 @@ mod tests;
 use kiln_tensor::{DType, Tensor, TensorError};
 use serde::{Deserialize, Serialize};
 
-/// How a constant operand is packed: row-major over the listed axes, with zeros where a block is not full.
+/// How a constant operand is packed: row-major over the listed axes, with partial blocks padded with zeros.
 ///
 /// Each axis of the operand is named once, whole, or twice, as the number of a block and the index within it.
 ///
@@ -80,7 +80,7 @@ pub enum PackError {
     /// E0249: the packed array does not fit the address space.
     #[error("expected a packed array that fits in memory, found {0:?}")]
     TooLarge(Vec<usize>),
-    /// E0268: memory that is no packed array of the operand.
+    /// E0268: memory that is not a packed array of the operand.
     #[error("expected a packed array of {expected} bytes, found {found}")]
     Length {
         /// Bytes of the packed operand.
@@ -123,7 +123,7 @@ impl PackSpec {
     /// The packed operand.
     ///
     /// # Errors
-    /// If the specification does not fit the operand, or memory is short.
+    /// If the specification does not fit the operand, or memory cannot be allocated.
     pub fn apply(&self, tensor: &Tensor) -> Result<Tensor, PackError> {
         let loops = self.loops(tensor.shape())?;
         let (shape, _) = packed_size(&loops, tensor.dtype())?;
@@ -141,7 +141,8 @@ impl PackSpec {
     /// `packed` matter.
     ///
     /// # Errors
-    /// If the specification does not fit the shape, `packed` is not as large as the packed operand, or memory is short.
+    /// If the specification does not fit the shape, `packed` is not as large as the packed operand, or memory cannot be
+    /// allocated.
     ///
     /// ```
     /// use kiln_backend::{PackAxis, PackSpec};
@@ -270,13 +271,13 @@ fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: 
     });
 }
 
-/// Elements of an operand that are adjacent when packed, in bytes.
+/// A run of elements of an operand that are adjacent when packed, in bytes.
 struct Run {
-    /// The place of the first one when packed.
+    /// The offset of the first element when packed.
     packed: usize,
-    /// Its place in the operand.
+    /// Its offset in the operand.
     operand: usize,
-    /// From one to the next in the operand.
+    /// The distance between elements in the operand.
     stride: usize,
     count: usize,
 }

@@ -187,8 +187,8 @@ impl Quantity {
         }
     }
 
-    /// The value where every intermediate result fits in 64 bits and there is no error: nearly always, and several times as
-    /// fast.
+    /// The value if every intermediate result fits in 64 bits and there is no error, which is nearly always so, and
+    /// several times as fast.
     fn evaluate_narrow(&self, context: &LaunchContext<'_>) -> Option<i64> {
         if let [step] = self.0.as_slice() {
             return step.leaf(context);
@@ -256,7 +256,7 @@ impl Quantity {
         }
     }
 
-    /// Both programs, then one operation; folded where both are constant.
+    /// Both programs, then one operation; folded if both are constant.
     fn join(mut self, other: Self, operation: Step) -> Self {
         if let (Some(left), Some(right)) = (self.as_constant(), other.as_constant())
             && let Ok(value) = apply(operation, left.into(), right.into()).and_then(narrow)
@@ -288,7 +288,7 @@ impl Step {
         }
     }
 
-    /// An operation on two values, where 64 bits are enough and there is no error.
+    /// An operation on two values, if 64 bits are enough and there is no error.
     fn apply_narrow(self, left: i64, right: i64) -> Option<i64> {
         match self {
             Self::Add => left.checked_add(right),

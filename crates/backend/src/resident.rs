@@ -36,8 +36,8 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// A tensor whose elements are in `memory` from a byte offset on, in row-major order, as finished executions left them.
-    /// Reading them downloads them; a failed download is a [`TensorError::Deferred`] of an
+    /// A tensor whose elements are in `memory`, beginning at a byte offset, in row-major order, as finished executions
+    /// left them. Reading them downloads them; a failed download is a [`TensorError::Deferred`] of an
     /// [`ExecuteError`](crate::ExecuteError), and the next read tries again.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What to compile for.
+/// The target of a compilation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Target {
     /// The backend: `llvm`, `cuda`.
@@ -20,14 +20,14 @@ impl fmt::Display for Target {
     }
 }
 
-/// How a backend arranges a kernel's loops: a name for people, and the text from which code is generated.
+/// How a backend arranges a kernel's loops: a name for human readers, and the text from which code is generated.
 ///
 /// Prints as its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Schedule {
     /// The backend's name for it.
     pub name: String,
-    /// The loops, in the backend's own form; empty for the fallback as the backend knows it.
+    /// The loops, in the backend's form; empty for the fallback, which the backend knows.
     pub text: String,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// The cases beneath a folder, in the order of their names.
+    /// The cases in a folder, in the order of their names.
     pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, Error> {
         let context = || format!("cannot read the cases in {}", folder.display());
         let mut cases = Vec::new();

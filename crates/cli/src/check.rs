@@ -158,7 +158,7 @@ impl Check {
             let FactOrigin::Required(by) = &fact.origin else {
                 return None;
             };
-            // That sizes fit an i32 need not be mentioned.
+            // The requirement that sizes fit an i32 is not mentioned.
             if let Predicate::LessEqual(_, most) = fact.predicate
                 && dims.as_constant(most) == Some(i64::from(i32::MAX))
             {
@@ -217,7 +217,7 @@ impl Check {
     }
 }
 
-/// Inputs and outputs with their symbols as they are when the model is called, as in `--size`.
+/// Inputs and outputs with the symbols that calls of the model use, as in `--size`.
 fn signature(graph: &Graph) -> Result<(), Error> {
     let dims = graph.dims();
     let shown = |name: &str, value: ValueId| {

@@ -120,7 +120,7 @@ impl Profile {
         let Some(last) = calls.last() else {
             return Ok(Vec::new());
         };
-        // A model whose graph depends on its calls has no one graph to look the nodes up in.
+        // A model whose graph depends on its calls has no single graph in which to look up the nodes.
         let nodes = diagnose::step_nodes(model, last).unwrap_or_default();
         let rows = last.iter().enumerate().map(|(number, step)| {
             // Loops may run a different number of steps in each call; otherwise the steps at one position are the same.

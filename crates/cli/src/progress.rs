@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiln::{Progress, Work};
 use std::time::Duration;
 
-/// A bar that follows a model's work. Cheap to clone; all clones are one bar.
+/// A bar that follows a model's work. Cheap to clone; all clones share one bar.
 #[derive(Clone)]
 pub(crate) struct Bar(ProgressBar);
 
@@ -20,7 +20,7 @@ impl Bar {
         Self(bar)
     }
 
-    /// Shows work that reports no progress of its own.
+    /// Shows work that does not report its progress.
     pub(crate) fn begin(&self, what: &'static str) {
         if self.0.is_hidden() {
             return;

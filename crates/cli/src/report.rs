@@ -70,7 +70,7 @@ pub(crate) fn failed(error: &Error) -> ExitCode {
 /// `error[E0901]: message`, then its cause if the message does not include it.
 fn describe(error: &Error) -> String {
     let code = error.chain().find_map(code_of);
-    // The error first, then the model that it is about.
+    // The error first, then the model concerned.
     let model = error.downcast_ref::<OfModel>();
     let mut chain = error.chain().skip(usize::from(model.is_some()));
     let first = chain.next().map(ToString::to_string).unwrap_or_default();

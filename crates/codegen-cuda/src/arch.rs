@@ -12,7 +12,8 @@ const BACKEND: &str = "cuda";
 
 /// An architecture, by NVIDIA's name for it.
 ///
-/// Code for one with a suffix runs on that capability alone; other code runs on later ones of the same major version.
+/// Code for an architecture with a suffix runs only on exactly that compute capability; other code also runs on later
+/// capabilities of the same major version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CudaArch {
     /// A100.

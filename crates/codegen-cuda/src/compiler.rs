@@ -22,7 +22,7 @@ use crate::nvrtc::{Compiled, Nvrtc, OPTIONS, Output};
 pub struct CudaCompiler {
     nvrtc: Nvrtc,
     host: CudaArch,
-    /// Whether cuBLASLt is on this machine.
+    /// Whether cuBLASLt is available on this machine.
     has_library: bool,
 }
 
@@ -41,7 +41,8 @@ impl CudaCompiler {
         })
     }
 
-    /// The CUDA C of a kernel without the definitions that only a device has, for tests that execute it on the host.
+    /// The CUDA C of a kernel without the definitions that exist only on a device, for tests that execute it on the
+    /// host.
     ///
     /// # Errors
     /// If the schedule is not for the kernel.
@@ -97,7 +98,7 @@ impl CudaCompiler {
         )
     }
 
-    /// What the assembler reports of a kernel: registers, spills and the stack of each function.
+    /// The assembler's report on a kernel: registers, spills and the stack of each function.
     ///
     /// # Errors
     /// As [`compile`](KernelCompiler::compile).
@@ -133,7 +134,7 @@ impl CudaCompiler {
     }
 }
 
-/// A kernel's CUDA C for the host, and what its artifact says, without code.
+/// A kernel's CUDA C for the host, and the parts of its artifact, except the code.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct HostSource {
@@ -223,7 +224,7 @@ impl KernelCompiler for CudaCompiler {
 
 fn candidates(kernel: &VerifiedKernel, machine: Machine) -> Vec<Candidate> {
     let plans = propose(kernel, machine).into_iter();
-    // In the order of the proposal: what is measured decides between them.
+    // In the order of the proposal: measurements decide between them.
     let costs = (1_u32..).map(f64::from);
     plans
         .zip(costs)
@@ -236,7 +237,7 @@ fn candidates(kernel: &VerifiedKernel, machine: Machine) -> Vec<Candidate> {
         .collect()
 }
 
-/// What an artifact says besides its code.
+/// The parts of an artifact other than its code.
 fn parts(
     kernel: &VerifiedKernel,
     target: &Target,

@@ -33,7 +33,7 @@ pub const FAULT_INDEX: u8 = 0;
 /// The cause in a fault word for an integer divided by zero.
 pub const FAULT_DIVISION: u8 = 1;
 
-/// The parameter's words besides buffers and arguments.
+/// The parameter's words other than buffers and arguments.
 pub const FIXED_WORDS: usize = 5;
 
 /// The maximum size of a function's parameter, in bytes.
@@ -45,7 +45,7 @@ const MAGIC: &[u8; 8] = b"kilncuda";
 /// Bytes before the head.
 const PREFIX_BYTES: usize = 24;
 
-/// The code of an artifact: the bytes of `ArtifactParts::code`.
+/// The code of an artifact, stored as the bytes of `ArtifactParts::code`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceCode {
     /// The architecture that the cubin is for, with its suffix: `sm_90a`.
@@ -75,7 +75,7 @@ pub enum Entry {
 
 /// `D = epilogue(scale * A * B)`, row-major, for each of `batch` products, with sums in f32.
 ///
-/// Numbers are positions among the artifact's `arguments`, which have their values.
+/// Numbers are positions among the artifact's `arguments`, which contain the values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GemmEntry {
     /// Rows of `A` and `D`.
@@ -92,11 +92,11 @@ pub struct GemmEntry {
     pub b: GemmOperand,
     /// `D`: `[batch, m, n]`.
     pub d: GemmOperand,
-    /// The bits of the f32 that the products are multiplied by.
+    /// The bits of the f32 by which the products are multiplied.
     pub scale: u32,
     /// Whether products of f32 may be rounded to TF32.
     pub allow_tf32: bool,
-    /// What is applied to each element of the product before it is rounded and stored.
+    /// The operation applied to each element of the product before it is rounded and stored.
     pub epilogue: GemmEpilogue,
 }
 
@@ -105,11 +105,11 @@ pub struct GemmEntry {
 pub struct GemmOperand {
     /// The position of its buffer.
     pub buffer: usize,
-    /// Whether rows and columns are exchanged in memory: the element at `(i, j)` is at `j * leading + i`.
+    /// Whether the matrix is transposed in memory: the element at `(i, j)` is at `j * leading + i`.
     pub transposed: bool,
-    /// Elements from a row to the next in memory.
+    /// The distance of rows in memory, in elements.
     pub leading: usize,
-    /// Elements from a matrix of the batch to the next.
+    /// The distance of the batch's matrices in memory, in elements.
     pub batch_stride: usize,
 }
 
@@ -117,7 +117,7 @@ pub struct GemmOperand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GemmEpilogue {
-    /// None.
+    /// No epilogue.
     None,
     /// `max(x, 0)`.
     Relu,
@@ -131,7 +131,7 @@ pub enum GemmEpilogue {
         /// The position of the vector's buffer.
         buffer: usize,
     },
-    /// The approximation of gelu by tanh.
+    /// The tanh approximation of gelu.
     GeluTanh,
     /// [`Bias`](Self::Bias), then [`GeluTanh`](Self::GeluTanh).
     BiasGeluTanh {
@@ -140,7 +140,7 @@ pub enum GemmEpilogue {
     },
 }
 
-/// E0550: bytes that are not the code of an artifact for a GPU, or one of another version.
+/// E0550: bytes that are not the code of an artifact for a GPU, or code of a different version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected code of a kernel for a GPU in format {CONTAINER_VERSION}, found {found}")]
 pub struct ContainerError {

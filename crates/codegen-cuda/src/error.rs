@@ -17,7 +17,7 @@ pub enum CudaError {
         next: String,
     },
 
-    /// E0552: a schedule that is not one of this compiler's, or is not for the kernel.
+    /// E0552: a schedule that is not one of this compiler, or does not apply to the kernel.
     #[error("expected a schedule of this compiler for the kernel, found {text}")]
     Schedule {
         /// The schedule.
@@ -46,7 +46,7 @@ pub enum CudaError {
         log: String,
     },
 
-    /// E0555: an architecture that this compiler does not generate code for.
+    /// E0555: an architecture for which this compiler does not generate code.
     #[error("expected a GPU architecture among {known}, found `{found}`")]
     Arch {
         /// The name.
@@ -69,7 +69,7 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// All error codes, without that of cancellation.
+    /// All error codes except that of cancellation.
     pub const CODES: &[&str] = &[
         "E0550", "E0551", "E0552", "E0553", "E0554", "E0555", "E0556",
     ];
@@ -88,7 +88,7 @@ impl CudaError {
         }
     }
 
-    /// A strategy that does not serve a kernel.
+    /// The error that a strategy does not apply to a kernel.
     pub(crate) fn not_for(kernel: &VerifiedKernel, strategy: &str) -> Self {
         Self::Schedule {
             text: format!("{strategy} for @{}", kernel.name()),

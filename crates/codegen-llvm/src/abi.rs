@@ -87,7 +87,7 @@ fn invariant<'ctx>(e: &Emitter<'_, 'ctx>, loaded: Value<'ctx>) -> Value<'ctx> {
     if let Some(instruction) = loaded.as_instruction_value() {
         let context = e.module().context();
         let kind = context.get_kind_id("invariant.load");
-        // Fails only on a value that is not an instruction.
+        // This fails only on a value that is not an instruction.
         let _ = instruction.set_metadata(context.metadata_node(&[]), kind);
     }
     loaded

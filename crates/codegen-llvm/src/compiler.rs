@@ -26,7 +26,7 @@ pub struct LlvmCompiler {
 }
 
 impl LlvmCompiler {
-    /// The backend; LLVM itself starts with the first kernel.
+    /// The backend; LLVM itself is initialised with the first kernel.
     pub fn new() -> Self {
         Self::default()
     }
@@ -127,7 +127,7 @@ impl KernelCompiler for LlvmCompiler {
     fn version(&self) -> String {
         let (major, minor, patch) = inkwell::support::get_llvm_version();
         let code = env!("CARGO_PKG_VERSION");
-        // Other passes produce other code, which must not share a key.
+        // Other passes produce different code, which must not share a key.
         let passes = match self.effort {
             Effort::None => ", no passes",
             Effort::Light => "",

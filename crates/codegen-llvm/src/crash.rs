@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use inkwell::llvm_sys::error_handling::LLVMInstallFatalErrorHandler;
 
-/// What is known when LLVM aborts the process.
+/// The data of a crash report, written when LLVM aborts the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CrashReport {
@@ -32,7 +32,8 @@ thread_local! {
     static CURRENT: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
-/// Sets the function that receives crash reports. Only the first call has an effect; the result says whether this was it.
+/// Sets the function that receives crash reports. Only the first call has an effect; the result says whether this was
+/// the first.
 ///
 /// The process aborts when the function returns. Without one, the report is written to standard error.
 pub fn set_crash_report(report: impl Fn(&CrashReport) + Send + Sync + 'static) -> bool {

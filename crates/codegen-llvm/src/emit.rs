@@ -178,7 +178,7 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
         }
     }
 
-    /// The type of a value's lanes, with another element type.
+    /// The type of a value's lanes, with a different element type.
     pub(crate) fn ty_like(&self, like: Value<'ctx>, elem: Elem) -> BasicTypeEnum<'ctx> {
         self.ty(elem, lanes(like))
     }

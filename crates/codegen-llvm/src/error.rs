@@ -54,7 +54,7 @@ pub enum LlvmError {
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
 
-    /// E0516: the process was forked while its parent set LLVM up, which cannot be completed in the child.
+    /// E0516: the process was forked while its parent initialised LLVM, which cannot be completed in the child.
     #[error(
         "process {parent} was forked while it set LLVM up, so this child cannot use LLVM; compile in workers, or fork before the first compile or after it"
     )]

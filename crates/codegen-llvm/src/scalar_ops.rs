@@ -33,7 +33,7 @@ impl<'ctx> From<Value<'ctx>> for Outcome<'ctx> {
 
 /// Emits an operation on operands of these dtypes.
 ///
-/// All operands have one number of lanes.
+/// All operands have the same number of lanes.
 pub(crate) fn emit<'ctx>(
     e: &Emitter<'_, 'ctx>,
     op: ScalarOp,

@@ -32,7 +32,7 @@ use crate::setup::Setup;
 use crate::target;
 use kiln_backend::IsaLevel;
 
-/// What to compile, and to which output.
+/// The input of a compilation, and the kind of output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     /// The kernel's name, for errors and crash reports.
@@ -46,7 +46,7 @@ pub(crate) struct Request<'a> {
     pub(crate) output: Output,
 }
 
-/// How much LLVM optimises.
+/// LLVM's optimisation level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Effort {
     /// No passes and the simplest instruction selection.
@@ -147,12 +147,12 @@ fn initialise() -> Result<(), LlvmError> {
     })
 }
 
-/// Options that LLVM has only on its command line.
+/// Sets options that LLVM offers only on its command line.
 ///
 /// Machine-level LICM keeps constants in registers across loops that do not use them, which spills accumulators of the
 /// innermost loop: one matrix product ran at half speed. Instructions are scheduled top-down: bidirectional scheduling
-/// moves all loads of a long body to its start, which spills accumulators too. The search for integers that could be in
-/// mask registers takes a twentieth of the compile time and found none.
+/// moves all loads of a long body to its start, which spills accumulators too. The search for integers that could be
+/// moved to mask registers takes a twentieth of the compile time and found none.
 fn set_options() {
     let arguments = [
         c"kiln".as_ptr(),

@@ -23,10 +23,10 @@ impl Setup {
         }
     }
 
-    /// Sets LLVM up unless that is done; waits for another thread that is setting it up.
+    /// Initialises LLVM unless that was done before; waits for another thread that is initialising it.
     ///
     /// # Errors
-    /// E0516 in a child forked during the set-up.
+    /// E0516 in a child forked during the initialisation.
     pub(crate) fn run(&self, process: u32, setup: impl FnOnce()) -> Result<(), LlvmError> {
         if self.done.get().is_some() {
             return Ok(());

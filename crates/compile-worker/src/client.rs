@@ -19,15 +19,15 @@ use crate::process::{Lost, Made};
 use crate::program::WorkerProgram;
 use crate::remembered::Remembered;
 
-/// How many workers may turn out to be dead before one reads a request.
+/// The maximum number of workers that may turn out to be dead before one reads a request.
 const TRIES: usize = 3;
 
 /// A compiler whose work is done in worker processes.
 ///
-/// The inner compiler in this process handles all queries (versions, targets, schedules); `compile` and `listing` are sent
-/// to a worker whose compiler has the same version. A kernel that crashed its worker, or exceeded a limit, is remembered:
-/// it fails at once, with the same error, and costs no worker, until the worker's program changes,
-/// [`forget_failures`](kiln_backend::KernelCompiler::forget_failures) is called, or it is due for a retry.
+/// The inner compiler in this process handles all queries (versions, targets, schedules); `compile` and `listing` are
+/// sent to a worker whose compiler has the same version. A kernel that crashed its worker, or exceeded a limit, is
+/// remembered: it fails immediately, with the same error and without using a worker, until the worker's program
+/// changes, [`forget_failures`](kiln_backend::KernelCompiler::forget_failures) is called, or it is due for a retry.
 pub struct WorkerCompiler {
     inner: Box<dyn KernelCompiler>,
     codes: &'static [&'static str],
@@ -49,7 +49,7 @@ impl std::fmt::Debug for WorkerCompiler {
 }
 
 impl WorkerCompiler {
-    /// Compiles as `inner` does, with at most `most` workers at one time. `codes` are the codes of the inner compiler's
+    /// Compiles as `inner` does, with at most `most` workers at a time. `codes` are the codes of the inner compiler's
     /// errors. The first worker is started now.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl WorkerCompiler {
         Ok(compiler)
     }
 
-    /// The same, with another time after which a kernel that ended its worker is retried; by default 10 minutes.
+    /// With this time after which a kernel that ended its worker is retried; 10 minutes by default.
     #[must_use]
     pub fn with_retry_after(mut self, time: Duration) -> Self {
         self.remembered = Remembered::for_time(time);
@@ -87,7 +87,7 @@ impl WorkerCompiler {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The workers of this process. A forked child starts its own, and leaves those of its parent alone.
+    /// The workers of this process. A forked child starts its own, and does not touch those of its parent.
     fn pool(&self) -> Result<Arc<Pool>, WorkerError> {
         let mut pool = self.pool.lock();
         let here = std::process::id();
@@ -98,7 +98,7 @@ impl WorkerCompiler {
         }
         let own = Arc::new(Pool::new(&self.program, &self.limits, self.most)?);
         let before = pool.replace((here, Arc::clone(&own)));
-        // A parent's: its locks may be held by threads that do not exist here.
+        // The pool is the parent's: its locks may be held by threads that do not exist here.
         std::mem::forget(before);
         Ok(own)
     }

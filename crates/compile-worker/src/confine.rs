@@ -13,10 +13,10 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::descriptors::close_inherited;
 use crate::limits::CompileLimits;
 
-/// Applies what holds for the whole process.
+/// Applies the limits of the whole process.
 pub(crate) fn confine(parent: i32, limits: &CompileLimits) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have ended before the signal was requested.
+    // The parent may have ended before the signal was requested.
     if getppid().map(Pid::as_raw_pid) != Some(parent) {
         return Err(io::Error::other("the parent process has exited"));
     }
@@ -31,7 +31,7 @@ pub(crate) fn confine(parent: i32, limits: &CompileLimits) -> io::Result<()> {
     limit(Resource::Stack, stack, u64::MAX)
 }
 
-/// Gives the next compile its processor time, whatever earlier ones took.
+/// Gives the next compile its processor time, regardless of the time that earlier ones took.
 pub(crate) fn limit_cpu(limits: &CompileLimits) -> io::Result<()> {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let used = u64::try_from(used.tv_sec).unwrap_or(0);

@@ -65,7 +65,7 @@ pub enum WorkerError {
         limit: usize,
     },
 
-    /// E0513: the worker's program is of another version.
+    /// E0513: the worker's program is of a different version.
     #[error(
         "expected a compile worker of `{expected}`, found one of `{found}`; install the worker of this version"
     )]

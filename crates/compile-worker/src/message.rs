@@ -4,7 +4,7 @@ use kiln_backend::{ArtifactParts, CompilePhase, Listing, Schedule, Target};
 use kiln_symbolic_shape::DimLimits;
 use serde::{Deserialize, Serialize};
 
-/// Changes with the messages.
+/// The version of the protocol, which changes with the messages.
 pub(crate) const PROTOCOL: u32 = 3;
 
 /// The start argument of a worker: its one argument after the marker.
@@ -16,13 +16,13 @@ pub(crate) struct Start {
     pub(crate) limits: crate::CompileLimits,
 }
 
-/// From the parent; the body is the kernel's text.
+/// A request from the parent; the body is the kernel's text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) target: Target,
     pub(crate) schedule: Schedule,
     pub(crate) want: Want,
-    /// Of the kernel's table of sizes: a kernel that the parent's limits allow is accepted here.
+    /// The limits of the kernel's size table: a kernel that the parent's limits allow is accepted here.
     pub(crate) dims: DimLimits,
 }
 
@@ -43,7 +43,7 @@ impl From<Listing> for Want {
     }
 }
 
-/// From a worker.
+/// A message from a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The first message: the worker is ready.

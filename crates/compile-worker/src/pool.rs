@@ -51,7 +51,7 @@ struct State {
 }
 
 impl Pool {
-    /// At most `most` workers at one time; the first one is started immediately.
+    /// A pool of at most `most` workers at a time; the first one is started immediately.
     pub(crate) fn new(
         program: &WorkerProgram,
         limits: &CompileLimits,
@@ -113,7 +113,7 @@ impl Pool {
         self.shared.changed.notify_all();
     }
 
-    /// Returns an unusable worker. When this returns, its process and its descriptors are gone.
+    /// Returns an unusable worker. When this returns, its process has ended and its descriptors are closed.
     pub(crate) fn bury(&self, worker: Worker) {
         drop(worker);
         self.shared.lock().live -= 1;
@@ -123,7 +123,7 @@ impl Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Consistent between any two statements.
+        // The data is consistent between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -205,7 +205,7 @@ impl State {
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.process != std::process::id() {
-            // The thread and the workers are the parent's: nothing of them is touched.
+            // The thread and the workers belong to the parent, so they are not touched.
             std::mem::forget(self.keeper.take());
             return;
         }

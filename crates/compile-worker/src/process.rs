@@ -48,7 +48,7 @@ pub(crate) enum Made {
 pub(crate) enum Lost {
     /// It was dead before it read the request: another worker may process it.
     BeforeBegin(WorkerError),
-    /// The kernel's fault.
+    /// The kernel caused it.
     Compiling(WorkerError),
 }
 
@@ -59,10 +59,10 @@ pub(crate) struct Worker {
     socket: UnixStream,
     limits: CompileLimits,
     is_ready: bool,
-    /// The number of requests it was sent.
+    /// The number of requests sent to it.
     pub(crate) n_requests: usize,
     started: Instant,
-    /// The process whose child it is.
+    /// Its parent process.
     process: u32,
 }
 

@@ -99,8 +99,8 @@ impl WorkerProgram {
         })
     }
 
-    /// The same, run with other arguments than the marker: for programs that call [`serve`](crate::serve) themselves with
-    /// their last argument.
+    /// The same, run with these arguments instead of the marker: for programs that call [`serve`](crate::serve)
+    /// themselves with their last argument.
     #[must_use]
     pub fn with_arguments<A: Into<OsString>>(
         mut self,

@@ -9,7 +9,7 @@ use kiln_fork_lock::ForkLock;
 use crate::error::WorkerError;
 use crate::program::{ProgramFile, WorkerProgram};
 
-/// The maximum number; the oldest are forgotten first.
+/// The maximum number of remembered kernels; the oldest are forgotten first.
 const MAX_FAILURES: usize = 1000;
 
 /// The time after which a kernel is retried. The cause may have been the machine: memory that other processes took.
@@ -42,7 +42,7 @@ impl Default for Remembered {
 }
 
 impl Remembered {
-    /// With this retry time.
+    /// Sets the retry time.
     pub(crate) fn for_time(retry_after: Duration) -> Self {
         Self {
             kernels: ForkLock::default(),
@@ -62,7 +62,7 @@ impl Remembered {
         (!is_due && program.file() == *before).then(|| error.clone())
     }
 
-    /// A kernel ended its worker.
+    /// Records that a kernel ended its worker.
     pub(crate) fn note(&self, key: [u8; 32], error: &WorkerError, program: &WorkerProgram) {
         let failure = Failure {
             error: error.clone(),
@@ -81,7 +81,7 @@ impl Remembered {
         }
     }
 
-    /// Forgets all.
+    /// Forgets all kernels.
     pub(crate) fn clear(&self) {
         *self.kernels.lock() = Kernels::default();
     }

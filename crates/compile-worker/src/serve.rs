@@ -33,7 +33,7 @@ pub fn main_if_worker<C: KernelCompiler>(compiler: impl FnOnce() -> C + Send) {
         Some(start) => serve(&start, compiler),
         None => ExitCode::from(2),
     };
-    // By its number: nothing may run after a worker has ended.
+    // It exits directly, because no code may run after a worker has ended.
     std::process::exit(i32::from(code != ExitCode::SUCCESS));
 }
 

@@ -13,7 +13,7 @@ use crate::ForkLock;
 /// its own after a short wait.
 pub struct ForkCell<T> {
     value: OnceBox<T>,
-    /// Held while the value is made. It guards no data, so a panic leaves nothing wrong.
+    /// Held while the value is made. It guards no data, so a panic cannot leave inconsistent data.
     making: ForkLock<()>,
 }
 
@@ -31,7 +31,7 @@ impl<T> ForkCell<T> {
         self.value.get()
     }
 
-    /// The value, made now if there is none. Other threads that request it wait until it is made.
+    /// The value, which is made now if there is none. Other threads that request it wait until it is made.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         match self.get_or_try_init(|| Ok::<T, std::convert::Infallible>(make())) {
             Ok(value) => value,

@@ -12,7 +12,7 @@ use crate::options::FusionOptions;
 use crate::sizes::SizeQueries;
 use crate::subgraph;
 
-/// Finds which ops of a graph could be one kernel, and the benefit.
+/// Finds which ops of a graph could be fused into one kernel, and the benefit.
 #[derive(Debug)]
 pub struct FusionCandidateAnalyzer<'a> {
     pub(crate) graph: &'a Graph,
@@ -83,8 +83,8 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         cost::of_kernel(self.graph, &self.sizes, ops, outputs)
     }
 
-    /// The bound of these ops as one kernel, and its duration: input for fitting the cost model's figures. Legality is not
-    /// checked.
+    /// The bound of these ops as one kernel, and its duration: input for fitting the parameters of the cost model.
+    /// Legality is not checked.
     pub fn effort(&self, ops: &[OpId]) -> Effort {
         let ops: BTreeSet<OpId> = ops.iter().copied().collect();
         let outputs = subgraph::outputs(self.graph, &ops);

@@ -5,7 +5,7 @@ use std::fmt;
 /// The estimated benefit of doing some ops in one kernel rather than one kernel each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FusionBenefit {
-    /// Estimated time apart over estimated time together; 0 for a node of one op.
+    /// The estimated time as separate kernels divided by that as one kernel; 0 for a node of one op.
     pub estimated_speedup: f64,
     /// Bytes of memory traffic saved, at likely sizes.
     pub bytes_saved: u64,
@@ -15,7 +15,7 @@ pub struct FusionBenefit {
     pub kernels_removed: usize,
     /// The complexity of the kernel: primitive operations per point, with stages weighing more.
     pub complexity: u64,
-    /// Estimated nanoseconds of the ops apart.
+    /// Estimated nanoseconds of the ops as separate kernels.
     pub nanoseconds_apart: f64,
     /// Estimated nanoseconds of the kernel.
     pub nanoseconds: f64,

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// A plan's allowance of work. It only decreases, so everything that is paid from it terminates.
+/// A plan's work budget. It only decreases, so all work that is charged to it terminates.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,

@@ -18,7 +18,7 @@ use crate::plan::{FusionNode, FusionNodeId, FusionPlan, NodeKind};
 pub enum Subject {
     /// An op.
     Op(OpId),
-    /// The op that gives this value.
+    /// The op that produces this value.
     Value(ValueId),
 }
 
@@ -217,7 +217,7 @@ impl Explainer<'_> {
             .collect()
     }
 
-    /// Why two nodes, one of which reads the other, are two.
+    /// Why two nodes, one of which reads the other's result, are not fused.
     fn boundary(&mut self, first: &FusionNode, last: &FusionNode) {
         let between: Vec<String> = first
             .outputs
@@ -246,7 +246,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// What prevents the ops of two nodes from being one kernel.
+    /// The rule that prevents the ops of two nodes from being one kernel.
     fn judge(&mut self, first: &FusionNode, last: &FusionNode) {
         for node in [first, last] {
             if !matches!(node.kind, NodeKind::Kernel | NodeKind::View) {
@@ -281,7 +281,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// What kept them apart when the plan was made, whatever their ops are.
+    /// The reason, recorded when the plan was made, that kept them apart regardless of their ops.
     fn plan_refuses(&self, first: &FusionNode, last: &FusionNode) -> Option<Refusal> {
         let ops: BTreeSet<OpId> = first.all_ops().into_iter().chain(last.all_ops()).collect();
         let ops: Vec<OpId> = ops.into_iter().collect();
@@ -299,7 +299,7 @@ impl Explainer<'_> {
         })
     }
 
-    /// Whether something else is between them: a path from the first to the last through a third.
+    /// Whether another node is between them: a path from the first to the last through a third.
     fn returns(&self, first: &FusionNode, last: &FusionNode) -> bool {
         let mut pending: Vec<FusionNodeId> = self
             .producers(last.id)

@@ -18,7 +18,7 @@ use kiln_symbolic_shape::{
 
 use crate::budget::Budget;
 
-/// The maximum number of tables, one per set of symbols beyond those of inputs.
+/// The maximum number of tables, one per set of symbols in addition to those of inputs.
 const TABLE_LIMIT: usize = 64;
 
 /// The facts of a graph that a plan may use, and their consequences.
@@ -28,7 +28,7 @@ pub(crate) struct FactClosure<'a> {
     facts: Vec<Fact<'a>>,
     /// The symbols bound by inputs.
     of_inputs: BTreeSet<SymbolId>,
-    /// By the symbols beyond those of inputs; `None` where no fact is about them alone.
+    /// Tables by the symbols in addition to those of inputs; `None` if no fact concerns only those.
     closures: RefCell<BTreeMap<BTreeSet<SymbolId>, Option<SharedClosure>>>,
 }
 
@@ -38,7 +38,7 @@ type SharedClosure = Rc<RefCell<Closure>>;
 struct Fact<'a> {
     number: usize,
     fact: &'a PlanFact,
-    /// Its symbols beyond those of inputs.
+    /// Its symbols in addition to those of inputs.
     inner: BTreeSet<SymbolId>,
 }
 
@@ -141,7 +141,7 @@ impl Closure {
                 break;
             }
             let before = this.table.prover_steps();
-            // A fact that contradicts others is of no use together with them.
+            // A fact that contradicts others cannot be used together with them.
             if let Err(error) = this.take(table, fact) {
                 tracing::debug!(%error, "planning without a fact");
             }
@@ -240,7 +240,8 @@ impl Closure {
                 break;
             }
         }
-        // Where no fact is about them, the fuel did not suffice without facts.
+        // If no fact concerns them, the predicate could be proved without facts, and only the fuel did not suffice for
+        // that.
         if found.is_empty() {
             found.extend(self.taken.iter().map(|fact| fact.number));
         }
@@ -313,7 +314,7 @@ mod tests {
             equal(&graph, selection, size(&graph, 0, 0), size(&graph, 1, 0))
         };
         assert_eq!(of(&FactSelection::All).as_deref(), Some("A == B"));
-        // Where `A == B` is false, one of the others is false, too, and is dropped with it.
+        // If `A == B` is false, one of the other facts is also false, and is dropped with it.
         let others = without(&["A == B"]);
         assert_eq!(of(&others).as_deref(), Some("B == C, A == C"));
         assert_eq!(of(&without(&["A == B", "A == C"])), None);

@@ -61,8 +61,8 @@ impl<'a> FusionKernelGenerator<'a> {
         Ok((lowered, verified.classification().class))
     }
 
-    /// Joining other ops must not lose the main op's schedule. Alone it may have any class: a product over a single element
-    /// is a map.
+    /// Fusion with other ops must not lose the main op's schedule. A single op may have any class: a product over a
+    /// single element is a map.
     fn check_class(
         &self,
         region: &Region<'_>,

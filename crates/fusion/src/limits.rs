@@ -2,13 +2,13 @@
 //!
 //! Reaching either is not an error. A kernel stops growing, and the plan is still correct.
 
-/// How much a plan may hold and spend.
+/// Limits on the size of kernels and on the work of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FusionLimits {
     /// Kernel nodes of one kernel that are under guards of concatenations, borders and resizes, estimated as if every
-    /// demand was answered in place. They become one basic block, on which code generation takes more than linear time. A
-    /// single op may have more.
+    /// demand were lowered in place. They become one basic block, on which code generation takes more than linear time.
+    /// A single op may have more.
     pub kernel_nodes: usize,
     /// Ops of one kernel. A device may have a lower limit.
     pub kernel_ops: usize,

@@ -7,7 +7,7 @@ use kiln_kernel::Class;
 
 use crate::op_kind::{OpKind, is_index_map};
 
-/// Names are cut off after this many words.
+/// The maximum number of words of a name.
 const WORD_LIMIT: usize = 4;
 
 /// A name for the ops of a node: `matmul_bias_relu`, `softmax`, `norm`, `transpose`.

@@ -67,7 +67,7 @@ impl OpKind {
         }
     }
 
-    /// Whether a kernel has at most one of these: its schedule is made for it.
+    /// Whether a kernel has at most one op of this kind, for which its schedule is made.
     pub(crate) fn is_heavy(self) -> bool {
         matches!(
             self,

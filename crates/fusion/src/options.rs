@@ -10,7 +10,7 @@ use crate::limits::FusionLimits;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FusionOptions {
-    /// The plan facts that may be assumed. A plan for sizes for which some fail omits those.
+    /// The plan facts that may be assumed. A plan for sizes for which some facts fail omits those facts.
     pub facts: FactSelection,
     /// Whether ops are joined at all; if not, every op is its own node.
     pub fuse: bool,
@@ -32,7 +32,7 @@ pub struct FusionOptions {
 }
 
 impl FusionOptions {
-    /// The defaults, suitable for most programs.
+    /// The default options, suitable for most programs.
     pub fn new() -> Self {
         Self {
             facts: FactSelection::All,
@@ -47,49 +47,49 @@ impl FusionOptions {
         }
     }
 
-    /// With another selection of plan facts that may be assumed.
+    /// Sets the selection of plan facts that may be assumed.
     #[must_use]
     pub fn with_facts(mut self, facts: FactSelection) -> Self {
         self.facts = facts;
         self
     }
 
-    /// With fusion, or with a node per op.
+    /// Enables fusion, or makes one node per op.
     #[must_use]
     pub fn with_fusion(mut self, fuse: bool) -> Self {
         self.fuse = fuse;
         self
     }
 
-    /// With another limit on the ops of a kernel.
+    /// Sets the limit on the ops of a kernel.
     #[must_use]
     pub fn with_max_ops(mut self, max_ops: usize) -> Self {
         self.max_ops = max_ops.max(1);
         self
     }
 
-    /// With another limit on the buffers of a kernel.
+    /// Sets the limit on the buffers of a kernel.
     #[must_use]
     pub fn with_max_buffers(mut self, max_buffers: usize) -> Self {
         self.max_buffers = max_buffers;
         self
     }
 
-    /// With the rates of another device.
+    /// Sets the rates of the device.
     #[must_use]
     pub fn with_rates(mut self, rates: Rates) -> Self {
         self.rates = rates;
         self
     }
 
-    /// With windows that read narrow numbers as wider floats, or without.
+    /// Sets whether windows read narrow numbers as wider floats.
     #[must_use]
     pub fn with_widening_in_windows(mut self, widens: bool) -> Self {
         self.widens_in_windows = widens;
         self
     }
 
-    /// With other limits. Of two limits on the ops of a kernel the lower one holds.
+    /// Sets the limits. Of two limits on the ops of a kernel, the lower one applies.
     #[must_use]
     pub fn with_limits(mut self, limits: FusionLimits) -> Self {
         self.max_ops = self.max_ops.min(limits.kernel_ops).max(1);
@@ -97,7 +97,7 @@ impl FusionOptions {
         self
     }
 
-    /// With another estimated speed-up from which nodes are joined.
+    /// Sets the estimated speed-up from which nodes are joined.
     #[must_use]
     pub fn with_threshold(mut self, threshold: f64) -> Self {
         self.threshold = threshold;

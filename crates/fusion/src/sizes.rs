@@ -136,8 +136,8 @@ impl<'a> SizeQueries<'a> {
         }
     }
 
-    /// Whether two sizes may be equal where tensors have elements. A fact that holds only for empty ones is not worth a
-    /// plan.
+    /// Whether two sizes may be equal for tensors that have elements. A plan should not depend on a fact that holds
+    /// only for empty ones.
     pub(crate) fn may_be_equal(&self, a: DimId, b: DimId) -> bool {
         if self.budget.is_spent() {
             return true;
@@ -187,7 +187,7 @@ impl<'a> SizeQueries<'a> {
     }
 }
 
-/// The sizes for which costs are compared: hints where there are any, otherwise `likely_size` or what is nearest in the
+/// The sizes for which costs are compared: hints if there are any, otherwise `likely_size` or the nearest value in the
 /// symbol's range.
 pub fn likely_sizes(table: &DimTable, likely_size: i64) -> Binding {
     let hints: BTreeMap<_, _> = table

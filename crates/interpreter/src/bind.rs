@@ -50,7 +50,7 @@ pub fn plan_facts_hold(graph: &Graph, binding: &Binding) -> Vec<PlanFactValue> {
         .collect()
 }
 
-/// The facts about a graph's symbols, and where the symbols were bound.
+/// The facts about a graph's symbols, and the places where the symbols were bound.
 pub(crate) struct Contract<'g> {
     graph: &'g Graph,
     /// The contract facts in which each symbol occurs.
@@ -58,7 +58,7 @@ pub(crate) struct Contract<'g> {
     sources: BTreeMap<SymbolId, Source>,
 }
 
-/// Where a symbol's value comes from.
+/// The source of a symbol's value.
 #[derive(Clone, Debug)]
 enum Source {
     Input { input: usize, axis: usize },

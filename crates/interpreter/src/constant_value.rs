@@ -6,11 +6,11 @@ use kiln_ir::{Definition, Graph, Op, ValueId};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::Tensor;
 
-/// The most ops between a constant and its reader: a transpose, a cast, a few scales.
+/// The maximum number of ops between a constant and its reader: a transpose, a cast, a few scales.
 const DEPTH_LIMIT: usize = 8;
 
-/// The tensor that a value is in every call: of a constant, or of up to eight element-wise ops, casts and moves of constants.
-/// None if it depends on anything else, or if an op faults.
+/// The tensor that a value equals in every call: a constant, or the result of up to eight element-wise ops, casts and
+/// data movements of constants. `None` if it depends on anything else, or if an op faults.
 pub fn constant_value(graph: &Graph, value: ValueId) -> Option<Tensor> {
     evaluated(graph, value, DEPTH_LIMIT)
 }

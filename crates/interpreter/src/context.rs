@@ -14,7 +14,7 @@ use std::cell::Cell;
 /// The sizes of a tensor.
 pub(crate) type Shape = SmallVec<[usize; 6]>;
 
-/// What an op is computed under: the values of sizes, and how to round.
+/// The context in which an op is computed: the values of sizes, and how to round.
 #[derive(Clone, Copy)]
 pub struct EvaluateContext<'a> {
     dims: &'a DimTable,
@@ -27,7 +27,7 @@ pub struct EvaluateContext<'a> {
 }
 
 impl<'a> EvaluateContext<'a> {
-    /// Sizes of `dims` valued by `binding`, rounding as dtypes say.
+    /// A context with the sizes of `dims` evaluated by `binding`, rounding to dtypes.
     pub fn new(dims: &'a DimTable, binding: &'a Binding) -> Self {
         Self {
             dims,
@@ -40,17 +40,18 @@ impl<'a> EvaluateContext<'a> {
         }
     }
 
-    /// With another mode. In [`Mode::Promoted`] operands are `f64` where the graph has floats.
+    /// Sets the mode. In [`Mode::Promoted`], operands are `f64` where the graph has floats.
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// With custom ops.
+    /// Sets the custom ops.
     pub fn with_custom_ops(self, custom_ops: Option<&'a CustomOps>) -> Self {
         Self { custom_ops, ..self }
     }
 
-    /// With a callback that is called after every few ten thousand elements: whether to stop, with [`OpFault::Stopped`].
+    /// Sets a callback that is called after every few ten thousand elements, and returns whether to stop, with
+    /// [`OpFault::Stopped`].
     pub fn with_cancelled(self, cancelled: Option<&'a dyn Fn() -> bool>) -> Self {
         Self { cancelled, ..self }
     }
@@ -63,7 +64,7 @@ impl<'a> EvaluateContext<'a> {
         }
     }
 
-    /// The custom ops that are known.
+    /// The registered custom ops.
     pub(crate) fn custom_ops(&self) -> Option<&'a CustomOps> {
         self.custom_ops
     }
@@ -74,7 +75,7 @@ impl<'a> EvaluateContext<'a> {
         self.interrupt.work(elements)
     }
 
-    /// What counts an op's work and asks whether to stop.
+    /// The counter of an op's work, which calls the stop callback.
     pub(crate) fn interrupt(&self) -> Interrupt<'a> {
         self.interrupt
     }
@@ -84,7 +85,7 @@ impl<'a> EvaluateContext<'a> {
         self.interrupt.dense(tensor)
     }
 
-    /// With a way to name operands in messages.
+    /// Sets how operands are named in messages.
     pub(crate) fn with_operand_names(self, operand_name: &'a dyn Fn(usize) -> String) -> Self {
         Self {
             operand_name: Some(operand_name),
@@ -129,12 +130,12 @@ impl<'a> EvaluateContext<'a> {
     }
 }
 
-/// A tensor as this mode has it: floats widened in [`Mode::Promoted`].
+/// A tensor in the representation of this mode: floats are widened in [`Mode::Promoted`].
 pub(crate) fn promote(ctx: &EvaluateContext<'_>, tensor: &Tensor) -> Result<Tensor, OpFault> {
     convert(ctx.interrupt(), tensor, ctx.dtype(tensor.dtype()))
 }
 
-/// A float tensor in another float dtype, each element rounded once; any other as it is.
+/// A float tensor converted to a different float dtype, each element rounded once; any other tensor is unchanged.
 pub(crate) fn convert(
     interrupt: Interrupt<'_>,
     tensor: &Tensor,

@@ -34,7 +34,7 @@ pub(crate) trait Accumulator: Copy + PartialEq + PartialOrd + 'static {
         exact_product(sizes, left, right, result);
     }
 
-    /// Whether this orders before an equal number: -0 does, before +0.
+    /// Whether this orders before an equal number: -0 orders before +0.
     fn is_negative_zero(self) -> bool {
         false
     }
@@ -63,9 +63,9 @@ pub(crate) trait Accumulator: Copy + PartialEq + PartialOrd + 'static {
 /// How two accumulators are combined.
 pub(crate) type Join<A> = fn(A, A) -> A;
 
-/// An element that can be computed with.
+/// An element type for computation.
 pub(crate) trait Number: Element {
-    /// The type it is computed in.
+    /// The type in which it is computed.
     type Wide: Accumulator;
 
     /// The same value, wider.
@@ -218,7 +218,7 @@ floats! {
     bf16: bf16::to_f64, narrow_to_bf16;
 }
 
-/// `x` rounded once, by the one definition of rounding.
+/// `x` rounded once, by the common definition of rounding.
 fn narrow_to_f16(x: f64) -> f16 {
     match ScalarValue::from_number(x, DType::F16) {
         Some(ScalarValue::F16(value)) => value,
@@ -234,7 +234,7 @@ fn narrow_to_bf16(x: f64) -> bf16 {
 }
 
 impl Interrupt<'_> {
-    /// Rounds results, of which there are as many on both sides.
+    /// Rounds results; both sides have the same length.
     pub(crate) fn narrow<T: Number>(self, to: &mut [T], from: &[T::Wide]) -> Result<(), OpFault> {
         for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
             self.work(from.len())?;
@@ -245,7 +245,7 @@ impl Interrupt<'_> {
         Ok(())
     }
 
-    /// Widens as many elements as both sides have.
+    /// Widens elements, up to the length of the shorter side.
     pub(crate) fn widen<T: Number>(self, to: &mut [T::Wide], from: &[T]) -> Result<(), OpFault> {
         for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
             self.work(to.len())?;

@@ -79,7 +79,7 @@ pub enum InterpretError {
         expected: String,
         /// Its value.
         given: i64,
-        /// Where the value comes from: an input's axis, or an op.
+        /// The source of the value: an input's axis, or an op.
         source_of_value: String,
     },
 
@@ -90,7 +90,7 @@ pub enum InterpretError {
         fact: String,
         /// What requires it.
         origin: String,
-        /// The values of the symbols in it, and where they come from.
+        /// The values of the symbols in it, and their sources.
         given: String,
     },
 
@@ -115,9 +115,9 @@ pub enum InterpretError {
     /// An input or an output could not be copied; has the code of the cause.
     #[error("{value}: {error}")]
     Tensor {
-        /// Which one.
+        /// The input or output.
         value: String,
-        /// What is wrong.
+        /// The problem.
         error: TensorError,
     },
 
@@ -221,7 +221,7 @@ impl fmt::Display for InputAxis {
 pub struct OpSite {
     /// The op's mnemonic.
     pub op: &'static str,
-    /// Where it comes from, or what it defines.
+    /// Its source node, or its first result.
     pub origin: String,
 }
 

@@ -46,8 +46,8 @@ pub fn interpret(
     inputs::deliver(graph, outputs, options)
 }
 
-/// The results of a `loop` of a graph for these operands, with these values of the surrounding sizes: for a caller that
-/// computes other ops one by one with [`evaluate_op`].
+/// The results of a `loop` of a graph for these operands, with these values of the surrounding sizes: for callers that
+/// compute other ops one by one with [`evaluate_op`].
 ///
 /// # Errors
 /// As [`interpret`], and when the op is not a loop.
@@ -215,7 +215,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         results.map_err(|fault| self.fault(id, fault))
     }
 
-    /// A custom op sees the graph's declared types, whatever the mode.
+    /// A custom op receives the graph's declared types, in every mode.
     fn evaluate_custom(
         &self,
         ctx: &EvaluateContext<'_>,

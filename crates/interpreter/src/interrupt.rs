@@ -27,7 +27,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Interrupt<'a> {
-    /// With this callback, if there is one, and a counter.
+    /// Makes one with this callback, if there is one, and a counter.
     pub(crate) fn new(cancelled: Option<&'a dyn Fn() -> bool>, done: &'a Cell<usize>) -> Self {
         Self(cancelled.map(|cancelled| Asked { cancelled, done }))
     }
@@ -66,7 +66,7 @@ impl<'a> Interrupt<'a> {
     pub(crate) fn copy<T: Copy>(self, to: &mut [T], from: &[T]) -> Result<(), OpFault> {
         let piece = (COPIED / size_of::<T>()).max(1);
         for (to, from) in to.chunks_mut(piece).zip(from.chunks(piece)) {
-            // Memory moves faster than elements are computed.
+            // Copying is faster than computing elements.
             self.work(from.len() / 16)?;
             to.copy_from_slice(from);
         }

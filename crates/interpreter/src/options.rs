@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// How to run. The default is [`Mode::Declared`] with default limits and no watcher.
+/// The options of a run. The default is [`Mode::Declared`] with default limits and without callbacks.
 #[derive(Clone, Copy)]
 pub struct InterpretOptions<'a> {
     /// Whether results are rounded to their dtypes, or every float is an `f64`.
     pub mode: Mode,
     /// Limits of the run.
     pub limits: InterpretLimits,
-    /// Called with every intermediate, in order of execution; an op in a loop, once per iteration.
+    /// Called with every intermediate, in order of execution; for an op in a loop, once per iteration.
     pub trace: Option<&'a dyn Fn(TraceEvent<'_>)>,
-    /// Called before every op, and inside ops after every few ten thousand elements: whether to stop.
+    /// Called before every op, and inside ops after every few ten thousand elements; returns whether to stop.
     pub cancelled: Option<&'a dyn Fn() -> bool>,
     /// The implementations of custom ops.
     pub custom_ops: Option<&'a CustomOps>,
@@ -49,10 +49,10 @@ impl fmt::Debug for InterpretOptions<'_> {
 /// Limits of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterpretLimits {
-    /// Bytes of the values alive at once, excluding inputs and constants. A view counts as if it were a copy, a broadcast
-    /// as what it repeats; while an op runs, its approximate temporaries count too.
+    /// Bytes of the values alive at once, excluding inputs and constants. A view counts as if it were a copy, and a
+    /// broadcast as its operand; while an op runs, its approximate temporaries count too.
     pub live_bytes: u64,
-    /// Iterations of all loops together.
+    /// Total iterations of all loops.
     pub iterations: u64,
     /// The maximum number of elements of a window of a pooling or a convolution.
     pub window_elements: u64,
@@ -84,8 +84,8 @@ pub struct TraceEvent<'a> {
 
 /// The implementation of an op registered by the user.
 pub trait CustomOp: Send + Sync {
-    /// The results, of the graph's types, for operands of the graph's types: in [`Mode::Promoted`] too, where they are
-    /// rounded before and widened after.
+    /// Computes the results, which have the graph's types, for operands of the graph's types; also in
+    /// [`Mode::Promoted`], where operands are rounded before and results widened after.
     ///
     /// # Errors
     /// A message for the user.
@@ -111,7 +111,7 @@ impl CustomOps {
         self.0.insert(name.into(), op)
     }
 
-    /// The op of that name.
+    /// The op with that name.
     pub fn get(&self, name: &str) -> Option<&dyn CustomOp> {
         self.0.get(name).map(AsRef::as_ref)
     }

@@ -2,8 +2,8 @@
 //!
 //! A constant up to [`INLINE_LIMIT`] elements prints its elements; a larger one prints its digest, and a reader
 //! resolves the digest in a [`BlobMap`]. Invariant: the digest covers dtype, shape and the elements' little-endian
-//! bytes, so equal digests mean equal constants. A constant whose elements also exist elsewhere, in another order, may
-//! release its own, which are then recomputed when they are read.
+//! bytes, so equal digests mean equal constants. A constant whose elements also exist elsewhere, in a different order,
+//! may release its own, which are then recomputed when they are read.
 
 use arc_swap::ArcSwap;
 use kiln_fork_lock::ForkCell;
@@ -22,7 +22,7 @@ pub struct Constant(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Swapped, never locked: a forked child must find them, whatever other threads were doing.
+    /// Swapped, never locked: a forked child must find the elements, regardless of what other threads were doing.
     elements: ArcSwap<Elements>,
     digest: ForkCell<Digest>,
 }
@@ -36,7 +36,7 @@ enum Elements {
 /// Recomputes the elements of a constant that has released them.
 type Remake = dyn Fn() -> Result<Tensor, TensorError> + Send + Sync;
 
-/// What remains of a tensor.
+/// What remains of a tensor whose elements were released.
 struct Released {
     dtype: DType,
     shape: Box<[usize]>,
@@ -52,7 +52,7 @@ impl Constant {
         Ok(Self::of(tensor.contiguous()?, ForkCell::new()))
     }
 
-    /// Wraps a tensor whose digest is known, such as from where it was stored. With a wrong digest it passes for another
+    /// Wraps a tensor whose digest is known, for example from a store. With a wrong digest, it is taken for another
     /// constant.
     ///
     /// # Errors
@@ -68,8 +68,8 @@ impl Constant {
         }))
     }
 
-    /// The tensor, contiguous. If the constant [released](Self::release) its elements, reading those of the result makes
-    /// them, and they are freed with the result.
+    /// The tensor, contiguous. If the constant [released](Self::release) its elements, reading those of the result
+    /// recomputes them, and they are freed with the result.
     pub fn tensor(&self) -> Tensor {
         match &**self.0.elements.load() {
             Elements::Held(tensor) => tensor.clone(),
@@ -77,11 +77,12 @@ impl Constant {
         }
     }
 
-    /// Gives up the elements, for all clones of the constant: from now on `remake` makes them whenever they are read, a
-    /// tensor of that dtype with as many elements, in row-major order. Tensors taken before keep theirs.
+    /// Releases the elements, for all clones of the constant: from now on, `remake` recomputes them whenever they are
+    /// read, as a tensor of the same dtype and number of elements, in row-major order. Tensors taken earlier keep
+    /// theirs.
     ///
     /// # Errors
-    /// When elements that are not loaded yet, and have no digest, cannot be loaded. Nothing is given up.
+    /// When elements that are not loaded yet, and have no digest, cannot be loaded. Nothing is released then.
     ///
     /// ```
     /// use kiln_ir::Constant;
@@ -217,7 +218,7 @@ impl BlobMap {
         self.0.insert(constant.digest(), constant);
     }
 
-    /// The constant of that digest.
+    /// The constant with that digest.
     pub fn get(&self, digest: Digest) -> Option<&Constant> {
         self.0.get(&digest)
     }
@@ -232,7 +233,7 @@ impl BlobMap {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no constants.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -278,7 +279,7 @@ mod tests {
         .unwrap();
         assert!(clone.is_released());
         assert_eq!(before.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
-        // Neither sizes nor the digest need them.
+        // Neither sizes nor the digest need the elements.
         assert_eq!(clone.tensor().shape(), [2, 2]);
         assert_eq!(clone, constant(&[2, 2], &[1.0, 2.0, 3.0, 4.0]));
         assert_eq!(made.load(Ordering::Relaxed), 0);

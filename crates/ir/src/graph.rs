@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// The maximum nesting of regions: a bound on the recursion of everything that walks them.
+/// The maximum nesting of regions, which bounds the recursion of all walks over them.
 pub const REGION_DEPTH_LIMIT: usize = 32;
 
 /// A tensor program: a body of operations over symbolic shapes.
@@ -32,12 +32,12 @@ pub struct Graph {
     metadata: BTreeMap<String, String>,
 }
 
-/// What the graph stores for a value.
+/// The data that the graph stores for a value.
 #[derive(Clone, Debug)]
 pub struct ValueData {
     /// Its type.
     pub ty: Type,
-    /// Where it comes from.
+    /// Its definition.
     pub definition: Definition,
     /// Its name, if it has one: an input's name, or one kept from the source program.
     pub name: Option<Arc<str>>,
@@ -67,7 +67,7 @@ pub enum Definition {
 pub struct OpData {
     /// The operation and its attributes.
     pub op: Op,
-    /// Its operands. Regions see nothing else from outside.
+    /// Its operands. Regions cannot read any other values from outside.
     pub operands: SmallVec<[ValueId; 4]>,
     /// Its results.
     pub results: SmallVec<[ValueId; 1]>,
@@ -76,7 +76,7 @@ pub struct OpData {
     /// The symbols bound by this op: for `bind` the elements of its operand, for control ops the sizes of results that are
     /// known only after they ran.
     pub symbols: SmallVec<[SymbolId; 2]>,
-    /// The path of the node it was made from, for messages and profiles.
+    /// The path of the source node from which it was made, for messages and profiles.
     pub origin: Option<Arc<str>>,
 }
 
@@ -91,15 +91,16 @@ pub struct Region {
     pub ops: Vec<OpId>,
     /// Its results.
     pub results: Vec<ValueId>,
-    /// The requirements on sizes of its ops, as the program was written, whenever it is entered, in order. Passes keep
-    /// them, whatever they do with the ops. Empty where nothing is required, or nothing was recorded; not part of the text.
+    /// The requirements of its ops, as the program was written, on sizes whenever it is entered, in order. Passes keep
+    /// them, regardless of what they do with the ops. Empty if there are none, or if they were not recorded; not part
+    /// of the text.
     pub requirements: Vec<SizeRequirement>,
-    /// The position in the surrounding region, as the program was written, of the op that owns it: in terms of
-    /// [`SizeRequirement::position`]. Empty where nothing was recorded.
+    /// The position, in the surrounding region as the program was written, of the op that owns it, in terms of
+    /// [`SizeRequirement::position`]. Empty if it was not recorded.
     pub position: Vec<u32>,
 }
 
-/// What [`Graph::append`] needs to add an op.
+/// The data from which [`Graph::append`] adds an op.
 #[derive(Clone, Debug)]
 pub struct NewOp {
     /// The operation.
@@ -112,7 +113,7 @@ pub struct NewOp {
     pub regions: SmallVec<[RegionId; 2]>,
     /// Symbols the op defines.
     pub symbols: SmallVec<[SymbolId; 2]>,
-    /// The path of the node it was made from.
+    /// The path of the source node from which it was made.
     pub origin: Option<Arc<str>>,
 }
 
@@ -329,13 +330,13 @@ impl Graph {
         self.values[value].ty = ty;
     }
 
-    /// Names a value.
+    /// Sets the name of a value.
     pub fn set_value_name(&mut self, value: ValueId, name: Option<&str>) {
         self.values[value].name = name.map(Into::into);
     }
 
-    /// Rewrites every size in types and attributes as simply as the facts allow. Bare symbols are kept, since they may be
-    /// where a symbol gets its value.
+    /// Rewrites every size in types and attributes as simply as the facts allow. Bare symbols are kept, since a symbol
+    /// may get its value there.
     pub(crate) fn simplify_sizes(&mut self) {
         let Self {
             dims, values, ops, ..

@@ -7,7 +7,7 @@ use crate::graph::{Definition, Graph};
 use crate::ids::{OpId, ValueId};
 use crate::op::Op;
 
-/// What is known of a loop's trip count.
+/// What is known about a loop's trip count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopCourse {
     /// The trip count, if it is a size or a constant.

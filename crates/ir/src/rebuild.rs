@@ -12,10 +12,10 @@ use cranelift_entity::packed_option::PackedOption;
 use kiln_symbolic_shape::SymbolId;
 use std::convert::Infallible;
 
-/// What a pass did with an op that it visited.
+/// How a pass handled an op that it visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
-    /// Nothing: copy the op, with its regions.
+    /// It did not replace it: copy the op, with its regions.
     Copy,
     /// Its results were mapped (or have no reader): do not copy it.
     Done,
@@ -27,7 +27,7 @@ pub struct Rebuild<'a> {
     old: &'a Graph,
     new: Graph,
     values: SecondaryMap<ValueId, PackedOption<ValueId>>,
-    /// The ops of each region of the old graph, if they are copied in another order.
+    /// The ops of each region of the old graph, if they are copied in a different order.
     orders: Option<SecondaryMap<RegionId, Vec<OpId>>>,
 }
 
@@ -37,8 +37,8 @@ impl<'a> Rebuild<'a> {
         Self::with_inputs(old, |_| true)
     }
 
-    /// Starts a copy with some of the inputs of `old`, chosen by position. What reads the others cannot be copied until they
-    /// are mapped.
+    /// Starts a copy with some of the inputs of `old`, chosen by position. Ops that read the others cannot be copied
+    /// until these are mapped.
     pub fn with_inputs(old: &'a Graph, keep: impl Fn(usize) -> bool) -> Self {
         let mut new = Graph::with_dims(old.name(), old.dims().clone());
         new.metadata_mut().clone_from(old.metadata());

@@ -11,7 +11,7 @@ use std::fmt::{self, Write};
 /// The sizes of a tensor's axes, outermost first.
 pub type Dims = SmallVec<[DimId; 4]>;
 
-/// How deeply sequences and optionals may nest in a type.
+/// The maximum nesting of sequences and optionals in a type.
 pub const TYPE_DEPTH_LIMIT: usize = 8;
 
 /// The type of a value.

@@ -64,7 +64,7 @@ pub struct Bundle {
     trust: Trust,
 }
 
-/// Where an entry is.
+/// The location of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Indexed {
     offset: u64,
@@ -75,7 +75,7 @@ impl Bundle {
     /// Opens a bundle for reading: checks its manifest, index and file length. Its code is treated as data.
     ///
     /// # Errors
-    /// The file cannot be read, is not a bundle, has another format, or is damaged.
+    /// The file cannot be read, is not a bundle, has a different format, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
         Self::open_with(path.as_ref(), Trust::None)
     }

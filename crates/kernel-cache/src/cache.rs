@@ -37,7 +37,7 @@ pub use options::CacheOptions;
 pub use ticket::Ticket;
 pub use waiter::{Canceller, Waiter};
 
-/// How many heads of stored entries are read for an explanation.
+/// The maximum number of heads of stored entries read for an explanation.
 const HEADS: usize = 4096;
 
 /// Values by key: in memory, in tiers, or compiled. A handle; clones share everything.
@@ -159,7 +159,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         }
     }
 
-    /// The next step for a key. Checks memory alone, and never waits.
+    /// The next step for a key. Checks only memory, and never waits.
     pub fn begin(&self, key: &CacheKey) -> Begin<V, E> {
         let inner = &self.inner;
         if let Some(value) = inner.in_memory(key) {
@@ -225,7 +225,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         value
     }
 
-    /// Whether memory has a key, or a tier something under it.
+    /// Whether memory has a key, or a tier has an entry for it.
     pub fn contains(&self, key: &CacheKey) -> bool {
         self.inner.has_in_memory(key) || self.inner.tiers.iter().any(|tier| tier.contains(key))
     }
@@ -241,7 +241,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         self.inner.tiers.iter().for_each(|tier| tier.remove(key));
     }
 
-    /// Empties memory and forgets failures. Values in use stay alive; tiers keep their entries.
+    /// Clears memory and failures. Values in use stay alive; tiers keep their entries.
     pub fn clear_memory(&self) {
         if let Some(memory) = self.inner.memory() {
             memory.clear();
@@ -257,7 +257,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         }
     }
 
-    /// Forgets failures, so every key is retried.
+    /// Clears failures, so every key is retried.
     pub fn forget_failures(&self) {
         if let Some(mut failures) = self.inner.failures() {
             failures.clear();

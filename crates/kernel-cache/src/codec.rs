@@ -10,7 +10,7 @@ pub trait Codec<V>: Send + Sync {
     /// The reason; the value is then kept only in memory, and counted.
     fn encode(&self, value: &V) -> Result<Payload, String>;
 
-    /// The value of checked content, once returned by `encode`. Where that matters for safety, check that it [is
+    /// The value of checked content that `encode` once returned. If safety depends on that, check that it [is
     /// code](Content::is_code): any safe type may implement a tier.
     ///
     /// # Errors

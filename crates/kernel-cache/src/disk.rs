@@ -217,7 +217,7 @@ impl DiskTier {
         let (bytes, file) = self.read_file(folder, &name)?;
         let (head, payload) = entry::read(bytes, self.options.key.as_ref())?;
         entry::matches(&head, key)?;
-        // An entry that cannot be marked as used is evicted early, nothing worse.
+        // An entry that cannot be marked as used is merely evicted early.
         let _ = file.touch();
         Ok(StoredEntry {
             compile_time: head.compile_time,

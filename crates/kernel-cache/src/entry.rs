@@ -97,7 +97,7 @@ pub(crate) fn front(
 /// Checks content against its trailer, piece by piece.
 pub(crate) struct Checker {
     digest: blake3::Hasher,
-    /// Present if entries are signed.
+    /// The hasher of the authentication code; present if entries are signed.
     code: Option<blake3::Hasher>,
 }
 

@@ -31,7 +31,7 @@ pub fn seal_entry(
     Ok(file)
 }
 
-/// The entry of a key from bytes that [`seal_entry`] returned, wherever they have been in the meantime.
+/// The entry of a key from bytes that [`seal_entry`] returned, which may have been stored anywhere in the meantime.
 ///
 /// # Errors
 /// When the bytes are not those of an entry of this key, signed with `seal` and unchanged since.

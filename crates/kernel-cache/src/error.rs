@@ -20,7 +20,7 @@ pub enum CacheError {
         message: String,
     },
 
-    /// E0702: another caller compiles, and takes longer than this one is willing to wait.
+    /// E0702: another caller's compile takes longer than this caller is willing to wait.
     #[error("waited {limit:?} for another compile of {key}; wait longer, or continue without it")]
     Timeout {
         /// The key.
@@ -83,7 +83,7 @@ pub enum CacheError {
         problem: String,
     },
 
-    /// E0708: a bundle in another format.
+    /// E0708: a bundle in a different format.
     #[error(
         "expected a bundle of format {expected}, found format {found} in {path:?}; rebuild it with this version of Kiln"
     )]
@@ -145,7 +145,7 @@ pub enum FolderProblem {
     /// It is a link.
     #[error("it is a symbolic link; name the folder it points to")]
     Symlink,
-    /// It is something else.
+    /// It is not a folder.
     #[error("expected a folder, found a {0}")]
     NotAFolder(&'static str),
     /// It belongs to another user.
@@ -156,7 +156,7 @@ pub enum FolderProblem {
         /// The owner.
         found: u32,
     },
-    /// Others may write to it.
+    /// Other users may write to it.
     #[error("other users may write to it (mode {mode:03o}); `chmod 700` it")]
     WritableByOthers {
         /// Its mode.

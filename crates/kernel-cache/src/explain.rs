@@ -11,7 +11,7 @@ use crate::miss::TierMiss;
 pub struct MissReport {
     /// The key.
     pub key: CacheKey,
-    /// Whether the key is in memory, and so is no miss.
+    /// Whether the key is in memory, and so not a miss.
     pub is_in_memory: bool,
     /// The result of each tier in order, up to the first hit.
     pub tiers: Vec<TierMiss>,

@@ -44,7 +44,7 @@ impl<E> Failures<E> {
         (left > Duration::ZERO).then(|| (Arc::clone(&failure.error), left))
     }
 
-    /// Remembers a failure.
+    /// Records a failure.
     pub(crate) fn note(&mut self, key: KeyDigest, error: Arc<E>, now: Duration) {
         let before = self.remembered.peek(&key);
         let delay = before.map_or(self.first, |failure| {
@@ -58,12 +58,12 @@ impl<E> Failures<E> {
         drop(self.remembered.insert(key, failure, 0));
     }
 
-    /// Forgets the failure of a key.
+    /// Removes the failure of a key.
     pub(crate) fn forget(&mut self, key: KeyDigest) {
         self.remembered.remove(&key);
     }
 
-    /// Forgets all.
+    /// Removes all failures.
     pub(crate) fn clear(&mut self) {
         self.remembered.clear();
     }

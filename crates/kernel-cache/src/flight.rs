@@ -130,7 +130,7 @@ impl<K: Ord, T: Clone> Lead<K, T> {
         Follow { slot, id }
     }
 
-    /// Gives every follower the result.
+    /// Delivers the result to every follower.
     pub(crate) fn finish(self, result: T) {
         self.end(Outcome::Done(result));
     }

@@ -105,12 +105,12 @@ pub trait FolderFile: Send + Sync {
     /// The next bytes, up to the given count or the end of the file.
     ///
     /// # Errors
-    /// The system's; out of memory where there is none for them.
+    /// The system's; out of memory if memory for them cannot be allocated.
     fn read(&mut self, n_bytes: usize) -> io::Result<Vec<u8>>;
     /// Fills the buffer with the next bytes.
     ///
     /// # Errors
-    /// The system's; an unexpected end where there are fewer.
+    /// The system's; an unexpected end if there are fewer.
     fn read_into(&mut self, target: &mut [u8]) -> io::Result<()>;
     /// Appends bytes.
     ///

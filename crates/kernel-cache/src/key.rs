@@ -158,7 +158,7 @@ impl EntryKind {
     pub const PACKED: Self = Self("packed");
     /// The contents of a file with a known identity.
     pub const FILE: Self = Self("file");
-    /// How a graph runs best, as measured.
+    /// The configuration with which a graph runs best, as measured.
     pub const TUNING: Self = Self("tuning");
 
     /// Another kind.

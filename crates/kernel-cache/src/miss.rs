@@ -24,7 +24,7 @@ pub enum Miss {
     /// The file does not begin with the magic number.
     #[error("the file is not a cache entry")]
     NotAnEntry,
-    /// Written in another format.
+    /// Written in a different format.
     #[error("expected format {expected}, found {found}")]
     Format {
         /// This format.
@@ -48,7 +48,7 @@ pub enum Miss {
         /// The entry's.
         found: KeyDigest,
     },
-    /// The entry has another kind of content.
+    /// The entry has a different kind of content.
     #[error("expected a {expected}, found a {found:?}")]
     Kind {
         /// The requested kind.
@@ -56,7 +56,7 @@ pub enum Miss {
         /// The stored kind.
         found: String,
     },
-    /// Same digest, but a field differs: two things share a key.
+    /// The digest is the same, but a field differs: two values share a key.
     #[error("the entry differs in {field}, which its key does not distinguish")]
     Field {
         /// The field.
@@ -122,7 +122,7 @@ pub enum Rejection {
     /// A link, a folder, a pipe.
     #[error("expected a regular file, found a {0}")]
     NotRegular(&'static str),
-    /// Another user's.
+    /// It belongs to another user.
     #[error("expected a file of user {expected}, found one of user {found}")]
     ForeignOwner {
         /// The user of this process.
@@ -130,7 +130,7 @@ pub enum Rejection {
         /// The owner.
         found: u32,
     },
-    /// Others may write to it.
+    /// Other users may write to it.
     #[error("other users may write to it (mode {mode:03o})")]
     WritableByOthers {
         /// Its mode.
@@ -148,11 +148,11 @@ pub enum Rejection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum MissCategory {
-    /// Nothing was there.
+    /// No entry existed.
     Absent,
     /// Damaged.
     Corrupt,
-    /// Of another version.
+    /// Of a different version.
     Skewed,
     /// Untrusted: owner, mode, links, size, another key.
     Rejected,
@@ -160,12 +160,12 @@ pub enum MissCategory {
     IoError,
 }
 
-/// A miss and the tier it is about.
+/// A miss and its tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierMiss {
     /// The tier's name.
     pub tier: String,
-    /// Why it has nothing.
+    /// Why it has no entry.
     pub miss: Miss,
 }
 

@@ -111,7 +111,7 @@ impl<'a> Content<'a> {
         self.is_code
     }
 
-    /// The bytes, to be stored where they are found again under a key: content under a key of code is read as code.
+    /// The bytes, to be stored such that they can be found again by a key: content under a key of code is read as code.
     pub(crate) fn for_key(self, key: &CacheKey) -> Result<&'a [u8], NotStored> {
         match key.kind().is_code() && !self.is_code {
             true => Err(NotStored::NotCode),

@@ -13,13 +13,13 @@ use crate::miss::Miss;
 /// The derivation contexts of keys for different uses.
 const CONTEXT: &str = "kiln cache entries, authentication key, 1";
 
-/// Shorter secrets are too easily guessed.
+/// The minimum length of a secret: shorter ones are too easily guessed.
 const MIN_BYTES: u64 = 32;
 
-/// A longer file is not a key file.
+/// The maximum length of a key file.
 const MAX_BYTES: u64 = 4096;
 
-/// The mode bits that give others access to a file.
+/// The mode bits that give other users access to a file.
 const OTHERS: u32 = 0o077;
 
 /// A secret that authenticates entries: those without a valid code are misses, so another writer to the folder cannot

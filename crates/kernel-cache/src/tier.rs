@@ -11,7 +11,7 @@ use crate::miss::{Miss, NotStored};
 use crate::payload::Content;
 
 /// A store of entries by key. Failures are reported as reasons, never as panics or errors of the call; returned content
-/// was verified to be what was stored.
+/// has been verified to be the stored content.
 pub trait Tier: Send + Sync {
     /// The name used in messages and statistics.
     fn name(&self) -> &str;
@@ -40,7 +40,7 @@ pub trait Tier: Send + Sync {
     }
 
     /// Stores an entry under a key, replacing any previous one. A tier whose bytes leave the process accepts only code
-    /// under the kind of code, since it returns what it reads there as code.
+    /// under the kind of code, since it returns content read under that kind as code.
     ///
     /// # Errors
     /// Why it was not stored.
@@ -67,7 +67,8 @@ pub trait Tier: Send + Sync {
         None
     }
 
-    /// The heads of what is stored, to find what is nearest to a key; at most `limit`, and none if that is too expensive.
+    /// The heads of stored entries, to find the nearest one to a key; at most `limit`, and none if that is too
+    /// expensive.
     fn heads(&self, _limit: usize) -> Vec<EntryHead> {
         Vec::new()
     }
@@ -84,11 +85,11 @@ pub struct Stored {
 
 /// Whether the caller may compile the entry.
 pub enum Claim {
-    /// It may, until it drops this.
+    /// It may compile, until it drops this.
     Held(Box<dyn Any + Send>),
-    /// Another process is.
+    /// Another process is compiling it.
     Busy,
-    /// Unknown.
+    /// This is unknown.
     Unavailable,
 }
 

@@ -9,7 +9,8 @@ use crate::miss::{Miss, NotStored};
 use crate::payload::Content;
 use crate::tier::{Stored, Tier};
 
-/// Tiers as one, the fastest first: an entry comes from the first that has it, and is then put into those before it.
+/// Several tiers as one, the fastest first: an entry comes from the first tier that has it, and is then copied into
+/// those before it.
 #[derive(Clone)]
 pub struct TierList(Vec<Arc<dyn Tier>>);
 
@@ -19,7 +20,7 @@ impl TierList {
         Self(tiers)
     }
 
-    /// What the first tier that has an entry returns, with its position; otherwise the last tier's reason.
+    /// The entry from the first tier that has it, with the tier's position; otherwise the last tier's reason.
     fn first<T>(
         &self,
         mut read: impl FnMut(&dyn Tier) -> Result<T, Miss>,
@@ -37,7 +38,7 @@ impl TierList {
         Err(last)
     }
 
-    /// Puts content into the first so many tiers; a tier that refuses it is skipped.
+    /// Puts content into the given number of first tiers; a tier that rejects it is skipped.
     fn fill(&self, count: usize, key: &CacheKey, time: Duration, content: Content<'_>) {
         for tier in self.0.iter().take(count) {
             if let Err(problem) = tier.put(key, time, content) {
@@ -60,15 +61,15 @@ impl Tier for TierList {
 
     fn get_into(&self, key: &CacheKey, content: &mut [u8]) -> Result<Duration, Miss> {
         let (position, time) = self.first(|tier| tier.get_into(key, content))?;
-        // What was read into the caller's bytes is data: `fill` would refuse it as code.
+        // Content that was read into the caller's bytes is data: `fill` would reject it as code.
         self.fill(position, key, time, Content::data(content));
         Ok(time)
     }
 
-    /// Stores an entry in every tier that takes it.
+    /// Stores an entry in every tier that accepts it.
     ///
     /// # Errors
-    /// If none does: the first one's reason.
+    /// If none does, the first tier's reason.
     fn put(
         &self,
         key: &CacheKey,

@@ -25,7 +25,7 @@ use crate::text::print;
 use crate::verified::{IndexClass, VerifiedKernel};
 use crate::verify::verify;
 
-/// Which constant sizes stay constant, because schedules use them.
+/// The policy that decides which constant sizes stay constant because schedules use them.
 ///
 /// Literals in expressions always do: the strides and dilations of windows, offsets, sizes as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct CanonicalKernel {
 }
 
 impl CanonicalKernel {
-    /// The text that keys are computed from.
+    /// The text from which keys are computed.
     pub fn text(&self) -> String {
         print(self.kernel.kernel())
     }
@@ -92,7 +92,7 @@ pub fn canonicalize_with(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> C
         let Ok(rebuilt) = verify(rebuilt) else {
             continue;
         };
-        // The class may change: it is that of the kernel without the unused stages.
+        // The class may change, because it is determined without the unused stages.
         if !as_good(&general.kernel, &rebuilt) {
             continue;
         }
@@ -125,7 +125,7 @@ fn with_plain_names(kernel: VerifiedKernel) -> VerifiedKernel {
     verify(renamed).unwrap_or(kernel)
 }
 
-/// Whether at least as much is known of a kernel as of another that it was derived from.
+/// Whether at least as much is known of a kernel as of the one from which it was derived.
 pub(crate) fn as_good(before: &VerifiedKernel, after: &VerifiedKernel) -> bool {
     let unproved = |kernel: &VerifiedKernel| {
         let nodes = crate::verify::used_nodes(kernel);

@@ -44,7 +44,7 @@ impl Class {
         Class::Scan,
     ];
 
-    /// The word for it.
+    /// Its display name.
     pub const fn as_word(self) -> &'static str {
         match self {
             Class::Map => "map",
@@ -81,14 +81,14 @@ pub enum AxisRole {
     Spatial,
     /// Reduced over a window.
     Window,
-    /// Inner, of a row: mapped or reduced.
+    /// An inner axis of a row: mapped or reduced.
     Row,
     /// The steps of a `carry` block.
     Step,
 }
 
 impl AxisRole {
-    /// The word for it.
+    /// Its display name.
     pub const fn as_word(self) -> &'static str {
         match self {
             AxisRole::Parallel => "parallel",
@@ -106,7 +106,8 @@ impl AxisRole {
 
 /// A stage that sums products of two factors.
 ///
-/// Its value is `left * right`, perhaps times a factor that does not depend on the summed axes, and with casts.
+/// Its value is `left * right`, possibly times a factor that does not depend on the summed axes, and possibly with
+/// casts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contraction {
     /// The stage.
@@ -126,7 +127,7 @@ pub struct Classification {
     pub roles: SecondaryMap<AxisId, AxisRole>,
     /// The stages that sum products, in order.
     pub contractions: Vec<Contraction>,
-    /// The reason for the class, for people.
+    /// The reason for the class, for human readers.
     pub why: String,
 }
 

@@ -70,23 +70,23 @@ pub enum KernelError {
     /// E0223: a `carry` block that did not end.
     #[error("expected the carry block to end before the kernel does")]
     OpenCarry,
-    /// E0230: one name for two things that are in scope together.
+    /// E0230: the same name for two entities that are in scope together.
     #[error("expected one {kind} called {name}, found two")]
     Name {
-        /// The kind of thing.
+        /// The kind of entity.
         kind: &'static str,
         /// The name.
         name: String,
     },
-    /// E0231: an axis that nothing or more than one thing runs over.
+    /// E0231: an axis over which no loop, or more than one, runs.
     #[error("expected one stage, store or block that runs over axis {axis}, found {found}")]
     AxisBinders {
         /// The axis.
         axis: String,
-        /// How many run over it.
+        /// The number of loops over it.
         found: usize,
     },
-    /// E0232: an index along an axis where it does not run.
+    /// E0232: an index along an axis outside of the loop over it.
     #[error("expected an axis that {place} runs over or lies within, found {axis}")]
     AxisScope {
         /// Where.
@@ -94,7 +94,7 @@ pub enum KernelError {
         /// The axis.
         axis: String,
     },
-    /// E0233: a stage is read where it has no value.
+    /// E0233: a stage is read at a point at which it has no value.
     #[error("expected a stage that {place} can read with `{access}`, found {stage}: {reason}")]
     StageScope {
         /// Where.
@@ -132,7 +132,7 @@ pub enum KernelError {
         /// The actual number.
         found: usize,
     },
-    /// E0237: a reduction of values that it does not accept.
+    /// E0237: a reduction of values of a dtype that it does not accept.
     #[error(
         "expected values that `{reduction}` combines in {accumulator} for stage {stage}, found {found}"
     )]

@@ -4,11 +4,11 @@
 //! always false, and the guarded code is not compiled in. Each is a plausible mistake in lowering, planning or code
 //! generation.
 
-/// A mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The first element of the remainder that fills no vector is omitted.
+    /// The first element of the remainder that does not fill a vector is omitted.
     TailOffByOne,
     /// A mask has one lane too many.
     WideMask,
@@ -20,7 +20,7 @@ pub enum Fault {
     DroppedGuard,
     /// A tile that reaches one element into an operand counts as padding.
     WidePadding,
-    /// All rows of a tile read and write the first one's place.
+    /// All rows of a tile read and write at the first row's position.
     MissingRowOffset,
     /// The row remainder of a tile is not computed.
     SkippedRows,
@@ -52,7 +52,7 @@ pub enum Fault {
     CrossedBorder,
     /// A value computed for one row of a tile is used for the next.
     StaleRowValue,
-    /// Of equal extrema the wrong one is found.
+    /// Of equal extrema, the wrong one is found.
     WrongArgTie,
     /// A fault is not reported.
     DroppedReport,
@@ -62,18 +62,18 @@ pub enum Fault {
     SkippedTranspose,
     /// Every part of a concatenation begins one element late.
     WrongConcatOffset,
-    /// Borders are 0, whatever their value should be.
+    /// Borders are 0, regardless of the value they should have.
     WrongBorder,
-    /// A plan forgets the facts that it depends on.
+    /// A plan omits the facts on which it depends.
     ForgottenFact,
     /// Memory is freed after the first use of its contents.
     EarlyReuse,
-    /// A launch plan is used for other sizes than it was made for.
+    /// A launch plan is used for sizes other than those for which it was made.
     StaleLaunchPlan,
 }
 
 impl Fault {
-    /// Every one.
+    /// Every seeded bug.
     pub const ALL: [Fault; 31] = [
         Fault::TailOffByOne,
         Fault::WideMask,
@@ -109,7 +109,7 @@ impl Fault {
     ];
 }
 
-/// Whether a mistake is switched on.
+/// Whether a bug is enabled.
 #[cfg(not(feature = "seeded-faults"))]
 #[inline(always)]
 pub const fn is_on(_fault: Fault) -> bool {
@@ -124,15 +124,15 @@ mod switch {
     use super::Fault;
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    /// The active mistake; 0 is none.
+    /// The active bug; 0 is none.
     static ON: AtomicU8 = AtomicU8::new(0);
 
-    /// Whether a mistake is switched on.
+    /// Whether a bug is enabled.
     pub fn is_on(fault: Fault) -> bool {
         ON.load(Ordering::Relaxed) == fault as u8 + 1
     }
 
-    /// Switches a mistake on, and any other off; in the whole process.
+    /// Enables a bug, and disables all others, in the whole process.
     pub fn switch(fault: Option<Fault>) {
         ON.store(fault.map_or(0, |fault| fault as u8 + 1), Ordering::Relaxed);
     }

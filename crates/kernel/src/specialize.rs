@@ -9,8 +9,8 @@ use crate::canonicalize::{put, slots};
 use crate::verified::VerifiedKernel;
 use crate::verify::verify;
 
-/// The kernel with these values in place of the symbols; valid only for these values. `None` where no size becomes known,
-/// or where less could be proved of the result.
+/// The kernel with these values in place of the symbols; valid only for these values. `None` if no size becomes known,
+/// or if less could be proved of the result.
 ///
 /// ```
 /// use kiln_kernel::{specialize, text, verify};

@@ -24,7 +24,7 @@ pub enum IndexClass {
 pub struct StoreInfo {
     /// The class of each index.
     pub indices: Vec<IndexClass>,
-    /// The outer axes that must run in order, because two of their points may hit one element.
+    /// The outer axes that must run in order, because two of their points may write the same element.
     pub serial: Vec<AxisId>,
 }
 
@@ -39,8 +39,8 @@ pub struct KernelInfo {
 
 /// A verified, classified kernel; cheap to clone.
 ///
-/// It may have a display name that is not its own: canonical kernels all have the same name, and errors, records and crash
-/// reports are read by people who know the model. That name is in no text and no key.
+/// It may have a display name in addition to its own: canonical kernels all have the same name, but readers of errors,
+/// records and crash reports know the names of the model. The display name is not part of any text or key.
 #[derive(Clone, Debug)]
 pub struct VerifiedKernel {
     inner: Arc<Inner>,
@@ -75,7 +75,7 @@ impl VerifiedKernel {
         }
     }
 
-    /// The display name: the label, or else the kernel's own name, which is the one in its text.
+    /// The display name: the label, or otherwise the kernel's own name, which is the one in its text.
     pub fn name(&self) -> &str {
         match &self.label {
             Some(label) => label,

@@ -36,7 +36,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Nothing is kept.
+    /// Disables the cache.
     pub fn off() -> Self {
         Self {
             folder: None,
@@ -45,8 +45,8 @@ impl Cache {
         }
     }
 
-    /// In this folder, which is created when something is first stored. It must belong to the current user, and no other
-    /// user may have write access to it.
+    /// Keeps code in this folder, which is created when something is first stored. It must belong to the current user,
+    /// and no other user may have write access to it.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
         Self {
             folder: Some(path.into()),
@@ -64,8 +64,8 @@ impl Cache {
         }
     }
 
-    /// With a key that signs what is stored: entries not signed with it are rebuilt. A process without the key reads signed
-    /// entries, and neither replaces nor removes them.
+    /// Sets a key that signs entries when they are stored: entries not signed with it are rebuilt. A process without
+    /// the key reads signed entries, and neither replaces nor removes them.
     ///
     /// ```
     /// use kiln::{Cache, SealKey};
@@ -82,12 +82,12 @@ impl Cache {
         }
     }
 
-    /// The folder; none if nothing is kept.
+    /// The folder; `None` if nothing is kept.
     pub fn path(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// The folder as a store, to list, check and clear it; none if nothing is kept.
+    /// The folder as a store, to list, check and clear it; `None` if nothing is kept.
     pub fn open(&self) -> Option<DiskTier> {
         let defaults = DiskOptions::default();
         let options = DiskOptions {

@@ -44,10 +44,10 @@ enum Target<'a> {
     Session(&'a mut Session),
 }
 
-/// What a call carries besides its inputs and outputs.
+/// The settings of a call other than its inputs and outputs.
 #[derive(Default)]
 pub(crate) struct Carried<'a> {
-    /// None if nothing can end the call: there is then nothing to poll.
+    /// `None` if nothing can end the call, in which case nothing is polled.
     pub(crate) options: Option<CallOptions>,
     pub(crate) profile: Option<&'a mut Vec<StepProfile>>,
 }
@@ -116,9 +116,9 @@ impl<'a> Call<'a> {
     /// Executes the call.
     ///
     /// # Errors
-    /// When an input is missing, unknown, given twice, or differs in dtype, rank or size from what the model takes; when an
-    /// op meets a fault, such as an index out of range; when a limit is exceeded; when the call was ended. For a session
-    /// see also [`Session::run`].
+    /// When an input is missing, unknown, given twice, or does not have the dtype, rank or sizes that the model takes;
+    /// when an op has a fault, such as an index out of range; when a limit is exceeded; when the call was ended. For a
+    /// session see also [`Session::run`].
     pub fn run(mut self) -> Result<Outputs, Error> {
         match self.target {
             Target::Model(model) => model.serve(&mut self.inputs, &mut self.carried),

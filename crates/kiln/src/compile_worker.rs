@@ -33,7 +33,7 @@ pub fn main_if_worker() {
     kiln_compile_worker::main_if_worker(|| {
         kiln_codegen_llvm::set_crash_report(|report| {
             use std::io::Write as _;
-            // The parent knows the kernel, and prints this.
+            // The parent prints this message, with the kernel that it was for.
             let _ = writeln!(std::io::stderr(), "LLVM aborted: {}", report.message);
         });
         let compiler = LlvmCompiler::new();

@@ -16,8 +16,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Compiles graphs together with their gradients, each once: a cache by the graph's structural hash and what is
-/// differentiated.
+/// Compiles graphs together with their gradients, each once: the results are cached by the graph's structural hash and
+/// the requested gradients.
 pub struct GraphCompiler {
     options: Options,
     partition: PartitionOptions,
@@ -35,9 +35,9 @@ impl GraphCompiler {
         }
     }
 
-    /// With a limit to the bytes that a [forward](CompiledGraph::forward) saves for the backward, with 64 for each size that is
-    /// not known: more is computed again instead, what costs the least first. By default only what is nearly free is computed
-    /// again.
+    /// Limits the bytes that a [forward](CompiledGraph::forward) pass saves for the backward pass, where each unknown
+    /// size counts as 64: beyond the limit, values are rematerialised, the cheapest first. By default, only values that
+    /// are nearly free are rematerialised.
     #[must_use]
     pub fn saving_at_most(self, bytes: u64) -> Self {
         Self {
@@ -49,10 +49,10 @@ impl GraphCompiler {
         }
     }
 
-    /// The graph and its gradients, compiled if they were not before.
+    /// The graph and its gradients, compiled unless they are in the cache.
     ///
     /// # Errors
-    /// E06xx where it cannot be differentiated as requested, and as [`Model::load`].
+    /// E06xx if it cannot be differentiated as requested, and as [`Model::load`].
     pub fn compile(
         &self,
         graph: &Graph,
@@ -124,12 +124,12 @@ pub struct CompiledGraph {
     halves: ForkCell<(Model, Model)>,
 }
 
-/// What a forward pass leaves for the backward pass.
+/// The values that a forward pass saves for the backward pass.
 #[derive(Clone, Debug)]
 pub struct SavedValues(Vec<Tensor>);
 
 impl SavedValues {
-    /// The bytes of the tensors together.
+    /// The total size of the tensors in bytes.
     pub fn bytes(&self) -> u64 {
         let bytes = |tensor: &Tensor| (tensor.len() * tensor.dtype().size_in_bytes()) as u64;
         self.0.iter().map(bytes).sum()
@@ -192,7 +192,7 @@ impl CompiledGraph {
         Ok((&halves.0, &halves.1))
     }
 
-    /// The outputs and the gradients. Inputs are those of the graph, then the cotangents, if it has any.
+    /// Computes the outputs and the gradients. The inputs are those of the graph, then the cotangents, if it has any.
     ///
     /// # Errors
     /// As [`Call::run`](crate::Call::run).
@@ -205,7 +205,7 @@ impl CompiledGraph {
         Ok((tensors, gradients))
     }
 
-    /// The outputs, and what [`backward`](Self::backward) needs.
+    /// Computes the outputs, and the values that [`backward`](Self::backward) needs.
     ///
     /// # Errors
     /// As [`Call::run`](crate::Call::run), and as [`halves`](Self::halves).
@@ -218,8 +218,8 @@ impl CompiledGraph {
         Ok((tensors, SavedValues(saved)))
     }
 
-    /// The gradients: `inputs` are those of the forward pass, `cotangents` one tensor for each differentiated output, none if
-    /// they are 1.
+    /// Computes the gradients: `inputs` are those of the forward pass, and `cotangents` has one tensor for each
+    /// differentiated output, or none if all cotangents are 1.
     ///
     /// # Errors
     /// As [`Call::run`](crate::Call::run); E0612 for a wrong number of tensors.

@@ -35,12 +35,12 @@ pub enum Compiler {
 }
 
 impl Compiler {
-    /// In workers that run the current program.
+    /// Compiles in workers that run the current program.
     pub fn worker() -> Self {
         Self::Worker { program: None }
     }
 
-    /// In workers that run another program, such as the `kiln` command of the same version.
+    /// Compiles in workers that run another program, such as the `kiln` command of the same version.
     pub fn worker_of(program: WorkerProgram) -> Self {
         Self::Worker {
             program: Some(program),

@@ -30,7 +30,7 @@ pub struct Compiling {
     /// compile continues. By default calls wait without limit.
     pub timeout: Option<Duration>,
     /// How much time this process may spend compiling, over all models. Once it is spent, whatever is not compiled is
-    /// interpreted, and [`CompilationStats`](crate::CompilationStats) report so. No limit by default.
+    /// interpreted, which [`CompilationStats`](crate::CompilationStats) report. No limit by default.
     pub budget: Option<Duration>,
     /// How many threads compile, from 1 to 1024; by default one per core. At most one of them at a time compiles kernels
     /// that no call waits for.
@@ -38,10 +38,11 @@ pub struct Compiling {
     /// When kernels get variants for frequent sizes: the same kernel with the sizes fixed, compiled in the background and
     /// kept if measurements show that it is faster. `None` disables variants.
     pub variants: Option<VariantOptions>,
-    /// Whether the same inputs always give the same bits, in this process and the next. No measurement then decides which
-    /// code runs: there are no variants, and no other plans are tried. Nor may the interpreter run steps while code is
-    /// compiled, so `policy` must be [`FirstUse`](CompilePolicy::FirstUse) or [`AheadOfTime`](CompilePolicy::AheadOfTime),
-    /// without `max_block` and `budget`: anything else is refused. False by default.
+    /// Whether the same inputs always give the same bits, in this process and the next. Measurements then never decide
+    /// which code runs: there are no variants, and no alternative plans are tried. Nor may the interpreter run steps
+    /// while code is compiled, so `policy` must be [`FirstUse`](CompilePolicy::FirstUse) or
+    /// [`AheadOfTime`](CompilePolicy::AheadOfTime), without `max_block` and `budget`: anything else is rejected. False
+    /// by default.
     pub deterministic: bool,
     /// Whether 3 x 3 convolutions may use Winograd's F(4x4, 3x3): 36 products per sixteen sums instead of 64, which is
     /// faster for large images. The errors of the usual F(2x2, 3x3) are no larger than those of summing nine products;

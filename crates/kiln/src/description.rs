@@ -49,12 +49,12 @@ impl ValueDescription {
         &self.name
     }
 
-    /// The element type; none if the model does not state it, or if the value is not a tensor.
+    /// The element type; `None` if the model does not state it, or if the value is not a tensor.
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
     }
 
-    /// The symbolic shape; none if the rank is known only at a call, or if the value is not a tensor.
+    /// The symbolic shape; `None` if the rank is known only at a call, or if the value is not a tensor.
     pub fn shape(&self) -> Option<&SymbolicShape> {
         self.shape.as_ref()
     }

@@ -78,9 +78,10 @@ impl Device {
         }
     }
 
-    /// NVIDIA's GPU of this number: code that NVRTC compiles when a call first needs it. Its key is `cuda`, or `cuda:1`
-    /// for the second; levels follow a colon: `cuda:sm_90a`. Available in builds with the feature `cuda`; on a machine
-    /// without the driver or NVRTC, models on it cannot be loaded, and the error names every place that was searched.
+    /// The NVIDIA GPU with this number: code is compiled by NVRTC when a call first needs it. Its key is `cuda`, or
+    /// `cuda:1` for the second; levels follow a colon: `cuda:sm_90a`. Available in builds with the feature `cuda`; on a
+    /// machine without the driver or NVRTC, models on it cannot be loaded, and the error names every place that was
+    /// searched.
     ///
     /// ```
     /// use kiln::Device;
@@ -176,7 +177,7 @@ impl Device {
         .into()
     }
 
-    /// Whether this build has it.
+    /// Whether this build supports it.
     pub fn is_available(&self) -> bool {
         match self.kind {
             Kind::Interpreter | Kind::Other(_) => true,
@@ -199,13 +200,13 @@ impl Device {
         matches!(self.kind, Kind::Interpreter)
     }
 
-    /// What fusion may do for it, and the cost rates that fusion uses.
+    /// The limits of fusion for it, and the cost rates that fusion uses.
     pub(crate) fn fusion(&self) -> FusionOptions {
         self.entry()
             .map_or_else(FusionOptions::new, |entry| entry.fusion())
     }
 
-    /// The GPU of a number, if it can be used.
+    /// The GPU with this number, if it can be used.
     #[cfg(feature = "cuda")]
     fn of_gpu(ordinal: u32, level: Option<&str>) -> Result<Self, Error> {
         let entry = cuda::entry(ordinal);
@@ -221,7 +222,7 @@ impl Device {
         }
     }
 
-    /// Its entry; none for the interpreter.
+    /// Its entry; `None` for the interpreter.
     pub(crate) fn entry(&self) -> Option<Arc<dyn DeviceEntry>> {
         match &self.kind {
             Kind::Interpreter => None,
@@ -295,7 +296,7 @@ impl FromStr for Device {
             Some((key, level)) => (key, Some(level)),
             None => (text, None),
         };
-        // GPUs are not asked for here: that takes long.
+        // GPUs are not queried here, because that takes long.
         let own = [Self::interpreter(), Self::cpu()];
         let others = registry::all().into_iter().map(Self::of_entry);
         let mut all = own.into_iter().chain(others).filter(Self::is_available);
@@ -353,7 +354,7 @@ mod tests {
     #[test]
     #[cfg(feature = "cuda")]
     fn a_gpu_that_is_missing_is_a_typed_error_and_the_cpu_works() {
-        // No machine has as many.
+        // No machine has that many.
         let missing = Device::cuda(4096);
         assert_eq!(missing.to_string(), "cuda:4096");
         assert!(missing.levels().is_empty());

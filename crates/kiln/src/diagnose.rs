@@ -47,9 +47,9 @@ use crate::guard::guarded;
 use crate::inputs::Inputs;
 use crate::model::Model;
 
-/// The memory of a call with inputs of these shapes, beyond those inputs: its arena, its results and scratch; also the peak
-/// of live values, which is a lower bound. Whatever such a call needs is compiled. None for an interpreted model, and for
-/// sizes that need another plan than the main one.
+/// The memory of a call with inputs of these shapes, in addition to those inputs: its arena, its results and scratch;
+/// also the peak of live values, which is a lower bound. This compiles the kernels that such a call needs. `None` for
+/// an interpreted model, and for sizes that need a plan other than the main one.
 ///
 /// # Errors
 /// As [`Model::precompile`].
@@ -61,8 +61,8 @@ pub fn call_memory<'a>(
     guarded("compiling", || model.call_memory(&shapes))
 }
 
-/// The nodes of the source model that each step of a profile computes, in order, each once; none for a step whose ops came from
-/// no node.
+/// The nodes of the source model that each step of a profile computes, in order, each once; an empty list for a step
+/// whose ops came from no node.
 ///
 /// # Errors
 /// E0976 and E0995 as [`graph`].

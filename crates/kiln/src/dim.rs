@@ -13,8 +13,8 @@ use std::str::FromStr;
 /// A range, a multiple and a fixed value are part of the contract: a call that violates them is an
 /// error. A likely value only helps speed.
 ///
-/// As text, for command lines, both ends are included: `1..512`, `8`, `%8`, `1..512 % 8`, `1..`,
-/// and `~128` at the end for a likely value.
+/// The text form, for command lines, includes both ends of a range: `1..512`, `8`, `%8`, `1..512 % 8`, `1..`, and
+/// `~128` at the end for a likely value.
 ///
 /// ```
 /// use kiln::Dim;

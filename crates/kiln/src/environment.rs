@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// The cache settings of the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheEnvironment {
-    /// None is no cache.
+    /// `None` disables the cache.
     pub(crate) folder: Option<PathBuf>,
     pub(crate) max_bytes: Option<u64>,
 }
@@ -52,7 +52,7 @@ fn of_variables(
     let folder = match folder {
         Some(folder) if folder.as_os_str() == "off" => None,
         Some(folder) => Some(folder),
-        // The specification says to ignore what is not absolute.
+        // The specification requires that relative paths are ignored.
         None => match xdg.filter(|folder| folder.is_absolute()) {
             Some(folder) => Some(folder.join("kiln")),
             None => home

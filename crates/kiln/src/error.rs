@@ -43,7 +43,7 @@ impl Error {
         self.0.kind()
     }
 
-    /// What went wrong.
+    /// The description of the error.
     pub(crate) fn failure(&self) -> &Failure {
         &self.0
     }
@@ -72,7 +72,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// What went wrong. Names in it are already escaped.
+/// The description of the error. Names in it are already escaped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// E0871: a call lacks an input.
@@ -268,7 +268,7 @@ pub(crate) enum Failure {
         "expected a model, which is data, found the bundle `{found}`, which is machine code; if you trust it, open it with `Model::open_bundle`, or with its key with `Model::open_sealed_bundle` (on the command line: --trust-bundle, --bundle-key)"
     )]
     BundleIsCode { found: String },
-    /// E0988: a bundle made by another version.
+    /// E0988: a bundle made by a different version.
     #[cfg(feature = "native")]
     #[error(
         "expected a bundle of Kiln {expected}, found one of {found}; rebuild it with this version"

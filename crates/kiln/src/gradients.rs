@@ -7,11 +7,11 @@ use kiln_tensor::DType;
 use kiln_trace::Recorded;
 use std::sync::Arc;
 
-/// Gradients that a model computes beside its outputs, in reverse mode: forward and backward are one graph and are fused,
-/// compiled and cached together.
+/// Gradients that a model computes in addition to its outputs, in reverse mode: the forward and backward passes are one
+/// graph, which is fused, compiled and cached as a whole.
 ///
-/// Each gradient is a further output, `d_w` for an input `w`, of the input's type; they follow the outputs, in the order in
-/// which the inputs are named, or else in that of the model's inputs.
+/// Each gradient is an additional output, `d_w` for an input `w`, of the input's type; they follow the outputs, in the
+/// order in which the inputs are named, or by default in the order of the model's inputs.
 ///
 /// ```
 /// use kiln::{Gradients, Options, Source, Tensor};
@@ -40,8 +40,8 @@ pub struct Gradients {
 }
 
 impl Gradients {
-    /// Gradients of an output, such as a loss: a scalar, unless [cotangents](Self::with_cotangents) are given; with respect to
-    /// every input of floats, unless [some are named](Self::with_respect_to).
+    /// Gradients of an output, such as a loss: a scalar, unless [cotangents](Self::with_cotangents) are given; with
+    /// respect to every floating-point input, unless [some are named](Self::with_respect_to).
     pub fn of(output: impl AsRef<str>) -> Self {
         Self {
             outputs: vec![output.as_ref().into()],
@@ -50,14 +50,14 @@ impl Gradients {
         }
     }
 
-    /// The same of the sum with another output.
+    /// Adds another output: the gradients are those of the sum.
     #[must_use]
     pub fn and(mut self, output: impl AsRef<str>) -> Self {
         self.outputs.push(output.as_ref().into());
         self
     }
 
-    /// The inputs whose gradients are computed.
+    /// Sets the inputs with respect to which gradients are computed.
     #[must_use]
     pub fn with_respect_to<N: AsRef<str>>(self, inputs: impl IntoIterator<Item = N>) -> Self {
         let inputs = inputs.into_iter().map(|name| name.as_ref().into());
@@ -67,7 +67,7 @@ impl Gradients {
         }
     }
 
-    /// Each output's cotangent is a further input, `d_y` for an output `y`: a vector-Jacobian product.
+    /// Makes each output's cotangent an additional input, `d_y` for an output `y`: a vector-Jacobian product.
     #[must_use]
     pub fn with_cotangents(self) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Gradients {
         }
     }
 
-    /// How many gradients there are, for inputs of these dtypes.
+    /// The number of gradients, for inputs of these dtypes.
     pub(crate) fn count(&self, dtypes: impl Iterator<Item = DType>) -> usize {
         match &self.inputs {
             Some(inputs) => inputs.len(),
@@ -95,7 +95,7 @@ impl Gradients {
         Ok(recorded.differentiate(&request)?.graph)
     }
 
-    /// What is differentiated, by position.
+    /// The requested gradients, by position.
     fn request(&self, graph: &Graph) -> Result<GradientRequest, Error> {
         let outputs = self.outputs.iter().map(|name| {
             let mut names = graph.output_names().iter();

@@ -9,7 +9,7 @@ use crate::error::{Error, Failure};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Longer panic messages are truncated.
+/// The maximum length of a panic message; longer ones are truncated.
 const MAX_CHARACTERS: usize = 400;
 
 /// Runs an entry point; a panic in it is an internal error that states the operation.

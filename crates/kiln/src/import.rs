@@ -89,8 +89,8 @@ impl Import {
 
     /// What to do if types that the model states contradict those inferred from its ops.
     ///
-    /// `Lenient` (the default) uses the inferred types, because many exporters leave stale shapes behind; `Strict` refuses
-    /// the model.
+    /// `Lenient` (the default) uses the inferred types, because many exporters leave stale shapes behind; `Strict`
+    /// rejects the model.
     #[must_use]
     pub fn mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
@@ -98,7 +98,7 @@ impl Import {
 }
 
 impl Import {
-    /// Refuses decisions that only apply to an imported model.
+    /// Rejects decisions that only apply to an imported model.
     ///
     /// # Errors
     /// When any was made.
@@ -116,7 +116,7 @@ impl Import {
         }
     }
 
-    /// The decisions as a text, equal iff they are; none if memory runs out.
+    /// The decisions as text; texts are equal iff the decisions are. `None` if memory runs out.
     #[cfg(feature = "native")]
     pub(crate) fn key(&self) -> Option<String> {
         let fixed = self.fixed.iter().map(|(name, tensor)| {

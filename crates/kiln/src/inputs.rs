@@ -20,7 +20,7 @@ use std::fmt;
 /// | [`Inputs::donated`] | positions; some of the tensors are donated |
 /// | an iterator of pairs or references that is collected | as its items |
 ///
-/// Where a call is prepared ([`Model::precompile`](crate::Model::precompile)), shapes take the place of tensors.
+/// To prepare a call ([`Model::precompile`](crate::Model::precompile)), pass shapes instead of tensors.
 ///
 /// ```
 /// use kiln::{Inputs, Model, Source, Tensor};
@@ -47,9 +47,9 @@ pub struct Inputs<'a, T = Tensor>(pub(crate) Given<'a, T>);
 pub(crate) enum Given<'a, T> {
     /// In the model's order.
     Slice(&'a [T]),
-    /// Inputs without a name are at the positions where they are listed.
+    /// Inputs without a name have the positions at which they are listed.
     Listed(Vec<Input<'a, T>>),
-    /// In the model's order, and what may be done with their memory.
+    /// In the model's order, with donations of their memory.
     Donated(&'a mut [T], &'a mut Donations),
 }
 
@@ -67,9 +67,9 @@ impl<T> Default for Inputs<'_, T> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Tensors in the model's order, some of which are donated: an output may be computed in the memory of the input that
-    /// it is paired with, so that what the graph leaves unchanged is not copied. An input whose memory was taken is gone
-    /// from `tensors`: reading it is an error, `E0943`. `donations` report what became of each.
+    /// Tensors in the model's order, some of which are donated: an output may be computed in the memory of the input
+    /// that it is paired with, so that elements that the graph leaves unchanged are not copied. An input whose memory
+    /// was taken is no longer usable: reading it is an error, `E0943`. `donations` report the fate of each.
     ///
     /// The call fails with `E0898` if a pair names an input or output that does not exist. Inputs are then unchanged,
     /// except those that are [spoiled](crate::DonationFate::Spoiled).

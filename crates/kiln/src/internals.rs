@@ -42,9 +42,9 @@ use crate::options::Options;
 use kiln_lazy_runtime::Runtime;
 use std::sync::Arc;
 
-/// Options to run compiled code on this runtime, with a compiler, a device and threads of the caller's; their settings for
-/// threads, target and sharing are then ignored. The device set in them is the one that reports name, and it determines
-/// what fusion may do.
+/// Options to run compiled code on this runtime, with a compiler, a device and threads supplied by the caller; the
+/// options' settings for threads, target and sharing are then ignored. The device set in the options is the one that
+/// reports name, and it determines the limits of fusion.
 #[must_use]
 pub fn on_runtime(options: Options, runtime: Arc<Runtime>) -> Options {
     Options {

@@ -54,7 +54,7 @@ pub struct Jit<F, A> {
 }
 
 impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
-    /// With a name, for graphs, reports and logs.
+    /// Sets the name, which is used for graphs, reports and logs.
     ///
     /// ```
     /// let f = kiln::jit(|x: kiln::Var| -x).named("dxdt");
@@ -69,7 +69,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         }
     }
 
-    /// With options, such as the device or the number of threads.
+    /// Sets options, such as the device or the number of threads.
     #[must_use]
     pub fn with_options(self, options: Options) -> Self {
         Self {
@@ -79,8 +79,9 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         }
     }
 
-    /// With given sizes for the axes of an argument, by its position: numbers, and names, of which one is one size wherever it
-    /// is given, in [`Options::dim`] too. Calls with other sizes, or another number of axes, are refused.
+    /// Specifies the sizes of the axes of an argument, by its position: numbers, and names, which stand for the same
+    /// size wherever they occur, including in [`Options::dim`]. Calls with other sizes, or a different number of axes,
+    /// are rejected.
     ///
     /// ```
     /// use kiln::{Dim, Options, Tensor, Var};
@@ -181,7 +182,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
             let _time = building(self.timing(), "trace", "Recording a function as a graph");
             let recorded = self.traced.recorded(signature)?;
             let options = self.options.clone();
-            // A gradient of its own is known to the recording alone.
+            // A custom gradient is known only to the recording.
             Ok(match &self.options.gradients {
                 Some(gradients) if recorded.has_custom_gradients() => {
                     let gradients = gradients.apply_to(&recorded)?;
@@ -196,7 +197,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         Ok(model.clone())
     }
 
-    /// What was compiled so far; see [`Model::compilation_stats`].
+    /// Counts of what was compiled so far; see [`Model::compilation_stats`].
     pub fn compilation_stats(&self) -> CompilationStats {
         let model = self.lock().values().next().cloned();
         model.map_or_else(CompilationStats::default, |model| model.compilation_stats())
@@ -207,8 +208,8 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         self.options.timing()
     }
 
-    /// A function of the same arguments that returns the results and the gradients of the first result, a scalar such as a
-    /// loss, with respect to each argument of floats.
+    /// A function of the same arguments that returns the results and the gradients of the first result, a scalar such
+    /// as a loss, with respect to each floating-point argument.
     ///
     /// ```
     /// use kiln::{Tensor, Var};
@@ -242,7 +243,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
 pub struct JitGradient<F, A>(Jit<F, A>);
 
 impl<A: Arguments, F: TraceFunction<A>> JitGradient<F, A> {
-    /// The gradients are those with respect to these arguments, by position, in this order.
+    /// Computes gradients with respect to these arguments, by position, in this order.
     #[must_use]
     pub fn with_respect_to(self, arguments: &[usize]) -> Self {
         let names = arguments.iter().map(|argument| format!("x{argument}"));
@@ -256,7 +257,7 @@ impl<A: Arguments, F: TraceFunction<A>> JitGradient<F, A> {
     /// Calls the function: its results and the gradients.
     ///
     /// # Errors
-    /// As [`Jit::call`]; E06xx where the function cannot be differentiated.
+    /// As [`Jit::call`]; E06xx if the function cannot be differentiated.
     pub fn call(
         &self,
         inputs: A::Tensors<'_>,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The percentage of it that calls may use at one time.
+/// The percentage of the machine's memory that calls may use at one time.
 const SHARE: u128 = 90;
 
 /// Bytes that calls may use at one time unless the user sets a limit: most of the memory, or no limit if its size is
@@ -36,7 +36,7 @@ fn limit_of_group(root: &Path, group: &str) -> Option<u64> {
     limits.filter_map(|text| bytes(&text)).min()
 }
 
-/// A number of bytes; none for `max`.
+/// A number of bytes; `None` for `max`.
 fn bytes(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }

@@ -52,7 +52,7 @@ use std::sync::Arc;
 
 /// A tensor program, ready to be called with tensors of any size it allows.
 ///
-/// Cheap to clone; may be called from many threads at once.
+/// Cheap to clone; may be called from several threads at once.
 ///
 /// ```
 /// use kiln::{Model, Source, Tensor};
@@ -152,7 +152,8 @@ impl Model {
     /// The model's graph as it was read or imported, before any pass: to be printed, differentiated or continued.
     ///
     /// # Errors
-    /// E0976 or E0995 when the graph depends on what calls pass; as [`load`](Self::load), if it was not imported yet.
+    /// E0976 or E0995 when the graph depends on the inputs of a call; as [`load`](Self::load), if it has not been
+    /// imported yet.
     pub fn graph(&self) -> Result<kiln_ir::Graph, Error> {
         guarded("reading a model's graph", || {
             let instance = self.only_instance()?;
@@ -165,7 +166,8 @@ impl Model {
         &self.0.signature.metadata
     }
 
-    /// The device that executes the model; for a model with an open rank that was not called yet, the device that will.
+    /// The device that executes the model; for a model with an open rank that has not been called yet, the device that
+    /// will execute it.
     pub fn device(&self) -> Device {
         match self.0.instances.any() {
             Some(instance) => instance.executable().device(),
@@ -181,7 +183,8 @@ impl Model {
         self.call(inputs).run()
     }
 
-    /// A call with more than inputs: outputs to write into, conditions to end it, a place for its profile.
+    /// A call with options in addition to its inputs: outputs to write into, conditions to end it, a place for its
+    /// profile.
     pub fn call<'a>(&'a self, inputs: impl Into<Inputs<'a>>) -> Call<'a> {
         Call::of_model(self, inputs.into())
     }

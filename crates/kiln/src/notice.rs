@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Worth knowing about a model that loads nevertheless.
+/// A notice about a model that loads nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -13,15 +13,15 @@ pub enum Notice {
     InterpretedInDebugBuild,
     /// The graph cannot be compiled.
     NotCompilable {
-        /// Why not.
+        /// Why it cannot be compiled.
         reason: String,
     },
     /// The model states types of values that its operators contradict or do not confirm, such as sizes that an exporter
     /// left behind. The types inferred from the operators are used; `kiln check` lists all differences.
     WrongTypes {
-        /// How many.
+        /// The number of values.
         count: usize,
-        /// The first, with the inferred type.
+        /// The first such value, with the inferred type.
         first: String,
     },
 }

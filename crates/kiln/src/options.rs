@@ -94,13 +94,13 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Passes {
-    /// All of them.
+    /// All passes.
     #[default]
     All,
-    /// All but those that fold constant parameters into each other, such as a batch norm into the preceding weights:
-    /// parameters stay recognisable.
+    /// All except those that fold constant parameters into each other, such as a batch normalisation into the preceding
+    /// weights: parameters stay recognisable.
     KeepParameters,
-    /// None: the graph runs as it was imported.
+    /// No passes: the graph runs as it was imported.
     None,
 }
 
@@ -161,11 +161,12 @@ impl Options {
         Self { import, ..self }
     }
 
-    /// Narrower operands for products: for all of them, or some by name. Without it they are computed as the model says.
+    /// Narrower operands for products: for all of them, or some by name. By default, products are computed as the model
+    /// specifies.
     ///
-    /// What the model then computes is the rewritten graph: compiled code and the interpreter agree on it.
-    /// [`diagnose::compare_precision`](crate::diagnose::compare_precision) tells what became of each product, and how far
-    /// results are from those without.
+    /// The model then computes the rewritten graph, for compiled code and the interpreter alike.
+    /// [`diagnose::compare_precision`](crate::diagnose::compare_precision) reports what happened to each product, and
+    /// how much the results differ from those at full precision.
     ///
     /// ```
     /// use kiln::{Format, Options, Precision};
@@ -183,7 +184,7 @@ impl Options {
         }
     }
 
-    /// Gradients that the model computes beside its outputs.
+    /// Gradients that the model computes in addition to its outputs.
     #[must_use]
     pub fn gradients(self, gradients: Gradients) -> Self {
         Self {
@@ -192,7 +193,7 @@ impl Options {
         }
     }
 
-    /// The same for a graph that has its gradients.
+    /// The same options for a graph that already includes its gradients.
     pub(crate) fn without_gradients(self) -> Self {
         Self {
             gradients: None,
@@ -200,7 +201,7 @@ impl Options {
         }
     }
 
-    /// The same for a graph that runs beside the model: without what is about the model's own graph.
+    /// The same options for another graph that runs beside the model, without those that concern the model's own graph.
     pub(crate) fn for_another_graph(&self) -> Self {
         Self {
             dims: BTreeMap::new(),
@@ -219,8 +220,8 @@ impl Options {
         Self { passes, ..self }
     }
 
-    /// The device that executes the model; [`Device::default`] if unset. A device that is set is used, or the model is
-    /// refused; the default falls back to the interpreter if a model cannot be compiled, and reports that to
+    /// The device that executes the model; [`Device::default`] if unset. If a device is set, a model that it cannot run
+    /// is rejected; the default falls back to the interpreter if a model cannot be compiled, and reports that to
     /// [`Observation::on_notice`].
     ///
     /// ```
@@ -259,9 +260,9 @@ impl Options {
         }
     }
 
-    /// Whether compiled kernels, constants and threads are shared with the other models of this process that have the same
-    /// number of threads and the same target; on by default. If off, the model has its own, and
-    /// [`Model::compilation_stats`] counts its work alone.
+    /// Whether compiled kernels, constants and threads are shared with the other models of this process that have the
+    /// same number of threads and the same target; on by default. If off, the model has its own, and
+    /// [`Model::compilation_stats`] counts only its work.
     #[must_use]
     pub fn shared_kernels(self, shared_kernels: bool) -> Self {
         Self {
@@ -270,10 +271,10 @@ impl Options {
         }
     }
 
-    /// Where outputs are when a call returns. By default where they were computed: on a device with its own memory they
-    /// stay there, calls on that device read them there, and they are downloaded when the host first reads their elements,
-    /// which fails with an error of the tensor if the device fails. A CPU uses the host's memory, so there is no
-    /// difference.
+    /// Where outputs are when a call returns. By default they stay where they were computed: on a device with its own
+    /// memory they stay there, calls on that device read them there, and they are downloaded when the host first reads
+    /// their elements, which fails with an error of the tensor if the device fails. A CPU uses the host's memory, so
+    /// there is no difference.
     ///
     /// ```
     /// use kiln::{Options, OutputPlacement};
@@ -320,13 +321,13 @@ impl Options {
         }
     }
 
-    /// Interprets this many calls of each graph before it is compiled, so that a graph that is called a few times costs no
-    /// compile. By default a graph is compiled for its first call. [`INTERPRETED_CALLS`](Self::INTERPRETED_CALLS) is a good
-    /// number to begin with.
+    /// Interprets this many calls of each graph before it is compiled, so that a graph that is called only a few times
+    /// is never compiled. By default a graph is compiled for its first call.
+    /// [`INTERPRETED_CALLS`](Self::INTERPRETED_CALLS) is a good number to begin with.
     ///
-    /// Code serves every size of the ranks it was compiled for. A model whose graph depends on the ranks of its inputs, and a
-    /// recorded function, count the calls of each combination of ranks on their own. A graph that cannot be compiled stays
-    /// interpreted, and [`Observation::on_notice`] is told.
+    /// Code serves every size of the ranks it was compiled for. A model whose graph depends on the ranks of its inputs,
+    /// and a recorded function, count the calls of each combination of ranks separately. A graph that cannot be
+    /// compiled stays interpreted, which is reported to [`Observation::on_notice`].
     ///
     /// ```
     /// use kiln::{Device, Options, Tensor, Var};
@@ -347,12 +348,13 @@ impl Options {
         }
     }
 
-    /// How much memory the values between the steps of a call may take: where they take more, some are computed again instead
-    /// of being kept. Results do not change. Without a budget nothing is computed twice.
+    /// How much memory the values between the steps of a call may take: if they would take more, some are
+    /// rematerialised instead of being kept. Results do not change. Without a budget, nothing is rematerialised.
     ///
-    /// A budget is compared with the bytes of live values at the [likely](Dim::likely) values of sizes; what is chosen is right
-    /// for all sizes. One that cannot be met is approached. [`diagnose::call_memory`](crate::diagnose::call_memory) tells what
-    /// a call then needs. Inputs, results and constants are not part of it, and interpreted calls ignore it.
+    /// A budget is compared with the bytes of live values at the [likely](Dim::likely) values of sizes; the chosen
+    /// rematerialisation is correct for all sizes. A budget that cannot be met is approached as closely as possible.
+    /// [`diagnose::call_memory`](crate::diagnose::call_memory) reports the memory that a call then needs. Inputs,
+    /// results and constants are not part of it, and interpreted calls ignore it.
     ///
     /// ```
     /// use kiln::{MemoryBudget, Options};
@@ -365,7 +367,7 @@ impl Options {
         Self { memory, ..self }
     }
 
-    /// When to give up.
+    /// The limits of loading and running.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
@@ -403,7 +405,7 @@ impl Options {
         is_native && (self.cache.path().is_some() || !self.stores.is_empty())
     }
 
-    /// Rejects numbers that make no sense, whatever the device.
+    /// Rejects invalid numbers, for any device.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.memory {
             MemoryBudget::Fraction(part) if !self.memory.is_valid() => Err(Failure::MemoryBudget {
@@ -414,7 +416,7 @@ impl Options {
         }
     }
 
-    /// The control of a call that begins now, or of loading; none if nothing can end it.
+    /// The control of a call that begins now, or of loading; `None` if nothing can end it.
     pub(crate) fn control(&self, call: Option<&CallOptions>) -> Option<Arc<CallControl>> {
         let call = match &self.stop.0 {
             Some(question) => {

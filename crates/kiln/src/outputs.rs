@@ -65,7 +65,7 @@ impl Outputs {
         self.tensors.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no outputs.
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }

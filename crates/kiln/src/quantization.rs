@@ -16,17 +16,17 @@ use kiln_precision::{Bits, Format, Layout, WeightFormat, quantize};
 use kiln_tensor::Tensor;
 use ranges::Ranges;
 
-/// Rows that share a scale, where the format does not say.
+/// The default number of rows that share a scale.
 const BLOCK: usize = 32;
 
-/// How the range of an activation follows from examples.
+/// How the range of an activation is determined from examples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Calibration {
-    /// From the least to the most.
+    /// From the minimum to the maximum.
     #[default]
     MinMax,
-    /// Without the most extreme elements at each end: of 100, this many are inside.
+    /// Without the most extreme elements at each end: the range contains this percentage of the elements.
     Percentile(f64),
 }
 
@@ -60,12 +60,12 @@ pub struct Quantization {
 pub struct QuantizedModel {
     /// The ONNX file.
     pub model: Vec<u8>,
-    /// The products by name, each with the relative error of its weights, or why it is as it was.
+    /// The products by name, each with the relative error of its weights, or why it was left unchanged.
     pub products: Vec<(String, Result<f64, &'static str>)>,
 }
 
 impl Quantization {
-    /// Weights in this format, and activations for `int8`.
+    /// Quantises weights to this format, and for `int8` also activations.
     pub fn of(format: Format) -> Self {
         Self {
             format,
@@ -73,7 +73,7 @@ impl Quantization {
         }
     }
 
-    /// How ranges of activations follow from examples.
+    /// Sets how ranges of activations are determined from examples.
     #[must_use]
     pub fn calibration(self, calibration: Calibration) -> Self {
         Self {
@@ -167,7 +167,7 @@ fn weights(format: WeightFormat, int8_activations: bool) -> Result<QuantizedForm
     })
 }
 
-/// Codes as reduced precision makes them.
+/// Quantises as reduced precision does.
 fn codes(weights: &[f32], request: &QuantizeRequest) -> Option<QuantizedWeights> {
     let layout = Layout {
         batch: request.batch,

@@ -19,7 +19,7 @@ pub(crate) struct Recorder {
     is_reported: AtomicBool,
 }
 
-/// Where a model's times go: its own recorder, or one that several models share.
+/// The recorder of a model's times: its own, or one that several models share.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Recording {
@@ -54,7 +54,7 @@ impl From<Timing> for Recording {
 }
 
 impl Options {
-    /// The same with a recorder, for a model that is about to be loaded.
+    /// The same options with a recorder, for a model that is about to be loaded.
     pub(crate) fn started(mut self) -> Self {
         let timing = match &self.observation.recording {
             Recording::Shared(timing) => timing.clone(),
@@ -68,7 +68,7 @@ impl Options {
         self
     }
 
-    /// The same with one recorder for all models that are loaded with them.
+    /// The same options with one recorder for all models that are loaded with them.
     pub(crate) fn with_one_recorder(self) -> Self {
         let mut started = self.started();
         started.observation.recording = started.timing().clone().into();

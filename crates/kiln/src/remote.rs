@@ -26,11 +26,11 @@ use std::sync::Arc;
 /// The store at an address: `s3://bucket/kiln`, `gs://bucket/kiln`, `az://container/kiln`, `https://cache.local/kiln`,
 /// `file:///mnt/shared/kiln`. Makes no request.
 ///
-/// Credentials and settings come from the variables of the environment that the stores' own tools read, such as
+/// Credentials and settings come from the environment variables that the stores' own tools read, such as
 /// `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT` and `AWS_REGION`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`.
 ///
 /// # Errors
-/// E0730 if the address is not one of a store, E0731 if this build cannot reach such stores, E0732 if no thread can be
+/// E0730 if the address is not that of a store, E0731 if this build cannot reach such stores, E0732 if no thread can be
 /// started.
 pub fn open(address: &str, key: SealKey, options: RemoteOptions) -> Result<Arc<RemoteTier>, Error> {
     let store = RemoteTier::open(address, environment::store_settings(), key, options)?;

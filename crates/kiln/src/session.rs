@@ -64,11 +64,11 @@ pub struct Session {
     model: Model,
     /// In the model's order, the states among them.
     inputs: Vec<Tensor>,
-    /// In the model's order; for a state's output, memory that its next value may be written into.
+    /// In the model's order; for a state's output, memory into which its next value may be written.
     outputs: Vec<Tensor>,
     states: Vec<State>,
     donations: Donations,
-    /// Along which size states grow, if they may.
+    /// The size along which states grow, if they may.
     growth: Option<Growth>,
     /// The names of the outputs that are not states.
     names: Arc<[Arc<str>]>,
@@ -96,15 +96,15 @@ impl Session {
     /// become the results of the call; the other outputs are returned.
     ///
     /// # Errors
-    /// As [`Call::run`]; `E0877` for the wrong number of tensors. States are then unchanged, except those that results were
-    /// being written into, and the next call fails with `E0876` until these are [set](Self::set_state).
+    /// As [`Call::run`]; `E0877` for the wrong number of tensors. States are then unchanged, except those into which
+    /// results were being written, and the next call fails with `E0876` until these are [set](Self::set_state).
     pub fn run<'a>(&'a mut self, inputs: impl Into<Inputs<'a>>) -> Result<Outputs, Error> {
         self.call(inputs).run()
     }
 
-    /// A call with more than inputs. A call that may be ended computes into memory other than the states', so that none is
-    /// lost. The tensors it is given to write into are for the outputs that replace no state; with inputs by position, and
-    /// sizes seen before, a compiled call then allocates nothing.
+    /// A call with options in addition to its inputs. A call that may be ended computes into memory other than that of
+    /// the states, so that no state is lost. The tensors it is given to write into are for the outputs that replace no
+    /// state; with inputs by position, and sizes seen before, a compiled call then allocates nothing.
     pub fn call<'a>(&'a mut self, inputs: impl Into<Inputs<'a>>) -> Call<'a> {
         Call::of_session(self, inputs.into())
     }
@@ -144,7 +144,7 @@ impl Session {
         called
     }
 
-    /// Puts the inputs of a call beside the states.
+    /// Combines the inputs of a call with the states.
     fn place(&mut self, inputs: &Inputs<'_>) -> Result<(), Error> {
         let states = &self.states;
         let is_state = |position| states.iter().any(|state| state.input == position);
@@ -186,7 +186,7 @@ impl Session {
     /// Sets a state, for the next call.
     ///
     /// # Errors
-    /// `E0875` if there is no state of that name, or the tensor has another dtype or shape.
+    /// `E0875` if there is no state of that name, or the tensor has a different dtype or shape.
     pub fn set_state(&mut self, input: &str, tensor: Tensor) -> Result<(), Error> {
         let position = self.position(input)?;
         let state = &mut self.states[position];
@@ -228,7 +228,7 @@ impl Session {
         for state in &mut self.states {
             state.is_lost = self.donations.fate(state.input) == DonationFate::Spoiled;
             if called.is_ok() {
-                // The old state, if it still exists, is memory that the next one may be written into.
+                // The next state may be written into the memory of the old one, if that still exists.
                 std::mem::swap(
                     &mut self.inputs[state.input],
                     &mut self.outputs[state.output],

@@ -40,7 +40,7 @@ impl<'a> Source<'a> {
         Self(Kind::File(path.as_ref().into()))
     }
 
-    /// A graph's text; types of results may be left out.
+    /// A graph's text; types of results may be omitted.
     pub fn text(text: &'a str) -> Self {
         Self(Kind::Text(text))
     }
@@ -58,8 +58,8 @@ impl<'a> Source<'a> {
         Self(Kind::Onnx { bytes, files })
     }
 
-    /// A graph that was built or recorded. Loading refuses one that is not well formed, or whose types do not follow from
-    /// its ops.
+    /// A graph that was built or recorded. Loading rejects a graph that is not well formed, or whose types do not
+    /// follow from its ops.
     ///
     /// ```
     /// use kiln::internals::ir::{Graph, Type};

@@ -13,13 +13,13 @@ use crate::cache::Cache;
 pub(crate) struct Stores(Vec<Arc<dyn Tier>>);
 
 impl Stores {
-    /// With one more, asked last.
+    /// Adds a store, which is queried last.
     pub(crate) fn with(mut self, tier: Arc<dyn Tier>) -> Self {
         self.0.push(tier);
         self
     }
 
-    /// Whether there are none.
+    /// Whether there are no stores.
     #[cfg(any(feature = "onnx", feature = "native"))]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -41,7 +41,7 @@ pub(crate) fn of_folder(cache: &Cache) -> Vec<Arc<dyn Tier>> {
     folder.into_iter().collect()
 }
 
-/// Equal stores are the same ones.
+/// Stores are equal only if they are the same objects.
 impl PartialEq for Stores {
     fn eq(&self, other: &Self) -> bool {
         let (one, another) = (&self.0, &other.0);

@@ -10,11 +10,11 @@ use kiln_trace::{Tape, TraceError, Var};
 use std::fmt;
 use std::sync::Arc;
 
-/// Records eager calls, computes their gradients, and hands over their graph to be compiled.
+/// Records eager calls, computes their gradients, and provides their graph for compilation.
 ///
-/// Every op is computed when it is applied, one at a time, by the interpreter, for any dtype; sizes may change from tape to
-/// tape. What a tape recorded is a graph over symbols, so a [`GraphCompiler`] compiles tapes of one program once, whatever
-/// their sizes.
+/// Every op is computed when it is applied, one at a time, by the interpreter, for any dtype; sizes may change from
+/// tape to tape. The recorded graph has symbolic sizes, so a [`GraphCompiler`] compiles the tapes of one program once,
+/// for all sizes.
 ///
 /// ```
 /// use kiln::{GradientTape, GraphCompiler, Options, Tensor};
@@ -78,7 +78,7 @@ impl GradientTape {
     /// too, so gradients can be taken of gradients: see [`Var::gradients`].
     ///
     /// # Errors
-    /// As [`value`](Self::value); E06xx where the variable cannot be differentiated.
+    /// As [`value`](Self::value); E06xx if the variable cannot be differentiated.
     #[track_caller]
     pub fn gradients(&self, output: &Var, of: &[&Var]) -> Result<Vec<Tensor>, Error> {
         let gradients = output.gradients_of_all(of);
@@ -99,7 +99,7 @@ impl GradientTape {
     /// graph was compiled before.
     ///
     /// # Errors
-    /// As [`value`](Self::value); E0889 where a variable is no input; E06xx where the output cannot be differentiated.
+    /// As [`value`](Self::value); E0889 if a variable is not an input; E06xx if the output cannot be differentiated.
     #[track_caller]
     pub fn compile(
         &self,

@@ -26,18 +26,18 @@ use remember::Memory;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The time that the calls of one candidate in one round take at least.
+/// The minimum total time of the calls of one candidate in one round.
 const ROUND: Duration = Duration::from_millis(2);
-/// The most calls of a round.
+/// The maximum number of calls of a round.
 const MAX_CALLS: usize = 1000;
 
 /// Measures how a graph runs under several configurations, on inputs of the user's sizes, and remembers the best.
 ///
-/// Candidates differ in the number of threads, the level of the instruction set, how much becomes one kernel, and, if the options
-/// [allow it](Compiling::fewer_products), in the products of convolutions. They run in turn, round by round, so that what else the
-/// machine does affects all alike; a candidate replaces the defaults if it is clearly faster, in the median and in most rounds. The
-/// choice is kept in the [cache](crate::Cache) for the graph, the sizes, the machine's level and this version of Kiln: another process
-/// measures nothing.
+/// Candidates differ in the number of threads, the level of the instruction set, how large kernels may become, and, if
+/// the options [allow it](Compiling::fewer_products), in the use of Winograd convolution. They run in interleaved
+/// rounds, so that other load on the machine affects all alike; a candidate replaces the defaults if it is clearly
+/// faster, in the median and in most rounds. The choice is kept in the [cache](crate::Cache) for the graph, the sizes,
+/// the machine's level and this version of Kiln: another process need not measure again.
 ///
 /// ```
 /// use kiln::{AutoTuner, Cache, Options, Source, Tensor};
@@ -67,23 +67,23 @@ pub struct Measured {
     pub time: Duration,
 }
 
-/// What was measured, and what was chosen.
+/// The measurements, and the choice.
 #[derive(Clone, Debug)]
 pub struct TuningReport {
     /// The choice.
     pub config: OptimizationConfig,
-    /// Every candidate as it was measured, race by race; the defaults run in each. Empty where nothing was measured: on the
-    /// interpreter, or where the choice was [remembered](Self::is_remembered).
+    /// Every candidate with its measurement, race by race; the defaults run in each race. Empty if nothing was
+    /// measured: on the interpreter, or if the choice was [remembered](Self::is_remembered).
     pub measured: Vec<Measured>,
-    /// The defaults and the choice, measured once more against each other; `None` where the defaults were chosen.
+    /// The defaults and the choice, measured once more against each other; `None` if the defaults were chosen.
     pub confirmed: Option<[Duration; 2]>,
     /// Whether the choice was read from the cache.
     pub is_remembered: bool,
 }
 
 impl AutoTuner {
-    /// A tuner for models that are loaded with these options. What they set is not changed: with a number of threads, say, all
-    /// candidates have it.
+    /// A tuner for models that are loaded with these options. Settings that they fix are not varied: if they set a
+    /// number of threads, for example, all candidates use it.
     pub fn new(options: Options) -> Self {
         Self {
             options,
@@ -91,7 +91,7 @@ impl AutoTuner {
         }
     }
 
-    /// With another number of rounds than 15, at least 3.
+    /// Sets the number of rounds, at least 3; 15 by default.
     #[must_use]
     pub fn rounds(self, rounds: usize) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl AutoTuner {
         }
     }
 
-    /// The best configuration for a graph on inputs of these sizes: remembered, or measured.
+    /// The best configuration for a graph on inputs of these sizes, either remembered or measured.
     ///
     /// # Errors
     /// When the graph cannot be loaded with the options, or called with the inputs.
@@ -108,7 +108,7 @@ impl AutoTuner {
         Ok(self.report(graph, sample)?.config)
     }
 
-    /// As [`tune`](Self::tune), with what was measured.
+    /// As [`tune`](Self::tune), but also returns the measurements.
     ///
     /// # Errors
     /// As [`tune`](Self::tune).
@@ -157,7 +157,7 @@ impl AutoTuner {
     }
 }
 
-/// Models of candidates that run against each other.
+/// The models of candidates that are measured against each other.
 struct Trials<'a> {
     tuner: &'a AutoTuner,
     graph: &'a Graph,
@@ -190,7 +190,8 @@ impl<'a> Trials<'a> {
         Ok(trials)
     }
 
-    /// Adds a candidate, unless it is there. One that cannot be loaded or called is left out: the defaults can.
+    /// Adds a candidate, unless it already exists. A candidate that cannot be loaded or called is omitted; the defaults
+    /// always can.
     fn add(&mut self, config: OptimizationConfig) {
         if self.runners.iter().any(|(known, _)| *known == config) {
             return;
@@ -201,10 +202,11 @@ impl<'a> Trials<'a> {
         }
     }
 
-    /// The candidate's model, called until its code is there.
+    /// The candidate's model, called until its code is compiled.
     fn load(&self, config: &OptimizationConfig) -> Result<Model, Error> {
         let mut options = config.apply(self.tuner.options.clone());
-        // What is compiled while others are measured would disturb them; variants are measured by the runtime itself.
+        // Compiling during the measurement of other candidates would disturb them; variants are measured by the runtime
+        // itself.
         options.compiling = Compiling {
             policy: CompilePolicy::FirstUse,
             max_block: None,
@@ -235,8 +237,8 @@ impl<'a> Trials<'a> {
         Ok(begin.elapsed() / u32::try_from(self.n_calls).unwrap_or(1))
     }
 
-    /// Runs all candidates against each other; returns the best, `current` if none is better than the defaults. Afterwards the
-    /// defaults and the best are left.
+    /// Measures all candidates against each other; returns the best, or `current` if none is better than the defaults.
+    /// Afterwards only the defaults and the best remain.
     fn race(&mut self, current: &OptimizationConfig) -> Result<OptimizationConfig, Error> {
         if self.runners.len() == 1 {
             return Ok(current.clone());
@@ -260,7 +262,7 @@ impl<'a> Trials<'a> {
         Ok(config)
     }
 
-    /// Measures the choice against the defaults again: both times, if it is still better.
+    /// Measures the choice against the defaults again; returns both times if the choice is still better.
     fn confirm(&mut self, config: &OptimizationConfig) -> Result<Option<[Duration; 2]>, Error> {
         self.add(config.clone());
         let rounds = self.rounds()?;
@@ -271,7 +273,7 @@ impl<'a> Trials<'a> {
         Ok((chosen(&rounds) == 1).then_some(times))
     }
 
-    /// The times of all candidates, by candidate and round. Each round begins with another one.
+    /// The times of all candidates, by candidate and round. Each round begins with a different candidate.
     fn rounds(&self) -> Result<Rounds, Error> {
         let count = self.runners.len();
         let mut rounds: Rounds = vec![Vec::with_capacity(self.tuner.rounds); count];

@@ -14,13 +14,13 @@ pub struct Shape {
     pub layers: usize,
     /// Heads.
     pub heads: usize,
-    /// Positions there are.
+    /// The number of positions.
     pub positions: usize,
-    /// Tokens there are.
+    /// The number of tokens in the vocabulary.
     pub vocabulary: usize,
 }
 
-/// The graph of a call, with inputs and outputs as [`llama::graph`](crate::llama::graph) has them.
+/// The graph of a call, with the inputs and outputs of [`llama::graph`](crate::llama::graph).
 ///
 /// # Errors
 /// When sizes do not fit each other.

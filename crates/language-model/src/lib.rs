@@ -44,7 +44,7 @@ pub fn cache(layer: usize, part: &str) -> String {
     format!("cache.{layer}.{part}")
 }
 
-/// The mask of the entries of the caches: its size says how many are read.
+/// The mask of the entries of the caches: its size is the number of entries that are read.
 fn mask(recording: &Recording) -> Var {
     recording.input("attention_mask", DType::I64, ["L".into()])
 }

@@ -7,7 +7,7 @@ use kiln::{AxisSize, DType, Recording, Tensor, TraceError, Var};
 /// The sizes of a decoder.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Elements of a token's vector.
     pub width: usize,
@@ -15,11 +15,11 @@ pub struct Shape {
     pub layers: usize,
     /// Heads of queries.
     pub heads: usize,
-    /// Heads of keys and values, each shared by several of queries.
+    /// Heads of keys and values, each shared by several heads of queries.
     pub kv_heads: usize,
-    /// Elements within the feed-forward part.
+    /// Elements of the hidden layer of the feed-forward part.
     pub hidden: usize,
-    /// Tokens there are.
+    /// The number of tokens in the vocabulary.
     pub vocabulary: usize,
 }
 
@@ -29,7 +29,7 @@ impl Shape {
         self.width / self.heads
     }
 
-    /// Weights that every token reads: all but the table of embeddings.
+    /// The number of weights that every token reads: all except the embedding table.
     pub fn n_weights(&self) -> usize {
         let shared = self.kv_heads * self.each();
         let attention = 2 * self.width * self.width + 2 * self.width * shared;
@@ -43,8 +43,8 @@ impl Shape {
     }
 }
 
-/// The graph of a call: `tokens: i64[T]`, the position of the first, `at: i64[1]`, `attention_mask: i64[L]`, whose size alone
-/// says how many entries of the caches are read, and a cache of keys and one of values per layer,
+/// The graph of a call: `tokens: i64[T]`, the position of the first, `at: i64[1]`, `attention_mask: i64[L]`, of which
+/// only the size matters, the number of cache entries that are read, and a cache of keys and one of values per layer,
 /// `f32[kv_heads, capacity, each]`; to the logits of the last token, `f32[1, vocabulary]`, and the next caches.
 ///
 /// # Errors

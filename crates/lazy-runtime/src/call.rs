@@ -15,7 +15,7 @@ use kiln_interpreter::InterpretError;
 use crate::clock::Clock;
 use crate::error::RuntimeError;
 
-/// Cancels calls from any thread: a handle, whose clones are the same.
+/// A handle that cancels calls from any thread; its clones share one state.
 ///
 /// ```
 /// use kiln_lazy_runtime::{CallOptions, Cancellation};
@@ -37,7 +37,7 @@ impl Cancellation {
         Self::default()
     }
 
-    /// Cancels the calls that have it, now and later.
+    /// Cancels the calls that use this handle, now and later.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -86,7 +86,7 @@ impl CallOptions {
         self
     }
 
-    /// The control of a call that begins now; `None` where nothing can end it.
+    /// The control of a call that begins now; `None` if nothing can end it.
     pub fn control(&self, clock: Arc<dyn Clock>) -> Option<CallControl> {
         if self.cancellation.is_none() && self.should_stop.is_none() && self.time_limit.is_none() {
             return None;

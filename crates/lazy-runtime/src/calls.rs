@@ -7,7 +7,7 @@ use kiln_timing::{EventId, Sampler, Span, Timing};
 use crate::options::CompilePolicy;
 use crate::per_thread::PerThread;
 
-/// Counts calls; after the first ones without a counter that all threads write to.
+/// Counts calls; after the first ones, without a counter to which all threads write.
 #[derive(Debug)]
 pub(crate) struct Calls {
     /// The number so far, up to `n_distinguished`.

@@ -132,7 +132,7 @@ mod tests {
         while !over.load(Ordering::Acquire) {
             thread::yield_now();
         }
-        // A call that is to end starts nothing.
+        // A call that is to end starts no work.
         let error = control.wait_for(|| panic!("it began")).unwrap_err();
         assert_eq!(error.code(), "E0835");
     }

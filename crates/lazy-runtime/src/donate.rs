@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::error::RuntimeError;
 
-/// Pairs of an input and an output of a call: the input is given up, and the output may reuse its memory. Where it does,
+/// Pairs of an input and an output of a call: the input is given up, and the output may reuse its memory. If it does,
 /// and the graph changes only a part of the input, the rest is not even copied.
 ///
 /// The program decides whether it does: the output must be computed by steps that may work in place, from an input that is
@@ -15,7 +15,7 @@ use crate::error::RuntimeError;
 /// [outputs in the host's memory](crate::OutputPlacement::Host); donated again by the next call, it is neither downloaded
 /// nor uploaded nor copied.
 ///
-/// Reusing it for calls that donate the same inputs allocates nothing.
+/// Reusing this value for calls that donate the same inputs allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Donations {
     pairs: SmallVec<[Donated; 4]>,
@@ -77,7 +77,7 @@ impl Donations {
         pair.map_or(DonationFate::Kept, |pair| pair.fate)
     }
 
-    /// Whether this pair is among them.
+    /// Whether this is one of the pairs.
     pub(crate) fn has(&self, input: usize, output: usize) -> bool {
         self.pairs().any(|pair| pair == (input, output))
     }
@@ -94,7 +94,7 @@ impl Donations {
         }
     }
 
-    /// Forgets the last call, before one with this many inputs and outputs.
+    /// Clears the fates of the last call, before a call with this many inputs and outputs.
     ///
     /// # Errors
     /// `E0898` for a pair with an input or an output that does not exist.

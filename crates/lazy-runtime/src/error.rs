@@ -68,7 +68,7 @@ pub enum RuntimeError {
         error: Arc<ExecuteError>,
     },
 
-    /// E0866: sizes that the plan was not made for, and no other plan can be made.
+    /// E0866: sizes for which the plan was not made, when no other plan can be made.
     #[error("expected {expected} in {origin}, and no other plan can be made: {reason}")]
     NoOtherPlan {
         /// What the plan expects.
@@ -88,7 +88,7 @@ pub enum RuntimeError {
         error: NumbersError,
     },
 
-    /// E0868: a step that only a compiler can serve, where none can.
+    /// E0868: a step that only compiled code can run, when no compiler can compile it.
     #[error("expected a compiler for {step}, found none: {reason}")]
     NotCompiled {
         /// The step.
@@ -123,7 +123,7 @@ pub enum RuntimeError {
     )]
     PlanTimeout,
 
-    /// E0891: code that is in no store, where nothing may be compiled.
+    /// E0891: code that is in no store, when nothing may be compiled.
     #[error(
         "expected the code of kernel @{kernel} to be stored, since nothing may be compiled, found none: {reason}"
     )]
@@ -212,7 +212,7 @@ impl RuntimeError {
         }
     }
 
-    /// Whether memory was short.
+    /// Whether memory could not be allocated.
     pub fn is_out_of_memory(&self) -> bool {
         match self {
             Self::Execute { error, .. } => error.out_of_memory,
@@ -224,7 +224,7 @@ impl RuntimeError {
         }
     }
 
-    /// Whether the interpreter must not replace a kernel whose code this error is about.
+    /// Whether the interpreter must not replace a kernel whose code caused this error.
     pub(crate) fn ends_the_call(&self) -> bool {
         matches!(
             self,
@@ -258,7 +258,7 @@ impl RuntimeError {
     }
 }
 
-/// Unboxed as it passes from level to level.
+/// Kept unboxed while it is passed from level to level.
 impl From<Box<RuntimeError>> for RuntimeError {
     fn from(error: Box<RuntimeError>) -> Self {
         *error

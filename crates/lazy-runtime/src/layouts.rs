@@ -8,12 +8,12 @@ use kiln_program::LayoutPreferences;
 
 use crate::runtime::Runtime;
 
-/// Layouts as preferred by the best schedule of each kernel; row-major where nothing compiles.
+/// Layouts as preferred by the best schedule of each kernel; row-major if nothing compiles it.
 #[derive(Debug)]
 pub struct PreferredLayouts(Arc<Runtime>);
 
 impl PreferredLayouts {
-    /// Those of a runtime's compiler, for its target.
+    /// The layouts preferred by a runtime's compiler, for its target.
     pub fn of(runtime: Arc<Runtime>) -> Self {
         Self(runtime)
     }

@@ -24,7 +24,7 @@ pub(crate) struct LazyCompilationManager {
 }
 
 impl LazyCompilationManager {
-    /// Without a compiler it has no kernels.
+    /// Without a compiler, there are no kernels.
     pub(crate) fn new(parts: &Parts, options: &RuntimeOptions) -> Self {
         let machine = || thread::available_parallelism().map_or(1, usize::from);
         let workers = Workers::new(

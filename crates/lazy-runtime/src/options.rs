@@ -19,10 +19,10 @@ pub struct RuntimeOptions {
     pub target: Option<Target>,
     /// The number of launch plans (combinations of sizes) kept for each segment.
     pub launch_plans: NonZeroUsize,
-    /// When kernels are compiled, and what computes meanwhile.
+    /// When kernels are compiled, and how calls are computed meanwhile.
     pub policy: CompilePolicy,
-    /// How long a call may wait for code, all its kernels together, before it is interpreted. `None` is unlimited if the
-    /// policy waits at all.
+    /// How long a call may wait for code, in total over its kernels, before it is interpreted. `None` is unlimited if
+    /// the policy waits at all.
     pub max_block: Option<Duration>,
     /// How long a call may wait for code before it fails.
     pub compile_timeout: Option<Duration>,
@@ -34,10 +34,10 @@ pub struct RuntimeOptions {
     pub compile_budget: Option<CompileBudget>,
     /// Variants for frequent sizes; `None` disables them.
     pub variants: Option<VariantOptions>,
-    /// Whether the same inputs always give the same bits: nothing that depends on measured time decides which code runs, so
-    /// no variants are made. Results of the interpreter while code is compiled have other bits: [`CompilePolicy::FirstUse`]
-    /// and [`CompilePolicy::AheadOfTime`] without [`max_block`](Self::max_block) and
-    /// [`compile_budget`](Self::compile_budget) leave nothing to it.
+    /// Whether the same inputs always give the same bits: nothing that depends on measured time decides which code
+    /// runs, so no variants are made. Results of the interpreter while code is compiled have other bits:
+    /// [`CompilePolicy::FirstUse`] and [`CompilePolicy::AheadOfTime`] without [`max_block`](Self::max_block) and
+    /// [`compile_budget`](Self::compile_budget) do not use the interpreter.
     pub deterministic: bool,
     /// Limits of the kernels in memory, and times for waiting and retrying.
     pub cache: CacheOptions,
@@ -73,8 +73,8 @@ pub enum CompilePolicy {
     /// When a call first needs them; the call waits, at most [`RuntimeOptions::max_block`].
     #[default]
     FirstUse,
-    /// When a call first needs them, in the background; calls are interpreted until they are ready. A call waits at most
-    /// [`RuntimeOptions::max_block`], and without it not at all.
+    /// When a call first needs them, in the background; calls are interpreted until they are ready. A call waits at
+    /// most [`RuntimeOptions::max_block`], and not at all if that is unset.
     Background,
     /// As [`FirstUse`](Self::FirstUse) from this call of a program on, counted from 1; earlier calls are interpreted.
     AfterCalls(u32),
@@ -147,21 +147,21 @@ impl RuntimeOptions {
         }
     }
 
-    /// With another target than the host.
+    /// With this target instead of the host.
     #[must_use]
     pub fn with_target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
     }
 
-    /// With another number of launch plans.
+    /// With this number of launch plans.
     #[must_use]
     pub fn with_launch_plans(mut self, launch_plans: NonZeroUsize) -> Self {
         self.launch_plans = launch_plans;
         self
     }
 
-    /// With another policy.
+    /// With this policy.
     #[must_use]
     pub fn with_policy(mut self, policy: CompilePolicy) -> Self {
         self.policy = policy;
@@ -182,7 +182,7 @@ impl RuntimeOptions {
         self
     }
 
-    /// With another number of compile threads.
+    /// With this number of compile threads.
     #[must_use]
     pub fn with_compile_threads(mut self, threads: NonZeroUsize) -> Self {
         self.compile_threads = Some(threads);
@@ -204,7 +204,7 @@ impl RuntimeOptions {
         self
     }
 
-    /// With the same bits for the same inputs, always.
+    /// With or without the guarantee that the same inputs always give the same bits.
     #[must_use]
     pub fn with_deterministic(mut self, deterministic: bool) -> Self {
         self.deterministic = deterministic;

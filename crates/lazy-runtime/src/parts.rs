@@ -9,7 +9,7 @@ use kiln_kernel_cache::Tier;
 use crate::clock::Clock;
 use crate::recorder::Recorder;
 
-/// The parts that a runtime knows only by their traits.
+/// The parts that a runtime uses only through their traits.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) compiler: Option<Arc<dyn KernelCompiler>>,

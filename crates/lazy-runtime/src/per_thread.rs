@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-/// Slots; further threads share them.
+/// The number of slots; additional threads share them.
 const PLACES: usize = 16;
 
 /// A value per slot.
@@ -36,7 +36,7 @@ impl<T> PerThread<T> {
 fn own_place() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static PLACE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % PLACES);
-    // A thread that is ending has none of its own.
+    // A thread that is ending no longer has its own slot.
     PLACE.try_with(|place| *place).unwrap_or(0)
 }
 
@@ -45,7 +45,7 @@ pub(crate) mod tests {
     use super::*;
     use std::thread;
 
-    /// The value returned on a thread with another slot than this one.
+    /// The value returned on a thread whose slot differs from this one's.
     pub(crate) fn elsewhere<T: Send>(ask: impl Fn() -> T + Sync) -> T {
         let here = own_place();
         loop {

@@ -8,7 +8,7 @@ use kiln_symbolic_shape::FactSelection;
 
 /// Plans one graph, any number of times.
 pub trait Planner: Send + Sync {
-    /// The program that depends on no facts but these. All of them request the main plan.
+    /// The program that depends on no facts other than these. Selecting all facts requests the main plan.
     ///
     /// # Errors
     /// Why there is no such plan.

@@ -55,9 +55,9 @@ impl Plan {
 pub(crate) struct OtherPlans {
     planner: Option<PlannerHandle>,
     others: ForkLock<Vec<Arc<OtherPlan>>>,
-    /// Whether any was ever made.
+    /// Whether any plan was ever made.
     any: AtomicBool,
-    /// Which of them serves which sizes of inputs.
+    /// Which plan serves which sizes of inputs.
     choice: Memo<Arc<Plan>>,
 }
 
@@ -225,12 +225,12 @@ impl OtherPlans {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether more of them can be made.
+    /// Whether more plans can be made.
     pub(crate) fn has_planner(&self) -> bool {
         self.planner.is_some()
     }
 
-    /// Whether there ever was one.
+    /// Whether there ever was such a plan.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
@@ -276,7 +276,7 @@ impl OtherPlans {
                     return Ok(general.map_or(Served::Later, Served::Meanwhile));
                 }
                 Err(Failed::Ended(error)) => return Err(error),
-                // Without facts there is less to go wrong.
+                // Planning without facts is less likely to fail.
                 Err(Failed::Plan(reason)) => {
                     tracing::warn!(reason, "cannot plan without some facts")
                 }

@@ -58,8 +58,8 @@ impl CompiledProgram {
         Ok(Self::of_plan(runtime, program, Some(planner)))
     }
 
-    /// One program, without a planner: sizes that contradict its facts are refused, unless another plan that serves them is
-    /// [added](Self::with_other_plan).
+    /// One program, without a planner: sizes that contradict its facts are rejected, unless another plan that serves
+    /// them is [added](Self::with_other_plan).
     pub fn of_program(runtime: Arc<Runtime>, program: Program) -> Self {
         Self::of_plan(runtime, program, None)
     }
@@ -164,7 +164,7 @@ impl CompiledProgram {
     /// The outputs for these inputs, in the graph's order.
     ///
     /// # Errors
-    /// Inputs that do not fit the graph, a fault of an op, a kernel that does not compile, memory that is short.
+    /// Inputs that do not fit the graph, a fault of an op, a kernel that does not compile, an allocation that fails.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, RuntimeError> {
         self.serve_anew(inputs, None, None)
     }
@@ -199,8 +199,8 @@ impl CompiledProgram {
     /// allocates nothing, if the device does not and every step is a kernel.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and the contents of the tensors are then undefined; another number of tensors than of
-    /// outputs.
+    /// As [`run`](Self::run), and the contents of the tensors are then undefined; a number of tensors that differs from
+    /// the number of outputs.
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), RuntimeError> {
         self.run_into_controlled(inputs, outputs, None)
     }
@@ -242,10 +242,10 @@ impl CompiledProgram {
         }
     }
 
-    /// As [`run_into_controlled`](Self::run_into_controlled), donating some of the inputs: results may be computed in their
-    /// memory, which a call with known sizes then neither allocates nor copies. A donated input whose memory was taken is
-    /// gone from `inputs`, and reading its remains is an error; [`donations`](Donations::fate) reports the fate of each. No
-    /// memory is taken in a call that may be cancelled.
+    /// As [`run_into_controlled`](Self::run_into_controlled), donating some of the inputs: results may be computed in
+    /// their memory, which a call with known sizes then neither allocates nor copies. A donated input whose memory was
+    /// taken is no longer usable, and reading it is an error; [`donations`](Donations::fate) reports the fate of each.
+    /// No memory is taken in a call that may be cancelled.
     ///
     /// # Errors
     /// As [`run_into_controlled`](Self::run_into_controlled); `E0898` for a pair with an input or an output that does not
@@ -468,7 +468,7 @@ impl CompiledProgram {
             },
         );
         let outputs = interpreted.map_err(|error| {
-            // It reports that the call was ended, and the control by what.
+            // The interpreter reports that the call was ended, and the control reports why.
             let ended = control.and_then(|control| control.check().err());
             Box::new(ended.unwrap_or_else(|| error.into()))
         })?;

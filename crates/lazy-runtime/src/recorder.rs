@@ -79,37 +79,37 @@ impl Recorder {
         }
     }
 
-    /// The launch plan of a combination of sizes is made.
+    /// Making the launch plan of a combination of sizes.
     pub(crate) fn launch_plan(&self) -> Span<'_> {
         self.timing.begin(self.launch_plan)
     }
 
-    /// A constant is prepared for a kernel.
+    /// Preparing a constant for a kernel.
     pub(crate) fn constants(&self) -> Span<'_> {
         self.timing.begin(self.constants)
     }
 
-    /// Packed constants are looked up in stores.
+    /// Looking up packed constants in stores.
     pub(crate) fn load_constants(&self) -> Span<'_> {
         self.timing.begin(self.load_constants)
     }
 
-    /// A constant is packed.
+    /// Packing a constant.
     pub(crate) fn pack_constants(&self) -> Span<'_> {
         self.timing.begin(self.pack_constants)
     }
 
-    /// Packed constants are stored.
+    /// Storing packed constants.
     pub(crate) fn store_constants(&self) -> Span<'_> {
         self.timing.begin(self.store_constants)
     }
 
-    /// A call waits for code.
+    /// A call's wait for code.
     pub(crate) fn wait(&self) -> Span<'_> {
         self.timing.wait(self.wait)
     }
 
-    /// Stores are queried or written.
+    /// Querying or writing stores.
     pub(crate) fn stores(&self) -> Span<'_> {
         self.timing.begin(self.stores)
     }

@@ -25,11 +25,11 @@ use crate::run::States;
 use crate::variants::{Making, Variant, VariantRecord, Variants};
 use crate::watch::Watch;
 
-/// The maximum number of bytes that an arena has beyond those that a call needs.
+/// The maximum number of bytes of an arena in excess of those that a call needs.
 const MAX_AHEAD: usize = 128 << 20;
 
-/// How much earlier than its limit a waiting call continues without code, at most, so as not to be late: compilers keep the
-/// cores busy, and a woken thread waits for one for up to a scheduler's slice.
+/// The maximum time by which a waiting call continues without code before its limit, so as not to be late: compilers
+/// keep the cores busy, and a woken thread waits for one for up to a scheduler's slice.
 const WAKING: Duration = Duration::from_millis(3);
 
 /// Compiles kernels on first use and keeps them; runs them on a device.
@@ -88,7 +88,7 @@ impl Runtime {
         }
     }
 
-    /// With another clock. To be called before anything is compiled.
+    /// Sets the clock. To be called before anything is compiled.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         let parts = Parts {
@@ -260,7 +260,7 @@ impl Runtime {
         Some(self.executor().memory_pool()?.stats())
     }
 
-    /// What the device did so far, as numbers with names: what it had no code for and ran elsewhere among them.
+    /// Counters of the device, by name; for example, of the work that it had no code for and that ran elsewhere.
     pub fn device_counts(&self) -> Vec<(&'static str, u64)> {
         self.executor().counts()
     }
@@ -270,8 +270,8 @@ impl Runtime {
         self.executor().is_healthy()
     }
 
-    /// Frees memory that no call needs now: what programs hold for later calls, and what the device keeps beyond `keep`
-    /// bytes. Returns by how many bytes the pool shrank; the next calls take longer.
+    /// Frees memory that no call needs now: memory that programs hold for later calls, and memory that the device keeps
+    /// beyond `keep` bytes. Returns by how many bytes the pool shrank; the next calls take longer.
     pub fn trim_memory(&self, keep: usize) -> usize {
         let held = || {
             let stats = self.memory_stats().unwrap_or_default();
@@ -287,14 +287,14 @@ impl Runtime {
         before.saturating_sub(held())
     }
 
-    /// Remembers what a program holds, to be trimmed when memory is short.
+    /// Registers the memory that a program holds, to be trimmed when memory is short.
     pub(crate) fn hold(&self, states: &Arc<States>) {
         let mut held = self.states.lock();
         held.retain(|states| states.strong_count() > 0);
         held.push(Arc::downgrade(states));
     }
 
-    /// Memory of the device. If it is short, unused memory is freed first.
+    /// Memory of the device. If there is not enough, unused memory is freed first.
     pub(crate) fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
         match self.executor().alloc(bytes) {
             Err(error) if error.out_of_memory && self.trim_memory(0) > 0 => {

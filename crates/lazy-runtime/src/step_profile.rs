@@ -22,11 +22,11 @@ pub struct StepProfile {
     pub variant: Option<String>,
     /// The ops of the graph that it computed.
     pub ops: Vec<OpId>,
-    /// When it began, on the runtime's clock: the difference to that of the first step places it in the call.
+    /// When it began, on the runtime's clock: the difference from the first step's start is its position in the call.
     pub begin: Duration,
     /// Its duration, until the device was done.
     pub time: Duration,
-    /// The largest number of tasks that a launch shared out among threads; 1 for what one thread computes.
+    /// The largest number of tasks that a launch distributed among threads; 1 if one thread computes it.
     pub tasks: u64,
     /// Bytes of the operands, each counted once.
     pub bytes: u64,
@@ -42,7 +42,8 @@ impl Run<'_> {
         plan: &StepPlan,
         begin: Duration,
     ) -> Result<(), Stop> {
-        // A fault is reported at the end of the segment, when its origin is known; on a device that runs behind its caller, now.
+        // A fault is reported at the end of the segment, when its origin is known; on a device that runs asynchronously
+        // to its caller, now.
         if self.runtime.executor().has_own_memory() {
             self.finish()?;
         }

@@ -23,14 +23,14 @@ const ROUND: Duration = Duration::from_millis(5);
 /// Rounds without a call after which the thread ends. Starting it takes as long as many calls.
 const IDLE_ROUNDS: u32 = 400;
 
-/// The cancellable calls of a runtime. Clones are the same.
+/// The cancellable calls of a runtime. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch(Arc<ForkLock<Calls>>);
 
 #[derive(Debug, Default)]
 struct Calls {
     watched: Vec<Arc<CallControl>>,
-    /// The process that the thread runs in, if it runs.
+    /// The process in which the thread runs, if it runs.
     process: Option<u32>,
 }
 
@@ -87,7 +87,7 @@ impl Watch {
     }
 }
 
-/// Asks a call whether it is to end. One whose callback panics is.
+/// Whether a call is to end, which is also so if its callback panics.
 fn ask(control: &Arc<CallControl>) {
     if catch_unwind(AssertUnwindSafe(|| control.is_stopped())).is_err() {
         control.cancel();

@@ -15,7 +15,7 @@ pub enum NativeError {
         found: String,
     },
 
-    /// E0851: an object for another machine than the one it is loaded on.
+    /// E0851: an object for a machine other than the one on which it is loaded.
     #[error("expected an object for {expected}, found ELF machine {found}")]
     Machine {
         /// This machine.
@@ -33,7 +33,7 @@ pub enum NativeError {
         why: &'static str,
     },
 
-    /// E0853: an undefined symbol that is not one of the functions a kernel may call.
+    /// E0853: an undefined symbol that is not one of the functions that a kernel may call.
     #[error("undefined symbol {}; a kernel may only call {}", Quoted(.symbol), crate::host_functions::NAMES.join(", "))]
     UndefinedSymbol {
         /// The symbol's name.
@@ -63,7 +63,7 @@ pub enum NativeError {
     Relocation {
         /// The number of the kind.
         kind: u32,
-        /// Where in the section.
+        /// The offset in the section.
         offset: u64,
         /// The section that is relocated.
         section: String,
@@ -110,9 +110,9 @@ pub enum NativeError {
     Mismatch {
         /// What does not fit.
         what: String,
-        /// What is expected.
+        /// The expected value.
         expected: String,
-        /// What was given.
+        /// The given value.
         found: String,
     },
 
@@ -128,10 +128,10 @@ pub enum NativeError {
         limit: usize,
     },
 
-    /// E0862: memory to be written that a tensor reads.
+    /// E0862: memory to be written that is read by a tensor.
     #[error("{what}: expected memory that can be written, found memory that a tensor reads")]
     ReadOnly {
-        /// What would be written.
+        /// The memory that would be written.
         what: String,
     },
 
@@ -167,7 +167,7 @@ impl NativeError {
         }
     }
 
-    /// A mismatch: what was given, and what is expected.
+    /// A mismatch of a given and an expected value.
     pub(crate) fn mismatch(
         what: impl Into<String>,
         expected: impl fmt::Display,

@@ -42,8 +42,8 @@ pub fn with_guard_pages<R>(side: Side, body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// How many guarded pieces of memory of this process are not freed yet: after everything that used them is gone, those that
-/// leaked.
+/// The number of guarded pieces of memory of this process that are not freed yet: after all their users are dropped,
+/// the number that leaked.
 pub fn live() -> usize {
     LIVE.load(Ordering::SeqCst)
 }
@@ -53,7 +53,7 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 /// A copy of a tensor, row-major, that touches a guard page on that side with its first or last byte.
 ///
 /// # Errors
-/// When memory is short.
+/// When memory cannot be allocated.
 pub fn guarded_tensor(tensor: &Tensor, side: Side) -> Result<Tensor, TensorError> {
     let dense = tensor.contiguous()?;
     let content = dense.as_bytes()?;

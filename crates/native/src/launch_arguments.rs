@@ -13,7 +13,7 @@ pub struct LaunchArguments {
     pub shared: *mut u8,
     /// The fault word: 0, or `site << 8 | cause` of the first fault.
     pub fault: *mut u32,
-    /// The stop word: 0 while the launch runs. Code that finds another value returns, and its output is undefined.
+    /// The stop word: 0 while the launch runs. Code that reads another value returns, and its output is undefined.
     pub stop: *const u32,
 }
 

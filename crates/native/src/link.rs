@@ -23,7 +23,7 @@ pub(crate) struct Layout {
     /// The host's functions that are reached through a stub, in the order of their stubs.
     stubs: Vec<HostFunction>,
     first_stub: usize,
-    /// What has a slot, in the order of the slots.
+    /// The targets that have a slot, in the order of the slots.
     slots: Vec<Target>,
     first_slot: usize,
     /// Bytes of code: a multiple of the page.
@@ -76,7 +76,7 @@ impl Layout {
         self.sections[section] as u64 + offset
     }
 
-    /// Places the sections that are code, or those that are not, from `end` on; returns the new end.
+    /// Places the sections that are code, or those that are not, starting at `end`; returns the new end.
     fn place(&mut self, object: &Object<'_>, executable: bool, mut end: usize) -> usize {
         for (section, place) in object.sections.iter().zip(&mut self.sections) {
             if section.executable == executable {

@@ -13,11 +13,11 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// Memory that can be written and not run.
+/// Memory that can be written but not executed.
 #[derive(Debug)]
 pub(crate) struct WritableMemory(Mapping);
 
-/// Memory that can be run, or read, and not written.
+/// Memory that can be executed or read, but not written.
 #[derive(Debug)]
 pub(crate) struct ExecutableMemory(Mapping);
 

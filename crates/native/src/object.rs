@@ -26,7 +26,7 @@ const ALIGNMENT_LIMIT: u64 = 4096;
 /// The contents of an object.
 #[derive(Debug)]
 pub(crate) struct Object<'data> {
-    /// The machine its code is for.
+    /// The machine for which its code is.
     pub(crate) machine: Machine,
     /// The sections that are copied into memory.
     pub(crate) sections: Vec<Section<'data>>,
@@ -52,7 +52,7 @@ pub(crate) struct Section<'data> {
 /// A relocation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Relocation {
-    /// The section it is in, as an index into [`Object::sections`].
+    /// The section that contains it, as an index into [`Object::sections`].
     pub(crate) section: usize,
     /// The offset in the section: less than its size.
     pub(crate) offset: u64,
@@ -120,7 +120,7 @@ impl<'data> Object<'data> {
     }
 }
 
-/// The sections that are copied, and where each of the object's sections went.
+/// The sections that are copied, and the position of each of the object's sections among them.
 struct CopiedSections<'data> {
     sections: Vec<Section<'data>>,
     /// By index in the object.
@@ -148,7 +148,7 @@ impl<'data> CopiedSections<'data> {
     }
 }
 
-/// Whether a section is copied: not if it is only for linkers and debuggers.
+/// Whether a section is copied: it is not if it is only for linkers and debuggers.
 fn copied_section<'data>(
     header: &elf::SectionHeader64<LittleEndian>,
     name: Cow<'data, str>,
@@ -156,7 +156,7 @@ fn copied_section<'data>(
 ) -> Result<Option<Section<'data>>, NativeError> {
     let flags = header.sh_flags(ENDIAN);
     let has = |flag: u32| flags & u64::from(flag) != 0;
-    // Sections for unwinders and linkers are allocated too; here they have no reader.
+    // Sections for unwinders and linkers are allocated too, but they are not used here.
     let ignored = matches!(
         header.sh_type(ENDIAN),
         elf::SHT_NULL | elf::SHT_NOTE | elf::SHT_X86_64_UNWIND
@@ -217,7 +217,7 @@ struct Symbols<'data> {
 #[derive(Clone, Copy)]
 enum Symbol {
     Target(Target),
-    /// Of a section that is not copied, or of none: an error only when something refers to it.
+    /// A symbol of a section that is not copied, or of no section: an error only when a relocation refers to it.
     Elsewhere,
 }
 
@@ -257,7 +257,7 @@ impl<'data> Symbols<'data> {
     }
 }
 
-/// The target of a symbol. Kinds that no kernel has are refused even when nothing refers to them.
+/// The target of a symbol. Kinds that no kernel has are rejected even when no relocation refers to them.
 fn symbol_target(
     symbol: &elf::Sym64<LittleEndian>,
     name: &str,

@@ -208,7 +208,7 @@ pub enum Error {
         name: Name,
     },
 
-    /// E0919: a node produces a name that has a value already.
+    /// E0919: a node produces a name that already has a value.
     #[error("{node}: expected a new name for each result, found {name} a second time")]
     Redefined {
         /// The node's path.
@@ -299,10 +299,10 @@ pub enum Error {
         input: Name,
     },
 
-    /// E0928: a model that cannot be written with narrower weights.
+    /// E0928: a model that cannot be rewritten with narrower weights.
     #[error("the model cannot be quantised: {reason}")]
     NotQuantized {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 
@@ -312,7 +312,7 @@ pub enum Error {
         described(nodes)
     )]
     Cycle {
-        /// The paths of the nodes, each reading a result of the next, and the last one of the first.
+        /// The paths of the nodes, each of which reads a result of the next, and the last one a result of the first.
         nodes: Vec<String>,
     },
 
@@ -374,7 +374,7 @@ impl Error {
     }
 }
 
-/// The first nodes of a list, and how many more there are.
+/// The first nodes of a list, and the number of further ones.
 fn described(nodes: &[String]) -> String {
     const LISTED: usize = 8;
     let listed: Vec<&str> = nodes.iter().take(LISTED).map(String::as_str).collect();

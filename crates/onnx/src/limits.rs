@@ -22,9 +22,9 @@ pub struct Limits {
     pub nesting: u64,
     /// Axes of one tensor; 64.
     pub rank: u64,
-    /// Bytes of all tensors together; 256 GiB.
+    /// Total bytes of all tensors; 256 GiB.
     pub tensor_bytes: u64,
-    /// Bytes of all tensors that the file stores sparsely, once they are dense; 256 MiB.
+    /// Total bytes, in dense form, of all tensors that the file stores sparsely; 256 MiB.
     pub dense_bytes: u64,
     /// Nested calls of the model's own functions; 32.
     pub call_depth: u64,
@@ -87,7 +87,7 @@ impl Limits {
     }
 }
 
-/// The nesting at which the decoder would stop, less a margin.
+/// The nesting at which the decoder would stop, minus a margin.
 const DECODER_NESTING: u64 = 98;
 
 /// Which of the [`Limits`] was exceeded.

@@ -30,7 +30,7 @@ use crate::proto::ModelProto;
 use crate::proto::census::{Kind as MessageKind, take_census};
 use crate::{Error, Fs, Limits};
 
-/// The size from which a file can hold no model.
+/// The size from which a file cannot be a model.
 const MOST_BYTES: usize = i32::MAX as usize;
 
 /// A model file to rewrite.
@@ -65,7 +65,8 @@ impl ProtoModel {
         Ok(Self { proto, model })
     }
 
-    /// The model with further outputs, one per activation that a product reads, and the activations' names, in order.
+    /// The model with additional outputs, one per activation that a product reads, and the activations' names, in
+    /// order.
     ///
     /// # Errors
     /// [`Error::NotQuantized`] when no product can be quantised, or the file would be too large.
@@ -92,7 +93,7 @@ impl ProtoModel {
         Ok((encoded(&proto)?, names))
     }
 
-    /// The model with its products rewritten, and what became of each.
+    /// The model with its products rewritten, and the result for each.
     ///
     /// # Errors
     /// [`Error::NotQuantized`] when no product could be rewritten, or the file would be too large.

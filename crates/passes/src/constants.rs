@@ -2,10 +2,10 @@
 
 use kiln_tensor::{DType, Element, Tensor, bf16, f16};
 
-/// Constants with more elements are not searched.
+/// The maximum number of elements of a constant that is searched.
 const SEARCH_LIMIT: usize = 1024;
 
-/// The one element that fills a constant.
+/// The element that fills a constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Splat {
     /// A float; 0.0 and -0.0 differ, see [`Splat::is_float`].
@@ -33,7 +33,7 @@ impl Splat {
     }
 }
 
-/// The element that fills a tensor, if all have one bit pattern; `None` for empty and large ones.
+/// The element that fills a tensor, if all elements have the same bit pattern; `None` for empty and large tensors.
 pub(crate) fn splat(tensor: &Tensor) -> Option<Splat> {
     fn only<T: Element>(tensor: &Tensor) -> Option<T> {
         tensor.to_vec::<T>().ok()?.first().copied()
@@ -91,7 +91,7 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     }
 }
 
-/// A scalar of a number dtype that represents `value` exactly; `None` where the dtype cannot.
+/// A scalar of a number dtype that represents `value` exactly; `None` if the dtype cannot.
 pub(crate) fn scalar_of(dtype: DType, value: f64) -> Option<Tensor> {
     let narrow = value as f32;
     let tensor = match dtype {

@@ -10,7 +10,7 @@ use kiln_shape_inference::{ShapeInferenceEngine, check_types_with};
 /// The default limit on bytes of constants that [`fold_constants`](crate::fold_constants) may create per graph: 4 MiB.
 pub const DEFAULT_FOLD_BUDGET: usize = 4 << 20;
 
-/// Bytes up to which constants are widened in any case: scales and biases, not weights.
+/// The size in bytes up to which constants are always widened: scales and biases, not weights.
 const WIDENED_LIMIT: usize = 4 << 10;
 
 /// Shared counters of the passes that work on one graph.
@@ -57,7 +57,7 @@ impl PassContext {
         }
     }
 
-    /// Whether a rewrite may add in another order, so that a sum of floats is rounded differently.
+    /// Sets whether a rewrite may reassociate sums, so that a sum of floats is rounded differently.
     pub fn with_reordered_sums(self, allowed: bool) -> Self {
         Self {
             reorders_sums: allowed,
@@ -65,12 +65,12 @@ impl PassContext {
         }
     }
 
-    /// Whether a rewrite may add in another order.
+    /// Whether a rewrite may reassociate sums.
     pub(crate) fn reorders_sums(&self) -> bool {
         self.reorders_sums
     }
 
-    /// Whether constants may be folded and frozen into constants of more bytes.
+    /// Sets whether constants may be folded and frozen into constants of more bytes.
     pub fn with_widened_constants(self, allowed: bool) -> Self {
         Self {
             widens_constants: allowed,
@@ -89,13 +89,13 @@ impl PassContext {
         self.widens_constants || to <= from || to <= WIDENED_LIMIT
     }
 
-    /// With other inference rules, including those of custom ops.
+    /// Sets the inference rules, including those of custom ops.
     pub fn with_engine(self, engine: ShapeInferenceEngine) -> Self {
         Self { engine, ..self }
     }
 
-    /// Whether the types of a graph follow from its operands. Sizes that became known may show that an op can only fault;
-    /// passes must not create such a graph.
+    /// Whether the types of a graph follow from its ops' operands. Sizes that became known may show that an op can only
+    /// fault; passes must not create such a graph.
     pub(crate) fn types_hold(&self, graph: &Graph) -> bool {
         check_types_with(graph, &self.engine).is_ok()
     }

@@ -160,7 +160,7 @@ fn work(op: &Op, operands: &[Tensor], result_elements: usize) -> Option<u64> {
         .try_fold(result_elements, usize::checked_add)?;
     let per_result = match op {
         Op::Matmul { .. } => operands.first()?.shape().last().copied()?,
-        // A filter meets each result of its output channel once; all of it is an upper bound.
+        // A result uses only the filter of its output channel; the size of all filters is an upper bound.
         Op::Conv { .. } | Op::ConvTranspose { .. } => operands.get(1)?.len(),
         Op::Pool { size, .. } | Op::ArgPool { size, .. } => {
             size.iter().try_fold(1_usize, |product, &n| {

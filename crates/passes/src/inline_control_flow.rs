@@ -21,7 +21,7 @@ const PASS: &str = "inline_control_flow";
 /// Replaces control flow with a known course.
 ///
 /// # Errors
-/// None today: where a result cannot be replaced, the op is kept.
+/// None today: if a result cannot be replaced, the op is kept.
 pub fn inline_control_flow(
     graph: Graph,
     ctx: &mut PassContext,
@@ -191,8 +191,8 @@ fn course(rebuild: &Rebuild<'_>, data: &OpData) -> Option<Course> {
     }
 }
 
-/// Replaces a region's parameters by the op's operands; a loop's first iteration is number 0.
-/// False, with nothing changed, if memory is short.
+/// Replaces a region's parameters by the op's operands; a loop's first iteration is number 0. Returns false, with
+/// nothing changed, if memory cannot be allocated.
 fn enter(rebuild: &mut Rebuild<'_>, into: RegionId, data: &OpData, region: RegionId) -> bool {
     let old = rebuild.old();
     let mut parameters = old.region(region).parameters.iter();

@@ -62,10 +62,11 @@ pub type Dump<'a> = dyn FnMut(&str, &Graph) + 'a;
 pub struct PassOptions<'a> {
     /// Whether constant parameters are frozen: off when their gradients are needed.
     pub freeze: bool,
-    /// Whether a rewrite may add in another order, so that a sum of floats is rounded differently, as it is by compiled code.
+    /// Whether a rewrite may reassociate sums, so that a sum of floats is rounded differently, as it is in compiled
+    /// code.
     pub reorder_sums: bool,
-    /// Whether constants may be folded and frozen into constants of more bytes. Off for weights that were quantised: kernels
-    /// then read the narrow ones.
+    /// Whether constants may be folded and frozen into constants of more bytes. Off for weights that were quantised, so
+    /// that kernels read the narrow ones.
     pub widen_constants: bool,
     /// The limit on bytes of constants created by folding.
     pub fold_budget: usize,
@@ -137,8 +138,8 @@ pub fn optimize(
     }
     // Before anything is simplified or moved: requirements of ops that a rewrite drops still apply to each call.
     record_requirements(&mut graph);
-    // Requirements are in the order in which the interpreter meets them, that of the text; everything else from here on
-    // sees one order, however the ops were written.
+    // Requirements are in the order in which the interpreter meets them, that of the text; everything after this uses
+    // one order, regardless of how the ops were written.
     graph = order_ops(graph);
     while report.rounds < ROUND_LIMIT && !report.converged && ctx.may_rewrite() {
         report.rounds += 1;

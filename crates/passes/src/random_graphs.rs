@@ -126,7 +126,7 @@ impl Pool {
         self.builder.reshape(x, &to).ok()
     }
 
-    /// All of most axes; of the last, a part if it is known to have enough elements.
+    /// The whole of most axes; of the last axis, a part if it is known to have enough elements.
     fn sliced(&mut self, x: ValueId, dims: &[DimId], second: u8, third: u8) -> Option<ValueId> {
         let axis = dims.len().checked_sub(1)?;
         let size = self.builder.dims().as_constant(dims[axis])?;

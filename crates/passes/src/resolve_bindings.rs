@@ -18,7 +18,7 @@ const PASS: &str = "resolve_bindings";
 /// Substitutes sizes for symbols that are bound to them.
 ///
 /// # Errors
-/// None today: where sizes cannot be substituted, the graph is unchanged.
+/// None today: if sizes cannot be substituted, the graph is unchanged.
 pub fn resolve_bindings(
     mut graph: Graph,
     ctx: &mut PassContext,

@@ -78,7 +78,7 @@ fn stands_in(graph: &Graph, region: RegionId, value: ValueId) -> bool {
     graph.region(region).parameters.contains(&value)
 }
 
-/// The parameters of an op's regions that are read and always one constant.
+/// The parameters of an op's regions that are read and always have the same constant value.
 fn captured_constants(
     rebuild: &Rebuild<'_>,
     data: &OpData,

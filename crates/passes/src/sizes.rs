@@ -30,7 +30,7 @@ pub(crate) fn elements(graph: &mut Graph, value: ValueId) -> Option<Vec<DimId>> 
     )
 }
 
-/// The op behind a value, with its operands.
+/// The op that computes a value, with its operands.
 fn behind(graph: &Graph, value: ValueId) -> Option<(&Op, &[ValueId])> {
     match graph.value(value).definition {
         Definition::Result { op, .. } => {

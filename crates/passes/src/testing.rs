@@ -16,7 +16,7 @@ pub(crate) fn graph(source: &str) -> Graph {
     graph
 }
 
-/// The graph after some passes, as text, each followed by the verifier and a check of types.
+/// The graph after some passes, as text; each pass is followed by the verifier and a check of types.
 pub(crate) fn after(passes: &[Pass], source: &str) -> String {
     let mut graph = graph(source);
     let mut ctx = PassContext::new();

@@ -5,7 +5,7 @@ use kiln_ir::{Graph, Op, OpData, OpId, ValueId};
 use kiln_tensor::DType;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ops that widen 16-bit floats for products alone; none where constants may be widened.
+/// The ops that widen 16-bit floats only for products; empty if constants may be widened.
 pub(crate) fn widened_weights(graph: &Graph, may_widen: bool) -> BTreeSet<OpId> {
     if may_widen {
         return BTreeSet::new();

@@ -21,7 +21,7 @@ pub enum PrecisionError {
         /// The number of rows.
         found: u32,
     },
-    /// E0643: a pattern of op names that is not one.
+    /// E0643: an invalid pattern of op names.
     #[error("{found:?} is no pattern of op names: {reason}")]
     Pattern {
         /// The text.
@@ -29,7 +29,7 @@ pub enum PrecisionError {
         /// What is wrong with it.
         reason: String,
     },
-    /// E0644: a pattern that is the name of no product.
+    /// E0644: a pattern that matches no product.
     #[error("no product is called {found:?}: the graph has {known}")]
     NoMatch {
         /// The pattern.

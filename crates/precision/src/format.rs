@@ -6,7 +6,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// What the operands of a product are rounded to.
+/// The formats to which the operands of a product are rounded.
 ///
 /// Spelled `f32`, `bf16`, `f16`, `int8`, `int8-weights`, `int4-weights` or `int4-int8`, the last three with `/32` for a scale
 /// per group of 32 rows and `/zero-points` for codes that are not centred at zero, in that order.
@@ -53,7 +53,7 @@ pub struct WeightFormat {
     pub bits: Bits,
     /// The number of consecutive rows (elements along the summed axis) that share a scale; all of them if unset.
     pub group: Option<NonZeroU32>,
-    /// Whether each group has a zero point: the code of zero. Without, codes are centred.
+    /// Whether each group has a zero point: the code of zero. Without one, codes are centred at zero.
     pub zero_points: bool,
 }
 

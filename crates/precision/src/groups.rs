@@ -9,7 +9,7 @@ use crate::format::WeightFormat;
 /// Factors of the scale that maps the largest magnitude to the largest code. Four bits gain from clipping, eight do not.
 const CLIPPING: [f32; 6] = [1.0, 0.95, 0.9, 0.85, 0.8, 0.75];
 
-/// Sizes of weights as quantisation sees them: `[batch, rows, columns]`.
+/// The sizes of weights in quantisation: `[batch, rows, columns]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Matrices, one after another.
@@ -28,7 +28,7 @@ impl Layout {
         self.rows.div_ceil(self.group)
     }
 
-    /// Rows with those that fill the last group.
+    /// The number of rows, including those that fill the last group.
     pub(crate) fn padded_rows(&self) -> usize {
         self.groups().saturating_mul(self.group)
     }

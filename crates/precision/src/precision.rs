@@ -5,7 +5,7 @@ use crate::format::Format;
 use glob::Pattern;
 use std::str::FromStr;
 
-/// A format for all products of a graph, and others for some of them, by name.
+/// A format for all products of a graph, and other formats for some of them, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Precision {
     format: Format,
@@ -21,11 +21,12 @@ impl Precision {
         }
     }
 
-    /// Another format for the products whose names match a pattern, in which `*` stands for any text. The name of a product
-    /// is that of the model's node it comes from, or else that of its value. The last pattern that matches decides.
+    /// Another format for the products whose names match a pattern, in which `*` stands for any text. The name of a
+    /// product is that of the model's node from which it comes, or otherwise that of its value. The last pattern that
+    /// matches decides.
     ///
     /// # Errors
-    /// E0643 for a text that is no pattern.
+    /// E0643 for a text that is not a pattern.
     pub fn and(mut self, names: &str, format: Format) -> Result<Self, PrecisionError> {
         let pattern = Pattern::new(names).map_err(|error| PrecisionError::Pattern {
             found: names.to_owned(),

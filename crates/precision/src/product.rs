@@ -53,14 +53,14 @@ impl Product {
         })
     }
 
-    /// With the value of its weights, if they are constant.
+    /// The same product with the value of its weights, if they are constant.
     pub(crate) fn with_weights(self, graph: &Graph) -> Self {
         let weights = constant_value(graph, self.right);
         Self { weights, ..self }
     }
 }
 
-/// The path of the node it comes from, or else the name of its value.
+/// The path of the node from which it comes, or otherwise the name of its value.
 fn name(graph: &Graph, data: &OpData) -> String {
     if let Some(origin) = &data.origin {
         return origin.to_string();

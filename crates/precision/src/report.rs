@@ -32,7 +32,7 @@ pub struct Change {
     pub weight_error: Option<f64>,
 }
 
-/// A product that was left as it was.
+/// A product that was left unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unchanged {

@@ -13,7 +13,7 @@ use crate::report::{Change, PrecisionReport, Reason, Unchanged};
 use kiln_ir::{Graph, Rebuild, Visit};
 use kiln_tensor::Tensor;
 
-/// What becomes of the activations where weights are quantised.
+/// How activations are treated if weights are quantised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activations {
     AsTheyAre,
@@ -21,7 +21,7 @@ enum Activations {
     Int8,
 }
 
-/// How many names an error lists.
+/// The maximum number of names listed in an error.
 const LISTED: usize = 8;
 
 /// A product that was replaced.
@@ -30,13 +30,13 @@ struct Narrowed {
     weight_error: Option<f64>,
 }
 
-/// What a rewrite returns: the new bytes and error, or why the product was left as it was.
+/// What a rewrite returns: the new bytes and error, or why the product was left unchanged.
 type Rewritten = Result<Result<Narrowed, Reason>, PrecisionError>;
 
-/// Rewrites the products of a verified graph, those of nested regions included.
+/// Rewrites the products of a verified graph, including those of nested regions.
 ///
 /// # Errors
-/// E0644 when a pattern matches no product; the tensor's code when memory is short.
+/// E0644 when a pattern matches no product; the tensor's code when memory cannot be allocated.
 pub fn reduce_precision(
     graph: &Graph,
     precision: &Precision,

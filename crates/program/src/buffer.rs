@@ -13,7 +13,7 @@ use crate::sizes::SizeList;
 /// A tensor of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffer {
-    /// For people: the graph's name of the value, or its number.
+    /// For human readers: the graph's name of the value, or its number.
     pub name: String,
     /// The elements.
     pub dtype: DType,
@@ -53,8 +53,8 @@ pub enum Place {
     },
 }
 
-/// A piece of a segment's arena, used by one buffer after the other. It is as large as the largest of them, and begins
-/// after the previous slot, aligned according to [`kiln_tensor::alignment_of`].
+/// A piece of a segment's arena, used by several buffers one after another. It is as large as the largest of them, and
+/// begins after the previous slot, aligned according to [`kiln_tensor::alignment_of`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// The buffers, none of which is live when another is written.

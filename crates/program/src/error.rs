@@ -42,7 +42,7 @@ pub enum ProgramError {
         /// What is wrong with it.
         problem: String,
     },
-    /// E0842: a stored program of another version.
+    /// E0842: a stored program of a different version.
     #[error("expected a stored program of format {expected}, found {found}; build it again")]
     Version {
         /// The format of this version of Kiln.

@@ -3,29 +3,29 @@
 use bytesize::ByteSize;
 use std::str::FromStr;
 
-/// How much memory the values between the steps of a program may take at one time, as far as they can be computed again
+/// How much memory the values between the steps of a program may take at a time, as far as they can be rematerialised
 /// instead of being kept.
 ///
-/// Budgets are compared with the bytes of live values at the likely values of sizes; what is chosen is right for all sizes.
-/// A budget that cannot be met is approached.
+/// Budgets are compared with the bytes of live values at the likely values of sizes; the chosen rematerialisation is
+/// correct for all sizes. A budget that cannot be met is approached as closely as possible.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum MemoryBudget {
-    /// As much as they need: nothing is computed twice.
+    /// As much as they need: nothing is rematerialised.
     #[default]
     Unlimited,
-    /// This part of what they need without recomputation, from 0 to 1.
+    /// This fraction of what they need without rematerialisation, from 0 to 1.
     Fraction(f64),
     /// This many bytes.
     Bytes(u64),
 }
 
-/// A text that is no [`MemoryBudget`].
+/// A text that is not a [`MemoryBudget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a part from 0% to 100%, or bytes such as 512MiB")]
 pub struct UnknownMemoryBudget;
 
-/// `50%` of what is needed without recomputation, or bytes: `512MiB`, `2 GB`, `65536`.
+/// `50%` of what is needed without rematerialisation, or bytes: `512MiB`, `2 GB`, `65536`.
 impl FromStr for MemoryBudget {
     type Err = UnknownMemoryBudget;
 
@@ -45,7 +45,7 @@ impl FromStr for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// The bytes, of values that need `peak` without recomputation; none if that is within the budget.
+    /// The budget in bytes, for values that need `peak` without rematerialisation; `None` if that is within the budget.
     pub(crate) fn below(self, peak: u64) -> Option<u64> {
         let bytes = match self {
             Self::Unlimited => return None,
@@ -55,7 +55,7 @@ impl MemoryBudget {
         (bytes < peak).then_some(bytes)
     }
 
-    /// Whether it is a budget: a part from 0 to 1, or bytes.
+    /// Whether it is a valid budget: a fraction from 0 to 1, or bytes.
     pub fn is_valid(self) -> bool {
         match self {
             Self::Fraction(part) => (0.0..=1.0).contains(&part),

@@ -11,14 +11,14 @@ use kiln_symbolic_shape::{Binding, DimTable, EvaluateError, PlanFact, Predicate,
 /// An operation that is executed on sizes. `L` represents a kernel's code: a schedule, or a runtime's extension of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanOperation<L = Schedule> {
-    /// Compares the two sizes of each fact. Where they differ, a plan without the fact has to run.
+    /// Compares the two sizes of each fact. If they differ, a plan without the fact has to run.
     CheckShapes {
         /// The facts that the plan depends on.
         facts: Vec<PlanFact>,
     },
-    /// Launches a kernel by the first of these cases that holds. Where its code is unavailable, the next one is taken.
+    /// Launches a kernel by the first of these cases that holds. If its code is unavailable, the next one is taken.
     Dispatch {
-        /// The best case first; the last one holds for all sizes. Empty where nothing compiles.
+        /// The best case first; the last one holds for all sizes. Empty if there is no compiler.
         cases: Vec<DispatchCase<L>>,
     },
 }
@@ -109,7 +109,7 @@ impl<L> PlanOperation<L> {
         cases.map(|case| &case.launch)
     }
 
-    /// The same with another code representation in each case.
+    /// The same operation with a different code representation in each case.
     pub fn map<M>(self, mut launch: impl FnMut(L) -> M) -> PlanOperation<M> {
         match self {
             Self::CheckShapes { facts } => PlanOperation::CheckShapes { facts },
@@ -127,7 +127,7 @@ impl<L> PlanOperation<L> {
 }
 
 impl PlanOperation {
-    /// The operation for people, a line for each fact or case. `dims` is the table of its sizes.
+    /// The operation in readable form, a line for each fact or case. `dims` is the table of its sizes.
     pub fn lines(&self, dims: &DimTable) -> Vec<String> {
         match self {
             Self::CheckShapes { facts } => {
@@ -195,7 +195,7 @@ impl<'a> RuntimeShapeInjector<'a> {
         PlanOperation::Dispatch { cases }
     }
 
-    /// The way to launch any kernel, for all sizes.
+    /// A launch of any kernel with one case, for all sizes.
     pub fn generate_generic_fallback(&self) -> DispatchCase {
         DispatchCase {
             when: Vec::new(),

@@ -55,8 +55,8 @@ pub struct Block {
     pub donations: Vec<Donation>,
 }
 
-/// A parameter that is dead when a result of the same bytes in the same order is first written, by a step that may compute
-/// in place. A call may use each parameter and each result in one pair.
+/// A parameter that is dead when a result of the same size and memory order is first written, by a step that may
+/// compute in place. A call may use each parameter and each result in one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Donation {
     /// The parameter, by position.
@@ -86,7 +86,7 @@ pub struct Segment {
     pub own: Vec<BufferId>,
     /// The sizes that its steps need.
     pub sizes: Vec<SizeId>,
-    /// The check of the facts that it was planned under, if there are any.
+    /// The check of the facts under which it was planned, if there are any.
     pub check: Option<PlanOperation>,
     /// The requirements of ops on sizes, in the order of the graph before it was optimised: checked in order, before
     /// everything else, whenever the block is entered, with the interpreter's codes. Includes the requirements of unused
@@ -164,7 +164,7 @@ impl Program {
         counts
     }
 
-    /// Every fact that a step was planned under.
+    /// Every fact under which a step was planned.
     pub fn facts(&self) -> impl Iterator<Item = &PlanFact> {
         let segments = self.blocks.values().flat_map(|block| &block.segments);
         let checks = segments.filter_map(|segment| segment.check.as_ref());

@@ -50,7 +50,7 @@ impl SizeTable {
         self.dims.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no sizes.
     pub fn is_empty(&self) -> bool {
         self.dims.is_empty()
     }

@@ -73,7 +73,7 @@ pub enum Action {
         trips: BufferId,
         /// `bool[]`: whether to begin.
         condition: BufferId,
-        /// What is known of the trip count before anything runs.
+        /// The trip count, as far as it is known before anything runs.
         course: Course,
         /// The initial carried values.
         carried: Vec<BufferId>,
@@ -103,7 +103,7 @@ pub enum Action {
     },
 }
 
-/// What is known of a loop's trip count before anything runs: it is then not read from a device.
+/// A loop's trip count, as far as it is known before anything runs: what is known need not be read from a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Course {
     /// The trip count, if it is a size.
@@ -129,7 +129,7 @@ pub struct KernelLaunch {
 }
 
 impl Action {
-    /// The word for the kind of step.
+    /// The display name of the kind of step.
     pub fn as_word(&self) -> &'static str {
         match self {
             Action::Kernel(_) => "kernel",

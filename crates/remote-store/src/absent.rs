@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kiln_kernel_cache::{BoundedLru, KeyDigest, LruLimits};
 
-/// More keys than this are not remembered.
+/// The maximum number of keys that are remembered.
 const KEYS: usize = 1 << 16;
 
 /// A bounded memory of absent entries.
@@ -38,13 +38,13 @@ impl Absent {
         }
     }
 
-    /// The entry was found absent.
+    /// Records that the entry was found absent.
     pub(crate) fn note(&mut self, digest: KeyDigest, now: Duration) {
         let until = now.saturating_add(self.believed_for);
         let _ = self.until.insert(digest, until, 0);
     }
 
-    /// The entry may be there now.
+    /// Records that the entry may exist now.
     pub(crate) fn forget(&mut self, digest: KeyDigest) {
         self.until.remove(&digest);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::options::BreakerOptions;
 
-/// Whether requests are let through. Times are of one monotonic clock.
+/// A circuit breaker, which decides whether requests are let through. Times are those of one monotonic clock.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     options: BreakerOptions,
@@ -16,22 +16,22 @@ pub(crate) struct Breaker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
-    /// Requests are refused until this time.
+    /// Requests are rejected until this time.
     Open {
         until: Duration,
         pause: Duration,
     },
-    /// One request is under way to find out; the next may try at this time if it is never heard of again.
+    /// One probing request is in progress; if its result is never reported, the next may probe at this time.
     Probing {
         until: Duration,
         pause: Duration,
     },
 }
 
-/// What a result did to the breaker.
+/// The effect of a result on the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Nothing.
+    /// No effect.
     Same,
     /// It opened, for this long.
     Opened(Duration),
@@ -48,7 +48,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a request may be made now. After a pause one is let through.
+    /// Whether a request may be made now. After a pause, one request is let through.
     pub(crate) fn admits(&mut self, now: Duration) -> bool {
         match self.state {
             State::Closed => true,
@@ -61,7 +61,7 @@ impl Breaker {
         }
     }
 
-    /// A request succeeded: the store answered, whatever its answer.
+    /// Records a successful request: the store responded, regardless of the response.
     pub(crate) fn succeeded(&mut self) -> Turn {
         self.failures = 0;
         match std::mem::replace(&mut self.state, State::Closed) {
@@ -70,7 +70,7 @@ impl Breaker {
         }
     }
 
-    /// A request failed.
+    /// Records a failed request.
     pub(crate) fn failed(&mut self, now: Duration) -> Turn {
         self.failures = self.failures.saturating_add(1);
         let pause = match self.state {

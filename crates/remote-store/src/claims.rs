@@ -43,9 +43,9 @@ pub(crate) enum Tried {
     Held {
         is_taken_over: bool,
     },
-    /// Another machine's, with its version.
+    /// Another machine holds the claim, in this version.
     Busy(UpdateVersion),
-    /// The store has no conditional writes.
+    /// The store does not support conditional writes.
     Unsupported,
     Failed(String),
 }
@@ -87,7 +87,7 @@ impl Claims {
         is_recent
     }
 
-    /// Whether to ask for an entry that another machine is making. If so, it counts as asked now.
+    /// Whether to query an entry that another machine is making. If so, it counts as queried now.
     pub(crate) fn may_ask_for_entry(
         &mut self,
         digest: KeyDigest,
@@ -196,7 +196,7 @@ async fn held_by(store: &dyn ObjectStore, name: &Path) -> Tried {
                 version: meta.version,
             })
         }
-        // It was given up in between: asked for again soon.
+        // The claim was released in between, and will be tried again soon.
         Err(Error::NotFound { .. }) => Tried::Busy(UpdateVersion {
             e_tag: None,
             version: None,
@@ -205,7 +205,7 @@ async fn held_by(store: &dyn ObjectStore, name: &Path) -> Tried {
     }
 }
 
-/// The content of a claim: unique, and otherwise read by people alone.
+/// The content of a claim: unique, and otherwise only for human readers.
 fn payload() -> PutPayload {
     let unique = [0u8, 1].map(|half| RandomState::new().hash_one(half));
     let text = format!("being compiled {:016x}{:016x}\n", unique[0], unique[1]);

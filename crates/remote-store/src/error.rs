@@ -11,7 +11,7 @@ pub enum RemoteError {
         address: String,
         /// The reason.
         problem: String,
-        /// An address that would do.
+        /// An example of a valid address.
         example: &'static str,
     },
 
@@ -24,11 +24,11 @@ pub enum RemoteError {
         scheme: String,
         /// The missing feature.
         feature: &'static str,
-        /// The package it belongs to.
+        /// The package that has the feature.
         package: &'static str,
     },
 
-    /// E0732: the system refused the thread that talks to the store.
+    /// E0732: the system could not start the thread that communicates with the store.
     #[error("cannot start the thread that talks to the store: {message}")]
     Thread {
         /// The system's message.

@@ -47,8 +47,8 @@ pub(crate) fn open(
     }
     secure_transport();
     let setting = |name: &str| (name.to_owned(), "true".to_owned());
-    // One object is deleted at a time, and servers that speak S3's protocol do not all delete several. What the caller sets
-    // comes later, and wins.
+    // Objects are deleted one at a time, because not all servers that speak S3's protocol support deleting several. The
+    // caller's settings come later, and take precedence.
     let single = feature == &"aws";
     let settings = single
         .then(|| setting("aws_disable_bulk_delete"))
@@ -70,7 +70,7 @@ fn is_built_in(feature: &str) -> bool {
     }
 }
 
-/// Chooses how connections are encrypted, unless the program already has.
+/// Installs a TLS provider, unless the program already has one.
 fn secure_transport() {
     #[cfg(feature = "http")]
     let _ = rustls::crypto::ring::default_provider().install_default();

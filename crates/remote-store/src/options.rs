@@ -14,11 +14,11 @@ pub struct RemoteOptions {
     pub write_deadline: Duration,
     /// Entries above this many bytes are neither read nor written. 1 GiB by default.
     pub max_entry_bytes: u64,
-    /// The bytes that may wait to be written; entries beyond are dropped. 256 MiB by default.
+    /// The maximum number of bytes that wait to be written; further entries are dropped. 256 MiB by default.
     pub queue_bytes: u64,
-    /// How long dropping the tier waits for what is still to be written. 5 s by default.
+    /// How long dropping the tier waits for pending writes. 5 s by default.
     pub drain: Duration,
-    /// How long an absent entry is taken to be still absent. 10 s by default.
+    /// How long an absent entry is assumed to be still absent. 10 s by default.
     pub absent_for: Duration,
     /// How long another machine's claim on a compile is respected after it was first seen. By the local clock, so that the
     /// clocks of machines need not agree. 60 s by default.

@@ -27,8 +27,8 @@ use crate::writer::Writer;
 
 /// Entries in a store that many machines share.
 ///
-/// The key authenticates what is read: any holder can supply code to every other holder. Processes that are given
-/// the key but should not write set [`read_only`](RemoteOptions::read_only).
+/// The key authenticates entries that are read: any holder of the key can supply code to every other holder. Processes
+/// that are given the key but should not write set [`read_only`](RemoteOptions::read_only).
 pub struct RemoteTier {
     shared: Arc<Shared>,
     seal: SealKey,
@@ -39,7 +39,7 @@ pub struct RemoteTier {
     worker: Worker,
 }
 
-/// What the tier and its background writes share.
+/// The state that the tier and its background writes share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) options: RemoteOptions,
@@ -63,7 +63,7 @@ impl RemoteTier {
     /// `aws_access_key_id`, `aws_endpoint`, `google_service_account`, `azure_storage_account_name`, `allow_http`.
     ///
     /// # Errors
-    /// E0730 when the address is not one; E0731 when this build cannot reach such stores; E0732 when no thread can be
+    /// E0730 when the address is invalid; E0731 when this build cannot reach such stores; E0732 when no thread can be
     /// started.
     pub fn open(
         address: &str,
@@ -112,7 +112,7 @@ impl RemoteTier {
         })
     }
 
-    /// What happened so far.
+    /// The statistics so far.
     pub fn stats(&self) -> RemoteStats {
         self.shared.counters.snapshot()
     }
@@ -398,7 +398,7 @@ impl Shared {
     }
 }
 
-/// A claim that is given up when it is dropped, after what was stored before.
+/// A claim that is released when it is dropped, after the entries that were stored before.
 struct Held {
     name: Path,
     writer: Writer,
@@ -454,7 +454,7 @@ async fn read(
         if bytes > options.max_entry_bytes {
             return Err(Unread::TooLarge(bytes));
         }
-        // The size that the store promises is not trusted: memory grows with what arrives.
+        // The size that the store reports is not trusted: memory grows with the received data.
         let room = file.try_reserve(piece.len());
         room.map_err(|error| Unread::Failed(error.to_string()))?;
         file.extend_from_slice(&piece);

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::error::RemoteError;
 
-/// How much later than a future's own limit its caller gives up: the future reports more than the caller could.
+/// How much later than a future's own limit its caller gives up: the future can report more detail than the caller.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// How long pending requests are waited for when the thread ends.

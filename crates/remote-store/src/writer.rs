@@ -34,7 +34,7 @@ enum Job {
     Delete {
         name: Path,
     },
-    /// Tells that everything before it is done.
+    /// Signals that everything before it is done.
     Mark(mpsc::SyncSender<()>),
 }
 
@@ -68,7 +68,7 @@ impl Writer {
 
     /// Queues the removal of an object.
     pub(crate) fn delete(&self, name: Path) {
-        // Without a task nothing is removed; what stays does no harm.
+        // Without a task, nothing is removed; leftover objects are harmless.
         let _ = self.sender.send(Job::Delete { name });
     }
 

@@ -12,8 +12,8 @@ use std::f64::consts::{FRAC_2_SQRT_PI, LN_2};
 use crate::expr::{Expr, ExprBuilder, ExprNode, NodeId};
 use crate::{ScalarError, ScalarOp};
 
-/// The derivative of an expression with respect to one of its inputs, as an expression of the
-/// same inputs; the number 0 in the input's dtype where it does not depend on it.
+/// The derivative of an expression with respect to one of its inputs, as an expression of the same inputs; the number 0
+/// in the input's dtype if it does not depend on it.
 ///
 /// ```
 /// use kiln_scalar::{ExprBuilder, differentiate};
@@ -81,7 +81,7 @@ pub(crate) fn derivative_nodes(
     }
 }
 
-/// A slope, with the two values that need no separate step.
+/// A slope; the values 0 and 1 are represented without a step.
 #[derive(Clone, Copy)]
 enum Slope {
     Zero,
@@ -322,7 +322,7 @@ fn choose(b: &mut ExprBuilder, condition: NodeId, dx: Slope, dy: Slope, like: No
     }
 }
 
-/// `dx * y * x^(y - 1)`, and 0 where `y` is 0, whatever `x` is.
+/// `dx * y * x^(y - 1)`, and 0 where `y` is 0, for any `x`.
 fn power_base(b: &mut ExprBuilder, dx: Slope, x: NodeId, y: NodeId) -> Slope {
     if matches!(dx, Slope::Zero) {
         return Slope::Zero;

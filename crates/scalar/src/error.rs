@@ -57,7 +57,7 @@ pub enum ScalarError {
         found: usize,
     },
 
-    /// E0285: an expression with a node that refers to something that does not precede it.
+    /// E0285: an expression with a node that refers to a node that does not precede it.
     #[error("node {node} of the expression refers to {what}, which does not exist")]
     Dangling {
         /// The position of the node.
@@ -82,12 +82,12 @@ pub enum ScalarError {
         limit: usize,
     },
 
-    /// E0880: a block of another dtype than the evaluator's.
+    /// E0880: a block of a different dtype than the evaluator's.
     #[error("{what}: expected elements of {expected}, found {found}")]
     BlockType {
         /// Which block.
         what: String,
-        /// The dtype the evaluator works on.
+        /// The dtype of the evaluator.
         expected: DType,
         /// The block's dtype.
         found: DType,

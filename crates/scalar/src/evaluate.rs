@@ -55,8 +55,8 @@ impl Mode {
 
 /// The value of an expression for one element.
 ///
-/// The dtypes of the inputs are those of the values. In [`Mode::Promoted`], floats of any dtype are read as the f64 they
-/// equal, and a float result is an f64.
+/// The dtypes of the inputs are those of the values. In [`Mode::Promoted`], floats of any dtype are read as f64 of the
+/// same value, and a float result is an f64.
 pub fn evaluate(
     expr: &Expr,
     inputs: &[ScalarValue],
@@ -92,12 +92,12 @@ pub fn evaluate(
     Ok(result.unwrap_or_else(|| unreachable!("an expression's result is one of its nodes")))
 }
 
-/// The operands of a scalar operation, at most.
+/// The maximum number of operands of a scalar operation.
 const MOST_OPERANDS: usize = 3;
 
 /// The value of one operation.
 ///
-/// In [`Mode::Promoted`], floats of any dtype are read as the f64 they equal, and a float result is an f64.
+/// In [`Mode::Promoted`], floats of any dtype are read as f64 of the same value, and a float result is an f64.
 ///
 /// # Errors
 /// Operands that the operation does not accept; a fault.

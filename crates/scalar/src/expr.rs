@@ -55,7 +55,7 @@ pub enum ExprNode {
 }
 
 impl ExprNode {
-    /// The nodes this one refers to, a literal's model included.
+    /// The nodes to which this one refers, including a literal's model.
     fn references(&self) -> &[NodeId] {
         match self {
             ExprNode::Input(_) | ExprNode::Constant(_) => &[],
@@ -115,7 +115,7 @@ impl Expr {
         self.n_inputs
     }
 
-    /// The nodes, each after those it refers to.
+    /// The nodes, each after those to which it refers.
     pub fn nodes(&self) -> &[ExprNode] {
         &self.nodes
     }
@@ -226,7 +226,7 @@ fn dangling(node: usize, to: NodeId) -> ScalarError {
     }
 }
 
-/// An expression from outside.
+/// An expression from outside, not yet checked.
 #[derive(Deserialize)]
 struct Unchecked {
     n_inputs: usize,

@@ -28,7 +28,7 @@ pub struct Function(u16);
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Parameter {
-    /// Its name, as in ONNX where that has one.
+    /// Its name, as in ONNX if that has one.
     pub name: &'static str,
     /// Its default.
     pub default: f64,
@@ -65,12 +65,12 @@ enum Derivative {
     Written(DefineUnary),
     /// Explicit, for the operand at a position.
     WrittenFor(fn(&mut ExprBuilder, &[NodeId], usize) -> NodeId),
-    /// None: the result does not vary smoothly with the operands.
+    /// There is no derivative: the result does not vary smoothly with the operands.
     None,
 }
 
 impl Function {
-    /// The function of this name or alias.
+    /// The function with this name or alias.
     pub fn by_name(name: &str) -> Option<Function> {
         let by_name = TABLE.binary_search_by(|row| row.name.cmp(name));
         by_name
@@ -156,8 +156,8 @@ impl Function {
         self.expression(&[])?.result_type(operands)
     }
 
-    /// The derivative with respect to one operand, as an expression of the operands and, last,
-    /// the derivative with respect to the result, which it is multiplied by.
+    /// The derivative with respect to one operand, as an expression of the operands and, last, the derivative with
+    /// respect to the result, by which it is multiplied.
     ///
     /// `None` where it is not meaningful: operands that only select (a `bool`, a compared value), and functions whose
     /// result is not a number or whose slope is zero everywhere.
@@ -261,7 +261,7 @@ impl PartialOrd for Function {
     }
 }
 
-/// By name: the table is sorted.
+/// Compares by name, since the table is sorted.
 impl Ord for Function {
     fn cmp(&self, other: &Function) -> Ordering {
         self.0.cmp(&other.0)

@@ -93,7 +93,7 @@ pub enum Signature {
     Float1,
     /// Two floats of one dtype, to the same.
     Float2,
-    /// Two of any one dtype, to `bool`.
+    /// Two operands of the same dtype, whichever it is, to `bool`.
     Compare,
     /// `bool` to `bool`.
     Logical1,
@@ -180,9 +180,9 @@ macro_rules! define_scalar_op {
     ($($variant:ident $name:ident $signature:ident $meaning:literal;)*) => {
         /// A primitive operation on scalars; each variant documents its edge cases.
         ///
-        /// For all of them: integers are two's complement, floats follow IEEE 754 (round to nearest even, denormals kept),
-        /// NaN in gives NaN out unless stated otherwise, and there is no undefined behaviour: an operation without a value
-        /// is a [`crate::ScalarFault`].
+        /// For all operations: integers are two's complement, floats follow IEEE 754 (round to nearest even, denormals
+        /// kept), NaN in gives NaN out unless stated otherwise, and there is no undefined behaviour: an operation
+        /// without a value is a [`crate::ScalarFault`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
@@ -195,7 +195,7 @@ macro_rules! define_scalar_op {
         }
 
         impl ScalarOp {
-            /// Every operation but the casts.
+            /// Every operation except the casts.
             pub const ALL: &'static [ScalarOp] = &[$(ScalarOp::$variant,)*];
 
             /// The name in text forms; all casts are `cast`.

@@ -17,8 +17,8 @@ pub(crate) fn bf16_from_f64(value: f64) -> bf16 {
     bf16::from_f32(f32_to_odd(value))
 }
 
-/// The nearest f64 to an integer of at most 65 bits, or an odd neighbour if it is not exact, so
-/// that rounding further is right.
+/// The f64 nearest to an integer of at most 65 bits, or an odd neighbour if it is not exact (round to odd), so that
+/// further rounding is correct.
 pub(crate) fn f64_to_odd(value: i128) -> f64 {
     const SHIFT: u32 = 12;
     if value.unsigned_abs() < 1 << 53 {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn rounding_to_half_uses_bits_beyond_f32() {
-        // 1 + 2^-11 lies halfway between two f16; a hair more must go up.
+        // 1 + 2^-11 is halfway between two f16; anything above must round up.
         let tie = 1.0 + 2f64.powi(-11);
         assert_eq!(f16_from_f64(tie), f16::ONE);
         assert_eq!(

@@ -43,7 +43,7 @@ pub enum ScalarValue {
     Bool(bool),
 }
 
-/// Runs a block with `$v` bound to the value inside, whatever its type.
+/// Runs a block with `$v` bound to the value inside, for any type.
 macro_rules! for_value {
     ($value:expr, $v:ident => $body:expr) => {
         match $value {

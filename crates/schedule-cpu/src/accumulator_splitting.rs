@@ -11,8 +11,8 @@ use crate::strides::bound;
 /// Accumulators that keep a core busy: two additions are issued per cycle, with a latency of four.
 const ACCUMULATORS: u32 = 8;
 
-/// How many accumulators a stage's few sums are split over; 0 for none: sums that are no multiply-adds, or too short, or
-/// that test bounds as they go.
+/// The number of accumulators over which a stage's few sums are split; 0 for no splitting: sums that are not
+/// multiply-adds, or too short, or that test bounds in each step.
 pub(crate) fn accumulators(kernel: &VerifiedKernel, level: IsaLevel, stage: StageId) -> u32 {
     let stage = kernel.stage(stage);
     let StageOperation::Reduce { axes, .. } = &stage.operation else {

@@ -20,8 +20,8 @@ use crate::tile::{Tile, VectorAxis};
 use crate::value_cost::n_operations;
 use crate::{non_temporal, packing, register_transpose, transposing_reduction};
 
-/// The innermost axis of a reduction is unrolled if its points times the accumulators are at most this. With more, the
-/// loads of all points are moved together, and accumulators are spilled for it.
+/// The innermost axis of a reduction is unrolled if its points times the accumulators are at most this. With more, LLVM
+/// moves the loads of all points together, and spills accumulators.
 const UNROLL: u32 = 20;
 
 /// Expressions of at most this many operations are computed for all rows of a tile at once.
@@ -232,7 +232,7 @@ impl Annotator<'_> {
         }
     }
 
-    /// How every vectorised axis is cut.
+    /// How every vectorised axis is cut into vectors.
     fn vectors(&self, nest: &LoopNest) -> Vec<VectorSteps> {
         let mut axes = BTreeSet::new();
         match nest.tile.vector {

@@ -9,13 +9,13 @@ use crate::strides::buffer_strides;
 
 /// The cost per element of a gather at a constant stride, in loads.
 const GATHER: f64 = 1.5;
-/// The same at a stride that is not constant, in a product.
+/// The cost of a gather at a non-constant stride, in a product.
 const SCATTERED: f64 = 3.0;
 
 /// One load or store of a kernel, as far as the choice of a tile depends on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    /// Its stride, per axis of the kernel; `None` where it is not constant.
+    /// Its stride, per axis of the kernel; `None` if it is not constant.
     steps: Vec<(AxisId, Option<Quantity>)>,
     /// Its depth in nested inner loops.
     pub(crate) depth: u32,
@@ -41,8 +41,8 @@ impl Access {
         self.steps.iter().any(|(other, _)| *other == axis)
     }
 
-    /// The cost per element of access along an axis in vectors of `lanes`. In a product, what is loaded at a stride is
-    /// loaded again for every sum: small strides are as bad as gathers.
+    /// The cost per element of access along an axis in vectors of `lanes`. In a product, elements loaded at a stride
+    /// are loaded again for every sum, so small strides are as bad as gathers.
     pub(crate) fn cost_along(&self, axis: AxisId, lanes: u32, is_product: bool) -> f64 {
         match self.step(axis).map(|step| step.as_constant()) {
             Some(Some(0 | 1)) => 1.0 / f64::from(lanes),
@@ -50,7 +50,7 @@ impl Access {
             Some(Some(2)) => 4.0 / f64::from(lanes),
             None if is_product => SCATTERED,
             Some(_) if is_product => GATHER,
-            // As many vectors, and nearly as many shuffles.
+            // The same number of vectors, and nearly as many shuffles.
             Some(Some(step @ 3..=8)) => (2.0 * step as f64 / f64::from(lanes)).min(GATHER),
             _ => GATHER,
         }
@@ -135,7 +135,7 @@ fn steps(
         .collect()
 }
 
-/// The stride of an access from one index of an axis to the next, where it is constant.
+/// The stride of an access from one index of an axis to the next, if it is constant.
 pub(crate) fn movement(
     kernel: &VerifiedKernel,
     dependence: &Dependence,

@@ -11,7 +11,7 @@ const LINE: i64 = 64;
 /// The packed copy of an operand.
 #[derive(Clone, Debug)]
 pub struct PackedCopy {
-    /// Its layout: blocks of one axis innermost, or whole axes in another order.
+    /// Its layout: blocks of one axis innermost, or whole axes in a different order.
     pub spec: PackSpec,
     /// Its offset in the scratch that tasks share, in bytes.
     pub offset: Quantity,

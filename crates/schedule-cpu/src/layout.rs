@@ -28,8 +28,8 @@ pub struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// The layout of a kernel: `packs` are the constants and operands packed in blocks; the other `copies` have whole axes
-    /// in another order.
+    /// The layout of a kernel: `packs` are the constants and operands packed in blocks; the other `copies` have whole
+    /// axes in a different order.
     pub fn new(
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,
@@ -180,7 +180,7 @@ impl<'a> Layout<'a> {
         self.best_axis(&store.axes, &nodes, Some(store))
     }
 
-    /// Among some axes the one with the most contiguous and the fewest scattered accesses.
+    /// Of some axes, the one with the most contiguous and the fewest scattered accesses.
     fn best_axis(
         &self,
         axes: &[AxisId],
@@ -266,8 +266,8 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The axis whose blocks are innermost in a packed array, and their size; groups of a few elements of another axis may be
-/// within.
+/// The axis whose blocks are innermost in a packed array, and their size; within them, there may be groups of a few
+/// elements of another axis.
 pub(crate) fn block_of(pack: &PackSpec) -> Option<(usize, usize)> {
     let mut inner = pack.axes.iter().rev().map_while(|axis| match *axis {
         PackAxis::Inner { axis, block } => Some((axis, block)),

@@ -6,7 +6,7 @@ use kiln_kernel::{AxisId, NodeId, VerifiedKernel};
 
 use crate::tile::{Tile, VectorAxis};
 
-/// The most boundaries at which a loop is split: each piece is separate code.
+/// The maximum number of boundaries at which a loop is split: each piece is separate code.
 pub(crate) const MAX_SPLITS: u32 = 7;
 
 /// The first `most` boundaries along an outer axis, at which a loop over it is split.
@@ -21,7 +21,7 @@ pub fn split_at(
     boundaries
 }
 
-/// The most versions of the loops of a unit.
+/// The maximum number of versions of the loops of a unit.
 pub(crate) const MAX_VERSIONS: u32 = 8;
 
 /// The conditions that are tested once per unit of work instead of per element: those of selections that are the same at all

@@ -9,11 +9,11 @@ use kiln_tensor::DType;
 
 use crate::strides::bound;
 
-/// An axis with fewer points is not worth the shuffles.
+/// The minimum number of points of an axis for which the shuffles pay.
 const POINTS: i64 = 4;
 
-/// Whether a stage is a sum of products that pairs suit, at a level that has the instruction. The bounds of its operands are
-/// tested before the innermost loop, if at all.
+/// Whether a stage is a sum of products that can be summed in pairs, at a level that has the instruction. The bounds of
+/// its operands are tested before the innermost loop, if at all.
 pub(crate) fn sums_pairs(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -38,13 +38,13 @@ pub(crate) fn sums_pairs(
     axes.last().is_some_and(is_suitable) && (are_integers || are_floats())
 }
 
-/// Whether products that suit pairs are of 8-bit integers, at a level that sums four of them at once.
+/// Whether products that can be summed in pairs are of 8-bit integers, at a level that sums four of them at once.
 pub(crate) fn sums_fours(kernel: &VerifiedKernel, level: IsaLevel, stage: StageId) -> bool {
     let stage = kernel.stage(stage);
     level.multiplies_fours() && byte_factors(kernel, &stage.operation, stage.value).is_some()
 }
 
-/// The factors of a sum of products in 32 bits, if both are 8-bit integers that are widened for it.
+/// The factors of a sum of products in 32 bits, if both are 8-bit integers that are widened to them.
 pub fn byte_factors(
     kernel: &VerifiedKernel,
     operation: &StageOperation,
@@ -55,7 +55,7 @@ pub fn byte_factors(
         .filter(|&(left, right)| is_byte(left) && is_byte(right))
 }
 
-/// The factors of a sum of products in 32 bits, as the integers that are widened for it: each fits 16 bits.
+/// The factors of a sum of products in 32 bits, as the integers before widening: each fits 16 bits.
 pub fn narrow_factors(
     kernel: &VerifiedKernel,
     operation: &StageOperation,

@@ -189,7 +189,7 @@ impl ScheduledNest {
         (nest, bytes)
     }
 
-    /// The number of units that a kernel's points are cut into.
+    /// The number of units into which a kernel's points are divided.
     pub fn n_units(&self, kernel: &VerifiedKernel) -> Quantity {
         let tile = &self.loops.tile;
         let mut units = Quantity::constant(1);

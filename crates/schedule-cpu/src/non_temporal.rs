@@ -25,8 +25,8 @@ pub(crate) fn can_be_non_temporal(
     level.has_streaming_stores() && !stores.is_empty() && stores.iter().all(is_suited)
 }
 
-/// The stores of a kernel that only writes plain values, along outer axes alone. Reductions and expensive maps are not
-/// bound by their stores.
+/// The stores of a kernel that only writes plain values, and only along outer axes. Reductions and expensive maps are
+/// not bound by their stores.
 pub fn plain_stores(kernel: &VerifiedKernel) -> Vec<&Store> {
     let mut stores = Vec::new();
     for item in kernel.items() {

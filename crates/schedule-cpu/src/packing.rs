@@ -45,7 +45,7 @@ pub(super) fn specs(
         for &(tiled, block) in &wishes {
             let avoided = (tiled != vector).then_some(vector);
             if let Some(place) = indexed_by(kernel, id, tiled, avoided) {
-                // Groups are separate blocks, whatever the tile.
+                // Groups are separate blocks, for any tile.
                 let block = place.group.unwrap_or(block);
                 let grouped = match tiled == vector && place.group.is_none() {
                     true => read_in_groups(kernel, (dependence, level), (id, vector)),
@@ -136,7 +136,7 @@ pub(super) fn reduced(kernel: &VerifiedKernel) -> Option<AxisId> {
     }
 }
 
-/// The operands, other than constants, that only products read, with the stage that sums the products.
+/// The operands, other than constants, that are read only by products, with the stage that sums the products.
 fn factors(kernel: &VerifiedKernel) -> Vec<(StageId, BufferId)> {
     let mut factors = Vec::new();
     for contraction in &kernel.classification().contractions {
@@ -175,7 +175,7 @@ fn loaded(kernel: &VerifiedKernel, factor: NodeId) -> Option<&Load> {
     }
 }
 
-/// Whether a buffer, by position, is an operand that only products read.
+/// Whether a buffer, by position, is an operand that is read only by products.
 pub(super) fn is_factor(kernel: &VerifiedKernel, buffer: usize) -> bool {
     let factors = factors(kernel);
     factors

@@ -19,7 +19,7 @@ use crate::work;
 /// of the operand has 2.75 operations, it takes 0.37 and 0.58.
 const OPERATIONS: f64 = 2.5;
 
-/// Vectors in a row from which on a window along rows only has nothing to gain.
+/// The number of vectors in a row from which a window that runs only along rows gains nothing.
 const LONG_ROW: u32 = 8;
 
 /// The preferred layouts.
@@ -51,7 +51,7 @@ pub(super) fn preferred(kernel: &VerifiedKernel, lanes: u32) -> Vec<PreferredLay
             });
         }
     }
-    // Where the features fill no vector, pixels do.
+    // If the features do not fill a vector, pixels do.
     let buffers: Vec<BufferId> = kernel.buffers().keys().collect();
     let mut wished = wishes.iter().filter_map(|wish| buffers.get(wish.buffer));
     let result = wished.find(|&&id| kernel.buffer(id).role.is_written());

@@ -21,8 +21,8 @@ const FEW_TILES: i64 = 8;
 /// The prefetches of a nest.
 #[derive(Clone, Debug, Default)]
 pub struct Prefetch {
-    /// Loads that prefetch the elements of the next rows: those of all items but the first that read a buffer along axes of
-    /// their own.
+    /// Loads that prefetch the elements of the next rows: those of all items except the first that read a buffer along
+    /// their own inner axes.
     loads: BTreeSet<NodeId>,
     /// The axis that the first of these items reduces, and the stores whose lines it prefetches: those over axes of the
     /// same length, by position in the list of items.
@@ -130,7 +130,7 @@ impl Prefetch {
         stores.filter_map(store).collect()
     }
 
-    /// 1 if a few consecutive tiles read the same block, each for some of the rows, else 0.
+    /// 1 if a few consecutive tiles read the same block, each for some of the rows; otherwise 0.
     pub fn shares_blocks(&self, all: &Quantity, mine: &Quantity) -> Quantity {
         let one = Quantity::constant(1);
         let others = (all.clone() - mine.clone()).max(Quantity::constant(0));
@@ -170,7 +170,7 @@ fn stores_after(kernel: &VerifiedKernel, first: usize) -> Option<(AxisId, Vec<(u
     Some((reduced, stores))
 }
 
-/// The nodes below an item; none for a carry block, which processes its rows step by step.
+/// The nodes below an item; empty for a carry block, which processes its rows step by step.
 fn nodes_of(kernel: &VerifiedKernel, item: &Item) -> BTreeSet<NodeId> {
     let root = match item {
         Item::Stage(stage) => kernel.stage(*stage).value,

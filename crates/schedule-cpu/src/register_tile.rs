@@ -74,8 +74,8 @@ pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
 
 /// Rows and vectors of a contraction's tile: one of the level's tiles.
 ///
-/// If the vectorised axis has `size` elements, the cheapest one measured for such a row; if the size is unknown, or makes
-/// no difference, the one that suits the work.
+/// If the vectorised axis has `size` elements, this is the cheapest tile measured for such a row; if the size is
+/// unknown, or makes no difference, the one that suits the work.
 pub(super) fn contraction_shape(
     level: IsaLevel,
     work: Work,
@@ -89,9 +89,9 @@ pub(super) fn contraction_shape(
     tile_choice::cheapest(level, work, tiles, width.filter(|&width| width > 0))
 }
 
-/// Rows and vectors of the tile of a kernel with several contractions: of the level's tiles the one with the most vectors
-/// that divide a row. Such a tile does more than sum, so units of work should be alike, and several vectors hide each
-/// other's latency.
+/// Rows and vectors of the tile of a kernel with several contractions: of the level's tiles, the one with the most
+/// vectors whose number divides a row. Such a tile does more than sum, so units of work should be equal, and several
+/// vectors hide each other's latency.
 pub(super) fn joined_shape(
     level: IsaLevel,
     work: Work,
@@ -113,12 +113,12 @@ pub(super) fn joined_shape(
 /// Vectors per tile of a skinny GEMM: the number that fits next to the accumulators of three rows.
 pub(super) fn skinny_vectors(level: IsaLevel) -> u32 {
     const ROWS: u32 = 3;
-    // An element per row, and vectors being loaded.
+    // Registers for an element per row, and for the vectors being loaded.
     const OTHERS: u32 = ROWS + 3;
     (level.n_vector_registers() - OTHERS) / ROWS
 }
 
-/// The count of at most `limit` rows that wastes least of an axis of `size` points.
+/// The row count, at most `limit`, that wastes least of an axis of `size` points.
 pub(super) fn fitting(limit: u32, size: Option<i64>) -> u32 {
     let Some(size) = size
         .and_then(|size| u32::try_from(size).ok())
@@ -127,14 +127,14 @@ pub(super) fn fitting(limit: u32, size: Option<i64>) -> u32 {
         return limit;
     };
     let waste = |rows: u32| size.div_ceil(rows) * rows - size;
-    // Fewer rows share less: giving up a row must save more than it costs.
+    // Fewer rows share fewer loads: dropping a row must save more than it costs.
     (limit.div_ceil(2)..=limit)
         .rev()
         .min_by_key(|&rows| (waste(rows) * 100 / size, u32::MAX - rows))
         .map_or(limit, |rows| rows.min(size))
 }
 
-/// The outer axis that leaves most of the loads in reductions unchanged, but not the result.
+/// The outer axis on which most of the loads in reductions do not depend, but the result does.
 pub(super) fn row_axis(
     kernel: &VerifiedKernel,
     accesses: &[Access],

@@ -51,7 +51,7 @@ pub(crate) fn row_remainder(
     }
     let mut rows = rows(kernel, tile, count, (packs.is_empty(), reads_in_place));
     let mut least = count;
-    // A tile for full row counts only would duplicate the code of one that may repeat its last row.
+    // A tile only for full row counts would duplicate the code of one that may repeat its last row.
     if rows.first() == Some(&count) && may_repeat(kernel, count, packs) {
         rows.remove(0);
         least = least_rows(count, rows.first().copied());
@@ -86,12 +86,13 @@ fn rows(
             vec![count]
         }
         SKINNY_ROWS if reads_in_place => vec![2, 1],
-        // Beside many rows a few single ones do not matter.
+        // With many rows, a few single ones do not matter.
         EVENED_ROWS if reads_in_place => vec![4, 3, 1],
-        // Weights are read again for each tile: six to eight rows, as of a batch, are better computed as one tile.
+        // Weights are read again for each tile: six to eight rows, such as those of a batch, are better computed as one
+        // tile.
         8.. if reads_in_place => vec![8, 4, 1],
         5.. if reads_in_place => vec![4, 1],
-        // Attention has as few rows as tokens.
+        // Attention may have few rows: one per token.
         5.. if class == Class::Attention => vec![2, 1],
         // Four rows take as long as one.
         5.. if is_product => vec![4],

@@ -28,9 +28,9 @@ pub struct ScaledBytes {
     pub signed: NodeId,
     /// The unsigned factor.
     pub unsigned: UnsignedByte,
-    /// What the unsigned factor is offset by before it is scaled.
+    /// The offset of the unsigned factor, before it is scaled.
     pub offset: Option<Offset>,
-    /// The floats that a sum is multiplied by.
+    /// The floats by which a sum is multiplied.
     pub scales: Vec<NodeId>,
 }
 
@@ -48,7 +48,7 @@ pub struct Offset {
 pub struct UnsignedByte {
     /// A load of `u8`.
     pub load: NodeId,
-    /// What is done with it, in order.
+    /// The steps applied to it, in order.
     pub steps: Vec<ByteStep>,
 }
 
@@ -62,7 +62,7 @@ pub enum ByteStep {
 }
 
 impl ScaledBytes {
-    /// The parts of a stage's sum, if it is one, along an axis that is a multiple of four.
+    /// The parts of a stage's sum, if it has this form, along an axis that is a multiple of four.
     pub fn of(kernel: &VerifiedKernel, dependence: &Dependence, stage: StageId) -> Option<Self> {
         let stage = kernel.stage(stage);
         let StageOperation::Reduce {
@@ -121,7 +121,7 @@ impl ScaledBytes {
 }
 
 impl UnsignedByte {
-    /// An integer that is one, with its largest value.
+    /// An integer derived from a byte, with its largest value.
     fn of(
         kernel: &VerifiedKernel,
         (dependence, along): (&Dependence, AxisId),
@@ -186,7 +186,7 @@ fn applied(kernel: &VerifiedKernel, node: NodeId) -> Option<(&ScalarOp, &[NodeId
     }
 }
 
-/// A byte as a float, with what is added to it or subtracted from it.
+/// A byte as a float, with the float that is added to it or subtracted from it.
 fn offset_byte(
     kernel: &VerifiedKernel,
     (dependence, along): (&Dependence, AxisId),
@@ -219,7 +219,7 @@ fn offset_byte(
     }
 }
 
-/// Whether an integer type has every number from 0 to 127, so that bytes that fit are themselves in it.
+/// Whether an integer type has every number from 0 to 127, so that bytes in this range keep their value in it.
 fn keeps_bytes(dtype: DType) -> bool {
     dtype == DType::U8 || dtype.is_integer() && dtype.bits() > 8
 }
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn other_products_are_summed_as_floats() {
-        // The other factor is no byte.
+        // The other factor is not a byte.
         assert_eq!(bytes("f32", CODE), None);
         // Two products of bytes above 127 may not fit 16 bits.
         assert_eq!(bytes("i8", "f32(%w[g, k, n])"), None);

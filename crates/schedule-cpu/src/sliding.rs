@@ -3,7 +3,8 @@
 use kiln_kernel::analysis::{Dependence, SlidingWindow};
 use kiln_kernel::{AxisId, NodeId, VerifiedKernel};
 
-/// The most taps that are unrolled: their weights, the sums and an element fit the registers of every level.
+/// The maximum number of taps that are unrolled: their weights, the sums and an element fit the registers of every
+/// level.
 const MAX_TAPS: i64 = 7;
 
 /// How a value reduced over `taps` slides along rows, if there are few enough taps.

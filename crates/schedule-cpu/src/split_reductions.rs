@@ -13,7 +13,7 @@ use crate::strides::bound;
 /// Points of each part of the split axis are a multiple of this.
 const POINTS: i64 = 64;
 
-/// The most results for which a reduction is split: more results are enough tasks.
+/// The maximum number of results for which a reduction is split: more results give enough tasks.
 const FEW: i64 = 8;
 
 /// The split reductions of a kernel.
@@ -31,14 +31,14 @@ pub struct SplitReduction {
     pub axis: AxisId,
     /// Points of the axis in each part but the last.
     pub length: Quantity,
-    /// The number of parts, at most [`SplitReductions::MAX_PARTS`]: none for an axis without points.
+    /// The number of parts, at most [`SplitReductions::MAX_PARTS`]; 0 for an axis without points.
     pub n_parts: Quantity,
     /// The offset of the partial results in the scratch shared by tasks, in bytes; those of one result are adjacent.
     pub offset: Quantity,
 }
 
 impl SplitReductions {
-    /// The most parts of a reduction.
+    /// The maximum number of parts of a reduction.
     pub const MAX_PARTS: i64 = 64;
 
     /// The split reductions of a kernel with few results whose stages are all scalars; also the bytes of the partial
@@ -69,7 +69,7 @@ impl SplitReductions {
                 return None;
             }
             let is_size = |&&axis: &&AxisId| matches!(kernel.axis(axis).extent, Extent::Size(_));
-            // An axis of unknown size, or else the longest.
+            // An axis of unknown size, or otherwise the longest.
             let length = |&&axis: &&AxisId| bound(kernel, axis).as_constant().unwrap_or(i64::MAX);
             let axis = *axes.iter().filter(is_size).max_by_key(length)?;
             let size = bound(kernel, axis);

@@ -41,7 +41,7 @@ pub struct StoredCode {
 }
 
 impl StoredCode {
-    /// Assumes the version of a compiler, or none.
+    /// Assumes the version of a compiler, if one is known.
     pub fn new(version: Option<String>) -> Self {
         Self {
             version: version.unwrap_or_else(|| NONE.to_owned()),
@@ -49,7 +49,7 @@ impl StoredCode {
         }
     }
 
-    /// With the schedules of a compiler that uses this Winograd transform.
+    /// Uses the schedules of a compiler with this Winograd transform.
     #[must_use]
     pub fn with_transform(self, transform: Transform) -> Self {
         Self { transform, ..self }

@@ -18,7 +18,7 @@ use crate::loops::LoopNest;
 use crate::strides::{bound, buffer_strides};
 use crate::tile::{Tile, VectorAxis};
 
-/// The most tables of a nest.
+/// The maximum number of tables of a nest.
 pub(crate) const MAX_TABLES: u32 = 16;
 
 /// Alignment of a table, in bytes.
@@ -48,7 +48,7 @@ pub struct Table {
     pub offset: Quantity,
 }
 
-/// What the vectors of an index need to load windows.
+/// The data with which the vectors of an index load windows.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// The index, which has a table.
@@ -59,8 +59,8 @@ pub struct Window {
     pub relative: Quantity,
     /// The offset of the lowest index of each vector, `i64` per vector.
     pub first: Quantity,
-    /// The offset of the distance between the lowest and the highest index of each vector, `i64` per vector; -1 where the
-    /// vectors of a window would not hold all, or one of them is not in the buffer.
+    /// The offset of the distance between the lowest and the highest index of each vector, `i64` per vector; -1 if the
+    /// vectors of a window cannot hold all of them, or one of them is not in the buffer.
     pub span: Quantity,
 }
 
@@ -134,8 +134,9 @@ impl Tables {
     }
 }
 
-/// The outermost expressions in the stored values of a kernel of stores alone that depend on no axis but the vectorised one,
-/// and are worth a table: index arithmetic whose steps are not constant, and floats. Empty if there is no other axis.
+/// The outermost expressions in the stored values of a kernel that consists only of stores, which depend on no axis
+/// other than the vectorised one, and are worth a table: index arithmetic whose steps are not constant, and floats.
+/// Empty if there is no other axis.
 pub(crate) fn tabulated(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -249,7 +250,7 @@ fn windowed(
     (is_dense && is_proved && is_narrow).then_some((position, *buffer.shape.get(position)?))
 }
 
-/// How many vectors the elements of a window may span.
+/// The number of vectors that the elements of a window may span.
 pub fn vectors_of_window(level: IsaLevel) -> u32 {
     if level.has_avx512() { 2 } else { 1 }
 }

@@ -22,7 +22,7 @@ pub struct Tile {
 /// The vectorised axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VectorAxis {
-    /// Nothing.
+    /// No axis.
     #[default]
     None,
     /// One outer axis, throughout the body.

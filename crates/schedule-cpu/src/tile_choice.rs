@@ -26,7 +26,7 @@ pub const fn contraction_tiles(level: IsaLevel) -> &'static [(u32, u32)] {
     }
 }
 
-/// What the rows of a contraction's tile are.
+/// The meaning of the rows of a contraction's tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Rows of an array, with a vector of results per accumulator.
@@ -58,7 +58,7 @@ impl Work {
     }
 }
 
-/// Differences of this many hundredths are measurement noise.
+/// Differences of this many percent are measurement noise.
 const NOISE: u64 = 3;
 
 /// Associativity of the level-1 cache on many cores.

@@ -17,8 +17,8 @@ const PAGE: u32 = 4096;
 /// The sizes at which tiles proceed along the rows: if rows are long, and the right operand stays in the cache while it is
 /// read again for each block of rows.
 ///
-/// Never if the weights are the rows, as in a convolution whose pixels are the columns: it gained nothing there, and a
-/// choice made at each launch is code to compile.
+/// Never if the weights are the rows, as in a convolution whose pixels are the columns: there was no gain, and a choice
+/// made at each launch is more code to compile.
 pub(crate) fn columns_first(kernel: &VerifiedKernel, tile: &Tile, packs: &[PackSpec]) -> When {
     let (Some(_), VectorAxis::Outer(columns), Some(reduced), Class::Contraction) = (
         tile.rows,

@@ -18,7 +18,7 @@ pub fn is_plain(kernel: &VerifiedKernel, value: NodeId) -> bool {
             .all(|&node| arithmetic_operations(kernel, node).is_some())
 }
 
-/// How many operations a value takes: index arithmetic does not count, and a function counts as several.
+/// The number of operations that a value takes: index arithmetic does not count, and a function counts as several.
 pub fn n_operations(kernel: &VerifiedKernel, value: NodeId) -> usize {
     let nodes = expression_nodes(kernel, &[value]).into_iter();
     nodes

@@ -3,8 +3,8 @@
 use kiln_kernel::analysis::{Dependence, GuardedIndex};
 use kiln_kernel::{AxisId, VerifiedKernel};
 
-/// Whether windows that are no products have edges along an axis. In tiles of several vectors most of a picture's row would
-/// be computed with the conditions of its ends, and so would tiles that are masked throughout.
+/// Whether windows that are not products have edges along an axis. In tiles of several vectors, most of an image's row
+/// would be computed with the bounds tests of its ends, and so would tiles that are masked throughout.
 pub(crate) fn has_edges_along(
     kernel: &VerifiedKernel,
     dependence: &Dependence,

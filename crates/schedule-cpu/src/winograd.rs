@@ -25,8 +25,8 @@ pub const TAPS: usize = 3;
 /// The dtype of images, weights and sums.
 pub const ELEMENT: DType = DType::F32;
 
-/// The fewest tiles in a strip: enough to amortise reading a plane's weights, and few enough for its elements to fit the
-/// level-1 cache beside them.
+/// The minimum number of tiles in a strip: enough to amortise reading a plane's weights, and few enough for its
+/// elements to fit the level-1 cache together with them.
 const STRIP: u32 = 16;
 
 /// Which Winograd transform: the sums along each axis of a tile.
@@ -94,7 +94,7 @@ pub struct Winograd {
     pub lines: Along,
     /// Columns of the image, which are the rows of tiles.
     pub columns: Along,
-    /// The reduced axis besides the window's.
+    /// The reduced axis other than those of the window.
     pub channels: AxisId,
     /// The vectorised axis of results.
     pub features: AxisId,

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// The most bytes of a configuration.
+/// The maximum size of a configuration in bytes.
 const LIMIT: u64 = 1 << 20;
 
-/// A model's configuration, as it is written. Every field may be left out.
+/// A model's configuration, as written in its file. Every field may be omitted.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ModelConfig {
@@ -35,7 +35,7 @@ pub(crate) struct ModelConfig {
     deterministic: Option<bool>,
     /// Whether kernels get variants for frequent sizes.
     variants: Option<bool>,
-    /// Shapes of inputs by name; the model is ready once all that calls with them need is compiled.
+    /// Shapes of inputs by name; the model is ready once everything that calls with these shapes need is compiled.
     pub(crate) precompile: Vec<BTreeMap<String, Vec<usize>>>,
     /// How many requests may wait.
     queue: Option<usize>,
@@ -51,15 +51,16 @@ pub(crate) struct ModelConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BatchingConfig {
-    /// `false` for never; `true` makes a model that cannot be batched an error; left out, it is batched if it can be.
+    /// `false` disables batching; `true` makes it an error if the model cannot be batched; if omitted, the model is
+    /// batched if it can be.
     enabled: Option<bool>,
-    /// The symbol along which requests are joined; left out, the first size of the first input.
+    /// The symbol along which requests are joined; if omitted, the first size of the first input.
     symbol: Option<String>,
-    /// How much of the symbol a joined call has at most.
+    /// The maximum size of the symbol in a joined call.
     max_batch: Option<usize>,
     /// How many milliseconds a request waits for others.
     max_delay_ms: Option<f64>,
-    /// The operator vouches that parts of a batch do not depend on each other; nothing is then proved.
+    /// The operator vouches that parts of a batch are independent of each other; no proof is then required.
     assume_independent: bool,
 }
 
@@ -67,12 +68,12 @@ pub(crate) struct BatchingConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "serde_json::Value")]
 pub(crate) enum Versions {
-    /// The one with the highest number.
+    /// The version with the highest number.
     #[default]
     Latest,
-    /// All that there are.
+    /// All versions.
     All,
-    /// These.
+    /// These versions.
     Listed(Vec<u64>),
 }
 
@@ -126,7 +127,7 @@ impl ModelConfig {
     /// The configuration in a file; the defaults if there is none.
     ///
     /// # Errors
-    /// E1522 when it cannot be read, or is not of this form.
+    /// E1522 when it cannot be read, or does not have this form.
     pub(crate) fn read(path: &Path) -> Result<Self, ServeError> {
         let unusable = |problem: String| ServeError::Config {
             path: shown(path),
@@ -162,7 +163,7 @@ impl ModelConfig {
     /// Options to load the model with, from those of the repository.
     ///
     /// # Errors
-    /// The field whose value makes no sense, and why.
+    /// The field whose value is invalid, and why.
     pub(crate) fn options(&self, base: &Options, compiling: &Compiling) -> Result<Options, String> {
         let of = |field: &str, error: &dyn std::fmt::Display| format!("{field}: {error}");
         let mut options = base.clone().compiling(self.compiling(compiling)?);
@@ -189,7 +190,7 @@ impl ModelConfig {
         Ok(options)
     }
 
-    /// When kernels are compiled: as the repository's options say, where the configuration does not.
+    /// When kernels are compiled; the repository's options are the default.
     fn compiling(&self, base: &Compiling) -> Result<Compiling, String> {
         let mut compiling = base.clone();
         if let Some(word) = &self.policy {
@@ -215,7 +216,7 @@ impl ModelConfig {
     /// How requests wait and are joined.
     ///
     /// # Errors
-    /// The field whose value makes no sense, and why.
+    /// The field whose value is invalid, and why.
     pub(crate) fn serving(&self, defaults: &ServingDefaults) -> Result<Serving, String> {
         let positive = |field: &str, number: usize| match number {
             0 => Err(format!("{field}: expected a positive number, found 0")),

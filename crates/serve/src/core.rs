@@ -56,7 +56,7 @@ impl Core {
         self.refused.get_or_create(&labels).inc();
     }
 
-    /// Everything that is counted, in the OpenMetrics format.
+    /// All metrics, in the OpenMetrics format.
     pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
         let written = text::encode_registry(&mut text, &self.registry)
@@ -69,7 +69,7 @@ impl Core {
     }
 }
 
-/// How much the server has to do.
+/// The current load of the server.
 #[derive(Debug)]
 struct Loads(Arc<Gate>);
 

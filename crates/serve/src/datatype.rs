@@ -22,11 +22,11 @@ const NAMES: [(DType, &str); 13] = [
 /// The protocol's name.
 pub(crate) fn name_of(dtype: DType) -> &'static str {
     let known = NAMES.iter().find(|(known, _)| *known == dtype);
-    // A type without a name in the protocol has its own, which no client accepts.
+    // A type that has no name in the protocol keeps Kiln's name, which no client accepts.
     known.map_or_else(|| dtype.name(), |(_, name)| name)
 }
 
-/// The element type of a name; none for one that Kiln does not have, such as `BYTES`.
+/// The element type of a name; `None` for a type that Kiln does not have, such as `BYTES`.
 pub(crate) fn of_name(name: &str) -> Option<DType> {
     let known = NAMES.iter().find(|(_, known)| *known == name);
     known.map(|(dtype, _)| *dtype)

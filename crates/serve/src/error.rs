@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// E1501: a request that is not of the protocol's form.
+    /// E1501: a request that violates the protocol.
     #[error("{what}: {problem}")]
     Malformed {
         /// The part of the request.
@@ -61,7 +61,7 @@ pub enum ServeError {
         /// The limit.
         limit: usize,
     },
-    /// E1506: the server has as many requests, or bytes of requests, as it takes.
+    /// E1506: the server is at its limit of requests, or of bytes of requests.
     #[error("the server has {limit} {what}, its limit; retry later")]
     Overloaded {
         /// What is counted.
@@ -94,10 +94,10 @@ pub enum ServeError {
     /// E1510: a request without the server's token.
     #[error("expected the server's token in `authorization: Bearer TOKEN`, found {found}")]
     Unauthorized {
-        /// What was there instead.
+        /// What was found instead.
         found: &'static str,
     },
-    /// E1511: a request that this server is set not to serve.
+    /// E1511: a request that the server's settings forbid.
     #[error("{what} is not allowed: {why}")]
     Forbidden {
         /// What was requested.
@@ -105,7 +105,7 @@ pub enum ServeError {
         /// Which setting forbids it.
         why: &'static str,
     },
-    /// E1512: something of the protocol that Kiln does not have.
+    /// E1512: a feature of the protocol that Kiln does not support.
     #[error("{what} is not supported; {next}")]
     Unsupported {
         /// What was requested.
@@ -149,15 +149,16 @@ pub enum ServeError {
         /// What was expected, and what was found.
         problem: String,
     },
-    /// E1523: a configuration that requests batching for a model whose results depend on the rest of the batch.
+    /// E1523: a configuration that requests batching for a model whose results for a request depend on the rest of the
+    /// batch.
     #[error("requests cannot be joined: {reason}; set `batching.enabled` to false in {path}")]
     NotIndependent {
-        /// Why not.
+        /// Why it cannot be batched.
         reason: String,
         /// The configuration.
         path: String,
     },
-    /// E1530: a setting of the server that makes no sense.
+    /// E1530: an invalid setting of the server.
     #[error("setting {name}: expected {expected}, found {found}")]
     Setting {
         /// The setting.
@@ -167,7 +168,7 @@ pub enum ServeError {
         /// What it was given.
         found: String,
     },
-    /// E1531: an address that cannot be listened on.
+    /// E1531: an address on which the server cannot listen.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -175,7 +176,7 @@ pub enum ServeError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// E1532: a file of the server's own, such as a certificate, that cannot be used.
+    /// E1532: a file of the server, such as a certificate, that cannot be used.
     #[error("cannot use {path}: {problem}")]
     File {
         /// The file.
@@ -183,7 +184,7 @@ pub enum ServeError {
         /// What is wrong with it.
         problem: String,
     },
-    /// E1533: the system refused a thread.
+    /// E1533: the system could not start a thread.
     #[error("cannot start a thread for model {name}: {source}")]
     Thread {
         /// The model.
@@ -200,12 +201,12 @@ pub enum ServeError {
     /// The code of the layer below: a call of a model failed.
     #[error(transparent)]
     Call(#[from] kiln::Error),
-    /// The same error, which several requests get.
+    /// The same error, returned to several requests.
     #[error(transparent)]
     Shared(#[from] Arc<ServeError>),
 }
 
-/// What kind of failure an error is: what its status in HTTP and gRPC follows from.
+/// The kind of failure, which determines the status in HTTP and gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Invalid,
@@ -263,7 +264,7 @@ impl ServeError {
             Self::Unauthorized { .. } => Class::Unauthenticated,
             Self::Forbidden { .. } => Class::Forbidden,
             Self::Unsupported { .. } => Class::Unsupported,
-            // The model's files are the operator's, and are wrong until they are changed.
+            // The model's files belong to the operator, and stay wrong until they are changed.
             Self::Load { .. }
             | Self::Layout { .. }
             | Self::Config { .. }

@@ -39,7 +39,7 @@ impl Gate {
     /// Whether a request has the server's token.
     ///
     /// # Errors
-    /// E1510 if it has not.
+    /// E1510 if it does not have it.
     pub(crate) fn authorize(&self, headers: &HeaderMap) -> Result<(), ServeError> {
         let Some(token) = &self.token else {
             return Ok(());
@@ -62,7 +62,7 @@ impl Gate {
         Err(ServeError::Unauthorized { found })
     }
 
-    /// Refuses requests that a page of another site makes with a visitor's browser.
+    /// Rejects requests that a page of another site makes through a visitor's browser.
     ///
     /// # Errors
     /// E1511 for a request from a page that this server did not deliver.
@@ -73,7 +73,7 @@ impl Gate {
         let origin = origin.to_str().ok();
         let origin = origin.and_then(|origin| Some(origin.split_once("://")?.1));
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-        // A name can be made to mean this machine by the site whose page it is; an address cannot.
+        // A site can make its own host name resolve to this machine (DNS rebinding), but not an address.
         if origin.is_some() && origin == host && host.is_some_and(is_address) {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Gate {
         }
     }
 
-    /// Lets a request in; it counts until the permit is dropped.
+    /// Admits a request; it counts until the permit is dropped.
     ///
     /// # Errors
     /// E1506 when the limit is reached; E1508 when the server is shutting down.
@@ -125,12 +125,12 @@ impl Gate {
         (before < self.limits.connections).then_some(connected)
     }
 
-    /// From now on the server reports that it is not ready.
+    /// Makes the server report that it is not ready.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
     }
 
-    /// From now on requests are refused.
+    /// Makes the server reject requests.
     pub(crate) fn close(&self) {
         self.drain();
         self.is_closed.store(true, Ordering::Release);
@@ -153,7 +153,7 @@ impl Gate {
     }
 }
 
-/// A request that was let in, with the bytes of its body.
+/// A request that was admitted, with the bytes of its body.
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Arc<Gate>,
@@ -164,7 +164,7 @@ impl Permit {
     /// Counts bytes of the request that are kept in memory.
     ///
     /// # Errors
-    /// E1509 when the request has more than one may have; E1506 when all requests together have.
+    /// E1509 when the request exceeds the limit for one request; E1506 when all requests together exceed theirs.
     pub(crate) fn hold(&self, bytes: usize) -> Result<(), ServeError> {
         let limits = &self.gate.limits;
         let own = self
@@ -193,7 +193,7 @@ impl Permit {
     }
 }
 
-/// Whether a host, with or without a port, is an address and not a name.
+/// Whether a host, with or without a port, is an address rather than a name.
 fn is_address(host: &str) -> bool {
     let is_ip = |text: &str| text.parse::<IpAddr>().is_ok() || text == "localhost";
     let without_port = host.rsplit_once(':').map_or(host, |(name, _)| name);
@@ -218,7 +218,7 @@ impl Drop for Permit {
     }
 }
 
-/// A connection that was let in.
+/// A connection that was admitted.
 #[derive(Debug)]
 pub(crate) struct Connected(Arc<Gate>);
 
@@ -287,7 +287,7 @@ mod tests {
             refused("127.0.0.1:8000", "http://127.0.0.1:80001"),
             Err("E1511")
         );
-        // A name of another site that was made to mean this machine.
+        // The name of another site, made to resolve to this machine (DNS rebinding).
         assert_eq!(
             refused("example.org:8000", "http://example.org:8000"),
             Err("E1511")

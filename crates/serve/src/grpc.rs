@@ -32,7 +32,7 @@ use tracing::Instrument;
 /// The path of every method begins with this.
 pub(crate) const SERVICE: &str = "/inference.GRPCInferenceService/";
 
-/// Answers requests by gRPC.
+/// The gRPC front end.
 #[derive(Clone)]
 pub struct GrpcService(Arc<Core>);
 
@@ -46,7 +46,7 @@ impl GrpcService {
     /// The front end alone, to be mounted in your own server. The options about listening are ignored.
     ///
     /// # Errors
-    /// E1530 for an option that makes no sense.
+    /// E1530 for an invalid option.
     pub fn new(repository: Repository, options: &ServerOptions) -> Result<Self, ServeError> {
         options.check()?;
         Ok(Self(Core::new(repository, Gate::new(options))))
@@ -202,7 +202,7 @@ where
         let (_, extensions, message) = request.into_parts();
         let answer = (self.method)(Arc::clone(&self.core), message);
         Box::pin(async move {
-            // They hold the permit, which counts the request until it is answered.
+            // The extensions hold the permit, which counts the request until it is answered.
             let _extensions = extensions;
             answer
                 .await

@@ -30,14 +30,14 @@ use route::{Route, Target};
 use std::sync::Arc;
 use tracing::Instrument;
 
-/// Answers requests by HTTP.
+/// The HTTP front end.
 #[derive(Clone)]
 pub struct HttpService(Arc<Core>);
 
-/// What requests are answered with.
+/// The response to a request, or an error.
 type Answer = Result<Response<Full<Bytes>>, ServeError>;
 
-/// The path a request was for, its headers and its body.
+/// The path of a request, its headers and its body.
 struct Asked {
     head: http::request::Parts,
     body: Vec<u8>,
@@ -47,7 +47,7 @@ impl HttpService {
     /// The front end alone, to be mounted in your own server. The options about listening are ignored.
     ///
     /// # Errors
-    /// E1530 for an option that makes no sense.
+    /// E1530 for an invalid option.
     pub fn new(repository: Repository, options: &ServerOptions) -> Result<Self, ServeError> {
         options.check()?;
         Ok(Self(Core::new(repository, Gate::new(options))))
@@ -92,7 +92,7 @@ impl HttpService {
         self.routed(route, Asked { head, body }).await
     }
 
-    /// What the request is for, if it may be answered.
+    /// The route of the request, if it is allowed.
     fn admitted(&self, head: &http::request::Parts) -> Result<(Route, Permit), ServeError> {
         let route = Route::of(&head.method, head.uri.path())?;
         let gate = &self.0.gate;

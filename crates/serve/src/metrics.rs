@@ -38,7 +38,7 @@ impl fmt::Display for ModelLabels {
     }
 }
 
-/// A request's model and how it ended: `ok`, or a code.
+/// A request's model and outcome: `ok`, or a code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
     model: String,
@@ -48,7 +48,7 @@ struct OutcomeLabels {
 
 type Histograms = Family<ModelLabels, Histogram, fn() -> Histogram>;
 
-/// Everything that is counted.
+/// All metrics.
 pub(crate) struct Metrics {
     registry: Registry,
     families: Arc<Families>,
@@ -95,7 +95,7 @@ impl Metrics {
         }
     }
 
-    /// Writes all of it in the OpenMetrics format, without its end.
+    /// Writes all metrics in the OpenMetrics format, without the end marker.
     pub(crate) fn write(&self, text: &mut String) -> fmt::Result {
         text::encode_registry(text, &self.registry)
     }

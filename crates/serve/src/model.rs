@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tracing::{Instrument, Span};
 use worker::Worker;
 
-/// One version of a model, ready for requests. Its threads end once it was closed and its queue is empty.
+/// One version of a model, ready for requests. Its threads end once it is closed and its queue is empty.
 pub(crate) struct ServedModel {
     pub(crate) labels: ModelLabels,
     pub(crate) model: Model,
@@ -32,10 +32,11 @@ pub(crate) struct ServedModel {
 }
 
 impl ServedModel {
-    /// Starts the threads of a loaded model. `config` is the file that a mistake is in.
+    /// Starts the threads of a loaded model. `config` is the file named in errors.
     ///
     /// # Errors
-    /// E1523 when requests are to be joined and must not be; E1533 when the system refuses a thread.
+    /// E1523 when joining is requested for a model whose requests cannot be joined; E1533 when the system cannot start
+    /// a thread.
     pub(crate) fn start(
         model: Model,
         serving: &Serving,
@@ -98,16 +99,16 @@ impl ServedModel {
         self.queue.len()
     }
 
-    /// Accepts no more requests; those that it has are answered.
+    /// Stops accepting requests; those already accepted are completed.
     pub(crate) fn close(&self) {
         self.queue.close();
     }
 
-    /// Answers a request.
+    /// Handles a request.
     ///
     /// # Errors
-    /// E1502 for tensors that are missing or unknown; E1505 when too many requests wait; E1507 when there is no answer in
-    /// time; that of the call if it fails.
+    /// E1502 for tensors that are missing or unknown; E1505 when too many requests wait; E1507 when the request times
+    /// out; the error of the call if that fails.
     pub(crate) async fn infer(&self, request: InferRequest) -> Result<InferAnswer, ServeError> {
         let start = Instant::now();
         let span = tracing::info_span!("serve.request", model = %self.labels, id = ?request.id);
@@ -135,7 +136,7 @@ impl ServedModel {
         };
         let (reply, answer) = oneshot::channel();
         let cancellation = Cancellation::new();
-        // A client that leaves drops this future.
+        // This future is dropped when the client disconnects.
         let _cancels = CancelOnDrop(cancellation.clone());
         let job = Job {
             inputs,
@@ -152,7 +153,7 @@ impl ServedModel {
         self.queue.push(&self.labels.model, job)?;
         let outputs = match tokio::time::timeout(limit, answer).await {
             Err(_) => return Err(ServeError::Deadline { limit }),
-            // The thread dropped the request: its time was up, or the thread panicked.
+            // The thread dropped the request: it timed out, or the thread panicked.
             Ok(Err(_)) if start.elapsed() >= limit => return Err(ServeError::Deadline { limit }),
             Ok(Err(_)) => {
                 return Err(ServeError::Panicked {
@@ -180,7 +181,7 @@ impl fmt::Debug for ServedModel {
     }
 }
 
-/// Without a handle to the model nothing more can come.
+/// Without a handle to the model, no request can arrive.
 impl Drop for ServedModel {
     fn drop(&mut self) {
         self.close();

@@ -2,10 +2,10 @@
 
 use crate::error::ServeError;
 
-/// Work on this many bytes takes about as long as moving it to another thread.
+/// Work on this many bytes takes about as long as handing it to another thread.
 const INLINE: usize = 128 << 10;
 
-/// Does work on this many bytes.
+/// Runs work on this many bytes, on another thread if there are many.
 pub(crate) async fn offload<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, ServeError> + Send + 'static,

@@ -9,11 +9,12 @@ use std::time::Duration;
 /// How a server listens, what it accepts, and when it gives up.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where HTTP is served; nowhere if unset. Port 0 is any free port. Port 8000 of the loopback interface by default.
+    /// The address on which HTTP is served; HTTP is off if unset. Port 0 is any free port. Port 8000 of the loopback
+    /// interface by default.
     pub http: Option<SocketAddr>,
-    /// Where gRPC is served; nowhere if unset. Port 8001 of the loopback interface by default.
+    /// The address on which gRPC is served; gRPC is off if unset. Port 8001 of the loopback interface by default.
     pub grpc: Option<SocketAddr>,
-    /// The secret that requests must present, if there is one. Health checks need none.
+    /// The secret that requests must present, if there is one. Health checks do not need it.
     pub token: Option<Token>,
     /// Certificate and key for encrypted connections; connections are not encrypted if unset.
     #[cfg(feature = "tls")]
@@ -22,9 +23,11 @@ pub struct ServerOptions {
     pub model_control: bool,
     /// Limits on requests and connections.
     pub limits: ServerLimits,
-    /// How long a server that shuts down still accepts requests, while it reports that it is not ready; none by default.
+    /// How long a server that is shutting down still accepts requests, while it reports that it is not ready; zero by
+    /// default.
     pub drain_delay: Duration,
-    /// How long a server that shuts down waits for the requests that it has; 30 s by default. Those that are left are cancelled.
+    /// How long a server that is shutting down waits for pending requests; 30 s by default. The remaining ones are then
+    /// cancelled.
     pub drain: Duration,
 }
 
@@ -45,7 +48,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a server accepts at most.
+/// The limits of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Bytes of one request's body, decompressed: 64 MiB.
@@ -56,11 +59,12 @@ pub struct ServerLimits {
     pub header_bytes: usize,
     /// Time in which the headers of a request must arrive: 30 s.
     pub header_time: Duration,
-    /// Time in which the body of a request must arrive, and in which a client must read some of what it is sent: 60 s.
+    /// Time in which the body of a request must arrive, and in which a client must read at least part of the data sent
+    /// to it: 60 s.
     pub body_time: Duration,
-    /// Connections at one time: 1024.
+    /// Concurrent connections: 1024.
     pub connections: usize,
-    /// Requests at one time, waiting or running, of all models: 512.
+    /// Concurrent requests, waiting or running, of all models: 512.
     pub requests: usize,
 }
 
@@ -80,7 +84,7 @@ impl Default for ServerLimits {
 
 impl ServerOptions {
     /// # Errors
-    /// E1530 for a setting that makes no sense.
+    /// E1530 for an invalid setting.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
         let limits = &self.limits;
         let counts = [
@@ -125,7 +129,7 @@ pub(crate) fn at_least(
 pub struct Token(String);
 
 impl Token {
-    /// The fewest characters of a token.
+    /// The minimum number of characters of a token.
     const LEAST: usize = 16;
 
     /// The token in a file, without the line break at its end.
@@ -150,7 +154,7 @@ impl Token {
         Ok(Self(text.to_owned()))
     }
 
-    /// Whether `given` is the token, in a time that does not depend on where they differ.
+    /// Whether `given` is the token, compared in constant time: the time does not depend on where they differ.
     pub(crate) fn is(&self, given: &str) -> bool {
         let (own, given) = (self.0.as_bytes(), given.as_bytes());
         let differences = own
@@ -171,7 +175,7 @@ impl std::fmt::Debug for Token {
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The certificate, followed by those that lead from it to its root.
+    /// The certificate, followed by the intermediate certificates up to its root.
     pub certificates: PathBuf,
     /// The certificate's private key.
     pub key: PathBuf,
@@ -180,9 +184,9 @@ pub struct TlsFiles {
 /// Which models there are, and how they are loaded unless their `config.json` says otherwise.
 #[derive(Clone, Debug)]
 pub struct RepositoryOptions {
-    /// Where the models are.
+    /// The location of the models.
     pub models: Models,
-    /// How models are loaded: the cache, stores, limits, device and so on; except for what `compiling` says.
+    /// How models are loaded: the cache, stores, limits, device and so on; except for the settings in `compiling`.
     pub loading: Options,
     /// When, where and for how long kernels are compiled.
     pub compiling: Compiling,
@@ -190,21 +194,21 @@ pub struct RepositoryOptions {
     pub bundle_key: Option<SealKey>,
     /// How requests wait and are joined.
     pub serving: ServingDefaults,
-    /// How many models are loaded at one time: 2.
+    /// How many models are loaded concurrently: 2.
     pub loads: usize,
 }
 
 /// A folder of models, or one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Models {
-    /// A folder with a folder for each model, named after it, with a folder for each version, named by a number:
-    /// `NAME/VERSION/model.onnx`, and `NAME/config.json` beside the versions.
+    /// A folder that contains a folder for each model, named after it, which contains a numbered folder for each
+    /// version: `NAME/VERSION/model.onnx`, and `NAME/config.json` beside the versions.
     Folder(PathBuf),
     /// A single model, as version 1.
     File {
         /// The model's file.
         path: PathBuf,
-        /// The name it is served under.
+        /// The name under which it is served.
         name: String,
         /// The file with its configuration, if there is one.
         config: Option<PathBuf>,
@@ -212,7 +216,7 @@ pub enum Models {
 }
 
 impl RepositoryOptions {
-    /// The defaults for these models. Outputs are copied to the host by the call that computes them.
+    /// The default options for these models. Outputs are copied to the host by the call that computes them.
     pub fn new(models: Models) -> Self {
         Self {
             models,
@@ -225,20 +229,20 @@ impl RepositoryOptions {
     }
 }
 
-/// How requests of a model wait and are joined, where its configuration does not say.
+/// How requests of a model wait and are joined, unless its configuration says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingDefaults {
     /// How many requests may wait for a model: 256.
     pub queue: usize,
-    /// How many calls of a model run at one time: 2. Each uses all threads that its options allow; a second call computes while
-    /// the first waits for its slowest thread, or is joined and split.
+    /// How many calls of a model run concurrently: 2. Each uses all threads that its options allow; a second call
+    /// computes while the first waits for its slowest thread, or while its requests are joined or split.
     pub calls: usize,
-    /// How long a request may take, waiting included, unless it asks for less: 60 s.
+    /// How long a request may take, including waiting, unless it sets a shorter limit: 60 s.
     pub timeout: Duration,
-    /// Whether requests are joined where that is proved to be legal. True by default.
+    /// Whether requests are joined if that is proved to be legal. True by default.
     pub batching: bool,
-    /// How much of the batch symbol a joined call has at most: 8. More helps models whose calls are short; where calls take
-    /// milliseconds, it makes requests wait for each other.
+    /// The maximum size of the batch symbol in a joined call: 8. A larger one helps models whose calls are short; if
+    /// calls take milliseconds, it makes requests wait for each other.
     pub max_batch: usize,
     /// How long a request waits for others to join it: 2 ms.
     pub max_delay: Duration,

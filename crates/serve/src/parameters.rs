@@ -11,7 +11,7 @@ pub(crate) enum Parameter<'a> {
     Other,
 }
 
-/// Parameters that Kiln would have to act on, and cannot.
+/// Parameters that would change the response, and that Kiln does not support.
 const REFUSED: [(&str, &str); 7] = [
     (
         "sequence_id",
@@ -42,7 +42,7 @@ pub(crate) fn refuse(name: &str, value: &Parameter<'_>) -> Result<(), ServeError
     let Some((name, next)) = REFUSED.iter().find(|(refused, _)| *refused == name) else {
         return Ok(());
     };
-    // Clients send the values that mean nothing.
+    // Clients send default values, which have no effect.
     let means_nothing = match value {
         Parameter::Bool(value) => !value,
         Parameter::Number(value) => *value == 0,
@@ -58,10 +58,10 @@ pub(crate) fn refuse(name: &str, value: &Parameter<'_>) -> Result<(), ServeError
     }
 }
 
-/// The time that a `timeout` in microseconds allows; none for 0.
+/// The time that a `timeout` in microseconds allows; `None` for 0.
 ///
 /// # Errors
-/// E1501 for anything but a number that is not negative.
+/// E1501 for anything but a non-negative number.
 pub(crate) fn timeout(value: &Parameter<'_>) -> Result<Option<Duration>, ServeError> {
     let Parameter::Number(number) = value else {
         return Err(ServeError::malformed(
@@ -79,7 +79,7 @@ pub(crate) fn timeout(value: &Parameter<'_>) -> Result<Option<Duration>, ServeEr
     }
 }
 
-/// Refuses parameters of loading and unloading other than these, which change nothing here.
+/// Rejects parameters of loading and unloading other than these; these have no effect.
 ///
 /// # Errors
 /// E1512 for another parameter.

@@ -17,14 +17,14 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use tracing::Span;
 
-/// What a request gets: the model's outputs, in its order.
+/// The result of a request: the model's outputs, in the model's order.
 pub(crate) type Reply = Result<Vec<Tensor>, ServeError>;
 
 /// A request that waits for a thread.
 pub(crate) struct Job {
-    /// In the model's order.
+    /// The inputs, in the model's order.
     pub(crate) inputs: Vec<Tensor>,
-    /// What it can be joined with, and how much of the batch it takes; none if it runs alone.
+    /// Its group, and its size along the batch; `None` if it runs alone.
     pub(crate) group: Option<(Group, usize)>,
     /// The span of the request.
     pub(crate) request: Span,
@@ -32,13 +32,13 @@ pub(crate) struct Job {
     pub(crate) waiting: Span,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Instant,
-    /// Cancelled when the client has left.
+    /// Cancelled when the client disconnects.
     pub(crate) cancellation: Cancellation,
     pub(crate) reply: oneshot::Sender<Reply>,
 }
 
 impl Job {
-    /// Whether no answer is expected any more.
+    /// Whether the result is no longer wanted.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.cancellation.is_cancelled() || self.deadline <= now
     }
@@ -83,7 +83,7 @@ impl Queue {
     /// Adds a request.
     ///
     /// # Errors
-    /// E1505 when too many wait; E1508 when the queue is closed.
+    /// E1505 when too many requests wait; E1508 when the queue is closed.
     pub(crate) fn push(&self, model: &str, job: Job) -> Result<(), ServeError> {
         let mut state = self.lock();
         if state.is_closed {
@@ -104,18 +104,18 @@ impl Queue {
         }
         state.jobs.push_back(job);
         drop(state);
-        // All wake: a thread that waits for a batch to fill looks again, too.
+        // Wakes all threads: a thread that waits for a batch to fill checks again, too.
         self.changed.notify_all();
         Ok(())
     }
 
-    /// The requests to compute next, together; waits for some. None once the queue is closed and empty.
+    /// The requests to compute next, together; waits until there are some. `None` once the queue is closed and empty.
     pub(crate) fn next(&self) -> Option<Vec<Job>> {
         let mut state = self.lock();
         loop {
             let now = Instant::now();
             let joining = match state.is_closed {
-                // No request can join any more.
+                // No further request can join.
                 true => self.joining.without_delay(),
                 false => self.joining,
             };
@@ -135,7 +135,7 @@ impl Queue {
         }
     }
 
-    /// Accepts no more requests; those that wait are still computed.
+    /// Stops accepting requests; those that wait are still computed.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();

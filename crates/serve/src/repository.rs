@@ -59,10 +59,10 @@ struct Inner {
     options: RepositoryOptions,
     catalog: Arc<Catalog>,
     metrics: Metrics,
-    /// Models that were there at the start and are still loading.
+    /// Models that existed at the start and are still loading.
     starting: AtomicUsize,
     started: tokio::sync::Notify,
-    /// One for each model that is loaded at the same time.
+    /// One permit for each model that may be loaded concurrently.
     loads: Semaphore,
     /// Loads and unloads of one model are serialised.
     turns: ForkLock<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -102,7 +102,7 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Waits until every model that was there when the repository was opened has been loaded, or could not be.
+    /// Waits until every model that existed when the repository was opened has been loaded, or has failed to load.
     pub async fn loaded(&self) {
         loop {
             let changed = self.0.started.notified();
@@ -113,12 +113,12 @@ impl Repository {
         }
     }
 
-    /// Whether every model that was there when the repository was opened has been loaded, or could not be.
+    /// Whether every model that existed when the repository was opened has been loaded, or has failed to load.
     pub fn has_started(&self) -> bool {
         self.0.starting.load(Ordering::Acquire) == 0
     }
 
-    /// Every version of every model that is known, or is in the folder.
+    /// Every version of every model that is known or in the folder.
     ///
     /// # Errors
     /// E1521 when the folder cannot be read.
@@ -128,12 +128,12 @@ impl Repository {
         Ok(self.0.catalog.statuses(found))
     }
 
-    /// Loads a model, or loads it again: its folder is read, and the versions that its configuration wants replace
-    /// those that were served, which answer the requests that they have. Loading continues if the future is dropped.
+    /// Loads a model, or loads it again: its folder is read, and the versions that its configuration selects replace
+    /// those that were served, which complete their pending requests. Loading continues if the future is dropped.
     ///
     /// # Errors
-    /// E1503 for a model that is not in the repository; E1520 to E1523, naming the file, when it cannot be loaded: what was
-    /// served before is still served.
+    /// E1503 for a model that is not in the repository; E1520 to E1523, naming the file, when it cannot be loaded: the
+    /// versions served before are still served.
     pub async fn load(&self, name: &str) -> Result<(), ServeError> {
         let (own, name) = (self.clone(), name.to_owned());
         detached("loading a model", async move { own.load_now(&name).await }).await
@@ -196,10 +196,10 @@ impl Repository {
         Ok(())
     }
 
-    /// Stops serving a model. Requests that it has are answered; its memory is free after that.
+    /// Stops serving a model. Its pending requests are completed; then its memory is freed.
     ///
     /// # Errors
-    /// E1503 for a model that is not known.
+    /// E1503 for an unknown model.
     pub async fn unload(&self, name: &str) -> Result<(), ServeError> {
         let (own, name) = (self.clone(), name.to_owned());
         let unload = async move {
@@ -210,11 +210,10 @@ impl Repository {
         detached("unloading a model", unload).await
     }
 
-    /// Handles a request. If the version that it was sent to is replaced before it waits in its queue, the new version
-    /// handles it.
+    /// Handles a request. If the version is replaced before the request is in its queue, the new version handles it.
     ///
     /// # Errors
-    /// E1502 to E1508, and those of calls: see [`ServeError`].
+    /// E1502 to E1508, and the errors of calls: see [`ServeError`].
     pub async fn infer(&self, request: InferRequest) -> Result<InferAnswer, ServeError> {
         let find = || self.served(&request.model, request.version.as_deref());
         let mut served = find()?;
@@ -243,19 +242,19 @@ impl Repository {
         &self.0.catalog
     }
 
-    /// Appends what was counted to `text`, in the OpenMetrics format, without its end.
+    /// Appends the metrics to `text`, in the OpenMetrics format, without the end marker.
     pub(crate) fn write_metrics(&self, text: &mut String) -> fmt::Result {
         self.0.metrics.write(text)
     }
 
-    /// Accepts no more requests; those that there are are answered.
+    /// Stops accepting requests; pending ones are completed.
     pub fn close(&self) {
         self.0.catalog.close();
     }
 
     fn turn(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.turns.lock();
-        // Names come from requests: those without a waiting request are forgotten.
+        // Names come from requests: a name for which no request waits is removed.
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(name.to_owned()).or_default())
     }
@@ -267,7 +266,7 @@ impl fmt::Debug for Repository {
     }
 }
 
-/// Runs work that blocks on a thread for it.
+/// Runs blocking work on a thread for such work.
 async fn blocking<T: Send + 'static>(
     doing: &'static str,
     work: impl FnOnce() -> Result<T, ServeError> + Send + 'static,

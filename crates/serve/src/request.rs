@@ -10,25 +10,25 @@ pub struct InferRequest {
     pub model: String,
     /// Its version; the latest that is ready if unset.
     pub version: Option<String>,
-    /// Returned with the answer.
+    /// An id that is returned with the response.
     pub id: Option<String>,
     /// Tensors by the names of the model's inputs, in any order.
     pub inputs: Vec<(String, Tensor)>,
     /// The names of the outputs to return; all if empty.
     pub outputs: Vec<String>,
-    /// How long the answer may take; as long as the model's configuration says if unset, and never longer.
+    /// The time limit; that of the model's configuration if unset, which is also the maximum.
     pub timeout: Option<Duration>,
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Clone, Debug)]
 pub struct InferAnswer {
     /// The model's name.
     pub model: String,
-    /// The version that answered.
+    /// The version that handled the request.
     pub version: String,
     /// The request's id.
     pub id: Option<String>,
-    /// Tensors by output name, in the requested order, or else in the model's.
+    /// Tensors by output name, in the requested order, or the model's order if none was requested.
     pub outputs: Vec<(String, Tensor)>,
 }

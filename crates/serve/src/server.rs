@@ -21,23 +21,24 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// A server that listens. It is stopped by [`shutdown`](Self::shutdown); dropped, it is stopped at once.
+/// A server that listens. It is stopped by [`shutdown`](Self::shutdown), or immediately when it is dropped.
 pub struct Server {
     core: Arc<Core>,
     http: Option<SocketAddr>,
     grpc: Option<SocketAddr>,
-    /// What accepts connections; each ends with whether all of its connections did.
+    /// The tasks that accept connections; the result of each is whether all of its connections ended in time.
     listening: Vec<JoinHandle<bool>>,
     stop: watch::Sender<bool>,
     drain_delay: Duration,
 }
 
 impl Server {
-    /// Starts listening and serving requests for the models of a repository: those that are still loading are refused
-    /// with E1504, and the server reports that it is not ready.
+    /// Starts listening and serving requests for the models of a repository: requests for models that are still loading
+    /// are rejected with E1504, and the server reports that it is not ready.
     ///
     /// # Errors
-    /// E1530 for an option that makes no sense; E1531 for an address that cannot be listened on; E1532 for a certificate or key.
+    /// E1530 for an invalid option; E1531 for an address on which the server cannot listen; E1532 for a certificate or
+    /// key.
     pub async fn start(repository: Repository, options: ServerOptions) -> Result<Self, ServeError> {
         options.check()?;
         let core = Core::new(repository, Gate::new(&options));
@@ -66,7 +67,7 @@ impl Server {
                 )
             }),
         ];
-        // All addresses are taken before any connection is.
+        // All addresses are bound before any connection is accepted.
         let mut bound = Vec::new();
         for (address, front) in fronts.into_iter().flatten() {
             let failed = |source| ServeError::Listen { address, source };
@@ -93,19 +94,19 @@ impl Server {
         Ok(server)
     }
 
-    /// Where HTTP is served.
+    /// The address on which HTTP is served.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http
     }
 
-    /// Where gRPC is served.
+    /// The address on which gRPC is served.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.grpc
     }
 
-    /// Shuts down: reports that the server is not ready, for as long as [`drain_delay`](ServerOptions::drain_delay) says; then
-    /// accepts no more, and waits for the requests that it has, for as long as [`drain`](ServerOptions::drain) says. Whether all
-    /// of them were answered; the others are cancelled.
+    /// Shuts down: reports that the server is not ready, for as long as [`drain_delay`](ServerOptions::drain_delay)
+    /// says; then stops accepting requests, and waits for pending ones, for as long as [`drain`](ServerOptions::drain)
+    /// says. Returns whether all of them were completed; the others are cancelled.
     pub async fn shutdown(mut self) -> bool {
         tracing::info!("shutting down");
         self.core.gate.drain();

@@ -4,14 +4,15 @@ use kiln_fork_lock::ForkLock;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Sizes of joined calls up to this are counted one by one, larger ones by the next power of two: clients choose sizes.
+/// Joined calls of sizes up to this are counted per size, larger ones by the next power of two, because clients choose
+/// the sizes.
 const COUNTED_SIZES: u64 = 64;
 
 /// The statistics of one version of a model.
 #[derive(Debug, Default)]
 pub(crate) struct Stats(ForkLock<Snapshot>);
 
-/// How often something happened, and how long it took in all.
+/// A count of events, and their total duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Total {
     pub(crate) count: u64,
@@ -30,12 +31,12 @@ impl Total {
     }
 }
 
-/// The statistics at one time.
+/// A snapshot of the statistics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     /// When a request last ended, in milliseconds since 1970.
     pub(crate) last_inference_ms: u64,
-    /// How much of the batch symbol was computed for requests that succeeded: their number if nothing is batched.
+    /// The total size of the batch symbol over requests that succeeded: their number if nothing is batched.
     pub(crate) inferences: u64,
     /// Calls of the model.
     pub(crate) executions: u64,
@@ -43,21 +44,21 @@ pub(crate) struct Snapshot {
     pub(crate) success: Total,
     /// Requests that failed, with their whole time.
     pub(crate) fail: Total,
-    /// The time that requests waited.
+    /// The time that requests spent waiting.
     pub(crate) queue: Total,
-    /// The time of joining inputs.
+    /// The time spent joining inputs.
     pub(crate) compute_input: Total,
-    /// The time of calls.
+    /// The time spent in calls.
     pub(crate) compute_infer: Total,
-    /// The time of splitting outputs.
+    /// The time spent splitting outputs.
     pub(crate) compute_output: Total,
-    /// Calls by how much of the batch symbol they had.
+    /// Calls by their size of the batch symbol.
     pub(crate) batches: BTreeMap<u64, BatchTotals>,
-    /// Joined calls that failed, after which each request was computed alone.
+    /// Joined calls that failed, after which each request was computed separately.
     pub(crate) separated: u64,
 }
 
-/// The calls of one size.
+/// The calls with one size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BatchTotals {
     pub(crate) compute_input: Total,
@@ -74,7 +75,7 @@ pub(crate) struct CallTimes {
 }
 
 impl Stats {
-    /// A call that succeeded for requests which together have this much of the batch symbol.
+    /// Counts a call that succeeded for requests with this total size of the batch symbol.
     pub(crate) fn executed(&self, rows: usize, times: CallTimes) {
         let rows = u64::try_from(rows).unwrap_or(u64::MAX);
         let mut stats = self.0.lock();
@@ -93,17 +94,17 @@ impl Stats {
         batch.compute_output.add(times.output);
     }
 
-    /// A request that left the queue.
+    /// Counts a request that left the queue.
     pub(crate) fn waited(&self, time: Duration) {
         self.0.lock().queue.add(time);
     }
 
-    /// A joined call that failed.
+    /// Counts a joined call that failed.
     pub(crate) fn separated(&self) {
         self.0.lock().separated += 1;
     }
 
-    /// A request that ended.
+    /// Counts a request that ended.
     pub(crate) fn ended(&self, succeeded: bool, time: Duration) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));

@@ -7,7 +7,7 @@ use kiln::{DType, Tensor};
 /// The tensor with these elements in row-major order, little-endian.
 ///
 /// # Errors
-/// E1502 when the bytes are more or fewer than the shape's.
+/// E1502 when the number of bytes does not match the shape.
 pub(crate) fn of_bytes(
     name: &str,
     dtype: DType,

@@ -20,7 +20,7 @@ pub use export::{TraceOptions, Traces};
 use http::HeaderMap;
 use tracing::Span;
 
-/// The span of a request by a protocol, continuing the trace that its headers name.
+/// The span of an HTTP request, continuing the trace that its headers name.
 pub(crate) fn of_http(method: &http::Method, path: &str, headers: &HeaderMap) -> Span {
     let path: String = path.chars().take(200).collect();
     let span = tracing::info_span!(

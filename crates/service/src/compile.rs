@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The metadata entry that binds a compiled graph to the key of its package.
 pub(crate) const KEY_ENTRY: &str = "kiln.package";
 
-/// What to compile for.
+/// The target to compile for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CompileTarget {
@@ -55,7 +55,7 @@ pub enum Stage {
     Compile,
     /// Candidates are measured, and one is chosen.
     Optimize,
-    /// What was chosen is checked.
+    /// The chosen candidate is checked.
     Check,
     /// A bundle is written.
     Package,
@@ -78,7 +78,7 @@ impl fmt::Display for Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompilationStatus {
-    /// There is a package.
+    /// A package was made.
     Succeeded,
     /// A stage failed.
     Failed(Stage),
@@ -88,18 +88,18 @@ pub enum CompilationStatus {
     Cancelled,
 }
 
-/// A run of the pipeline: how it ended, and what each stage took.
+/// A run of the pipeline: its outcome, and the time of each stage.
 #[derive(Debug)]
 pub struct CompilationResult {
     /// How it ended.
     pub status: CompilationStatus,
     /// The stages that ran, in order, with the time of each.
     pub stages: Vec<(Stage, Duration)>,
-    /// The checks, if it came so far.
+    /// The checks, if that stage was reached.
     pub validation: Option<ValidationResult>,
     /// The package, if it succeeded.
     pub package: Option<Package>,
-    /// Why it did not.
+    /// The error, if it failed.
     pub error: Option<ServiceError>,
 }
 
@@ -107,7 +107,7 @@ impl CompilationResult {
     /// The package.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no package.
     pub fn into_package(self) -> Result<Package, ServiceError> {
         match (self.package, self.error) {
             (Some(package), _) => Ok(package),
@@ -116,7 +116,7 @@ impl CompilationResult {
         }
     }
 
-    /// The time of all stages.
+    /// The total time of all stages.
     pub fn time(&self) -> Duration {
         self.stages.iter().map(|&(_, time)| time).sum()
     }
@@ -127,7 +127,7 @@ impl CompilationResult {
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// Ends the run at the next point where it can end.
+    /// Ends the run at its next cancellation point.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -152,8 +152,8 @@ pub struct BlueprintCompiler {
 }
 
 impl BlueprintCompiler {
-    /// A compiler whose packages are sealed with this key. It compiles on one thread, and runs all checks but that of
-    /// memory, which needs [a program](KernelValidator::with_guard_program).
+    /// A compiler whose packages are sealed with this key. It compiles on one thread, and runs all checks except the
+    /// memory check, which needs [a program](KernelValidator::with_guard_program).
     pub fn new(seal: SealKey) -> Self {
         let compiling = Compiling {
             policy: CompilePolicy::FirstUse,
@@ -173,13 +173,13 @@ impl BlueprintCompiler {
         }
     }
 
-    /// With these limits of blueprints.
+    /// Sets the limits of blueprints.
     #[must_use]
     pub fn with_limits(self, limits: BlueprintLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// With these options of models instead: their device, cache and way to compile are used.
+    /// Sets the options of models, which determine the device, the cache and how kernels are compiled.
     #[must_use]
     pub fn with_options(self, options: Options) -> Self {
         Self {
@@ -189,7 +189,7 @@ impl BlueprintCompiler {
         }
     }
 
-    /// With this folder for the code of single kernels, so that none is compiled twice.
+    /// Sets a folder for the code of individual kernels, so that no kernel is compiled twice.
     #[must_use]
     pub fn with_kernel_cache(self, folder: impl AsRef<Path>) -> Self {
         let options = self.options.cache(Cache::folder(folder.as_ref()));
@@ -200,7 +200,7 @@ impl BlueprintCompiler {
         }
     }
 
-    /// With a folder for kernels beside the packages of a store, unless there is one already.
+    /// Sets a folder for kernels beside the packages of a store, unless there already is one.
     pub(crate) fn with_kernel_cache_unless_set(self, store: &Path) -> Self {
         match self.keeps_kernels {
             true => self,
@@ -208,19 +208,19 @@ impl BlueprintCompiler {
         }
     }
 
-    /// With this optimizer.
+    /// Sets the optimizer.
     #[must_use]
     pub fn with_optimizer(self, optimizer: KernelOptimizer) -> Self {
         Self { optimizer, ..self }
     }
 
-    /// With this validator.
+    /// Sets the validator.
     #[must_use]
     pub fn with_validator(self, validator: KernelValidator) -> Self {
         Self { validator, ..self }
     }
 
-    /// With this origin in the provenance of packages, such as a repository's revision.
+    /// Sets the origin in the provenance of packages, such as a repository's revision.
     #[must_use]
     pub fn with_origin(self, origin: impl Into<String>) -> Self {
         let origin = Some(origin.into());
@@ -254,7 +254,7 @@ impl BlueprintCompiler {
         GraphConverter::new(self.limits).convert(blueprint)
     }
 
-    /// A graph as a model, with everything compiled that calls may need.
+    /// Makes a model of a graph, with all kernels compiled that calls may need.
     ///
     /// # Errors
     /// E1420 when a kernel does not compile.
@@ -292,7 +292,7 @@ impl BlueprintCompiler {
         }
     }
 
-    /// Checks what was compiled.
+    /// Checks a compiled kernel.
     ///
     /// # Errors
     /// When a check could not run; a check that fails is in the result.
@@ -301,7 +301,7 @@ impl BlueprintCompiler {
         graph: &Graph,
         kernel: &OptimizedKernel,
     ) -> Result<ValidationResult, ServiceError> {
-        // Gradients run at the level of the kernel, and share its code where theirs is the same.
+        // Gradients run at the level of the kernel, and share its code where it is the same.
         let options = match kernel.model.device() == Device::cpu() {
             true => self.options.clone().target(&kernel.choice.level),
             false => self.options.clone(),
@@ -332,7 +332,7 @@ impl BlueprintCompiler {
         Package::write(metadata, &kernel.model, &self.seal)
     }
 
-    /// All stages.
+    /// Runs all stages.
     pub fn run(
         &self,
         blueprint: &Blueprint,
@@ -367,7 +367,7 @@ impl BlueprintCompiler {
         }
     }
 
-    /// Candidates, checks and the bundle share the code of kernels through a folder: a temporary one if there is no other.
+    /// Candidates, checks and the bundle share the code of kernels through a folder, a temporary one if none was set.
     fn with_a_cache<T>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, ServiceError>,

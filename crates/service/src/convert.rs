@@ -39,7 +39,7 @@ pub struct Kind {
     build: fn(&mut Node<'_, '_>) -> Built,
 }
 
-/// The values that a node computes, or what is wrong with it.
+/// The values that a node computes, or its problem.
 type Built = Result<Vec<ValueId>, Problem>;
 
 /// The row of a kind with one result.
@@ -104,7 +104,7 @@ impl GraphConverter {
         self.build(blueprint, &order.nodes).map(|built| built.graph)
     }
 
-    /// The order of nodes with the fewest live bytes that is found, and how many these are.
+    /// The order of nodes with the lowest peak of live bytes that is found, and that peak.
     ///
     /// # Errors
     /// As [`convert`](Self::convert).
@@ -195,7 +195,7 @@ impl GraphConverter {
         let results = (kind.build)(&mut node)?;
         node.refuse_unknown_attributes()?;
         for (name, value) in data.results.iter().zip(results) {
-            // An identity node gives its operand, which keeps its name.
+            // An identity node returns its operand, which keeps its name.
             if builder.graph().value(value).name.is_none() {
                 builder.name(value, name);
             }

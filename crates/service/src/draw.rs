@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 /// Sizes to try: 0, 1 and 2, vector widths and their neighbours, primes.
 const SIZES: [i64; 18] = [1, 2, 3, 0, 1, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 31, 32, 33];
-/// A symbol without a likely value is taken to be this large.
+/// The assumed size of a symbol without a likely value.
 const LIKELY: i64 = 32;
-/// How many bindings are tried until one meets all facts.
+/// The maximum number of bindings tried to find one that meets all facts.
 const ATTEMPTS: usize = 64;
 
 /// A generator of numbers: `SplitMix64`.
@@ -86,7 +86,7 @@ pub(crate) fn likely_shapes(graph: &Graph) -> Result<Vec<Vec<usize>>, ServiceErr
     }
 }
 
-/// The shapes of a graph's inputs for drawn values of its symbols, none above `most` where its bounds allow that.
+/// The shapes of a graph's inputs for drawn values of its symbols, none above `most` if the bounds allow that.
 ///
 /// # Errors
 /// E1422 where no drawn values meet the facts.
@@ -128,7 +128,7 @@ fn shapes_under(graph: &Graph, binding: &Binding) -> Option<Vec<Vec<usize>>> {
 /// integers from 0 to 3.
 ///
 /// # Errors
-/// When memory is short.
+/// When memory cannot be allocated.
 pub(crate) fn drawn_inputs(
     graph: &Graph,
     shapes: &[Vec<usize>],

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One thing that is wrong with a blueprint.
+/// One problem of a blueprint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The stable code.
@@ -48,7 +48,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a blueprint; at least one problem.
+/// All problems of a blueprint; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
 
@@ -57,7 +57,7 @@ impl Problems {
         (!problems.is_empty()).then_some(Self(problems))
     }
 
-    /// The problems, in the document's order where they are of one kind.
+    /// The problems; those of one kind are in the document's order.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.0.iter()
     }
@@ -114,14 +114,14 @@ pub enum ServiceError {
         /// What is missing, and what to do.
         problem: &'static str,
     },
-    /// E1422: no sizes could be drawn that the blueprint's facts allow.
+    /// E1422: no sizes could be drawn that meet the blueprint's facts.
     #[error(
         "no sizes meet the facts of {name} in {attempts} attempts; set `likely` of its symbols"
     )]
     NoSizes {
         /// The blueprint or graph.
         name: String,
-        /// How many were tried.
+        /// The number of bindings tried.
         attempts: usize,
     },
     /// E1423: a package that did not pass validation.
@@ -138,7 +138,7 @@ pub enum ServiceError {
         /// What happened.
         problem: String,
     },
-    /// E1425: a package that this build does not load.
+    /// E1425: a package that this build cannot load.
     #[error("package {key} is refused: {reason}; it is compiled again from its blueprint")]
     PackageRefused {
         /// Its key.
@@ -173,7 +173,7 @@ pub enum ServiceError {
     /// E1430: too many requests wait.
     #[error("{what} {waiting} requests wait, the limit is {limit}; retry later")]
     QueueFull {
-        /// Whose limit.
+        /// The owner of the limit.
         what: String,
         /// How many wait.
         waiting: usize,
@@ -186,7 +186,7 @@ pub enum ServiceError {
     /// E1432: the service was stopped.
     #[error("the service is stopped; start another one")]
     Stopped,
-    /// E1433: a setting without meaning.
+    /// E1433: an invalid setting.
     #[error("setting {name}: expected {expected}, found {found}")]
     Setting {
         /// The setting.
@@ -218,7 +218,7 @@ pub enum ServiceError {
         /// The panic's message.
         message: String,
     },
-    /// The same error, which several requests wait for.
+    /// The same error, returned to several requests.
     #[error(transparent)]
     Shared(#[from] Arc<ServiceError>),
 }

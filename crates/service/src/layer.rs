@@ -50,7 +50,7 @@ struct Inner {
     watch: Mutex<Watch>,
     /// Whether kernels that are missing are being loaded.
     loading: AtomicBool,
-    /// How long one kernel may take.
+    /// The time limit of one kernel.
     time_limit: Option<Duration>,
 }
 
@@ -61,26 +61,26 @@ struct LayerKernel {
     transform: Model,
 }
 
-/// What ran.
+/// The computation that ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RanBy {
     /// The stored kernels.
     Compiled,
-    /// The default transform, as the switches say.
+    /// The default transform, according to the switches.
     Default,
-    /// The default transform, since the kernels were not loaded yet.
+    /// The default transform, because the kernels were not loaded yet.
     NotReady,
-    /// The default transform, since a kernel failed.
+    /// The default transform, because a kernel failed.
     Fallback,
 }
 
-/// A result, and what computed it.
+/// A result, and how it was computed.
 #[derive(Clone, Debug)]
 pub struct LayerOutput {
     /// The result.
     pub tensor: Tensor,
-    /// What ran.
+    /// The computation that ran.
     pub ran_by: RanBy,
 }
 
@@ -88,7 +88,7 @@ impl CompiledLayer {
     /// A dense layer: `x: [.., inputs] -> [.., outputs]`, with parameters `w: [inputs, outputs]` and `bias: [outputs]`.
     ///
     /// # Errors
-    /// E1404 to E1411 for options that give no valid graph.
+    /// E1404 to E1411 for options that do not give a valid graph.
     pub fn dense(
         name: impl Into<String>,
         service: &KernelService,
@@ -112,7 +112,7 @@ impl CompiledLayer {
         Self::of_blueprints(name, service, options.blueprints(), switches)
     }
 
-    /// A layer of any blueprints with an input `x` and one output each, which run one after another.
+    /// A layer of arbitrary blueprints, each with an input `x` and one output, which run one after another.
     ///
     /// # Errors
     /// E1402 to E1411 for a bad blueprint; E1408 for one without an input `x`, or with several outputs.
@@ -141,7 +141,7 @@ impl CompiledLayer {
         Ok(Self { inner, stream })
     }
 
-    /// With a limit on the time of each kernel, after which it has failed.
+    /// Sets a time limit for each kernel, after which it counts as failed.
     ///
     /// # Errors
     /// E1433 once the layer has been called.
@@ -155,12 +155,12 @@ impl CompiledLayer {
         Ok(self)
     }
 
-    /// The switches, to change them.
+    /// The switches, through which they can be changed.
     pub fn switches(&self) -> &Switches {
         &self.inner.switches
     }
 
-    /// The counters, as of now.
+    /// The current counters.
     pub fn metrics(&self) -> LayerMetrics {
         let watch = self
             .inner
@@ -178,8 +178,8 @@ impl CompiledLayer {
         self.inner.load().await
     }
 
-    /// Runs the layer. `key` identifies the request: the same key is decided the same way while the roll-out stays. The
-    /// result is that of `x`; `parameters` are passed by name.
+    /// Runs the layer on `x`, with `parameters` by name. `key` identifies the request: the decision for a key stays the
+    /// same as long as the roll-out does.
     ///
     /// # Errors
     /// E1420 when the default transform fails, for inputs that do not fit; E1434 when a kernel fails and fallback is off.
@@ -269,7 +269,7 @@ impl CompiledLayer {
         result.map(|tensor| LayerOutput { tensor, ran_by })
     }
 
-    /// Starts loading the kernels, once at a time; in a tokio runtime only.
+    /// Starts loading the kernels, unless they are already being loaded; only in a tokio runtime.
     fn load_in_background(&self) {
         if self.inner.loading.swap(true, Ordering::SeqCst) {
             return;
@@ -285,7 +285,7 @@ impl CompiledLayer {
         };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(load)),
-            // On another executor there is nothing to spawn on: the next `load` of the caller does it.
+            // On another executor, no task can be spawned: the caller's next `load` does it.
             Err(_) => self.inner.loading.store(false, Ordering::SeqCst),
         }
     }
@@ -381,7 +381,7 @@ fn run_all(
             match (input.name(), found) {
                 (blueprints::DATA, _) => inputs.push((blueprints::DATA, &value)),
                 (_, Some((name, tensor))) => inputs.push((name.as_str(), tensor)),
-                // The call says which one is missing.
+                // The call reports which one is missing.
                 (_, None) => {}
             }
         }

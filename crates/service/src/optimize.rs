@@ -14,7 +14,7 @@ use kiln::internals::ir::Graph;
 use kiln::{Device, Model, Options, Source, Tensor};
 use std::time::Duration;
 
-/// The level that every machine of an architecture has.
+/// The level that every machine of an architecture supports.
 const PORTABLE: &str = "portable";
 
 /// How a kernel runs.
@@ -29,7 +29,7 @@ pub struct Candidate {
 /// A kernel, the way it runs, and the measurements behind that choice.
 #[derive(Clone, Debug)]
 pub struct OptimizedKernel {
-    /// The kernel, as chosen.
+    /// The chosen kernel.
     pub model: Model,
     /// The choice.
     pub choice: Candidate,
@@ -46,7 +46,7 @@ pub struct OptimizedKernel {
 pub struct KernelOptimizer {
     /// How long each candidate is measured: 100 ms.
     pub measuring: Duration,
-    /// The most threads that a candidate has; one per core if unset.
+    /// The maximum number of threads of a candidate; one per core if unset.
     pub max_threads: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ impl KernelOptimizer {
     /// The fastest candidate for this machine's CPU, at its highest level.
     ///
     /// # Errors
-    /// E1420 when a kernel does not compile; E1421 where there is no level to compile for; E1422 without sizes to measure.
+    /// E1420 when a kernel does not compile; E1421 if there is no level to compile for; E1422 without sizes to measure.
     pub fn optimize_cpu_kernel(
         &self,
         graph: &Graph,
@@ -77,7 +77,7 @@ impl KernelOptimizer {
         self.optimize_cpu_kernel_at(graph, options, highest)
     }
 
-    /// The same at a level: the number of threads is chosen.
+    /// The same at a given level: only the number of threads is chosen.
     ///
     /// # Errors
     /// As [`optimize_cpu_kernel`](Self::optimize_cpu_kernel); E1420 for an unknown level.
@@ -94,7 +94,7 @@ impl KernelOptimizer {
         self.choose(graph, options, &candidates)
     }
 
-    /// The fastest candidate for a CUDA device: that of the device's levels.
+    /// The fastest candidate for a CUDA device, among the device's levels.
     ///
     /// # Errors
     /// E1421 in a build without a CUDA device; otherwise as [`optimize_cpu_kernel`](Self::optimize_cpu_kernel).
@@ -128,7 +128,7 @@ impl KernelOptimizer {
         let mut best: Option<(usize, Model, Duration)> = None;
         for &(level, threads) in candidates {
             let options = options.clone().target(level).threads(threads);
-            // Only what the measured sizes need is compiled for a candidate.
+            // For a candidate, only the kernels that the measured sizes need are compiled.
             let model = loaded(&options, graph)?;
             let profile = self.profile_kernel(&model, &inputs)?;
             // A candidate has to be clearly faster to replace one with fewer threads.
@@ -164,7 +164,7 @@ impl KernelOptimizer {
         })
     }
 
-    /// What a call of a model costs: time, memory, cache efficiency, bandwidth.
+    /// The cost of a call of a model: time, memory, cache efficiency, bandwidth.
     ///
     /// # Errors
     /// E1420 when the call fails; for an interpreted model, which has no profile.

@@ -22,10 +22,10 @@ pub const PACKAGE_FORMAT: u32 = 1;
 /// The files of a package.
 const METADATA: &str = "package.json";
 const BUNDLE: &str = "kernel.kiln-bundle";
-/// A longer file is no metadata.
+/// The maximum length of a metadata file.
 const MAX_METADATA_BYTES: u64 = 1 << 20;
 
-/// What a package is, and where it is from.
+/// The metadata of a package: its contents and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PackageMetadata {
     /// The version of the package's format.
@@ -44,28 +44,28 @@ pub struct PackageMetadata {
     pub level: String,
     /// Threads of a call, as measured to be the fastest.
     pub threads: usize,
-    /// From the blueprint to the checked kernel, in milliseconds.
+    /// The time from the blueprint to the checked kernel, in milliseconds.
     pub compile_ms: u64,
-    /// The time of a call at likely sizes, and of the plain candidate, in nanoseconds.
+    /// The time of a call at likely sizes, in nanoseconds.
     pub time_ns: u64,
-    /// The plain candidate's time.
+    /// The time of the plain candidate, in nanoseconds.
     pub plain_ns: u64,
     /// Bytes of the bundle.
     pub bundle_bytes: u64,
     /// The digest of the bundle.
     pub bundle: String,
-    /// Each check, and what it found.
+    /// Each check, and its result.
     pub checks: BTreeMap<String, String>,
-    /// Who compiled it, and when.
+    /// The program that compiled it, and when.
     pub provenance: Provenance,
 }
 
-/// Who compiled a package, and when.
+/// The program that compiled a package, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// The program.
+    /// The program that compiled it.
     pub tool: String,
-    /// Where the blueprint is from, as the caller says.
+    /// The origin of the blueprint, as given by the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     /// Seconds since 1970.
@@ -126,7 +126,7 @@ impl PackageMetadata {
 pub struct Package {
     metadata: PackageMetadata,
     folder: PathBuf,
-    /// Removes the folder of a package that was not stored yet.
+    /// Removes the folder of a package that has not been stored.
     _temporary: Option<Arc<TempDir>>,
 }
 
@@ -154,7 +154,7 @@ impl Package {
         })
     }
 
-    /// The package in a folder, by its metadata; none where there is no such folder.
+    /// The package in a folder, according to its metadata; `None` if there is no such folder.
     ///
     /// # Errors
     /// E1425 for metadata that is damaged, or of a newer format.
@@ -245,7 +245,7 @@ impl Package {
         })
     }
 
-    /// What it is.
+    /// Its metadata.
     pub fn metadata(&self) -> &PackageMetadata {
         &self.metadata
     }
@@ -260,11 +260,11 @@ impl Package {
         self.folder.join(BUNDLE)
     }
 
-    /// Opens its kernel, with the key that it was sealed with.
+    /// Opens its kernel, with the key with which it was sealed.
     ///
     /// # Errors
-    /// E1425 for a bundle that is damaged, not sealed with the key, made by another version of Kiln, for a level that this
-    /// machine lacks, or stored under another key.
+    /// E1425 for a bundle that is damaged, not sealed with the key, made by a different version of Kiln, for a level
+    /// that this machine lacks, or stored under another key.
     pub fn open(&self, seal: &SealKey) -> Result<Model, ServiceError> {
         let refused = |reason: String| ServiceError::PackageRefused {
             key: self.metadata.key.clone(),

@@ -37,11 +37,11 @@ use std::time::{Duration, Instant};
 pub struct KernelRequest {
     /// The requesting client: clients are served in turn, and each has its own limit.
     pub client: String,
-    /// What to compile.
+    /// The blueprint to compile.
     pub blueprint: Arc<Blueprint>,
-    /// What for.
+    /// The target to compile for.
     pub target: CompileTarget,
-    /// How long the request waits; as long as it takes if unset.
+    /// How long the request waits; without a limit if unset.
     pub deadline: Option<Duration>,
 }
 
@@ -62,11 +62,11 @@ impl KernelRequest {
 pub struct StoredKernel {
     /// The kernel.
     pub model: Model,
-    /// What it is, and where it is from.
+    /// The metadata of its package.
     pub metadata: PackageMetadata,
 }
 
-/// What a request gets. Errors are shared by all requests for one thing.
+/// The result of a request. An error is shared by all requests for the same kernel.
 type Answer = Result<Arc<StoredKernel>, Arc<ServiceError>>;
 
 /// A compile that waits for a thread.
@@ -76,8 +76,8 @@ struct Job {
     request: KernelRequest,
 }
 
-/// Compiles, checks, keeps and hands out kernels. Clones are one service; it stops when the last is dropped. It belongs to the
-/// process that started it: a forked child starts its own.
+/// Compiles, checks, stores and returns kernels. Clones share one service, which stops when the last of them is
+/// dropped. It belongs to the process that started it: a forked child must start its own.
 ///
 /// ```no_run
 /// use kiln::SealKey;
@@ -125,7 +125,7 @@ impl KernelService {
     /// Starts a service.
     ///
     /// # Errors
-    /// E1433 for an option that makes no sense; E1426 when the system refuses a thread.
+    /// E1433 for an invalid option; E1426 when the system cannot start a thread.
     pub fn start(
         compiler: BlueprintCompiler,
         store: PackageStore,
@@ -152,12 +152,13 @@ impl KernelService {
         Ok(Self(Arc::new(Owner { inner, threads })))
     }
 
-    /// The compiled kernel of a blueprint. Dropping the future withdraws the request; a compile that no other caller waits for
-    /// is then cancelled. A request with a deadline has to be made in a tokio runtime with time enabled; others run anywhere.
+    /// The compiled kernel of a blueprint. Dropping the future withdraws the request; its compile is then cancelled if
+    /// no other caller waits for it. A request with a deadline has to be made in a tokio runtime with time enabled;
+    /// others work on any executor.
     ///
     /// # Errors
-    /// E1402 to E1411 for a bad blueprint; E1420 to E1424 when it cannot be compiled or does not pass; E1430 when too many
-    /// requests wait; E1431 to E1436.
+    /// E1402 to E1411 for a bad blueprint; E1420 to E1424 when it cannot be compiled or does not pass validation; E1430
+    /// when too many requests wait; E1431 to E1436.
     pub async fn get(&self, request: KernelRequest) -> Result<Arc<StoredKernel>, ServiceError> {
         let inner = &self.0.inner;
         let begin = Instant::now();
@@ -173,7 +174,7 @@ impl KernelService {
                 Ok(answer) => answer,
                 Err(_) => {
                     inner.counters.deadlines.add();
-                    // The compile continues: the kernel is asked for again.
+                    // The compile continues, because the kernel will be requested again.
                     waiting.leave_running();
                     return Err(ServiceError::Deadline { limit });
                 }
@@ -183,18 +184,18 @@ impl KernelService {
         answer.map_err(ServiceError::from)
     }
 
-    /// A kernel that is in memory, without waiting or compiling.
+    /// The kernel if it is in memory, without waiting or compiling.
     pub fn peek(&self, blueprint: &Blueprint, target: &CompileTarget) -> Option<Arc<StoredKernel>> {
         let key = self.0.inner.compiler.key(blueprint, target);
         self.0.inner.lock().touch(&key)
     }
 
-    /// Forgets the kernels in memory; the store keeps its packages.
+    /// Drops the kernels in memory; the store keeps its packages.
     pub fn clear_memory(&self) {
         self.0.inner.lock().kernels.clear();
     }
 
-    /// The counters, as of now.
+    /// The current counters.
     pub fn metrics(&self) -> ServiceMetrics {
         let inner = &self.0.inner;
         let (in_memory, in_flight) = {
@@ -211,7 +212,7 @@ impl KernelService {
         &self.0.inner.store
     }
 
-    /// Takes no more requests, ends those that wait with E1432, and waits for the compiles that run.
+    /// Stops accepting requests, ends waiting ones with E1432, and waits for running compiles.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -233,7 +234,7 @@ impl Owner {
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
-            // The last handle may be dropped by a thread of the service's own caller, never by one of these.
+            // The last handle is dropped by a thread of a caller, never by one of these threads.
             let _ = thread.join();
         }
     }
@@ -249,7 +250,7 @@ impl Drop for Owner {
     }
 }
 
-/// A package that could not be read or is of no use: counted and logged.
+/// Counts and logs a package that could not be read or is unusable.
 struct Refused;
 
 enum Admitted {
@@ -259,11 +260,11 @@ enum Admitted {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every statement leaves the state whole.
+        // Every statement leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel if it is in memory; otherwise a place among those that wait for it.
+    /// The kernel if it is in memory; otherwise registers the caller as waiting for it.
     fn admit(&self, request: KernelRequest) -> Result<Admitted, ServiceError> {
         let key = self.compiler.key(&request.blueprint, &request.target);
         let mut state = self.lock();
@@ -332,10 +333,10 @@ impl Inner {
         let turn = match self.load_shared(key) {
             Ok(Some(kernel)) => return Ok(kernel),
             Ok(None) => self.store.turn(key, || token.is_cancelled()),
-            // Nothing is waited for in a store that fails, or has a package that is of no use.
+            // If the store fails, or its package is unusable, another server's compile is not waited for.
             Err(Refused) => Turn::Compile(None),
         };
-        // A claim is kept until the package is stored.
+        // The claim is kept until the package is stored.
         let _claim = match turn {
             Turn::Compile(claim) => claim,
             Turn::Stored => match self.load_shared(key) {
@@ -352,7 +353,7 @@ impl Inner {
         let stored = match self.store.put(&package) {
             Ok(stored) => stored,
             Err(error) => {
-                // The kernel is good; only the next process, or another server, compiles it again.
+                // The kernel is usable; the next process, or another server, will compile it again.
                 match error {
                     ServiceError::SharedStore { .. } => self.counters.shared_failures.add(),
                     _ => self.counters.store_failures.add(),
@@ -374,7 +375,7 @@ impl Inner {
         found
     }
 
-    /// What was found, opened. What is refused is counted, and compiled again.
+    /// Opens the package that was found. A rejected package is counted, and compiled again.
     fn loaded(
         &self,
         found: Result<Option<Package>, ServiceError>,
@@ -422,7 +423,7 @@ impl State {
         Some(Arc::clone(kernel))
     }
 
-    /// Keeps a kernel; the least recently used go when there are too many.
+    /// Keeps a kernel; if there are too many, the least recently used are evicted.
     fn insert(&mut self, key: &str, kernel: Arc<StoredKernel>, most: usize) {
         self.clock += 1;
         self.kernels.insert(key.to_owned(), (kernel, self.clock));

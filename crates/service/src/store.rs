@@ -25,10 +25,10 @@ pub struct PackageStore {
 }
 
 impl PackageStore {
-    /// The store in a folder, which is made if it does not exist, for this user alone.
+    /// Opens the store in a folder, which is created if it does not exist, with access for this user only.
     ///
     /// # Errors
-    /// E1426 when it cannot be made.
+    /// E1426 when it cannot be created.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, ServiceError> {
         let folder = folder.into();
         let mut builder = fs::DirBuilder::new();
@@ -44,10 +44,10 @@ impl PackageStore {
         })
     }
 
-    /// With a store shared by several servers, such as `kiln::remote::open` returns: packages missing in the folder are
-    /// looked up there, and kept in the folder; what one server makes is stored there for all. A server that is about
-    /// to compile claims the package, where the store has claims, and the others wait for it. Packages of other
-    /// versions of Kiln, and of machines of another kind, are separate entries.
+    /// Adds a store shared by several servers, such as `kiln::remote::open` returns: packages missing in the folder are
+    /// looked up there, and kept in the folder; packages that one server makes are stored there for all. A server that
+    /// is about to compile claims the package, if the store supports claims, and the others wait for it. Packages of
+    /// other versions of Kiln, and of machines of another kind, are separate entries.
     #[must_use]
     pub fn shared_in(self, tier: Arc<dyn Tier>) -> Self {
         let shared = Some(Shared::new(tier));
@@ -78,7 +78,7 @@ impl PackageStore {
         }
     }
 
-    /// The package in the shared store, now also in the folder if that takes it.
+    /// The package in the shared store, which is also copied to the folder if possible.
     pub(crate) fn fetch(&self, key: &str) -> Result<Option<Package>, ServiceError> {
         let found = match &self.shared {
             Some(shared) if is_key(key) => shared.get(key)?,
@@ -104,10 +104,10 @@ impl PackageStore {
     /// Stores a package; replaces one of the same key. The shared store may write it in the background.
     ///
     /// # Errors
-    /// E1426 when the folder fails; E1427 when the shared store does, and then the package is in the folder alone.
+    /// E1426 when the folder fails; E1427 when the shared store does, in which case the package is only in the folder.
     pub fn put(&self, package: &Package) -> Result<Package, ServiceError> {
         let own = self.put_own(package);
-        // Others need it even where this folder is full.
+        // Other servers need it even if this folder is full.
         if let Some(shared) = &self.shared {
             shared.put(package)?;
         }
@@ -129,7 +129,7 @@ impl PackageStore {
             let file = fs::File::open(&to).and_then(|file| file.sync_all());
             file.map_err(fail("write"))?;
         }
-        // A folder with content cannot be renamed over: what is there is moved aside first.
+        // A rename cannot replace a folder with content, so the existing one is moved aside first.
         let aside = staged.path().with_extension("replaced");
         match fs::rename(&place, &aside) {
             Ok(()) => {}
@@ -141,7 +141,7 @@ impl PackageStore {
         let _ = fs::remove_dir_all(&aside);
         if let Err(error) = renamed {
             let _ = fs::remove_dir_all(&staged);
-            // Another writer was faster; its package is as good.
+            // Another writer was faster; its package is equivalent.
             return match self.get_own(key) {
                 Ok(Some(package)) => Ok(package),
                 _ => Err(fail("write")(error)),
@@ -151,7 +151,7 @@ impl PackageStore {
             .ok_or_else(|| fail("read")(ErrorKind::NotFound.into()))
     }
 
-    /// Removes the package of a key, also from the shared store; whether there was one in the folder.
+    /// Removes the package of a key, also from the shared store; returns whether there was one in the folder.
     ///
     /// # Errors
     /// E1426 when the folder fails.
@@ -186,7 +186,7 @@ impl PackageStore {
     }
 }
 
-/// Whether a text is a key: names of files are made of it.
+/// Whether a text is a key; file names are made of keys.
 fn is_key(key: &str) -> bool {
     key.len() == 64 && key.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

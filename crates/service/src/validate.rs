@@ -20,7 +20,7 @@ use kiln::Options;
 use kiln::internals::ir::Graph;
 use std::fmt;
 
-/// What is checked.
+/// A kind of check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CheckKind {
@@ -30,7 +30,7 @@ pub enum CheckKind {
     Performance,
     /// Nothing is accessed out of bounds, and nothing leaks.
     Memory,
-    /// Gradients equal differences of the function.
+    /// Gradients equal finite differences of the function.
     Gradients,
 }
 
@@ -49,11 +49,11 @@ impl fmt::Display for CheckKind {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It passed; with how much was checked.
+    /// It passed; the text says how much was checked.
     Passed(String),
     /// It failed.
     Failed(CheckFailure),
-    /// There is nothing to check, for this reason.
+    /// There was nothing to check, for this reason.
     NotApplicable(String),
 }
 
@@ -62,9 +62,9 @@ pub enum Outcome {
 pub struct CheckFailure {
     /// What failed, such as `output y`.
     pub what: String,
-    /// Where: sizes, an element, a step.
+    /// Where it failed: sizes, an element, a step.
     pub place: String,
-    /// By how much.
+    /// How large the deviation was.
     pub amount: String,
 }
 
@@ -88,7 +88,7 @@ impl ValidationResult {
         outcomes.all(|(_, outcome)| !matches!(outcome, Outcome::Failed(_)))
     }
 
-    /// The outcome of a check, if it was made.
+    /// The outcome of a check, if it was run.
     pub fn outcome(&self, kind: CheckKind) -> Option<&Outcome> {
         let mut checks = self.checks.iter();
         checks
@@ -135,7 +135,7 @@ pub struct KernelValidator {
     pub shapes: usize,
     /// The seed of sizes and elements: 1.
     pub seed: u64,
-    /// No drawn size is larger, where a symbol's bounds allow that: 17.
+    /// The maximum drawn size, if a symbol's bounds allow it: 17.
     pub largest_size: i64,
     /// The bounds on speed.
     pub bounds: PerformanceBounds,
@@ -156,7 +156,7 @@ impl Default for KernelValidator {
 }
 
 impl KernelValidator {
-    /// With a program that runs memory checks: each check runs in a separate process, which an out-of-bounds access
+    /// Sets a program that runs memory checks: each check runs in a separate process, which an out-of-bounds access
     /// ends.
     #[must_use]
     pub fn with_guard_program(self, program: GuardProgram) -> Self {
@@ -166,8 +166,8 @@ impl KernelValidator {
         }
     }
 
-    /// All checks of a kernel, which was compiled from the graph. Gradients are compiled for the options' device and level,
-    /// through their cache.
+    /// Runs all checks of a kernel that was compiled from the graph. Gradients are compiled for the options' device and
+    /// level, through their cache.
     ///
     /// # Errors
     /// When a check could not run.

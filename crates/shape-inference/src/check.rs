@@ -46,7 +46,7 @@ pub fn check_types_with(graph: &Graph, engine: &ShapeInferenceEngine) -> Result<
 /// Checks the types of a verified graph op by op, by proof.
 ///
 /// Rules may add sizes and facts. These must not enter the graph being checked, so they go into a copy that all checks
-/// share: an op costs what its rule does.
+/// share: the cost of checking an op is that of its rule.
 #[derive(Debug)]
 pub struct TypeChecker {
     engine: ShapeInferenceEngine,
@@ -57,7 +57,7 @@ pub struct TypeChecker {
 }
 
 impl TypeChecker {
-    /// A checker of a graph as it is now.
+    /// A checker of a graph in its current state.
     pub fn new(graph: &Graph, engine: &ShapeInferenceEngine) -> Self {
         let mut depths = SecondaryMap::new();
         for visit in visits(graph) {
@@ -89,14 +89,14 @@ impl TypeChecker {
         Ok(())
     }
 
-    /// Whether the checks have exhausted the table's allowance of proof steps. Types may then be right and unproved.
+    /// Whether the checks have exhausted the table's allowance of proof steps. Types may then be correct but unproved.
     pub fn is_prover_spent(&self) -> bool {
         self.graph.dims().is_prover_spent()
     }
 }
 
-/// Recomputes every type of a verified graph, for instance after facts were added. The old types stay as a check: where an
-/// old type is not proved to equal the new one, as a contract fact.
+/// Recomputes every type of a verified graph, for instance after facts were added. The old types remain as checks: an
+/// old type that is not proved to equal the new one becomes a contract fact.
 ///
 /// # Errors
 /// When an op's operands do not fit, or a type can no longer be valid.

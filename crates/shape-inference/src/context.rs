@@ -24,7 +24,7 @@ pub enum Mode {
     Lenient,
 }
 
-/// The graph being inferred, as rules see it.
+/// The view that rules have of the graph being inferred.
 #[derive(Debug)]
 pub struct InferenceContext<'g> {
     graph: &'g mut Graph,
@@ -43,7 +43,7 @@ pub enum Agreement {
 }
 
 impl<'g> InferenceContext<'g> {
-    /// A context over a graph and what was inferred of it before.
+    /// A context over a graph and the results inferred for it so far.
     pub fn new(graph: &'g mut Graph, state: &'g mut InferenceState) -> Self {
         Self { graph, state }
     }
@@ -68,12 +68,12 @@ impl<'g> InferenceContext<'g> {
         self.state.depth > 0
     }
 
-    /// What was inferred of an op earlier.
+    /// The results inferred earlier for an op.
     pub fn inferred(&self, op: OpId) -> Option<&Inferred> {
         self.state.inferred(op)
     }
 
-    /// What is known of a value's elements.
+    /// What is known about a value's elements.
     pub fn known(&self, value: ValueId) -> Option<&KnownValue> {
         self.state.known(self.graph, value)
     }
@@ -127,7 +127,7 @@ impl<'g> InferenceContext<'g> {
         }))
     }
 
-    /// A value with its type, as messages show it: `%x: f32[B, 128]`. Safe to print.
+    /// A value with its type, as shown in messages: `%x: f32[B, 128]`. Safe to print.
     pub fn describe(&self, value: ValueId) -> String {
         let ty = self.ty(value).display(self.dims());
         match self.graph.value(value).name.as_deref() {
@@ -136,7 +136,7 @@ impl<'g> InferenceContext<'g> {
         }
     }
 
-    /// A size as messages show it.
+    /// A size as shown in messages.
     pub fn show(&self, dim: DimId) -> String {
         self.dims().display(dim).to_string()
     }
@@ -216,7 +216,7 @@ impl<'g> InferenceContext<'g> {
         Err(node.error(InferErrorKind::NegativeSize { what, found }))
     }
 
-    /// The sizes that operands `left` and `right` broadcast to, aligned at the innermost axis.
+    /// The sizes to which operands `left` and `right` broadcast, aligned at the innermost axis.
     ///
     /// # Errors
     /// When they never do.
@@ -260,7 +260,7 @@ impl<'g> InferenceContext<'g> {
         }
     }
 
-    /// The size that two sizes broadcast to; in the body, a plan fact where they meet unproved.
+    /// The size to which two sizes broadcast; in the body, records a plan fact if their equality is unproved.
     pub(crate) fn join_sizes(
         &mut self,
         a: DimId,
@@ -286,7 +286,7 @@ impl<'g> InferenceContext<'g> {
         }
     }
 
-    /// Expects two sizes to be equal where they need not be: a plan fact.
+    /// Expects two sizes to be equal that need not be: records a plan fact.
     pub fn expect_equal(&mut self, node: &OpView<'_>, left: DimId, right: DimId) {
         if !self.is_nested() && self.dims().equal(left, right) == Proof::Unknown {
             let origin = node.label();

@@ -28,7 +28,7 @@ impl ShapeInferenceEngine {
         Self { rules: Vec::new() }
     }
 
-    /// Adds a rule; replaces one of the same name.
+    /// Adds a rule; replaces one with the same name.
     pub fn register(&mut self, rule: Arc<dyn ShapeInferenceRule>) {
         self.unregister(rule.name());
         self.rules.push(rule);
@@ -45,7 +45,7 @@ impl ShapeInferenceEngine {
         self.register(Arc::new(CustomRule::new(name, infer)));
     }
 
-    /// Removes the rule `name`; whether there was one.
+    /// Removes the rule `name`; returns whether there was one.
     pub fn unregister(&mut self, name: &str) -> bool {
         let before = self.rules.len();
         self.rules.retain(|rule| rule.name() != name);
@@ -66,7 +66,7 @@ impl ShapeInferenceEngine {
             .map(|rule| &**rule)
     }
 
-    /// The types of an op's results, and what is known of their elements.
+    /// The types of an op's results, and what is known about their elements.
     ///
     /// # Errors
     /// When no rule handles the op, or its rule rejects the operands.

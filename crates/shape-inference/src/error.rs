@@ -74,7 +74,7 @@ pub enum InferErrorKind {
         index: usize,
         /// What the op accepts.
         expected: String,
-        /// What it got.
+        /// What was given.
         found: String,
     },
     /// E0333: an attribute that is invalid for these operands.
@@ -110,7 +110,7 @@ pub enum InferErrorKind {
     /// E0336: a stated type that is not the one inferred.
     #[error("type of {what}: expected {expected}, found {found}{}", if *.disproved { "" } else { " (not proved equal; state the equality as a fact)" })]
     Annotation {
-        /// Which result or edge.
+        /// The result or edge.
         what: String,
         /// The inferred type.
         expected: String,
@@ -149,7 +149,7 @@ pub enum InferErrorKind {
         /// The index.
         found: String,
     },
-    /// E0360: no rule of the engine takes the op.
+    /// E0360: no rule of the engine handles the op.
     #[error("no registered rule infers it; register one with the engine")]
     NoRule,
     /// E0361: a region whose edge does not match the op.

@@ -10,13 +10,13 @@
 use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;
 
-/// Tensors with more elements are not known.
+/// The maximum number of elements of a tensor that are tracked.
 pub const KNOWN_LIMIT: usize = 256;
 
-/// What is known of one element.
+/// What is known about one element.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Element {
-    /// Nothing.
+    /// The element is unknown.
     #[default]
     Unknown,
     /// An integer or bool.
@@ -45,11 +45,11 @@ pub struct Ratio {
     pub numerator: DimId,
     /// The denominator, positive.
     pub denominator: i64,
-    /// Integers that must be exact in the dtype: the numerators met along the way.
+    /// Integers that must be exact in the dtype: the numerators of all steps.
     pub exact: SmallVec<[DimId; 2]>,
 }
 
-/// What is known of a tensor's elements, in row-major order.
+/// What is known about a tensor's elements, in row-major order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KnownValue {
     /// Every element, as an integer or bool.
@@ -87,7 +87,7 @@ impl KnownValue {
         }
     }
 
-    /// Whether the tensor has no elements; there is nothing to know then.
+    /// Whether the tensor has no elements, in which case there is nothing to know.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

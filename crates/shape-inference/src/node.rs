@@ -20,7 +20,7 @@ pub struct OpView<'a> {
     pub symbols: &'a [SymbolId],
     /// The path of the source node, for messages.
     pub origin: Option<&'a str>,
-    /// Its first result, or the one it is about to get: the name in messages where there is no origin.
+    /// Its first result, or the one it is about to get: the name in messages if there is no origin.
     pub result: Option<ValueId>,
 }
 

@@ -9,9 +9,9 @@ use std::fmt;
 /// A number as a program wrote it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// With a fraction, even if that is 0.
+    /// A number with a fraction, even if that is 0.
     Float(f64),
-    /// Without one.
+    /// A number without a fraction.
     Integer(i64),
 }
 
@@ -19,7 +19,7 @@ impl Number {
     /// The code of errors about a number that an element type cannot represent.
     pub const NOT_HELD: &str = "E0804";
 
-    /// A tensor of rank 0 with this number; `None` where the type cannot represent it.
+    /// A tensor of rank 0 with this number; `None` if the type cannot represent it.
     pub fn tensor(self, dtype: DType) -> Option<Tensor> {
         Some(match dtype {
             DType::F64 => Tensor::scalar(self.float()),
@@ -50,7 +50,7 @@ impl Number {
         }
     }
 
-    /// The number as a float of another type, unless a finite one overflows.
+    /// The number as a float of a different type, unless a finite one overflows.
     fn rounded<F: Copy>(
         self,
         round: impl FnOnce(f64) -> F,

@@ -35,7 +35,7 @@ pub fn read_graph_with(
     read_graph_within(text, blobs, engine, &ReadLimits::default())
 }
 
-/// As [`read_graph_with`], with other limits than the defaults.
+/// As [`read_graph_with`], with limits other than the defaults.
 ///
 /// # Errors
 /// E0134 when the text is too long; as [`read_graph`].
@@ -64,9 +64,10 @@ pub fn read_graph_within(
 pub struct InferredTypes {
     engine: ShapeInferenceEngine,
     state: InferenceState,
-    /// What was inferred of the op that is about to be added.
+    /// The results inferred for the op that is about to be added.
     pending: Option<Inferred>,
-    /// Whether stated types inside regions were trusted: what is known of captures is not known while a region is read.
+    /// Whether stated types inside regions were trusted, because nothing is known about captures while a region is
+    /// read.
     deferred: bool,
 }
 

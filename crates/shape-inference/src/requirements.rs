@@ -11,7 +11,7 @@ use crate::node::OpView;
 use kiln_ir::{Dims, Graph, Op, OpId, PadMode, ReduceFunction, TensorType, ValueId, Window};
 use kiln_symbolic_shape::{DimId, RequirementKind as Kind, SizeRequirement};
 
-/// Records for each region the requirements of its ops on sizes, unless that was done before.
+/// Records, for each region, the requirements of its ops on sizes, unless that was done before.
 ///
 /// To be called before anything is simplified: the requirements of ops that a rewrite drops still apply to each call.
 pub fn record_requirements(graph: &mut Graph) {
@@ -101,7 +101,7 @@ impl Asked {
         });
     }
 
-    /// The sizes of an operand; empty where it does not exist, which the verifier rejects.
+    /// The sizes of an operand; empty if it does not exist, which the verifier rejects.
     fn operand(&self, index: usize) -> Dims {
         let ty = self.operands.get(index).and_then(Option::as_ref);
         ty.map_or_else(Dims::new, |ty| ty.dims.clone())
@@ -112,7 +112,7 @@ impl Asked {
         ty.map_or_else(Dims::new, |ty| ty.dims.clone())
     }
 
-    /// Sizes among the attributes: each is defined, and none is negative.
+    /// The requirements on sizes among the attributes: each is defined, and none is negative.
     fn sizes(&mut self, what: &'static str, dims: &[DimId]) {
         for &dim in dims {
             self.push(Kind::Value, what, [dim], []);
@@ -287,13 +287,13 @@ impl Asked {
         }
     }
 
-    /// Axes other than the indexed one are no longer in the indices than in the operand.
+    /// Axes other than the indexed one are not longer in the indices than in the operand.
     fn indexed_elements(&mut self, x: &Dims, indices: &Dims, axis: usize) {
         let pairs = x.iter().copied().zip(indices.iter().copied()).enumerate();
         let beside = pairs.filter(|&(at, _)| at != axis);
         let (x, beside): (Vec<_>, Vec<_>) = beside.map(|(_, pair)| pair).unzip();
         if matches!(self.op, Op::ScatterElements { .. }) {
-            // Nothing is scattered where there are no indices, so nothing is required.
+            // If there are no indices, nothing is scattered, so nothing is required.
             let along = indices.get(axis).copied();
             let covered: Vec<_> = beside.into_iter().chain(along).collect();
             let by: Vec<_> = x.into_iter().chain(along).collect();

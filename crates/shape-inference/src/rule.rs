@@ -12,17 +12,17 @@ use smallvec::{SmallVec, smallvec};
 
 /// Infers the types of the results of some ops.
 pub trait ShapeInferenceRule: Send + Sync {
-    /// The name it is registered by.
+    /// The name under which it is registered.
     fn name(&self) -> &str;
 
-    /// Whether this rule is about `op`.
+    /// Whether this rule handles `op`.
     fn can_infer(&self, op: &Op) -> bool;
 
-    /// The types of the results, and what is known of their elements. Records the facts that the op requires among the
-    /// graph's dimensions.
+    /// The types of the results, and what is known about their elements. Records the facts that the op requires about
+    /// the graph's dimensions.
     ///
     /// # Errors
-    /// When the operands fit the op on no call.
+    /// When the operands do not fit the op on any call.
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
@@ -45,17 +45,17 @@ pub trait ShapeInferenceRule: Send + Sync {
     }
 }
 
-/// What a rule inferred for an op's results.
+/// The results that a rule inferred for an op.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inferred {
     /// The types, one per result.
     pub types: SmallVec<[Type; 1]>,
-    /// What is known of the elements, one entry per result; missing entries are unknown.
+    /// What is known about the elements, one entry per result; missing entries are unknown.
     pub values: SmallVec<[Option<KnownValue>; 1]>,
 }
 
 impl Inferred {
-    /// One result of which only the type is known.
+    /// One result, of which only the type is known.
     pub fn of(ty: Type) -> Self {
         Self {
             types: smallvec![ty],

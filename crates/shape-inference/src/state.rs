@@ -15,22 +15,22 @@ pub struct InferenceState {
 }
 
 impl InferenceState {
-    /// Records what was inferred of an op.
+    /// Records the results inferred for an op.
     pub(crate) fn remember(&mut self, op: OpId, inferred: Inferred) {
         self.inferred[op] = Some(Box::new(inferred));
     }
 
-    /// Records what is known of a region's parameter.
+    /// Records what is known about a region's parameter.
     pub(crate) fn remember_parameter(&mut self, value: ValueId, known: Option<KnownValue>) {
         self.parameters[value] = known;
     }
 
-    /// What was inferred of an op.
+    /// The results inferred for an op.
     pub(crate) fn inferred(&self, op: OpId) -> Option<&Inferred> {
         self.inferred[op].as_deref()
     }
 
-    /// What is known of a value's elements.
+    /// What is known about a value's elements.
     pub(crate) fn known(&self, graph: &Graph, value: ValueId) -> Option<&KnownValue> {
         match graph.value(value).definition {
             Definition::Parameter { .. } => self.parameters[value].as_ref(),

@@ -19,7 +19,7 @@ impl Binding {
         Self::default()
     }
 
-    /// Binds `symbol` to `value`; an error when it has another value already.
+    /// Binds `symbol` to `value`; an error when it already has another value.
     pub fn set(&mut self, symbol: SymbolId, value: i64) -> Result<(), DimError> {
         let expected = *self.values.entry(symbol).or_insert(value);
         if expected != value {

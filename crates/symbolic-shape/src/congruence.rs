@@ -83,7 +83,7 @@ impl Congruence {
         if other.modulus == 0 {
             return self.contains(other.residue).then_some(*other);
         }
-        // The usual case, in which nothing is known of one of them, avoids 128-bit arithmetic.
+        // The usual case, in which nothing is known about one of them, avoids 128-bit arithmetic.
         if other.modulus == 1 {
             return Some(*self);
         }
@@ -151,7 +151,7 @@ impl Congruence {
     }
 }
 
-/// The greatest common divisor, not negative; `gcd(0, a) == |a|` where that fits, else 1.
+/// The non-negative greatest common divisor; `gcd(0, a) == |a|` if that fits, otherwise 1.
 pub(crate) fn gcd(a: i64, b: i64) -> i64 {
     i64::try_from(gcd_wide(i128::from(a), i128::from(b))).unwrap_or(1)
 }

@@ -65,9 +65,9 @@ pub enum DimError {
     Limit {
         /// What was counted.
         what: &'static str,
-        /// How many there would have been.
+        /// The number there would have been.
         given: u64,
-        /// How many are allowed.
+        /// The allowed number.
         limit: u64,
     },
     /// E0309: two shapes that can never be the same.
@@ -103,7 +103,7 @@ pub enum DimError {
         symbol: String,
         /// The value it has.
         expected: i64,
-        /// The value it was to get.
+        /// The new value.
         given: i64,
     },
 }
@@ -169,11 +169,11 @@ pub enum EvaluateError {
     GuardFailed {
         /// The symbol or expression that was checked.
         symbol: String,
-        /// What was required of it.
+        /// The requirement.
         expected: String,
         /// The sizes that were given.
         given: String,
-        /// Where the requirement comes from.
+        /// The origin of the requirement.
         origin: String,
     },
 }

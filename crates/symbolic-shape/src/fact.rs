@@ -12,7 +12,7 @@ use crate::{DimId, DimTable, SymbolId};
 /// A statement about expressions of one table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Predicate {
-    /// Both are the same.
+    /// Both are equal.
     Equal(DimId, DimId),
     /// They differ.
     NotEqual(DimId, DimId),
@@ -24,7 +24,7 @@ pub enum Predicate {
     Divides {
         /// The divisor.
         divisor: i64,
-        /// What it divides.
+        /// The expression that it divides.
         dim: DimId,
     },
     /// Both lists have the same product: the two sides of a reshape.
@@ -75,13 +75,13 @@ impl Predicate {
 /// A condition that holds for every call; sizes that violate it are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContractFact {
-    /// What holds.
+    /// The predicate that holds.
     pub predicate: Predicate,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: FactOrigin,
 }
 
-/// Where a contract fact comes from.
+/// The origin of a contract fact.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FactOrigin {
     /// The user or the model declared it.
@@ -99,14 +99,14 @@ impl std::fmt::Display for FactOrigin {
     }
 }
 
-/// Two sizes expected to be equal. Fusion may use it; when it is false another plan is used.
+/// Two sizes expected to be equal. Fusion may use the fact; when it is false, another plan is used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlanFact {
     /// One size.
     pub left: DimId,
     /// The other.
     pub right: DimId,
-    /// What expects it, such as `add %7`.
+    /// The op that expects it, such as `add %7`.
     pub origin: String,
 }
 
@@ -118,18 +118,18 @@ impl PlanFact {
     }
 }
 
-/// The plan facts of a graph that a plan may depend on.
+/// The plan facts of a graph on which a plan may depend.
 ///
 /// Facts are identified by their [names](PlanFact::name), so that a selection is the same for a graph that was stored and
 /// read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FactSelection {
-    /// All of them.
+    /// All facts.
     #[default]
     All,
-    /// All but these.
+    /// All facts except these.
     Without(BTreeSet<String>),
-    /// None: the plan serves all sizes that the graph allows.
+    /// No facts: the plan serves all sizes that the graph allows.
     None,
 }
 

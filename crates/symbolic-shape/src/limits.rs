@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How much a [`DimTable`](crate::DimTable) may hold and spend.
+/// Limits on the size of a [`DimTable`](crate::DimTable) and on the work spent on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DimLimits {
     /// Terms of one sum, arguments of one `min`, `max` or `bcast` (at least 4).
@@ -18,11 +18,11 @@ pub struct DimLimits {
     pub max_depth: usize,
     /// Expressions in one table; beyond it every operation fails with [`DimError::Limit`](crate::DimError::Limit).
     pub max_nodes: usize,
-    /// Contract facts in one table, and in the same way plan facts.
+    /// Contract facts in one table, and likewise plan facts.
     pub max_facts: usize,
     /// Steps that one call of [`DimTable::prove`](crate::DimTable::prove) may take.
     pub prover_fuel: u64,
-    /// Steps that all proofs of one table may take together. Afterwards a proof gets 64 steps, so that evident facts are
+    /// Total steps that all proofs of one table may take. Afterwards a proof gets 64 steps, so that evident facts are
     /// still proved and everything else is `Unknown`.
     pub prover_total: u64,
     /// Expressions that may be rebuilt in canonical form when one fact is learned or one expression is made. Afterwards an

@@ -64,7 +64,7 @@ impl Polynomial {
         self.terms.is_empty().then_some(self.constant)
     }
 
-    /// The atom, when the polynomial consists of that atom alone.
+    /// The atom, when the polynomial consists only of that atom.
     pub(crate) fn as_atom(&self) -> Option<AtomId> {
         match (self.constant, self.terms.as_slice()) {
             (
@@ -139,7 +139,7 @@ impl Polynomial {
         self.add_scaled(other, 1)
     }
 
-    /// The sum of all, in about as many steps as they have terms.
+    /// The sum of all, in a number of steps about linear in the number of their terms.
     pub(crate) fn sum<'a>(
         all: impl Iterator<Item = &'a Polynomial>,
     ) -> Result<Polynomial, ArithmeticFault> {
@@ -176,7 +176,8 @@ impl Polynomial {
         Polynomial::default().add_scaled(self, factor)
     }
 
-    /// The product, refused when it could have more than `max_terms` terms or `max_degree` factors in one.
+    /// The product; an error when it could have more than `max_terms` terms, or more than `max_degree` factors in one
+    /// term.
     pub(crate) fn mul(
         &self,
         other: &Polynomial,

@@ -23,23 +23,23 @@ pub enum RequirementKind {
     NonNegative,
     /// The sizes of `left` that are not 1 are equal.
     Broadcast,
-    /// Each size of `left` is 1 or its partner in `right`.
+    /// Each size of `left` is 1 or equals its counterpart in `right`.
     Expand,
-    /// Each size of `left` is its partner in `right`.
+    /// Each size of `left` equals its counterpart in `right`.
     Equal,
     /// The first size of `left` is the product of `right`.
     Product,
     /// Both lists have the same product.
     SameCount,
-    /// Each size of `left` is at most its partner in `right`; nothing is required where one of `left` is 0.
+    /// Each size of `left` is at most its counterpart in `right`; nothing is required if a size of `left` is 0.
     Covers,
-    /// Each size of `left` is at most its partner in `right`.
+    /// Each size of `left` is at most its counterpart in `right`.
     Fits,
-    /// As [`Fits`](Self::Fits), where no more can be had than there is.
+    /// As [`Fits`](Self::Fits), for an op that selects at most as many elements as exist.
     AtMost,
     /// `left` is the start and the size of a slice with this step, `right` the axis: all indices are inside.
     Slice {
-        /// The step, not 0.
+        /// The step, which is not 0.
         step: i64,
     },
     /// No size of `left` is 0, unless one of `right` is.
@@ -48,7 +48,7 @@ pub enum RequirementKind {
     MeanOfSome,
     /// Every size of `left` is a multiple of the divisor.
     Divides {
-        /// The divisor, positive.
+        /// The divisor, which is positive.
         divisor: i64,
     },
 }
@@ -101,7 +101,7 @@ impl RequirementKind {
 pub struct SizeRequirement {
     /// The relation.
     pub kind: RequirementKind,
-    /// What the sizes are, for messages: `inner axes`.
+    /// The meaning of the sizes, for messages: `inner axes`.
     pub what: Cow<'static, str>,
     /// The operator, for messages: `add (%3)`.
     pub origin: String,
@@ -119,20 +119,20 @@ pub struct SizeRequirement {
 pub enum Unmet {
     /// The sizes, left and right, violate the relation.
     Sizes(Vec<i64>, Vec<i64>),
-    /// A slice that would start before its axis, at this index.
+    /// A slice would start before its axis, at this index.
     NegativeStart(i64),
-    /// An undefined size.
+    /// A size is undefined.
     NoValue(EvaluateError),
 }
 
 /// Whether sizes satisfy a requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They do.
+    /// They satisfy it.
     Met,
     /// A symbol in it has no value yet.
     Unknown,
-    /// They do not.
+    /// They violate it.
     Unmet(Unmet),
 }
 

@@ -93,7 +93,7 @@ impl SymbolicShape {
         self.dimensions.iter().map(size).collect()
     }
 
-    /// This shape with another dimension at `axis`.
+    /// This shape with a different dimension at `axis`.
     pub fn with_dimension(
         &self,
         axis: usize,

@@ -56,9 +56,9 @@ pub struct DimTable {
     atom_ids: HashMap<Atom, AtomId>,
     symbols: PrimaryMap<SymbolId, SymbolInfo>,
     names: HashMap<Arc<str>, SymbolId>,
-    /// Where the search for a free name with this stem continues.
+    /// The number at which the search for a free name with this stem continues.
     stems: HashMap<String, u64>,
-    /// The first symbol that stands for an expression.
+    /// The first symbol that represents an expression.
     wrapped: HashMap<DimId, SymbolId>,
     knowledge: Knowledge,
     /// The nesting depth of canonical forms under construction.
@@ -70,7 +70,7 @@ pub struct DimTable {
     samples: samples::Samples,
     /// The steps of all proofs.
     proved: Work,
-    /// The nesting depth of consequences of a fact.
+    /// The current nesting depth of consequences of a fact.
     learning: usize,
     facts: Vec<ContractFact>,
     known_facts: HashSet<Predicate>,
@@ -101,7 +101,7 @@ impl Atom {
     }
 }
 
-/// What is stored with an expression.
+/// The data stored with an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct DimInfo {
     pub(crate) polynomial: Arc<Polynomial>,
@@ -110,7 +110,7 @@ pub(crate) struct DimInfo {
     pub(crate) canonical: DimId,
 }
 
-/// What is stored with an atom.
+/// The data stored with an atom.
 #[derive(Clone, Debug)]
 pub(crate) struct AtomInfo {
     pub(crate) atom: Atom,
@@ -123,7 +123,7 @@ pub(crate) struct AtomInfo {
     pub(crate) canonical: DimId,
 }
 
-/// What is stored with a symbol.
+/// The data stored with a symbol.
 #[derive(Clone, Debug)]
 struct SymbolInfo {
     dimension: SymbolicDimension,
@@ -132,7 +132,7 @@ struct SymbolInfo {
     dim: DimId,
 }
 
-/// How large an expression is as a tree.
+/// The size of an expression as a tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measure {
     pub(crate) depth: usize,
@@ -264,7 +264,7 @@ impl DimTable {
         self.dims[dim].polynomial.clone()
     }
 
-    /// What is known of the values, including by equalities.
+    /// What is known about the values, including from equalities.
     pub(crate) fn values(&self, dim: DimId) -> Values {
         let info = &self.dims[dim];
         if info.canonical == dim {

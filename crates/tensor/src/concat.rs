@@ -12,8 +12,8 @@ impl Tensor {
         Tensor::concat_while(operands, axis, &mut |_| true)
     }
 
-    /// As [`concat`](Tensor::concat), but calls the callback before each copied piece, with its bytes, at most a MiB:
-    /// whether to continue. If it returns false, the rest of the result is zeros.
+    /// As [`concat`](Tensor::concat), but calls the callback before each copied piece, with its number of bytes, at
+    /// most a MiB; the callback returns whether to continue. If it returns false, the rest of the result is zeros.
     pub fn concat_while(
         operands: &[&Tensor],
         axis: usize,

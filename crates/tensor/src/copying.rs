@@ -4,12 +4,12 @@
 
 use crate::{AxisSlice, Tensor, TensorError, match_dtype};
 
-/// Elements between two checks: under a millisecond, wherever they are.
+/// Elements between two checks: under a millisecond, wherever the elements are.
 const PIECE: usize = 1 << 16;
 
 impl Tensor {
-    /// As [`copied`](Tensor::copied), but calls the callback before each copied piece, with its elements, at most 65,536:
-    /// whether to continue. If it returns false, the rest of the copy is zeros.
+    /// As [`copied`](Tensor::copied), but calls the callback before each copied piece, with its number of elements, at
+    /// most 65,536; the callback returns whether to continue. If it returns false, the rest of the copy is zeros.
     ///
     /// # Errors
     /// As [`copied`](Tensor::copied).
@@ -18,7 +18,7 @@ impl Tensor {
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Tensor, TensorError> {
         if self.len() <= PIECE {
-            // Called only for its effect: small copies are made in any case.
+            // Called only for its effect, since small copies are always made.
             let _ = goes_on(self.len());
             return self.copied();
         }
@@ -58,7 +58,7 @@ impl Tensor {
         &self,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Tensor, TensorError> {
-        // Not accessed where that would be a download.
+        // The elements are not accessed if that would be a download.
         let is_dense = self.is_contiguous()
             && (self.is_elsewhere()
                 || match_dtype!(self.dtype(), T => {
@@ -71,7 +71,8 @@ impl Tensor {
     }
 }
 
-/// The blocks of a shape, row-major: the fewest leading indices are fixed that keep a block within [`PIECE`] elements.
+/// The blocks of a shape, row-major: as few leading indices are fixed as needed to keep a block within [`PIECE`]
+/// elements.
 struct Blocks {
     shape: Vec<usize>,
     /// The split axis; those before it are iterated index by index.
@@ -82,7 +83,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// For a shape that has elements.
+    /// The blocks of a shape that has elements.
     fn of(shape: &[usize]) -> Self {
         let mut inner = 1usize;
         let mut axis = shape.len();

@@ -10,20 +10,20 @@ use half::{bf16, f16};
 
 use crate::{DType, Tensor, TensorError, match_dtype};
 
-/// Larger tensors are shortened.
+/// The maximum number of elements of a tensor that is printed in full.
 const MAX_WHOLE: usize = 1000;
-/// How many elements of a shortened axis are printed at each end.
+/// The number of elements of a shortened axis that are printed at each end.
 const EDGE: usize = 3;
-/// The columns of a line, closing brackets included.
+/// The maximum number of columns of a line, including closing brackets.
 const WIDTH: usize = 75;
-/// Digits behind the point.
+/// The maximum number of digits after the decimal point.
 const DIGITS: usize = 8;
 
 /// The entries of an axis that are printed.
 #[derive(Clone, Copy)]
 struct Shown {
     count: usize,
-    /// How many of them come before those left out, if any are.
+    /// The number of entries before those that are omitted, if any are.
     gap: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let edge = match self.len() {
             0..=MAX_WHOLE => usize::MAX,
-            // Of many axes, fewer entries each.
+            // With many axes, fewer entries of each are printed.
             _ if self.rank() > 6 => 1,
             _ => EDGE,
         };
@@ -52,7 +52,7 @@ impl fmt::Display for Tensor {
         let texts = shown.and_then(|_| texts(self, &axes).ok());
         match texts {
             Some(texts) => nested(f, &axes, &texts),
-            // Of too many axes, or in memory that cannot be read.
+            // A tensor of too many axes, or whose memory cannot be read.
             None => write!(f, "{self:?}"),
         }
     }
@@ -71,7 +71,7 @@ fn shown_of(size: usize, edge: usize) -> Shown {
     }
 }
 
-/// The printed elements, in order, all equally wide.
+/// The printed elements, in order, all with the same width.
 fn texts(tensor: &Tensor, axes: &[Shown]) -> Result<Vec<String>, TensorError> {
     let mut shown = tensor.clone();
     for (axis, entries) in axes.iter().enumerate() {
@@ -119,7 +119,7 @@ fn texts(tensor: &Tensor, axes: &[Shown]) -> Result<Vec<String>, TensorError> {
         .collect())
 }
 
-/// The value of the fewest digits that rounds to this element of a narrow dtype.
+/// The value with the fewest digits that rounds to this element of a narrow dtype.
 fn narrow(element: f32, round: impl Fn(f32) -> f32) -> f64 {
     let digits = (0..DIGITS).find_map(|digits| {
         let text = format!("{element:.digits$e}");
@@ -131,7 +131,7 @@ fn narrow(element: f32, round: impl Fn(f32) -> f32) -> f64 {
     digits.unwrap_or(f64::from(element))
 }
 
-/// Floats with one number of digits behind the point, or all in powers of ten.
+/// Formats floats with the same number of digits after the decimal point, or all in scientific notation.
 fn floats(elements: &[f64]) -> Vec<String> {
     let sizes = || {
         let finite = elements.iter().filter(|x| x.is_finite() && **x != 0.0);
@@ -148,7 +148,7 @@ fn floats(elements: &[f64]) -> Vec<String> {
         false => trimmed(&format!("{x:.DIGITS$}")),
     };
     let texts: Vec<String> = elements.iter().map(|&x| plain(x)).collect();
-    // Digits behind the point: as many as the element that needs most.
+    // The number of digits after the decimal point is that of the element that needs most.
     let behind = |text: &String| text.find('.').map_or(0, |point| text.len() - point - 1);
     if in_powers || texts.iter().all(|text| !text.contains('.')) {
         return texts;
@@ -165,7 +165,8 @@ fn floats(elements: &[f64]) -> Vec<String> {
     filled.collect()
 }
 
-/// Without zeros at the end of its fraction: `1.5000` as `1.5`, `2.00e3` as `2.e3`; other texts (`inf`) as they are.
+/// Removes trailing zeros of the fraction: `1.5000` becomes `1.5`, and `2.00e3` becomes `2.e3`; other texts (`inf`) are
+/// unchanged.
 fn trimmed(text: &str) -> String {
     let (digits, power) = text.split_at(text.find('e').unwrap_or(text.len()));
     match digits.contains('.') {
@@ -191,7 +192,7 @@ fn nested(f: &mut fmt::Formatter<'_>, axes: &[Shown], texts: &[String]) -> fmt::
         if number + 1 == n_rows {
             break;
         }
-        // How many axes begin again at the next row, and whether the outermost of those that step on skips entries.
+        // The number of axes that restart at the next row, and whether the axis that advances skips entries.
         let (mut closed, mut rest) = (1, number + 1);
         let mut skips = false;
         for axis in axes[..rank - 1].iter().rev() {
@@ -214,7 +215,7 @@ fn nested(f: &mut fmt::Formatter<'_>, axes: &[Shown], texts: &[String]) -> fmt::
     f.write_str(&"]".repeat(rank))
 }
 
-/// The entries of a row, which begins in column `rank`, behind its brackets.
+/// The entries of a row, which begins in column `rank`, after its brackets.
 fn write_row(
     f: &mut fmt::Formatter<'_>,
     row: &[String],

@@ -10,7 +10,7 @@ use crate::DType;
 /// A Rust type that is an element type: `f64`, `f32`, [`half::f16`], [`half::bf16`], the eight
 /// integers and `bool`.
 ///
-/// Sealed: the list is the list of [`DType`]s.
+/// Sealed: the implementing types correspond to the [`DType`]s.
 pub trait Element:
     Copy
     + Send

@@ -46,7 +46,7 @@ pub enum TensorError {
         unit: &'static str,
     },
 
-    /// E0342: elements of another type than the tensor's.
+    /// E0342: elements of a different type than the tensor's.
     #[error("expected elements of {expected}, found {found}")]
     DTypeMismatch {
         /// The requested type, or that of the other operand.
@@ -55,7 +55,7 @@ pub enum TensorError {
         found: DType,
     },
 
-    /// E0343: an axis the tensor does not have.
+    /// E0343: an axis that the tensor does not have.
     #[error("axis {axis} is out of range for rank {rank}")]
     AxisOutOfRange {
         /// The axis.
@@ -73,7 +73,7 @@ pub enum TensorError {
         rank: usize,
     },
 
-    /// E0345: a slice that leaves its axis.
+    /// E0345: a slice that exceeds its axis.
     #[error("slice of {len} from {start} by step {step} leaves axis {axis} of size {size}")]
     SliceOutOfRange {
         /// The axis.
@@ -123,7 +123,7 @@ pub enum TensorError {
         size: usize,
     },
 
-    /// E0349: tensors to be joined that differ elsewhere than on the joined axis.
+    /// E0349: tensors to be concatenated that differ on an axis other than the concatenated one.
     #[error(
         "operand {operand} of the concatenation along axis {axis}: expected {expected:?} (any size on that axis), found {found:?}"
     )]
@@ -155,7 +155,7 @@ pub enum TensorError {
         align: usize,
     },
 
-    /// E0353: strides that lead outside the memory they were given with.
+    /// E0353: strides that lead outside the memory with which they were given.
     #[error(
         "shape {shape:?} with strides {strides:?} from offset {offset} leaves memory of {elements} elements"
     )]
@@ -220,11 +220,11 @@ impl From<TensorError> for io::Error {
 }
 
 impl TensorError {
-    /// The code of a slice that leaves its axis.
+    /// The code of a slice that exceeds its axis.
     pub const SLICE_OUT_OF_RANGE: &str = "E0345";
-    /// The code of a shape that cannot be repeated to another.
+    /// The code of a shape that cannot be broadcast to another.
     pub const BROADCAST_MISMATCH: &str = "E0346";
-    /// The code of a shape with another number of elements.
+    /// The code of a shape with a different number of elements.
     pub const RESHAPE_MISMATCH: &str = "E0347";
 
     /// The error's stable code.

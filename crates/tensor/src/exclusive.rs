@@ -23,7 +23,7 @@ use crate::{DType, Tensor, TensorError, element_count};
 pub struct Exclusive(Arc<Storage>);
 
 impl Exclusive {
-    /// All its bytes.
+    /// All bytes of the memory.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let bytes = Arc::get_mut(&mut self.0).and_then(Storage::bytes_mut);
         bytes.unwrap_or_else(|| unreachable!("it was seen to be unshared, and is never shared"))
@@ -31,11 +31,11 @@ impl Exclusive {
 }
 
 impl Tensor {
-    /// Its memory.
+    /// Takes the memory of a tensor.
     ///
     /// # Errors
-    /// The tensor, if its memory is shared or foreign, holds more than its elements or has them in another order, and for
-    /// `bool`, for which not every byte is valid.
+    /// The tensor, if its memory is shared or foreign, has more than its elements or has them in a different order, and
+    /// for `bool`, for which not every byte is valid.
     #[allow(
         clippy::result_large_err,
         reason = "on refusal the caller keeps the tensor, and a box would be an allocation"

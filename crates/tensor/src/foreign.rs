@@ -23,8 +23,8 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// Describes `bytes` bytes from `pointer` on. Nothing is read until [`Tensor::foreign`]
-    /// vouches for the memory.
+    /// Describes `bytes` bytes starting at `pointer`. They are not read until [`Tensor::foreign`] vouches for the
+    /// memory.
     pub fn new(
         pointer: NonNull<u8>,
         bytes: usize,

@@ -139,7 +139,7 @@ impl Layout {
         self.offset
     }
 
-    /// Shape and strides, to build another layout.
+    /// Shape and strides, to build a different layout.
     pub(crate) fn axes(&self) -> (Dims, Strides) {
         (self.shape.clone(), self.strides.clone())
     }
@@ -156,7 +156,7 @@ impl Layout {
         self.is_contiguous
     }
 
-    /// The same elements with another shape, without moving any, if strides can express it.
+    /// The same elements with a different shape, without moving any, if strides can express it.
     ///
     /// Axes are grouped: a run of old axes that covers as many elements as a run of new axes must be mergeable (each stride
     /// the next one's times the next size).

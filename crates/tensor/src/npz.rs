@@ -13,7 +13,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 use crate::npy::{read_npy_within, write_npy};
 use crate::{Tensor, TensorError};
 
-/// Reads every tensor of an archive, by name; `limit` bounds the bytes of all tensors together.
+/// Reads every tensor of an archive, by name; `limit` bounds the total bytes of all tensors.
 ///
 /// Members that are not `.npy` files are skipped, as in NumPy.
 pub fn read_npz<R: Read + Seek>(

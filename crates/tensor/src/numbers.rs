@@ -8,7 +8,7 @@ impl Tensor {
     /// The elements as `f64` in row-major order, true as 1. 64-bit integers beyond 2^53 lose digits.
     ///
     /// # Errors
-    /// When memory is short.
+    /// When memory cannot be allocated.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>, TensorError> {
         fn convert<T: Element>(
             tensor: &Tensor,
@@ -43,7 +43,7 @@ impl Tensor {
     /// nonzero.
     ///
     /// # Errors
-    /// When the number of elements is not the shape's, or memory is short.
+    /// When the number of elements is not that of the shape, or memory cannot be allocated.
     pub fn from_f64_slice(
         dtype: DType,
         shape: &[usize],

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Offsets {
-    /// Size, stride and current index of each axis but the last.
+    /// Size, stride and current index of each axis except the last.
     outer: SmallVec<[OuterAxis; 6]>,
     /// Offset of the first element of the current row.
     row: isize,

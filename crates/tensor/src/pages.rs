@@ -6,7 +6,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::TensorError;
 
-/// From this many bytes on memory is requested from the system itself, in huge pages if it has them.
+/// From this many bytes, memory is requested directly from the system, in huge pages if it has them.
 const WORTH_MAPPING: usize = 4 << 20;
 
 /// Zeros in separate pages, whose memory is allocated when it is first touched.
@@ -26,7 +26,7 @@ impl Pages {
         }
         let map = MmapOptions::new().len(bytes).map_anon();
         let map = map.map_err(|_| TensorError::Allocation { bytes })?;
-        // Only advice: a system without huge pages refuses it, and nothing is lost.
+        // This is only advice: a system without huge pages rejects it, without harm.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Some(Self(map)))

@@ -11,9 +11,9 @@ use crate::storage::Storage;
 use crate::{DType, Tensor, TensorError};
 
 impl Tensor {
-    /// A tensor whose elements `owner` has, in row-major order. `load` copies them to the host on the host's first access:
-    /// a tensor of that dtype with as many elements. A failure is [`TensorError::Deferred`], or another error that `load`
-    /// returns, and the next access tries again.
+    /// A tensor whose elements are kept by `owner`, in row-major order. `load` copies them to the host on the host's
+    /// first access: a tensor of that dtype with as many elements. A failure is [`TensorError::Deferred`], or another
+    /// error that `load` returns, and the next access tries again.
     ///
     /// # Errors
     /// When the shape is too large. Nothing is loaded.
@@ -45,8 +45,8 @@ impl Tensor {
     }
 
     /// The owner of the elements of a [resident](Tensor::resident) tensor, and the byte offset in the owner's memory at
-    /// which those of this tensor begin, in row-major order. `None` for other tensors, for an owner of another type, and
-    /// for a view whose elements are not contiguous. Loads nothing.
+    /// which those of this tensor begin, in row-major order. `None` for other tensors, for an owner of a different
+    /// type, and for a view whose elements are not contiguous. This does not load the elements.
     pub fn owner<T: Any>(&self) -> Option<(&T, usize)> {
         let Storage::Deferred(deferred) = self.storage_ref() else {
             return None;

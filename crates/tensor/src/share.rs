@@ -25,7 +25,7 @@ use crate::storage::Storage;
 pub struct Share(#[allow(dead_code, reason = "held for its drop")] Arc<Storage>);
 
 impl Tensor {
-    /// A share of its memory.
+    /// A share of the tensor's memory.
     pub fn share(&self) -> Share {
         Share(self.storage())
     }

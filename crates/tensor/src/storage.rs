@@ -51,7 +51,7 @@ impl Storage {
         }
     }
 
-    /// A copy of a few bytes, where running out of memory may abort as it does for any small box.
+    /// A copy of a few bytes, for which running out of memory may abort, as for any small box.
     pub(crate) fn copy_of_few(bytes: &[u8]) -> Storage {
         Storage::Owned(AVec::from_slice(alignment_of(bytes.len()), bytes))
     }

@@ -66,7 +66,7 @@ impl Tensor {
         Tensor::from_parts(T::DTYPE, Layout::row_major(&[]), storage)
     }
 
-    /// A tensor from little-endian bytes in row-major order. For `bool`, any byte but 0 is `true`.
+    /// A tensor from little-endian bytes in row-major order. For `bool`, any byte except 0 is `true`.
     pub fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, TensorError> {
         let expected = element_count(dtype, shape)? * dtype.size_in_bytes();
         if bytes.len() != expected {
@@ -83,8 +83,8 @@ impl Tensor {
         ))
     }
 
-    /// A tensor whose elements `fill` writes: little-endian bytes in row-major order, initially zeros. For `bool`, any byte
-    /// but 0 is `true`.
+    /// A tensor whose elements `fill` writes: little-endian bytes in row-major order, initially zeros. For `bool`, any
+    /// byte except 0 is `true`.
     ///
     /// # Errors
     /// A shape that is too large, a failed allocation, or an error of `fill`.
@@ -255,8 +255,8 @@ impl Tensor {
         bytemuck::checked::try_cast_slice_mut(bytes).map_err(cast_error::<T>)
     }
 
-    /// Overwrites the elements with little-endian bytes in row-major order. For `bool`, any byte but 0 is `true`. In place
-    /// where the storage is unshared and contiguous; an error leaves the tensor unchanged.
+    /// Overwrites the elements with little-endian bytes in row-major order. For `bool`, any byte except 0 is `true`. In
+    /// place if the storage is unshared and contiguous; an error leaves the tensor unchanged.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), TensorError> {
         if bytes.len() != self.byte_len() {
             return Err(TensorError::LengthMismatch {
@@ -276,7 +276,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// A copy of the elements in row-major order, whatever the strides and the alignment.
+    /// A copy of the elements in row-major order, for any strides and alignment.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
         self.expect_dtype(T::DTYPE)?;
         let mut elements = Vec::new();
@@ -344,7 +344,7 @@ impl Tensor {
         Ok(Tensor::from_parts(self.dtype, layout, storage))
     }
 
-    /// Whether its elements are loaded; those of a [deferred](Tensor::deferred) tensor are after its first use.
+    /// Whether its elements are loaded; those of a [deferred](Tensor::deferred) tensor are loaded on its first use.
     pub fn is_loaded(&self) -> bool {
         self.storage.is_loaded()
     }

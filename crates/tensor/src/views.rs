@@ -21,12 +21,12 @@ pub struct AxisSlice {
 }
 
 impl Tensor {
-    /// The same storage from the same offset on, with other axes: a valid shape, and strides that stay inside.
+    /// The same storage and offset with other axes, which must be a valid shape and strides that stay inside.
     fn with_axes(&self, shape: Dims, strides: Strides) -> Tensor {
         self.with_layout(Layout::new(shape, strides, self.layout().offset()))
     }
 
-    /// The same elements in row-major order with another shape; copies only if necessary.
+    /// The same elements in row-major order with a different shape; copies only if necessary.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
         let found = element_count(self.dtype(), shape)?;
         if found != self.len() {
@@ -46,7 +46,7 @@ impl Tensor {
         }
     }
 
-    /// The axes in another order: axis `i` of the result is axis `permutation[i]` of this.
+    /// The axes in a different order: axis `i` of the result is axis `permutation[i]` of this.
     pub fn transpose(&self, permutation: &[usize]) -> Result<Tensor, TensorError> {
         let error = || TensorError::NotAPermutation {
             permutation: excerpt(permutation),
@@ -98,7 +98,7 @@ impl Tensor {
                 });
             }
             if len > 0 {
-                // With an empty tensor nothing is ever read, so a wrapped offset is harmless.
+                // An empty tensor is never read, so a wrapped offset is harmless.
                 offset = offset.wrapping_add(stride.wrapping_mul(start as isize));
             }
             *dim = len;

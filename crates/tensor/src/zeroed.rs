@@ -5,7 +5,7 @@ use crate::TensorError;
 /// `n` zeros.
 ///
 /// # Errors
-/// [`TensorError::Allocation`] if there is no memory for them.
+/// [`TensorError::Allocation`] if memory for them cannot be allocated.
 ///
 /// ```
 /// assert_eq!(kiln_tensor::zeroed_bytes(3)?, [0; 3]);

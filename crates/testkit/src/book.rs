@@ -77,7 +77,7 @@ pub fn pages() -> std::io::Result<Vec<PathBuf>> {
 /// The arrays of the page of idioms: `m`, `s`, `v`, `n`, `b`.
 ///
 /// # Errors
-/// When there is no memory for them.
+/// When memory for them cannot be allocated.
 pub fn arrays() -> Result<[Tensor; 5], TensorError> {
     Ok([
         Tensor::from_slice(&[2, 3], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])?,
@@ -88,7 +88,7 @@ pub fn arrays() -> Result<[Tensor; 5], TensorError> {
     ])
 }
 
-/// Compares what a tensor prints with a text, both on one line.
+/// Compares the printed form of a tensor with a text, both on one line.
 ///
 /// # Panics
 /// When they differ.
@@ -99,7 +99,7 @@ pub fn assert_prints(tensor: &Tensor, expected: &str) {
     assert_eq!(words.join(" "), expected);
 }
 
-/// Compiles a function, calls it, and compares what its result prints: a line of the page of idioms.
+/// Compiles a function, calls it, and compares the printed result: a line of the page of idioms.
 #[macro_export]
 macro_rules! same {
     ($function:expr, [$($input:expr),+], $expected:expr) => {

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A substring of entries' names that other files do not have.
+/// A substring that only names of entries have.
 const ENTRY: &str = ".kiln";
 
 /// A folder; clones share it.
@@ -31,7 +31,7 @@ pub enum Change {
     SyncFolder,
 }
 
-/// The identity of a file, whatever its name.
+/// The identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNumber(usize);
 

@@ -19,10 +19,10 @@ pub const GENERIC: (f64, f64) = (-2.0, 2.0);
 /// Half of the distance between two points along a direction.
 const STEP: f64 = 1e-5;
 
-/// The tolerance of a difference along a direction: elements that move together also err together.
+/// The tolerance of a finite difference along a direction: the errors of elements that move together add up.
 const DIRECTION_TOLERANCE: f64 = 1e-5;
 
-/// One element of this many may be unsteady.
+/// One element out of this many may be unsteady.
 const MAX_UNSTEADY: usize = 8;
 
 /// The tolerance of `<c, J v> = <Jᵀ c, v>`, relative to the larger of both and 1.
@@ -32,7 +32,7 @@ const TANGENT_TOLERANCE: f64 = 1e-9;
 /// the gradients of these, and the tangents, on some inputs; and returns the joint graph.
 ///
 /// # Errors
-/// What is wrong.
+/// The problem.
 pub fn check(
     graph: &Graph,
     inputs: impl Iterator<Item = Result<Vec<Tensor>, String>>,
@@ -75,13 +75,13 @@ pub fn check(
     Ok(joint.graph)
 }
 
-/// Differentiates as [`check`] does, and compares the gradients in some random directions with differences along them, on some
-/// inputs; twice, where `twice` says so. Cheaper than [`check`], which moves each element.
+/// Differentiates as [`check`] does, and compares the gradients in some random directions with finite differences along
+/// them, on some inputs; twice, if `twice` is set. Cheaper than [`check`], which moves each element.
 ///
-/// `Ok(false)` where the differences depend on the step: at a kink, say.
+/// `Ok(false)` if the differences depend on the step, such as at a kink.
 ///
 /// # Errors
-/// What is wrong.
+/// The problem.
 pub fn check_directions(
     graph: &Graph,
     inputs: &[Tensor],
@@ -121,8 +121,8 @@ pub fn check_directions(
         .map_err(|error| format!("twice: {error}"))
 }
 
-/// Whether the gradients in a random direction equal the difference along it; false where that depends on the step. `all` are the
-/// graph's inputs and cotangents.
+/// Whether the gradients in a random direction equal the finite difference along it; false if that depends on the step.
+/// `all` are the graph's inputs and cotangents.
 fn agrees_along(
     graph: &Graph,
     joint: &JointGraph,
@@ -242,7 +242,7 @@ fn compare(
     Err(format!("gradients at {shapes:?}:\n{report}"))
 }
 
-/// Tangents in a random direction, against gradients.
+/// Compares tangents in a random direction with gradients.
 fn check_tangents(
     graph: &Graph,
     joint: &JointGraph,

@@ -37,7 +37,7 @@ pub fn chain(n: usize) -> Graph {
     graph
 }
 
-/// `n` ops that all read the one input `x: f32[N]`, and `n` that add them up again.
+/// `n` ops that all read the input `x: f32[N]`, and `n` ops that add up the results.
 pub fn fan_out(n: usize) -> Graph {
     let mut graph = vector_graph("fan_out");
     let body = graph.body();
@@ -78,7 +78,7 @@ pub fn nest(depth: usize) -> Graph {
         let [inner_go, inner_x] = types.map(|ty| graph.add_parameter(inner, ty));
         open.push((inner, inner_go, inner_x));
     }
-    // From the inside out: an op is appended after the ops of its regions.
+    // Built from the inside out: an op is appended after the ops of its regions.
     let mut inside: Option<RegionId> = None;
     for &(region, go, x) in open.iter().rev() {
         let result = match inside {

@@ -6,7 +6,7 @@ use kiln_shape_inference::{check_types, read_graph};
 use kiln_symbolic_shape::text::Diagnostics;
 use kiln_tensor::Tensor;
 
-/// A law that a graph violates, with the graph's text where that helps.
+/// A law that a graph violates, with the graph's text if that helps.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokenLaw {
@@ -36,7 +36,7 @@ pub enum BrokenLaw {
         /// The graph.
         text: String,
     },
-    /// Printing a graph that was read gives another text.
+    /// Printing a graph that was read gives a different text.
     #[error(
         "printed again after {reader}, a line differs: expected {expected:?}, found {found:?}\n{text}"
     )]
@@ -66,7 +66,7 @@ pub enum BrokenLaw {
         /// The computed shape.
         found: String,
     },
-    /// The shapes do not fit the graph after all.
+    /// The shapes do not fit the graph.
     #[error(transparent)]
     Bind(#[from] InterpretError),
 }
@@ -154,7 +154,8 @@ fn excerpt(text: &str) -> String {
         .map_or_else(|| text.to_owned(), |start| format!("{start}…"))
 }
 
-/// Checks that outputs have the shapes of the graph's types for these inputs, as far as those follow from the inputs alone.
+/// Checks that outputs have the shapes of the graph's types for these inputs, as far as these follow only from the
+/// inputs.
 ///
 /// # Errors
 /// The first output that differs.

@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The files of a folder.
 pub type State = BTreeMap<String, Vec<u8>>;
 
-/// Up to this many unsynced name changes are combined in every way; of more, all, none, each alone and each missing.
+/// Up to this many unsynced name changes are combined in every way; with more, only these combinations are tried: all,
+/// none, each alone, and all but one.
 const COMBINED: usize = 6;
 
 /// The fate of unsynced bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// None lost: they reached the disk.
+    /// They are not lost: they reached the disk.
     None,
     /// The file ends before them.
     Dropped,

@@ -71,7 +71,7 @@ pub fn runtime(
     ))
 }
 
-/// A runtime per target, each with other threads.
+/// A runtime per target, each with a different number of threads.
 pub fn runtimes(
     compiler: &Arc<dyn KernelCompiler>,
     targets: impl IntoIterator<Item = Target>,
@@ -87,7 +87,7 @@ pub fn runtimes(
     made.collect()
 }
 
-/// How a program goes wrong.
+/// How a program fails or differs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramFinding {
@@ -102,7 +102,7 @@ pub enum ProgramFinding {
         /// The reason.
         source: RuntimeError,
     },
-    /// It fails with another code than the interpreter, or has outputs where the interpreter has none.
+    /// It fails with a different code than the interpreter, or has outputs where the interpreter has none.
     #[error(
         "{target}: the interpreter fails with {expected}, {expected_code}; found {}",
         found.as_deref().unwrap_or("outputs")
@@ -182,7 +182,7 @@ impl Compared {
         &self.programs
     }
 
-    /// Runs every program and compares; false where the interpreter has no outputs either.
+    /// Runs every program and compares; false if the interpreter has no outputs either.
     ///
     /// # Errors
     /// The first difference.
@@ -227,9 +227,10 @@ impl Compared {
         Ok(references.is_some())
     }
 
-    /// As [`check`](Self::check); and where the interpreter fails, every program must fail with the same code, in the sense
-    /// of [`may_fail_with`]. Rejections because of the interpreter's own limits are skipped; data faults in an op that the
-    /// passes remove do not count, nor do those in elements that kernels omit, in the sense of [`may_leave_out`].
+    /// As [`check`](Self::check); and if the interpreter fails, every program must fail with the same code, in the
+    /// sense of [`may_fail_with`]. Rejections because of the interpreter's own limits are skipped; data faults in an op
+    /// that the passes remove do not count, nor do those in elements that kernels omit, in the sense of
+    /// [`may_leave_out`].
     ///
     /// # Errors
     /// The first difference.
@@ -320,7 +321,7 @@ fn map<T: Element>(tensor: &Tensor, f: impl FnMut(T) -> T) -> Result<Tensor, Ten
 }
 
 /// The first value of a graph's body that is wrong on these inputs, as a graph that computes nothing else; with the
-/// difference. For a graph that fails; `None` if every value is right alone.
+/// difference. For a graph that fails; `None` if every value is correct by itself.
 pub fn smallest(
     graph: &Graph,
     runtimes: &[Arc<Runtime>],

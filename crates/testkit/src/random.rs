@@ -25,12 +25,12 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `n`, 0 where `n` is 0.
+    /// A number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next_u64().checked_rem(n).unwrap_or(0)
     }
 
-    /// A number from `low` to `high`, inclusive; `low` where `high` is less.
+    /// A number from `low` to `high`, inclusive; `low` if `high` is less.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         let span = high.saturating_sub(low).max(0) as u64;
         low.saturating_add_unsigned(self.below(span.saturating_add(1)))
@@ -48,12 +48,12 @@ pub fn seeded_bytes(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Seeds beyond the fixed ones: different ones every day, as long as there is time.
+/// Seeds in addition to the fixed ones: different ones every day, as long as there is time.
 #[derive(Clone, Copy, Debug)]
 pub struct SeedsOfTheDay {
     /// The first.
     pub first: u64,
-    /// When to start no further one.
+    /// The time after which no further seed is started.
     pub until: Instant,
 }
 
@@ -67,7 +67,7 @@ const SECONDS: &str = "KILN_TEST_SECONDS";
 const USUAL_SECONDS: u64 = 15;
 
 impl SeedsOfTheDay {
-    /// Those of today, or of the environment; prints which, so that a failure can be repeated.
+    /// The seeds of today, or those of the environment; prints them, so that a failure can be reproduced.
     ///
     /// # Panics
     /// When a variable is not a number.

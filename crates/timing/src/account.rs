@@ -10,14 +10,14 @@
 /// Fixed-point nanoseconds: shares are counted in 2^-32 of one.
 const FRACTION_BITS: u32 = 32;
 
-/// What a thread does in a span.
+/// The activity of a thread in a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It works.
+    /// It is working.
     Work,
-    /// It waits for the work of other threads.
+    /// It is waiting for the work of other threads.
     Wait,
-    /// It is inside, but in no event.
+    /// It is inside a scope, but not in an event.
     Scope,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Frame {
     pub(crate) begin: u64,
     /// Nanoseconds in spans directly inside.
     children: u64,
-    /// The reading of its clock when it last became innermost.
+    /// The clock's reading when it last became innermost.
     resumed: u128,
     /// Its share of the wall clock before that.
     share: u128,
@@ -89,7 +89,7 @@ pub(crate) struct Balance {
     /// Of spans that have not ended.
     pub(crate) open: u64,
     pub(crate) most_threads: u32,
-    /// By event; later events took nothing.
+    /// By event; events registered later have taken no time.
     pub(crate) tallies: Vec<Tally>,
 }
 
@@ -203,7 +203,7 @@ impl Account {
         self.wall += elapsed;
     }
 
-    /// A frame is no longer its thread's innermost.
+    /// Marks a frame as no longer its thread's innermost.
     fn leave(&mut self, frame: &mut Frame) {
         let clock = self.clock(frame.kind);
         frame.share += clock.saturating_sub(frame.resumed);
@@ -211,7 +211,7 @@ impl Account {
         *threads = threads.saturating_sub(1);
     }
 
-    /// A frame is its thread's innermost from now on.
+    /// Marks a frame as its thread's innermost.
     fn resume(&mut self, frame: &mut Frame) {
         frame.resumed = self.clock(frame.kind);
         *self.threads(frame.kind) += 1;

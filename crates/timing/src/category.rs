@@ -13,7 +13,7 @@ use crate::error::TimingError;
 pub enum Category {
     /// Import, passes, fusion, plan.
     Build,
-    /// Kernels into the compiler's input: LLVM IR, source text.
+    /// From kernels to the compiler's input: LLVM IR, source text.
     Codegen,
     /// From there to callable code: optimising, machine code, loading.
     Compile,
@@ -22,7 +22,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// All of them, in order.
+    /// All categories, in order.
     pub const ALL: [Self; 4] = [Self::Build, Self::Codegen, Self::Compile, Self::Runtime];
 
     /// Its name.

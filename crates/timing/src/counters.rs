@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::nanoseconds;
 
-/// Something that is counted.
+/// A kind of counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Counter {
@@ -28,7 +28,7 @@ pub enum Counter {
     CompileOk,
     /// A compile that failed.
     CompileErr,
-    /// A request was served in another way: plain loops, another plan, the generic kernel.
+    /// A request was served in a different way: plain loops, another plan, the generic kernel.
     Fallback,
     /// A step was interpreted.
     InterpretedSteps,

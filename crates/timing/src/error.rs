@@ -29,9 +29,9 @@ pub enum TimingError {
     EventTaken {
         /// The name.
         name: String,
-        /// The meaning it has: category and description.
+        /// Its existing meaning: category and description.
         registered: String,
-        /// The meaning it was to have.
+        /// The requested meaning.
         given: String,
     },
 
@@ -75,7 +75,7 @@ pub enum TimingError {
         source: serde_json::Error,
     },
 
-    /// E0757: a report of another version.
+    /// E0757: a report of a different version.
     #[error(
         "expected a report of version {expected}, found version {found}; read it with the Kiln that wrote it"
     )]

@@ -9,7 +9,7 @@ use crate::category::Category;
 pub struct EventId {
     /// The number of the recorder.
     pub(crate) recorder: u32,
-    /// Its place in the recorder's list.
+    /// Its position in the recorder's list.
     pub(crate) index: u32,
 }
 

@@ -8,7 +8,8 @@ use crate::category::Category;
 use crate::error::TimingError;
 use crate::event::EventInfo;
 
-/// Which events are shown: those of the named categories whose names match a pattern. An empty filter shows everything.
+/// Selects the events that are shown: those of the named categories whose names match a pattern. An empty filter shows
+/// everything.
 ///
 /// As text: terms separated by commas, each a category or a pattern `name=PATTERN`, in which `*` matches anything.
 ///
@@ -92,8 +93,8 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Whether a text matches a pattern. Each `*` matches as little as possible; where the rest then fails, the last `*` takes
-/// one more, so the time is at most the product of both lengths.
+/// Whether a text matches a pattern. Each `*` matches as little as possible; if the rest then fails, the last `*` takes
+/// one more character, so the time is at most the product of both lengths.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut position) = (0, 0);

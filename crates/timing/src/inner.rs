@@ -94,7 +94,7 @@ impl Inner {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// The times and counts so far, as far as verbosity and filter show them.
+    /// The times and counts so far, subject to verbosity and filter.
     pub(crate) fn report(&self) -> Report {
         let now = self.now();
         let verbosity = Verbosity::of_level(self.level());

@@ -1,4 +1,4 @@
-//! Options for what a recorder times and keeps.
+//! Options of a recorder: what it times and keeps.
 
 use crate::filter::Filter;
 use crate::verbosity::Verbosity;
@@ -6,7 +6,7 @@ use crate::verbosity::Verbosity;
 /// The default number of records kept at [`Verbosity::Debug`].
 const DEBUG_RECORDS: usize = 1 << 16;
 
-/// Options for what a recorder times and keeps.
+/// Options of a recorder: what it times and keeps.
 #[derive(Clone, Debug, Default)]
 pub struct TimingOptions {
     pub(crate) verbosity: Verbosity,

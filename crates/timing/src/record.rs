@@ -42,7 +42,7 @@ pub(crate) struct Record {
     pub(crate) detail: Option<Arc<str>>,
 }
 
-/// Records, the first `limit`.
+/// The first `limit` records.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     limit: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// With space for `limit`.
+    /// Makes a list with space for `limit` records.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,

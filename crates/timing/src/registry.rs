@@ -30,7 +30,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The events of the categories alone.
+    /// A registry with only the events of the categories.
     pub(crate) fn new() -> Self {
         let events = Arc::new(boxcar::Vec::new());
         for category in Category::ALL {
@@ -98,7 +98,7 @@ impl Registry {
         Ok(index)
     }
 
-    /// The event of that name.
+    /// The event with that name.
     ///
     /// # Errors
     /// When there is none.

@@ -16,7 +16,7 @@ use crate::inner::Parts;
 use crate::record::{Records, Subject};
 use crate::verbosity::Verbosity;
 
-/// The version of the data: another version has other fields, or other meanings.
+/// The version of the data: a different version has other fields, or other meanings.
 const VERSION: u32 = 1;
 
 /// The times and counts of a recorder up to a moment. All times are in nanoseconds.
@@ -32,15 +32,15 @@ pub struct Report {
     pub verbosity: Verbosity,
     /// The filter; empty is everything.
     pub filter: String,
-    /// Since the recorder was made.
+    /// The time since the recorder was made.
     pub elapsed_ns: u64,
     /// The wall clock, which runs while some thread is inside.
     pub wall_ns: u64,
-    /// In no event.
+    /// Time in no event.
     pub unattributed_ns: u64,
-    /// In spans that are still open.
+    /// Time in spans that are still open.
     pub open_ns: u64,
-    /// In events that the filter excludes.
+    /// Time in events that the filter excludes.
     pub hidden_ns: u64,
     /// The maximum number of threads working in spans at one time.
     pub most_threads: u32,
@@ -70,9 +70,9 @@ pub struct CategoryReport {
     pub untimed: u64,
     /// Its share of the wall clock.
     pub wall_ns: u64,
-    /// Working threads, added up.
+    /// Time of working threads, added up.
     pub work_ns: u64,
-    /// Waiting threads, added up.
+    /// Time of waiting threads, added up.
     pub waited_ns: u64,
     /// Device time.
     pub device_ns: u64,
@@ -88,7 +88,7 @@ pub struct PartReport {
     pub name: String,
     /// The number of parts.
     pub count: u64,
-    /// Of threads, added up.
+    /// Time of threads, added up.
     pub time_ns: u64,
 }
 
@@ -108,11 +108,11 @@ pub struct EventReport {
     pub untimed: u64,
     /// Its share of the wall clock.
     pub wall_ns: u64,
-    /// Threads working in the event itself, added up.
+    /// Time of threads working in the event itself, added up.
     pub work_ns: u64,
-    /// Waiting threads, added up.
+    /// Time of waiting threads, added up.
     pub waited_ns: u64,
-    /// Threads in it, including everything it called, added up.
+    /// Time of threads in it, including everything it called, added up.
     pub total_ns: u64,
     /// The longest span, including everything it called.
     pub longest_ns: u64,
@@ -132,7 +132,7 @@ pub struct RecordReport {
     pub kind: String,
     /// The thread.
     pub thread: String,
-    /// Since the recorder was made.
+    /// The time since the recorder was made.
     pub begin_ns: u64,
     /// Its duration.
     pub time_ns: u64,

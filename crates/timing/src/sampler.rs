@@ -12,9 +12,9 @@ const SPAN_COST: u64 = 200;
 /// its plan's), which together stay within a hundredth of its time even where a span costs twice the above.
 const CALLS_PER_COST: u64 = 400;
 
-/// Decides which calls are timed, so that timing takes a quarter of a hundredth of their time: all of those that take 80 us
-/// or longer, fewer the shorter they are. Each place that calls in a loop has its own sampler, and counts its calls from 0,
-/// for [`Timing::begin_sampled`](crate::Timing::begin_sampled) or for times that it measures itself.
+/// Decides which calls are timed, so that timing takes a quarter of a hundredth of their time: all calls that take 80
+/// us or longer, and fewer the shorter they are. Each place that calls in a loop has its own sampler, and counts its
+/// calls from 0, for [`Timing::begin_sampled`](crate::Timing::begin_sampled) or for times that it measures itself.
 #[derive(Debug, Default)]
 pub struct Sampler {
     /// The number of the next call that is timed.

@@ -9,9 +9,9 @@ use crate::record::{Record, Subject};
 use crate::sampler::Sampler;
 use crate::timing::Timing;
 
-/// A timing on this thread, until this is dropped; empty where timing is off.
+/// A timing on this thread, until this is dropped; empty if timing is off.
 ///
-/// Spans of a thread nest: one that is dropped ends those that were opened after it and leaked.
+/// Spans of a thread nest: dropping one also ends those that were opened after it and leaked.
 #[derive(Debug)]
 #[must_use = "the span ends when this is dropped"]
 pub struct Span<'a> {
@@ -38,17 +38,17 @@ impl<'a> Span<'a> {
         self
     }
 
-    /// Whether anything is timed.
+    /// Whether a span is timed.
     pub fn is_timed(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Ends it, and returns its time; `None` where nothing was timed.
+    /// Ends it, and returns its time; `None` if nothing was timed.
     pub fn finish(mut self) -> Option<Duration> {
         self.close().map(|(_, closed)| closed.time)
     }
 
-    /// Ends the host's part of it; the device's time is reported later, on any thread, once the device was waited for.
+    /// Ends the host's part of it; the device's time is reported later, on any thread, after waiting for the device.
     #[must_use = "the device's time is reported to the returned value"]
     pub fn submit(mut self) -> Pending {
         let closed = self.close();
@@ -68,7 +68,7 @@ impl<'a> Span<'a> {
         Some((timing, closed))
     }
 
-    /// Makes it a span of another event, from its beginning.
+    /// Makes it a span of another event, retroactively from its beginning.
     pub(crate) fn become_event(&self, event: u32) {
         if let Some((timing, serial)) = self.open {
             timing.inner().rename(serial, event);
@@ -85,7 +85,7 @@ impl Drop for Span<'_> {
     }
 }
 
-/// Work submitted to a device and not finished. Dropped without a time, it has none.
+/// Work submitted to a device but not finished. If this is dropped without a time, none is recorded.
 #[derive(Debug)]
 pub struct Pending(Option<(Timing, u32, u64)>);
 

@@ -74,8 +74,8 @@ impl Specializations {
 }
 
 impl Timing {
-    /// The events of a function, registered if they are new. Where that is not possible (too many events, or names
-    /// that are taken), those of the categories.
+    /// The events of a function, registered if they are new. If that is not possible (too many events, or names that
+    /// are taken), those of the categories.
     pub fn function(&self, function: &str) -> FunctionEvents {
         FunctionEvents {
             codegen: self.named(
@@ -121,9 +121,9 @@ impl Timing {
         events
     }
 
-    /// Compiles, and times it as the function's event if this specialisation was not timed before. A compile is everything
-    /// until the function can be launched; call this only for an actual compile, never for cached code. Counts
-    /// [`Counter::CompileOk`] or [`Counter::CompileErr`].
+    /// Compiles, and times it as the function's event if this specialisation was not timed before. A compile includes
+    /// everything until the function can be launched; call this only for an actual compile, never for cached code.
+    /// Counts [`Counter::CompileOk`] or [`Counter::CompileErr`].
     ///
     /// ```
     /// use kiln_timing::{Category, Timing, TimingError};
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(result.is_ok(), works);
     }
 
-    /// How often the function's own event, and that of others, were timed.
+    /// How often the function's own event, and the event for other specialisations, were timed.
     fn counts(timing: &Timing) -> (u64, u64) {
         let report = timing.report();
         let count = |name| report.event(name).map_or(0, |event| event.count);

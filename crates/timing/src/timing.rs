@@ -91,8 +91,8 @@ impl Timing {
         Ok(self.0.event(index))
     }
 
-    /// The same for an event whose name comes from outside: invalid characters are replaced, and if it cannot be registered
-    /// at all (too many events, a name that is taken), the category's own event is used.
+    /// The same for an event whose name comes from an external source: invalid characters are replaced, and if it
+    /// cannot be registered at all (too many events, a name that is taken), the category's own event is used.
     ///
     /// ```
     /// use kiln_timing::{Category, Timing};
@@ -107,13 +107,13 @@ impl Timing {
         self.named_exactly(category, &name_of_function(prefix, name), &description)
     }
 
-    /// The same for a name chosen in this crate: registered, or the category's own event where that is not possible.
+    /// The same for a name chosen in this crate: registered, or the category's own event if that is not possible.
     pub fn named_exactly(&self, category: Category, name: &str, description: &str) -> EventId {
         self.register(category, name, description)
             .unwrap_or_else(|_| self.category_event(category))
     }
 
-    /// The event of that name.
+    /// The event with that name.
     ///
     /// # Errors
     /// When there is none; lists the existing ones.
@@ -174,7 +174,7 @@ impl Timing {
         }
     }
 
-    /// Lets the wall clock run until the returned scope is dropped: time in no span meanwhile is unattributed. Has no
+    /// Runs the wall clock until the returned scope is dropped: time outside of spans meanwhile is unattributed. Has no
     /// effect inside a span.
     #[inline]
     pub fn enter(&self) -> Span<'_> {
@@ -213,7 +213,7 @@ impl Timing {
         }
     }
 
-    /// The times and counts so far, as far as verbosity and filter show them.
+    /// The times and counts so far, subject to verbosity and filter.
     pub fn report(&self) -> Report {
         self.0.report()
     }

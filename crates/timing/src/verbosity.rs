@@ -14,19 +14,19 @@ use crate::error::TimingError;
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Verbosity {
-    /// Nothing; counters continue.
+    /// Nothing is timed; counters continue.
     Off = 0,
     /// Times per category.
     #[default]
     Default = 1,
     /// Times per event: one per kernel, and per step of a run.
     Verbose = 2,
-    /// Each span, in order.
+    /// Each span individually, in order.
     Debug = 3,
 }
 
 impl Verbosity {
-    /// All of them, from nothing to everything.
+    /// All levels, from nothing to everything.
     pub const ALL: [Self; 4] = [Self::Off, Self::Default, Self::Verbose, Self::Debug];
 
     /// Its name.

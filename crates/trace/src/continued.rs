@@ -24,8 +24,8 @@ pub struct Continued {
 }
 
 impl Recording {
-    /// A recording of a graph's ops, to be continued: with a loss, say. Its constants of floats whose names `is_parameter` accepts
-    /// become inputs of that name, after the graph's own.
+    /// A recording of a graph's ops, to be continued, for example with a loss. Its floating-point constants whose names
+    /// `is_parameter` accepts become inputs of that name, after the graph's own inputs.
     ///
     /// ```
     /// use kiln_ir::BlobMap;

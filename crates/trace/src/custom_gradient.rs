@@ -13,7 +13,7 @@ use kiln_shape_inference::GraphBuilder;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// What the gradient of some values is computed from; see [`custom_gradient`].
+/// The inputs of a custom gradient; see [`custom_gradient`].
 #[derive(Clone, Debug)]
 pub struct Backward<const N: usize, const M: usize> {
     /// The inputs.
@@ -24,15 +24,17 @@ pub struct Backward<const N: usize, const M: usize> {
     pub cotangents: [Var; M],
 }
 
-/// Values `forward(inputs)` whose gradient with respect to the inputs is `backward`, whatever they are computed with.
+/// The values of `forward(inputs)`, with `backward` as their gradient with respect to the inputs, however they are
+/// computed.
 ///
-/// `backward` returns a cotangent for each input, of its dtype and sizes; those of inputs that are not floats are ignored. It is
-/// called when a gradient is taken, and may use only what it is given. Gradients of gradients are those of what it records.
+/// `backward` returns a cotangent for each input, of its dtype and sizes; those of inputs that are not floats are
+/// ignored. It is called when a gradient is taken, and may use only its arguments. Gradients of gradients are those of
+/// the ops that it records.
 ///
-/// `forward` may use constants, masks, integers and what `stop_gradient` gives from outside, but no other floats: their gradients
-/// would be lost (E0615).
+/// From outside, `forward` may use constants, masks, integers and results of `stop_gradient`, but no other floats:
+/// their gradients would be lost (E0615).
 ///
-/// A gradient that passes rounding as if it were not there, and one that is limited:
+/// A straight-through gradient of rounding, and a clipped gradient:
 ///
 /// ```
 /// use kiln_tensor::Tensor;
@@ -94,7 +96,7 @@ pub fn custom_gradient<const N: usize, const M: usize>(
     }
 }
 
-/// How much of a graph there is.
+/// The extent of a graph: how many ops and values it has.
 struct Extent {
     ops: usize,
     regions: usize,
@@ -108,7 +110,8 @@ impl Extent {
         }
     }
 
-    /// A float that ops added since read from before, that is neither given nor constant: its description.
+    /// Describes a float from outside that the ops added since then read, and that is neither an input nor a constant,
+    /// if there is one.
     fn captured(&self, graph: &Graph, given: &[ValueId]) -> Option<String> {
         let stops =
             |op: &Op| matches!(op, Op::Map { function, .. } if function.name() == "stop_gradient");
@@ -121,7 +124,7 @@ impl Extent {
                 data.operands.is_empty() || stops(&data.op)
             };
             let is_older = match graph.value(value).definition {
-                // Ids are numbers in the order of creation.
+                // Ids are numbered in the order of creation.
                 Definition::Result { op, .. } => {
                     (op.as_u32() as usize) < self.ops && !is_constant(op)
                 }
@@ -154,7 +157,7 @@ where
         }
         let inputs = context.operands().get(M..).unwrap_or_default();
         let outputs = context.results();
-        // The builder is the recorder's while the caller's function runs.
+        // The recorder has the builder while the caller's function runs.
         let lent = std::mem::replace(&mut *context.builder, GraphBuilder::new(""));
         let recorder = Recorder::new(lent);
         let at = |values: &[ValueId], index: usize| Var::new(&recorder, values.get(index).copied());

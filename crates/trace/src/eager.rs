@@ -55,7 +55,7 @@ impl EagerValues {
         self.tensors.get(&value)
     }
 
-    /// Evaluates the ops that were recorded since the last call, among them some custom ones.
+    /// Evaluates the ops that were recorded since the last call, custom ops included.
     pub(crate) fn advance(
         &mut self,
         graph: &Graph,
@@ -70,7 +70,7 @@ impl EagerValues {
                 .map(|operand| self.tensors.get(operand).cloned())
                 .collect();
             self.done += 1;
-            // After a fault, what depends on its op has no tensor either.
+            // After a fault, values that depend on the failed op have no tensor either.
             let Some(operands) = operands else { continue };
             let results = self.evaluate((graph, custom_ops), id, &operands)?;
             self.tensors

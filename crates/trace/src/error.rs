@@ -46,7 +46,7 @@ pub enum TraceError {
         /// Where it is used.
         at: CallSite,
     },
-    /// A number combined with a variable whose element type cannot represent it; has the code of such numbers.
+    /// A number combined with a variable whose element type cannot represent it; has the code for such numbers.
     #[error(
         "{at}: expected a number that {dtype} can represent, found {number}; cast the variable, or write the number as the type has it"
     )]
@@ -79,7 +79,7 @@ pub enum TraceError {
         /// Where it is read.
         at: CallSite,
     },
-    /// E0889: a gradient with respect to a variable that is no input.
+    /// E0889: a gradient with respect to a variable that is not an input.
     #[error(
         "{at}: expected an input of the tape, found a variable computed from others; watch it, or take its gradient with \
          `Var::gradients`"
@@ -100,7 +100,7 @@ pub enum TraceError {
         /// The reason.
         source: InferError,
     },
-    /// E0615: a value with a custom gradient that depends on more than was declared.
+    /// E0615: a value with a custom gradient that depends on values other than the declared inputs.
     #[error(
         "{at}: expected a function of the given inputs alone, found one that also reads {name}, whose gradient would be \
          lost: add it to the inputs, or read its `stop_gradient`"
@@ -108,7 +108,7 @@ pub enum TraceError {
     Capture {
         /// Where the gradient is given.
         at: CallSite,
-        /// The type of what is read.
+        /// The type of the value that is read.
         name: String,
     },
     /// E0884: a function without results.
@@ -122,7 +122,7 @@ pub enum TraceError {
         /// The number given.
         found: usize,
     },
-    /// E0886: a size to be inferred where none can be.
+    /// E0886: a size to be inferred in a place where sizes cannot be inferred.
     #[error("{at}: expected a size, found `Size::INFER`, which only a reshape takes")]
     Inferred {
         /// Where.

@@ -15,10 +15,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The beginning of the ops' names.
+/// The prefix of the ops' names.
 const PREFIX: &str = "gradient_of.";
 
-/// The op as a tape computes it: its first operands.
+/// The op as a tape computes it: its results are its first operands.
 pub(crate) struct KeepFirst(pub(crate) usize);
 
 impl CustomOp for KeepFirst {
@@ -38,7 +38,7 @@ pub(crate) fn op_of(values: usize) -> (String, Op) {
     (name, op)
 }
 
-/// The number of values that an op gives a gradient, if it is one of these.
+/// The number of values to which an op gives a gradient, if it is one of these ops.
 fn n_values(op: &Op) -> Option<usize> {
     match op {
         Op::Custom { name, arguments } if name.starts_with(PREFIX) => arguments.parse().ok(),
@@ -46,7 +46,7 @@ fn n_values(op: &Op) -> Option<usize> {
     }
 }
 
-/// An engine that knows the ops.
+/// An engine with the gradients of these ops.
 pub(crate) fn engine() -> ShapeInferenceEngine {
     let mut engine = ShapeInferenceEngine::new();
     engine.register(Arc::new(TypeRule));
@@ -78,8 +78,8 @@ impl ShapeInferenceRule for TypeRule {
     }
 }
 
-/// A graph without these ops, marked if it had any: a value with a custom gradient is replaced by the value as it was
-/// computed.
+/// The graph without these ops, and whether it had any: a value with a custom gradient is replaced by the value as it
+/// was computed.
 pub(crate) fn without_rules(graph: Graph) -> Graph {
     if !graph.ops().any(|(_, data)| n_values(&data.op).is_some()) {
         return graph;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// A graph as it was recorded.
 ///
-/// [`graph`](Self::graph) is an ordinary graph; the gradients of [`custom_gradient`](crate::custom_gradient) are not part of it,
-/// but of [`differentiate`](Self::differentiate).
+/// [`graph`](Self::graph) is an ordinary graph; the gradients of [`custom_gradient`](crate::custom_gradient) are not
+/// part of it, but [`differentiate`](Self::differentiate) uses them.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     graph: Arc<Graph>,
@@ -42,7 +42,7 @@ impl Recorded {
         self.whole.is_some()
     }
 
-    /// The graph and gradients of it.
+    /// The graph together with gradients of it.
     ///
     /// # Errors
     /// As [`kiln_autodiff::differentiate`]; and those of a custom gradient, which have the code of their cause.

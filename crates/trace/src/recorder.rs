@@ -26,11 +26,11 @@ struct State {
     /// `None` once the recording is finished.
     builder: Option<GraphBuilder>,
     error: Option<TraceError>,
-    /// Of a tape: the values so far.
+    /// For a tape: the values so far.
     eager: Option<EagerValues>,
-    /// The gradients of values that have a custom one.
+    /// The gradients of values with a custom gradient.
     rules: GradientRules,
-    /// How a tape computes the ops that have these as their results.
+    /// How a tape computes the ops whose results are these values.
     custom_ops: CustomOps,
 }
 
@@ -59,7 +59,7 @@ impl Recorder {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Records something; `None` if it, or an earlier step, failed.
+    /// Records with the builder; `None` if this, or an earlier step, failed.
     #[track_caller]
     pub(crate) fn record<R>(
         &self,
@@ -118,7 +118,8 @@ impl Recorder {
         })
     }
 
-    /// Adds a gradient of values, under the name of the custom op that has them as its results, and how a tape computes the op.
+    /// Adds the gradient of some values, under the name of the custom op whose results they are, and how a tape
+    /// computes the op.
     pub(crate) fn add_rule(
         &self,
         name: &str,
@@ -130,18 +131,18 @@ impl Recorder {
         state.custom_ops.register(name, op);
     }
 
-    /// The gradients of values that have a custom one.
+    /// The gradients of values with a custom gradient.
     pub(crate) fn rules(&self) -> GradientRules {
         self.0.borrow().rules.clone()
     }
 
-    /// The builder, and the first failure; variables that live on are meaningless.
+    /// Takes the builder and the first failure; variables that still exist become meaningless.
     pub(crate) fn into_parts(self) -> (Option<GraphBuilder>, Option<TraceError>) {
         let state = &mut *self.0.borrow_mut();
         (state.builder.take(), state.error.take())
     }
 
-    /// Computes with sizes; `None` if that, or an earlier step, failed.
+    /// Computes sizes; `None` if this, or an earlier step, failed.
     #[track_caller]
     pub(crate) fn compute(
         &self,
@@ -179,7 +180,8 @@ impl Recorder {
         }
     }
 
-    /// Records control flow, whose regions lend their builder to this recorder; `None` if it, or an earlier step, failed.
+    /// Records control flow, whose regions lend their builder to this recorder; `None` if this, or an earlier step,
+    /// failed.
     #[track_caller]
     pub(crate) fn record_nested<R>(
         &self,
@@ -191,7 +193,7 @@ impl Recorder {
             if state.error.is_some() {
                 return None;
             }
-            // Inside a region values do not exist yet.
+            // The values inside a region do not exist yet.
             (state.builder.take()?, state.eager.take())
         };
         let recorded = record(&mut builder, &Nest(self));
@@ -243,12 +245,12 @@ impl Recorder {
         self.0.borrow().builder.as_ref().map(look)
     }
 
-    /// Ends the recording with an error, unless it has one.
+    /// Ends the recording with an error, unless it already has one.
     pub(crate) fn fail(&self, error: TraceError) {
         self.0.borrow_mut().error.get_or_insert(error);
     }
 
-    /// The recording with these outputs; variables that live on are meaningless.
+    /// The recording with these outputs; variables that still exist become meaningless.
     pub(crate) fn finish(
         &self,
         outputs: &[(String, Option<ValueId>)],
@@ -273,11 +275,11 @@ impl Recorder {
     }
 }
 
-/// What a nested recording may fail with: an op that does not fit, or a failure that the recorder has already.
+/// Why a nested recording failed: an op does not fit, or the recorder already has a failure.
 pub(crate) enum NestedError {
-    /// An op.
+    /// An op does not fit.
     Infer(InferError),
-    /// Recorded before.
+    /// The recorder has the failure.
     Failed,
 }
 

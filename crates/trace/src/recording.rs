@@ -9,8 +9,8 @@ use kiln_ir::{Graph, ValueId};
 use kiln_shape_inference::GraphBuilder;
 use kiln_tensor::{DType, Tensor};
 
-/// A graph being recorded, with inputs that may be added at any time: what a [traced](crate::trace) function is not, which has
-/// a fixed list of arguments.
+/// A graph being recorded, to which inputs may be added at any time. A [traced](crate::trace) function, in contrast,
+/// has a fixed list of arguments.
 ///
 /// ```
 /// use kiln_tensor::DType;
@@ -38,7 +38,7 @@ impl Recording {
         Self(recorder.clone())
     }
 
-    /// An input. A name that is not an identifier, of a symbol, ends the recording with an error.
+    /// Adds an input. A symbol whose name is not an identifier ends the recording with an error.
     #[track_caller]
     pub fn input(
         &self,
@@ -61,7 +61,7 @@ impl Recording {
         Var::new(&self.0, value)
     }
 
-    /// The graph with these outputs; variables that live on are meaningless.
+    /// The graph with these outputs; variables that still exist become meaningless.
     ///
     /// # Errors
     /// The first mistake of the recording, with its source line.

@@ -5,7 +5,7 @@ use kiln_tensor::Tensor;
 
 /// The results of a recorded function.
 pub trait Results {
-    /// The same with a tensor for each variable.
+    /// The same structure with a tensor for each variable.
     type Tensors;
 
     /// The variables in order.

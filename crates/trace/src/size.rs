@@ -30,12 +30,12 @@ enum Kind {
     Symbolic(Recorder, DimId),
     /// Not a size: an error wherever it is used.
     Invalid(DimError),
-    /// Of a recording that failed.
+    /// A size of a recording that failed.
     Nothing,
 }
 
 impl Size {
-    /// In a reshape, the size that follows from the number of elements.
+    /// In a reshape, the size that is inferred from the number of elements.
     pub const INFER: Size = Size(Kind::Infer);
 
     pub(crate) fn symbolic(recorder: &Recorder, dim: Option<DimId>) -> Self {
@@ -69,7 +69,7 @@ impl Size {
         }
     }
 
-    /// Its expression in a recording; `None` where it is to be inferred.
+    /// Its expression in a recording; `None` if it is to be inferred.
     #[track_caller]
     pub(crate) fn in_reshape(&self, recorder: &Recorder) -> Option<Option<DimId>> {
         match self.0 {

@@ -16,8 +16,8 @@ use std::panic::Location;
 
 /// A recording of eager calls: every op is computed as soon as it is recorded, one at a time, as the interpreter computes it.
 ///
-/// The sizes of its inputs are symbols, so the graph that it hands over serves tensors of other sizes too. A tape keeps all
-/// values as long as it lives.
+/// The sizes of its inputs are symbols, so its graph also works for tensors of other sizes. A tape keeps all values as
+/// long as it lives.
 ///
 /// ```
 /// use kiln_tensor::Tensor;
@@ -41,7 +41,7 @@ impl Tape {
         Self::with_limits(name, DimLimits::default())
     }
 
-    /// An empty tape with other limits of its graph's table of sizes.
+    /// An empty tape with other limits for the size table of its graph.
     pub fn with_limits(name: &str, limits: DimLimits) -> Self {
         let builder = GraphBuilder::with_limits(name, engine(), limits);
         Self(Recorder::eager(builder, EagerValues::default()))
@@ -75,7 +75,7 @@ impl Tape {
     /// The graph of these outputs, with all inputs and the ops that they depend on. The tape can be continued.
     ///
     /// # Errors
-    /// As [`value`](Self::value), and E0884 without outputs.
+    /// As [`value`](Self::value), and E0884 if there are no outputs.
     #[track_caller]
     pub fn graph(&self, outputs: &[(&str, &Var)]) -> Result<Graph, TraceError> {
         Ok((**self.recorded(outputs)?.graph()).clone())
@@ -112,7 +112,7 @@ impl Tape {
     /// The positions of variables among the inputs.
     ///
     /// # Errors
-    /// As [`value`](Self::value), and E0889 for one that is no input.
+    /// As [`value`](Self::value), and E0889 for a variable that is not an input.
     #[track_caller]
     pub fn input_positions(&self, variables: &[&Var]) -> Result<Vec<usize>, TraceError> {
         let at = CallSite(Location::caller());
@@ -144,7 +144,8 @@ impl Tape {
     }
 }
 
-/// The graph without ops that its outputs do not depend on: a tape may continue after them, for example with gradients.
+/// The graph without the ops that its outputs do not depend on: a tape may continue after its outputs, for example with
+/// gradients.
 fn pruned(graph: &Graph) -> Graph {
     let mut live: HashSet<ValueId> = graph.outputs().iter().copied().collect();
     let mut kept = HashSet::new();

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The maximum number of axes.
 const MAX_AXES: usize = 32;
 
-/// The property of an argument that a recording depends on.
+/// The property of an argument on which a recording depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ArgumentType {
     /// The element type.
@@ -66,7 +66,7 @@ pub fn trace<A: Arguments, F: TraceFunction<A>>(
     trace_within(name, function, signature, DimLimits::default())
 }
 
-/// As [`trace`], with other limits of the graph's table of sizes than the defaults.
+/// As [`trace`], with other limits for the size table of the graph.
 ///
 /// # Errors
 /// As [`trace`].
@@ -80,7 +80,7 @@ pub fn trace_within<A: Arguments, F: TraceFunction<A>>(
     Ok((**recorded.graph()).clone())
 }
 
-/// The sizes that were specified for arguments, by position, with the line that specified them.
+/// The sizes that were specified for arguments, by position, with the source line that specified them.
 type ArgumentSizes = BTreeMap<usize, (CallSite, Vec<AxisSize>)>;
 
 /// As [`trace_within`], with given sizes of arguments; includes the custom gradients of values.
@@ -166,7 +166,7 @@ pub struct Traced<F, A> {
     function: F,
     limits: DimLimits,
     sizes: ArgumentSizes,
-    /// Only ever added to, so a panic of the function leaves it valid.
+    /// Entries are only ever added, so a panic of the function leaves it valid.
     graphs: ForkLock<BTreeMap<Signature, Recorded>>,
     arguments: PhantomData<fn(A)>,
 }
@@ -184,7 +184,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         }
     }
 
-    /// With another name for its graphs; clears the recordings.
+    /// Sets the name of its graphs; clears the recordings.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self {
@@ -194,7 +194,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         }
     }
 
-    /// With other limits for the size tables of its graphs; clears the recordings.
+    /// Sets the limits for the size tables of its graphs; clears the recordings.
     #[must_use]
     pub fn with_limits(self, limits: DimLimits) -> Self {
         Self {
@@ -204,8 +204,9 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         }
     }
 
-    /// With given sizes for the axes of an argument, by its position: numbers, and names, of which one is one size wherever it
-    /// is given. Calls with other sizes, or another number of axes, are refused. Clears the recordings.
+    /// Specifies the sizes of the axes of an argument, by its position: numbers, and names, which stand for the same
+    /// size wherever they occur. Calls with other sizes, or a different number of axes, are rejected. Clears the
+    /// recordings.
     ///
     /// ```
     /// use kiln_tensor::DType;
@@ -242,7 +243,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         self.graphs.lock().len()
     }
 
-    /// The graph for arguments of these types, recorded on first use. Two concurrent threads may both record it; the first
+    /// The graph for arguments of these types, recorded on first use. Two threads may record it concurrently; the first
     /// to finish wins.
     ///
     /// # Errors

@@ -33,8 +33,8 @@ use std::panic::Location;
 
 /// A tensor that does not exist yet: an argument of a recorded function, or a value computed in it.
 ///
-/// Methods take variables by value or by reference. Axes may count from the end: -1 is the last. Mistakes do not panic: the
-/// first one ends the recording, with its source line.
+/// Methods take variables by value or by reference. Axes may count from the end: -1 is the last. Mistakes do not panic:
+/// the first ends the recording with an error that has its source line.
 #[derive(Clone)]
 pub struct Var {
     recorder: Recorder,
@@ -76,7 +76,7 @@ impl Var {
         self.recorder.is(recorder)
     }
 
-    /// Records something about this variable.
+    /// Records ops on this variable.
     #[track_caller]
     fn record(
         &self,
@@ -90,7 +90,7 @@ impl Var {
         Var::new(&self.recorder, value)
     }
 
-    /// Records something about this variable and others.
+    /// Records ops on this variable and others.
     #[track_caller]
     fn record_with(
         &self,

@@ -16,7 +16,7 @@ pub enum TrainError {
     /// A tensor could not be made; has the code of the cause.
     #[error(transparent)]
     Tensor(#[from] kiln::internals::tensor::TensorError),
-    /// E0621: two parameters, or a parameter and an input, of one name.
+    /// E0621: two parameters, or a parameter and an input, with the same name.
     #[error("parameter `{name}` exists already: give each layer a name of its own")]
     DuplicateParameter {
         /// The name.
@@ -27,7 +27,7 @@ pub enum TrainError {
     UnknownParameter {
         /// The name.
         name: String,
-        /// Those there are.
+        /// The parameters that exist.
         known: String,
     },
     /// E0623: a tensor that does not fit a parameter.
@@ -51,7 +51,7 @@ pub enum TrainError {
         /// The reason.
         source: std::io::Error,
     },
-    /// E0627: a file that is not one of weights, or whose tensors Kiln cannot represent.
+    /// E0627: a file that is not a weights file, or whose tensors Kiln cannot represent.
     #[error("{file}: expected a safetensors file of numbers, found a problem: {reason}")]
     Weights {
         /// The file.
@@ -75,7 +75,7 @@ pub enum TrainError {
         /// The sizes given.
         found: String,
     },
-    /// E0630: a thread for data that the system does not start.
+    /// E0630: a data thread that the system could not start.
     #[error("cannot start a thread that makes batches: {source}")]
     Thread {
         /// The reason.

@@ -8,13 +8,13 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal, Uniform};
 
-/// How a parameter begins.
+/// How a parameter is initialised.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Initial {
     /// Every element is this number.
     Constant(f64),
-    /// Uniform between the negative and the positive of this number.
+    /// Uniform between minus and plus this number.
     Uniform(f64),
     /// Normal, of mean 0 and this standard deviation.
     Normal(f64),
@@ -30,14 +30,14 @@ pub enum Initial {
     Glorot {
         /// The inputs that each output sums.
         fan_in: usize,
-        /// The outputs that each input goes to.
+        /// The outputs that each input contributes to.
         fan_out: usize,
     },
     /// As [`Glorot`](Self::Glorot), but normal.
     GlorotNormal {
         /// The inputs that each output sums.
         fan_in: usize,
-        /// The outputs that each input goes to.
+        /// The outputs that each input contributes to.
         fan_out: usize,
     },
     /// Normal with the variance `2 / fan_in`: He et al. (2015), for layers before `relu`. Also known as Kaiming's.
@@ -50,8 +50,8 @@ pub enum Initial {
         /// The inputs that each output sums.
         fan_in: usize,
     },
-    /// Random orthonormal rows, or columns where there are fewer, times this number: Saxe et al. (2014). The axes after the first
-    /// are one, of columns; there must be two axes or more.
+    /// Random orthonormal rows, or columns where there are fewer, times this number: Saxe et al. (2014). The axes after
+    /// the first are flattened into one axis of columns; there must be at least two axes.
     Orthogonal(f64),
 }
 
@@ -64,7 +64,7 @@ impl Initial {
     /// A tensor of this kind.
     ///
     /// # Errors
-    /// What was expected instead, where its numbers make no sense.
+    /// What was expected, if the parameters of the initialiser are invalid.
     pub(crate) fn tensor(
         self,
         dtype: DType,
@@ -109,7 +109,7 @@ impl Initial {
     }
 }
 
-/// A number that numbers are spread by.
+/// A bound or deviation of a distribution.
 fn spread(number: f64) -> Result<f64, &'static str> {
     match number.is_finite() && number >= 0.0 {
         true => Ok(number),
@@ -129,7 +129,8 @@ fn normal(deviation: f64, count: usize, random: &mut ChaCha8Rng) -> Result<Vec<f
     Ok(sampled(&distribution, count, random))
 }
 
-/// By rejection: of normal numbers, or, within a narrow limit that few of them meet, of uniform ones.
+/// By rejection sampling: from the normal distribution, or from the uniform one if the limit is so narrow that few
+/// normal numbers are within it.
 fn truncated(
     deviation: f64,
     limit: f64,

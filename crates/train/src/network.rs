@@ -13,7 +13,7 @@ pub(crate) struct Parameter {
     pub(crate) shape: Vec<usize>,
     pub(crate) initial: Initial,
     pub(crate) variable: Var,
-    /// Of a constant of an imported model: its value.
+    /// For a constant of an imported model: its value.
     pub(crate) first: Option<Tensor>,
     pub(crate) kind: Kind,
 }
@@ -21,9 +21,9 @@ pub(crate) struct Parameter {
 /// Whether a tensor is trained.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// It is.
+    /// It is trained.
     Parameter,
-    /// It is not, and has this value after a step.
+    /// It is a buffer, and has this value after a step.
     Buffer(Var),
 }
 
@@ -34,7 +34,7 @@ struct State {
     n_dropouts: u64,
 }
 
-/// What a network is recorded for.
+/// The purpose for which a network is recorded.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     /// Steps, with a key for random numbers.
@@ -67,7 +67,7 @@ impl Network {
         }
     }
 
-    /// The requested parameters and buffers, in order.
+    /// The parameters and buffers requested so far, in order.
     pub(crate) fn finish(self) -> Result<Vec<Parameter>, TrainError> {
         let mut state = self.state.borrow_mut();
         match state.error.take() {
@@ -76,7 +76,7 @@ impl Network {
         }
     }
 
-    /// The same network, whose parameters' names begin with `name` and a dot.
+    /// The same network, with `name` and a dot prefixed to the names of its parameters.
     #[must_use]
     pub fn within(&self, name: &str) -> Self {
         Self {
@@ -105,7 +105,8 @@ impl Network {
         }
     }
 
-    /// An output of the imported model that the trainer or predictor was given; `None` if it has none of that name.
+    /// An output of the imported model that the trainer or predictor was given; `None` if there is no output of that
+    /// name.
     pub fn model_output(&self, name: &str) -> Option<Var> {
         let mut outputs = self.model_outputs.iter();
         let found = outputs.find(|(known, _)| known == name);

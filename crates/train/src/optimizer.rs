@@ -2,7 +2,7 @@
 
 use kiln::Var;
 
-/// What an update is computed from.
+/// The inputs of an update.
 #[derive(Debug)]
 pub struct Update<'a> {
     /// The parameter.
@@ -28,7 +28,8 @@ pub struct Updated {
 
 /// A rule that updates parameters from gradients.
 pub trait Optimizer {
-    /// The names of the tensors that it keeps for each parameter: of the parameter's shape, zero at first.
+    /// The names of the tensors that it keeps for each parameter. They have the parameter's shape and are initially
+    /// zero.
     fn states(&self) -> &'static [&'static str];
 
     /// Records the update of one parameter.
@@ -38,9 +39,9 @@ pub trait Optimizer {
 /// Stochastic gradient descent, with momentum as in PyTorch: `v = momentum * v + g; p = p - rate * v`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sgd {
-    /// The part of the last update that is kept; 0 keeps no state.
+    /// The fraction of the last update that is kept; with 0, there is no state.
     pub momentum: f64,
-    /// Times the parameter, added to the gradient.
+    /// The weight decay: the parameter times this number is added to the gradient.
     pub weight_decay: f64,
 }
 
@@ -80,13 +81,13 @@ impl Optimizer for Sgd {
 /// Kingma and Ba, "Adam" (2015).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
-    /// Decay of the mean of gradients.
+    /// Decay rate of the mean of gradients.
     pub beta1: f64,
-    /// Decay of the mean of their squares.
+    /// Decay rate of the mean of squared gradients.
     pub beta2: f64,
     /// Added to the root of that mean.
     pub epsilon: f64,
-    /// Times the parameter, added to the gradient.
+    /// The weight decay: the parameter times this number is added to the gradient.
     pub weight_decay: f64,
 }
 
@@ -113,7 +114,7 @@ impl Optimizer for Adam {
         };
         let mean = mean * self.beta1 + &gradient * (1.0 - self.beta1);
         let variance = variance * self.beta2 + gradient.square() * (1.0 - self.beta2);
-        // 1 - beta^step: both means begin at zero.
+        // 1 - beta^step: the bias correction of a mean that starts at zero.
         let unbiased = |beta: f64| -((update.step * beta.ln()).map("expm1"));
         let spread = (&variance / unbiased(self.beta2)).sqrt() + self.epsilon;
         let direction = &mean / unbiased(self.beta1) / spread;
@@ -124,12 +125,14 @@ impl Optimizer for Adam {
     }
 }
 
-/// Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019): Adam whose decay is not part of the gradient.
+/// Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019): Adam with weight decay that is decoupled from
+/// the gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
-    /// The rest of the update; its own weight decay is not used.
+    /// The Adam update; its own weight decay is ignored.
     pub adam: Adam,
-    /// Times the parameter and the learning rate, subtracted from the parameter.
+    /// The decoupled weight decay: this number times the parameter and the learning rate is subtracted from the
+    /// parameter.
     pub weight_decay: f64,
 }
 
@@ -161,7 +164,7 @@ impl Optimizer for AdamW {
     }
 }
 
-/// The gradient with the parameter's decay added.
+/// The gradient with weight decay added.
 fn decayed(update: &Update<'_>, weight_decay: f64) -> Var {
     if weight_decay == 0.0 {
         return update.gradient.clone();

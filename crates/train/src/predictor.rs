@@ -7,7 +7,7 @@ use kiln::internals::ir::Graph;
 use kiln::{AxisSize, Continued, DType, Model, Options, Outputs, Recording, Source, Tensor, Var};
 use std::fmt;
 
-/// A network recorded for predictions. It reads the parameters of a [`Trainer`] at each call and keeps none.
+/// A network recorded for predictions. It reads the parameters of a [`Trainer`] at each call and keeps none itself.
 ///
 /// ```
 /// use kiln::{DType, Tensor};
@@ -55,7 +55,7 @@ impl Predictor {
         }
     }
 
-    /// The outputs for these inputs, with the parameters as they are now.
+    /// The outputs for these inputs, with the current parameters.
     ///
     /// # Errors
     /// When the inputs do not fit, or the call fails.
@@ -83,7 +83,7 @@ impl Predictor {
 }
 
 impl PredictorBuilder<'_> {
-    /// An input. Sizes that are names may change from call to call.
+    /// Adds an input. Sizes that are names may change from call to call.
     #[must_use]
     pub fn input(
         mut self,
@@ -96,8 +96,8 @@ impl PredictorBuilder<'_> {
         self
     }
 
-    /// Predicts with an imported model that was trained: its graph as the trainer got it. Constants that are parameters of the
-    /// trainer are read from it.
+    /// Predicts with an imported model that was trained: `graph` is the graph that the trainer was given. Constants
+    /// that are parameters of the trainer are read from the trainer.
     ///
     /// # Errors
     /// E0899 for a model with control flow.

@@ -23,13 +23,13 @@ const LOSS: &str = "loss";
 const STEP: &str = "step";
 /// The input of a step that is the key of its random numbers: the seed, and the number of the step in the high bits.
 const KEY: &str = "random_key";
-/// The low bits of a key's second element, which number what draws in a step.
+/// The low bits of a key's second element, which number the random draws of a step.
 const DRAW_BITS: u32 = 16;
 
 /// Trains a network: records forward, backward and update as one graph, and runs it for each batch.
 pub struct Trainer {
     session: Session,
-    /// Of a data-parallel trainer, whose session has the updates alone: the gradients.
+    /// For a data-parallel trainer, whose session has only the updates: the gradients.
     across: Option<Across>,
     dtype: DType,
     /// Parameters and buffers, with their shapes.
@@ -42,7 +42,7 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Begins a trainer; `name` is the step's, in reports.
+    /// Begins a trainer; `name` is the name of the step in reports.
     #[expect(
         clippy::new_ret_no_self,
         reason = "a trainer needs its network, which `build` takes"
@@ -51,7 +51,7 @@ impl Trainer {
         TrainerBuilder::new(name, optimizer)
     }
 
-    /// A step on a batch, with the learning rate of the builder; returns the loss before the update.
+    /// Runs a step on a batch, with the learning rate of the builder; returns the loss before the update.
     ///
     /// # Errors
     /// When the batch does not fit the inputs, or the call fails.
@@ -62,7 +62,7 @@ impl Trainer {
         self.step_at(self.rate, batch)
     }
 
-    /// A step with another learning rate, such as one of a [schedule](crate::schedules).
+    /// Runs a step with a different learning rate, such as one of a [schedule](crate::schedules).
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -74,7 +74,7 @@ impl Trainer {
         self.run(rate, batch, None)
     }
 
-    /// A step that also writes the cost of each of its kernels to `steps`: see [`kiln::Call::profile`].
+    /// Runs a step, and also writes the cost of each of its kernels to `steps`: see [`kiln::Call::profile`].
     ///
     /// # Errors
     /// As [`step`](Self::step); E0983 if the step is interpreted.
@@ -133,7 +133,7 @@ impl Trainer {
         self.parameters.iter().map(|(name, _)| name.as_str())
     }
 
-    /// A parameter as it is now.
+    /// The current value of a parameter.
     ///
     /// # Errors
     /// When the network has no parameter of that name.
@@ -145,7 +145,7 @@ impl Trainer {
     /// Replaces a parameter.
     ///
     /// # Errors
-    /// When the network has no parameter of that name, or the tensor is of another dtype or shape.
+    /// When the network has no parameter of that name, or the tensor is of a different dtype or shape.
     pub fn set_parameter(&mut self, name: &str, tensor: Tensor) -> Result<(), TrainError> {
         let shape = self.shape_of(name)?.to_vec();
         if tensor.dtype() != self.dtype {
@@ -167,12 +167,12 @@ impl Trainer {
         weights::write(path.as_ref(), tensors)
     }
 
-    /// Reads parameters and buffers from a safetensors file, such as one that PyTorch wrote. Tensors of other names are ignored;
-    /// one of another float dtype is converted.
+    /// Reads parameters and buffers from a safetensors file, such as one that PyTorch wrote. Tensors of other names are
+    /// ignored; one of a different float dtype is converted.
     ///
     /// # Errors
-    /// E0626 when the file cannot be read, E0627 when it is damaged, E0622 when it lacks a parameter, E0623 for a tensor of
-    /// another shape. Nothing is changed then.
+    /// E0626 when the file cannot be read, E0627 when it is damaged, E0622 when it lacks a parameter, E0623 for a
+    /// tensor of a different shape. After an error, nothing is changed.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TrainError> {
         let mut found = weights::read(path.as_ref())?;
         let mut tensors = Vec::with_capacity(self.parameters.len());
@@ -201,7 +201,7 @@ impl Trainer {
         weights::write(path.as_ref(), tensors)
     }
 
-    /// Continues from a checkpoint of the same network and optimiser, as if it had not stopped.
+    /// Continues from a checkpoint of the same network and optimiser, as if training had not stopped.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -227,8 +227,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Replaces everything that the next step depends on by what it is on rank 0, such as after rank 0 loaded a file. All ranks of
-    /// a [data-parallel](crate::parallel) trainer have to call it; one that is not does nothing.
+    /// Replaces everything that the next step depends on by the state of rank 0, such as after rank 0 loaded a file.
+    /// All ranks of a [data-parallel](crate::parallel) trainer have to call it; for other trainers it does nothing.
     ///
     /// # Errors
     /// E0632 when the ranks train different networks, or one is gone.
@@ -255,7 +255,7 @@ impl Trainer {
     }
 }
 
-/// The name of the number of steps in a checkpoint.
+/// The name of the step count in a checkpoint.
 const N_STEPS: &str = "n_steps";
 
 /// The error that a tensor does not exist.

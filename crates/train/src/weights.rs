@@ -60,7 +60,7 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, TrainError> {
     Ok(tensors)
 }
 
-/// Each of our dtypes that the format has.
+/// The dtypes of Kiln that the format has.
 const DTYPES: [(DType, Dtype); 13] = [
     (DType::Bool, Dtype::BOOL),
     (DType::U8, Dtype::U8),

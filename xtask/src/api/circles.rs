@@ -14,7 +14,8 @@ use super::imports::flatten;
 use super::module_tree::{ModuleTree, is_test_only};
 use super::resolve::{Target, resolve};
 
-/// The circles of more than two modules of the crate whose root file is `root`: the modules of each, by their paths.
+/// The dependency cycles of more than two modules of the crate whose root file is `root`: the modules of each, by their
+/// paths.
 pub(crate) fn circles(root: &Path) -> Result<Vec<Vec<String>>> {
     let tree = ModuleTree::load(root)?;
     let needs: Vec<BTreeSet<usize>> = (0..tree.modules.len())
@@ -55,7 +56,7 @@ fn needs(tree: &ModuleTree, module: usize) -> BTreeSet<usize> {
     named.found
 }
 
-/// What is reached from a module in one step or more.
+/// The modules that are reachable from a module in one or more steps.
 fn reached(needs: &[BTreeSet<usize>], from: usize) -> BTreeSet<usize> {
     let mut reached = BTreeSet::new();
     let mut pending: Vec<usize> = needs[from].iter().copied().collect();

@@ -3,9 +3,9 @@
 /// One name that a `use` brings in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Import {
-    /// The path as written, without `as`; of a glob, the module's.
+    /// The path as written, without `as`; for a glob, that of the module.
     pub(crate) path: Vec<String>,
-    /// The name it is bound to; `None` for a glob.
+    /// The name to which it is bound; `None` for a glob.
     pub(crate) name: Option<String>,
 }
 

@@ -142,7 +142,7 @@ fn trait_item(item: &syn::TraitItem) -> Option<(&'static str, String)> {
     }
 }
 
-/// The public functions and constants of every inherent `impl`, by the type they belong to.
+/// The public functions and constants of every inherent `impl`, by the type to which they belong.
 fn inherent_items(tree: &ModuleTree) -> BTreeMap<(usize, usize), Vec<(&'static str, String)>> {
     let mut found: BTreeMap<(usize, usize), Vec<_>> = BTreeMap::new();
     for (index, module) in tree.modules.iter().enumerate() {

@@ -100,7 +100,7 @@ impl Reach {
             _ => None,
         };
         let Some(ty) = ty else {
-            // For a reference, a tuple, a trait object: treated as always reachable.
+            // A reference, a tuple or a trait object is treated as always reachable.
             let names = names_in(|names| names.visit_item_impl(block));
             self.roots.extend(names);
             return;
@@ -155,7 +155,7 @@ impl Reach {
     }
 }
 
-/// The names mentioned where `visit` goes.
+/// The names mentioned in the code that `visit` visits.
 fn names_in(visit: impl FnOnce(&mut Collected)) -> Names {
     let mut collected = Collected::default();
     visit(&mut collected);

@@ -100,7 +100,7 @@ fn follow(tree: &ModuleTree, from: usize, path: &[String], fuel: usize) -> Vec<T
                     rest.join("::")
                 )));
             }
-            // A path through a type (`Enum::Variant`) refers to the type; through a function it leads nowhere.
+            // A path through a type (`Enum::Variant`) refers to the type; a path through a function does not resolve.
             Target::Item(module, item) if !rest.is_empty() && !is_type(tree, module, item) => {}
             other => found.push(other),
         }
@@ -122,7 +122,7 @@ fn is_type(tree: &ModuleTree, module: usize, item: usize) -> bool {
     )
 }
 
-/// `path` looked up inside a module of this crate: a missing name has no other owner.
+/// `path` looked up inside a module of this crate: a missing name cannot belong to another crate.
 fn inside(tree: &ModuleTree, module: usize, path: &[String], fuel: usize) -> Vec<Target> {
     let relative = path
         .first()
@@ -137,7 +137,7 @@ fn inside(tree: &ModuleTree, module: usize, path: &[String], fuel: usize) -> Vec
     }
 }
 
-/// Whether a module itself defines `name`, so that it can be no other crate.
+/// Whether a module itself defines `name`, so that it cannot be another crate.
 fn declares(module: &Module, name: &str) -> bool {
     let names_it = |scoped: &Scoped| {
         scoped.import.name.as_deref() == Some(name) && !names_a_crate(&scoped.import, name)

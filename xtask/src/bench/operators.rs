@@ -15,7 +15,8 @@ const RECORD: &str = "benches/peers/ops/record.jsonl";
 /// The page that shows it.
 const PAGE: &str = "docs/book/src/reference/operator-speed.md";
 
-/// Builds the `kiln` command, measures, prints; an error if something is slower than recorded and that was asked for.
+/// Builds the `kiln` command, measures, prints; an error if an operator is slower than recorded and the comparison was
+/// requested.
 pub(crate) fn run(root: &Path, target: &Path, python: &Path, options: &BenchOptions) -> Result<()> {
     let kiln = command(root, target)?;
     let mut measure = script(root, python, "ops/main.py");

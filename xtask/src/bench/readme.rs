@@ -11,15 +11,15 @@ use serde::Deserialize;
 pub(crate) struct Case {
     /// The model's name.
     pub(crate) model: String,
-    /// A number, then the shapes of the inputs: `001-1x128_1x128`.
+    /// Its name: a number, then the shapes of the inputs: `001-1x128_1x128`.
     pub(crate) case: String,
-    /// Against onnxruntime without optimisation, relative in the 2-norm.
+    /// The error against onnxruntime without optimisation, relative, in the 2-norm.
     pub(crate) error: Option<f64>,
     /// onnxruntime's median.
     pub(crate) ort: Option<f64>,
-    /// OpenVINO's.
+    /// OpenVINO's median.
     pub(crate) ov: Option<f64>,
-    /// Kiln's.
+    /// Kiln's median.
     pub(crate) kiln: Option<f64>,
     /// Kiln's first call.
     pub(crate) first: Option<f64>,
@@ -128,7 +128,7 @@ fn mean(ratios: &[f64]) -> Option<f64> {
 }
 
 impl Case {
-    /// The time of the faster of the peers that were measured.
+    /// The time of the fastest of the measured peers.
     fn faster_peer(&self) -> Option<f64> {
         match (self.ort, self.ov) {
             (Some(ort), Some(ov)) => Some(ort.min(ov)),
@@ -136,14 +136,14 @@ impl Case {
         }
     }
 
-    /// Without its number.
+    /// The name without its number.
     fn shapes(&self) -> &str {
         self.case
             .split_once('-')
             .map_or(&self.case, |(_, shapes)| shapes)
     }
 
-    /// In the README's format.
+    /// A time in the README's format.
     fn inputs(&self) -> String {
         match self.model.as_str() {
             "minilm" => format!("{} tokens", self.sizes()),
@@ -151,7 +151,7 @@ impl Case {
         }
     }
 
-    /// Of the first input, of pages by height and width.
+    /// The shape of the first input; for images of pages, height and width.
     fn sizes(&self) -> String {
         let first = self.shapes().split('_').next().unwrap_or_default();
         let first = match self.model.as_str() {

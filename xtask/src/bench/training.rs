@@ -21,7 +21,7 @@ fn folder(target: &Path) -> PathBuf {
     target.join("peers").join("training")
 }
 
-/// The Python that has the frameworks, if they are installed: they are large, so nothing else installs them.
+/// The Python that has the frameworks, if they are installed: they are large, so only this installs them.
 pub(super) fn installed(root: &Path) -> Result<Option<PathBuf>> {
     let target = Metadata::load(root)?.target_directory;
     python::installed(root, folder(&target), &FRAMEWORKS)

@@ -16,7 +16,7 @@ const PAGE: &str = "docs/book/src/reference/onnx-conformance.md";
 const BEGIN: &str = "<!-- begin: written by `cargo xtask conformance --bless` -->\n";
 const END: &str = "<!-- end -->";
 
-/// How far a case gets, in ascending order; `None` when it does not pass at all.
+/// The level that a case reaches, in ascending order; `None` when it does not pass at all.
 fn reach(outcome: &Outcome) -> Option<&'static str> {
     if outcome.interpreted.verdict != Verdict::Passed {
         None

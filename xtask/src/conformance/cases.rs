@@ -1,7 +1,7 @@
 //! The cases: written once by `generate.py`, then read from their list.
 //!
-//! Invariant: the list of packages is written after the cases, so partially written cases, or those of another version, are
-//! rewritten.
+//! Invariant: the list of packages is written after the cases, so partially written cases, or those of a different
+//! version, are rewritten.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ pub(crate) struct Case {
     /// `node`, `simple` and so on.
     pub(crate) set: String,
     pub(crate) name: String,
-    /// The operator it is about.
+    /// The operator that it tests.
     pub(crate) op: String,
     pub(crate) domain: String,
     /// Whether it is another case with the operator replaced by its function body.

@@ -47,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the compiled program leaves nothing to the interpreter, and is right.
+    /// Whether the compiled program is correct and has no interpreted steps.
     pub(super) fn is_native(&self) -> bool {
         self.compiled.verdict == Verdict::Passed && self.interpreted_steps == 0
     }

@@ -17,7 +17,7 @@ use super::Run;
 use super::cases::Case;
 use super::outcome::Outcome;
 
-/// How long a case may take, on both backends together.
+/// How long a case may take in total on both backends.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs every case; the outcomes are in the same order.

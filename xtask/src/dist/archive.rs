@@ -14,7 +14,7 @@ use crate::step;
 /// The file with the checksums of the others.
 const CHECKSUMS: &str = "SHA256SUMS";
 
-/// Makes a folder, without what may be in it.
+/// Makes an empty folder, removing any previous contents.
 pub(super) fn make_empty(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)
@@ -23,7 +23,7 @@ pub(super) fn make_empty(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
-/// Copies a file, and makes the folder that it goes to.
+/// Copies a file, and makes its target folder.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     make_parent(to)?;
     fs::copy(from, to)
@@ -31,7 +31,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file, and makes the folder that it goes to.
+/// Writes a file, and makes its target folder.
 pub(super) fn write(to: &Path, text: &str) -> Result<()> {
     make_parent(to)?;
     fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))
@@ -44,7 +44,7 @@ fn make_parent(path: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
-/// Copies the files that are in a folder, not those in folders in it.
+/// Copies the files directly in a folder, without those of its subfolders.
 pub(super) fn copy_files(from: &Path, to: &Path) -> Result<()> {
     for path in entries(from)? {
         if let Some(name) = path.file_name().filter(|_| path.is_file()) {
@@ -90,7 +90,7 @@ pub(super) fn pack(folder: &Path, tarball: &Path) -> Result<()> {
     command
         .args(["--create", "--sort=name", "--mtime=@0", "--owner=0"])
         .args(["--group=0", "--numeric-owner", "--mode=u+rwX,go+rX,go-w"])
-        // gzip, without the name and time that it writes by itself.
+        // gzip, without the name and time that it writes by default.
         .args(["--use-compress-program", "gzip -n -9", "--file"])
         .arg(tarball)
         .arg("--directory")

@@ -24,7 +24,7 @@ graph @mlp(%x: f32[B, 128], %w: f32[128, N], %b: f32[N]) -> f32[B, N] {
 }
 ";
 
-/// What a user does first, and what must be in its output.
+/// A user's first commands, and the text that must be in their output.
 const CALLS: &[(&[&str], &str)] = &[
     (&["--version"], "kiln "),
     (&["doctor"], "devices"),
@@ -41,7 +41,7 @@ const CALLS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// What is compiled, besides.
+/// Additional commands that compile.
 const COMPILED: &[(&[&str], &str)] = &[
     (
         &[
@@ -63,7 +63,7 @@ const COMPILED: &[(&[&str], &str)] = &[
     (&["inspect", "/mlp.kiln", "--stage", "asm"], "ret"),
 ];
 
-/// Unpacks a tarball in an empty root, and runs what is in it.
+/// Unpacks a tarball in an empty root, and runs the programs in it.
 pub(super) fn check(tarball: &Path, name: &str, root: &Path, compiles: bool) -> Result<()> {
     archive::make_empty(root)?;
     let mut unpack = Command::new("tar");
@@ -98,7 +98,7 @@ pub(super) fn check(tarball: &Path, name: &str, root: &Path, compiles: bool) -> 
     Ok(())
 }
 
-/// The files of glibc that the program and its libraries need: as the loader finds them with the shipped libraries.
+/// The files of glibc that the program and its libraries need, as found by the loader with the shipped libraries.
 fn system_libraries(folder: &Path) -> Result<Vec<PathBuf>> {
     let libraries = Libraries::of(&folder.join("bin/kiln"))?;
     if let Some(foreign) = libraries
@@ -127,16 +127,16 @@ fn within(file: &Path, folder: &Path) -> bool {
 /// A way to run a program in another root.
 #[derive(Clone, Copy)]
 enum Enter {
-    /// By an administrator, with `/proc`.
+    /// As an administrator, with `/proc`.
     Mounts,
-    /// With `/proc`, by anyone whom the system gives namespaces.
+    /// With `/proc`, as a user for whom the system allows namespaces.
     Namespace,
-    /// By an administrator who may not mount: as in most containers.
+    /// As an administrator without the right to mount, as in most containers.
     Chroot,
 }
 
 impl Enter {
-    /// The first that works here.
+    /// The first way that works here.
     fn possible(root: &Path, program: &str) -> Option<Self> {
         let ways = [Self::Mounts, Self::Namespace, Self::Chroot];
         ways.into_iter().find(|enter| {
@@ -164,11 +164,11 @@ impl Enter {
             .arg(program)
             .env_clear()
             .env("KILN_CACHE_DIR", "/cache");
-        // For the commands themselves.
+        // These are for the commands themselves.
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
-        // What the loader looks up in `/proc` elsewhere.
+        // This is what the loader otherwise looks up in `/proc`.
         if let (Self::Chroot, Some(folder)) = (self, Path::new(program).parent()) {
             command.env("LD_ORIGIN_PATH", folder);
         }

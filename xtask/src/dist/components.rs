@@ -15,7 +15,7 @@ use crate::{step, workspace};
 pub(super) struct Components {
     /// The program's own crate.
     pub(super) program: Crate,
-    /// The others, by name and version.
+    /// The other crates, by name and version.
     pub(super) crates: Vec<Crate>,
 }
 
@@ -31,12 +31,12 @@ pub(super) struct Crate {
     pub(super) manifest_path: PathBuf,
     #[serde(default)]
     pub(super) authors: Vec<String>,
-    /// Where it is from; none for the project's own.
+    /// Its source; `None` for the project's own crates.
     pub(super) source: Option<String>,
     /// The digest of its package.
     #[serde(skip)]
     pub(super) checksum: Option<String>,
-    /// The ids of those that it depends on, of those in the program.
+    /// The ids of its dependencies that are in the program.
     #[serde(skip)]
     pub(super) needs: Vec<String>,
 }
@@ -64,7 +64,7 @@ struct Dependency {
     dep_kinds: Vec<Kind>,
 }
 
-/// Of a dependency: none for code, otherwise `dev` or `build`.
+/// The kind of a dependency: `None` for a normal one, otherwise `dev` or `build`.
 #[derive(Deserialize)]
 struct Kind {
     kind: Option<String>,
@@ -83,12 +83,12 @@ struct Locked {
 }
 
 impl Components {
-    /// Those of a package, built with some features.
+    /// The components of a package, built with some features.
     pub(super) fn of(root: &Path, package: &str, features: &[String]) -> Result<Self> {
         let mut tree = Command::new(workspace::cargo());
         tree.current_dir(root)
             .args(["tree", "--locked", "--prefix", "none", "--format", "{p}"])
-            // What runs while others are built is not in the program.
+            // Build dependencies are not in the program.
             .args(["--edges", "normal,no-proc-macro", "--package", package])
             .args(features);
         let lock = root.join("Cargo.lock");
@@ -143,13 +143,13 @@ impl Components {
         })
     }
 
-    /// The crates of others.
+    /// The third-party crates.
     pub(super) fn foreign(&self) -> impl Iterator<Item = &Crate> {
         self.crates.iter().filter(|found| found.source.is_some())
     }
 }
 
-/// Of a line `name v1.2.3 (…)`.
+/// Name and version from a line `name v1.2.3 (…)`.
 fn name_and_version(line: &str) -> Option<(&str, &str)> {
     let mut words = line.split_whitespace();
     let name = words.next()?;

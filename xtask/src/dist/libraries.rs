@@ -25,13 +25,14 @@ const SYSTEM: [&str; 10] = [
     "linux-vdso",
 ];
 
-/// What a wheel leaves out, as the standard for wheels says that every system has it (PEP 600, as auditwheel reads it).
+/// The libraries that a wheel omits, because the standard for wheels states that every system has them (PEP 600, as
+/// interpreted by auditwheel).
 const NOT_IN_WHEELS: [&str; 3] = ["libgcc_s.so", "libstdc++.so", "libz.so"];
 
 /// A library as the loader found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Library {
-    /// The name that it is looked for by.
+    /// The name by which it is looked up.
     pub(super) name: String,
     pub(super) file: PathBuf,
 }
@@ -40,7 +41,7 @@ pub(super) struct Library {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Libraries {
     pub(super) shipped: Vec<Library>,
-    /// Those of glibc, its loader among them.
+    /// The libraries of glibc, including its loader.
     pub(super) system: Vec<Library>,
 }
 
@@ -49,7 +50,7 @@ pub(super) struct Libraries {
 pub(super) struct Package {
     pub(super) name: String,
     pub(super) version: String,
-    /// What it is built from: where its source is found.
+    /// The source package from which it is built: where its source is found.
     pub(super) source: String,
     /// Names and digests.
     pub(super) libraries: Vec<(String, String)>,
@@ -67,7 +68,7 @@ impl Library {
 }
 
 impl Libraries {
-    /// Those of a program, as the loader resolves them here.
+    /// The libraries of a program, as the loader resolves them here.
     pub(super) fn of(program: &Path) -> Result<Self> {
         let listing = step::output(Command::new("ldd").arg(program))?;
         Self::read(&listing).with_context(|| format!("cannot ship {}", program.display()))
@@ -101,7 +102,7 @@ impl Libraries {
     }
 }
 
-/// The oldest glibc that has everything these files need.
+/// The oldest glibc that has everything that these files need.
 pub(super) fn required_glibc(files: &[PathBuf]) -> Result<Version> {
     let mut command = Command::new("readelf");
     command.args(["--version-info", "--wide"]).args(files);
@@ -121,10 +122,10 @@ fn newest(listing: &str) -> Option<Version> {
     versions.max()
 }
 
-/// The packages that the libraries are from.
+/// The packages that contain the libraries.
 ///
 /// # Errors
-/// On a system whose package manager is not dpkg: whose licences the libraries have is known from it.
+/// On a system whose package manager is not dpkg, from which the licences of the libraries are known.
 pub(super) fn packages(libraries: &[Library]) -> Result<Vec<Package>> {
     let mut packages: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for library in libraries {

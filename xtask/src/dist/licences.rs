@@ -13,7 +13,7 @@ use super::components::{Components, Crate};
 use super::libraries::Package;
 use crate::step;
 
-/// How names of files begin that are licences, or that a licence requires.
+/// The prefixes of names of files that are licences, or that a licence requires.
 const NAMES: [&str; 7] = [
     "LICENSE",
     "LICENCE",
@@ -24,7 +24,7 @@ const NAMES: [&str; 7] = [
     "AUTHORS",
 ];
 
-/// Where Debian has the texts that the licences of its packages name.
+/// The folder in which Debian has the texts to which the licences of its packages refer.
 const COMMON: &str = "/usr/share/common-licenses";
 
 /// Writes the texts to a folder, a folder per component.
@@ -127,7 +127,7 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The licence of a package, with the texts that it names, and where its source is.
+/// The licence of a package, with the texts to which it refers, and the location of its source.
 fn of_package(package: &Package, folder: &Path) -> Result<()> {
     let copyright = Path::new("/usr/share/doc")
         .join(&package.name)
@@ -159,7 +159,7 @@ fn of_package(package: &Package, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The texts that a licence names by their path.
+/// The texts to which a licence refers by path.
 fn common(text: &str) -> Vec<String> {
     let ends = text.split(COMMON).skip(1);
     let names = ends.filter_map(|rest| {

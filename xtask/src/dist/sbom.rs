@@ -91,7 +91,7 @@ fn reference(found: &Crate) -> String {
 }
 
 fn system_reference(package: &Package) -> String {
-    // What a version may have besides letters, digits, dots and hyphens is escaped.
+    // Characters of a version other than letters, digits, dots and hyphens are escaped.
     let version = package.version.replace('+', "%2B").replace(':', "%3A");
     let version = version.replace('~', "%7E");
     format!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Ticks per second in `/proc`: the same on every Linux, whatever the kernel's clock.
+/// Ticks per second in `/proc`: the same on every Linux, independent of the kernel's clock.
 const TICKS: u64 = 100;
 
 /// The progress of a fuzzer.

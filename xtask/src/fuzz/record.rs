@@ -16,7 +16,7 @@ use crate::workspace::{self, Metadata};
 
 const FILE: &str = "fuzz/record.json";
 
-/// The subject of a target: these crates, and all of ours that they depend on.
+/// The subject of a target: these crates, and all crates of the workspace on which they depend.
 fn exercised(target: &str) -> &'static [&'static str] {
     match target {
         "read_graph" => &["kiln-shape-inference"],
@@ -53,7 +53,7 @@ pub(super) struct Record(BTreeMap<String, Row>);
 struct Row {
     /// The digest of the code.
     code: String,
-    /// Seconds of processor time without a find.
+    /// Seconds of processor time without a finding.
     seconds: u64,
     /// Inputs that ran in that time.
     executions: u64,

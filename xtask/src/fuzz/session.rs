@@ -12,13 +12,14 @@ use super::progress::{Progress, processor_time};
 /// The polling interval of the processor time.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The maximum time of an input in seconds. A slow unit that is fast when rerun is not a find: machines are busy.
+/// The maximum time of an input in seconds. A slow unit that is fast when rerun is not a finding, since machines may be
+/// busy.
 const TIMEOUT: u32 = 30;
 
 /// The memory limit of a target in megabytes.
 const MEMORY: u32 = 3072;
 
-/// Seconds spent on minimising a find.
+/// Seconds spent on minimising a finding.
 const MINIMIZING: u32 = 60;
 
 /// One target and its settings.
@@ -47,13 +48,13 @@ pub(super) struct Outcome {
 }
 
 impl Session<'_> {
-    /// Cases of the test suite that are seeds as they are.
+    /// Cases of the test suite that are used unchanged as seeds.
     fn cases(&self) -> Option<PathBuf> {
         let takes_kernels = ["read_kernel", "run_kernel"].contains(&self.target);
         takes_kernels.then(|| self.fuzz.join("../crates/testkit/testdata/examples"))
     }
 
-    /// Runs the target for so much processor time, or until its first find.
+    /// Runs the target for this much processor time, or until its first finding.
     pub(super) fn run(&self, budget: Duration) -> Result<Outcome> {
         let (corpus, artifacts) = (self.folder("corpus"), self.folder("artifacts"));
         for folder in [&corpus, &artifacts] {
@@ -112,7 +113,7 @@ impl Session<'_> {
         })
     }
 
-    /// The command that runs a find again.
+    /// The command that reproduces a finding.
     pub(super) fn replay(&self, find: &Path) -> String {
         format!(
             "cargo +nightly fuzz run --sanitizer {} --target-dir fuzz/target/{} {} {}",
@@ -141,13 +142,13 @@ impl Session<'_> {
         flags
     }
 
-    /// Where the leak sanitizer reports false leaks.
+    /// The options of the leak sanitizer that suppress its known false reports.
     fn leaks(&self) -> String {
         let path = self.fuzz.join("leaks.txt");
         format!("suppressions={}:print_suppressions=0", path.display())
     }
 
-    /// A smaller input with the same effect, or the find itself.
+    /// A smaller input with the same effect, or the finding itself.
     fn minimized(&self, find: &Path) -> PathBuf {
         let smaller = find.with_file_name(format!("minimized-{}", name(find)));
         let mut command = Command::new(&self.program);
@@ -167,7 +168,8 @@ impl Session<'_> {
     }
 }
 
-/// Waits until a target ends, or has used its processor time and is interrupted; returns how much it used, and which.
+/// Waits until a target ends, or has used its processor time and is interrupted; returns how much it used, and which of
+/// the two happened.
 fn watch(child: &mut Child, budget: Duration) -> (Duration, bool) {
     let path = format!("/proc/{}/stat", child.id());
     let begin = Instant::now();

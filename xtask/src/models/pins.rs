@@ -10,14 +10,14 @@ pub(crate) struct Wheel {
     pub(crate) version: &'static str,
     /// The wheel's SHA-256.
     pub(crate) digest: &'static str,
-    /// Of a wheel with machine code, the platform and the Python of the pinned file; only its data are used.
+    /// For a wheel with machine code, the platform and the Python of the pinned file; only its data are used.
     pub(crate) platform: Option<(&'static str, &'static str)>,
 }
 
-/// Where a file comes from.
+/// The source of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The wheel of this name.
+    /// The wheel with this name.
     Wheel(&'static str),
     /// This repository.
     Repository,

@@ -77,7 +77,7 @@ pub(crate) enum Privilege {
     Direct,
     /// Through `sudo`, without a password or at a terminal.
     Sudo,
-    /// Not at all.
+    /// They cannot be obtained.
     None,
 }
 

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use super::manager::Manager;
 
-/// One thing the build needs.
+/// One requirement of the build.
 pub(crate) struct Need {
-    /// Its name, for people.
+    /// Its name, for human readers.
     pub(crate) name: &'static str,
     /// Its purpose.
     pub(crate) why: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct Need {
     packages: [&'static [&'static str]; 5],
 }
 
-/// Everything the build needs.
+/// All requirements of the build.
 pub(crate) const ALL: &[Need] = &[
     Need {
         name: "a C linker (cc)",
@@ -73,7 +73,7 @@ pub(crate) const ALL: &[Need] = &[
 /// The names under which the browser is installed.
 pub(crate) const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// What looking at pages needs besides.
+/// The additional requirements for viewing pages.
 pub(crate) const BROWSER: &[Need] = &[Need {
     name: "a browser",
     why: "pages are opened and photographed by it",
@@ -91,7 +91,7 @@ pub(crate) const BROWSER: &[Need] = &[Need {
     ],
 }];
 
-/// What training over MPI needs besides.
+/// The additional requirements for training over MPI.
 pub(crate) const MPI: &[Need] = &[
     Need {
         name: "an implementation of MPI",

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::tree::{Problem, Tree};
 use crate::api::{self, Reach};
 
-/// Items offered to users although nothing here calls them.
+/// Items that are offered to users although no code here calls them.
 const OFFERED: &str = "docs/offered-items.toml";
 
 /// Libraries whose own code is all in use.
@@ -21,7 +21,7 @@ const ROOTS: [&str; 2] = ["kiln", "train"];
 /// The folders of programs that use the libraries.
 const PROGRAMS: [&str; 3] = ["crates/cli/", "benches/", "xtask/conformance/"];
 
-/// For developers only: they offer nothing and use nothing.
+/// For developers only: their items and uses do not count.
 const TOOLS: [&str; 1] = ["testkit"];
 
 /// The kinds of items that are checked.
@@ -35,11 +35,11 @@ struct Table {
     offered: Vec<Offered>,
 }
 
-/// Items that are offered for one reason.
+/// Items that are offered for the same reason.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Offered {
-    /// Why they stay.
+    /// The reason why they are kept.
     reason: String,
     /// Their paths, the crate's short name first: `ir::draw`. One that ends in `::*` covers everything below.
     items: Vec<String>,
@@ -102,7 +102,7 @@ fn is_program(path: &str) -> bool {
     is_root && !path.contains("/tests/") && PROGRAMS.iter().any(|folder| path.starts_with(folder))
 }
 
-/// The public items that nothing in use calls; for an unused type, only the type.
+/// The public items that no code in use calls; for an unused type, only the type.
 fn uncalled(tree: &Tree) -> Result<Vec<String>> {
     let mut reach = Reach::default();
     let libraries: Vec<_> = tree

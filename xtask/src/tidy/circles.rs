@@ -16,7 +16,7 @@ struct Allowed {
     circle: Vec<Circle>,
 }
 
-/// A circle that may be.
+/// An allowed cycle.
 #[derive(Deserialize)]
 struct Circle {
     #[serde(rename = "crate")]
@@ -26,7 +26,7 @@ struct Circle {
 }
 
 impl Circle {
-    /// Whether it is about these modules: each is named, and each name is of one.
+    /// Whether it lists exactly these modules: each module is named, and each name is that of a module.
     fn is_of(&self, modules: &[String]) -> bool {
         let names = |name: &str, module: &str| match name.strip_suffix('*') {
             Some(inside) => module.starts_with(inside),

@@ -14,7 +14,8 @@ const PAGE: &str = "ARCHITECTURE.md";
 const BEGIN: &str = "<!-- begin: crate edges, written by `cargo xtask bless` -->\n";
 const END: &str = "<!-- end: crate edges -->";
 
-/// The crates that link LLVM, and the one crate that may use them: everything else is built, tested and deployed without.
+/// The crates that link LLVM, and the one crate that may use them: everything else is built, tested and deployed
+/// without LLVM.
 pub(super) const LLVM: [&str; 2] = ["inkwell", "llvm-sys"];
 const LLVM_USER: &str = "codegen-llvm";
 

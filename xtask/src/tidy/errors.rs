@@ -13,7 +13,7 @@ use super::tree::{Problem, Tree};
 const FOLDER: &str = "docs/book/src/reference/errors";
 const PARTS: [&str; 3] = ["**Cause**", "**Example**", "**Fix**"];
 
-/// Crates that pass on the codes of others.
+/// Crates that pass on the codes of other crates.
 const PASS_ON: [&str; 3] = ["kiln", "cli", "testkit"];
 
 /// Checks codes against pages, both ways.

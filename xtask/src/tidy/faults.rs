@@ -57,7 +57,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// The names of every function in the tree. By text, since test macros hide functions from a parser.
+/// The names of every function in the tree. They are searched by text, since test macros hide functions from a parser.
 pub(super) fn functions(tree: &Tree) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for path in tree.rust_files() {

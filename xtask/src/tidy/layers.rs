@@ -24,7 +24,7 @@ pub(super) struct Layer {
     /// Where under `src/` unsafe code is allowed.
     #[serde(default, rename = "unsafe")]
     pub(super) unsafe_in: Vec<String>,
-    /// Which parts of the outside world it may use.
+    /// The parts of the outside world that it may use.
     #[serde(default)]
     pub(super) touches: Vec<String>,
     /// Whether it is for developers only.
@@ -65,7 +65,7 @@ impl Layers {
         Ok(layers)
     }
 
-    /// Everything each crate may depend on, transitively.
+    /// All crates on which each crate may depend, transitively.
     pub(super) fn closure(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let mut closed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (index, layer) in self.all.iter().enumerate() {

@@ -20,7 +20,7 @@ struct Allowed {
     allow: Vec<String>,
 }
 
-/// Checks every package that is not ours.
+/// Checks every third-party package.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     let Rules { licenses: allowed } =
         toml::from_str(&tree.read(ALLOW)?).with_context(|| format!("cannot read {ALLOW}"))?;

@@ -11,7 +11,7 @@ use super::tree::{Problem, Tree};
 /// The types of `std::sync` that block.
 const BLOCKING: [&str; 6] = ["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "Once"];
 
-/// Files that use them, and why no child waits there.
+/// Files that use them, and the reason why a forked child never waits there.
 const ALLOWED: [(&str, &str); 24] = [
     (
         "crates/fork-lock/src/lock.rs",

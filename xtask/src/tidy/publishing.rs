@@ -13,10 +13,10 @@ use super::layers::short;
 use super::tree::{Problem, Tree};
 use crate::workspace::{Dependency, Metadata, Package};
 
-/// The configuration in which nothing is linked with LLVM; `crates/codegen-llvm/Cargo.toml` has it.
+/// The configuration in which no crate is linked with LLVM; it is in `crates/codegen-llvm/Cargo.toml`.
 const NO_LINKING: &str = "kiln_no_llvm_linking";
 
-/// The texts of the licences, which each package has, by links to those of the project.
+/// The licence texts that each package has, as links to those of the project.
 const TEXTS: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Checks every crate that is published.
@@ -61,7 +61,7 @@ fn problems(metadata: &Metadata) -> Vec<Problem> {
         .collect()
 }
 
-/// What a registry demands, and the manifest lacks.
+/// The fields that a registry requires, and that the manifest lacks.
 fn unstated(package: &Package) -> Vec<String> {
     let fields = [
         ("description", &package.description),
@@ -73,7 +73,7 @@ fn unstated(package: &Package) -> Vec<String> {
         .collect()
 }
 
-/// The crates of ours that a registry cannot have when it gets this one.
+/// The crates of the workspace that a registry cannot have when this one is published.
 fn unavailable(metadata: &Metadata, package: &Package, needed: &Reach<'_>) -> Vec<String> {
     let mut messages = Vec::new();
     for dependency in package.dependencies.iter().filter(|its| !is_by_path(its)) {
@@ -109,7 +109,7 @@ fn is_for_development(dependency: &Dependency) -> bool {
     dependency.kind.as_deref() == Some("dev")
 }
 
-/// Whether a dependency is left out of the published manifest.
+/// Whether a dependency is omitted from the published manifest.
 fn is_by_path(dependency: &Dependency) -> bool {
     is_for_development(dependency) && dependency.req == "*"
 }
@@ -120,10 +120,10 @@ fn is_documented_without_llvm(package: &Package) -> bool {
     words.is_some_and(|words| words.iter().any(|word| word == NO_LINKING))
 }
 
-/// By package: what it depends on, directly or through packages of ours.
+/// The dependencies of each package, direct or through packages of the workspace.
 type Reach<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// What each of our packages reaches through the dependencies that count.
+/// The packages that each package of the workspace reaches through the dependencies that count.
 fn reach(metadata: &Metadata, counts: impl Fn(&Dependency) -> bool) -> Reach<'_> {
     let direct: Reach<'_> = metadata
         .members()

@@ -12,7 +12,7 @@ use super::tree::{Problem, Tree};
 /// The parts of the outside world, as modules of `std`; the table uses the same names.
 const WORLD: [&str; 6] = ["env", "fs", "process", "net", "thread", "time"];
 
-/// Items of those modules that reach nothing outside.
+/// Items of those modules that do not access the outside world.
 const HARMLESS: [&str; 4] = ["Duration", "LocalKey", "panicking", "ThreadId"];
 
 /// Checks every crate of the table that exists.
@@ -40,7 +40,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// The part of the outside world that a path belongs to.
+/// The part of the outside world to which a path belongs.
 fn reached(path: &[String]) -> Option<&'static str> {
     let [first, module, rest @ ..] = path else {
         return None;

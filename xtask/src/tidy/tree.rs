@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::workspace::{self, Metadata};
 
-/// The project, as the checks see it.
+/// The project, in the form that the checks use.
 pub(crate) struct Tree {
     /// Its root folder.
     pub(crate) root: PathBuf,

@@ -12,7 +12,7 @@ const WORDS: &str = "xtask/words.toml";
 #[derive(Deserialize)]
 struct Words {
     exempt: Vec<String>,
-    /// Each in two pieces.
+    /// The words, each in two pieces.
     words: Vec<(String, String)>,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Multiplied {
     products: Vec<Product>,
 }
 
-/// A product that the matrix is a factor of, in the source graph.
+/// A product of which the matrix is a factor, in the source graph.
 #[derive(Clone, Copy)]
 struct Product {
     other: ValueId,
@@ -32,7 +32,8 @@ struct Product {
 }
 
 impl Multiplied {
-    /// A capture of a region as a factor, if it is read in no other way and stacking takes less than a sum in every iteration.
+    /// A capture of a region as a factor, if it is read in no other way and stacking costs no more than a sum in every
+    /// iteration.
     pub(super) fn of(
         graph: &Graph,
         hints: &SizeHints<'_>,
@@ -48,7 +49,7 @@ impl Multiplied {
         {
             stacked = stacked.saturating_add(hints.elements(&graph.tensor_ty(value)?.dims));
         }
-        // What is stacked is written once and read once; so is a sum, after the product was written.
+        // Stacked values are written once and read once; a sum is as well, after the product was written.
         let summed = of_matrix.saturating_mul(2);
         (stacked <= summed).then_some(Self { capture, products })
     }
@@ -64,7 +65,7 @@ impl Multiplied {
     }
 }
 
-/// The products of a region that have a matrix as a factor, if that is all that the region does with it.
+/// The products of a region that have a matrix as a factor, if the region does not use the matrix otherwise.
 fn products_of(graph: &Graph, region: RegionId, matrix: ValueId) -> Option<Vec<Product>> {
     let inner = graph.region(region);
     let matrix_ty = graph.tensor_ty(matrix)?;
@@ -133,7 +134,7 @@ fn products_of(graph: &Graph, region: RegionId, matrix: ValueId) -> Option<Vec<P
 }
 
 impl Reversal<'_> {
-    /// Splits captures that collect cotangents into matrices that are only multiplied and the others.
+    /// Splits captures that collect cotangents into matrices that are only multiplied, and all others.
     pub(super) fn split_factors(&mut self) {
         let graph = self.context.source;
         let hints = SizeHints::of(graph, SIZE_HINT);

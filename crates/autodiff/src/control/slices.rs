@@ -48,7 +48,7 @@ pub(super) fn slices_of(graph: &Graph, region: RegionId, capture: ValueId) -> Op
 }
 
 impl Reversal<'_> {
-    /// Splits captures that collect cotangents into those that are only sliced and the others.
+    /// Splits captures that collect cotangents into those that are only sliced, and all others.
     pub(super) fn split_captures(&mut self) {
         let graph = self.context.source;
         for capture in std::mem::take(&mut self.collecting) {

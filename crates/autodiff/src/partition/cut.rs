@@ -16,10 +16,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// The capacity of an edge that is not to be cut: more than all values together.
 const UNCUT: u64 = 1 << 60;
 
-/// Values larger than this count as this large, so that sums do not overflow.
+/// Sizes are clamped to this, so that sums do not overflow.
 const MOST_BYTES: u64 = 1 << 40;
 
-/// What values and ops cost with one set of sizes, and which ops may be computed again.
+/// The costs of values and ops at one set of sizes, and which ops may be rematerialised.
 pub(super) struct Costs<'g> {
     graph: &'g Graph,
     sizes: SizeHints<'g>,
@@ -44,12 +44,12 @@ impl<'g> Costs<'g> {
             .clamp(1, MOST_BYTES)
     }
 
-    /// The bytes of values together.
+    /// The total bytes of values.
     pub(super) fn total(&self, values: &BTreeSet<ValueId>) -> u64 {
         values.iter().map(|&value| self.bytes(value)).sum()
     }
 
-    /// Allows the op of a saved value with the least arithmetic per byte to be computed again; false if there is none left.
+    /// Allows rematerialising the op of a saved value that has the least arithmetic per byte; false if none is left.
     pub(super) fn allow_cheapest(&mut self, saved: &BTreeSet<ValueId>) -> bool {
         let mut best: Option<(u64, OpId)> = None;
         for (op, data) in self.graph.ops() {
@@ -70,7 +70,7 @@ impl<'g> Costs<'g> {
         best.is_some_and(|(_, op)| self.allowed.insert(op))
     }
 
-    /// Whether an op may be computed again in the backward half.
+    /// Whether an op may be rematerialised in the backward half.
     fn may_repeat(&self, op: OpId) -> bool {
         let is_cheap = matches!(
             self.graph.op(op).op,
@@ -146,7 +146,7 @@ impl Network {
                 }
                 if costs.may_repeat(op) {
                     for operand in &data.operands {
-                        // An input has no node: it is there in both halves.
+                        // An input has no node: it is available in both halves.
                         if let Some(&(_, from)) = ends.get(operand) {
                             flows.add_edge(from, into, UNCUT);
                         }
@@ -165,7 +165,7 @@ impl Network {
         }
     }
 
-    /// The values whose edges a minimum cut consists of.
+    /// The values whose edges form a minimum cut.
     pub(super) fn cut(&self) -> BTreeSet<ValueId> {
         let (_, flow) = dinics(&self.flows, self.source, self.sink);
         let mut reached = HashSet::from([self.source]);

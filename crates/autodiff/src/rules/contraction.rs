@@ -19,7 +19,8 @@ impl GradientContext<'_, '_> {
             false => None,
         };
         let of_right = match self.is_wanted(1) {
-            // One matrix for the whole batch: its rows are one long sum, without a product per batch element.
+            // There is one matrix for the whole batch, so the batch becomes part of one long sum, without a product per
+            // batch element.
             true if right_dims.len() == 2 => {
                 let rows = flatten_batch(self.builder, left)?;
                 let cotangents = flatten_batch(self.builder, g)?;

@@ -41,8 +41,8 @@ impl GradientContext<'_, '_> {
         Ok(self.builder.op1(op, &[x])?)
     }
 
-    /// Of `y_i = x_0 ... x_i`: `(x_0 ... x_(j-1)) * s_j` with `s_j = g_j + x_(j+1) * s_(j+1)`, a recurrence from the end, so
-    /// that nothing is divided and zeros are exact.
+    /// The cotangent of `x_j` for `y_i = x_0 ... x_i`: `(x_0 ... x_(j-1)) * s_j` with `s_j = g_j + x_(j+1) * s_(j+1)`,
+    /// a recurrence from the end, so that nothing is divided and zeros are exact.
     fn running_product(
         &mut self,
         g: ValueId,
@@ -98,7 +98,7 @@ impl GradientContext<'_, '_> {
         Ok(b.mul(before, sums)?)
     }
 
-    /// Each cotangent goes to the element that is the extremum so far; the latest of equal ones.
+    /// Each cotangent goes to the element that is the extremum so far; of equal elements, to the latest.
     fn running_extremum(
         &mut self,
         function: CumulateFunction,
@@ -115,7 +115,7 @@ impl GradientContext<'_, '_> {
         };
         let b = &mut *self.builder;
         let positions = b.iota(DType::I64, &dims, axis)?;
-        // Of a reverse scan the latest element has the lowest position; outside the axis is nowhere.
+        // In a reverse scan, the latest element has the lowest position; a position outside the axis stands for none.
         let size = number_of(b, &[dims[axis]], DType::I64)?;
         let before = b.scalar(DType::I64, -1.0)?;
         let nowhere = if reverse { size } else { before };

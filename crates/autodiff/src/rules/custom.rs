@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The key of a graph's metadata which tells that some of its values were recorded with gradients that are not those of the ops
+/// The metadata key which marks a graph some of whose values were recorded with gradients that are not those of the ops
 /// that compute them. Such a graph is not differentiated.
 pub const CUSTOM_GRADIENTS: &str = "custom_gradients";
 
 /// The gradient of a custom op.
 pub trait CustomGradient: Send + Sync {
-    /// The cotangent of each operand, `None` where it is zero or not [wanted](GradientContext::is_wanted). Each has its
+    /// The cotangent of each operand, `None` if it is zero or not [wanted](GradientContext::is_wanted). Each has its
     /// operand's dtype and number of elements.
     ///
     /// # Errors

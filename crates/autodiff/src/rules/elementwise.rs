@@ -95,7 +95,7 @@ impl<'a> Emission<'a> {
         })
     }
 
-    /// The value of a node: those it needs are emitted before, in the order of the expression.
+    /// The value of a node: the nodes it needs are emitted first, in the order of the expression.
     fn value(&mut self, node: NodeId) -> Result<ValueId> {
         let expr = self.expr;
         let mut needed = vec![false; node.index() + 1];
@@ -155,7 +155,7 @@ impl<'a> Emission<'a> {
     }
 }
 
-/// Whether an operation is constant almost everywhere, so that a derivative made of it has a derivative of zero.
+/// Whether an operation is constant almost everywhere, so that its own derivative is zero.
 fn is_step(op: ScalarOp) -> bool {
     let Some(function) = Function::by_name(op.name()) else {
         return false;
@@ -163,7 +163,7 @@ fn is_step(op: ScalarOp) -> bool {
     (0..op.arity()).all(|operand| slope(function, &[], operand).is_none())
 }
 
-/// Whether a slope is finite whatever its operands are, short of NaN: made of bounded functions alone.
+/// Whether a slope is finite for all operands other than NaN: it consists only of bounded functions.
 fn is_bounded(expr: &Expr, slope: NodeId) -> bool {
     match &expr.nodes()[slope.index()] {
         ExprNode::Literal { .. } | ExprNode::Constant(_) => true,
@@ -174,7 +174,7 @@ fn is_bounded(expr: &Expr, slope: NodeId) -> bool {
             | ScalarOp::Tanh
             | ScalarOp::Erf
             | ScalarOp::Sigmoid => true,
-            // A choice between constants, as relu's.
+            // A choice between constants, as in the derivative of relu.
             ScalarOp::Select => operands
                 .iter()
                 .skip(1)

@@ -40,7 +40,8 @@ impl GradientContext<'_, '_> {
     }
 }
 
-/// Indices of a gather with batch axes as those of one without: each address begins with its position along these axes.
+/// Converts indices of a gather with batch axes to those of a gather without: each address begins with its position
+/// along the batch axes.
 fn with_batch_indices(
     b: &mut GraphBuilder,
     indices: ValueId,

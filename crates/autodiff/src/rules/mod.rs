@@ -26,7 +26,7 @@ use crate::{GradientError, Result};
 use kiln_ir::{Dims, Op, OpData, ValueId};
 use kiln_shape_inference::{GraphBuilder, OpView};
 
-/// What a rule is about, in the joint graph.
+/// The op to which a rule is applied, and its values in the joint graph.
 #[derive(Debug)]
 pub(crate) struct Rule<'a> {
     /// The op, of the source graph.
@@ -35,7 +35,7 @@ pub(crate) struct Rule<'a> {
     pub(crate) operands: &'a [ValueId],
     /// Its results.
     pub(crate) results: &'a [ValueId],
-    /// The cotangents of its results, where they have any.
+    /// The cotangents of its results, if they have any.
     pub(crate) cotangents: &'a [Option<Adjoint>],
     /// The operands whose cotangents are needed.
     pub(crate) wanted: &'a [bool],
@@ -81,7 +81,7 @@ impl<'a, 'g> GradientContext<'a, 'g> {
         self.rule.results
     }
 
-    /// The cotangent of result `index`: of its type; zeros where nothing depends on it.
+    /// The cotangent of result `index`, of the result's type; zeros if nothing depends on it.
     ///
     /// # Errors
     /// When there is no such result, or it is not a tensor.

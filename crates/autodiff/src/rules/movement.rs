@@ -61,7 +61,7 @@ impl GradientContext<'_, '_> {
             if low[axis] == zero && high[axis] == zero {
                 continue;
             }
-            // Where each element of the padded axis came from: the axis' indices, padded alike.
+            // The source of each element of the padded axis: the axis' indices, padded in the same way.
             let sources = self.builder.iota(DType::I64, &[dims[axis]], 0)?;
             let fill = self.builder.scalar(DType::I64, 0.0)?;
             let sources = self

@@ -44,7 +44,7 @@ impl GradientContext<'_, '_> {
         })])
     }
 
-    /// The transpose of a sum over windows: every plane convolved, transposed, with ones.
+    /// The transpose of a sum over windows: a transposed convolution of every plane with ones.
     fn spread(
         &mut self,
         g: ValueId,
@@ -80,7 +80,7 @@ impl GradientContext<'_, '_> {
         if let Some(sum) = selected::gathered(b, (g, selected), size, window, dims)? {
             return Ok(sum);
         }
-        // Too many windows cover an element. A window of nothing but padding selects nothing.
+        // Too many windows cover an element. A window that consists only of padding selects no element.
         let zero = b.scalar(DType::I64, 0.0)?;
         let is_any = b.map("ge", &[selected, zero])?;
         let g = keep_where(b, is_any, g)?;

@@ -37,7 +37,7 @@ impl GradientContext<'_, '_> {
         })])
     }
 
-    /// A value of the result's sizes with reduced axes kept, with size 1.
+    /// Restores the reduced axes of a value of the result's sizes, with size 1.
     fn with_kept_dims(
         &mut self,
         value: ValueId,

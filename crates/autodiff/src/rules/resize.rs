@@ -12,7 +12,7 @@ impl GradientContext<'_, '_> {
         let dtype = self.builder.dtype(g)?;
         let b = &mut *self.builder;
         for (index, &axis) in resize.axes.iter().enumerate() {
-            // The weights of an axis are what it makes of the identity.
+            // The weights of an axis are the resized identity matrix.
             let identity = identity(b, dtype, dims[axis])?;
             let along = Resize {
                 axes: [0].into_iter().collect(),

@@ -23,7 +23,8 @@ impl GradientContext<'_, '_> {
         }
     }
 
-    /// The replaced elements get nothing; of several updates of one element, the last gets it all.
+    /// The cotangent of replaced elements is zero; of several updates of one element, the last gets the whole
+    /// cotangent.
     fn scatter_set(&mut self) -> Result<Cotangents> {
         let g = self.cotangent(0)?;
         let updates = self.operand(2);
@@ -45,7 +46,7 @@ impl GradientContext<'_, '_> {
         Ok(vec![kept, None, read])
     }
 
-    /// Whether each update is the last of those of its element.
+    /// Whether each update is the last one of its element.
     fn is_last(&mut self) -> Result<ValueId> {
         let dims = self.dims(self.operand(2))?;
         let b = &mut *self.builder;
@@ -91,7 +92,7 @@ impl GradientContext<'_, '_> {
         Ok(vec![Some(of_x), None, Some(of_updates)])
     }
 
-    /// `g` times the product of the other factors, which is zero where one of these is.
+    /// `g` times the product of the other factors, which is zero if one of them is.
     fn cotangent_of_factor(
         &mut self,
         g: ValueId,
@@ -104,7 +105,7 @@ impl GradientContext<'_, '_> {
         Ok(self.builder.mul(g, product)?)
     }
 
-    /// The element and the updates that are the extremum share the cotangent equally.
+    /// The element and those updates that equal the extremum share the cotangent equally.
     fn scatter_extremum(&mut self) -> Result<Cotangents> {
         let g = self.cotangent(0)?;
         let (x, updates, y) = (self.operand(0), self.operand(2), self.result(0));
@@ -124,7 +125,7 @@ impl GradientContext<'_, '_> {
         Ok(vec![Some(of_x), None, Some(of_updates)])
     }
 
-    /// The replaced part gets nothing, the update its part.
+    /// The cotangent of the replaced part is zero; the update gets its part.
     pub(super) fn update_slice(&mut self, axes: &[usize]) -> Result<Cotangents> {
         let g = self.cotangent(0)?;
         let (at, update) = (self.operand(1), self.operand(2));
@@ -150,7 +151,7 @@ impl GradientContext<'_, '_> {
         Ok(vec![kept, None, Some(part)])
     }
 
-    /// `into` at the places of the updates.
+    /// Gathers `into` at the positions of the updates.
     fn read(&mut self, into: ValueId) -> Result<ValueId> {
         let indices = self.operand(1);
         Ok(match *self.op() {
@@ -161,7 +162,7 @@ impl GradientContext<'_, '_> {
         })
     }
 
-    /// `updates` at their places in `into`.
+    /// Scatters `updates` to their positions in `into`.
     fn place(&mut self, into: ValueId, updates: ValueId, combine: Combine) -> Result<ValueId> {
         let indices = self.operand(1);
         Ok(match *self.op() {

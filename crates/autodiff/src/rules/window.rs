@@ -44,7 +44,7 @@ impl GradientContext<'_, '_> {
             }
             false => None,
         };
-        // The same products as a convolution of the result's size has, with the roles of both exchanged.
+        // The same as for a convolution, with the roles of the input and the result exchanged.
         let of_w = match self.is_wanted(1) {
             true => Some(weights(self.builder, g, x, window, groups, &w_dims)?),
             false => None,
@@ -74,7 +74,7 @@ pub(super) fn transposed(
         let padded = b
             .dims_mut()
             .sum(&[size, window.low[axis], window.high[axis]])?;
-        // The elements at the high end that no window reaches.
+        // The elements at the end of the axis that no window reaches.
         output_padding.push(b.dims_mut().sub(padded, reach)?);
     }
     let op = Op::ConvTranspose {
@@ -85,8 +85,8 @@ pub(super) fn transposed(
     Ok(b.op1(op, &[g, w])?)
 }
 
-/// The window of the convolution that is the transpose of one with strides of 1, if the padding is known to be less than the
-/// kernel reaches.
+/// The window of the convolution that is the transpose of one with strides of 1, if the padding is known to be less
+/// than the extent of the kernel.
 fn mirrored_window(b: &mut GraphBuilder, w: ValueId, window: &Window) -> Result<Option<Window>> {
     let w_dims = b.shape(w)?;
     let (mut low, mut high) = (Dims::new(), Dims::new());
@@ -148,8 +148,8 @@ fn reach(
 /// The cotangent of a convolution's weights, `w_dims: [O, C / groups, kernel..]`, from its input `x: [N, C, spatial..]` and the
 /// cotangent of its result `g: [N, O, spatial..]`.
 ///
-/// It is a convolution of `x` with `g` as weights, summed over the batch in place of channels, with strides and dilations
-/// exchanged. Its sums run over all windows, so the padding is written out: no product tests where it reads.
+/// It is a convolution of `x` with `g` as weights, summed over the batch in place of channels, with strides and
+/// dilations exchanged. Its sums run over all windows, so the padding is materialised: no product needs a bounds check.
 fn weights(
     b: &mut GraphBuilder,
     x: ValueId,
@@ -203,7 +203,7 @@ fn padded(b: &mut GraphBuilder, x: ValueId, window: &Window) -> Result<ValueId> 
     Ok(b.op1(op, &[x, nothing])?)
 }
 
-/// The leading elements of a padded `x` that windows reach: strides may leave some at the end.
+/// The leading elements of a padded `x` that windows reach: strides may leave some at the end unread.
 fn reached(
     b: &mut GraphBuilder,
     x: ValueId,
@@ -212,7 +212,7 @@ fn reached(
 ) -> Result<ValueId> {
     let (mut sizes, counts) = (b.shape(x)?, b.shape(g)?);
     for axis in 0..window.strides.len() {
-        // No window reaches beyond the end of strides of 1.
+        // With strides of 1, the windows reach exactly to the end.
         if window.strides[axis] != 1 {
             sizes[2 + axis] = reach(b, window, axis, (counts[2 + axis], w_dims[2 + axis]))?;
         }
@@ -242,7 +242,7 @@ fn channels_as_batch(b: &mut GraphBuilder, x: ValueId, groups: usize) -> Result<
     Ok(b.reshape(x, &merged)?)
 }
 
-/// The leading elements along each axis, where there may be more.
+/// Truncates each axis to its leading elements, unless it is known to have no more.
 fn cut(b: &mut GraphBuilder, x: ValueId, dims: &[DimId]) -> Result<ValueId> {
     let own = b.shape(x)?;
     if own

@@ -28,7 +28,7 @@ pub(super) struct LevelInfo {
     pub(super) converts_f16: bool,
     /// Rounding to an integral value is one instruction.
     pub(super) rounds: bool,
-    /// The features beyond the baseline of the architecture, in LLVM's spelling.
+    /// The features in addition to the baseline of the architecture, in LLVM's spelling.
     pub(super) features: &'static str,
 }
 

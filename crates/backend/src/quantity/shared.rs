@@ -25,7 +25,7 @@ enum QuantityNode {
 }
 
 impl Quantities {
-    /// These quantities; `None` where one is damaged.
+    /// Combines these quantities; `None` if one is damaged.
     pub fn new<'a>(quantities: impl IntoIterator<Item = &'a Quantity>) -> Option<Self> {
         let mut known: HashMap<QuantityNode, u32> = HashMap::new();
         let mut nodes = Vec::new();
@@ -66,8 +66,8 @@ impl Quantities {
         Some(Self { nodes, results })
     }
 
-    /// The values for a launch, in order. `None` where one has no value, or an intermediate result needs more than 64 bits:
-    /// [`Quantity::evaluate`] of each reports which, and why.
+    /// The values for a launch, in order. `None` if one has no value, or an intermediate result needs more than 64
+    /// bits: [`Quantity::evaluate`] of each reports which, and why.
     pub fn evaluate(&self, context: &LaunchContext<'_>) -> Option<Vec<i64>> {
         let mut values: SmallVec<[i64; 256]> = SmallVec::with_capacity(self.nodes.len());
         for &node in &self.nodes {

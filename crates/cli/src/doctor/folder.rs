@@ -7,12 +7,12 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A step that puts the folder right.
+/// A step that fixes the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Repair {
-    /// Makes it.
+    /// Creates it.
     Make(PathBuf),
-    /// Takes the right to write from all but its owner.
+    /// Removes write permission from all users except its owner.
     Restrict(PathBuf),
 }
 
@@ -92,7 +92,7 @@ fn of(folder: &Path) -> Check {
     }
 }
 
-/// The mode, if it lets others write.
+/// The mode, if it allows other users to write.
 #[cfg(unix)]
 fn writable_by_others(metadata: &fs::Metadata) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt;

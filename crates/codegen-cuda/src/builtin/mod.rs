@@ -18,7 +18,8 @@ const THREADS: u32 = 256;
 /// Elements of a block of [`DeviceBuiltin::NonZero`], as in its source.
 const PART: i64 = 4096;
 
-/// The most elements of each lane that [`DeviceBuiltin::TopK`] finds: twice as many keys are in shared memory.
+/// The maximum number of elements of each lane that [`DeviceBuiltin::TopK`] finds: twice as many keys are in shared
+/// memory.
 const MOST_FOUND: i64 = 2048;
 
 /// A builtin for operands of one kind.
@@ -31,7 +32,7 @@ pub enum DeviceBuiltin {
         /// Whether the order is descending.
         largest: bool,
     },
-    /// [`Builtin::NonZero`] of tensors that are no scalars.
+    /// [`Builtin::NonZero`] of tensors that are not scalars.
     NonZero {
         /// The elements.
         dtype: DType,
@@ -41,7 +42,8 @@ pub enum DeviceBuiltin {
 }
 
 impl DeviceBuiltin {
-    /// The code for a call, and its symbols; none where the device has no code for it, or operands do not fit each other.
+    /// The code for a call, and its symbols; `None` if the device has no code for it, or operands do not fit each
+    /// other.
     pub fn of(
         builtin: &Builtin,
         inputs: &[BuiltinOperand<'_>],
@@ -71,7 +73,7 @@ impl DeviceBuiltin {
                 let (elements, columns) = (product(x.shape)?, size(indices.shape.last()?)?);
                 let mut symbols = vec![elements, columns];
                 symbols.extend(x.shape.iter().map(size).collect::<Option<Vec<_>>>()?);
-                // Whether what is found fits into fewer columns is known on the device only.
+                // Only the device knows whether the found elements fit into fewer columns.
                 let suits = rank > 0
                     && columns >= elements
                     && indices.shape.split_last()?.1 == [rank]
@@ -100,7 +102,7 @@ impl DeviceBuiltin {
         }
     }
 
-    /// The CUDA C, without the definitions that only a device has.
+    /// The CUDA C, without the definitions that exist only on a device.
     ///
     /// # Errors
     /// E0553 for more axes than a launch can pass.
@@ -139,7 +141,7 @@ impl DeviceBuiltin {
         Ok(text)
     }
 
-    /// What an artifact of it says, without code.
+    /// The parts of its artifact, except the code.
     #[doc(hidden)]
     pub fn parts(self, arch: CudaArch) -> ArtifactParts {
         let symbol = Quantity::symbol;
@@ -213,7 +215,7 @@ fn product(sizes: &[usize]) -> Option<i64> {
     sizes.try_fold(1_i64, |product, size| product.checked_mul(size?))
 }
 
-/// The C types with an element's bits: without a sign, and, for integers, with the dtype's.
+/// The C types with an element's bits: unsigned, and, for integers, with the signedness of the dtype.
 fn c_types(dtype: DType) -> (&'static str, &'static str) {
     match dtype {
         DType::F64 | DType::U64 => ("k_u64", "k_u64"),
@@ -227,7 +229,7 @@ fn c_types(dtype: DType) -> (&'static str, &'static str) {
     }
 }
 
-/// The bits of infinity; for integers nothing is compared with them.
+/// The bits of infinity; not used for integers.
 fn infinity(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "0x7f800000u",

@@ -8,17 +8,17 @@ use std::fmt;
 pub struct DriverError {
     /// The function.
     pub call: &'static str,
-    /// The driver's number for the error.
+    /// The driver's error number.
     pub code: u32,
     /// Its name: `CUDA_ERROR_ILLEGAL_ADDRESS`.
     pub name: String,
 }
 
-/// Memory is short.
+/// The driver's error for lack of memory.
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
 
-/// Errors after which nothing works on the device until the process ends, in the driver's numbers. The driver says of these
-/// that "the process must be terminated", or has no context any more.
+/// Errors after which nothing works on the device until the process ends, by the driver's numbers. According to the
+/// driver, "the process must be terminated" after these, or there is no context any longer.
 const STICKY: &[u32] = &[
     3,   // not initialised: in a forked child
     4,   // deinitialised
@@ -42,7 +42,7 @@ const STICKY: &[u32] = &[
 ];
 
 impl DriverError {
-    /// Whether memory was short.
+    /// Whether memory could not be allocated.
     pub fn is_out_of_memory(&self) -> bool {
         self.code == OUT_OF_MEMORY
     }
@@ -87,7 +87,7 @@ pub enum DriverProblem {
         /// The version found.
         found: (u32, u32),
     },
-    /// E0560: the device is one that no code is generated for.
+    /// E0560: no code can be generated for the device.
     #[error("expected a GPU that code can be generated for ({known}), found {name} of compute capability {}.{}", .capability.0, .capability.1)]
     Unsupported {
         /// The device's name.

@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 /// The result of a call of the driver.
 pub type Result<T> = std::result::Result<T, DriverError>;
 
-/// What is known of a device.
+/// The properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Its number in the driver's order.
@@ -87,10 +87,10 @@ pub struct FunctionLaunch<'a> {
 
 /// One device and its primary context.
 ///
-/// Every call may be made from any thread. A call on a device with a sticky error fails with it; calls that release never
-/// panic.
+/// Every call may be made from any thread. A call on a device with a sticky error fails with that error; calls that
+/// release resources never panic.
 pub trait Driver: Send + Sync {
-    /// What is known of the device.
+    /// The properties of the device.
     fn device(&self) -> &DeviceInfo;
 
     /// Free and total bytes of memory.
@@ -102,7 +102,7 @@ pub trait Driver: Send + Sync {
     /// Memory of the device, aligned to at least 256 bytes.
     ///
     /// # Errors
-    /// If memory is short.
+    /// If memory cannot be allocated.
     fn alloc(&self, bytes: usize) -> Result<u64>;
 
     /// Frees memory.
@@ -114,10 +114,11 @@ pub trait Driver: Send + Sync {
     /// As the driver.
     unsafe fn free(&self, address: u64) -> Result<()>;
 
-    /// Page-locked memory of the host, which the device can access at the returned address of its own. Its content is zeros.
+    /// Page-locked memory of the host, which the device can access at the returned device address. It is initialised to
+    /// zeros.
     ///
     /// # Errors
-    /// If memory is short.
+    /// If memory cannot be allocated.
     fn alloc_pinned(&self, bytes: usize) -> Result<(NonNull<u8>, u64)>;
 
     /// Frees page-locked memory.
@@ -150,7 +151,7 @@ pub trait Driver: Send + Sync {
     /// The first error of its work.
     fn is_done(&self, stream: Stream) -> Result<bool>;
 
-    /// An event; one that is timed can be compared with others.
+    /// An event; timed events can be compared with each other.
     ///
     /// # Errors
     /// As the driver.
@@ -177,10 +178,10 @@ pub trait Driver: Send + Sync {
     /// The first error of the work before it.
     fn synchronize_event(&self, event: Event) -> Result<()>;
 
-    /// Nanoseconds between two timed events that have happened.
+    /// Nanoseconds between two timed events that have occurred.
     ///
     /// # Errors
-    /// If one has not.
+    /// If one has not occurred.
     fn elapsed(&self, first: Event, second: Event) -> Result<u64>;
 
     /// Copies from page-locked memory of the host to the device.
@@ -231,11 +232,11 @@ pub trait Driver: Send + Sync {
     /// Unloads a module, none of whose functions runs.
     fn unload_module(&self, module: Module);
 
-    /// A function of a module, loaded, and allowed all the shared memory that a block can have. Also the number of bytes of
-    /// dynamic shared memory that it can be launched with.
+    /// A function of a module, loaded, and allowed all the shared memory that a block can have. Also returns the number
+    /// of bytes of dynamic shared memory with which it can be launched.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If there is no function of that name.
     fn function(&self, module: Module, name: &CStr) -> Result<(Function, usize)>;
 
     /// Launches a function.
@@ -250,7 +251,7 @@ pub trait Driver: Send + Sync {
     /// A graph of launches, one after another.
     ///
     /// # Errors
-    /// As the driver: where it refuses, launches still work one by one.
+    /// As the driver: if it rejects the graph, launches still work one by one.
     fn create_graph(&self, launches: &[FunctionLaunch<'_>]) -> Result<Graph>;
 
     /// Replaces the launch of a graph's node; its function stays the same.
@@ -271,7 +272,7 @@ pub trait Driver: Send + Sync {
     /// Ends a graph that does not run.
     fn destroy_graph(&self, graph: Graph);
 
-    /// The stream, as libraries that are given it expect it.
+    /// The stream in the form that libraries expect.
     fn raw_stream(&self, stream: Stream) -> u64 {
         stream.0
     }

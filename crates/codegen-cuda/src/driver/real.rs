@@ -14,7 +14,7 @@ use cudarc::driver::sys;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
-/// The oldest driver whose functions are all there.
+/// The oldest driver that has all functions used.
 const NEEDED_VERSION: (u32, u32) = (12, 0);
 
 /// The first driver with `cuFuncLoad`.
@@ -23,7 +23,7 @@ const LOADS_FUNCTIONS: (u32, u32) = (12, 4);
 /// The first driver with `cuEventElapsedTime_v2`.
 const COMPARES_EVENTS: (u32, u32) = (12, 8);
 
-/// A device of the driver; its primary context is kept as long as this.
+/// A device of the driver; its primary context is retained as long as this lives.
 #[derive(Debug)]
 pub struct RealDriver {
     info: DeviceInfo,
@@ -70,7 +70,7 @@ fn open() -> std::result::Result<(u32, u32), DriverProblem> {
     let found = find::open(CudaLibrary::Driver);
     // SAFETY: opening the driver's library has no preconditions.
     let is_present = unsafe { sys::is_culib_present() };
-    // The loader may know it without our help.
+    // The loader may find it without our help.
     if !is_present {
         found?;
         return Err(DriverProblem::Call(DriverError {
@@ -101,7 +101,7 @@ impl RealDriver {
         Ok(u32::try_from(count).unwrap_or(0))
     }
 
-    /// What is known of a device, without a context.
+    /// The properties of a device, without making a context.
     ///
     /// # Errors
     /// If there is no driver or no such device.
@@ -201,7 +201,7 @@ fn info(
 
 impl Drop for RealDriver {
     fn drop(&mut self) {
-        // SAFETY: it was retained once, in `open`. An error at this point has no one to tell.
+        // SAFETY: it was retained once, in `open`. An error at this point cannot be reported.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }
@@ -303,7 +303,7 @@ impl Driver for RealDriver {
 
     fn destroy_stream(&self, handle: Stream) {
         if self.current().is_ok() {
-            // SAFETY: the stream is one of this context. An error at this point has no one to tell.
+            // SAFETY: the stream is one of this context. An error at this point cannot be reported.
             let _ = unsafe { sys::cuStreamDestroy_v2(stream(handle)) };
         }
     }
@@ -337,7 +337,7 @@ impl Driver for RealDriver {
 
     fn destroy_event(&self, handle: Event) {
         if self.current().is_ok() {
-            // SAFETY: the event is one of this context. An error at this point has no one to tell.
+            // SAFETY: the event is one of this context. An error at this point cannot be reported.
             let _ = unsafe { sys::cuEventDestroy_v2(event(handle)) };
         }
     }
@@ -417,7 +417,7 @@ impl Driver for RealDriver {
 
     fn unload_module(&self, module: Module) {
         if self.current().is_ok() {
-            // SAFETY: the module is one of this context. An error at this point has no one to tell.
+            // SAFETY: the module is one of this context. An error at this point cannot be reported.
             let _ = unsafe { sys::cuModuleUnload(module.0 as usize as sys::CUmodule) };
         }
     }
@@ -518,7 +518,7 @@ impl Driver for RealDriver {
 
     fn destroy_graph(&self, graph: Graph) {
         if self.current().is_ok() {
-            // SAFETY: both are of this context. An error at this point has no one to tell.
+            // SAFETY: both are of this context. An error at this point cannot be reported.
             unsafe {
                 let _ = sys::cuGraphExecDestroy(graph.exec as usize as sys::CUgraphExec);
                 let _ = sys::cuGraphDestroy(graph.template as usize as sys::CUgraph);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Pieces start at multiples of this, and so do segments.
 pub(crate) const ALIGNMENT: usize = 256;
 
-/// The memory that an executor has from the driver.
+/// The memory that an executor has allocated from the driver.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     /// Every piece by address.
@@ -113,8 +113,8 @@ impl Arena {
         given
     }
 
-    /// Takes out segments without a used piece, the largest first, until at most `keep` bytes are free or none is left. The
-    /// caller frees them.
+    /// Removes segments without a used piece, the largest first, until at most `keep` bytes are free or no such segment
+    /// is left. The caller frees them.
     pub(crate) fn take_unused(&mut self, keep: usize) -> Vec<(u64, usize)> {
         let mut taken = Vec::new();
         let whole: Vec<(usize, u64)> = self
@@ -192,7 +192,7 @@ mod tests {
         let piece = arena.take(256).unwrap();
         assert_eq!(arena.take_unused(0), []);
         arena.give(piece);
-        // Twice, or of nothing: nothing changes.
+        // Releasing twice, or releasing nothing, has no effect.
         assert_eq!((arena.give(piece), arena.give(7)), (0, 0));
         assert_eq!(arena.take_unused(0), [(0x1000, 1024)]);
     }

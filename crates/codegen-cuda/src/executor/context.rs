@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The maximum number of idle streams that are kept.
 const KEPT_LANES: usize = 16;
 
-/// A device and what its executors share.
+/// A device and the state that its executors share.
 pub(crate) struct Context {
     driver: Box<dyn Driver>,
-    /// The architecture that its code is compiled for: `sm_90a`.
+    /// The architecture for which its code is compiled: `sm_90a`.
     arch: String,
     name: String,
     is_lost: AtomicBool,
@@ -50,7 +50,7 @@ impl Context {
         &*self.driver
     }
 
-    /// The architecture that its code is compiled for.
+    /// The architecture for which its code is compiled.
     pub(crate) fn arch(&self) -> &str {
         &self.arch
     }
@@ -60,7 +60,7 @@ impl Context {
         &self.name
     }
 
-    /// Whether it works.
+    /// Whether the device works.
     pub(crate) fn is_healthy(&self) -> bool {
         !self.is_lost.load(Ordering::Acquire)
     }
@@ -92,7 +92,7 @@ impl Context {
         self.lost()
     }
 
-    /// The error for a failed call, which may have been the device's last.
+    /// The error for a failed call, after which the device may be lost.
     pub(crate) fn failed(&self, error: DriverError) -> DeviceError {
         if error.is_sticky() {
             return self.lose(error);
@@ -128,7 +128,7 @@ impl Context {
         result.map_err(|error| self.failed(error))
     }
 
-    /// A stream with what an execution needs, idle.
+    /// An idle stream, with the memory that an execution needs.
     pub(crate) fn take_lane(&self) -> Result<Lane, DeviceError> {
         self.check()?;
         if let Some(lane) = self.lanes.lock().pop() {

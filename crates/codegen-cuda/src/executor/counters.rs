@@ -21,7 +21,7 @@ pub(crate) struct Counters {
     pub(crate) segments: Count,
 }
 
-/// A count.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -35,7 +35,7 @@ impl Count {
     }
 }
 
-/// What a device did since its context was made.
+/// The statistics of a device since its context was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CudaStatistics {
@@ -43,25 +43,26 @@ pub struct CudaStatistics {
     pub launches: u64,
     /// Batches recorded as graphs.
     pub graphs_built: u64,
-    /// Times a graph was launched.
+    /// Number of launches of graphs.
     pub graphs_launched: u64,
     /// Functions launched as parts of graphs.
     pub graph_launches: u64,
     /// Launches within graphs that were replaced because memories or sizes changed.
     pub nodes_updated: u64,
-    /// Batches that could not be made a graph, and were launched one by one.
+    /// Batches that could not be recorded as a graph, and were launched one by one.
     pub graphs_refused: u64,
-    /// Builtins that ran on the host, since the device has no code for them, or none yet: their operands crossed the bus.
+    /// Builtins that ran on the host, because the device has no code for them, or not yet: their operands crossed the
+    /// bus.
     pub host_builtins: u64,
-    /// Builtins besides copies that ran on the device.
+    /// Builtins other than copies that ran on the device.
     pub device_builtins: u64,
     /// Copies from the host.
     pub uploads: u64,
-    /// Bytes of these.
+    /// Bytes of these copies.
     pub uploaded_bytes: u64,
     /// Copies to the host.
     pub downloads: u64,
-    /// Bytes of these.
+    /// Bytes of these copies.
     pub downloaded_bytes: u64,
     /// Modules loaded.
     pub modules: u64,

@@ -16,7 +16,7 @@ pub enum DeviceError {
     Lost {
         /// Its name.
         device: String,
-        /// The error after which it was.
+        /// The error by which it was lost.
         reason: String,
     },
 
@@ -29,7 +29,7 @@ pub enum DeviceError {
         cause: DriverError,
     },
 
-    /// E0564: memory of the device, or page-locked memory, is short.
+    /// E0564: memory of the device, or page-locked memory, cannot be allocated.
     #[error(
         "expected {bytes} bytes of memory of device {device}, found {free} of {total} bytes free; free tensors that stay \
          on the device, or run fewer or smaller calls at a time"
@@ -39,13 +39,13 @@ pub enum DeviceError {
         device: String,
         /// The requested bytes.
         bytes: usize,
-        /// What is free.
+        /// The free bytes.
         free: usize,
-        /// What the device has.
+        /// The total bytes of the device.
         total: usize,
     },
 
-    /// E0568: more memory than the executor may use at one time.
+    /// E0568: more memory than the executor may use at a time.
     #[error(
         "expected at most {limit} bytes of memory at one time, found {given}; raise the limit, or run fewer or smaller \
          calls at a time"
@@ -62,26 +62,26 @@ pub enum DeviceError {
     Mismatch {
         /// What does not fit.
         what: String,
-        /// What is expected.
+        /// The expected value.
         expected: String,
-        /// What was given.
+        /// The given value.
         found: String,
     },
 
-    /// E0566: code for another architecture than the device's.
+    /// E0566: code for a different architecture than the device's.
     #[error(
         "code for {found} cannot run on {device}, which runs code for {expected}; compile for that level"
     )]
     Architecture {
         /// The device's name.
         device: String,
-        /// What it runs.
+        /// The architecture that it runs.
         expected: String,
-        /// What the code is for.
+        /// The architecture of the code.
         found: String,
     },
 
-    /// E0567: an operation that the device has no code for, and there is no host to run it.
+    /// E0567: an operation for which the device has no code, without a host to run it.
     #[error("{device} has no code for {operation}, and no host was given to run it")]
     NoHost {
         /// The device's name.
@@ -90,11 +90,11 @@ pub enum DeviceError {
         operation: String,
     },
 
-    /// A library that is not there: the code is the cause's.
+    /// A missing library: the code is the cause's.
     #[error(transparent)]
     Library(#[from] CudaError),
 
-    /// The bytes of a kernel's code are not such code: the code is the cause's.
+    /// Bytes that are not a kernel's code: the error code is the cause's.
     #[error(transparent)]
     Container(#[from] ContainerError),
 
@@ -125,7 +125,7 @@ impl DeviceError {
         }
     }
 
-    /// A mismatch: what was given, and what is expected.
+    /// A mismatch of a given and an expected value.
     pub(crate) fn mismatch(
         what: impl Into<String>,
         expected: impl fmt::Display,

@@ -26,15 +26,15 @@ const MAX_BLOCKS: u64 = i32::MAX as u64;
 /// The state of one run at a time.
 pub(crate) struct CudaExecution {
     executor: CudaExecutor,
-    /// Taken when something is first submitted.
+    /// The lane, taken at the first submission.
     lane: Option<Lane>,
-    /// Whether something was submitted since the last wait.
+    /// Whether work was submitted since the last wait.
     is_busy: bool,
-    /// Whether a kernel that may report a fault was.
+    /// Whether a kernel that may report a fault was submitted since.
     may_fault: bool,
     /// Launches since the last wait.
     n_launches: usize,
-    /// The number of uploads that the stream waits for.
+    /// The number of uploads on which the stream waits.
     waited: u64,
     /// Everything that the submitted work uses.
     memories: Vec<Memory>,
@@ -70,7 +70,7 @@ impl CudaExecution {
         self.executor.context()
     }
 
-    /// The stream, ready for work that reads what was uploaded.
+    /// The stream, ready for work that reads uploaded data.
     fn lane(&mut self) -> Result<&Lane, DeviceError> {
         let context = self.executor.context();
         context.check()?;
@@ -86,7 +86,8 @@ impl CudaExecution {
         Ok(lane)
     }
 
-    /// Checks a launch against its kernel, keeps what it uses, and writes its parameter, all but the number of tasks.
+    /// Checks a launch against its kernel, keeps the resources that it uses alive, and writes its parameter except the
+    /// number of tasks.
     fn prepare(
         &mut self,
         loaded: &LoadedKernel,
@@ -131,7 +132,7 @@ impl CudaExecution {
         Ok(())
     }
 
-    /// The address of at least this many bytes that one launch at a time uses; 0 for none.
+    /// The address of at least this many bytes, which one launch at a time uses; 0 if none are needed.
     fn shared_scratch(&mut self, bytes: usize) -> Result<u64, DeviceError> {
         if bytes == 0 {
             return Ok(0);
@@ -140,7 +141,7 @@ impl CudaExecution {
         if has < bytes {
             let larger = self.executor.pool().rent_memory(bytes)?;
             let smaller = self.shared_scratch.replace(larger);
-            // Earlier launches use it.
+            // Earlier launches still use the previous memory.
             self.memories.extend(smaller);
         }
         let memory = self.shared_scratch.as_ref().and_then(Memory::downcast);
@@ -231,7 +232,7 @@ impl CudaExecution {
         self.enqueue(kernel, launch)
     }
 
-    /// Launches code of a builtin's, which reports no fault: launches of kernels are not numbered differently for it.
+    /// Launches the code of a builtin. It reports no faults, so it does not count in the numbering of kernel launches.
     pub(super) fn launch_builtin(
         &mut self,
         code: &LoadedKernel,
@@ -269,7 +270,7 @@ impl CudaExecution {
             }
         }
         let submitted = match &problem {
-            // What comes before the one that does not fit is launched.
+            // The launches before the one that does not fit are still launched.
             Some(_) => self.submit_each(&recorded),
             None => self.submit_batch(key, batch, &mut recorded),
         };
@@ -475,7 +476,7 @@ fn fault_of(word: u64) -> Result<Fault, DeviceError> {
 
 impl Execution for CudaExecution {
     fn stop_when(&mut self, signal: Option<Arc<dyn StopSignal>>) {
-        // The word of the previous signal is read by what was submitted. An error is reported by what comes next.
+        // Submitted work reads the word of the previous signal. An error is reported by the next operation.
         let _ = self.wait();
         self.stop = signal;
         if self.stop.is_some()

@@ -28,13 +28,13 @@ struct Recorded {
 }
 
 impl Launches {
-    /// Forgets all.
+    /// Removes all launches.
     pub(crate) fn clear(&mut self) {
         self.words.clear();
         self.launches.clear();
     }
 
-    /// Whether there are none.
+    /// Whether there are no launches.
     pub(crate) fn is_empty(&self) -> bool {
         self.launches.is_empty()
     }
@@ -83,7 +83,7 @@ impl Launches {
 /// The batches of an execution.
 #[derive(Default)]
 pub(crate) struct GraphCache {
-    /// The most recently used last.
+    /// The most recently used one is last.
     batches: Vec<Batch>,
 }
 
@@ -93,9 +93,9 @@ struct Batch {
 }
 
 enum State {
-    /// It came once.
+    /// It occurred once.
     Seen,
-    /// The driver refused it.
+    /// The driver rejected it.
     Refused,
     Recorded(Box<Recording>),
 }
@@ -109,8 +109,8 @@ struct Recording {
 }
 
 impl GraphCache {
-    /// Launches a batch as a graph, if it came before and can be one; returns whether it did. `kernels` has the kernels that
-    /// the launches are of.
+    /// Launches a batch as a graph, if it occurred before and can be recorded; returns whether it did. `kernels` are
+    /// the kernels of the launches.
     ///
     /// # Safety
     /// As for [`Driver::launch`](crate::driver::Driver::launch), for each launch.
@@ -144,7 +144,7 @@ impl GraphCache {
         });
     }
 
-    /// Ends all graphs; none runs.
+    /// Ends all graphs, none of which may be running.
     pub(crate) fn end(&mut self, context: &Context) {
         for batch in self.batches.drain(..) {
             batch.end(context);
@@ -204,7 +204,7 @@ impl Batch {
     }
 }
 
-/// A batch that cannot be a graph: it is launched one by one from now on.
+/// A batch that cannot be recorded: its functions are launched one by one from now on.
 fn refused(context: &Context, error: DriverError) -> Result<bool, DriverError> {
     if error.is_sticky() {
         return Err(error);

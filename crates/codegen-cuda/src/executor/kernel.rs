@@ -17,7 +17,7 @@ const MAX_THREADS: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct CudaKernel {
     context: Arc<Context>,
-    /// The artifact that it was loaded from: a launch's numbers must be of this one.
+    /// The artifact from which it was loaded: a launch's numbers must come from this one.
     pub(crate) artifact: Artifact,
     module: Option<Module>,
     /// The code of each phase.
@@ -40,8 +40,8 @@ pub(crate) enum LoadedEntry {
     Gemm(GemmEntry),
 }
 
-/// Whether a device that code for `own` is compiled for runs code for `arch`: a cubin serves devices of its major version
-/// with the same or a later minor one, and one with an architecture's own features serves that alone.
+/// Whether a device of architecture `own` runs code for `arch`: a cubin runs on devices of its major version with the
+/// same or a later minor version, but a cubin with architecture-specific features runs only on that architecture.
 fn runs(own: &str, arch: &str) -> bool {
     if own == arch {
         return true;
@@ -55,7 +55,7 @@ fn runs(own: &str, arch: &str) -> bool {
 }
 
 impl CudaKernel {
-    /// Loads an artifact's code. The functions are ready to be launched then: a launch loads nothing.
+    /// Loads an artifact's code. Its functions are then ready to be launched: a launch loads nothing.
     pub(crate) fn load(context: &Arc<Context>, artifact: &Artifact) -> Result<Self, DeviceError> {
         context.check()?;
         let code = DeviceCode::from_bytes(&artifact.code)?;
@@ -142,7 +142,7 @@ impl CudaKernel {
         })
     }
 
-    /// Checks that what a product refers to exists.
+    /// Checks that the buffers and arguments of a product exist.
     fn check_gemm(&self, gemm: &GemmEntry) -> Result<(), DeviceError> {
         let operands = [&gemm.a, &gemm.b, &gemm.d];
         let bias = bias_of(gemm.epilogue);
@@ -165,7 +165,7 @@ impl CudaKernel {
         problems.next().map_or(Ok(()), Err)
     }
 
-    /// The device it is loaded on.
+    /// The device on which it is loaded.
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -175,7 +175,7 @@ impl CudaKernel {
         &self.artifact.kernel
     }
 
-    /// A buffer in messages.
+    /// The name of a buffer in messages.
     pub(crate) fn buffer_name(&self, position: usize) -> String {
         let name = self.artifact.buffers.get(position);
         let name = name.map_or("?", |buffer| buffer.name.as_str());

@@ -22,7 +22,7 @@ pub(crate) struct Lane {
     pub(crate) fault: u64,
     /// The device's address of the stop word.
     pub(crate) stop: u64,
-    /// 8 bytes where the fault word is copied to; the stop word is beside it.
+    /// The host's 8 bytes to which the fault word is copied; the stop word is in the same memory.
     pinned: NonNull<u8>,
 }
 
@@ -67,7 +67,7 @@ impl Lane {
         }
     }
 
-    /// Makes the fault word one without a fault, in order with the stream's work.
+    /// Resets the fault word, in order with the stream's work.
     pub(crate) fn clear_fault(&self, driver: &dyn Driver) -> Result<()> {
         // SAFETY: the word is the lane's own, and only its stream's work accesses it.
         unsafe { driver.fill(self.fault, 0xff, size_of::<u64>(), self.stream) }
@@ -100,7 +100,7 @@ impl Lane {
     /// Releases everything; its work is done.
     pub(crate) fn end(self, driver: &dyn Driver) {
         driver.destroy_stream(self.stream);
-        // SAFETY: the stream is gone, so nothing uses the memory. An error at this point has no one to tell.
+        // SAFETY: the stream is gone, so nothing uses the memory. An error at this point cannot be reported.
         unsafe {
             let _ = driver.free_pinned(self.pinned);
             if self.fault != 0 {

@@ -17,7 +17,7 @@ const SHARES_BELOW: usize = 2 << 20;
 /// Bytes of a shared segment.
 const SEGMENT_BYTES: usize = 32 << 20;
 
-/// The memory of one executor. Clones are the same pool.
+/// The memory of one executor. Clones share one pool.
 #[derive(Clone, Debug)]
 pub(crate) struct DevicePool(Arc<Inner>);
 
@@ -54,12 +54,12 @@ impl DeviceMemory {
         self.bytes
     }
 
-    /// The device it is on.
+    /// Its device.
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.pool.0.context
     }
 
-    /// The address of `bytes` bytes from `offset` on, if they are inside.
+    /// The address of `bytes` bytes at `offset`, if they are within the memory.
     pub(crate) fn place(&self, offset: usize, bytes: usize) -> Option<u64> {
         let end = offset.checked_add(bytes)?;
         (end <= self.bytes).then_some(self.address + offset as u64)
@@ -196,7 +196,7 @@ impl Inner {
         let limit = self.limits.total_bytes;
         let mut problem = None;
         for bytes in [generous, rounded] {
-            // Unused segments make space for the new one.
+            // Frees unused segments to make room for the new one.
             let over = arena
                 .all_bytes()
                 .saturating_add(bytes)
@@ -237,17 +237,18 @@ impl Inner {
         }))
     }
 
-    /// Frees segments that no piece is rented from.
+    /// Frees segments from which no piece is rented.
     fn free(&self, segments: &[(u64, usize)]) {
         if segments.is_empty() {
             return;
         }
         let driver = self.context.driver();
-        // Uploads into memory that was dropped since may be on their way. Executions keep what they use.
+        // Uploads into memory that has been dropped since may still be in progress. Executions keep the memory that
+        // they use.
         let _ = self.context.transfers.finish_uploads(driver);
         for &(address, _) in segments {
             // SAFETY: the segment is from `alloc`, was taken out of the arena, and nothing uses it, as was just ensured. An
-            // error, of a lost device, has no one to tell.
+            // error, of a lost device, cannot be reported.
             let _ = unsafe { driver.free(address) };
         }
     }

@@ -40,8 +40,8 @@ use std::sync::{Arc, Weak};
 
 /// The executor of a CUDA device.
 ///
-/// Memory is the device's: outputs stay there until the host reads them, and a tensor that is on the device is not uploaded
-/// again. After an error that the driver calls sticky (an illegal address, say) every operation fails with
+/// Memory is on the device: outputs stay there until the host reads them, and a tensor that is on the device is not
+/// uploaded again. After an error that the driver calls sticky (an illegal address, say) every operation fails with
 /// [`ExecuteError::device_lost`], and so do all executors of the device in this process.
 #[derive(Clone)]
 pub struct CudaExecutor {
@@ -49,7 +49,7 @@ pub struct CudaExecutor {
     pool: DevicePool,
     products: Arc<Products>,
     host: Option<Arc<dyn KernelExecutor>>,
-    /// Where NVRTC's code runs, and for which architecture.
+    /// The device on which NVRTC's code runs, and the architecture.
     builtins: Option<(CudaArch, Arc<BuiltinCode>)>,
 }
 
@@ -58,10 +58,10 @@ static CONTEXTS: ForkLazy<ForkLock<Contexts>> = ForkLazy::new(ForkLock::default)
 
 type Contexts = Vec<(u32, Weak<Context>)>;
 
-/// The architecture that code for a device is compiled for.
+/// The architecture for which code for a device is compiled.
 ///
 /// # Errors
-/// E0560 if there is none.
+/// E0560 if there is no such architecture.
 pub fn arch_of(device: &DeviceInfo) -> Result<CudaArch, DriverProblem> {
     let (major, minor) = device.capability;
     CudaArch::of_device(major, minor).ok_or_else(|| DriverProblem::Unsupported {
@@ -99,7 +99,7 @@ impl CudaExecutor {
     }
 
     fn with_context(context: Arc<Context>) -> Self {
-        // Allocating waits for the whole device, so half of its memory may be kept.
+        // Allocation waits for the whole device, so up to half of the memory is kept for reuse.
         let kept = context.driver().device().memory_bytes / 2;
         let limits = MemoryLimits::new().with_kept_bytes(kept);
         Self {
@@ -111,27 +111,27 @@ impl CudaExecutor {
         }
     }
 
-    /// With builtins as NVRTC compiles them.
+    /// Compiles builtins with NVRTC.
     fn with_builtins(self) -> Result<Self, DriverProblem> {
         let builtins = Some((arch_of(self.info())?, Arc::default()));
         Ok(Self { builtins, ..self })
     }
 
-    /// The code of a builtin, if it is there by now.
+    /// The code of a builtin, if it is compiled by now.
     fn builtin_code(&self, builtin: DeviceBuiltin) -> Option<LoadedKernel> {
         let (arch, code) = self.builtins.as_ref()?;
         code.get(&self.context, *arch, builtin)
     }
 
-    /// With these memory limits.
+    /// Sets the memory limits.
     #[must_use]
     pub fn with_memory_limits(self, limits: MemoryLimits) -> Self {
         let pool = DevicePool::new(Arc::clone(&self.context), limits);
         Self { pool, ..self }
     }
 
-    /// With a device, whose memory the host can read, to run builtins that this device has no code for: their operands are
-    /// copied there and back. [`CudaStatistics::host_builtins`] counts them.
+    /// Sets a device, whose memory the host can read, to run builtins for which this device has no code: their operands
+    /// are copied there and back. [`CudaStatistics::host_builtins`] counts them.
     #[must_use]
     pub fn with_host(self, host: Arc<dyn KernelExecutor>) -> Self {
         Self {
@@ -140,17 +140,17 @@ impl CudaExecutor {
         }
     }
 
-    /// What is known of the device.
+    /// The properties of the device.
     pub fn info(&self) -> &DeviceInfo {
         self.context.driver().device()
     }
 
-    /// The architecture that its code is compiled for: `sm_90a`.
+    /// The architecture for which its code is compiled: `sm_90a`.
     pub fn arch(&self) -> &str {
         self.context.arch()
     }
 
-    /// What the device did so far, for all its executors.
+    /// The statistics of the device so far, for all its executors.
     pub fn statistics(&self) -> CudaStatistics {
         self.context.counters.read()
     }
@@ -171,7 +171,7 @@ impl CudaExecutor {
         self.host.as_ref()
     }
 
-    /// A memory of this device.
+    /// Checks that a memory is on this device.
     fn own<'a>(&self, what: &str, memory: &'a Memory) -> Result<&'a DeviceMemory, DeviceError> {
         let own = memory.downcast::<DeviceMemory>();
         own.filter(|own| Arc::ptr_eq(own.context(), &self.context))
@@ -185,7 +185,7 @@ impl CudaExecutor {
         Ok(Memory::new(Arc::new(memory), bytes.len()))
     }
 
-    /// Uploads bytes to where there are as many, which nothing else uses now.
+    /// Uploads bytes to a range of the same length, which nothing else uses now.
     fn send(&self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         if bytes.is_empty() {
             return Ok(());
@@ -211,7 +211,8 @@ impl CudaExecutor {
         self.send(place, bytes)
     }
 
-    /// A tensor that is on the device: its memory, or, if it is a part of that, a copy within the device.
+    /// A tensor that is on the device: its memory, or, if the tensor is only a part of that memory, a copy within the
+    /// device.
     fn resident(&self, tensor: &Tensor) -> Result<Option<Memory>, DeviceError> {
         let Some(place) = Resident::place_of(tensor) else {
             return Ok(None);
@@ -277,7 +278,7 @@ impl CudaExecutor {
         dtype: DType,
         shape: &[usize],
     ) -> Result<Tensor, DeviceError> {
-        // Before anything is allocated for it.
+        // Checked before anything is allocated for it.
         let bytes = element_count(dtype, shape)?.saturating_mul(dtype.size_in_bytes());
         if offset
             .checked_add(bytes)

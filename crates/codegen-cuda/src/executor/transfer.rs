@@ -13,7 +13,7 @@ use kiln_fork_lock::ForkLock;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a slot: long enough that the bus reaches its rate.
+/// Bytes of a slot: large enough to reach the bandwidth of the bus.
 const SLOT_BYTES: usize = 4 << 20;
 
 /// Copies in both directions.
@@ -72,7 +72,7 @@ impl Slots {
         }
     }
 
-    /// The slot whose turn it is, with its address, once its last copy is done.
+    /// The next slot in turn, with its address, once its last copy is done.
     fn take(&mut self, driver: &dyn Driver) -> Result<(NonNull<u8>, &mut Slot)> {
         let number = self.next;
         self.next = 1 - self.next;
@@ -94,7 +94,7 @@ impl Slots {
             }
             driver.destroy_event(slot.copied);
         }
-        // SAFETY: its copies are done. An error at this point has no one to tell.
+        // SAFETY: its copies are done. An error at this point cannot be reported.
         let _ = unsafe { driver.free_pinned(self.start) };
     }
 }
@@ -144,13 +144,13 @@ impl Transfers {
             }
             address += chunk.len() as u64;
         }
-        // Also after an error: part of it may be on its way.
+        // This is recorded also after an error, because part of the copy may be in progress.
         let recorded = driver.record(self.uploaded, self.up);
         self.uploads.fetch_add(1, Ordering::Release);
         copied.and(recorded)
     }
 
-    /// Copies within the device, as an upload: in order with those, and executions wait for it.
+    /// Copies within the device, treated as an upload: it is in order with uploads, and executions wait for it.
     ///
     /// # Safety
     /// As [`upload`](Self::upload), for both ranges.
@@ -161,7 +161,7 @@ impl Transfers {
         from: u64,
         bytes: usize,
     ) -> Result<()> {
-        // One after another with uploads, so that the event is recorded after all that are counted.
+        // It is serialised with uploads, so that the event is recorded after all uploads that are counted.
         let _slots = self.up_slots.lock();
         // SAFETY: as the caller promises.
         let copied = unsafe { driver.copy_within(to, from, bytes, self.up) };
@@ -192,7 +192,7 @@ impl Transfers {
         driver.synchronize(self.up)
     }
 
-    /// Copies bytes from memory of the device, after every upload submitted before; returns when they are there.
+    /// Copies bytes from memory of the device, after every upload submitted before; returns when they have arrived.
     ///
     /// # Safety
     /// `from` is the start of at least as many bytes of live memory, which nothing writes meanwhile.
@@ -237,7 +237,7 @@ impl Transfers {
     }
 }
 
-/// Copies a chunk from its slot once it is there.
+/// Copies a chunk out of its slot once it has arrived.
 fn receive(
     driver: &dyn Driver,
     (place, copied, chunk): (NonNull<u8>, Event, &mut [u8]),

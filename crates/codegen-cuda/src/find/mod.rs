@@ -24,7 +24,7 @@ pub enum CudaLibrary {
     Nvrtc,
     /// Matrix products.
     CublasLt,
-    /// Sums over GPUs and machines.
+    /// Collective operations across GPUs and machines.
     Nccl,
 }
 
@@ -39,7 +39,7 @@ impl CudaLibrary {
         }
     }
 
-    /// The variable that names its file or folder.
+    /// The environment variable that names its file or folder.
     pub const fn variable(self) -> &'static str {
         match self {
             CudaLibrary::Driver => "KILN_CUDA_DRIVER",
@@ -59,7 +59,7 @@ impl CudaLibrary {
         }
     }
 
-    /// How to fix that it is missing.
+    /// What to do if it is missing.
     fn next(self) -> String {
         let variable = self.variable();
         match self {
@@ -114,7 +114,7 @@ fn missing(library: CudaLibrary, mut looked: Vec<String>) -> CudaError {
     }
 }
 
-/// A library in a folder, or the file itself.
+/// Finds a library in a folder, or the file itself.
 fn in_folder(library: CudaLibrary, place: &Path) -> Result<FoundLibrary, &'static str> {
     let file = match place.is_dir() {
         true => {
@@ -136,7 +136,7 @@ fn in_folder(library: CudaLibrary, place: &Path) -> Result<FoundLibrary, &'stati
     Ok(FoundLibrary { path, before })
 }
 
-/// NVRTC's builtins, which are beside it.
+/// NVRTC's builtins library, which is in the same folder.
 fn builtins_beside(nvrtc: &Path) -> Result<Vec<PathBuf>, &'static str> {
     let without = "libnvrtc-builtins is not beside it";
     // A link may lead to another folder.

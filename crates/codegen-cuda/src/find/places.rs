@@ -53,7 +53,7 @@ impl Places {
     pub fn of(&self, library: CudaLibrary) -> Vec<PathBuf> {
         let mut all = Vec::new();
         if let Some(explicit) = self.path(library.variable()) {
-            // A mistake in it is not covered up by another library.
+            // A mistake in the variable must not be hidden by finding another library.
             return vec![explicit];
         }
         if let Some(folder) = self.path("KILN_CUDA") {

@@ -111,7 +111,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether a load in lanes is of consecutive elements, and has no conditions.
+    /// Whether a load in lanes reads consecutive elements, and has no conditions.
     fn is_vector(&self, scope: &Scope, id: NodeId, load: &Load) -> bool {
         let unconditional = load.guard.is_none()
             && (0..load.indices.len()).all(|axis| self.class(id, axis) == IndexClass::Proved);
@@ -162,7 +162,7 @@ impl Lowering<'_> {
         format!("{vector}.at[{lane}]")
     }
 
-    /// Whether an access of consecutive elements is aligned where the condition of [`alignment`](Self::alignment) holds.
+    /// Whether an access of consecutive elements is aligned if the condition of [`alignment`](Self::alignment) holds.
     fn is_aligned(&self, scope: &Scope, indices: &[NodeId]) -> bool {
         scope
             .lanes
@@ -175,9 +175,9 @@ impl Lowering<'_> {
         matches!(last, Some(Node::Axis(found)) if *found == axis)
     }
 
-    /// Declares whether every access at an axis is aligned for this many lanes whose first is at a multiple of them: the
-    /// buffers, and their strides along other axes. It is computed once and holds in every iteration, so that loads of an
-    /// iteration need not wait for each other.
+    /// Declares whether every access at an axis is aligned for this many lanes, the first of which is at a multiple of
+    /// the lanes: this checks the buffers, and their strides along other axes. It is computed once and holds in every
+    /// iteration, so that loads of an iteration need not wait for each other.
     pub(super) fn alignment(&self, axis: AxisId, count: u32) -> String {
         let mut tests: Vec<String> = Vec::new();
         let loads = self.kernel.nodes().values();

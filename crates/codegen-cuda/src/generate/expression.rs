@@ -24,7 +24,7 @@ impl Lowering<'_> {
         if self.varies(scope, node) { lane } else { 0 }
     }
 
-    /// The variable with the value of a node in a lane. It is computed here if it is not known.
+    /// The variable with the value of a node in a lane. The value is computed here if it is not yet known.
     pub(super) fn value(&self, scope: &mut Scope, root: NodeId, lane: u32) -> String {
         let mut pending = vec![root];
         let mut wanted = Vec::new();
@@ -108,7 +108,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// An operation on values; `may_divide_by_zero` is false where the divisor is known not to be zero.
+    /// An operation on values; `may_divide_by_zero` is false if the divisor is known not to be zero.
     fn apply(
         &self,
         op: ScalarOp,

@@ -12,9 +12,9 @@ use super::scope::Scope;
 
 /// Threads of a block.
 const THREADS: u32 = 128;
-/// Blocks at most, if threads have arrays: these take memory per thread.
+/// The maximum number of blocks if threads have arrays, which take memory per thread.
 const BLOCKS_WITH_ARRAYS: i64 = 64;
-/// Blocks at most.
+/// The maximum number of blocks.
 const BLOCKS: i64 = 1 << 20;
 
 /// Writes the kernel.

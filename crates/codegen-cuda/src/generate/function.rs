@@ -13,20 +13,20 @@ pub(super) struct Function {
     pub(super) body: String,
     /// Threads of a block.
     pub(super) threads: u32,
-    /// Tasks, each a block's.
+    /// The number of tasks, one per block.
     pub(super) tasks: Quantity,
     /// Bytes of dynamic shared memory of a block.
     pub(super) shared: Quantity,
     /// Bytes of scratch that all blocks share.
     pub(super) scratch: Quantity,
-    /// The call of a library that it is instead.
+    /// The library call that replaces it, if there is one.
     pub(super) gemm: Option<GemmEntry>,
-    /// What it computes offsets in.
+    /// The type in which it computes offsets.
     pub(super) index: IndexWidth,
 }
 
 impl Function {
-    /// A call of a library, made where `tasks` is not 0.
+    /// A call of a library, made if `tasks` is not 0.
     pub(super) fn of_library(gemm: GemmEntry, tasks: Quantity) -> Self {
         Self {
             body: String::new(),
@@ -39,7 +39,7 @@ impl Function {
         }
     }
 
-    /// The same with tasks and scratch only where a number is 1, and not where it is 0.
+    /// The same with tasks and scratch only if a number is 1, and not if it is 0.
     pub(super) fn only_when(self, condition: &Quantity) -> Self {
         Self {
             tasks: self.tasks * condition.clone(),
@@ -59,7 +59,7 @@ pub(super) struct FunctionParts {
 }
 
 impl FunctionParts {
-    /// A function without its own memory.
+    /// A function without memory of its own.
     pub(super) fn new(threads: u32, tasks: Quantity) -> Self {
         Self {
             threads,
@@ -79,7 +79,7 @@ impl FunctionParts {
         Self { scratch, ..self }
     }
 
-    /// The function of what was written since the last one.
+    /// Makes a function from the text written since the last one.
     pub(super) fn finish(self, lowering: &Lowering<'_>) -> Function {
         Function {
             body: lowering.take(),

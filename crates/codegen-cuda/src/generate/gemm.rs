@@ -206,7 +206,7 @@ fn load_of(kernel: &VerifiedKernel, node: NodeId) -> Option<&Load> {
     }
 }
 
-/// The bias of a stored value, if that is the sum, rounded, or the sum and a bias; `None` if it is something else.
+/// The bias of a stored value, if that is the rounded sum, or the sum plus a bias; `None` if it has a different form.
 fn bias_of(
     kernel: &VerifiedKernel,
     value: NodeId,
@@ -272,7 +272,7 @@ mod tests {
           s = reduce add[k < K] f32(%x[b, m, k]) * f32(%w[n, k])
           store %y[b, m, n] = bf16(s + f32(%b[n]))
         }";
-        // Rows are both outer axes of the left factor, which are not one matrix here.
+        // The rows comprise both outer axes of the left factor, which do not form one matrix here.
         assert!(entries(text).is_err());
         let text = text.replace("%w: in bf16[N, K]", "%w: in bf16[B, N, K]");
         let text = text.replace("%w[n, k]", "%w[b, n, k]");
@@ -282,7 +282,7 @@ mod tests {
         };
         assert_eq!((gemm.a.transposed, gemm.b.transposed), (false, true));
         assert_eq!(gemm.epilogue, GemmEpilogue::Bias { buffer: 2 });
-        // The lines of both operands have the depth's length.
+        // The lines of both operands are as long as the depth.
         assert_eq!(
             (gemm.a.leading, gemm.b.leading, gemm.d.leading),
             (gemm.k, gemm.k, gemm.n)
@@ -299,7 +299,7 @@ mod tests {
                    store %y[m, n] = {rounded}
                  }}"
             );
-            // The library has no products whose result is the other narrow type.
+            // The library does not support products whose result is of the other narrow type.
             assert_eq!(entries(&text).is_ok(), dtype != "f16", "{dtype}");
         }
     }

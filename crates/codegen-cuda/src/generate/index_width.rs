@@ -10,7 +10,7 @@ use kiln_kernel::VerifiedKernel;
 use super::function::Function;
 use super::strides;
 
-/// What offsets are computed in.
+/// The type in which offsets are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IndexWidth {
     /// 32 bits.
@@ -29,10 +29,11 @@ impl IndexWidth {
     }
 }
 
-/// Offsets and points up to which indices are narrow. What a tile or a block adds to them still fits in 31 bits.
+/// The maximum offset and number of points for narrow indices. With the amounts that a tile or a block adds, they still
+/// fit in 31 bits.
 const LIMIT: i64 = 1 << 30;
 
-/// Each function with narrow indices, where those suffice, and with wide ones.
+/// Two versions of each function: with narrow indices, run if those suffice, and with wide ones.
 pub(super) fn narrow_where_possible(
     kernel: &VerifiedKernel,
     functions: Vec<Function>,
@@ -56,7 +57,7 @@ pub(super) fn narrow_where_possible(
     all
 }
 
-/// 1 where every offset and every point of a function is within the limit, else 0.
+/// 1 if every offset and every point of a function is within the limit, otherwise 0.
 fn is_narrow(kernel: &VerifiedKernel, function: &Function) -> Quantity {
     let constant = Quantity::constant;
     let threads = constant(i64::from(function.threads));

@@ -19,7 +19,7 @@ pub(super) struct ArrayMemory {
 /// Writes items for one thread.
 pub(super) struct SerialItems<'l, 'k> {
     pub(super) lowering: &'l Lowering<'k>,
-    /// `None` where no stage has an array.
+    /// `None` if no stage has an array.
     pub(super) arrays: Option<ArrayMemory>,
     /// Bytes of shared scratch that arrays take so far.
     pub(super) scratch: Quantity,
@@ -144,7 +144,7 @@ impl<'l, 'k> SerialItems<'l, 'k> {
         self.nest(scope, &store.axes, &mut |this, scope| {
             this.lowering.store(scope, store, position);
         });
-        // What is read from a buffer may have been written now.
+        // Values read from a buffer may have just been overwritten.
         if store.combine.is_some() {
             scope.forget();
         }
@@ -213,7 +213,7 @@ impl<'l, 'k> SerialItems<'l, 'k> {
         Place::Values(names.collect())
     }
 
-    /// Makes the value of this step that of the previous one.
+    /// Makes the value of this step that of the previous one, for the next step.
     fn advance(&mut self, scope: &Scope, id: StageId, previous: &Place, current: &Place) {
         match (previous, current) {
             (Place::Values(previous), Place::Values(current)) => {
@@ -242,7 +242,7 @@ impl<'l, 'k> SerialItems<'l, 'k> {
         }
     }
 
-    /// Memory for the array of a stage: one element of each thread after the other.
+    /// Memory for the array of a stage, in which the elements of the threads are interleaved.
     fn array(&mut self, scope: &mut Scope, id: StageId) -> Array {
         let lowering = self.lowering;
         let stage = lowering.kernel.stage(id);

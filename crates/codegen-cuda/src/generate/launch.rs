@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use kiln_backend::Quantity;
 
-/// Collects what a launch passes while code is generated.
+/// Collects the arguments of a launch while code is generated.
 #[derive(Debug, Default)]
 pub(super) struct LaunchBuilder {
     arguments: Vec<Quantity>,

@@ -16,7 +16,7 @@ use crate::error::CudaError;
 /// Threads of a block.
 const THREADS: u32 = 256;
 
-/// Whether the strategy is for a kernel: independent points, no arrays, extents that do not vary along the lanes.
+/// Whether the strategy applies to a kernel: independent points, no arrays, extents that do not vary along the lanes.
 pub(super) fn serves(
     kernel: &VerifiedKernel,
     dependence: &kiln_kernel::analysis::Dependence,

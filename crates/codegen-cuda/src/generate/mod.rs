@@ -50,7 +50,7 @@ use crate::error::CudaError;
 /// Writes a kernel with a plan.
 ///
 /// # Errors
-/// If the plan is not for this kernel, or the kernel has more buffers and sizes than a launch can pass.
+/// If the plan does not apply to this kernel, or the kernel has more buffers and sizes than a launch can pass.
 pub(crate) fn generate(kernel: &VerifiedKernel, plan: &Plan) -> Result<Source, CudaError> {
     let dependence = Dependence::of(kernel);
     let lowering = Lowering::new(kernel, &dependence);

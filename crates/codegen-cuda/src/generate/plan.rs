@@ -21,34 +21,34 @@ pub(crate) enum Plan {
     Contraction(ContractionPlan),
     /// A block per tile of queries.
     Attention(AttentionPlan),
-    /// Parts of a reduction, where it has few results.
+    /// A reduction with few results, in parts.
     Split(SplitPlan),
     /// A product by cuBLASLt.
     Gemm,
 }
 
-/// The choices of a map.
+/// The parameters of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MapPlan {
-    /// The axis along which a thread's points are, by number.
+    /// The axis along which a thread computes several points, by number.
     pub(crate) axis: u32,
     /// The points of a thread.
     pub(crate) lanes: u32,
 }
 
-/// The choices of a row.
+/// The parameters of a row kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowPlan {
-    /// Threads of a group: 32, or those of a block; 0 where the length of the rows decides.
+    /// Threads of a group: 32, or those of a block; 0 if the length of the rows decides.
     pub(crate) threads: u32,
     /// Consecutive elements of a thread.
     pub(crate) lanes: u32,
 }
 
-/// The threads that rows up to a length have.
+/// The number of threads for rows up to a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowGroup {
-    /// The length; `None` is any.
+    /// The maximum length; `None` is any.
     pub(crate) longest: Option<u32>,
     /// The threads.
     pub(crate) threads: u32,
@@ -83,23 +83,23 @@ impl RowPlan {
     }
 }
 
-/// The choices of a split reduction.
+/// The parameters of a split reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SplitPlan {
-    /// What is reduced is consecutive in memory: parts by blocks, else rows.
+    /// The reduced elements are consecutive in memory: parts are reduced by blocks, otherwise as rows.
     Rows(RowPlan),
-    /// What is reduced is not: parts by threads, else a map.
+    /// The reduced elements are not consecutive: parts are reduced by threads, otherwise as a map.
     Columns(MapPlan),
 }
 
-/// The choices of a contraction.
+/// The parameters of a contraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContractionPlan {
-    /// What multiplies.
+    /// The unit that multiplies.
     pub(crate) unit: Unit,
     /// The tile of a block.
     pub(crate) tile: TilePlan,
-    /// The tile where there would be few of the other.
+    /// The tile used if there would be too few of the first.
     pub(crate) few: Option<TilePlan>,
 }
 
@@ -121,7 +121,7 @@ impl TilePlan {
         }
     }
 
-    /// A tile of its numbers, if its parts come out even.
+    /// A tile with these numbers, if they divide it evenly.
     fn of(unit: Unit, numbers: &[u32]) -> Option<Self> {
         let &[m, n, k, rows, columns] = numbers else {
             return None;
@@ -155,7 +155,7 @@ impl fmt::Display for TilePlan {
     }
 }
 
-/// A contraction of its words.
+/// A contraction, parsed from its words.
 fn contraction_of(unit: Unit, words: &[&str]) -> Option<ContractionPlan> {
     let tile = |words: &[&str]| match words {
         ["tile", m, n, k, "warps", rows, columns] => {
@@ -199,7 +199,7 @@ impl Plan {
     /// The plan of a schedule.
     ///
     /// # Errors
-    /// If its text is not a plan's.
+    /// If its text is not that of a plan.
     pub(crate) fn of(schedule: &Schedule) -> Result<Self, CudaError> {
         let unknown = || CudaError::Schedule {
             text: format!("{} `{}`", schedule.name, schedule.text),

@@ -6,10 +6,10 @@ use kiln_kernel::{AxisId, Node, VerifiedKernel};
 use super::plan::{ContractionPlan, MapPlan, Plan, RowPlan, SplitPlan, TilePlan};
 use super::unit::Unit;
 
-/// Bytes of shared memory of the largest tile's ring, with room for what the system takes.
+/// Bytes of shared memory of the largest tile's ring buffer, with room for the system's share.
 const LARGEST_TILE_BYTES: u32 = 220 << 10;
 
-/// What decides between plans besides the kernel.
+/// The properties of the machine on which the choice of plans depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine {
     /// Whether there is cuBLASLt.
@@ -49,7 +49,7 @@ pub(crate) fn propose(kernel: &VerifiedKernel, machine: Machine) -> Vec<Plan> {
     plans
 }
 
-/// Whether what is reduced or stored is consecutive along an inner axis.
+/// Whether the reduced or stored elements are consecutive along an inner axis.
 fn reduces_along_inner(kernel: &VerifiedKernel, dependence: &Dependence) -> bool {
     let mut all = accesses(kernel).into_iter();
     all.any(|access| {
@@ -97,8 +97,8 @@ fn map_plan(kernel: &VerifiedKernel, dependence: &Dependence) -> Option<MapPlan>
     })
 }
 
-/// The lanes along axes: 16 bytes of the narrowest elements that are consecutive there, or 32 bytes where something is
-/// computed from them, at most eight elements. Measured on an H200: with 16 bytes per thread a copy of f32 is 9 % faster,
+/// The lanes along axes: 16 bytes of the narrowest elements that are consecutive there, or 32 bytes if they are
+/// computed with, at most eight elements. Measured on an H200: with 16 bytes per thread a copy of f32 is 9 % faster,
 /// gelu 8 % slower.
 fn lanes_along(kernel: &VerifiedKernel, dependence: &Dependence, axes: &[AxisId]) -> u32 {
     let all = accesses(kernel).into_iter();
@@ -118,7 +118,7 @@ fn lanes_along(kernel: &VerifiedKernel, dependence: &Dependence, axes: &[AxisId]
     }
 }
 
-/// Rows, where a kernel has inner axes.
+/// Row plans, if a kernel has inner axes.
 fn row_plan(kernel: &VerifiedKernel, dependence: &Dependence) -> Option<RowPlan> {
     let axes = kernel.axes().keys();
     let inner: Vec<AxisId> = axes.filter(|axis| !kernel.outer().contains(axis)).collect();
@@ -131,7 +131,7 @@ fn row_plan(kernel: &VerifiedKernel, dependence: &Dependence) -> Option<RowPlan>
     })
 }
 
-/// Products: large tiles, then small ones.
+/// Plans for products: large tiles, then small ones.
 fn contraction_plans(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -149,8 +149,8 @@ fn contraction_plans(
         Unit::I8 => (tile([128, 128, 32], [1, 1]), tile([64, 64, 32], [1, 1])),
         Unit::Bf16 | Unit::F16 => (tile([128, 128, 32], [2, 2]), tile([64, 64, 32], [2, 2])),
     };
-    // Measured on an H200 at 8192^3: 277 TFLOP/s, against 259 of the next. Reads of single elements, as those of windows, take
-    // longer than its products, and registers that it does not have.
+    // Measured on an H200 at 8192^3: 277 TFLOP/s, compared with 259 for the next smaller tile. Reads of single
+    // elements, such as those of windows, would take longer than its products, and more registers than are available.
     let largest = tile([256, 128, 64], [4, 2]);
     let has_room = unit.has_tensor_cores()
         && product.reads_vectors()

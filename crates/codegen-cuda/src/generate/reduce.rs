@@ -65,7 +65,7 @@ impl<'k> Lowering<'k> {
         Accumulator { value, at: None }
     }
 
-    /// Joins the value at the current point, in a lane.
+    /// Accumulates the value at the current point, in a lane.
     pub(super) fn join(
         &self,
         scope: &mut Scope,
@@ -134,7 +134,7 @@ impl<'k> Lowering<'k> {
     }
 }
 
-/// Whether an arg-reduction is for the smallest value, and for the last of equal ones.
+/// Whether an arg-reduction selects the smallest value, and whether the last of equal values.
 fn arg_flags(reduction: Reduction) -> (bool, bool) {
     match reduction {
         Reduction::ArgMin { last } => (true, last),

@@ -15,16 +15,16 @@ use crate::error::CudaError;
 
 /// Threads of a warp.
 const WARP: u32 = 32;
-/// Threads of a block whose warps have a point each.
+/// Threads of a block in which each warp has a point.
 const THREADS_OF_WARPS: u32 = 256;
 /// Bytes for the partial results of a block's warps.
 const SLOT_BYTES: i64 = 512;
-/// Bytes of arrays of a block that are kept in shared memory: every supported architecture has as much.
+/// The maximum size in bytes of a block's arrays in shared memory: every supported architecture has at least this much.
 const SHARED_BYTES: i64 = 96 << 10;
-/// Blocks at most, if there are arrays: these may take memory per block.
+/// The maximum number of blocks if there are arrays, which may take memory per block.
 const BLOCKS_WITH_ARRAYS: i64 = 1024;
 
-/// Whether the strategy is for a kernel: independent points, plain stores, no steps.
+/// Whether the strategy applies to a kernel: independent points, plain stores, no steps.
 pub(super) fn serves(kernel: &VerifiedKernel) -> bool {
     let is_free = |&axis: &AxisId| !must_run_in_order(kernel, axis);
     let is_plain = |item: &Item| match item {
@@ -35,7 +35,8 @@ pub(super) fn serves(kernel: &VerifiedKernel) -> bool {
     kernel.outer().iter().all(is_free) && kernel.items().iter().all(is_plain)
 }
 
-/// Writes the kernel: a function per number of threads, of which one has tasks, as the length of the rows decides.
+/// Writes the kernel: a function per number of threads, only one of which has tasks, depending on the length of the
+/// rows.
 pub(super) fn generate(
     lowering: &Lowering<'_>,
     plan: &RowPlan,
@@ -46,7 +47,7 @@ pub(super) fn generate(
     }
     let longest = longest(kernel);
     let constant = Quantity::constant;
-    // 1 if the rows are at most this long, else 0.
+    // 1 if the rows are at most this long, otherwise 0.
     let at_most = |length: u32| {
         constant(i64::from(length))
             .floor_div(longest.clone().max(constant(1)))
@@ -93,7 +94,7 @@ fn function(lowering: &Lowering<'_>, lanes: u32, per_point: u32) -> Function {
     if !arrays.is_empty() {
         tasks = tasks.min(Quantity::constant(BLOCKS_WITH_ARRAYS));
     }
-    // 1 if the arrays fit, else 0.
+    // 1 if the arrays fit, otherwise 0.
     let fits = Quantity::constant(SHARED_BYTES)
         .floor_div(block_bytes.clone().max(Quantity::constant(1)))
         .min(Quantity::constant(1));
@@ -199,7 +200,7 @@ impl RowItems<'_, '_> {
         }
     }
 
-    /// Waits for the group's threads.
+    /// Synchronises the group's threads.
     fn sync(&self) {
         self.lowering.line(match self.plan.threads {
             WARP => "k_sync_warp();",
@@ -357,7 +358,8 @@ impl RowItems<'_, '_> {
         }
     }
 
-    /// The lanes along an axis: as many as the plan says, if something is consecutive there and nothing else depends on it.
+    /// The lanes along an axis: as many as the plan says, if some access is consecutive there and no extent depends on
+    /// the axis.
     fn lanes(&self, axis: AxisId, roots: &[NodeId]) -> u32 {
         let lowering = self.lowering;
         match is_vectorisable(lowering.kernel, lowering.dependence, axis, roots) {
@@ -409,7 +411,7 @@ fn fill(lowering: &Lowering<'_>, scope: &mut Scope, id: StageId, array: &Array) 
     }
 }
 
-/// Whether something read along an axis is consecutive, and no extent varies along it.
+/// Whether some access along an axis is consecutive, and no extent varies along it.
 pub(super) fn is_vectorisable(
     kernel: &VerifiedKernel,
     dependence: &Dependence,

@@ -16,7 +16,7 @@ pub(super) struct Lanes {
     pub(super) is_aligned: bool,
 }
 
-/// Which value of a stage.
+/// Selects a value of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum When {
     /// At this point, or in this step.
@@ -27,7 +27,7 @@ pub(super) enum When {
     Last,
 }
 
-/// Where the value of a stage is.
+/// The place of the value of a stage.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     /// In variables: one per lane, or a single one.
@@ -41,9 +41,9 @@ pub(super) enum Place {
 pub(super) struct Array {
     /// The address of its first element, of the stage's C type.
     pub(super) base: String,
-    /// Elements from one to the next: 1, or the number of threads whose arrays are interleaved.
+    /// The distance of its elements: 1, or the number of threads whose arrays are interleaved.
     pub(super) step: Option<String>,
-    /// The extents of the axes but the first, in C.
+    /// The extents of the axes except the first, in C.
     pub(super) extents: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl Scope {
         self.known.insert((node, lane), name);
     }
 
-    /// Forgets what was computed: values may change from here on.
+    /// Forgets the computed values, because they may change from here on.
     pub(super) fn forget(&mut self) {
         self.known.clear();
     }

@@ -16,7 +16,7 @@ const CONTRACTION: &str = include_str!("prelude/contraction.cuh");
 const ATTENTION: &str = include_str!("prelude/attention.cuh");
 const DEVICE: &str = include_str!("prelude/device.cuh");
 
-/// The source of a kernel's functions, with what an artifact says of them.
+/// The source of a kernel's functions, with the parts of an artifact that describe them.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The text of the functions, which needs the functions of `device.cuh`.
@@ -34,18 +34,18 @@ impl Source {
         for_device(&self.text)
     }
 
-    /// The same without what only the device has: another text defines those names.
+    /// The same without the definitions that exist only on a device: another text defines those names.
     pub(crate) fn for_host(&self) -> &str {
         &self.text
     }
 }
 
-/// A text for NVRTC: what only the device has, then a text that needs it.
+/// A text for NVRTC: the definitions that exist only on a device, then the text that uses them.
 pub(crate) fn for_device(text: &str) -> String {
     format!("{DEVICE}{text}")
 }
 
-/// What functions are written in, with names for the words of a launch's parameter.
+/// The state in which functions are written, with names for the words of a launch's parameter.
 pub(crate) fn prelude(n_buffers: usize, n_arguments: usize) -> Result<String, CudaError> {
     let n_words = n_buffers + n_arguments + FIXED_WORDS;
     if 8 * n_words > MAX_PARAMETER_BYTES {
@@ -84,7 +84,7 @@ pub(super) fn assemble(
 ) -> Result<Source, CudaError> {
     let kernel = lowering.kernel;
     let n_buffers = kernel.buffers().len();
-    // Each function counts its tasks in a word, so no number is asked for from here on.
+    // Each function counts its tasks in a word of the parameter, so no number may be added from here on.
     let n_arguments = lowering.launch.borrow().n_arguments();
     let mut text = prelude(n_buffers, n_arguments)?;
     let mut entries = Vec::new();

@@ -19,18 +19,18 @@ use crate::error::CudaError;
 
 /// Threads of a block.
 const THREADS: u32 = 256;
-/// Elements of a part, at least, that a block reduces.
+/// The minimum number of elements of a part that a block reduces.
 const BLOCK_ELEMENTS: i64 = 1 << 14;
-/// Elements of a part, at least, that a thread reduces.
+/// The minimum number of elements of a part that a thread reduces.
 const THREAD_ELEMENTS: i64 = 64;
-/// Blocks that are enough for a device.
+/// The number of blocks that fills a device.
 const BLOCKS: i64 = 2048;
-/// Threads that are enough for a device.
+/// The number of threads that fills a device.
 const ENOUGH_THREADS: i64 = 1 << 17;
-/// Parts, at most.
+/// The maximum number of parts.
 const PARTS: i64 = 1024;
 
-/// The reduction that a kernel begins with, if nothing else in it is one, and the rest is at its outer points.
+/// The reduction with which a kernel begins, if it is the only one, and all other items are at the outer points.
 pub(super) fn single_reduction(kernel: &VerifiedKernel) -> Option<StageId> {
     let (first, rest) = kernel.items().split_first()?;
     let Item::Stage(id) = *first else { return None };
@@ -102,7 +102,7 @@ struct SplitWriter<'l, 'k> {
     points: Quantity,
     /// The number of parts.
     parts: Quantity,
-    /// Points of the first reduced axis in a part.
+    /// The points of the first reduced axis in a part.
     length: Quantity,
     /// The C type of a part's result.
     partial: String,
@@ -185,7 +185,7 @@ impl<'l, 'k> SplitWriter<'l, 'k> {
         }
     }
 
-    /// A block per point and part.
+    /// Writes the phase with a block per point and part.
     fn partial_rows(&self, plan: &RowPlan) -> Function {
         let lowering = self.lowering;
         let kernel = lowering.kernel;
@@ -252,7 +252,7 @@ impl<'l, 'k> SplitWriter<'l, 'k> {
         function.finish(lowering)
     }
 
-    /// A thread per few neighbouring points and part.
+    /// Writes the phase with a thread per part of a few neighbouring points.
     fn partial_columns(&self, plan: &MapPlan) -> Function {
         let lowering = self.lowering;
         let kernel = lowering.kernel;
@@ -333,7 +333,7 @@ impl<'l, 'k> SplitWriter<'l, 'k> {
         }
     }
 
-    /// Opens a loop over a reduced axis: over the part's range, or all of it.
+    /// Opens a loop over a reduced axis: over the part's range, or the whole axis.
     fn open_axis(&self, scope: &mut Scope, axis: AxisId, is_first: bool) {
         let lowering = self.lowering;
         let index = lowering.fresh("a");
@@ -359,7 +359,7 @@ impl<'l, 'k> SplitWriter<'l, 'k> {
         )
     }
 
-    /// A warp per point: reduces its parts, and does the rest.
+    /// Writes the phase with a warp per point, which combines the point's parts and computes the remaining items.
     fn finish(&self) -> Function {
         let lowering = self.lowering;
         let kernel = lowering.kernel;

@@ -4,7 +4,7 @@ use kiln_tensor::DType;
 
 use super::c_type::c_type;
 
-/// What multiplies, named after the elements of the factors.
+/// The unit that multiplies, named after the elements of the factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Fused multiply-adds of f32.
@@ -34,7 +34,7 @@ impl Unit {
         Unit::F16,
     ];
 
-    /// The unit of a word.
+    /// The unit with this name.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.as_word() == word)
     }
@@ -43,7 +43,7 @@ impl Unit {
         self.dtype().name()
     }
 
-    /// The elements of its factors.
+    /// The element type of its factors.
     pub(crate) fn dtype(self) -> DType {
         match self {
             Unit::F32 => DType::F32,
@@ -56,7 +56,7 @@ impl Unit {
         }
     }
 
-    /// Its sums.
+    /// The type of its sums.
     pub(crate) fn sum(self) -> DType {
         match self {
             Unit::F32 | Unit::Bf16 | Unit::F16 => DType::F32,
@@ -66,7 +66,7 @@ impl Unit {
         }
     }
 
-    /// Whether tensor cores multiply, rather than threads in their registers.
+    /// Whether it uses tensor cores, rather than multiplications by threads in registers.
     pub(crate) fn has_tensor_cores(self) -> bool {
         matches!(self, Unit::Bf16 | Unit::F16)
     }
@@ -81,12 +81,12 @@ impl Unit {
         self.dtype().size_in_bytes() as u32
     }
 
-    /// Elements along the depth that are multiplied at a time, and are one word of a tile.
+    /// The number of elements along the depth that are multiplied at a time, and form one word of a tile.
     pub(crate) fn packed(self) -> u32 {
         if self == Unit::I8 { 4 } else { 1 }
     }
 
-    /// Elements that a thread reads at once, if they are consecutive: 16 bytes, or a word.
+    /// The number of elements that a thread reads at once, if they are consecutive: 16 bytes, or a word.
     pub(crate) fn lanes(self) -> u32 {
         match self {
             Unit::I8 => self.packed(),

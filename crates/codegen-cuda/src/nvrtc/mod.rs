@@ -13,10 +13,10 @@ use crate::arch::CudaArch;
 use crate::error::CudaError;
 use crate::find::{CudaLibrary, open};
 
-/// The characters of a log that an error has.
+/// The maximum number of characters of a log that an error includes.
 const LOG_LIMIT: usize = 4000;
 
-/// The options of every compile, besides the architecture: part of the compiler's version.
+/// The options of every compile, other than the architecture: part of the compiler's version.
 pub(crate) const OPTIONS: [&str; 4] = [
     "--std=c++17",
     "--fmad=false",
@@ -36,11 +36,11 @@ pub(crate) struct Nvrtc {
 pub(crate) struct Compiled {
     /// The machine code, or PTX.
     pub(crate) code: Vec<u8>,
-    /// What the assembler reports: registers, spills, the stack.
+    /// The assembler's report: registers, spills, the stack.
     pub(crate) log: String,
 }
 
-/// What to get from a compile.
+/// The requested output of a compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// A cubin.
@@ -60,7 +60,7 @@ impl Nvrtc {
     /// The library of this process.
     ///
     /// # Errors
-    /// If there is none: every place that was searched.
+    /// If NVRTC is not found: names every place that was searched.
     pub(crate) fn get() -> Result<Self, CudaError> {
         static LOADED: ForkLazy<ForkCell<Nvrtc>> = ForkLazy::new(ForkCell::new);
         if let Some(loaded) = LOADED.get() {
@@ -96,7 +96,7 @@ impl Nvrtc {
         options
     }
 
-    /// Compiles a source. It ends early once `is_cancelled` returns true, where NVRTC asks for it.
+    /// Compiles a source. It ends early once `is_cancelled` returns true, which depends on NVRTC calling it.
     ///
     /// # Errors
     /// If NVRTC rejects the source, fails, or was cancelled. `kernel` is for messages.
@@ -114,7 +114,7 @@ impl Nvrtc {
             result::create_program(&text, Some(c"kernel.cu"))
                 .map_err(|error| CudaError::Nvrtc(error.to_string()))?,
         );
-        // A pointer to a pointer of one word.
+        // A thin pointer to the fat pointer, since the payload is one word.
         let payload: &&dyn Fn() -> bool = &is_cancelled;
         program.set_flow_callback(payload);
         let options = self.options(arch);
@@ -151,7 +151,8 @@ fn checked(status: sys::nvrtcResult) -> Result<(), CudaError> {
 struct Program(sys::nvrtcProgram);
 
 impl Program {
-    /// Asks for cancellation while it compiles, where this NVRTC can. The payload must outlive the compile.
+    /// Registers the cancellation callback for compiles, if this NVRTC supports it. The payload must outlive the
+    /// compile.
     fn set_flow_callback(&self, payload: &&dyn Fn() -> bool) {
         unsafe extern "C" fn poll(payload: *mut c_void, _reserved: *mut c_void) -> c_int {
             // SAFETY: it is the reference that `compile` keeps until the compile has ended.

@@ -155,7 +155,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.fcmp(FloatPredicate::UNO, a, a)
     }
 
-    /// `a` where the condition is true, else `b`. A scalar condition selects whole vectors.
+    /// `a` where the condition is true, otherwise `b`. A scalar condition selects whole vectors.
     pub(crate) fn select(
         &self,
         condition: Value<'ctx>,
@@ -235,18 +235,18 @@ impl<'ctx> Emitter<'_, 'ctx> {
             .unwrap_or_else(|| unreachable!("ctlz has a value"))
     }
 
-    /// The smaller one if neither is NaN and not both are zero; `b` otherwise. One instruction on x86, for uses where the
-    /// other cases do not matter.
+    /// The smaller operand if neither is NaN and not both are zero; `b` otherwise. One instruction on x86, for uses in
+    /// which the other cases do not matter.
     pub(crate) fn fmin_loose(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
         self.select(self.fcmp(FloatPredicate::OLT, a, b), a, b)
     }
 
-    /// The larger one if neither is NaN and not both are zero; `b` otherwise.
+    /// The larger operand if neither is NaN and not both are zero; `b` otherwise.
     pub(crate) fn fmax_loose(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
         self.select(self.fcmp(FloatPredicate::OGT, a, b), a, b)
     }
 
-    /// The same bits, as lanes of another type of the same width.
+    /// The same bits, as lanes of a different type of the same width.
     pub(crate) fn bitcast(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
         self.cast(InstructionOpcode::BitCast, value, to)
     }
@@ -346,7 +346,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         .into()
     }
 
-    /// Transposes a square of vectors: one vector per lane, a power of two.
+    /// Transposes a square register tile: as many vectors as each has lanes, a power of two.
     pub(crate) fn transpose(&self, mut rows: Vec<Value<'ctx>>) -> Vec<Value<'ctx>> {
         let n = rows.len() as u32;
         let mut width = 1;
@@ -383,7 +383,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         rows
     }
 
-    /// A lane of a vector; a scalar is its own only lane.
+    /// A lane of a vector; a scalar is its only lane.
     pub(crate) fn extract(&self, vector: Value<'ctx>, lane: u32) -> Value<'ctx> {
         match vector {
             Value::VectorValue(vector) => {
@@ -396,8 +396,9 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     /// A mask of the first `count` lanes; `0 <= count <= lanes`.
     pub(crate) fn first_lanes(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
-        // A comparison is recomputed at each use, in the innermost loop; where masks are bits, a mask made from a number is
-        // not. Only where a register has no more lanes than this: LLVM 19 reloads a spilled mask of eight with eight more.
+        // A comparison is recomputed at each use, in the innermost loop; on levels where masks are bits, a mask made
+        // from a number is not. This is done only for this number of lanes: LLVM 19 reloads a spilled mask of eight
+        // lanes with eight more.
         const LANES: u32 = 16;
         if self.level().has_mask_registers() && lanes == LANES {
             let one = self.i64(1);

@@ -15,7 +15,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         Form::of(self, like).is_some()
     }
 
-    /// `x * 2^n` for an integral `n`, rounded once, subnormal results too; NaN if either is.
+    /// `x * 2^n` for an integral `n`, rounded once, including subnormal results; NaN if either operand is.
     pub(crate) fn scaled_by_power(&self, x: Value<'ctx>, n: Value<'ctx>) -> Option<Value<'ctx>> {
         let form = Form::of(self, x)?;
         form.call(self, "scalef", vec![x, n])

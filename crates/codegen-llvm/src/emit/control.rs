@@ -51,7 +51,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     /// Counts an i64 from `begin` up to but not including `end`, by `step`, which is positive.
     ///
     /// The counter is hidden from LLVM in loops that contain loops, and in all loops after [`Emitter::hide_counters`].
-    /// Where the function [polls](Emitter::poll_at), the loop polls as often as its body requires (see [`super::poll`]);
+    /// If the function [polls](Emitter::poll_at), the loop polls as often as its body requires (see [`super::poll`]);
     /// `most` is an upper bound on its iterations, if one is known.
     pub(crate) fn for_range(
         &self,
@@ -151,9 +151,10 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     /// Hides the counters of innermost loops, too, from LLVM in the loops emitted from here on.
     ///
-    /// Loop strength reduction derives further induction variables from a visible counter. That pays where an address takes
-    /// several operations. It spends most of its time on outer loops, which it does not make faster: with their counters
-    /// and those of contractions hidden, a product of two inputs compiles in two thirds of the time and is as fast.
+    /// Loop strength reduction derives further induction variables from a visible counter. That pays if an address
+    /// takes several operations. The pass spends most of its time on outer loops, which it does not make faster: with
+    /// their counters and those of contractions hidden, a product of two inputs compiles in two thirds of the time and
+    /// is as fast.
     pub(crate) fn hide_counters(&self) {
         self.hides_counters.set(true);
     }
@@ -195,7 +196,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
     }
 
-    /// Runs one of two bodies; returns its values.
+    /// Runs one of two bodies; returns that body's values.
     pub(crate) fn branch(
         &self,
         condition: Value<'ctx>,

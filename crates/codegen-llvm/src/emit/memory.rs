@@ -13,7 +13,7 @@ use kiln_tensor::DType;
 
 use super::{Elem, Emitter, Value, built, elem, lanes};
 
-/// What prefetched memory will be used for.
+/// The use for which memory is prefetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     Read,
@@ -207,8 +207,8 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
     }
 
-    /// For a count below the number of lanes: stores the lower half if that many are left and continues with the upper
-    /// half, or else continues with the lower half.
+    /// For a count below the number of lanes: stores the lower half if that many remain and continues with the upper
+    /// half; otherwise continues with the lower half.
     fn store_halves(
         &self,
         dtype: DType,

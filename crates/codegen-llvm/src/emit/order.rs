@@ -8,12 +8,12 @@ use inkwell::FloatPredicate;
 use super::{Emitter, Value};
 
 impl<'ctx> Emitter<'_, 'ctx> {
-    /// The smaller one; NaN if either is, and -0 is less than +0.
+    /// The smaller operand; NaN if either is, and -0 is less than +0.
     pub(crate) fn minimum(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
         self.extreme(Side::Smaller, a, b)
     }
 
-    /// The larger one; NaN if either is, and +0 is greater than -0.
+    /// The larger operand; NaN if either is, and +0 is greater than -0.
     pub(crate) fn maximum(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
         self.extreme(Side::Larger, a, b)
     }
@@ -39,13 +39,13 @@ impl<'ctx> Emitter<'_, 'ctx> {
         };
         let equal = self.fcmp(FloatPredicate::OEQ, a, b);
         let chosen = self.select(equal, self.bits_to_float(zero), chosen);
-        // If `b` is NaN it was chosen already: no comparison with it is true.
+        // If `b` is NaN, it has already been selected: no comparison with it is true.
         self.select(self.is_nan(a), a, chosen)
     }
 
     /// With a constant: `x` if it is beyond the limit or NaN, otherwise the constant.
     fn limited(&self, side: Side, x: Value<'ctx>, limit: Value<'ctx>, value: f64) -> Value<'ctx> {
-        // Of equal zeros, the constant is right if it is the last in order on this side.
+        // Of equal zeros, the constant is correct if it is the last in order on this side.
         let constant_wins_ties = match side {
             Side::Smaller => value != 0.0 || value.is_sign_negative(),
             Side::Larger => value != 0.0 || value.is_sign_positive(),
@@ -60,7 +60,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     }
 }
 
-/// Which of two is chosen.
+/// Whether the minimum or the maximum is selected.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
     Smaller,

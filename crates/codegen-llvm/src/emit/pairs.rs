@@ -91,7 +91,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.iadd(sum, self.sum_pairs(pairs, ones))
     }
 
-    /// The same bits as lanes of another width, low ones first.
+    /// The same bits as lanes of a different width, low ones first.
     pub(crate) fn regrouped(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
         let ty = self.ty(to, elem(value).bits() * lanes(value) / to.bits());
         built(
@@ -131,7 +131,7 @@ fn name_of_fours(lanes: u32) -> Option<&'static str> {
     }
 }
 
-/// The instruction that sums products of bytes in pairs, for as many bytes as fill this many lanes of 32 bits.
+/// The instruction that sums products of bytes in pairs, for the bytes that fill this many lanes of 32 bits.
 fn name_of_byte_pairs(lanes: u32) -> Option<&'static str> {
     match lanes {
         4 => Some("llvm.x86.ssse3.pmadd.ub.sw.128"),

@@ -55,7 +55,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.fsub(self.fadd(x, large), large)
     }
 
-    /// The rounded value with the sign of `x`, or `x` where it has no fraction or is NaN.
+    /// The rounded value with the sign of `x`, or `x` if it has no fraction or is NaN.
     fn where_fractional(&self, x: Value<'ctx>, rounded: Value<'ctx>) -> Value<'ctx> {
         let limit = self.float(x, first_integral(elem(x)));
         let fractional = self.fcmp(FloatPredicate::OLT, self.fabs(x), limit);

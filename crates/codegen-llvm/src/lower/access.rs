@@ -112,7 +112,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         )
     }
 
-    /// Stores a value to a local in memory, at the point of the stage's own axes.
+    /// Stores a value to a local in memory, at the current point of the stage's own axes.
     pub(super) fn store_own(
         &self,
         scope: &Scope<'ctx>,
@@ -133,7 +133,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         }
         let pointer = emit.element(array.base, array.dtype, element);
         if array.lanes > 1 {
-            // Lanes out of range have memory of their own.
+            // Lanes out of range have their own memory.
             let pointer = self.lanes_of_element(array, pointer, at);
             emit.store_dtype(array.dtype, pointer, self.widened(scope, value));
             return Ok(());
@@ -151,8 +151,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Updates elements by what `update` computes from them: one element, or those of a vector, which are distinct. An
-    /// index out of bounds is a fault, and nothing is written there.
+    /// Replaces elements by the values that `update` computes from them: one element, or those of a vector, which are
+    /// distinct. An index out of bounds is a fault, and nothing is written there.
     pub(super) fn update_at(
         &self,
         scope: &Scope<'ctx>,
@@ -454,8 +454,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         self.address(scope, &array, indices, at, form)
     }
 
-    /// The sum of the terms of an address, each with the index that it comes from. Terms that change in inner loops come
-    /// last, so that the others are hoisted.
+    /// The sum of the terms of an address, each with the index from which it comes. Terms that change in inner loops
+    /// come last, so that the others are hoisted.
     pub(super) fn summed(&self, mut parts: Vec<(NodeId, Value<'ctx>)>) -> Value<'ctx> {
         let emit = &self.emit;
         parts.sort_by_key(|(node, _)| self.dependence.depth(self.kernel, *node));
@@ -478,7 +478,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             .iter()
             .map(|&index| self.resolved(scope, index))
             .collect();
-        // The strides of the access per row and per element along the vectors, where they are constant.
+        // The strides of the access per row and per element along the vectors, if they are constant.
         let along = |axis| {
             let mut sum = Quantity::constant(0);
             for (&index, stride) in indices.iter().zip(&array.strides) {
@@ -499,7 +499,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             });
             Ok(self.summed(parts.collect::<Result<Vec<_>, LlvmError>>()?))
         };
-        // Rows: a constant offset from the first one where possible.
+        // For rows: a constant offset from the first one if possible.
         let row_zero = matches!(per_row, Some(Some(_)));
         let lane_even = !matches!(per_lane, Some(None));
         if !lane_even && form == Form::Lanes {

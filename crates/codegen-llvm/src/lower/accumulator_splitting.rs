@@ -9,8 +9,8 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// How many accumulators the sums of a vector tile are split over, if they are too few to hide the latency of their
-    /// additions.
+    /// The number of accumulators over which the sums of a vector tile are split, if they are too few to hide the
+    /// latency of their additions.
     pub(super) fn accumulators(
         &self,
         scope: &Scope<'ctx>,

@@ -15,7 +15,7 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// What factors are at the steps of an iteration, by the part of the point that they depend on.
+/// The values of factors at the steps of an iteration, by the part of the point on which they depend.
 pub(super) type Known<'ctx> = HashMap<(NodeId, Coordinate, Form), Value<'ctx>>;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
@@ -64,8 +64,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         self.counted(rest, extent, step, &first, group)
     }
 
-    /// Elements at this many steps of an axis that are loaded as one: adjacent ones that all lanes share, whose conditions
-    /// are the same at all steps.
+    /// Elements at this many steps of an axis, loaded as one: adjacent elements that all lanes share, and whose
+    /// conditions are the same at all steps.
     pub(super) fn adjacent_elements(
         &self,
         scope: &Scope<'ctx>,
@@ -112,7 +112,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         )))
     }
 
-    /// Whether an index is an axis, or the sum of it and of what does not vary along it.
+    /// Whether an index is an axis, or the sum of an axis and a value that does not vary along it.
     fn steps_by_one(&self, mut index: NodeId, axis: AxisId) -> bool {
         loop {
             index = match self.kernel.node(index) {
@@ -148,8 +148,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             && self.layout.pack(load.buffer).is_none()
     }
 
-    /// So many elements of an operand, from a multiple of that many on, if it is packed in such groups of the axis: lanes of 32
-    /// bits, which is what a group has.
+    /// A group of this many elements of an operand, starting at a multiple of this number, if the operand is packed in
+    /// such groups of the axis: as lanes of 32 bits, the size of a group.
     pub(super) fn packed_group(
         &self,
         scope: &Scope<'ctx>,
@@ -173,7 +173,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         if !is_along || load.guard.is_some() || !self.varies(scope, node) {
             return Ok(None);
         }
-        // As if the axis were whole: its groups are as far apart as that many of its elements.
+        // As if the axis were not grouped: the distance between groups is that of as many elements.
         let (strides, _) = packed_strides(self.kernel, pack);
         let (mut whole, mut of_whole) = (pack.clone(), Vec::new());
         whole.axes.clear();

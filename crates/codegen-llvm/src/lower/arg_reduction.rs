@@ -156,7 +156,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok((value, index))
     }
 
-    /// The better of two bests, lane by lane.
+    /// The better of two partial results, lane by lane.
     fn better(
         &self,
         reduce: &Reduce<'_>,

@@ -15,7 +15,7 @@ use super::scope::{Array, Coordinate, Form, Place, Scope, StageValue};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// What a stage of a block carries from one step to the next: a range of the values that the loop carries.
+/// The state that a stage of a block carries from one step to the next: a range of the values that the loop carries.
 struct Carried {
     stage: StageId,
     /// Whether these are its values, one per point of the tile, rather than the addresses of its two copies.

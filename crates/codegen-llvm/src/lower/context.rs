@@ -140,7 +140,7 @@ impl<'a, 'm, 'ctx> KernelLowering<'a, 'm, 'ctx> {
         self.abi.fault_if(&self.emit, condition, site, cause);
     }
 
-    /// 64 bytes of zeros, read where a load is not performed.
+    /// 64 bytes of zeros, read in place of a load that is not performed.
     pub(crate) fn dummy(&self) -> Value<'ctx> {
         self.zeros(64)
     }

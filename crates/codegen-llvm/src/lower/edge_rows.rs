@@ -14,10 +14,10 @@ use super::context::KernelLowering;
 use super::scope::{Coordinate, Form, Rows, Scope, Vectors};
 use crate::error::LlvmError;
 
-/// With fewer rows, a condition per row is as cheap.
+/// With fewer rows, a condition per row is equally cheap.
 const LEAST_ROWS: u32 = 4;
 
-/// The most vectors that are masked for a tile.
+/// The maximum number of vectors that are masked for a tile.
 const MOST_VECTORS: u32 = 2;
 
 /// A load whose rows are adjacent elements.
@@ -34,8 +34,8 @@ struct EdgeRows<'ctx> {
 }
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// The scope of an edge, in which the elements of all rows are known for those of some loads that have adjacent ones.
-    /// The loads' indices are known in the scope.
+    /// The scope of an edge, in which the elements of all rows are loaded in advance, for those of some loads whose
+    /// rows are adjacent. The loads' indices must be known in the scope.
     pub(super) fn with_edge_rows(
         &self,
         scope: &Scope<'ctx>,
@@ -61,7 +61,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let is_literal = matches!(self.kernel.node(guard.otherwise), Node::Literal(_));
         let is_padding = guard.inside && guard.when.is_none() && is_literal;
         let dtype = self.kernel.buffer(load.buffer).dtype;
-        // Of other elements vectors are masked one by one.
+        // For other elements, vectors are masked one by one.
         let is_maskable = self.level().has_fma()
             && matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
         if !is_plain || !is_padding || !is_maskable || self.varies(scope, node) {
@@ -92,7 +92,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Loads the elements of all rows, and records where each row's is.
+    /// Loads the elements of all rows, and records each row's element.
     fn load_edge_rows(
         &self,
         scope: &Scope<'ctx>,
@@ -121,7 +121,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             unreachable!("the position is of one of its indices")
         };
         let first = self.value(scope, along, first_row, Form::First)?;
-        // Of the elements from the first row's on, those from `begin` to `end` are the operand's.
+        // Of the elements starting with the first row's, those from `begin` to `end` belong to the operand.
         let begin = emit.isub(emit.i64(0), first);
         let mut end = emit.isub(self.dim(size), first);
         if let Some(uniform) = uniform {

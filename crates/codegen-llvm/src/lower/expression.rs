@@ -25,7 +25,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         at: Coordinate,
         form: Form,
     ) -> Result<Value<'ctx>, LlvmError> {
-        // Arithmetic is walked iteratively, however long; only indices within indices recurse.
+        // Arithmetic of any length is walked iteratively; only indices within indices recurse.
         let mut pending = vec![node];
         let mut wanted = Vec::new();
         while let Some(next) = pending.pop() {
@@ -94,7 +94,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         scope.known.borrow_mut().insert(key, value);
     }
 
-    /// A node with the part of the point that it depends on.
+    /// A node with the part of the point on which it depends.
     pub(super) fn key(
         &self,
         scope: &Scope<'ctx>,

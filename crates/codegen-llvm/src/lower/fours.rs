@@ -21,7 +21,7 @@ pub(super) const STEPS: u32 = 4;
 const SIGNS: i64 = 0x8080_8080;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// The factors whose products are summed in fours, where vectors have an instruction for it.
+    /// The factors whose products are summed in fours, if vectors have an instruction for it.
     pub(super) fn factors_in_fours(
         &self,
         scope: &Scope<'ctx>,
@@ -87,7 +87,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             (true, false) => return Ok(emit.sum_fours(sum, right_bytes, left_bytes)),
             _ => {}
         }
-        // The factor that all lanes share is moved: what is subtracted then serves all rows.
+        // The factor that all lanes share is shifted: the correction then serves all rows.
         let (moved, other) = match self.varies(scope, left) {
             true => (right_bytes, left_bytes),
             false => (left_bytes, right_bytes),

@@ -14,8 +14,8 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// Computes the parts of some nodes that are invariant along all of the axes, in each row of the tile. Loads from other
-    /// buffers, and what may fault, stay in place.
+    /// Computes the parts of some nodes that are invariant along all of the axes, in each row of the tile. Loads from
+    /// other buffers, and operations that may fault, stay in place.
     pub(super) fn hoist(
         &self,
         scope: &Scope<'ctx>,
@@ -47,13 +47,14 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Hoists loads that are always safe and the same everywhere out of the vector loop of a map's outer axis: LLVM then
-    /// hoists what depends on them alone, such as the words of a key. Other classes need their registers.
+    /// Hoists loads that are always safe and the same everywhere out of the vector loop of a map's outer axis: LLVM
+    /// then hoists operations that depend only on them, such as those on the words of a key. Other classes need their
+    /// registers.
     pub(super) fn hoist_fixed_loads(&self, scope: &Scope<'ctx>) -> Result<(), LlvmError> {
         if self.kernel.classification().class != Class::Map {
             return Ok(());
         }
-        // The only element of a buffer may be read at an index that varies.
+        // Even the only element of a buffer may be read at an index that varies.
         let varies = |node| {
             let mut axes = self.kernel.axes().keys();
             axes.any(|axis| self.dependence.depends(node, axis))

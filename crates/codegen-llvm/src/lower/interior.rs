@@ -209,7 +209,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok((low, high, self.dim(size)))
     }
 
-    /// How much further the lanes past the end of a partial vector reach than its last element.
+    /// How far the lanes past the end of a partial vector reach beyond its last element.
     fn beyond_end(&self, scope: &Scope<'ctx>, index: NodeId) -> Value<'ctx> {
         let emit = &self.emit;
         let none = emit.i64(0);
@@ -220,7 +220,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             return none;
         };
         let step = self.dependence.step_along(self.kernel, index, vectors.axis);
-        // Where the stride is unknown, or negative, the lanes count as elements.
+        // If the stride is unknown, or negative, these lanes count as elements.
         let Some(step) = step.filter(|&step| step > 0) else {
             return none;
         };
@@ -235,8 +235,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     }
 
     /// The indices to test for a tile: those along the vectorised axis with constant strides along everything inner. If
-    /// windows move along the rows of a full tile, all of theirs, unless they are tested tap by tap, or are of products and
-    /// move along the vectors too.
+    /// windows move along the rows of a full tile, all of the windows' indices, unless they are tested tap by tap, or
+    /// belong to products and move along the vectors too.
     fn spans(&self, scope: &Scope<'ctx>, axis: AxisId) -> Vec<Span> {
         let along_rows = scope.rows.filter(|rows| rows.count > 1);
         let by_taps: BTreeSet<NodeId> = self

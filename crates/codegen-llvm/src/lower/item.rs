@@ -18,7 +18,7 @@ use crate::error::LlvmError;
 use crate::scalar_ops;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// Emits items in order. Stages record in the scope where their locals are.
+    /// Emits items in order. Stages record the places of their locals in the scope.
     ///
     /// All rows of a tile are computed at once if that shares loads, or is cheap; longer expressions run row by row, so
     /// that their code is emitted once. Values passed between the two go through memory.

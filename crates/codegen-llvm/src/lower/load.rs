@@ -113,7 +113,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         }
         let guard = load.guard.as_ref();
         let zeros = guard.is_none_or(|guard| self.is_zero(guard.otherwise));
-        // Where an index is out of bounds the value is arbitrary: the fault is reported.
+        // If an index is out of bounds, the value is arbitrary, since the fault is reported.
         let otherwise = otherwise.unwrap_or_else(|| self.zero(dtype));
         let otherwise = if wide {
             self.widened(scope, otherwise)
@@ -198,8 +198,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             }
             (Address::Consecutive(pointer), None) => emit.load_dtype(dtype, vectors.lanes, pointer),
             (Address::Consecutive(pointer), Some(mask)) => {
-                // A whole vector may be beyond the buffer, where a masked load is slow even though it reads nothing. Within
-                // windows, which reach beyond it by a few elements, that is rare.
+                // A whole vector may be beyond the buffer, where a masked load is slow even though it reads nothing.
+                // For windows, which reach beyond it only by a few elements, that is rare.
                 let pointer = match self.kernel.classification().class {
                     Class::Map if is_conditional => {
                         emit.select(emit.any(mask), pointer, self.dummy())
@@ -224,8 +224,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         })
     }
 
-    /// The even elements of twice as many, under a mask: two vectors and a shuffle. Elements in between are loaded only if
-    /// all lanes are, and the one after the last never: it is not part of the access.
+    /// The even elements of twice as many, under a mask: two vectors and a shuffle. Elements in between are loaded only
+    /// if all lanes are; the element after the last is never loaded, because it is not part of the access.
     fn load_every_other(
         &self,
         dtype: DType,

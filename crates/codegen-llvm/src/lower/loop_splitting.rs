@@ -45,7 +45,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let is_before = emit.icmp(IntPredicate::SLE, emit.iadd(vectors.base, length), end);
         let before = scope.with_choice(boundary.condition, true);
         let after = scope.with_choice(boundary.condition, false);
-        // A set starts at a multiple of its length; where the boundary does too, it is on one side.
+        // A set starts at a multiple of its length; if the boundary is one too, the set is on one side of it.
         let is_aligned = boundary
             .constant_end(self.kernel)
             .is_some_and(|end| vectors.left.is_none() && end % most == 0);
@@ -92,7 +92,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         })
     }
 
-    /// The conditions that still decide something.
+    /// The conditions whose side is still undecided.
     fn open(&self, scope: &Scope<'ctx>, conditions: &[NodeId]) -> Vec<NodeId> {
         let below = self.chosen_below(scope, &self.stored());
         let open = conditions.iter().copied();
@@ -107,7 +107,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         node
     }
 
-    /// The operand that a select takes, where that is known.
+    /// The operand that a select takes, if that is known.
     pub(super) fn chosen(&self, scope: &Scope<'ctx>, node: NodeId) -> Option<NodeId> {
         let Node::Apply {
             op: ScalarOp::Select,

@@ -14,7 +14,7 @@ use crate::error::LlvmError;
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
     /// The number of points of an axis, as a scalar.
     ///
-    /// The extents of axes may differ between rows only where a schedule without rows is used.
+    /// The extents of axes may differ between rows only under a schedule without rows.
     pub(super) fn extent(
         &self,
         scope: &Scope<'ctx>,

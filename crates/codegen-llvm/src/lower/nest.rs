@@ -57,7 +57,7 @@ pub(crate) fn emit_nest(
             * (units - Quantity::constant(is_on(Fault::MissingUnit).into()))
                 .ceil_div(nest.units_per_task.clone()),
         block: 1,
-        // Arrays of vectors may be long where another nest runs.
+        // Arrays of vectors may be long at sizes at which another nest runs.
         scratch: nest.when.clone() * lowering.scratch_bytes(),
     });
     Ok(())

@@ -13,8 +13,8 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// Runs the body of stores in vectors along an axis, from a multiple of the lanes on, with non-temporal stores where
-    /// they pay.
+    /// Runs the body of stores in vectors along an axis, starting at a multiple of the lanes, with non-temporal stores
+    /// if they pay.
     pub(super) fn non_temporal_or_plain(
         &self,
         scope: &Scope<'ctx>,
@@ -48,10 +48,10 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Whether a buffer exceeds what a reader would find in a cache.
+    /// Whether a buffer is larger than the part that a reader would find in a cache.
     ///
-    /// The limit was measured: with more than half of the last-level cache to itself, and as much read beside it, a result
-    /// is read from memory sooner than it is written through the caches.
+    /// The limit was measured: if a result takes more than half of the last-level cache, and as much is read besides,
+    /// writing it past the caches and reading it back from memory is faster than writing it through the caches.
     pub(super) fn is_large(&self, buffer: BufferId) -> Value<'ctx> {
         let data = self.kernel.buffer(buffer);
         let size = Quantity::constant(2 * data.dtype.size_in_bytes() as i64);

@@ -16,18 +16,18 @@ use crate::error::LlvmError;
 
 /// The position of an element in a packed array.
 pub(super) struct Place<'ctx> {
-    /// In elements.
+    /// The variable offset in elements.
     pub(super) element: Value<'ctx>,
     /// A constant offset, for a known position in the tile.
     pub(super) fixed: i64,
-    /// From one lane to the next, in elements, where lanes differ.
+    /// The distance from one lane to the next, in elements, if lanes differ.
     lane_stride: Option<Quantity>,
 }
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// The address of an element of a packed operand. Lanes are consecutive where the vectorised axis is the innermost of the
-    /// packed array, whose block is a multiple of the lanes. In an array packed for another level's instructions, lanes may be
-    /// a group of elements apart.
+    /// The address of an element of a packed operand. Lanes are consecutive if the vectorised axis is the innermost of
+    /// the packed array, whose block is a multiple of the lanes. In an array packed for another level's instructions,
+    /// lanes may be a group of elements apart.
     pub(super) fn packed_address(
         &self,
         scope: &Scope<'ctx>,
@@ -128,7 +128,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         })
     }
 
-    /// For an index that is the row axis or the vectorised axis alone: its block, its position within the block, and the
+    /// For an index that is just the row axis or the vectorised axis: its block, its position within the block, and the
     /// block's size.
     fn known_block(
         &self,

@@ -1,8 +1,8 @@
 //! Packing of operands at launch, as a phase that precedes the computation.
 //!
-//! The layout is that of a packed constant: blocks of one axis innermost, zero-padded, or whole axes in another order. The
-//! packed copy is in scratch memory shared by all tasks. A *unit* of the phase is a few blocks of every axis but the looped
-//! one, so that reads are contiguous.
+//! The layout is that of a packed constant: blocks of one axis innermost, zero-padded, or whole axes in a different
+//! order. The packed copy is in scratch memory shared by all tasks. A *unit* of the phase is a few blocks of every axis
+//! but the looped one, so that reads are contiguous.
 
 mod operand;
 

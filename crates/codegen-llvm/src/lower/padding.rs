@@ -12,12 +12,12 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::emit::{Elem, Value};
 use crate::error::LlvmError;
 
-/// Larger blocks of zeros are not worth their stack space.
+/// The maximum size of a block of zeros; larger ones are not worth their stack space.
 const ZEROS_LIMIT: i64 = 2048;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// The address of consecutive elements of a row if `inside`, otherwise of zeros; `None` if the load does not move along
-    /// rows as it must, or moves too far.
+    /// The address of consecutive elements of a row if `inside`, otherwise of zeros; `None` if the load does not move
+    /// along rows as required, or moves too far.
     pub(super) fn row_or_zeros(
         &self,
         scope: &Scope<'ctx>,

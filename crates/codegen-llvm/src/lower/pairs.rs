@@ -19,7 +19,7 @@ use crate::scalar_ops::resize;
 const STEPS: u32 = 2;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// The factors whose products are summed in pairs, where vectors have an instruction for it.
+    /// The factors whose products are summed in pairs, if vectors have an instruction for it.
     pub(super) fn paired_factors(
         &self,
         scope: &Scope<'ctx>,
@@ -87,7 +87,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let [scope, next] = steps;
         let widened = |value| resize(emit, value, is_signed, Elem::I16);
         if let Some(both) = self.adjacent_elements(scope, (node, axis), at, STEPS)? {
-            // Repeated before it is widened: two instructions, one of them the load.
+            // It is repeated before it is widened: two instructions, one of which is the load.
             let both = emit.regrouped(both, Elem::integer(elem(both).bits() * 2));
             let repeated = self.widened(scope, both);
             return Ok(widened(

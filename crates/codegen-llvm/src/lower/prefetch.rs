@@ -18,8 +18,8 @@ use crate::error::LlvmError;
 const LINE: u32 = 64;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// Prefetches further ahead in a packed operand. A tile of many rows computes for so long with each line that the
-    /// out-of-order window of a core, a few hundred instructions, would load the next ones too late.
+    /// Prefetches further ahead in a packed operand. A tile of many rows computes with each line for so long that the
+    /// out-of-order window of a core, a few hundred instructions, would load the next lines too late.
     pub(super) fn prefetch_packed_ahead(
         &self,
         scope: &Scope<'ctx>,
@@ -57,7 +57,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
 
     /// Prefetches what a tile of few rows, or the one after it, will read.
     ///
-    /// Where a few such tiles read a block one after the other, the first would wait for memory, and memory would be idle
+    /// If a few such tiles read a block one after the other, the first would wait for memory, and memory would be idle
     /// during the others. So each tile prefetches a share of the next block, proportional to its rows.
     fn prefetch_share_of_next_block(
         &self,

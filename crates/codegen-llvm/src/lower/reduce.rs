@@ -113,7 +113,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             // With masks one body serves full and partial vectors.
             let masked = tile.tail == Tail::Masked;
             let until = if masked { extent } else { middle };
-            // After the full sets less than one set remains.
+            // After the full sets, less than one set remains.
             let most = (tile.vectors > 1).then_some(u64::from(tile.vectors));
             let range = (begin, until, step);
             let firsts_before = first_of(&carried);

@@ -25,7 +25,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let (base, stop) = self.balanced(axis, count, row_tile);
         let least = nest.remainder.least;
         let tile = if nest.tile.spread {
-            // The first axis counts the tiles; the others each cover a part of their own of the axis.
+            // The first axis counts the tiles; each of the other rows covers a separate part of the axis.
             Rows {
                 spread: true,
                 ..self.tile_rows(axis, count, row_tile, None)
@@ -135,8 +135,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
 
     /// The start of a tile of rows, and the latest end.
     ///
-    /// A tile of a single row takes as long as one of four: each sum waits for the addition before it. Seven rows are
-    /// therefore faster as four and three than as six and one.
+    /// A tile of a single row takes as long as one of four, because each sum depends on the previous addition. Seven
+    /// rows are therefore faster as four and three than as six and one.
     fn balanced(
         &self,
         axis: AxisId,

@@ -16,7 +16,7 @@ use crate::emit::{Elem, Value};
 use crate::error::LlvmError;
 use crate::scalar_ops::resize;
 
-/// Steps whose products are summed before the sum is scaled, at most: i32 holds them.
+/// The maximum number of steps whose products are summed before the sum is scaled: their sum fits an i32.
 const BLOCK: i64 = 4096;
 
 /// A byte of one in each lane.
@@ -37,7 +37,7 @@ struct FourSteps<'ctx> {
 }
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// The bytes whose products are summed as integers, where vectors have instructions for it.
+    /// The bytes whose products are summed as integers, if vectors have instructions for it.
     pub(super) fn scaled_bytes(
         &self,
         scope: &Scope<'ctx>,
@@ -138,7 +138,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(results)
     }
 
-    /// For each point the sum of the products of bytes, and for each row the sum of the signed ones.
+    /// For each point, the sum of the products of bytes, and for each row, the sum of the signed bytes.
     fn integer_sums(
         &self,
         scope: &Scope<'ctx>,
@@ -213,7 +213,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
                 }
                 (ByteStep::Shift(by), _) => {
                     let by = self.value(scope, by, Coordinate::default(), Form::First)?;
-                    // By a negative number, or by all bits or more, nothing remains of a byte.
+                    // A shift by a negative number, or by all bits or more, leaves zero.
                     let by = emit.umin(by, emit.int(by, 31));
                     let by = resize(emit, by, false, Elem::I32);
                     // Bits of the next byte are shifted in.

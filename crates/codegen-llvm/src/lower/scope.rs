@@ -12,14 +12,14 @@ use kiln_tensor::DType;
 
 use crate::emit::Value;
 
-/// A point of the tile: which row, and which vector.
+/// A point of the tile: its row and its vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Coordinate {
     pub(crate) row: u32,
     pub(crate) vector: u32,
 }
 
-/// Which elements of a vector are needed.
+/// The elements of a vector that are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// All of them, as a vector; a uniform value stays a scalar.
@@ -41,7 +41,7 @@ pub(crate) struct Rows<'ctx> {
     pub(crate) offset: Value<'ctx>,
     /// Set if fewer rows than the tile's may remain.
     pub(crate) repeats: Option<Repeats<'ctx>>,
-    /// `base` divided by the block that constants are packed in, and the block.
+    /// `base` divided by the block in which constants are packed, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct Vectors<'ctx> {
     pub(crate) count: u32,
     /// The first index.
     pub(crate) base: Value<'ctx>,
-    /// How many elements are in range from the first one on, unless all are.
+    /// The number of elements in range, starting with the first, unless all are.
     pub(crate) left: Option<Remainder<'ctx>>,
-    /// `base` divided by the block that constants are packed in, and the block.
+    /// `base` divided by the block in which constants are packed, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
 
@@ -77,10 +77,10 @@ pub(crate) struct Remainder<'ctx> {
     pub(crate) full: u32,
 }
 
-/// Where a stage's local is.
+/// The place of a stage's local.
 #[derive(Clone, Debug)]
 pub(crate) enum Place<'ctx> {
-    /// A scalar local, in registers: per point of the tile that it depends on.
+    /// A scalar local, in registers: one per point of the tile on which it depends.
     Registers(HashMap<Coordinate, Value<'ctx>>),
     /// A scalar local, in memory for every row: one element, or a vector of lanes, per vector of the tile.
     Spilled {
@@ -253,12 +253,12 @@ impl<'ctx> Scope<'ctx> {
         self.axes.get(&axis).copied()
     }
 
-    /// Records where a stage's local is from here on.
+    /// Records the place of a stage's local.
     pub(crate) fn place(&mut self, stage: StageId, moment: StageValue, place: Place<'ctx>) {
         self.places.insert((stage, moment), place);
     }
 
-    /// Where a stage's local is.
+    /// The place of a stage's local.
     pub(crate) fn placed(&self, stage: StageId, moment: StageValue) -> Option<&Place<'ctx>> {
         self.places.get(&(stage, moment))
     }

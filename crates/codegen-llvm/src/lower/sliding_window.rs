@@ -15,7 +15,7 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {
-    /// How a reduction's window slides along the rows of the tile, where unrolling it pays.
+    /// How a reduction's window slides along the rows of the tile, if unrolling it pays.
     pub(super) fn sliding_window(
         &self,
         scope: &Scope<'ctx>,
@@ -52,7 +52,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         points: &[Coordinate],
         carried: &[Value<'ctx>],
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
-        // Values known at a tap, above all its weight, are known for all rows.
+        // Values known at a tap, such as its weight, are known for all rows.
         let at_taps: Vec<Scope<'ctx>> = (0..slide.n_taps)
             .map(|tap| scope.with_axis(taps, self.emit.i64(tap)))
             .collect();

@@ -8,7 +8,7 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// The largest stride: as many loads replace a gather.
+/// The maximum stride: this many loads replace a gather.
 const LARGEST: i64 = 8;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {

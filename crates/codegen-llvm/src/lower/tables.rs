@@ -177,7 +177,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         let span = of_vector(&window.span);
         let mut is_window = emit.icmp(IntPredicate::SGE, span, emit.i64(0));
         let condition = condition.map(|condition| self.widened(scope, condition));
-        // Where the condition holds nowhere, there may be no such row.
+        // If the condition does not hold in any lane, such a row may not exist.
         if let Some(condition) = condition {
             is_window = emit.and(is_window, emit.any(condition));
         }
@@ -193,7 +193,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
             },
             || {
                 let all = condition.unwrap_or_else(|| emit.bool_of(vectors.lanes, true));
-                // Only some lanes have elements: what they read is gathered.
+                // Only some lanes have elements, which are gathered.
                 let mask = match self.mask(scope, at) {
                     Some(mask) => emit.and(all, mask),
                     None => all,

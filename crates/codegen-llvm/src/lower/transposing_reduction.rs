@@ -13,7 +13,7 @@ use super::scope::{Array, Coordinate, Scope, Vectors};
 use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 
-/// The width in bits of the parts of a vector that shuffles do not cross.
+/// The width in bits of the parts of a vector across which shuffles do not move elements.
 const PART: u32 = 128;
 
 impl<'ctx> KernelLowering<'_, '_, 'ctx> {

@@ -113,7 +113,7 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Ok(middle)
     }
 
-    /// One masked set where more than `above` vectors remain, else single masked vectors.
+    /// One masked set if more than `above` vectors remain, otherwise single masked vectors.
     fn in_set_or_single(
         &self,
         along: &VectorLoop<'_, 'ctx>,
@@ -219,7 +219,8 @@ impl<'ctx> KernelLowering<'_, '_, 'ctx> {
         Some(self.mask_below(count, scope.vectors?.lanes))
     }
 
-    /// How many lanes of a vector of the tile are in range, unless all are: 0 or more, where more than the lanes means all.
+    /// The number of lanes of a vector of the tile that are in range, unless all are: 0 or more; a number above that of
+    /// the lanes means all.
     pub(super) fn lanes_left(&self, scope: &Scope<'ctx>, at: Coordinate) -> Option<Value<'ctx>> {
         let emit = &self.emit;
         let vectors = scope.vectors?;

@@ -140,7 +140,7 @@ pub(super) fn clamp<'ctx>(
     e.fmax_loose(e.float(x, low), x)
 }
 
-/// `result`, but `x` itself where it is small enough to equal it; keeps -0.
+/// `result`, but `x` itself if that is so small that the two are equal; keeps -0.
 pub(super) fn itself_below<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,

@@ -79,7 +79,7 @@ pub(crate) fn exp_of_non_positive<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -
     mantissa(e, x).scaled(e, power_factors_down)
 }
 
-/// `e^x` as a power of two and a factor between 0.7 and 1.5; beyond the range of floats, as at the limit.
+/// `e^x` as a power of two and a factor between 0.7 and 1.5; beyond the range of floats, the same as at the limit.
 pub(super) fn exp_parts<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,

@@ -120,7 +120,7 @@ pub(crate) fn atan2<'ctx>(e: &Emitter<'_, 'ctx>, y: Value<'ctx>, x: Value<'ctx>)
     let (zero, one) = (e.float(x, 0.0), e.float(x, 1.0));
     let infinity = e.float(x, f64::INFINITY);
     let (mut over, mut under) = (e.fabs(y), e.fabs(x));
-    // If an argument is infinite, only which of the two are infinite matters.
+    // If an argument is infinite, the result depends only on which of the two are infinite.
     let is_infinite = |value| e.fcmp(FloatPredicate::OEQ, value, infinity);
     let (over_infinite, under_infinite) = (is_infinite(over), is_infinite(under));
     let any_infinite = e.or(over_infinite, under_infinite);

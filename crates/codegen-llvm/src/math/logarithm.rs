@@ -78,7 +78,8 @@ pub(crate) fn log1p<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> 
     let zero = e.float(x, 0.0);
     let Twofold { high: u, low: lost } = e.two_sum(one, x);
     let parts = split(e, u);
-    // Where 1 + x needs no scaling, x itself is used; elsewhere, the rounding error of the sum is added, relative to it.
+    // If 1 + x needs no scaling, x itself is used; otherwise the rounding error of the sum is added, relative to the
+    // sum.
     let is_near_one = e.fcmp(FloatPredicate::OEQ, parts.k, zero);
     let lost = e.select(is_near_one, zero, e.fdiv(lost, u));
     let parts = Parts {
@@ -104,7 +105,7 @@ pub(super) fn log2_short<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'
 
 /// `log2(x)` of positive, finite f64 to about 65 bits.
 ///
-/// `log(1 + f) = 2 s (1 + s^2/3 + s^4 P(s^2))`, all but the last term in two parts.
+/// `log(1 + f) = 2 s (1 + s^2/3 + s^4 P(s^2))`, all terms except the last in two parts.
 pub(super) fn log2_twofold<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Twofold<'ctx> {
     let parts = split(e, x);
     let f = parts.f;

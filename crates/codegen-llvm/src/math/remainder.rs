@@ -18,7 +18,8 @@ pub(crate) fn remainder<'ctx>(
     let rest = e.branch(e.any(e.not(below)), || vec![magnitude(e, x, y)], || vec![x]);
     let rest = rest.first().copied().unwrap_or(x);
     let rest = e.copysign(e.select(below, x, rest), a);
-    // No value: an infinite or NaN dividend, a zero or NaN divisor. `x - x` is 0 or NaN, `y / y` 1 or NaN.
+    // There is no value for an infinite or NaN dividend, or a zero or NaN divisor. `x - x` is 0 or NaN, `y / y` 1 or
+    // NaN.
     let zero = e.float(a, 0.0);
     let infinite = e.float(a, f64::INFINITY);
     let defined = e.and(

@@ -40,7 +40,7 @@ pub(super) fn emit<'ctx>(
         (_, DType::Bool) => e.icmp(IntPredicate::NE, a, e.int(a, 0)),
         (_, to) if to.is_integer() => resize(e, a, from.is_signed(), Elem::of(to)),
         (_, DType::F32 | DType::F64) => to_float(e, a, from, Elem::of(to)),
-        // Integers that f32 cannot hold exactly are infinite in f16.
+        // Integers that f32 cannot represent exactly are infinite in f16.
         (_, DType::F16) => half::narrow(e, to, to_float(e, a, from, Elem::F32)),
         (_, _) if from.bits() <= 16 => half::narrow(e, to, to_float(e, a, from, Elem::F32)),
         (_, _) if from.bits() <= 32 => half::narrow_f64(e, to, to_float(e, a, from, Elem::F64)),
@@ -56,7 +56,7 @@ fn emit_constant_one<'ctx>(e: &Emitter<'_, 'ctx>, to: DType, n_lanes: u32) -> Va
     }
 }
 
-/// To an integer of another width: low bits kept, or extended by the source's sign.
+/// To an integer of a different width: low bits kept, or extended by the source's sign.
 pub(crate) fn resize<'ctx>(
     e: &Emitter<'_, 'ctx>,
     a: Value<'ctx>,
@@ -80,8 +80,8 @@ fn to_float<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, from: DType, to: Elem) 
     }
 }
 
-/// LLVM's saturating intrinsics are scalar code on x86 for many widths; this is the conversion instruction, and what keeps
-/// its operand in range.
+/// LLVM's saturating intrinsics are scalar code on x86 for many widths; this emits the conversion instruction, and
+/// keeps its operand in range.
 fn saturate<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, to: DType) -> Value<'ctx> {
     let (signed, bits) = (to.is_signed(), to.bits() as i32);
     let fraction_bits = if elem(a) == Elem::F32 { 24 } else { 53 };
@@ -98,7 +98,8 @@ fn saturate<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, to: DType) -> Value<'ct
         let within = e.fmin_loose(above, e.float(a, beyond - 1.0));
         value = e.float_to_integer(within, wide, signed || bits < 32);
     } else {
-        // The greatest integer is no float: what is beyond it is replaced after the conversion, which has no value there.
+        // The greatest integer is not a float: values beyond it are replaced after the conversion, which is undefined
+        // for them.
         let greatest = match signed {
             true => i64::MAX >> (64 - bits),
             false => -1,
@@ -122,8 +123,8 @@ pub(crate) fn to_integer_in_range<'ctx>(
     e.trunc_int(e.float_to_integer(a, Elem::I32, true), Elem::of(to))
 }
 
-/// A 64-bit integer that f64 holds exactly: itself, or with its low bits folded into a sticky bit (round to odd), so that
-/// further rounding is correct.
+/// A 64-bit integer that f64 represents exactly: the integer itself, or with its low bits folded into a sticky bit
+/// (round to odd), so that further rounding is correct.
 fn to_odd<'ctx>(e: &Emitter<'_, 'ctx>, a: Value<'ctx>, from: DType) -> Value<'ctx> {
     const DROPPED: i64 = 0xfff;
     let zero = e.int(a, 0);

@@ -53,7 +53,7 @@ fn narrow_bf16<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     let bits = e.to_bits(x);
     let last = e.and(e.lshr(bits, e.int(bits, 16)), e.int(bits, 1));
     let rounded = e.iadd(bits, e.iadd(last, e.int(bits, 0x7fff)));
-    // A NaN stays NaN whatever its low bits: it becomes quiet.
+    // A NaN stays NaN regardless of its low bits: it becomes quiet.
     let quiet = e.or(bits, e.int(bits, 0x0040_0000));
     let chosen = e.select(e.is_nan(x), quiet, rounded);
     e.trunc_int(e.lshr(chosen, e.int(bits, 16)), Elem::I16)

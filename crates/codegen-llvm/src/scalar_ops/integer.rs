@@ -145,9 +145,9 @@ fn divide<'ctx>(
 
 /// Truncated quotients whose divisors are neither 0 nor, below `MIN`, -1.
 ///
-/// No level divides vectors of integers, but all divide vectors of floats. A quotient of floats, truncated, is the integers'
-/// if the dividend is below 2^p in magnitude, with p the float's significant bits: short of an integer by 1 / divisor or
-/// more, it is not rounded up to it.
+/// No level divides vectors of integers, but all divide vectors of floats. The truncated quotient of floats equals that
+/// of the integers if the dividend is below 2^p in magnitude, where p is the number of the float's significant bits: a
+/// quotient that is at least 1 / divisor below an integer is not rounded up to it.
 fn quotient<'ctx>(
     e: &Emitter<'_, 'ctx>,
     signed: bool,

@@ -32,7 +32,7 @@ pub(crate) fn visit(walk: &mut Walk<'_>, op: OpId, demand: &Demand) -> Result<()
     }
 }
 
-/// One op, demanded at one place.
+/// One op, demanded at one position.
 struct Reader<'w, 'a> {
     walk: &'w mut Walk<'a>,
     op: OpId,
@@ -215,7 +215,7 @@ impl<'w, 'a> Reader<'w, 'a> {
             indices.push(match self.at(axis) {
                 _ if sizes.is_one(dim) => Index::Unit,
                 index if whole => index,
-                // The first elements: the same index, of a larger operand.
+                // The first elements: the same index, into a larger operand.
                 index => index.shifted(),
             });
         }

@@ -22,7 +22,7 @@ const PER_GUARD: usize = 3;
 /// A path from an output through the ops that move or guard what they read.
 type PathId = usize;
 
-/// Counts the guarded kernel nodes of a candidate, in at most one step of work more than `limit` allows.
+/// Counts the guarded kernel nodes of a candidate, stopping at most one step of work after `limit` is exceeded.
 ///
 /// # Errors
 /// [`Refusal::Limit`] when there would be more than `limit`. A single op is always allowed.
@@ -77,7 +77,7 @@ pub(crate) fn count_nodes(
     Ok(nodes)
 }
 
-/// The number of guards that an op puts before an operand; `None` where the operand is read under the op's own guard.
+/// The number of guards that an op puts before an operand; `None` if the operand is read under the op's own guard.
 fn moves(op: &Op, position: usize) -> Option<usize> {
     match op {
         Op::Concat { .. } => Some(1),

@@ -17,8 +17,9 @@ const REPEAT_LIMIT: u64 = 12;
 /// The maximum number of simple operations on an operand of a contraction.
 const PROLOGUE_LIMIT: u64 = 2;
 
-/// The maximum number of simple operations that turn stored weights into an operand of a contraction. They are repeated for
-/// every few rows, but else the operand, which is larger than what is stored, is written and read in each call.
+/// The maximum number of simple operations that turn stored weights into an operand of a contraction. They are repeated
+/// for every few rows, but otherwise the operand, which is larger than the stored weights, would be written and read in
+/// each call.
 const WEIGHTS_LIMIT: u64 = 16;
 
 /// The maximum number of simple operations that a row may repeat in each of its passes: a softmax computes its `exp` twice.
@@ -27,8 +28,8 @@ const PASS_LIMIT: u64 = 40;
 /// The maximum number of elements of a row that a thread keeps, or that a kernel of one row has.
 const ROW_LIMIT: i64 = 65_536;
 
-/// The maximum number of products that are summed one after the other before the op that joins them: their sums are kept
-/// meanwhile.
+/// The maximum number of products that are summed one after another before the op that combines their sums, which are
+/// kept meanwhile.
 const PRODUCTS_LIMIT: usize = 4;
 
 /// The maximum head size of an attention, in elements: one thread keeps that many sums.
@@ -73,7 +74,7 @@ impl Judge<'_, '_> {
         self.walk.stages.get(stage).map(|stage| stage.kind)
     }
 
-    /// Every point stores every result.
+    /// Every point must store every result.
     fn same_points(&self) -> Result<(), Refusal> {
         let stores = &self.walk.stores;
         match stores
@@ -130,7 +131,7 @@ impl Judge<'_, '_> {
             });
         }
         self.no_taps_of_rows()?;
-        // Values that depend on the points alone are computed once for each row.
+        // Values that depend only on the points are computed once for each row.
         self.limit_repeats(REPEAT_LIMIT, &|demand| {
             let axes = axes_of(&demand.indices);
             demand.repeated || (axes & !points != 0 && demand.scope & points & !axes != 0)
@@ -139,8 +140,8 @@ impl Judge<'_, '_> {
         Ok(Class::Row)
     }
 
-    /// Each tap of a resize has a separate condition, under which a reduction below would be computed, tap by tap and point
-    /// by point.
+    /// Rejects reductions that are read by the taps of a resize: each tap has a separate condition, under which the
+    /// reduction would be computed, tap by tap and point by point.
     fn no_taps_of_rows(&self) -> Result<(), Refusal> {
         let graph = self.walk.graph;
         let is_resize = |op: &&OpId| matches!(graph.op(**op).op, Op::Resize { .. });
@@ -201,7 +202,7 @@ impl Judge<'_, '_> {
         Ok(class)
     }
 
-    /// Whether a value is a widening that the device's windows do where they read.
+    /// Whether a value is a widening that the device's windows perform when they load.
     fn is_widened_in_windows(&self, value: ValueId) -> bool {
         let graph = self.walk.graph;
         self.walk.sizes.widens_in_windows()
@@ -297,7 +298,7 @@ impl Judge<'_, '_> {
                 });
             }
         }
-        // Every row of scores is read along one axis: the one mixed over, or a reduction's.
+        // Every row of scores is read along one axis: the axis of the weighted sum, or that of a reduction.
         for stage in of(scores) {
             let inner = stage.axes() & !points;
             if points & !stage.axes() != 0 || inner.count_ones() > 1 || inner & self.domain != 0 {
@@ -394,7 +395,7 @@ impl Judge<'_, '_> {
         self.limit_repeats_of(limit, &|_| true, is_repeated)
     }
 
-    /// Limits the cost of work repeated for each of its elements.
+    /// Limits the cost of the work that is repeated for each element.
     fn limit_repeats_of(
         &self,
         limit: u64,
@@ -422,7 +423,7 @@ impl Judge<'_, '_> {
             }
         }
         match most {
-            // A single op must be allowed, whatever it costs.
+            // A single op must be allowed, regardless of its cost.
             Some((value, _)) if total > limit && self.walk.ops.len() > 1 => {
                 Err(Refusal::Recomputed {
                     value,

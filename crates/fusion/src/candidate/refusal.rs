@@ -120,7 +120,7 @@ pub enum Refusal {
         /// The reason.
         reason: String,
     },
-    /// The kernel has another class than its main op needs.
+    /// The class of the kernel is not the one that its main op needs.
     Class {
         /// The class that was planned.
         expected: Class,

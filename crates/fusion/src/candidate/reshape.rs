@@ -10,8 +10,8 @@ use super::index::{Index, Indices, axes_of};
 use super::walk::Walk;
 use crate::op_kind::OpKind;
 
-/// The operand's indices for a reshape `from -> to` demanded at `indices`; `None` where divisions would be needed. Axes are
-/// merged only if the operand depends on constants alone: weights that a kernel unpacks.
+/// The operand's indices for a reshape `from -> to` demanded at `indices`; `None` if divisions would be needed. Axes
+/// are merged only if the operand depends only on constants: weights that a kernel unpacks.
 pub(crate) fn indices(
     walk: &Walk<'_>,
     from: &[DimId],

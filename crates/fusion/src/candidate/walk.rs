@@ -18,7 +18,7 @@ use crate::sizes::{Answer, SizeQueries};
 /// The maximum number of different places at which one value may be read.
 const DEMAND_LIMIT: usize = 16;
 
-/// The maximum number of ops between constants and a value that counts as constant.
+/// The maximum number of ops between constants and a value that is treated as constant.
 const CONSTANT_OPS_LIMIT: usize = 32;
 
 /// A value demanded at some indices.
@@ -31,11 +31,11 @@ pub(crate) struct Demand {
     pub(crate) stages: BTreeSet<usize>,
     /// Whether a store demands it too.
     pub(crate) stored: bool,
-    /// Whether one of its elements is demanded at several points, whatever the axes.
+    /// Whether one of its elements is demanded at several points, regardless of axes.
     pub(crate) repeated: bool,
 }
 
-/// A reduction or heavy op at one place.
+/// A reduction or heavy op at one position.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub(crate) op: OpId,
@@ -115,7 +115,7 @@ impl Walk<'_> {
             .map_or(&[], |ty| ty.dims.as_slice())
     }
 
-    /// Whether a value depends on constants alone, through few ops.
+    /// Whether a value depends only on constants, through few ops.
     pub(crate) fn is_constant(&self, value: ValueId) -> bool {
         let mut open = vec![value];
         let mut seen = 0;
@@ -216,8 +216,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Finds where the elements of a result are stored: where it is read anyway, over the points of
-    /// the results before, or over points of its own if it is the first.
+    /// Finds where the elements of a result are stored: at the positions at which it is read anyway, over the points of
+    /// the earlier results, or over new points if it is the first.
     fn store(&mut self, value: ValueId) -> Result<(), Refusal> {
         let read_at = self.demands.get(&value).and_then(|demands| {
             let plain = demands.iter().filter(|demand| is_plain(&demand.indices));
@@ -247,8 +247,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Indices for a result over the points of an earlier one: sizes equal in their places; where the
-    /// earlier one has size 1, an axis of its own.
+    /// Indices for a result over the points of an earlier one: each size must equal its counterpart; if the earlier
+    /// result has size 1, the axis is a new one.
     fn align(&mut self, value: ValueId) -> Result<Indices, Refusal> {
         let mut first_refusal = None;
         for store in self.stores.clone() {

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-/// The assumed speed of a device: the cost model orders fusions by it.
+/// The assumed speed of a device, by which the cost model orders fusions.
 ///
 /// ```
 /// use kiln_fusion::{Rates, WorkKind};
@@ -37,14 +37,14 @@ impl Rates {
         work: [40.0, 13.0, 38.0, 50.0, 21.0, 9.0, 4.5, 20.0, 6.0],
     };
 
-    /// With this cost of a launch in nanoseconds.
+    /// Sets the cost of a launch in nanoseconds.
     #[must_use]
     pub const fn with_launch(mut self, nanoseconds: f64) -> Self {
         self.launch = nanoseconds;
         self
     }
 
-    /// With these overheads in nanoseconds of each kernel that sums products, and of each of its results.
+    /// Sets the overheads in nanoseconds of each kernel that sums products, and of each of its results.
     #[must_use]
     pub const fn with_sums(mut self, per_kernel: f64, per_result: f64) -> Self {
         self.tiles = per_kernel;
@@ -52,7 +52,7 @@ impl Rates {
         self
     }
 
-    /// With this amount of a kind of work done in a nanosecond.
+    /// Sets the amount of a kind of work done in a nanosecond.
     #[must_use]
     pub const fn with_rate(mut self, kind: WorkKind, per_nanosecond: f64) -> Self {
         self.work[kind as usize] = per_nanosecond;
@@ -75,7 +75,7 @@ impl Default for Rates {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum WorkKind {
-    /// Bytes that were just written, or are about to be read: they are in a cache.
+    /// Bytes that were just written, or are read again soon, and so are in a cache.
     Memory,
     /// Bytes of constants, which a call reads once.
     Constants,
@@ -109,7 +109,7 @@ impl WorkKind {
         WorkKind::Pool,
     ];
 
-    /// The words for it.
+    /// Its display name.
     pub const fn as_words(self) -> &'static str {
         match self {
             WorkKind::Memory => "memory",

@@ -9,9 +9,9 @@ use crate::sizes::SizeQueries;
 /// The bytes of one kernel, at likely sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
-    /// Of values that other kernels write or read.
+    /// Bytes of values that other kernels write or read.
     pub(super) memory: u64,
-    /// Of constants.
+    /// Bytes of constants.
     pub(super) constants: u64,
 }
 
@@ -68,7 +68,7 @@ fn bytes(graph: &Graph, sizes: &SizeQueries<'_>, value: ValueId) -> u64 {
         .map_or(0, |ty| sizes.likely_bytes(ty))
 }
 
-/// The bytes of a value that an op reads, if it does: of a selecting op, the selected part.
+/// The bytes of a value that an op reads; for an op that selects elements, only the selected part.
 fn reads(graph: &Graph, sizes: &SizeQueries<'_>, op: OpId, value: ValueId) -> Option<u64> {
     let data = graph.op(op);
     let position = data.operands.iter().position(|&operand| operand == value)?;

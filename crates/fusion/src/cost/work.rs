@@ -25,7 +25,7 @@ impl Work {
         };
         let count = |dims: &[DimId]| sizes.likely_product(dims) as f64;
         let left = dims(data.operands.first());
-        // Of weights, the elements that one output (or, transposed, one input) of a channel is multiplied with.
+        // The elements of the weights by which one output (or, if transposed, one input) of a channel is multiplied.
         let taps = || dims(data.operands.get(1)).get(1..).unwrap_or(&[]);
         let results = count(dims(data.results.first()));
         let (kind, amount) = match &data.op {

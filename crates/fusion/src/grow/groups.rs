@@ -22,9 +22,9 @@ pub(crate) type GroupId = usize;
 pub(crate) struct Group {
     /// Its ops, including recomputed ones.
     pub(crate) ops: BTreeSet<OpId>,
-    /// The ops whose home it is.
+    /// The ops that belong to it.
     pub(crate) own: BTreeSet<OpId>,
-    /// The cost of its ops apart, each as its own kernel.
+    /// The cost of each of its ops as a separate kernel.
     pub(crate) apart: Vec<Cost>,
     /// Its properties as a kernel, if it can be one.
     pub(crate) profile: Option<Profile>,
@@ -155,12 +155,12 @@ impl<'a> Groups<'a> {
         self.escaping.contains(&value)
     }
 
-    /// Whether joining would make an op run both before and after the group: a path leaves it and comes back.
+    /// Whether joining would make an op run both before and after the group, because a path leaves it and re-enters it.
     pub(crate) fn would_cycle(&self, joined: &[GroupId], budget: &Budget) -> bool {
         self.order.would_cycle(joined, budget)
     }
 
-    /// Replaces several groups by one. Those in `kept` stay, since others still read them.
+    /// Replaces several groups by one. Those in `kept` remain, since other groups still read them.
     pub(crate) fn join(
         &mut self,
         joined: &[GroupId],
@@ -262,7 +262,7 @@ impl Group {
         self.ops.iter().all(|&op| is_index_map(&graph.op(op).op))
     }
 
-    /// Whether it is one conversion of bytes, or of 16-bit floats, to wider floats, besides index maps.
+    /// Whether it is one conversion of bytes, or of 16-bit floats, to wider floats, apart from index maps.
     pub(crate) fn is_widening(&self, graph: &Graph) -> bool {
         let ops = self.ops.iter().copied();
         let mut others = ops.filter(|&op| !is_index_map(&graph.op(op).op));

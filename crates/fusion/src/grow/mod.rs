@@ -33,12 +33,12 @@ use crate::sizes::{Answer, SizeQueries};
 use groups::Group;
 use offers::{Offer, Rule};
 
-/// Unions that lowering refused.
+/// Unions that lowering rejected.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocked {
-    /// Ops that are not a kernel together, and why.
+    /// Sets of ops that cannot be one kernel, and why.
     pub(crate) unions: Vec<(BTreeSet<OpId>, Refusal)>,
-    /// Ops that stay alone.
+    /// Ops that must not be fused.
     pub(crate) alone: BTreeSet<OpId>,
 }
 
@@ -96,7 +96,7 @@ struct Union {
 }
 
 impl Growth<'_> {
-    /// The kind of each op, and its cost alone.
+    /// The kind of each op, and its cost as a separate kernel.
     fn describe_singles(&mut self) {
         let ids: Vec<GroupId> = self.groups.ids().collect();
         for id in ids {
@@ -116,7 +116,7 @@ impl Growth<'_> {
         }
     }
 
-    /// Offers everything once; returns whether anything was joined.
+    /// Offers all candidates once; returns whether any were joined.
     fn round(&mut self) -> bool {
         let mut joined = false;
         for rule in Rule::ALL {
@@ -140,7 +140,7 @@ impl Growth<'_> {
         joined
     }
 
-    /// Joins the offered groups, if that is legal and worth it.
+    /// Joins the offered groups, if that is legal and profitable.
     fn take(&mut self, rule: Rule, offer: &Offer) -> bool {
         let members = &offer.members;
         if members.iter().any(|&id| self.groups.get(id).is_none()) || self.refused.contains(members)
@@ -154,7 +154,7 @@ impl Growth<'_> {
                 true
             }
             Err(refusal) => {
-                // A fact that is false at likely sizes is not worth a plan.
+                // A plan should not depend on a fact that is false at likely sizes.
                 let likely =
                     |fact: PlanFact| self.sizes.likely(fact.left) == self.sizes.likely(fact.right);
                 let pair = self.boundary(members);
@@ -167,7 +167,8 @@ impl Growth<'_> {
         }
     }
 
-    /// The ops between which a join of these groups failed: the last of the first, the first of the last.
+    /// The ops between which a join of these groups failed: the last op of the first group, and the first op of the
+    /// last.
     fn boundary(&self, members: &[GroupId]) -> Option<(OpId, OpId)> {
         let (first, last) = (members.first()?, members.last()?);
         let producer = *self.groups.get(*first)?.ops.last()?;
@@ -264,8 +265,8 @@ impl Growth<'_> {
         }
     }
 
-    /// The first member, if it is an index map, or a widening, that others read too: it stays, and is recomputed
-    /// here.
+    /// The first member, if it is an index map, or a widening, that other groups read too: it remains, and is
+    /// recomputed here.
     fn kept(&self, rule: Rule, members: &[GroupId]) -> Option<GroupId> {
         let &first = members.first()?;
         let group = self.groups.get(first)?;

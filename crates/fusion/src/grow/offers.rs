@@ -24,11 +24,11 @@ pub(crate) enum Rule {
     Chain,
     /// Cheap maps go into the operand of a contraction or window.
     Prologue,
-    /// Ops that were left to their reader, which did not take them, are an epilogue after all.
+    /// Ops that were left to their reader, but were not fused with it, become an epilogue after all.
     LeftEpilogue,
-    /// Two contractions with rows between them.
+    /// Two contractions with row ops, such as a softmax, between them.
     Between,
-    /// Products of one operand, where one of them is joined with the other's result.
+    /// Products of one operand, if one of them is combined with the other's result.
     Products,
     /// Maps and rows that read the same value.
     Siblings,
@@ -71,7 +71,7 @@ pub(crate) struct Offer {
     bytes: u64,
 }
 
-/// A rule's offers, the most bytes first, then in the order of the groups.
+/// A rule's offers, those with the most bytes first, then in the order of the groups.
 pub(crate) fn of_rule(
     graph: &Graph,
     sizes: &SizeQueries<'_>,
@@ -142,8 +142,8 @@ impl Context<'_> {
     }
 
     /// Whether an epilogue is better left to the group that reads it, as the slope of an activation is to the backward
-    /// pass: what it reads is stored anyway, for others, and reading that again moves fewer bytes than storing and reading
-    /// what it computes.
+    /// pass: its operands are stored anyway, for other readers, and reading them again moves fewer bytes than storing
+    /// and reading its results.
     fn is_left(&self, source: GroupId, epilogue: GroupId) -> bool {
         let reader = self.sole_reader(epilogue);
         let (Some(before), Some(group), Some(reader)) = (
@@ -173,8 +173,8 @@ impl Context<'_> {
             && total(&mut read_anew) < total(&mut results.into_iter()).saturating_mul(2)
     }
 
-    /// Whether a group could be an epilogue of `source` as well, after `epilogue`: the three may end up in one kernel, and then
-    /// nothing is stored for it.
+    /// Whether a group could be an epilogue of `source` as well, after `epilogue`: the three may end up in one kernel,
+    /// in which case nothing is stored for it.
     fn ends_in_one(&self, source: &Group, epilogue: GroupId, after: GroupId) -> bool {
         let rule = self
             .kernel(after)
@@ -187,7 +187,7 @@ impl Context<'_> {
                     .would_cycle(&[epilogue, after], self.sizes.budget()))
     }
 
-    /// The one group that reads what a group of pointwise ops computes, if it reads it element by element.
+    /// The only group that reads the results of a group of pointwise ops, if it reads them element by element.
     fn sole_reader(&self, id: GroupId) -> Option<GroupId> {
         let is_pointwise = |op| OpKind::of(&self.graph.op(op).op) == OpKind::Pointwise;
         let group = self.groups.get(id)?;
@@ -208,7 +208,7 @@ impl Context<'_> {
         (ops.all(is_pointwise) && reading.all(is_pointwise)).then_some(reader)
     }
 
-    /// The rule by which a group would join one that reads it.
+    /// The rule by which a group would be joined with one that reads it.
     fn rule_of(&self, source: &Group, reader: &Group) -> Option<Rule> {
         if source.is_index_map(self.graph) {
             // A map of a map is offered last: a reader of both may be able to absorb one and not the other.

@@ -17,9 +17,9 @@ use crate::budget::Budget;
 #[derive(Debug, Default)]
 pub(super) struct RunOrder {
     edges: DiGraphMap<GroupId, ()>,
-    /// By rank; `None` where a group joined another.
+    /// Groups by rank; `None` if a group was joined with another.
     sequence: Vec<Option<GroupId>>,
-    /// By group.
+    /// Ranks by group.
     ranks: Vec<usize>,
 }
 
@@ -53,8 +53,8 @@ impl RunOrder {
         self.sequence = order.into_iter().map(Some).collect();
     }
 
-    /// Whether joining these groups would create a cycle: a path leaves them and comes back. Each step is paid for; if the
-    /// budget runs out, a path is assumed.
+    /// Whether joining these groups would create a cycle: a path leaves them and re-enters them. Each step is charged
+    /// to the budget; if that runs out, a path is assumed.
     pub(super) fn would_cycle(&self, joined: &[GroupId], budget: &Budget) -> bool {
         let last = joined.iter().map(|&id| self.rank(id)).max();
         let last = last.unwrap_or_default();

@@ -64,7 +64,7 @@ impl RegionLowering<'_> {
         if self.equal(size, whole) {
             return Ok(index);
         }
-        // Not proved either way: decided by the size, which is 1 or equal in every call.
+        // Neither is proved: the size decides at run time, since it is 1 or equal in every call.
         let joined = self.b.dims_mut().bcast(size, whole)?;
         self.require(Predicate::Equal(joined, whole), "sizes that broadcast")?;
         self.assume_one_or(size, whole)?;

@@ -20,7 +20,7 @@ use super::producers::Producers;
 use super::recurrence::Body;
 use super::stage::StageKey;
 
-/// More nodes than this in a kernel are refused.
+/// The maximum number of nodes in a kernel.
 const NODE_LIMIT: usize = 1 << 14;
 /// The maximum number of demands in a lowering.
 const STEP_LIMIT: usize = 1 << 18;
@@ -73,12 +73,12 @@ pub(super) struct Revision {
     pub(super) arrays: BTreeSet<ValueId>,
 }
 
-/// What a lowering learned along the way.
+/// What a lowering learned for the next attempt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
-    /// An outer axis that should be several.
+    /// An outer axis that should be split into several.
     pub(super) outer_split: Option<(AxisId, Dims)>,
-    /// An axis of a reduction that should be several.
+    /// An axis of a reduction that should be split into several.
     pub(super) inner_split: Option<((ValueId, usize), Dims)>,
     /// An outer axis that should be the steps of a carry block, and whether backwards.
     pub(super) clock: Option<(AxisId, bool)>,
@@ -99,7 +99,7 @@ pub(super) struct RegionLowering<'a> {
     pub(super) ambient: BTreeSet<AxisId>,
     /// The axis of the open carry block, and whether it runs backwards.
     pub(super) clock: Option<(AxisId, bool)>,
-    /// The loop that the kernel is made from.
+    /// The loop from which the kernel is made.
     pub(super) body: Option<Body>,
     pub(super) stages: HashMap<StageKey, StageId>,
     /// Stages of the carry block that are not defined yet.
@@ -168,7 +168,7 @@ impl<'a> RegionLowering<'a> {
         self.drive(&mut |this| this.get(value, indices.clone(), GuardId::NONE))
     }
 
-    /// Runs `root`, and whatever it waits for, until it is done.
+    /// Runs `root`, and all demands on which it waits, until it is done.
     pub(super) fn drive<T>(
         &mut self,
         root: &mut dyn FnMut(&mut Self) -> Step<T>,
@@ -225,7 +225,7 @@ impl<'a> RegionLowering<'a> {
         self.producers.depth(value)
     }
 
-    /// The constant that a value is.
+    /// The constant that defines a value.
     pub(super) fn constant(&self, value: ValueId) -> Option<&'a kiln_ir::Constant> {
         match self.graph.value(value).definition {
             Definition::Result { op, .. } => match &self.graph.op(op).op {
@@ -268,7 +268,7 @@ impl<'a> RegionLowering<'a> {
         self.b.dims().equal(a, b).is_proved()
     }
 
-    /// The one value of a size of the kernel.
+    /// The constant value of a size of the kernel.
     pub(super) fn fixed(&self, dim: DimId) -> Option<i64> {
         self.b.dims().range(dim).as_point()
     }
@@ -293,7 +293,7 @@ impl<'a> RegionLowering<'a> {
         }
     }
 
-    /// Requires a size to be nonzero where a result has elements.
+    /// Requires a size to be nonzero if a result has elements.
     pub(super) fn require_elements(
         &mut self,
         size: DimId,

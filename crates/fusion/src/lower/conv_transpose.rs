@@ -22,9 +22,9 @@ use super::stage::NewStage;
 struct Sources {
     position: NodeId,
     tap: NodeId,
-    /// The position, where it may be outside the input.
+    /// The position, if it may be outside the input.
     position_test: Option<(NodeId, DimId)>,
-    /// The tap, where there may be none.
+    /// The tap, if there may be none.
     tap_test: Option<(NodeId, DimId)>,
     condition: Option<NodeId>,
 }

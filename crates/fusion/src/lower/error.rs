@@ -38,7 +38,7 @@ pub enum LowerError {
         /// The sizes it is computed over.
         right_shape: String,
     },
-    /// E0404: a reduction's result is read at computed positions, so that it would be recomputed for each.
+    /// E0404: a reduction's result is read at computed positions, so that it would be recomputed for each position.
     #[error(
         "expected {value} to be read along its axes, found a computed position on axis {axis}; compute it in a kernel of its own"
     )]
@@ -48,7 +48,7 @@ pub enum LowerError {
         /// The axis.
         axis: usize,
     },
-    /// E0405: positions that are data, into a value that is not in memory, so that nothing could check them.
+    /// E0405: positions that are data, into a value that is not in memory, so that they could not be checked.
     #[error(
         "expected {value} in memory where positions are data, found it computed in the same kernel"
     )]

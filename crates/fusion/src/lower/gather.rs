@@ -143,7 +143,8 @@ impl RegionLowering<'_> {
             let x = self
                 .in_memory(x)
                 .ok_or(LowerError::CheckedPosition { value: x })?;
-            // Not a literal, even if all elements are the same: the position is checked all the same.
+            // This must not become a literal, even if all elements are equal, because the position still has to be
+            // checked.
             let zero = ScalarValue::zero(self.ty(x)?.dtype);
             return self.load_or(x, &indices, guard, Some(zero));
         }

@@ -77,7 +77,7 @@ impl RegionLowering<'_> {
         self.guards.intern(joined)
     }
 
-    /// The part of a guard that can be decided where only the outer axes are known.
+    /// The part of a guard that can be evaluated when only the outer axes are known.
     pub(super) fn ambient_guard(&mut self, guard: GuardId) -> GuardId {
         if guard == GuardId::NONE {
             return guard;

@@ -16,12 +16,12 @@ use super::context::RegionLowering;
 /// Indices and the sizes they run over, outermost first.
 pub(super) type Parts = SmallVec<[(NodeId, DimId); 4]>;
 
-/// What is known of indices.
+/// Analyses of indices.
 #[derive(Debug, Default)]
 pub(super) struct Indices {
     /// The axes that each node depends on; as long as the queried nodes.
     axes: Vec<BTreeSet<AxisId>>,
-    /// What merged indices were merged from.
+    /// The parts of merged indices.
     parts: HashMap<NodeId, Parts>,
     /// The outer axes that a stage depends on.
     pub(super) of_stages: HashMap<StageId, BTreeSet<AxisId>>,
@@ -92,7 +92,7 @@ impl RegionLowering<'_> {
         self.b.apply(ScalarOp::Max, [a, b])
     }
 
-    /// One index merged from several, which it remembers.
+    /// One index merged from several, whose parts are recorded.
     pub(super) fn merge(&mut self, parts: &[(NodeId, DimId)]) -> NodeId {
         let parts: Parts = parts
             .iter()
@@ -171,7 +171,7 @@ impl RegionLowering<'_> {
         &known[node.index()]
     }
 
-    /// Whether a node can be computed where only the outer axes are known.
+    /// Whether a node can be computed when only the outer axes are known.
     pub(super) fn is_ambient(&mut self, node: NodeId) -> bool {
         self.axes_of(node);
         self.index.axes[node.index()].is_subset(&self.ambient)

@@ -22,7 +22,7 @@ impl RegionLowering<'_> {
         self.load_or(value, indices, guard, None)
     }
 
-    /// The same, with its value where the guard is false; a zero if that is not given.
+    /// The same, with the value to use where the guard is false; zero if that is not given.
     pub(super) fn load_or(
         &mut self,
         value: ValueId,
@@ -72,7 +72,7 @@ impl RegionLowering<'_> {
         Ok(buffer)
     }
 
-    /// A buffer for a value.
+    /// Adds a buffer for a value.
     pub(super) fn push_buffer(
         &mut self,
         value: ValueId,

@@ -14,10 +14,11 @@ use super::producers::Producers;
 use super::{LowerError, LoweredKernel, Region, recurrence};
 use crate::op_kind::OpKind;
 
-/// After this many attempts to find the axes of an output the search ends with the current axes.
+/// The maximum number of attempts to find the axes of an output; after that, the current axes are used.
 const ATTEMPT_LIMIT: usize = 12;
 
-/// After this many attempts to compute costly values once the search ends: the remaining ones are computed several times.
+/// The maximum number of attempts to compute costly values only once; after that, the remaining ones are computed
+/// several times.
 const ARRAY_LIMIT: usize = 4;
 
 /// The role of a part of an output's axis.
@@ -141,7 +142,7 @@ impl Runs<'_> {
         unreachable!("the search ends at its limit")
     }
 
-    /// Lowers one output with all parts outer; returns their places and what was learned.
+    /// Lowers one output with all parts as outer axes; returns their positions and what was learned.
     #[allow(clippy::type_complexity, reason = "two results of one caller")]
     fn attempt(
         &mut self,
@@ -261,7 +262,7 @@ impl Runs<'_> {
     ) -> Result<LoweredKernel, LowerError> {
         for _ in 0..ARRAY_LIMIT {
             let mut lowering = self.stored(outputs, empty, outer)?;
-            // Within a carry block a value of one step is not a value of the next.
+            // In a carry block, the value at one step is not that at the next.
             let repeated = match lowering.clock {
                 None => lowering.repeated_values(),
                 Some(_) => BTreeSet::new(),
@@ -340,7 +341,7 @@ impl Runs<'_> {
 }
 
 impl RegionLowering<'_> {
-    /// An axis outside of everything.
+    /// An axis outside of all other loops.
     pub(super) fn outer_axis(&mut self, size: DimId) -> AxisId {
         let name = format!("i{}", self.b.kernel().outer().len());
         let axis = self.b.outer(name, size);

@@ -74,8 +74,9 @@ impl RegionLowering<'_> {
         self.fixed(size).is_none_or(|size| size >= LONG_AXIS)
     }
 
-    /// The element at indices that are mapped back, or, after `low` elements of the innermost axis and for as many as it has,
-    /// the one at the same place. Each index that is mapped back comes with its size: it is inside, but that is not proved.
+    /// The element at indices that are mapped back from the border; or, between the borders of the innermost axis
+    /// (after `low` elements, for the length of the axis), the one at the same position. Each index that is mapped back
+    /// comes with its size: it is inside, but that is not proved.
     fn between_borders(
         &mut self,
         x: ValueId,
@@ -113,7 +114,7 @@ impl RegionLowering<'_> {
             .apply(ScalarOp::Select, [is_before, border, after_begin]))
     }
 
-    /// An element where the tests and conditions hold, `otherwise` elsewhere.
+    /// An element where the tests and conditions hold, and `otherwise` elsewhere.
     pub(super) fn guarded(
         &mut self,
         value: ValueId,
@@ -145,7 +146,8 @@ impl RegionLowering<'_> {
         })
     }
 
-    /// The 16-bit float that a value is widened from, which is computed with as the wider one; otherwise the value itself.
+    /// The 16-bit float from which a value is widened, if it is: computation uses the wider one anyway. Otherwise the
+    /// value itself.
     fn before_widening(&self, value: ValueId) -> ValueId {
         let operand = match self.producer(value) {
             Some((_, data)) if matches!(data.op, Op::Cast { .. }) => data.operands.first().copied(),

@@ -24,7 +24,7 @@ pub(super) struct KernelSizes {
 }
 
 impl KernelSizes {
-    /// The sizes that a region names, and what is known of them.
+    /// The sizes that a region names, and the facts about them.
     pub(super) fn of_region(graph: &Graph, region: &Region<'_>) -> Result<Self, LowerError> {
         let mut sizes = Self {
             table: DimTable::with_limits(graph.dims().limits().clone()),
@@ -37,7 +37,7 @@ impl KernelSizes {
         }
         sizes.copy_facts(graph.dims())?;
         for fact in region.facts {
-            // As simple as the earlier facts make it: learning from a long expression takes long.
+            // It is first simplified by the earlier facts, because learning from a long expression is slow.
             let left = sizes.raw(graph, fact.left)?;
             let left = sizes.table.simplify(left)?;
             let right = sizes.raw(graph, fact.right)?;
@@ -52,7 +52,7 @@ impl KernelSizes {
         Ok(sizes)
     }
 
-    /// Sizes of tensors are not negative. Where nothing else implies it, sizes are to be checked when they are bound.
+    /// Sizes of tensors are not negative. If nothing else implies this, sizes have to be checked when they are bound.
     fn assume_sizes(&mut self, graph: &Graph, region: &Region<'_>) -> Result<(), LowerError> {
         let zero = self.table.constant(0);
         for dim in sizes_of_values(graph, region) {

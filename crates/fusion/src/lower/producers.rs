@@ -41,12 +41,12 @@ impl Producers {
         this
     }
 
-    /// The op that computes a value; `None` where the region only reads it.
+    /// The op that computes a value; `None` if the region only reads it.
     pub(super) fn get(&self, value: ValueId) -> Option<OpId> {
         self.of.get(&value).map(|producer| producer.op)
     }
 
-    /// The length of the longest chain of ops of the region up to a value; 0 where the region only reads it.
+    /// The length of the longest chain of ops of the region up to a value; 0 if the region only reads it.
     pub(super) fn depth(&self, value: ValueId) -> usize {
         self.of.get(&value).map_or(0, |producer| producer.depth)
     }

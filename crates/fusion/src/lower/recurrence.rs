@@ -26,10 +26,10 @@ use crate::op_kind::{OpKind, unit_cost};
 /// The maximum cost of a value that is the same for several points and computed at each of them, in simple operations.
 const REPEAT_LIMIT: u64 = 64;
 
-/// A chain of more ops than this that compute a value from sizes is left in place.
+/// The maximum length of a chain of ops that compute a value from sizes; longer ones are left in place.
 const SIZE_OPS_LIMIT: usize = 16;
 
-/// Why a body with requirements on sizes stays a loop: a loop that runs no iteration has none.
+/// Why a body with requirements on sizes remains a loop: a loop without iterations does not impose them.
 const REQUIRES: &str = "its body has requirements on sizes";
 
 /// The loop of a lowering.
@@ -47,7 +47,7 @@ pub(super) struct Body {
 #[derive(Clone)]
 struct Held {
     stage: StageId,
-    /// The indices at which the value is read: everywhere the same point.
+    /// The indices at which the value is read: the same point everywhere.
     at: Nodes,
     /// Whether the stage has its value.
     is_defined: bool,
@@ -173,7 +173,7 @@ pub(super) fn lower_loop(
     lowering.into_kernel()
 }
 
-/// The trip count of a loop, if nothing else ends it.
+/// The trip count of a loop, if that alone ends it.
 fn trips_of(graph: &Graph, id: OpId) -> Result<LoopTrips, &'static str> {
     let course = LoopCourse::of(graph, id);
     match course.trips {
@@ -325,7 +325,7 @@ impl RegionLowering<'_> {
         })
     }
 
-    /// The value in memory that the region reads as this one; `None` if it is computed here.
+    /// The value in memory that the region reads for this one; `None` if it is computed here.
     pub(super) fn in_memory(&self, value: ValueId) -> Option<ValueId> {
         let parameters = self.body.as_ref().map(|body| &body.parameters);
         let outside = match parameters.and_then(|parameters| parameters.get(&value)) {
@@ -387,7 +387,7 @@ impl RegionLowering<'_> {
                 unreachable!("a body yields all carried values")
             };
             let value = self.demand(yielded, at.clone())?;
-            // A step passes on the value that memory would hold.
+            // A step passes on the value as it would be stored in memory.
             let dtype = self.ty(yielded)?.dtype;
             let value = self.b.cast(value, dtype);
             let value = self.b.cast(value, compute_dtype(dtype));
@@ -422,7 +422,7 @@ impl RegionLowering<'_> {
         }
     }
 
-    /// Refuses bodies that would recompute at each point too much that is the same for several points.
+    /// Rejects bodies that would recompute, at each point, too much work that is the same for several points.
     fn check_repeats(&mut self, outer: &[AxisId]) -> Result<(), LowerError> {
         let demands: Vec<Demand> = self.memo.keys().cloned().collect();
         let mut cost: u64 = 0;
@@ -450,7 +450,7 @@ impl RegionLowering<'_> {
     }
 }
 
-/// The ops before a loop that compute its trip count and captures from sizes alone. A kernel uses the sizes directly.
+/// The ops before a loop that compute its trip count and captures only from sizes. A kernel uses the sizes directly.
 pub(crate) fn size_ops(graph: &Graph, id: OpId) -> BTreeSet<OpId> {
     let operands = graph.op(id).operands.iter();
     let of_sizes = operands.filter_map(|&value| made_of_sizes(graph, value));

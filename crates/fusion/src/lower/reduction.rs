@@ -23,7 +23,7 @@ impl RegionLowering<'_> {
         let is_reduced = |axis: usize| axes.contains(&axis);
         let wide = |this: &Self, axis: usize| this.fixed(shape[axis]) != Some(1);
         if !(0..shape.len()).any(|axis| is_reduced(axis) && wide(self, axis)) {
-            // Every run is one element.
+            // Every reduced run is one element.
             let zero = self.integer(0);
             let indices = kept_indices(&demand.indices, shape.len(), axes, keep_dims, |_| zero);
             return self.get(x, indices, demand.guard);

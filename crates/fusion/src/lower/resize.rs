@@ -66,8 +66,8 @@ impl RegionLowering<'_> {
         }
     }
 
-    /// The weighted sum along the last axis, of sums along the axis before it, and so on; each over the sum of its weights if
-    /// they are normalised.
+    /// The weighted sum along the last axis, of sums along the axis before it, and so on; each divided by the sum of
+    /// its weights if they are normalised.
     fn written_taps(
         &mut self,
         data: &OpData,
@@ -109,7 +109,8 @@ impl RegionLowering<'_> {
         Ok(values[0])
     }
 
-    /// The sum of some values times the weights of the taps of an axis, over the sum of the weights if they are normalised.
+    /// The sum of some values times the weights of the taps of an axis, divided by the sum of the weights if they are
+    /// normalised.
     fn weighted_sum(
         &mut self,
         resize: &Resize,
@@ -136,7 +137,8 @@ impl RegionLowering<'_> {
         }
     }
 
-    /// A sum over the sum of the weights. Where all taps are outside there is nothing to normalise, and the sum is 0.
+    /// A sum divided by the sum of the weights. If all taps are outside, there is nothing to normalise, and the sum is
+    /// 0.
     fn normalised(&mut self, sum: NodeId, total: NodeId, dtype: DType) -> NodeId {
         let (zero, one) = (self.b.number(0.0, dtype), self.b.number(1.0, dtype));
         let is_none = self.b.apply(ScalarOp::Eq, [total, zero]);
@@ -144,7 +146,7 @@ impl RegionLowering<'_> {
         self.b.apply(ScalarOp::Div, [sum, divisor])
     }
 
-    /// The sum as a stage, over the sum of the weights if they are normalised.
+    /// The sum as a stage, divided by the sum of the weights if they are normalised.
     fn stage_of_taps(
         &mut self,
         data: &OpData,

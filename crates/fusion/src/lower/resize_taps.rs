@@ -17,7 +17,7 @@ use super::context::RegionLowering;
 pub(super) struct ResizedAxis {
     pub(super) input: DimId,
     pub(super) output: DimId,
-    /// As stated by the model; 0 where it is the quotient of the sizes.
+    /// The scale, as stated by the model; 0 if it is the quotient of the sizes.
     pub(super) scale: f64,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct ResizedAxis {
 #[derive(Clone, Copy)]
 pub(super) struct Tap {
     pub(super) index: NodeId,
-    /// f64; `None` is 1.
+    /// The weight in f64; `None` stands for 1.
     pub(super) weight: Option<NodeId>,
 }
 
@@ -42,7 +42,7 @@ impl RegionLowering<'_> {
         }
     }
 
-    /// The single element that is read, where no weights are needed and integers suffice.
+    /// The single element that is read, if no weights are needed and integers suffice.
     pub(super) fn whole_tap(
         &mut self,
         resize: &Resize,
@@ -72,7 +72,7 @@ impl RegionLowering<'_> {
             ),
             _ => false,
         };
-        // Only where the size matches the scale: then the index needs no clamp.
+        // Only if the size matches the scale: then the index needs no clamp.
         let size = self.b.dims_mut().constant(times as i64);
         let grown = self.b.dims_mut().mul(axis.input, size).ok()?;
         if !is_whole || !floors || !self.equal(grown, axis.output) {

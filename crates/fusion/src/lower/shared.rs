@@ -35,7 +35,8 @@ impl RegionLowering<'_> {
         }))
     }
 
-    /// Values that several loops compute although one array would suffice; of those that depend on each other the last.
+    /// Values that several loops compute although one array would suffice; of values that depend on each other, only
+    /// the last.
     pub(super) fn repeated_values(&mut self) -> BTreeSet<ValueId> {
         let mut demands: BTreeMap<ValueId, Vec<(Demand, NodeId)>> = BTreeMap::new();
         for (demand, &node) in &self.memo {
@@ -72,7 +73,7 @@ impl RegionLowering<'_> {
         repeated
     }
 
-    /// Whether a node reads an array of this kernel and does more with the element than a read costs.
+    /// Whether a node reads an array of this kernel, and its work on the element costs more than a read.
     fn is_made_of_array(&mut self, node: NodeId) -> bool {
         let (mut reads_array, mut n_extra) = (false, 0);
         let mut pending = vec![node];

@@ -17,7 +17,7 @@ use super::context::{Demand, RegionLowering, Step};
 use super::guard::GuardId;
 use super::index::Parts;
 
-/// The part of a value that is the value itself, kept in an array, as opposed to the stages that it is computed with.
+/// The part number that denotes the value itself, kept in an array, as opposed to the stages with which it is computed.
 pub(super) const WHOLE: usize = usize::MAX;
 
 /// The key by which two demands share a stage.
@@ -33,9 +33,9 @@ pub(super) struct StageKey {
 /// One part of an index of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
-    /// A position known where the stage is computed.
+    /// A position that is known when the stage is computed.
     Outer(NodeId, DimId),
-    /// An axis of the stage's own.
+    /// An axis of the stage itself.
     Own(DimId),
 }
 

@@ -15,7 +15,7 @@ use super::stage::NewStage;
 pub(super) struct Reads {
     /// Input positions along the spatial axes.
     pub(super) positions: Nodes,
-    /// Positions that may be in the padding, with the sizes within which they are not.
+    /// Positions that may be in the padding, with the sizes against which they are tested.
     pub(super) tests: Vec<(NodeId, DimId)>,
     /// The elements of the window.
     pub(super) taps: Nodes,
@@ -91,7 +91,7 @@ impl RegionLowering<'_> {
         Ok(reads)
     }
 
-    /// The input position of a tap along an axis, in the window at some place.
+    /// The input position of a tap along an axis, in the window at some position.
     pub(super) fn window_position(
         &mut self,
         window: &Window,
@@ -108,8 +108,8 @@ impl RegionLowering<'_> {
         Ok(self.sub(reached, before))
     }
 
-    /// What decides whether a position of a window is in the padding; `None` where there is none, and it is recorded that
-    /// the position is inside.
+    /// The test whether a position of a window is in the padding; `None` if there is no padding, in which case it is
+    /// recorded that the position is inside.
     pub(super) fn window_test(
         &mut self,
         window: &Window,
@@ -167,7 +167,7 @@ impl RegionLowering<'_> {
         Ok(table.simplify(quotient)?)
     }
 
-    /// Which group a channel is in (`which` 0), or its place in the group (1); `sizes` are both sizes.
+    /// The group of a channel (`which` 0), or its position in the group (1); `sizes` are the sizes of both.
     ///
     /// A channel axis over several groups of several channels is better split into two axes, which is recorded.
     pub(super) fn part_of_channel(

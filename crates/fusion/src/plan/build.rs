@@ -30,7 +30,7 @@ use crate::op_kind::{apart, unit_cost};
 use crate::options::FusionOptions;
 use crate::sizes::SizeQueries;
 
-/// How often a region is grown again before the ops that lowering refuses stay alone.
+/// How often a region is grown again before the ops that lowering rejects are left unfused.
 const ATTEMPT_LIMIT: usize = 8;
 
 /// Decides which ops of a verified graph become one kernel, and how every other op is executed.
@@ -152,7 +152,7 @@ impl<'a> Builder<'a> {
             None => NodeKind::Kernel,
         };
         let class = group.profile.as_ref().map(|profile| profile.class);
-        // A view of the same elements is a view whatever the sizes are.
+        // A view of the same elements is a view for all sizes.
         let profile = group.profile.iter().filter(|_| kind != NodeKind::View);
         let facts = profile.flat_map(|profile| &profile.facts);
         let facts = facts.filter_map(|&number| self.sizes().fact(number).cloned());
@@ -182,7 +182,7 @@ impl<'a> Builder<'a> {
         ops.all(|&op| matches!(self.graph.op(op).op, kiln_ir::Op::Dims { .. }))
     }
 
-    /// The groups of several ops that lowering refuses.
+    /// The groups of several ops that lowering rejects.
     fn failures(&mut self, drafts: &[Draft]) -> Vec<(BTreeSet<OpId>, Refusal)> {
         let mut failed = Vec::new();
         for draft in drafts.iter().filter(|draft| draft.kind == NodeKind::Kernel) {

@@ -13,8 +13,8 @@ use crate::error::FusionError;
 use crate::subgraph;
 
 impl FusionNode {
-    /// The benefit of doing this node and one that reads it, or reads what it reads, in one kernel. The order of other
-    /// nodes is ignored.
+    /// The benefit of fusing this node with one that reads its result, or that reads the same operand, into one kernel.
+    /// The order of other nodes is ignored.
     ///
     /// # Errors
     /// The rule that forbids it.

@@ -42,7 +42,7 @@ pub struct FusionPlan {
     pub(crate) regions: BTreeMap<RegionId, Vec<FusionNodeId>>,
     pub(crate) node_of: SecondaryMap<OpId, PackedOption<FusionNodeId>>,
     pub(crate) near_misses: Vec<NearMiss>,
-    /// Ops that were to be one kernel until lowering refused, and why.
+    /// Ops that were planned as one kernel until lowering rejected it, and why.
     pub(crate) rejected: Vec<(Vec<OpId>, String)>,
     pub(crate) options: FusionOptions,
     pub(crate) work: u64,
@@ -74,7 +74,7 @@ impl FusionPlan {
         self.regions.get(&region).map_or(&[], Vec::as_slice)
     }
 
-    /// The node that an op belongs to: in the body of a loop that is one kernel, the loop's.
+    /// The node to which an op belongs; for an op in the body of a loop that is one kernel, the loop's node.
     pub fn node_of(&self, op: OpId) -> Option<FusionNodeId> {
         self.node_of.get(op).and_then(|node| node.expand())
     }
@@ -97,12 +97,12 @@ impl FusionPlan {
         &self.near_misses
     }
 
-    /// Ops that were to be one kernel until lowering refused, and why; they were then joined differently.
+    /// Ops that were planned as one kernel until lowering rejected it, and why; they were then joined differently.
     pub fn rejected(&self) -> &[(Vec<OpId>, String)] {
         &self.rejected
     }
 
-    /// The steps of work that were spent on it; see [`FusionLimits::plan_work`](crate::FusionLimits::plan_work).
+    /// The steps of work spent on it; see [`FusionLimits::plan_work`](crate::FusionLimits::plan_work).
     pub fn work(&self) -> u64 {
         self.work
     }
@@ -130,7 +130,7 @@ impl FusionPlan {
         cut
     }
 
-    /// The options it was made with.
+    /// The options with which it was made.
     pub fn options(&self) -> &FusionOptions {
         &self.options
     }

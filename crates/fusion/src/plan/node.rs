@@ -39,7 +39,7 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// The word for it.
+    /// Its display name.
     pub const fn as_word(&self) -> &'static str {
         match self {
             NodeKind::Kernel => "kernel",

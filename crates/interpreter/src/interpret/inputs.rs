@@ -9,8 +9,8 @@ use kiln_ir::Graph;
 use kiln_tensor::Tensor;
 use std::cell::Cell;
 
-/// The inputs in the run's representation: of the declared dtypes, then as the mode stores them. In [`Mode::Promoted`] an
-/// input may already be `f64`.
+/// The inputs in the run's representation: checked against the declared dtypes, then converted to the mode's
+/// representation. In [`Mode::Promoted`] an input may already be `f64`.
 pub(super) fn accept(
     graph: &Graph,
     inputs: &[Tensor],

@@ -23,8 +23,8 @@ const BLOCK: usize = 1 << 12;
 /// The number of columns that the library multiplies at once, and of indices that it sums over.
 const PACKED: usize = 64;
 
-/// The largest block of a product that is computed without a stop check: rows are split first. The right factor is split
-/// only where one row by all of it is too much.
+/// The largest block of a product that is computed without a stop check: rows are split first. The right factor is
+/// split only if the product of one row with all of it is too large.
 pub(crate) fn block_of(Product { m, k, n }: Product) -> Product {
     let (depth, width) = match k.saturating_mul(n) <= ASKED {
         true => (k, n),
@@ -38,8 +38,8 @@ pub(crate) fn block_of(Product { m, k, n }: Product) -> Product {
     }
 }
 
-/// Writes `left * right` over `result`, all row-major, in blocks of rows and columns, and of the summed axis where it is
-/// long; checks between two blocks whether to stop.
+/// Writes `left * right` over `result`, all row-major, in blocks of rows and columns, and of the summed axis if it is
+/// long; checks between blocks whether to stop.
 pub(crate) fn product<A: Accumulator>(
     interrupt: Interrupt<'_>,
     Product { m, k, n }: Product,
@@ -126,8 +126,8 @@ pub(crate) fn exact_product<A: Accumulator>(
 
 /// The same for `f64`, with a library, on one thread; the order of summation is the library's.
 ///
-/// The library packs both factors into a buffer that it allocates itself, and aborts the process if it cannot. It gets
-/// blocks for which that buffer takes at most 64 KiB, whatever the sizes.
+/// The library packs both factors into a buffer that it allocates itself, and aborts the process if it cannot. It is
+/// given blocks for which that buffer takes at most 64 KiB, for all sizes.
 pub(crate) fn float_product(
     Product { m, k, n }: Product,
     left: &[f64],

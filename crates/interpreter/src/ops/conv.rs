@@ -68,7 +68,7 @@ pub(crate) fn conv(
     };
     match_dtype!(result.dtype(), T => {
         let w = widened(ctx.interrupt(), w.as_slice::<T>()?)?;
-        // Without elements where everything is padding.
+        // Empty if everything is padding.
         let length = sizes.channels * geometry.n_inputs();
         let x = x.as_slice::<T>()?;
         let inputs = (0..n * groups).map(|index| &x[index * length..][..length]);

@@ -18,7 +18,7 @@ pub(crate) fn map(
     apply(ctx, &function.expression(parameters)?, operands)
 }
 
-/// Every element in another dtype.
+/// Every element in a different dtype.
 pub(crate) fn cast(ctx: &EvaluateContext<'_>, x: &Tensor, to: DType) -> Result<Tensor, OpFault> {
     if x.dtype() == ctx.dtype(to) {
         return Ok(x.clone());
@@ -59,7 +59,7 @@ fn apply(ctx: &EvaluateContext<'_>, expr: &Expr, operands: &[Tensor]) -> Result<
     stopped.map(|()| result)
 }
 
-/// The shape that all operands broadcast to.
+/// The shape to which all operands broadcast.
 pub(crate) fn broadcast_shape(
     ctx: &EvaluateContext<'_>,
     operands: &[Tensor],

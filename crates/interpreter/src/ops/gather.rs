@@ -148,7 +148,7 @@ impl Address {
         })
     }
 
-    /// Where each addressed block starts in `x`, row-major.
+    /// The start of each addressed block in `x`, row-major.
     pub(crate) fn starts(
         &self,
         ctx: &EvaluateContext<'_>,

@@ -70,7 +70,7 @@ pub(crate) fn resize(
     Ok(result)
 }
 
-/// One axis: for each output index the sum of its taps, over lines of the inner axes.
+/// Resamples one axis: for each output index, the sum of its taps, over lines of the inner axes.
 fn resample(
     ctx: &EvaluateContext<'_>,
     x: &[f64],

@@ -9,8 +9,8 @@ use kiln_symbolic_shape::DimId;
 use kiln_tensor::{DType, Tensor};
 use std::ops::{Add, Div, Mul, Sub};
 
-/// `boxes: [N, B, 4], scores: [N, C, B], overlap: [], least: [] -> i64[N * C * k, 3], i64[]`: the first count rows hold the
-/// batch, class and box of each that is kept, the rest 0.
+/// `boxes: [N, B, 4], scores: [N, C, B], overlap: [], least: [] -> i64[N * C * k, 3], i64[]`: the first count rows hold
+/// the batch, class and box of each box that is kept, the others 0.
 pub(crate) fn suppress(
     ctx: &EvaluateContext<'_>,
     operands: &[Tensor],
@@ -63,7 +63,7 @@ where
         .0
         .iter_mut();
     let mut count = 0_i64;
-    // Without boxes nothing is selected, whatever the number of classes.
+    // Without boxes, nothing is selected, for any number of classes.
     for (row, scores) in scores.chunks_exact(n_boxes.max(1)).enumerate() {
         let (batch, class) = (row / n_classes, row % n_classes);
         let boxes = &boxes[batch * n_boxes..][..n_boxes];
@@ -93,7 +93,8 @@ where
     Ok(vec![selected, Tensor::scalar(count)])
 }
 
-/// Whether the intersection of two boxes is more than `threshold` of their union. A box is two opposite corners.
+/// Whether the intersection of two boxes is more than `threshold` of their union. A box is given by two opposite
+/// corners.
 fn overlaps<T>(a: [T; 4], b: [T; 4], threshold: T) -> bool
 where
     T: Number + Add<Output = T> + Sub<Output = T> + Mul<Output = T> + Div<Output = T> + PartialOrd,

@@ -5,7 +5,7 @@ use crate::context::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_tensor::{Tensor, match_dtype, row_major_strides};
 
-/// `x, at: int[axes], update -> like x`: `update` is in the result from `at` on, along `axes`.
+/// `x, at: int[axes], update -> like x`: `update` begins at `at` in the result, along `axes`.
 pub(crate) fn update_slice(
     ctx: &EvaluateContext<'_>,
     x: &Tensor,
@@ -57,7 +57,7 @@ pub(crate) fn update_slice(
     })
 }
 
-/// Ranks, dtypes and the sizes of the axes other than `axes`.
+/// Checks ranks, dtypes and the sizes of the axes other than `axes`.
 fn check_operands(
     ctx: &EvaluateContext<'_>,
     x: &Tensor,

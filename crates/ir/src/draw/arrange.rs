@@ -42,7 +42,7 @@ pub fn arrange(sizes: &[BoxSize], edges: &[(usize, usize)]) -> Arrangement {
         nodes: sizes.iter().map(|_| SceneNode::blank()).collect(),
         edges: Vec::new(),
     };
-    // The layout expects edges in the order of the boxes that they lead to.
+    // The layout expects edges in the order of their target boxes.
     let mut order: Vec<usize> = (0..edges.len())
         .filter(|&index| edges[index].0 < edges[index].1 && edges[index].1 < sizes.len())
         .collect();

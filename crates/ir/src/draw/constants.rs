@@ -4,7 +4,7 @@ use crate::constant::Constant;
 use kiln_tensor::{DType, Element, Tensor};
 use std::fmt::Debug;
 
-/// Constants with more elements show their type only.
+/// The maximum number of elements shown; for larger constants, only the type is shown.
 const ELEMENT_LIMIT: usize = 4;
 
 /// A short text: `0.5`, `[1, 2, 3]` or `f32[64, 3, 3, 3]`.

@@ -9,7 +9,7 @@ use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 use smallvec::SmallVec;
 
-/// Longer texts are truncated, so that a box stays readable.
+/// The maximum length of a text, so that a box stays readable.
 const TEXT_LIMIT: usize = 48;
 
 /// The op's attributes, one text each.
@@ -23,7 +23,7 @@ pub(super) fn attributes(graph: &Graph, op: &Op) -> Vec<String> {
     labels.rows
 }
 
-/// Prepares outside text for a drawing: control characters escaped, truncated where it is long.
+/// Prepares external text for a drawing: control characters are escaped, and long text is truncated.
 pub(super) fn shorten(text: &str) -> String {
     let mut short = String::new();
     for (index, character) in text.chars().enumerate() {
@@ -51,7 +51,7 @@ impl Labels<'_> {
     }
 
     fn list(&mut self, name: &str, items: impl Iterator<Item = String>) {
-        // No more than can be shown: a list may be long.
+        // No more than can be shown, since a list may be long.
         let items: Vec<_> = items.take(TEXT_LIMIT).collect();
         self.row(name, &format!("[{}]", items.join(", ")));
     }

@@ -16,7 +16,7 @@ impl NodeKind {
         Self::Note,
     ];
 
-    /// The word for it in style sheets.
+    /// Its name in style sheets.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Input => "input",

@@ -35,7 +35,7 @@ pub(super) struct SceneNode {
     pub(super) inner: Vec<(&'static str, Scene)>,
 }
 
-/// What a box represents; determines its colour.
+/// The kind of a box, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeKind {
     Input,
@@ -60,10 +60,10 @@ pub(super) enum Row {
 #[derive(Debug)]
 pub(super) struct Edge {
     pub(super) from: usize,
-    /// Which of the results of `from`.
+    /// The position among the results of `from`.
     pub(super) result: usize,
     pub(super) to: usize,
-    /// Which of the edges that enter `to`.
+    /// The position among the edges that enter `to`.
     pub(super) operand: usize,
     /// The value's type.
     pub(super) label: String,
@@ -109,7 +109,7 @@ pub(super) fn scene(graph: &Graph) -> Scene {
     Builder::new(graph, &mut budget, 0).region(graph.body())
 }
 
-/// Where a value comes from within a scene.
+/// The origin of a value within a scene.
 enum Source {
     Node { node: usize, result: usize },
     Constant(String),
@@ -117,7 +117,7 @@ enum Source {
 
 struct Builder<'a> {
     graph: &'a Graph,
-    /// How many more boxes may be drawn, in all scenes together.
+    /// The remaining number of boxes that may be drawn, over all scenes.
     budget: &'a mut usize,
     depth: usize,
     scene: Scene,

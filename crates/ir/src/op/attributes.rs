@@ -53,7 +53,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What a reduction computes. Floats accumulate in at least f32 and are rounded once at the end.
+    /// The function of a reduction. Floats accumulate in at least f32 and are rounded once at the end.
     pub enum ReduceFunction {
         /// The sum; 0 over nothing.
         Sum = "sum",
@@ -73,7 +73,7 @@ words! {
 }
 
 words! {
-    /// Which element an arg-reduction selects. A NaN wins over every number.
+    /// The element that an arg-reduction selects. A NaN takes precedence over every number.
     pub enum Extremum {
         /// The maximum.
         Max = "max",
@@ -83,7 +83,7 @@ words! {
 }
 
 words! {
-    /// What a cumulative op accumulates along its axis.
+    /// The function that a cumulative op accumulates along its axis.
     pub enum CumulateFunction {
         /// The running sum.
         Sum = "sum",
@@ -127,7 +127,7 @@ words! {
 }
 
 words! {
-    /// What a pooling window computes.
+    /// The function of a pooling window.
     pub enum PoolFunction {
         /// The maximum of the elements that are not padding.
         Max = "max",
@@ -135,7 +135,7 @@ words! {
         Sum = "sum",
         /// The mean of the elements that are not padding.
         Mean = "mean",
-        /// The sum divided by the number of window elements, padding included.
+        /// The sum divided by the number of window elements, including padding.
         MeanWithPadding = "mean_with_padding",
     }
 }

@@ -31,7 +31,7 @@ pub trait FieldVisitor {
     fn dims(&mut self, _name: &'static str, _value: &mut Dims) {}
     /// An element type.
     fn dtype(&mut self, _name: &'static str, _value: &mut DType) {}
-    /// The result's element type; the text may omit it where it is the first operand's.
+    /// The result's element type; the text may omit it if it is that of the first operand.
     fn result_dtype(&mut self, _name: &'static str, _value: &mut DType) {}
     /// One of a few words.
     fn word(&mut self, _name: &'static str, _value: &mut dyn Word) {}

@@ -55,9 +55,9 @@ impl Op {
         }
     }
 
-    /// The op of a mnemonic with attributes still to be filled in through [`visit_fields`](Self::visit_fields); `dim` and
-    /// `constant` are placeholders for sizes and tensors until then, and results have dtype `out` unless the attributes
-    /// state otherwise.
+    /// The op of a mnemonic, whose attributes still have to be filled in through [`visit_fields`](Self::visit_fields);
+    /// `dim` and `constant` are placeholders for sizes and tensors until then, and results have dtype `out` unless the
+    /// attributes state otherwise.
     pub fn of_mnemonic(
         mnemonic: &str,
         dim: DimId,

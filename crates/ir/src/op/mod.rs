@@ -57,7 +57,7 @@ pub enum Op {
         /// Its parameters, in the function's order.
         parameters: SmallVec<[f64; 2]>,
     },
-    /// Every element in another dtype, as `scalar` defines casts.
+    /// Every element in a different dtype, as `scalar` defines casts.
     Cast {
         /// The result's element type.
         to: DType,
@@ -157,7 +157,7 @@ pub enum Op {
     /// The transpose of `Conv` in its input: `x: [N, C, spatial..], w: [C, O / groups, kernel..] -> [N, O, sizes..]`. A
     /// result sums the contributions of its elements; a weight without an element contributes no product.
     ConvTranspose {
-        /// How the window moves; `low` and `high` are cut off the full result.
+        /// How the window moves; `low` and `high` are cropped from the full result.
         window: Window,
         /// Elements added at the high end, per spatial axis, at least 0.
         output_padding: Dims,
@@ -208,9 +208,9 @@ pub enum Op {
         /// How it moves.
         window: Window,
     },
-    /// Where the maximum of each window is: `[N, C, spatial..] -> i64 [N, C, spatial..]`, the row-major position over the
-    /// operand's spatial axes of the maximum of the window's elements that are not padding. The first of equal ones, in
-    /// row-major order; a NaN wins over every number; -1 for a window of padding alone.
+    /// The position of the maximum of each window: `[N, C, spatial..] -> i64 [N, C, spatial..]`, in row-major order
+    /// over the operand's spatial axes, among the window's elements that are not padding. Of equal elements, the first
+    /// in row-major order; a NaN takes precedence over every number; -1 for a window that consists only of padding.
     ArgPool {
         /// The window's size, per spatial axis.
         size: Integers,
@@ -236,13 +236,14 @@ pub enum Op {
         extremum: Extremum,
     },
 
-    /// Non-maximum suppression: `boxes: f32[N, B, 4], scores: f32[N, C, B], overlap: f32[], least: f32[] -> i64[N * C * k,
-    /// 3], i64[]`: the first count rows hold the batch, class and box of each that is kept. Classes are in order; of each
-    /// class at most `k` boxes are kept, in descending order of their scores as [`TopK`](Self::TopK) has it. Left out are
-    /// boxes whose score is not above `least`, unless that is NaN, and boxes whose intersection with a kept one is more than
-    /// `overlap` times the union. A box is two opposite corners; one without an area overlaps nothing.
+    /// Non-maximum suppression: `boxes: f32[N, B, 4], scores: f32[N, C, B], overlap: f32[], least: f32[] -> i64[N * C *
+    /// k, 3], i64[]`: the first count rows hold the batch, class and box of each box that is kept. Classes are in
+    /// order; of each class, at most `k` boxes are kept, in descending order of their scores, as defined by
+    /// [`TopK`](Self::TopK). Boxes are dropped if their score is not above `least`, unless that is NaN, or if their
+    /// intersection with a kept box is more than `overlap` times the union. A box is given by two opposite corners; a
+    /// box without an area does not overlap any other.
     Suppress {
-        /// The most boxes of a class.
+        /// The maximum number of boxes of a class.
         k: DimId,
     },
 
@@ -262,7 +263,7 @@ pub enum Op {
     // Beyond the core
     /// An operation registered by the user under `name`.
     Custom {
-        /// The name it was registered by.
+        /// The name under which it was registered.
         name: String,
         /// Its arguments, in the form that its registered implementation reads.
         arguments: String,
@@ -282,8 +283,8 @@ impl Op {
         }
     }
 
-    /// Visits the attributes, in a fixed order: the one description from which printing, reading, remapping of sizes and
-    /// comparing follow.
+    /// Visits the attributes, in a fixed order: printing, reading, remapping of sizes and comparison all use this one
+    /// description.
     pub fn visit_fields(&mut self, visitor: &mut dyn FieldVisitor) {
         match self {
             Self::Constant(constant) => visitor.constant("value", constant),

@@ -89,7 +89,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A name; `what` it names is for the error.
+    /// Reads a name; `what` says what it names, for the error.
     pub(super) fn identifier(&mut self, what: &str) -> Read<String> {
         match self.cursor.peek() {
             TokenKind::Identifier(_) => self.cursor.identifier().map(str::to_owned),

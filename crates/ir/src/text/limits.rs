@@ -29,9 +29,9 @@ impl Default for TextLimits {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadLimits {
-    /// Of the text.
+    /// Limits of the text.
     pub text: TextLimits,
-    /// Of the graph's table of sizes.
+    /// Limits of the graph's size table.
     pub dims: DimLimits,
 }
 

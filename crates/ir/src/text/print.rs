@@ -28,7 +28,7 @@ pub struct PrintOptions {
 }
 
 impl PrintOptions {
-    /// Everything: what [`print()`] uses.
+    /// Prints everything, as [`print()`] does.
     pub fn full() -> Self {
         Self {
             names: true,
@@ -37,7 +37,7 @@ impl PrintOptions {
         }
     }
 
-    /// Only what affects the computation: the text that hashes are computed from.
+    /// Prints only what affects the computation: the text from which hashes are computed.
     pub fn canonical() -> Self {
         Self {
             names: false,
@@ -54,8 +54,8 @@ pub fn print(graph: &Graph) -> String {
 
 /// Prints a graph according to the options.
 ///
-/// Sizes are printed as simply as the facts allow, whatever was known when they were made: a reader knows the facts first,
-/// and reads the same sizes.
+/// Sizes are printed as simply as the facts allow, regardless of what was known when they were made: the reader learns
+/// the facts first, and reads the same sizes.
 pub fn print_with(graph: &Graph, options: PrintOptions) -> String {
     if graph.dims().contract_facts().is_empty() {
         return print_as_is(graph, options);
@@ -197,8 +197,8 @@ impl Printer<'_> {
         self.out.push_str(if own_lines { "\n{\n" } else { " {\n" });
     }
 
-    /// What is known of sizes: declared facts on the first line, then the others, one per line. Returns whether there were
-    /// others.
+    /// Prints what is known about sizes: declared facts on the first line, then the others, one per line. Returns
+    /// whether there were others.
     fn facts(&mut self) -> bool {
         let dims = self.graph.dims();
         let mut declared = self.negative_symbols();

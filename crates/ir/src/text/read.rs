@@ -53,11 +53,11 @@ pub struct NewResults<'a> {
     pub annotated: &'a [Option<Type>],
     /// The number of enclosing regions; 0 in the body.
     pub depth: usize,
-    /// The node it came from.
+    /// The source node from which it came.
     pub origin: Option<&'a str>,
 }
 
-/// The types are those in the text, and all must be present.
+/// The types are those in the text, all of which must be present.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnotatedTypes;
 
@@ -98,7 +98,7 @@ pub fn read_with(
     read_within(text, blobs, types, &ReadLimits::default())
 }
 
-/// As [`read_with`], with other limits than the defaults.
+/// As [`read_with`], with limits other than the defaults.
 ///
 /// # Errors
 /// E0134 when the text is too long; as [`read_with`].
@@ -138,9 +138,9 @@ type Returned = (Option<String>, String, ValueId);
 
 /// An op whose regions are still to be read.
 struct OpenOp {
-    /// The region it is in.
+    /// The region that contains it.
     into: RegionId,
-    /// Where its mnemonic is.
+    /// The position of its mnemonic.
     start: Span,
     results: Vec<(String, Option<Type>)>,
     op: Op,

@@ -71,7 +71,7 @@ pub(super) fn read(input: &mut Input<'_>, dims: &mut DimTable, op: &mut Op) -> R
     }
 }
 
-/// Fills in the field of one name from the text that follows it.
+/// Fills in the field with this name from the text that follows it.
 struct OneField<'a, 'text> {
     input: &'a mut Input<'text>,
     dims: &'a mut DimTable,

@@ -5,7 +5,7 @@ use crate::ids::{OpId, RegionId, ValueId};
 use kiln_symbolic_shape::DimId;
 use std::fmt;
 
-/// Where in a graph an error is.
+/// The place of an error in a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// The graph as a whole.
@@ -60,7 +60,7 @@ pub enum VerifyErrorKind {
     /// E0201: an id that is not of this graph.
     #[error("{what} {id} is not in this graph")]
     UnknownId {
-        /// The kind of thing.
+        /// The kind of entity.
         what: &'static str,
         /// The id.
         id: String,
@@ -76,9 +76,9 @@ pub enum VerifyErrorKind {
     Count {
         /// What is counted.
         what: &'static str,
-        /// How many there must be.
+        /// The required number.
         expected: String,
-        /// How many there are.
+        /// The actual number.
         found: usize,
     },
     /// E0204: an attribute that is invalid for these operands.
@@ -106,7 +106,7 @@ pub enum VerifyErrorKind {
         index: usize,
         /// What the op accepts.
         expected: String,
-        /// What it got.
+        /// What was given.
         found: String,
     },
     /// E0214: operands that the scalar function does not accept.
@@ -147,11 +147,11 @@ pub enum VerifyErrorKind {
     /// E0211: a region that no op or several ops own, or an op in several regions.
     #[error("{what} {id} occurs in {found} places, expected one")]
     Shared {
-        /// The kind of thing.
+        /// The kind of entity.
         what: &'static str,
         /// The id.
         id: String,
-        /// How many places.
+        /// The number of places.
         found: usize,
     },
     /// E0212: two inputs or two outputs with the same name.

@@ -301,8 +301,8 @@ fn check_dtypes(
     }
 }
 
-/// A region's parameters and results against the op's operands and results. Sizes may differ where the region or the op has
-/// its own symbol for them, so only dtypes and ranks are compared here.
+/// Compares a region's parameters and results with the op's operands and results. Sizes may differ where the region or
+/// the op has its own symbol for them, so only dtypes and ranks are compared here.
 fn check_regions(graph: &Graph, id: OpId, data: &OpData, report: &mut Report) {
     match data.op {
         Op::If => {

@@ -102,7 +102,7 @@ fn check_values(graph: &Graph, report: &mut Report) {
     }
 }
 
-/// Each op in one region, each region but the body under one op.
+/// Checks that each op is in one region, and that each region except the body belongs to one op.
 fn check_places(graph: &Graph, report: &mut Report) {
     let mut op_places: SecondaryMap<OpId, usize> = SecondaryMap::new();
     let mut region_places: SecondaryMap<RegionId, usize> = SecondaryMap::new();

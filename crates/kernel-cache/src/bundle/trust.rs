@@ -60,7 +60,7 @@ impl Bundle {
     /// Opens a sealed bundle. Its code may be run: only a holder of the key can have made it.
     ///
     /// # Errors
-    /// As [`open`](Self::open); E0711 for a bundle without a seal, or with another key's.
+    /// As [`open`](Self::open); E0711 for a bundle without a seal, or sealed with a different key.
     pub fn open_sealed(path: impl AsRef<Path>, key: &SealKey) -> Result<Self, CacheError> {
         Self::open_with(path.as_ref(), Trust::Key(*key))
     }

@@ -33,7 +33,7 @@ pub(super) struct Inner<V, E> {
     pub(super) process: Pid,
 }
 
-/// The result a leader shares with its followers.
+/// The result that a leader shares with its followers.
 pub(super) enum Shared<V, E> {
     Value(Arc<V>),
     Failed(Arc<E>),

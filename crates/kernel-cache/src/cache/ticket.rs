@@ -30,7 +30,7 @@ type FirstTold = Box<dyn FnOnce(&Source) + Send>;
 pub struct Ticket<V, E> {
     cache: TieredCache<V, E>,
     key: CacheKey,
-    /// `None` where there can be no waiters: in a forked child, and inside another compile.
+    /// `None` if there can be no waiters: in a forked child, and inside another compile.
     lead: Option<Lead<KeyDigest, Shared<V, E>>>,
     /// Notified of a found value before its waiters are.
     first_told: Option<FirstTold>,
@@ -82,7 +82,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// A handle that counts the waiters, also during the compile; `None` where no thread can wait.
+    /// A handle that counts the waiters, also during the compile; `None` if no thread can wait.
     pub fn counting_waiters(&self) -> Option<impl Fn() -> usize + use<V, E>> {
         self.lead.as_ref().map(Lead::counting)
     }
@@ -92,12 +92,12 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         &self.key
     }
 
-    /// How many callers wait for it now. A queued compile without waiters may be dropped.
+    /// The number of callers that wait for it. A queued compile without waiters may be dropped.
     pub fn n_waiting(&self) -> usize {
         self.lead.as_ref().map_or(0, Lead::n_followers)
     }
 
-    /// A waiter for this compile; `None` where no thread can wait: in a forked child, and inside another compile.
+    /// A waiter for this compile; `None` if no thread can wait: in a forked child, and inside another compile.
     pub fn waiter(&self) -> Option<Waiter<V, E>> {
         let follow = self.lead.as_ref()?.follow();
         let inner = Arc::clone(&self.cache.inner);
@@ -138,7 +138,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         let _nesting = Nesting::enter();
         let inner = Arc::clone(&self.cache.inner);
         self.begin_at(inner.clock.now());
-        // The previous leader may have finished between the look at memory and this lead.
+        // The previous leader may have finished between the check of memory and the start of this lead.
         if let Some(value) = inner.in_memory(&self.key) {
             let source = Source::Memory;
             return Ok(self.finish(Found { value, source }));
@@ -261,7 +261,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
                 }
                 Claim::Busy => {}
             }
-            // The time slept bounds the wait, whatever the clock does.
+            // The wait is bounded by the time slept, regardless of the clock.
             let waited = slept.max(inner.clock.now().saturating_sub(begin));
             if waited >= inner.options.trusted {
                 Counters::count(&counters.takeovers);

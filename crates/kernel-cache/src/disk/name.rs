@@ -10,7 +10,7 @@ use crate::key::KeyDigest;
 pub(super) enum FileName {
     /// An entry in this format.
     Entry(KeyDigest),
-    /// An entry in another format: takes space, and is not read.
+    /// An entry in a different format: takes space, and is not read.
     Foreign(KeyDigest),
     /// A draft being written.
     Draft(u64),

@@ -10,7 +10,7 @@ use crate::payload::Payload;
 
 use super::{DiskOptions, DiskTier};
 
-/// The mode bits that let others write.
+/// The mode bits that allow other users to write.
 const OTHERS_WRITE: u32 = 0o022;
 
 impl DiskTier {

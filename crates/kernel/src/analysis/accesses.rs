@@ -10,7 +10,7 @@ use crate::form::{Axes, BufferId, Item, Kernel, Node, NodeId, StageId, Store};
 pub struct Access<'k> {
     /// The load; `None` for a store.
     pub load: Option<NodeId>,
-    /// What is read or written.
+    /// The buffer that is read or written.
     pub buffer: BufferId,
     /// The indices, one per axis of the buffer.
     pub indices: &'k [NodeId],

@@ -22,9 +22,9 @@ pub struct Boundary {
 }
 
 impl Boundary {
-    /// The boundaries along an outer axis in the stored values of a kernel of stores alone, the outermost of nested
-    /// selections first. Empty where an operand of a selection may fault, since every element's faults are reported
-    /// whatever is selected.
+    /// The boundaries along an outer axis in the stored values of a kernel that consists only of stores, the outermost
+    /// of nested selections first. Empty if an operand of a selection may fault, since faults of every element are
+    /// reported regardless of the selection.
     pub fn all(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) -> Vec<Self> {
         let is_same_everywhere = |node: NodeId| {
             let mut axes = kernel.axes().keys();
@@ -60,9 +60,9 @@ impl Boundary {
     }
 }
 
-/// The conditions of selections that are the same at all points along some axes, so that they are known outside the loops
-/// over these: between loaded elements, and between indices that vary along the axes, such as that of an operand whose size
-/// may be 1. The outermost of nested selections first. Empty where [`Boundary::all`] is.
+/// The conditions of selections that are the same at all points along some axes, so that they are known outside the
+/// loops over these: between loaded elements, and between indices that vary along the axes, such as that of an operand
+/// whose size may be 1. The outermost of nested selections first. Empty if [`Boundary::all`] is.
 pub fn invariant_conditions(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -85,12 +85,13 @@ pub fn invariant_conditions(
 /// A `select` of a kernel.
 struct Selection {
     condition: NodeId,
-    /// What it selects from.
+    /// The operands from which it selects.
     operands: [NodeId; 2],
 }
 
-/// The selections in the stored values of a kernel of stores alone, one of each condition, the outermost of nested ones
-/// first. Empty where a node may fault, since every element's faults are reported whatever is selected.
+/// The selections in the stored values of a kernel that consists only of stores, one for each condition, the outermost
+/// of nested ones first. Empty if a node may fault, since faults of every element are reported regardless of the
+/// selection.
 fn selections(kernel: &VerifiedKernel) -> Vec<Selection> {
     let mut roots = Vec::new();
     for item in kernel.items() {

@@ -5,8 +5,8 @@ use kiln_tensor::DType;
 
 use crate::form::{Kernel, Node, NodeId};
 
-/// Whether a float is no NaN and in the range of an integer dtype of at most 16 bits, being
-/// `select(x > low, min(x, high), low)` of two constants of that range; false where that is not recognised.
+/// Whether a float is not NaN and in the range of an integer dtype of at most 16 bits, because it is `select(x > low,
+/// min(x, high), low)` with two constants in that range; false if this form is not recognised.
 pub fn is_clamped_to(kernel: &Kernel, node: NodeId, dtype: DType) -> bool {
     let bits = dtype.bits();
     if !dtype.is_integer() || bits > 16 {

@@ -50,7 +50,7 @@ fn position(axis: AxisId) -> (usize, u64) {
     (index / 64, 1 << (index % 64))
 }
 
-/// The axes that each node and stage of a kernel depends on.
+/// The axes on which each node and stage of a kernel depends.
 #[derive(Debug)]
 pub struct Dependence {
     nodes: SecondaryMap<NodeId, AxisSet>,

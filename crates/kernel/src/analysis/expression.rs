@@ -7,8 +7,8 @@ use kiln_tensor::DType;
 
 use crate::form::{Kernel, Node, NodeId};
 
-/// The given values and everything that they are computed from: each node once, the values first, breadth first. It does
-/// not look through locals: a stage's value is another expression.
+/// The given values and all nodes from which they are computed: each node once, the values first, breadth first. It
+/// does not look through locals: a stage's value is another expression.
 pub fn expression_nodes(kernel: &Kernel, roots: &[NodeId]) -> Vec<NodeId> {
     let mut seen = HashSet::new();
     let mut nodes: Vec<NodeId> = roots.to_vec();

@@ -5,14 +5,14 @@ use kiln_scalar::ScalarOp;
 use super::integer_literal;
 use crate::form::{AxisId, Extent, Kernel, Node, NodeId};
 
-/// An index that consists of a group and a place within it.
+/// An index that consists of a group and a position within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupedIndex {
     /// The group.
     pub group: NodeId,
-    /// The number of places in a group.
+    /// The number of positions in a group.
     pub size: i64,
-    /// The place, an axis with that many points.
+    /// The position, an axis with that many points.
     pub place: NodeId,
     /// That axis.
     pub axis: AxisId,

@@ -42,7 +42,7 @@ impl GuardedIndex {
         found
     }
 
-    /// The guarded indices of loads that a value is computed from.
+    /// The guarded indices of the loads from which a value is computed.
     pub fn below(kernel: &VerifiedKernel, value: NodeId) -> Vec<Self> {
         let below: BTreeSet<NodeId> = expression_nodes(kernel, &[value]).into_iter().collect();
         let mut found = Self::all(kernel);

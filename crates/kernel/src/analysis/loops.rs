@@ -5,8 +5,8 @@ use kiln_symbolic_shape::Predicate;
 use crate::form::{Axes, AxisId, Extent, Item, Kernel, Stage, StageOperation};
 use crate::verified::VerifiedKernel;
 
-/// The axes that each stage and store runs over inside the outer ones, outermost first: the step of its carry block, its
-/// own axes, then the reduced ones.
+/// The axes over which each stage and store runs inside the outer ones, outermost first: the step of its carry block,
+/// its own axes, then the reduced ones.
 pub fn item_axes(kernel: &Kernel) -> Vec<Axes> {
     let mut all = Vec::new();
     for item in kernel.items() {

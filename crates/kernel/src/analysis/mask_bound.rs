@@ -22,21 +22,21 @@ pub struct MaskBound {
     pub left: NodeId,
     /// The right side of the comparison.
     pub right: NodeId,
-    /// Whether equal sides leave the value as it is.
+    /// Whether equal sides leave the value unchanged.
     pub is_strict: bool,
     /// How much `left - right` changes along the axis: 1 or -1.
     pub step: i64,
 }
 
-/// The values and conditions that are visited, at most.
+/// The maximum number of values and conditions that are visited.
 const FUEL: usize = 256;
 
-/// What remains to be visited, with the index that is the axis there.
+/// A value or condition to be visited, with the index that is the axis there.
 #[derive(Clone, Copy)]
 enum Visit {
-    /// A value: where this is minus infinity, so is the whole.
+    /// A value: where it is minus infinity, the whole value is too.
     Value(NodeId, AxisId),
-    /// A condition: where it has this value, the whole is minus infinity.
+    /// A condition: where it has this value, the whole value is minus infinity.
     Condition(NodeId, AxisId, bool),
 }
 
@@ -44,7 +44,8 @@ impl MaskBound {
     /// The largest change of a side along the axis, up or down.
     pub const MAX_STEP: i64 = 1 << 10;
 
-    /// The bounds of a value along an axis. Each holds by itself: elements outside any of them are minus infinity.
+    /// The bounds of a value along an axis. Each bound holds on its own: elements outside any of them are minus
+    /// infinity.
     ///
     /// Selections are recognised, also through casts, positive factors, and maps over the axis. Sums are not: minus infinity
     /// plus another value may be NaN.

@@ -15,8 +15,8 @@ pub struct SharedPair {
     pub written: BufferId,
 }
 
-/// The operands whose memory a result may reuse, by the positions of the buffers: a launch with such a pair in one memory
-/// gives the same bits as with two, whatever the schedule and the number of threads.
+/// The operands whose memory a result may reuse, by the positions of the buffers: a launch with such a pair in shared
+/// memory gives the same bits as in separate memories, for any schedule and number of threads.
 ///
 /// Conservative: an operand shares with a result of the same layout if it is loaded only at the element that is stored, and
 /// not after that, and nothing is reduced or carried. Schedules may compute rows of a reduction twice; a map's points are
@@ -87,7 +87,7 @@ fn load(kernel: &Kernel, node: NodeId) -> &Load {
     }
 }
 
-/// The loads that a store is computed from, through the stages it reads.
+/// The loads from which a store is computed, through the stages it reads.
 fn loads(kernel: &Kernel, store: &Store) -> BTreeSet<NodeId> {
     let mut pending: Vec<NodeId> = store.indices.to_vec();
     pending.push(store.value);

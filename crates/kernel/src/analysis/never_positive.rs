@@ -9,7 +9,8 @@ use kiln_tensor::DType;
 use super::Dependence;
 use crate::form::{AxisId, Kernel, Node, NodeId, Reduction, StageOperation};
 
-/// Whether a float is an element minus the maximum over an axis, so at most 0, or NaN; false where that is not recognised.
+/// Whether a float is an element minus the maximum over an axis, so at most 0, or NaN; false if this form is not
+/// recognised.
 ///
 /// Only elements read from memory count: a recomputed one could be rounded differently from the one in the comparison.
 pub fn is_never_positive(kernel: &Kernel, dependence: &Dependence, node: NodeId) -> bool {

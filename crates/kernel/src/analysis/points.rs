@@ -4,8 +4,8 @@ use kiln_symbolic_shape::Binding;
 
 use crate::form::{AxisId, Item, Kernel, StageOperation};
 
-/// The approximate number of points that a kernel computes for these values of its symbols: those of every stage and store,
-/// at each outer point. An extent without a value counts as 1, one clamped by data as its bound.
+/// The approximate number of points that a kernel computes for these values of its symbols: those of every stage and
+/// store, at each outer point. An extent without a value counts as 1, and one clamped by data as its bound.
 pub fn points(kernel: &Kernel, symbols: &[i64]) -> f64 {
     let dims = kernel.dims();
     let named = dims.symbols().zip(symbols.iter().copied());

@@ -13,7 +13,7 @@ pub enum AxisPoints {
     One,
     /// This many consecutive points.
     Next(i64),
-    /// All: a loop over the axis is inside the tile.
+    /// All points: a loop over the axis is inside the tile.
     All,
 }
 
@@ -29,8 +29,8 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The reach of an index in a tile. `None` where it does not vary by constants, where an axis that the tile covers
-    /// completely has no known bound, or where `points` returns `None` for an axis that the index depends on.
+    /// The reach of an index in a tile. `None` if it does not vary by constants, if an axis that the tile covers
+    /// completely has no known bound, or if `points` returns `None` for an axis on which the index depends.
     pub fn of(
         kernel: &Kernel,
         dependence: &Dependence,

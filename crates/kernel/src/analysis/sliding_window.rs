@@ -73,7 +73,7 @@ impl SlidingWindow {
         })
     }
 
-    /// Whether this many rows read a good part of their elements more than once: a quarter of all reads.
+    /// Whether enough of the reads of this many rows are repeated: a quarter of all reads.
     pub fn is_shared(&self, rows: u32) -> bool {
         let places: BTreeSet<i64> = self.readers(rows).into_keys().collect();
         3 * i64::from(rows) * self.n_taps >= 4 * places.len() as i64

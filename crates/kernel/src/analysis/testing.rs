@@ -8,13 +8,13 @@ pub(super) fn kernel(text: &str) -> VerifiedKernel {
     crate::verify(crate::text::read(text).unwrap()).unwrap()
 }
 
-/// The axis of a name.
+/// The axis with this name.
 pub(super) fn axis(kernel: &VerifiedKernel, name: &str) -> AxisId {
     let mut axes = kernel.axes().iter();
     axes.find(|(_, axis)| axis.name == name).unwrap().0
 }
 
-/// The value of the stage of a name.
+/// The value of the stage with this name.
 pub(super) fn stage_value(kernel: &VerifiedKernel, name: &str) -> NodeId {
     let mut stages = kernel.stages().values();
     stages.find(|stage| stage.name == name).unwrap().value

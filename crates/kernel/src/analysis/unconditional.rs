@@ -8,8 +8,8 @@ use super::integer_literal;
 use crate::form::{Kernel, Load, Node, NodeId, Role};
 use crate::verified::{IndexClass, VerifiedKernel};
 
-/// Whether a node itself can fault, or reads what the kernel writes: it must then be computed exactly where the kernel
-/// places it.
+/// Whether a node itself can fault, or reads elements that the kernel writes: it must then be computed exactly where
+/// the kernel places it.
 pub fn may_fault(kernel: &VerifiedKernel, node: NodeId) -> bool {
     match kernel.node(node) {
         Node::Load(load) => {
@@ -33,7 +33,7 @@ pub fn may_fault(kernel: &VerifiedKernel, node: NodeId) -> bool {
     }
 }
 
-/// Whether an integer is a literal other than zero, or the maximum of anything and a positive one.
+/// Whether an integer is a literal other than zero, or the maximum of any value and a positive literal.
 fn is_never_zero(kernel: &Kernel, node: NodeId) -> bool {
     let is_positive = |&operand: &NodeId| integer_literal(kernel, operand) > Some(0);
     match kernel.node(node) {

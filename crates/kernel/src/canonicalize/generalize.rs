@@ -18,21 +18,21 @@ use crate::form::{AxisId, BufferId, Kernel, Node, NodeId, StageId};
 use crate::verified::VerifiedKernel;
 use crate::verify::{used_nodes, verify};
 
-/// Rows of fewer elements than this are read and written across, at a stride that is better known.
+/// Rows of fewer elements than this are read and written across rows, at a stride that should stay constant.
 const SHORT: i64 = 8;
 
-/// How many sizes are tried one by one.
+/// The maximum number of sizes that are tried one by one.
 const MAX_TRIES: usize = 24;
 
 /// A kernel with replaced sizes, and the replacements.
 pub(super) struct General {
     pub(super) kernel: VerifiedKernel,
-    /// The size of the original kernel that each new symbol stands for.
+    /// The size of the original kernel that each new symbol represents.
     values: BTreeMap<SymbolId, DimId>,
 }
 
 impl General {
-    /// What a symbol is, as a size of the original kernel.
+    /// The value of a symbol, as a size of the original kernel.
     pub(super) fn value(&self, symbol: SymbolId) -> DimId {
         let own = self.kernel.dims().dim(symbol);
         self.values.get(&symbol).copied().unwrap_or(own)
@@ -73,7 +73,7 @@ pub(super) fn generalize(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> G
     best
 }
 
-/// The kernel with symbols in these places, if as much is proved of it.
+/// The kernel with symbols in these places, if everything proved of the original is still proved of it.
 fn attempt(
     kernel: &VerifiedKernel,
     candidates: &[&Candidate],
@@ -112,8 +112,8 @@ fn attempt(
     })
 }
 
-/// A symbol in place of a size. In place of a number that may be negative, the symbol may be too: otherwise more would be
-/// proved of the kernel than holds.
+/// A symbol in place of a size. If it replaces a number that may be negative, the symbol may be negative too: otherwise
+/// more would be proved of the kernel than holds.
 fn symbol_for(dims: &mut DimTable, candidate: &Candidate) -> Option<SymbolId> {
     let zero = dims.constant(0);
     let is_number = |slot: &Slot| matches!(slot, Slot::Number(_));
@@ -185,8 +185,8 @@ fn contiguous_axes(kernel: &VerifiedKernel) -> BTreeSet<AxisId> {
     innermost.collect()
 }
 
-/// The axes that run through a factor of a window's products, where no factor is a constant: as channels do where weights are
-/// data, or are what is computed.
+/// The axes that run through a factor of a window's products, if no factor is a constant: such as channels, if weights
+/// are data, or are the result.
 fn channels_of_data(kernel: &VerifiedKernel) -> BTreeSet<AxisId> {
     let classification = kernel.classification();
     if !kernel.axes_of_weights().is_empty() || classification.class != Class::Window {

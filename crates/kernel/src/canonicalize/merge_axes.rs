@@ -18,7 +18,7 @@ use crate::form::{
 };
 use crate::verify::used_nodes;
 
-/// How many pairs are tried in one kernel.
+/// The maximum number of pairs tried in one kernel.
 const MAX_TRIES: usize = 64;
 
 pub(super) fn merge_axes(mut kernel: Kernel) -> Kernel {
@@ -61,7 +61,7 @@ struct Merge {
     places: BTreeSet<(Indexed, usize)>,
 }
 
-/// Axes that are adjacent where they are run over.
+/// Axes that are adjacent in the loops over them.
 fn neighbours(kernel: &Kernel) -> Vec<(AxisId, AxisId)> {
     let mut found = Vec::new();
     for axes in binders(kernel) {
@@ -107,7 +107,7 @@ fn accesses(kernel: &Kernel) -> Vec<Access> {
     found
 }
 
-/// Everything that must be merged with a pair of axes; `None` if something prevents it.
+/// Everything that must be merged together with a pair of axes; `None` if that is not possible.
 fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
     let accesses = accesses(kernel);
     let neighbours: BTreeSet<_> = neighbours(kernel).into_iter().collect();

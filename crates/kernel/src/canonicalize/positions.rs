@@ -9,7 +9,7 @@ use kiln_scalar::{ScalarOp, ScalarValue};
 use crate::form::{AxisId, Kernel, Node, NodeId};
 use crate::verify::used_nodes;
 
-/// The positions along two axes, and the products inside them that nothing else uses.
+/// The positions along two axes, and the products inside them that have no other use.
 pub(super) struct Positions {
     /// `a * |b| + b`.
     pub(super) sums: BTreeSet<NodeId>,

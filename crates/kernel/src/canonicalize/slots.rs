@@ -39,7 +39,7 @@ pub(crate) fn slots(kernel: &Kernel) -> Vec<(Slot, DimId)> {
     found
 }
 
-/// The axes that something runs over, in the order of the items; others are leftovers from building.
+/// The axes over which some item runs, in the order of the items; others are leftovers from building.
 fn bound_axes(kernel: &Kernel) -> Vec<AxisId> {
     let mut found = kernel.outer().to_vec();
     for item in kernel.items() {

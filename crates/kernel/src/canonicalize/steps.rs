@@ -10,18 +10,18 @@ use kiln_scalar::{ScalarOp, ScalarValue};
 use crate::form::{AxisId, Kernel, Node, NodeId};
 use crate::verify::used_nodes;
 
-/// The most comparisons of an axis that is merged: beyond, loops are not split at each of them, and testing them per row is
-/// faster than per element.
+/// The maximum number of comparisons of an axis that is merged: with more, loops are not split at each of them, and
+/// testing them per row is faster than per element.
 const MAX_COMPARISONS: usize = 7;
 
-/// What scales with an axis.
+/// The comparisons and shifts that scale with an axis.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     /// `a < c` and `a >= c`.
     pub(super) comparisons: BTreeSet<NodeId>,
     /// `a + c` and `a - c`.
     pub(super) shifts: BTreeSet<NodeId>,
-    /// Each `c`, which nothing else uses.
+    /// Each `c`, which has no other use.
     pub(super) lengths: BTreeSet<NodeId>,
 }
 

@@ -8,9 +8,9 @@ use crate::form::{AxisId, Extent, Kernel, Node, NodeId, Stage, StageId, StageOpe
 
 /// The dependencies of each stage.
 pub(super) struct Dependence {
-    /// The surrounding axes that a stage's local depends on; its own axes are indices of the local.
+    /// The surrounding axes on which a stage's local depends; its own axes are indices of the local.
     axes: SecondaryMap<StageId, BTreeSet<AxisId>>,
-    /// The stages that a stage is computed from, directly or indirectly.
+    /// The stages from which a stage is computed, directly or indirectly.
     stages: SecondaryMap<StageId, BTreeSet<StageId>>,
 }
 
@@ -40,12 +40,12 @@ impl Dependence {
         dependence
     }
 
-    /// The axes a value depends on.
+    /// The axes on which a value depends.
     pub(super) fn axes(&self, kernel: &Kernel, node: NodeId) -> BTreeSet<AxisId> {
         self.of_nodes(kernel, &[node]).0
     }
 
-    /// The stages that a stage is computed from, directly or indirectly.
+    /// The stages from which a stage is computed, directly or indirectly.
     pub(super) fn stages(&self, stage: StageId) -> &BTreeSet<StageId> {
         &self.stages[stage]
     }
@@ -84,7 +84,7 @@ impl Dependence {
     }
 }
 
-/// The axes a stage reduces over.
+/// The axes over which a stage reduces.
 pub(super) fn reduced(stage: &Stage) -> &[AxisId] {
     match &stage.operation {
         StageOperation::Map => &[],

@@ -3,7 +3,7 @@
 use super::{EvaluateError, Evaluator};
 use crate::form::{AxisId, Extent};
 
-/// What is done at a point, and what it gives.
+/// The function called at a point, and its result.
 pub(super) type Visit<'a, E, T = ()> =
     dyn FnMut(&mut E, Option<AxisId>) -> Result<T, EvaluateError> + 'a;
 
@@ -11,7 +11,7 @@ impl Evaluator<'_> {
     /// Calls `visit` at every point of the axes, the last axis fastest. The extent of an axis may depend on those before
     /// it.
     ///
-    /// `visit` gets the last axis if no other axis has moved since the point before, else `None`.
+    /// `visit` gets the last axis if no other axis has moved since the previous point, otherwise `None`.
     pub(super) fn for_each_point(
         &mut self,
         axes: &[AxisId],

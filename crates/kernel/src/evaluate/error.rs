@@ -3,7 +3,7 @@
 use kiln_scalar::ScalarError;
 use kiln_tensor::{DType, TensorError};
 
-/// Why a kernel has no result on these sizes and buffers.
+/// Why a kernel has no result for these sizes and buffers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
@@ -102,7 +102,7 @@ impl EvaluateError {
         Self::Unverified { what: what.into() }
     }
 
-    /// Whether the error is in the data and not in the kernel: compiled code reports the same as a fault.
+    /// Whether the error is in the data rather than in the kernel: compiled code reports it as a fault.
     pub fn is_fault(&self) -> bool {
         matches!(
             self,

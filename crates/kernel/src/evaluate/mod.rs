@@ -152,7 +152,7 @@ impl<'a> Evaluator<'a> {
         Ok(size)
     }
 
-    /// Checks what was written and returns it.
+    /// Checks the written buffers and returns them.
     fn finish(self, buffers: &mut [Tensor]) -> Result<(), EvaluateError> {
         let mut written = Vec::new();
         for (id, buffer) in self.kernel.buffers() {

@@ -23,7 +23,7 @@ impl Evaluator<'_> {
         self.nodes(&order, root)
     }
 
-    /// The value of an expression whose value is known at another point, if `moved` is all that has changed since.
+    /// The value of an expression whose value is known at another point, if only `moved` has changed since.
     pub(super) fn value_after(
         &mut self,
         root: NodeId,

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// Sizes or strides, one per axis.
 pub type Dims = SmallVec<[DimId; 4]>;
 
-/// What a kernel does with a buffer.
+/// How a kernel uses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Read.
@@ -50,14 +50,14 @@ impl Role {
 pub struct Buffer {
     /// Its name, without the `%`.
     pub name: String,
-    /// What the kernel does with it.
+    /// How the kernel uses it.
     pub role: Role,
     /// The elements.
     pub dtype: DType,
     /// The sizes, outermost first.
     pub shape: Dims,
-    /// Elements from one index to the next, per axis; `None` is row-major without gaps. A stride of
-    /// 0 repeats an element, for buffers that are only read.
+    /// Elements from one index to the next, per axis; `None` is row-major without gaps. A stride of 0 repeats an
+    /// element, and is allowed for buffers that are only read.
     pub strides: Option<Dims>,
 }
 

@@ -26,9 +26,9 @@ use crate::error::KernelError;
 
 /// Builds one kernel.
 ///
-/// Axes are made first ([`outer`](Self::outer), [`axis`](Self::axis)), then nodes over them, then the items in
-/// order. Stages are declared when their value is known, or, inside a carry block where `prev` refers to a stage
-/// that comes later, ahead of it ([`declare_stage`](Self::declare_stage)).
+/// Axes are made first ([`outer`](Self::outer), [`axis`](Self::axis)), then nodes over them, then the items in order.
+/// Stages are declared when their value is known, or ahead of that ([`declare_stage`](Self::declare_stage)), inside a
+/// carry block in which `prev` refers to a stage that comes later.
 #[derive(Debug)]
 pub struct KernelBuilder {
     kernel: Kernel,
@@ -39,7 +39,8 @@ pub struct KernelBuilder {
 }
 
 impl KernelBuilder {
-    /// An empty kernel. The table holds its symbols and what is known of them; sizes passed to the builder are ids of it.
+    /// An empty kernel. The table holds its symbols and the facts about them; sizes passed to the builder are ids of
+    /// it.
     pub fn new(name: impl Into<String>, dims: DimTable) -> Self {
         Self {
             kernel: Kernel {

@@ -44,14 +44,14 @@ impl Extent {
     }
 }
 
-/// One thing a kernel does.
+/// One item of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// Computes a local.
     Stage(StageId),
-    /// Writes.
+    /// Writes to a buffer.
     Store(Store),
-    /// Runs items repeatedly.
+    /// Runs items repeatedly: a carry block.
     Carry(Carry),
 }
 
@@ -92,7 +92,7 @@ pub struct Stage {
     pub init: Option<NodeId>,
 }
 
-/// What a stage does with its value.
+/// The operation of a stage on its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StageOperation {
     /// Keeps it.
@@ -125,12 +125,12 @@ pub enum Reduction {
     Or,
     /// The index of the minimum; a NaN counts as smaller than all. 0 if empty.
     ArgMin {
-        /// The last of equal ones, not the first.
+        /// Whether the last of equal elements is selected, rather than the first.
         last: bool,
     },
     /// The index of the maximum; a NaN counts as larger than all. 0 if empty.
     ArgMax {
-        /// The last of equal ones, not the first.
+        /// Whether the last of equal elements is selected, rather than the first.
         last: bool,
     },
 }
@@ -150,7 +150,7 @@ impl Reduction {
         Reduction::ArgMax { last: true },
     ];
 
-    /// The word in the text form.
+    /// Its keyword in the text form.
     pub const fn as_word(self) -> &'static str {
         match self {
             Reduction::Add => "add",
@@ -171,8 +171,8 @@ impl Reduction {
         matches!(self, Reduction::ArgMin { .. } | Reduction::ArgMax { .. })
     }
 
-    /// Its neutral element in an accumulator dtype: the infinities for `min` and `max` of floats. `None` where the verifier
-    /// accepts no such reduction, and for arg-reductions.
+    /// Its neutral element in an accumulator dtype: the infinities for `min` and `max` of floats. `None` if the
+    /// verifier accepts no such reduction, and for arg-reductions.
     pub fn identity(self, dtype: DType) -> Option<ScalarValue> {
         match self {
             Reduction::Add if dtype != DType::Bool => Some(ScalarValue::zero(dtype)),
@@ -245,7 +245,7 @@ pub enum Combine {
 }
 
 impl Combine {
-    /// Every way.
+    /// Every combination.
     pub const ALL: [Combine; 5] = [
         Combine::Add,
         Combine::Mul,
@@ -254,7 +254,7 @@ impl Combine {
         Combine::Set,
     ];
 
-    /// The word in the text form.
+    /// Its keyword in the text form.
     pub const fn as_word(self) -> &'static str {
         match self {
             Combine::Add => "add",

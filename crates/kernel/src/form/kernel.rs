@@ -37,7 +37,7 @@ pub struct NodeData {
 }
 
 impl Kernel {
-    /// Its name, without the `@`. For people: it is not part of the key.
+    /// Its name, without the `@`. It is for human readers, and not part of the key.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -64,7 +64,7 @@ impl Kernel {
         self
     }
 
-    /// Its sizes: the symbols, in the order in which their values are passed, and what is known of them.
+    /// Its sizes: the symbols, in the order in which their values are passed, and the facts about them.
     pub fn dims(&self) -> &DimTable {
         &self.dims
     }

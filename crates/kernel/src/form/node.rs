@@ -87,7 +87,7 @@ pub struct LoadGuard {
 }
 
 impl Node {
-    /// Calls `visit` with every node this one uses directly.
+    /// Calls `visit` with every node that this one uses directly.
     pub fn for_each_operand(&self, visit: &mut dyn FnMut(NodeId)) {
         match self {
             Node::Literal(_) | Node::Size(_) | Node::Axis(_) => {}
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// Replaces every node this one uses directly.
+    /// Replaces every node that this one uses directly.
     pub fn map_operands(&mut self, map: &mut dyn FnMut(NodeId) -> NodeId) {
         match self {
             Node::Literal(_) | Node::Size(_) | Node::Axis(_) => {}

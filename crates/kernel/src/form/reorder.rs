@@ -10,7 +10,8 @@ use super::kernel::Kernel;
 use super::node::{Load, Node, Nodes};
 
 impl Kernel {
-    /// The same kernel with a buffer's axes in another order: the new one's axis `i` is the old one's axis `order[i]`.
+    /// The same kernel with a buffer's axes in a different order: the new one's axis `i` is the old one's axis
+    /// `order[i]`.
     ///
     /// Nothing changes if `order` does not name each axis once.
     #[must_use]
@@ -115,7 +116,7 @@ impl Kernel {
         Some(order.into_iter().map(|(_, axis)| axis).collect())
     }
 
-    /// For each axis the last index that moves with it; `None` if it moves no index.
+    /// For each axis, the last index that moves with it; `None` if no index does.
     fn places(&self, indices: &Nodes, axes: &Axes) -> Option<Vec<usize>> {
         let moved: Vec<BTreeSet<AxisId>> = indices.iter().map(|&i| self.axes_below(i)).collect();
         axes.iter()
@@ -156,7 +157,7 @@ impl Kernel {
     }
 }
 
-/// A per-axis list, in another order of the axes.
+/// A per-axis list, in a different order of the axes.
 fn reordered<A: smallvec::Array<Item: Copy>>(
     of_axes: &SmallVec<A>,
     order: &[usize],

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Item, Kernel, NodeId, Store};
 
-/// Every store, in the order of the items, a block's inside it.
+/// Every store, in the order of the items, including those inside blocks.
 pub(crate) fn stores(kernel: &Kernel) -> Vec<&Store> {
     let mut found = Vec::new();
     for item in kernel.items() {
@@ -20,7 +20,7 @@ pub(crate) fn stores(kernel: &Kernel) -> Vec<&Store> {
     found
 }
 
-/// Every node that `roots` are made of, operands first.
+/// Every node of which `roots` consist, operands first.
 pub(crate) fn reachable(kernel: &Kernel, roots: &[NodeId]) -> BTreeSet<NodeId> {
     let mut found = BTreeSet::new();
     let mut pending = roots.to_vec();

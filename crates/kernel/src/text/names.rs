@@ -117,7 +117,7 @@ impl Names {
     }
 }
 
-/// `name`, or the first of `name_1`, `name_2`, … that is in none of the sets.
+/// `name`, or the first of `name_1`, `name_2`, … that is not in any of the sets.
 fn free(name: &str, taken: &[&BTreeSet<String>]) -> String {
     let is_free = |name: &str| taken.iter().all(|set| !set.contains(name));
     if is_free(name) {

@@ -8,7 +8,7 @@ use kiln_tensor::DType;
 
 use crate::form::NodeId;
 
-/// An operand as read.
+/// An operand as it was read.
 #[derive(Clone, Debug)]
 pub(super) enum ParsedOperand {
     Node(NodeId),
@@ -20,7 +20,7 @@ pub(super) enum ParsedOperand {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
     Integer(i128),
-    /// With a fraction or an exponent, or `inf` or `nan`; with its sign.
+    /// A number with a fraction or an exponent, or `inf` or `nan`; with its sign.
     Float(String),
 }
 

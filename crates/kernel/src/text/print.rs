@@ -16,8 +16,8 @@ use crate::form::{
 
 /// Prints a kernel: the text that [`read`](super::read()) reads back.
 ///
-/// It contains everything that affects the computation: names where they are valid in a text, sizes as simple as the facts
-/// allow. Hints and plan facts of the table are not included.
+/// It contains everything that affects the computation: names, if they are valid in a text, and sizes as simple as the
+/// facts allow. Hints and plan facts of the table are not included.
 pub fn print(kernel: &Kernel) -> String {
     let kernel = simplified(kernel);
     let names = Names::of(&kernel);
@@ -71,8 +71,8 @@ impl Printer<'_> {
         self.out.push_str(" {\n");
     }
 
-    /// The list of symbols, in the order in which their values are passed. Omitted where a reader finds the same order:
-    /// that of the buffers, then of the facts.
+    /// The list of symbols, in the order in which their values are passed. Omitted if the reader determines the same
+    /// order: that of the buffers, then of the facts.
     fn symbols(&self, buffers: &str, facts: &str) -> String {
         let dims = self.kernel.dims();
         let is_plain =
@@ -219,8 +219,8 @@ impl Printer<'_> {
         text
     }
 
-    /// The axes, the last of the store's, that can be declared where they occur as an index: each in the order of the
-    /// indices, and not used in an earlier index. With the position of that index.
+    /// The last axes of a store that can be declared where they occur as an index, because they are in the order of the
+    /// indices and not used in an earlier index; each with the position of its index.
     fn inline_axes(&self, store: &Store) -> Vec<(usize, AxisId)> {
         let mut inline = Vec::new();
         let mut before = store.indices.len();

@@ -192,7 +192,7 @@ impl Printer<'_> {
             text.push_str(match (guard.inside, guard.when) {
                 (true, Some(_)) => " if inside and ",
                 (true, None) => " if inside",
-                // Reads as a condition that is always true.
+                // The text reads as a condition that is always true.
                 (false, None) => " if true",
                 (false, Some(_)) => " if ",
             });
@@ -207,7 +207,7 @@ impl Printer<'_> {
         text
     }
 
-    /// A number alone in the parentheses is a literal of that dtype, so a cast of a number takes two pairs.
+    /// A lone number in parentheses is a literal of that dtype, so a cast of a number needs two pairs of parentheses.
     fn cast(&self, to: DType, operands: &[NodeId], list: &dyn Fn(&[NodeId]) -> String) -> String {
         let is_number = |&operand: &NodeId| {
             matches!(
@@ -224,7 +224,7 @@ impl Printer<'_> {
     }
 }
 
-/// `i64`, `f32` and `bool` literals are plain, others state their dtype.
+/// `i64`, `f32` and `bool` literals are plain; others state their dtype.
 fn literal(value: ScalarValue) -> String {
     match value {
         ScalarValue::I64(_) | ScalarValue::F32(_) | ScalarValue::Bool(_) => value.to_string(),

@@ -19,8 +19,8 @@ use crate::form::{
 
 /// Reads a kernel.
 ///
-/// The reader is lenient where the printer is canonical: a number takes the dtype of its neighbouring operand, names in
-/// different stages may shadow each other, operations have a function form too.
+/// The printer is canonical, but the reader is lenient: a number takes the dtype of its neighbouring operand, names in
+/// different stages may shadow each other, and operations also have a function form.
 ///
 /// # Errors
 /// E01xx for the text, E02xx for errors in an expression, E03xx for sizes; with the place.
@@ -28,7 +28,7 @@ pub fn read(text: &str) -> Result<Kernel, Diagnostics> {
     read_within(text, DimLimits::default())
 }
 
-/// As [`read`], with other limits of the kernel's table of sizes than the defaults.
+/// As [`read`], with other limits for the size table of the kernel.
 ///
 /// # Errors
 /// As [`read`].
@@ -348,7 +348,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// One of some words.
+    /// Reads one of several words.
     pub(super) fn word<T: Copy>(
         &mut self,
         what: &str,

@@ -10,7 +10,7 @@ pub(super) const KEYWORDS: &[&str] = &[
     "or", "outer", "prev", "reduce", "reverse", "size", "store", "true", "where",
 ];
 
-/// How tightly an expression binds: the higher, the tighter.
+/// The precedence of an expression: a higher one binds more tightly.
 pub(super) type Level = u8;
 
 /// A load with a condition, `%x[i] if c else v`.
@@ -57,7 +57,7 @@ pub(super) enum Operator {
 }
 
 impl Operator {
-    /// The operator that a token is, with its level.
+    /// The operator of a token, with its level.
     pub(super) fn of(token: &TokenKind<'_>) -> Option<(Operator, Level)> {
         let (op, level) = match token {
             TokenKind::Plus => (ScalarOp::Add, SUM),

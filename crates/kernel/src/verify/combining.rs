@@ -41,7 +41,7 @@ pub(super) fn info(
     }
 }
 
-/// The outer axes whose points never meet at an element.
+/// The outer axes whose points never access the same element.
 fn disjoint_axes(
     kernel: &Kernel,
     used: &BTreeSet<NodeId>,

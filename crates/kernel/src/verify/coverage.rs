@@ -16,7 +16,7 @@ use crate::error::KernelError;
 use crate::form::{AxisId, BufferId, Extent, Item, Kernel, NodeId, Role, Store};
 use crate::verified::{IndexClass, StoreInfo};
 
-/// A store with every axis it runs over: the outer ones, the steps of its block, its own.
+/// A store with every axis over which it runs: the outer ones, the steps of its block, its own.
 pub(super) struct Placed<'k> {
     pub(super) store: &'k Store,
     pub(super) axes: Vec<AxisId>,
@@ -25,7 +25,7 @@ pub(super) struct Placed<'k> {
 /// The region of its buffer that a store covers, along each axis.
 type Reach = Vec<Interval>;
 
-/// What is known of each store, in the order of the items.
+/// The properties of each store, in the order of the items.
 pub(super) fn check(
     kernel: &Kernel,
     used: &BTreeSet<NodeId>,

@@ -236,7 +236,7 @@ impl Form {
             budget,
             |sizes, expected, found, budget| sizes.equal(expected, found, budget),
         )?;
-        // A digit with at most one value moves nothing, but without it there is no element.
+        // A digit with at most one value contributes nothing, but if it has no value, there is no element.
         let single = self.terms.iter().map(|(digit, _)| digit).filter(|digit| {
             let range = sizes.table.range(digit.extent);
             range.at_most(1) && range.as_point() != Some(1)

@@ -20,7 +20,7 @@ pub(super) fn factors(table: &mut DimTable, size: DimId) -> Vec<DimId> {
             _ => None,
         })
         .collect();
-    // Two negative factors would make a positive product.
+    // Two negative factors could make a positive product.
     let is_size = |dim: &Option<DimId>| dim.is_some_and(|dim| table.range(dim).at_least(0));
     match dims.iter().all(is_size) {
         true => dims.into_iter().flatten().collect(),
@@ -28,7 +28,7 @@ pub(super) fn factors(table: &mut DimTable, size: DimId) -> Vec<DimId> {
     }
 }
 
-/// The sizes that a size is broadcast from, if it is.
+/// The sizes from which a size is broadcast, if it is.
 pub(super) fn broadcast_sizes(table: &DimTable, size: DimId) -> Vec<DimId> {
     let expression = table.expression(size);
     match (expression.constant, expression.terms.as_slice()) {

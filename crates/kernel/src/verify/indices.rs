@@ -120,7 +120,7 @@ pub(super) fn is_within(
     if conditions.is_empty() || conditions.len() > MAX_CHOICES || budget.is_spent() {
         return false;
     }
-    // Case analysis on selections: proved if it holds in each case, whatever the conditions.
+    // Case analysis on selections: proved if it holds in every case, for any values of the conditions.
     (0..1_u32 << conditions.len()).all(|choice| {
         budget.spend(points.table.len() as u64);
         let mut case = points.undecided();

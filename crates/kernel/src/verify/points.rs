@@ -48,9 +48,9 @@ pub(super) struct Points<'k> {
     pub(super) table: DimTable,
     axes: BTreeMap<AxisId, DimId>,
     terms: HashMap<NodeId, Option<Term>>,
-    /// Symbols that stand for data.
+    /// Symbols that represent data.
     data: BTreeSet<SymbolId>,
-    /// Which operand a selection takes, by its condition.
+    /// The operand that a selection takes, by its condition.
     choices: BTreeMap<NodeId, bool>,
     /// Whether there is no such point: the facts contradict each other.
     pub(super) is_empty: bool,
@@ -178,7 +178,7 @@ impl<'k> Points<'k> {
         }
     }
 
-    /// A size that is not 1 is the size of what it broadcasts to.
+    /// A size that is not 1 equals the size to which it is broadcast.
     fn learn_broadcast(&mut self, size: DimId, budget: &mut Budget) {
         let axes = self.axes.iter();
         let axes: Vec<(DimId, DimId)> = axes
@@ -499,7 +499,8 @@ impl<'k> Points<'k> {
                 is_data: true,
             }),
             (ScalarOp::Cast(_), &[a]) => {
-                // Out of the target's bounds it is another value; the caller checks, except for 64 signed bits.
+                // A value out of the target's bounds changes; the caller checks this, except for signed 64-bit
+                // integers.
                 let from = self.kernel.dtype(a);
                 of(self, a).filter(|&term| from != DType::U64 || self.is_in(term, from))
             }
@@ -554,7 +555,7 @@ impl<'k> Points<'k> {
     }
 }
 
-/// The value that a local stands for where it names a value at the same point.
+/// The value of a local's stage, if the local reads it at the same point.
 pub(super) fn alias(kernel: &Kernel, node: NodeId) -> Option<NodeId> {
     match kernel.node(node) {
         Node::Local { stage, .. } => {

@@ -68,7 +68,7 @@ fn names(kernel: &Kernel, report: &mut Report) {
     );
 }
 
-/// Every axis is run over at one place.
+/// Checks that every axis is run over at one place.
 fn binders(kernel: &Kernel, report: &mut Report) {
     let mut found: SecondaryMap<AxisId, usize> = SecondaryMap::new();
     let mut bind = |axes: &[AxisId]| axes.iter().for_each(|&axis| found[axis] += 1);
@@ -102,7 +102,7 @@ fn binders(kernel: &Kernel, report: &mut Report) {
     }
 }
 
-/// Every stage is computed at one place.
+/// Checks that every stage is computed at one place.
 fn places(kernel: &Kernel, report: &mut Report) {
     let mut found: SecondaryMap<StageId, usize> = SecondaryMap::new();
     for item in kernel.items() {
@@ -128,7 +128,7 @@ fn places(kernel: &Kernel, report: &mut Report) {
     }
 }
 
-/// The axes a stage reduces over.
+/// The axes over which a stage reduces.
 fn reduced(stage: &Stage) -> &[AxisId] {
     match &stage.operation {
         StageOperation::Map => &[],
@@ -143,7 +143,7 @@ enum State {
     Later,
     /// Its place came before, in the same list or around it.
     Computed,
-    /// It is of a block that ended.
+    /// It belongs to a block that has ended.
     Ended,
 }
 
@@ -153,7 +153,7 @@ struct Scopes<'a> {
     /// The axes in scope, outermost first.
     axes: Vec<AxisId>,
     states: SecondaryMap<StageId, State>,
-    /// The stages of the block the walk is in.
+    /// The stages of the block that the walk is in.
     block: BTreeSet<StageId>,
 }
 
@@ -245,7 +245,8 @@ impl Scopes<'_> {
         self.states[id] = State::Computed;
     }
 
-    /// An `init` is computed before the block begins: it uses no step, and no value computed in the block.
+    /// Checks an `init`, which is computed before the block begins: it may not use the step, or values computed in the
+    /// block.
     fn init(&mut self, place: &str, init: NodeId, own: &[AxisId]) {
         let kernel = self.kernel;
         let place = format!("the init of {place}");
@@ -280,7 +281,7 @@ impl Scopes<'_> {
         self.axes.truncate(depth);
     }
 
-    /// Every node of `roots` refers only to what is in scope here.
+    /// Checks that every node of `roots` refers only to entities in scope here.
     fn expressions(&mut self, place: &str, roots: &[NodeId]) {
         let kernel = self.kernel;
         let mut missing: BTreeMap<AxisId, ()> = BTreeMap::new();

@@ -19,7 +19,7 @@ pub(super) struct SizeProver {
     pub(super) table: DimTable,
     inside: DimTable,
     import: DimImport,
-    /// Whether some axis has no point, whatever the sizes.
+    /// Whether some axis has no point, for all sizes.
     is_empty: bool,
 }
 

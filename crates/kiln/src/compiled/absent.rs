@@ -9,7 +9,7 @@ use kiln_backend::Target;
 use kiln_kernel_cache::DiskTier;
 use kiln_lazy_runtime::maker_of;
 
-/// The compiler that made the code of a folder; of several, the one whose code for this target was used last.
+/// The compiler that made the code in a folder; if there are several, the one whose code for this target was used last.
 pub(super) fn stored_by(disk: Option<&DiskTier>, target: &Target) -> StoredBy {
     let entries = disk.and_then(|disk| disk.entries().ok());
     let heads = entries.into_iter().flatten();

@@ -28,7 +28,7 @@ use std::sync::Arc;
 #[cfg(feature = "llvm")]
 pub(crate) use save::save;
 
-/// What made a bundle, and for which machines: readable even if the rest of the manifest is not.
+/// The version that made a bundle, and the machines it is for: readable even if the rest of the manifest is not.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Maker {
     kiln: String,
@@ -55,7 +55,7 @@ struct Manifest {
     kernels: BTreeMap<String, Vec<BundledCandidate>>,
 }
 
-/// A plan beside the main one.
+/// A plan in addition to the main one.
 #[derive(Serialize, Deserialize)]
 struct BundledPlan {
     /// The facts it may rest on.
@@ -92,7 +92,7 @@ struct BundledCandidate {
 /// The plans of a bundle, and a runtime with their code.
 ///
 /// # Errors
-/// When it is damaged, or of another version, or for another machine.
+/// When it is damaged, or of a different version, or for another machine.
 pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> {
     let _span = tracing::info_span!("kiln.load_bundle").entered();
     let bundle = Arc::new(bundle);
@@ -142,7 +142,7 @@ pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> 
     })
 }
 
-/// Refuses a bundle of another version or for other machines; returns its device.
+/// Rejects a bundle of a different version or for other machines; returns its device.
 fn check_maker(maker: &Maker) -> Result<Device, Error> {
     let text = |text: &str| text.escape_debug().to_string();
     if maker.kiln != VERSION {
@@ -152,7 +152,7 @@ fn check_maker(maker: &Maker) -> Result<Device, Error> {
         }
         .into());
     }
-    // The CPU's code also runs where this build cannot compile for it.
+    // CPU code also runs in a build that cannot compile for the CPU.
     let device = match Device::cpu() {
         cpu if cpu.key() == maker.device => cpu,
         _ => maker.device.parse()?,

@@ -20,7 +20,7 @@ pub(crate) struct GraphPlanner {
     graph: Graph,
     layouts: Arc<Layouts>,
     build: BuildOptions,
-    /// What fusion may do on the device, within the user's limits.
+    /// The limits of fusion for the device, within the user's limits.
     fusion: FusionOptions,
     timing: Timing,
     /// The main plan, if it was stored. Lost in a child forked while a thread takes it: the child replans.
@@ -46,33 +46,34 @@ impl GraphPlanner {
         Self { fusion, ..self }
     }
 
-    /// With the layouts that a backend prefers.
+    /// Uses the layouts that a backend prefers.
     #[cfg(feature = "native")]
     pub(crate) fn with_layouts(self, layouts: Arc<Layouts>) -> Self {
         Self { layouts, ..self }
     }
 
-    /// With a budget of memory.
+    /// Sets a memory budget.
     pub(crate) fn with_memory(mut self, memory: MemoryBudget) -> Self {
         self.build.memory = memory;
         self
     }
 
-    /// With this many leading results that exist only to be inspected: layouts are chosen as if they were not results.
+    /// Sets the number of leading results that exist only to be inspected: layouts are chosen as if they were not
+    /// results.
     #[cfg(feature = "native")]
     pub(crate) fn with_watched(mut self, watched: usize) -> Self {
         self.build.watched = watched;
         self
     }
 
-    /// With the main plan as it was stored.
+    /// Uses the stored main plan.
     #[cfg(feature = "native")]
     pub(crate) fn with_stored(self, program: Option<Program>) -> Self {
         *self.stored.lock() = program;
         self
     }
 
-    /// With a recorder.
+    /// Sets a recorder.
     #[cfg(feature = "native")]
     pub(crate) fn with_timing(self, timing: Timing) -> Self {
         Self { timing, ..self }

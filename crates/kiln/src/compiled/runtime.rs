@@ -20,16 +20,16 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// More threads than this are refused: no supported machine has as many.
+/// The maximum number of threads: no supported machine has more cores.
 const MAX_THREADS: usize = 1024;
 
-/// The version that keys of stored code name; see `build.rs`.
+/// The version that is part of the keys of stored code; see `build.rs`.
 pub(crate) const VERSION: &str = env!("KILN_VERSION");
 
 /// A runtime, and the registry of listeners for its compiles.
 pub(crate) struct SharedRuntime {
     pub(crate) runtime: Arc<Runtime>,
-    /// The device, at the requested level.
+    /// The device at the requested level.
     pub(crate) device: Device,
     /// None for a runtime supplied by the user.
     announcements: Option<Announcements>,
@@ -41,13 +41,13 @@ impl SharedRuntime {
         self.announcements.as_ref()?.subscribe(listener)
     }
 
-    /// The layouts that its compiler prefers.
+    /// The layouts that the compiler prefers.
     pub(crate) fn layouts(&self) -> Arc<dyn LayoutPreferences + Send + Sync> {
         Arc::new(PreferredLayouts::of(Arc::clone(&self.runtime)))
     }
 }
 
-/// What models must have in common to share a runtime.
+/// The options that models must have in common to share a runtime.
 #[derive(Clone, PartialEq)]
 pub(super) struct Key {
     threads: usize,
@@ -187,7 +187,7 @@ fn count(threads: Option<usize>, what: &'static str) -> Result<usize, Error> {
 /// The key of the runtime for these options.
 ///
 /// # Errors
-/// When options contradict each other, or ask for too many threads.
+/// When options contradict each other, or request too many threads.
 pub(super) fn key_of(options: &Options, device: Device, target: Target) -> Result<Key, Error> {
     options.compiling.check()?;
     let launch_plans = NonZeroUsize::new(options.limits.launch_plans);
@@ -220,7 +220,7 @@ fn build(key: &Key) -> Result<SharedRuntime, Error> {
     let disk = key.cache.open();
     let (mut key, stored_by) = (key.clone(), stored_by(key, disk.as_ref()));
     if stored_by.is_some() {
-        // The stores are all there is: nothing can be compiled.
+        // Code can only come from the stores: nothing can be compiled.
         key = key.without_variants();
     }
     let compiler = compiler_of(&key, stored_by)?;
@@ -263,7 +263,7 @@ pub(super) fn assemble(
     compiler: impl KernelCompiler + 'static,
     tiers: Vec<Arc<dyn Tier>>,
 ) -> Result<SharedRuntime, Error> {
-    // Even if this build cannot compile for it: a bundle has its code.
+    // The device is made even if this build cannot compile for it: a bundle has its code.
     let entry = key.device.entry();
     let entry = entry.ok_or_else(|| Device::unknown(key.device.key()))?;
     let executor = entry.executor(&key.setup());

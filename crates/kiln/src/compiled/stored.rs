@@ -33,7 +33,7 @@ struct StoredModel {
     constants: Vec<StoredConstant>,
 }
 
-/// A large constant, and where its elements are.
+/// A large constant, and the location of its elements.
 #[derive(Serialize, Deserialize)]
 struct StoredConstant {
     digest: String,
@@ -70,7 +70,7 @@ impl MissingConstants {
 }
 
 impl ProgramStore {
-    /// Where the program of this model is kept; none if nothing is kept, or the options supply a runtime.
+    /// Where the program of this model is kept; `None` if nothing is kept, or the options supply a runtime.
     pub(crate) fn of(
         model: &ModelDigest,
         choice: &Choice,
@@ -89,19 +89,19 @@ impl ProgramStore {
             cache,
             stores,
             runtime: supplied_runtime,
-            // Decide the runtime, whose device, target and compiler are in the key.
+            // These determine the runtime, whose device, target and compiler are in the key.
             device: _,
             target: _,
             compiling: _,
-            // Decides when the program is made, not which.
+            // Decides when the program is made, not what it is.
             compile_after: _,
-            // Programs do not depend on who else uses the runtime, or on how many threads.
+            // Programs do not depend on the number of threads, or on other models that use the runtime.
             threads: _,
             shared_kernels: _,
-            // Apply to calls.
+            // These apply to calls.
             outputs: _,
             stop: _,
-            // Observe without effect.
+            // These observe without affecting the program.
             observation: _,
             recorder: _,
         } = options;

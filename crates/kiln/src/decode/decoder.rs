@@ -6,30 +6,31 @@ use crate::model::Model;
 use crate::session::Session;
 use kiln_tensor::{DType, Tensor};
 
-/// The entries of a cache that may grow, at first.
+/// The initial number of entries of a cache that may grow.
 const FIRST_ENTRIES: usize = 64;
 
 /// A decoder: a session whose states are the caches of one conversation, or of several of the same model at once.
 ///
-/// Inputs and outputs are recognised by their names, those of optimum and onnxruntime's model builder among them; the book's
-/// chapter on decoding lists them. Caches that the model updates in place begin small, and grow geometrically up to the
-/// capacity.
+/// Inputs and outputs are recognised by their names, those of optimum and onnxruntime's model builder among them; the
+/// book's chapter on decoding lists them. Caches that the model updates in place are small at first, and grow
+/// geometrically up to the capacity.
 #[derive(Debug)]
 pub struct Decoder {
     session: Session,
     roles: Roles,
-    /// The tokens of each conversation that its caches have.
+    /// The number of tokens of each conversation in the caches.
     lengths: Vec<usize>,
     capacity: usize,
-    /// The last token that was generated, which the model has not seen yet.
+    /// The last generated token, which has not been fed to the model yet.
     owed: Option<i64>,
 }
 
 impl Decoder {
-    /// A decoder of one conversation of at most `capacity` tokens; less where the model's caches are smaller.
+    /// A decoder of one conversation of at most `capacity` tokens; fewer if the model's caches are smaller.
     ///
     /// # Errors
-    /// `E0878` when inputs and outputs are not recognised, or caches do not fit together. When memory is short.
+    /// `E0878` when inputs and outputs are not recognised, or caches do not fit together. When memory cannot be
+    /// allocated.
     pub fn new(model: &Model, capacity: usize) -> Result<Self, Error> {
         Self::of_several(model, 1, capacity)
     }
@@ -89,12 +90,12 @@ impl Decoder {
         &self.session
     }
 
-    /// The tokens of each conversation that the caches have.
+    /// The number of tokens of each conversation in the caches.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
     }
 
-    /// The most tokens of a conversation.
+    /// The maximum number of tokens of a conversation.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -113,11 +114,11 @@ impl Decoder {
         })
     }
 
-    /// Forgets the tokens of each conversation from the one at `length` on. What is forgotten stays in the caches until it is
-    /// overwritten, and is not seen.
+    /// Truncates each conversation to its first `length` tokens. The entries of later tokens stay in the caches until
+    /// they are overwritten, and are masked.
     ///
     /// # Errors
-    /// `E0878` when the caches have as many entries as there were tokens, so that none can be forgotten.
+    /// `E0878` when the caches grow with each token, so that they cannot be truncated.
     pub fn rewind(&mut self, length: usize) -> Result<(), Error> {
         let grows = self
             .roles
@@ -137,10 +138,11 @@ impl Decoder {
         Ok(())
     }
 
-    /// Adds tokens to the one conversation, and returns the logits of the next token, `f32[1, V]`.
+    /// Adds tokens to the only conversation, and returns the logits of the next token, `f32[1, V]`.
     ///
     /// # Errors
-    /// `E0879` for more tokens than the capacity; `E0878` for several conversations, or no token. As [`Session::run`].
+    /// `E0879` for more tokens than the capacity; `E0878` for several conversations, or if there are no tokens. As
+    /// [`Session::run`].
     pub fn feed(&mut self, tokens: &[i64]) -> Result<Tensor, Error> {
         let mut all: Vec<i64> = self.owed.into_iter().collect();
         all.extend(tokens);
@@ -149,8 +151,8 @@ impl Decoder {
         Ok(logits)
     }
 
-    /// Adds tokens to every conversation, and returns the logits of each one's next token, `f32[B, V]`. Numbers of tokens may
-    /// differ while no conversation has any.
+    /// Adds tokens to every conversation, and returns the logits of each one's next token, `f32[B, V]`. The numbers of
+    /// tokens may differ only if no conversation has tokens yet.
     ///
     /// # Errors
     /// As [`feed`](Self::feed).
@@ -184,7 +186,7 @@ impl Decoder {
         last_rows(&logits, tokens, new)
     }
 
-    /// A token that was generated and not fed.
+    /// A token that was generated but not yet fed.
     pub(super) fn owe(&mut self, token: i64) {
         self.owed = Some(token);
     }
@@ -270,7 +272,7 @@ impl Decoder {
     }
 }
 
-/// Integers as an input takes them; of rank 1 without the axis of conversations.
+/// Integers in the form that an input takes; of rank 1 if it has no axis of conversations.
 fn integers(input: &Integers, shape: &[usize], numbers: Vec<i64>) -> Result<Tensor, Error> {
     let shape: Vec<usize> = match input.rank {
         1 => vec![numbers.len()],
@@ -283,7 +285,8 @@ fn integers(input: &Integers, shape: &[usize], numbers: Vec<i64>) -> Result<Tens
     Ok(Tensor::from_vec(&shape, numbers)?)
 }
 
-/// The logits of the last token of each conversation, `f32[B, V]`, of those of every token or of the last ones.
+/// The logits of the last token of each conversation, `f32[B, V]`, selected from those of every token, or of only the
+/// last ones.
 fn last_rows(logits: &Tensor, tokens: &[&[i64]], new: usize) -> Result<Tensor, Error> {
     let rows = tokens.len();
     let size = logits.shape().last().copied().unwrap_or(1);

@@ -6,7 +6,7 @@ use super::sampling::Sampling;
 use crate::error::Error;
 use std::ops::ControlFlow;
 
-/// What to generate: at most how many tokens, how they are chosen, and what ends them.
+/// The options of generation: the maximum number of tokens, how they are chosen, and which tokens end the text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
     max_tokens: usize,
@@ -15,7 +15,7 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// At most `max_tokens` tokens, each the most likely one.
+    /// Greedy generation of at most `max_tokens` tokens: each is the most likely one.
     pub fn new(max_tokens: usize) -> Self {
         Self {
             max_tokens,
@@ -39,9 +39,9 @@ impl Generation {
 }
 
 impl Decoder {
-    /// Continues the conversation with `prompt`, then with tokens that the model generates, and returns these. `each`
-    /// sees every token as soon as it is chosen, and may end the text with it. Later calls continue from here: the last
-    /// token returned is then fed first.
+    /// Continues the conversation with `prompt`, then with tokens that the model generates, and returns the latter.
+    /// `each` is called with every token as soon as it is chosen, and may end the text there. Later calls continue from
+    /// here: the last token returned is then fed first.
     ///
     /// # Errors
     /// As [`feed`](Self::feed).

@@ -14,10 +14,10 @@ use crate::error::{Error, Failure};
 use crate::model::Model;
 use kiln_tensor::DType;
 
-/// How many sizes masks have from one power of two to the next, at most.
+/// The maximum number of mask sizes from one power of two to the next.
 const STEPS_PER_DOUBLING: usize = 4;
 
-/// The least difference between two sizes of masks.
+/// The minimum difference between two mask sizes.
 const LEAST_STEP: usize = 64;
 
 /// The roles of a model's inputs and outputs, by name.
@@ -42,9 +42,9 @@ pub(super) struct Integers {
 #[derive(Clone, Debug)]
 pub(super) struct Mask {
     pub(super) input: Integers,
-    /// The number of its positions; none if it is a symbol.
+    /// The number of its positions; `None` if it is a symbol.
     size: Option<usize>,
-    /// The model's name of the size.
+    /// The model's name for the size.
     name: String,
 }
 
@@ -58,8 +58,9 @@ impl Mask {
         })
     }
 
-    /// How many positions it has, for caches of `entries` entries of which `longest` are filled: where its size is its own, at
-    /// most a quarter more than these, or 64, so that attention reads few others and few calls differ in their sizes.
+    /// The number of its positions, for caches of `entries` entries of which `longest` are filled. If its size is
+    /// independent of the caches', it is `longest` plus at most a quarter, or 64: attention then reads few unfilled
+    /// entries, and calls have few different sizes.
     pub(super) fn positions(&self, cache: &Length, entries: usize, longest: usize) -> usize {
         let is_own = match cache {
             Length::Fixed(_) => true,
@@ -83,19 +84,19 @@ pub(super) struct Cache {
     pub(super) input: String,
     pub(super) output: String,
     pub(super) dtype: DType,
-    /// Its sizes, none where they are symbols.
+    /// Its sizes; `None` for a symbol.
     pub(super) sizes: Vec<Option<usize>>,
     pub(super) length: Length,
 }
 
-/// How long a cache is.
+/// The length of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// As the model says.
+    /// Fixed by the model.
     Fixed(usize),
-    /// As its creator decides; the model's name of the size.
+    /// Decided by its creator; the model's name for the size.
     Open(String),
-    /// As many entries as there were tokens.
+    /// One entry for each token so far.
     Grows,
 }
 

@@ -23,7 +23,7 @@ use kiln_tensor::Tensor;
 pub struct Sampler {
     sampling: Sampling,
     model: Model,
-    /// The numbers of draws so far, which are part of the key.
+    /// The number of draws so far, which is part of the key.
     draws: u64,
 }
 

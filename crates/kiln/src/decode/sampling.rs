@@ -2,8 +2,8 @@
 
 /// How a token is chosen from logits.
 ///
-/// Logits are divided by the temperature; of the tokens, the `k` most likely are kept, and of these the fewest whose
-/// probabilities sum to at least `top_p`; one is drawn from what is kept, in proportion to its probability.
+/// Logits are divided by the temperature; then the `k` most likely tokens are kept, and of these the fewest whose
+/// probabilities sum to at least `top_p`; one of the remaining tokens is drawn, in proportion to its probability.
 ///
 /// ```
 /// use kiln::decode::Sampling;
@@ -36,13 +36,13 @@ impl Sampling {
         }
     }
 
-    /// The most likely token, the first of equal ones.
+    /// The most likely token; the first one if there are several.
     pub fn greedy() -> Self {
         Self::new().temperature(0.0)
     }
 
-    /// What logits are divided by: less than 1 prefers likely tokens, more than 1 evens out. At 0 or below, or NaN, the most
-    /// likely token is chosen.
+    /// The temperature, by which logits are divided: less than 1 prefers likely tokens, more than 1 flattens the
+    /// distribution. At 0 or below, or NaN, the most likely token is chosen.
     #[must_use]
     pub fn temperature(self, temperature: f32) -> Self {
         Self {
@@ -51,14 +51,15 @@ impl Sampling {
         }
     }
 
-    /// Keeps the `k` most likely tokens, at least one; of equal ones those with the lower number.
+    /// Keeps the `k` most likely tokens, at least one; of equally likely ones, those with the lower number.
     #[must_use]
     pub fn top_k(self, k: usize) -> Self {
         let top_k = Some(k.max(1));
         Self { top_k, ..self }
     }
 
-    /// Keeps the most likely tokens whose probabilities sum to at least `p`, at least one. From 1 on, all.
+    /// Keeps the most likely tokens whose probabilities sum to at least `p`, at least one. With `p` of 1 or more, all
+    /// are kept.
     #[must_use]
     pub fn top_p(self, p: f32) -> Self {
         Self { top_p: p, ..self }
@@ -71,7 +72,7 @@ impl Sampling {
     }
 
     pub(super) fn is_greedy(&self) -> bool {
-        // NaN is not.
+        // NaN is not positive.
         let is_positive = self.temperature > 0.0;
         !is_positive || self.top_k == Some(1)
     }

@@ -28,7 +28,7 @@ fn drawn(b: &mut GraphBuilder, sampling: &Sampling, logits: ValueId) -> Result<V
     let two = b.size(2);
     let key = b.input("key", DType::U64, &[two]);
     let vocabulary = b.shape(logits)?[1];
-    // The most likely first, and which tokens they are.
+    // The scores in descending order, and their tokens.
     let (kept, numbers) = match (sampling.top_k, sampling.is_nucleus()) {
         (None, false) => (logits, None),
         (k, _) => {
@@ -57,7 +57,7 @@ fn drawn(b: &mut GraphBuilder, sampling: &Sampling, logits: ValueId) -> Result<V
     Ok(b.squeeze(token, &[1])?)
 }
 
-/// Scores in descending order, those behind a total probability of `top_p` minus infinity.
+/// Scores in descending order; those after a cumulative probability of `top_p` are set to minus infinity.
 fn nucleus(b: &mut GraphBuilder, scores: ValueId, top_p: ValueId) -> Result<ValueId, InferError> {
     let probabilities = b.softmax(scores, 1)?;
     let sum = Op::Cumulate {
@@ -68,7 +68,7 @@ fn nucleus(b: &mut GraphBuilder, scores: ValueId, top_p: ValueId) -> Result<Valu
     };
     let before = b.op1(sum, &[probabilities])?;
     let is_behind = b.map("ge", &[before, top_p])?;
-    // The first is kept whatever `top_p` is.
+    // The first is kept for any `top_p`.
     let dims = b.shape(scores)?;
     let place = b.iota(DType::I64, &dims, 1)?;
     let zero = b.scalar(DType::I64, 0.0)?;

@@ -10,7 +10,8 @@ use kiln_native::NativeExecutor;
 use kiln_schedule_cpu::target_of;
 use std::sync::Arc;
 
-/// How many workers there may be beyond one per compile thread: spare threads take over from those whose compile hangs.
+/// The maximum number of workers in addition to one per compile thread: spare threads take over from those whose
+/// compile hangs.
 #[cfg(feature = "llvm")]
 const SPARE_WORKERS: usize = 2;
 

@@ -13,7 +13,8 @@ use kiln_lazy_runtime::SpinPool;
 use kiln_native::NativeExecutor;
 use std::sync::Arc;
 
-/// The rates of an H100, by its data sheet and by what generated code reaches: launches are dear, memory is fast.
+/// The rates of an H100, from its data sheet and from what generated code achieves: launches are expensive, memory is
+/// fast.
 const RATES: Rates = Rates::CPU
     .with_launch(3000.0)
     .with_sums(2000.0, 0.0005)
@@ -100,7 +101,7 @@ impl Cuda {
         Ok(arch_of(self.info()?)?)
     }
 
-    /// Why it cannot be used, if it cannot.
+    /// Why it cannot be used; `None` if it can.
     pub(super) fn check(&self) -> Result<(), DeviceProblem> {
         CudaCompiler::new(self.arch()?)?;
         Ok(())
@@ -147,7 +148,7 @@ impl DeviceEntry for Cuda {
         self.info()?;
         let host = NativeExecutor::new().with_pool(Arc::new(SpinPool::new(setup.threads)));
         let executor = CudaExecutor::open(self.ordinal)?.with_host(Arc::new(host));
-        // The limits of a host are not those of a device, unless they were asked for.
+        // The default limits are for the host's memory; they apply to a device only if set explicitly.
         Ok(match setup.memory == MemoryLimits::DEFAULT {
             true => Arc::new(executor),
             false => Arc::new(executor.with_memory_limits(setup.memory)),

@@ -46,7 +46,7 @@ pub trait DeviceEntry: Send + Sync {
     }
 }
 
-/// A compiler that this build lacks, but whose code is in stores.
+/// A compiler that this build does not have, but whose code is in stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredBy {
     /// Its version, if a store records one.
@@ -65,9 +65,9 @@ pub struct DeviceSetup {
     pub compile_threads: usize,
     /// How much memory calls may take at one time.
     pub memory: MemoryLimits,
-    /// Whether 3 x 3 windows are to be computed with fewer products (Winograd).
+    /// Whether 3 x 3 convolutions may use Winograd's F(4x4, 3x3).
     pub fewer_products: bool,
-    /// If this build has no compiler for the device: the one that made the code in its stores.
+    /// If this build has no compiler for the device: the compiler that made the code in its stores.
     pub stored_by: Option<StoredBy>,
     /// Where kernels are compiled.
     #[cfg(feature = "llvm")]

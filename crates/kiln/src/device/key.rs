@@ -1,7 +1,7 @@
 //! The syntax of device keys.
 
-/// Whether a key consists of lower-case letters, digits and `-` and starts with a letter: easy to type, and never ambiguous
-/// beside a level or in a list.
+/// Whether a key consists of lower-case letters, digits and `-` and starts with a letter: easy to type, and never
+/// ambiguous next to a level or in a list.
 pub(super) fn is_allowed(key: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(is_allowed)

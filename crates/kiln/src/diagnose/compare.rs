@@ -27,7 +27,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use step_check::{OwnError, StepCheck};
 
-/// The expected results of a call: the model as it was imported, interpreted twice.
+/// The expected results of a call: the imported model, interpreted twice.
 ///
 /// # Errors
 /// As [`Call::run`](crate::Call::run).
@@ -124,7 +124,7 @@ fn compared(model: &Model, reference: &Reference) -> Result<Comparison, Error> {
     Ok(comparison)
 }
 
-/// The model as it was compiled, with all its inputs.
+/// The compiled model, with all its inputs.
 fn whole(model: &Model, instance: &Instance, reference: &Reference) -> Repro {
     let names = model.inputs().iter().map(|input| input.name().to_owned());
     Repro {
@@ -239,7 +239,7 @@ impl<'a> StepValues<'a> {
         self.values.iter().find(|value| holds(value))
     }
 
-    /// The fewest ops around a value that are wrong in isolation.
+    /// The smallest set of ops around a value that is wrong in isolation.
     fn reduce(&self, value: &StepValue, options: &Options) -> Option<Repro> {
         let node = self.nodes.get(value.node)?;
         reduce::reduce(&self.check, node, value.value, options)

@@ -29,7 +29,7 @@ impl Reference {
         &self.promoted
     }
 
-    /// The results rounded as the dtypes say.
+    /// The results rounded to the dtypes.
     pub fn declared(&self) -> &Outputs {
         &self.declared
     }
@@ -41,19 +41,19 @@ impl Reference {
 pub struct Comparison {
     /// Each output.
     pub outputs: Vec<OutputComparison>,
-    /// The first value, in order of execution, that a step computed wrongly from what it read. None if no output is
-    /// different, or no value is while intermediates are kept.
+    /// The first value, in order of execution, that a step computed wrongly from its operands. `None` if no output
+    /// differs, or if no value differs while intermediates are kept.
     pub first_difference: Option<Difference>,
-    /// The first value that is off although every step is right in isolation, if outputs are off.
+    /// The first value that is off although every step is correct in isolation, if outputs are off.
     pub amplified_at: Option<Difference>,
-    /// A few ops and their inputs that reproduce the difference; none if no output is different.
+    /// A few ops and their inputs that reproduce the difference; `None` if no output differs.
     pub repro: Option<Repro>,
     /// The outputs of the compiled call.
     pub compiled: Outputs,
 }
 
 impl Comparison {
-    /// The first output that is not bitwise equal to that of another comparison, such as one with another number of
+    /// The first output that is not bitwise equal to that of another comparison, such as one with a different number of
     /// threads.
     ///
     /// # Errors
@@ -81,9 +81,9 @@ pub struct OutputComparison {
     /// The output's name.
     pub name: String,
     /// The error of the compiled result: the largest error of an element, relative to the largest expected element.
-    /// Infinite where shapes or NaNs differ.
+    /// Infinite if shapes or NaNs differ.
     pub error: f64,
-    /// The error of the interpreter that rounds as dtypes say.
+    /// The error of the interpreter in the mode that rounds to dtypes.
     pub declared_error: f64,
     /// The conclusion.
     pub verdict: Verdict,
@@ -95,7 +95,7 @@ pub struct OutputComparison {
 pub enum Verdict {
     /// Equal within 1e-5; integers and bools exactly.
     Equal,
-    /// Off by more, although every step is right in isolation: the model amplifies rounding.
+    /// Off by more, although every step is correct in isolation: the model amplifies rounding errors.
     Amplified,
     /// Wrong.
     Different,
@@ -117,20 +117,20 @@ impl fmt::Display for Verdict {
 pub struct Difference {
     /// The value.
     pub value: String,
-    /// The op that computes it, and the node of the source model it came from.
+    /// The op that computes it, and the node of the source model from which it came.
     pub op: String,
     /// The step that computes it.
     pub step: String,
     /// Its error, as [`OutputComparison::error`].
     pub error: f64,
-    /// Its error relative to the right result for what the step read; none if that cannot be determined, such as after
-    /// control flow.
+    /// Its error relative to the correct result for the operands that the step read; `None` if that cannot be
+    /// determined, such as after control flow.
     pub own_error: Option<f64>,
-    /// The error of the interpreter that rounds as dtypes say.
+    /// The error of the interpreter in the mode that rounds to dtypes.
     pub declared_error: f64,
     /// The element with the largest error.
     pub worst: Option<WorstElement>,
-    /// What the step reads, each with its own error.
+    /// The operands of the step, each with its own error.
     pub reads: Vec<String>,
 }
 

@@ -21,7 +21,7 @@ const LARGEST_POWER: u32 = 10;
 pub struct DrawnInputs {
     /// A tensor for each input, by name.
     pub tensors: Vec<(String, Tensor)>,
-    /// The size of each of the model's symbols, those included that were not given.
+    /// The size of each of the model's symbols, including those that were not given.
     pub sizes: BTreeMap<String, i64>,
 }
 
@@ -74,7 +74,7 @@ pub fn draw_inputs(
     })
 }
 
-/// The symbols that a call's sizes give a value: all but those that data or other symbols define.
+/// The symbols that get a value from a call's sizes: all except those that data or other symbols define.
 fn free_symbols(graph: &Graph) -> Vec<SymbolId> {
     let dims = graph.dims();
     let by_data: BTreeSet<SymbolId> = graph
@@ -113,14 +113,14 @@ fn choose(graph: &Graph, given: &BTreeMap<String, i64>) -> Result<Binding, Error
         if facts.all(|fact| !matches!(dims.holds(&fact.predicate, &binding), Ok(false))) {
             let mut plans = dims.plan_facts().iter();
             let value = |dim| dims.evaluate(dim, &binding).ok();
-            // Small sizes are often equal by chance, or unequal, and then not those of the plan that most calls take.
+            // Small sizes are often equal or unequal by chance, and then not typical of the plan that most calls use.
             if plans.all(|fact| value(fact.left) == value(fact.right)) {
                 return Ok(binding);
             }
             second.get_or_insert(binding);
         }
     }
-    // If requirements are not met, the call will state which.
+    // If requirements are not met, the call reports which.
     second.map_or_else(|| bound(graph, &free, given, 1), Ok)
 }
 
@@ -188,7 +188,7 @@ fn draw(graph: &Graph, value: ValueId, at: &Binding, bits: &mut Bits) -> Result<
         .map(|size| usize::try_from(size).unwrap_or(0));
     let shape: Vec<usize> = shape.collect();
     let n_elements = kiln_tensor::element_count(ty.dtype, &shape)?;
-    // Allocated first, with a check: sizes may be anything.
+    // Allocated first, with a check, because sizes are arbitrary.
     let zeros = Tensor::zeros(ty.dtype, &shape)?;
     let elements: Vec<f64> = match ty.dtype {
         DType::F64 | DType::F32 | DType::F16 | DType::BF16 => (0..n_elements)
@@ -208,7 +208,8 @@ fn draw(graph: &Graph, value: ValueId, at: &Binding, bits: &mut Bits) -> Result<
     Ok(Tensor::from_f64_slice(ty.dtype, &shape, &elements)?)
 }
 
-/// The size of the smallest axis that elements of an input index, if they do: directly, or through ops on integers.
+/// The size of the smallest axis that elements of an input index, directly or through ops on integers; `None` if they
+/// index no axis.
 fn indexed(graph: &Graph, input: ValueId, at: &Binding) -> Option<i64> {
     let mut readers: BTreeMap<ValueId, Vec<(OpId, usize)>> = BTreeMap::new();
     for (op, data) in graph.ops() {
@@ -256,7 +257,7 @@ struct Bits(u64);
 
 impl Bits {
     fn new(seed: u64, name: &str) -> Self {
-        // FNV-1a of the name, so that inputs differ whatever their order.
+        // FNV-1a of the name, so that inputs differ regardless of their order.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -271,7 +272,7 @@ impl Bits {
         bits ^ (bits >> 31)
     }
 
-    /// In `[0, 1)`, of 53 bits.
+    /// A number in `[0, 1)`, of 53 bits.
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -9,7 +9,7 @@ use kiln_program::{Action, Program};
 use kiln_symbolic_shape::FactSelection;
 use std::fmt;
 
-/// How many names an error lists.
+/// The maximum number of names listed in an error.
 const LISTED: usize = 12;
 
 /// The result of compiling a graph. Prints as a report.
@@ -24,18 +24,18 @@ pub struct Explained {
     pub steps: Vec<ExplainedStep>,
     /// The facts that the main plan rests on; if one does not hold, another plan is made.
     pub facts: Vec<String>,
-    /// The plans made so far for sizes for which facts do not hold: the facts each does without, and its number of
-    /// launches.
+    /// The plans made so far for sizes for which facts do not hold: the facts that each does not need, and its number
+    /// of launches.
     pub other_plans: Vec<String>,
-    /// Near misses: what would have been joined had a fact been known.
+    /// Near misses: fusions that an additional fact would have allowed.
     pub near_misses: Vec<String>,
     /// Planning that ended early because a budget was spent.
     pub cut_short: Vec<String>,
-    /// Ops that were to become one kernel, until that turned out to be impossible.
+    /// Ops that were planned as one kernel, which then turned out to be impossible.
     pub taken_apart: Vec<String>,
     /// How many different kernels the steps launch.
     pub kernels: usize,
-    /// What was compiled so far.
+    /// The compiles so far.
     pub compiles: Vec<CompileRecord>,
     /// Variants for frequent sizes: why each was made, and what it gained.
     pub variants: Vec<VariantRecord>,
@@ -136,7 +136,7 @@ impl Explained {
         }
     }
 
-    /// How many steps there are of a kind.
+    /// The number of steps of a kind.
     pub fn count(&self, kind: &str) -> usize {
         self.steps.iter().filter(|step| step.kind == kind).count()
     }
@@ -244,8 +244,8 @@ pub(crate) fn op_name(graph: &Graph, op: OpId) -> String {
     }
 }
 
-/// The op with a name: that of a value it computes (with or without `%`), its own (`op7`), or that of the source node it
-/// came from; of several such ops, the last.
+/// The op with a name: that of a value it computes (with or without `%`), its own (`op7`), or that of the source node
+/// from which it came; if there are several such ops, the last.
 ///
 /// # Errors
 /// When there is no such op.
@@ -264,7 +264,7 @@ pub(crate) fn op_named(graph: &Graph, name: &str) -> Result<OpId, Error> {
     if let Some((op, _)) = by_value.or_else(by_id).or_else(by_origin) {
         return Ok(op);
     }
-    // The graph's outputs have names of their own.
+    // The graph's outputs have separate names.
     let mut outputs = graph.output_names().iter().zip(graph.outputs());
     let output = outputs.find(|(output, _)| &***output == bare);
     if let Some((_, &value)) = output

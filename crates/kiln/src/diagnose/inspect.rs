@@ -14,11 +14,11 @@ use kiln_passes::pass_names;
 use kiln_program::Program;
 use std::fmt::Write;
 
-/// The graph at a stage. For a pass the passes are run again, so it takes as long as loading.
+/// The graph at a stage. For the stage of a pass, the passes are run again, which takes as long as loading.
 ///
 /// # Errors
-/// When the model is not a graph at that stage; when the rank of an input is open or the graph depends on data: then there
-/// are several graphs, or none yet.
+/// When the model is not a graph at that stage; when the rank of an input is open or the graph depends on data, so that
+/// there are several graphs, or none yet.
 ///
 /// ```
 /// use kiln::diagnose::{self, Stage};
@@ -72,7 +72,7 @@ pub fn inspect(model: &Model, stage: Stage) -> Result<String, Error> {
     guarded("inspecting the model", || inspected(model, stage, None))
 }
 
-/// The same for only the kernels of a name, if the stage shows kernels.
+/// The same for only the kernels with this name, if the stage shows kernels.
 ///
 /// # Errors
 /// As [`inspect`], and when there is no kernel of that name.
@@ -116,8 +116,8 @@ fn inspected(model: &Model, stage: Stage, name: Option<&str>) -> Result<String, 
     }
 }
 
-/// The result of compiling the graph: steps, facts that the plan rests on, joins that a fact would have allowed, and what
-/// was compiled so far.
+/// The result of compiling the graph: steps, facts that the plan rests on, fusions that a fact would have allowed, and
+/// the compiles so far.
 ///
 /// # Errors
 /// When the rank of an input is open, or no program can be made.
@@ -142,8 +142,8 @@ pub fn explain(model: &Model) -> Result<Explained, Error> {
     })
 }
 
-/// Why two ops are in one kernel, or why not. An op is identified by its own name, by the name of a value it computes, or
-/// by the node of the source model it came from.
+/// Why two ops are in one kernel, or why not. An op is identified by its own name, by the name of a value it computes,
+/// or by the node of the source model from which it came.
 ///
 /// # Errors
 /// When there is no such op, or the rank of an input is open.
@@ -173,7 +173,8 @@ pub fn explain_pair(model: &Model, a: &str, b: &str) -> Result<Explanation, Erro
     })
 }
 
-/// Plans as the executable's runtime would make them; without a runtime, row-major throughout.
+/// A planner that makes the plans that the executable's runtime would make; without a runtime, all buffers are
+/// row-major.
 pub(super) fn planner(instance: &Instance, options: &Options) -> GraphPlanner {
     let planner = GraphPlanner::new(instance.optimized().clone())
         .with_memory(options.memory)
@@ -259,7 +260,7 @@ fn listing(_instance: &Instance, _kernel: &VerifiedKernel, _stage: Stage) -> Res
     Err(Failure::not_compiled("machine code"))
 }
 
-/// The kernels of a program in order, or those of a name; each has the name of the steps that launch it.
+/// The kernels of a program in order, or those with this name; each has the name of the steps that launch it.
 fn kernels(program: &Program, name: Option<&str>) -> Result<Vec<VerifiedKernel>, Error> {
     let kernels = program.kernels().values();
     let labelled = kernels.map(|kernel| kernel.kernel.labelled(kernel.name.as_str()));

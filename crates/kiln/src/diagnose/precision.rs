@@ -15,8 +15,8 @@ use kiln_precision::{Change, Precision, PrecisionReport, reduce_precision};
 use kiln_tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How far a model with reduced precision is from the model as it is. Errors are as [`OutputComparison::error`]'s: the
-/// largest of an element, relative to the largest expected element.
+/// The errors of a model with reduced precision relative to the original model. They are defined as
+/// [`OutputComparison::error`]: the largest error of an element, relative to the largest expected element.
 ///
 /// [`OutputComparison::error`]: super::OutputComparison::error
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct PrecisionComparison {
     pub outputs: Vec<(String, f64)>,
     /// Each product that was changed outside control flow.
     pub layers: Vec<LayerError>,
-    /// What was changed, and what was not.
+    /// The products that were changed, and those that were not.
     pub report: PrecisionReport,
 }
 
@@ -34,9 +34,9 @@ pub struct PrecisionComparison {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LayerError {
-    /// What was changed.
+    /// The change.
     pub change: Change,
-    /// The error of its result, with what the changes before it add.
+    /// The error of its result, including the effect of the changes before it.
     pub error: f64,
 }
 
@@ -81,7 +81,7 @@ fn compared(
     let shown = in_body(graph, &report);
     let watched = watched(graph, &shown);
     let options = Options {
-        // The graph has these already.
+        // The graph already includes these.
         dims: BTreeMap::new(),
         gradients: None,
         recorder: None,

@@ -21,7 +21,7 @@ pub use rates::MachineRates;
 
 use serde::Serialize;
 
-/// A call of a model in detail. [`to_html`](Self::to_html) makes a page of it, `serde` JSON.
+/// A detailed report on a call of a model. [`to_html`](Self::to_html) renders it as a page, `serde` as JSON.
 ///
 /// ```no_run
 /// use kiln::{Device, Model, Options, diagnose};
@@ -39,7 +39,7 @@ pub struct CallReport {
     pub model: String,
     /// The device.
     pub device: String,
-    /// The instruction-set level or architecture that code was compiled for, if any was.
+    /// The instruction-set level or architecture for which code was compiled, if any was.
     pub target: Option<String>,
     /// The number of threads that a step may use.
     pub threads: usize,
@@ -49,29 +49,29 @@ pub struct CallReport {
     pub inputs: Vec<ReportedInput>,
     /// The sizes of the call, by symbol.
     pub sizes: Vec<(String, i64)>,
-    /// What the machine does at best, as measured beside the call.
+    /// The machine's best rates, as measured along with the call.
     pub rates: Option<MachineRates>,
     /// The number of ops of the graph, constants excluded.
     pub n_ops: usize,
     /// The number of calls of which times are the median.
     pub calls: usize,
-    /// The time of the first call, compiling included.
+    /// The time of the first call, including compilation.
     pub first_ms: f64,
     /// The median time of a call, without the cost of measuring its steps.
     pub call_ms: f64,
-    /// The steps, in the order in which they begin; one that runs repeatedly is here once.
+    /// The steps, in the order in which they begin; one that runs repeatedly is listed once.
     pub steps: Vec<ReportedStep>,
     /// Every run of a step in one call, in order.
     pub runs: Vec<StepRun>,
     /// The values that steps pass on to others.
     pub edges: Vec<Edge>,
-    /// Where memory is at each step; none if the sizes need another plan than the main one.
+    /// The memory plan of the call; `None` if the sizes need a plan other than the main one.
     pub memory: Option<ReportedMemory>,
-    /// What was compiled, in order.
+    /// The compiles, in order.
     pub compiles: Vec<ReportedCompile>,
-    /// How many kernels came from memory or a store instead.
+    /// The number of kernels that came from memory or a store instead.
     pub kernels_loaded: u64,
-    /// Pairs of steps that are not one kernel, those first whose union would bring most.
+    /// Pairs of steps that are not fused, those whose fusion would save most first.
     pub apart: Vec<Apart>,
     /// What to try next, the most promising first.
     pub advice: Vec<Advice>,
@@ -109,21 +109,21 @@ pub struct ReportedStep {
     pub reads: Vec<String>,
     /// The values that other steps read from it.
     pub writes: Vec<String>,
-    /// Why it is interpreted, or is no larger kernel.
+    /// Why it is interpreted, or not fused into a larger kernel.
     pub notes: Vec<String>,
     /// How often it ran in a call.
     pub n_runs: usize,
-    /// Its time in a call, all runs together.
+    /// Its total time in a call, over all runs.
     pub ms: f64,
     /// Its share of the time of all steps.
     pub share: f64,
     /// The largest number of tasks that one of its launches had.
     pub tasks: u64,
-    /// Bytes of its operands in a call, all runs together.
+    /// Bytes of its operands in a call, over all runs.
     pub bytes: u64,
     /// Scalar operations, if they can be counted.
     pub operations: Option<f64>,
-    /// The time that the machine's best rates allow, over the time it took.
+    /// The minimum time at the machine's best rates, divided by the time it took.
     pub of_roofline: Option<f64>,
     /// Which rate that is: `memory`, `cache` or `arithmetic`.
     pub bound: Option<String>,
@@ -155,7 +155,7 @@ pub struct Edge {
     pub bytes: Option<u64>,
 }
 
-/// The memory of the call beyond its inputs and constants.
+/// The memory of the call in addition to its inputs and constants.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ReportedMemory {
@@ -165,7 +165,7 @@ pub struct ReportedMemory {
     pub results: usize,
     /// Bytes of scratch on all threads.
     pub scratch: usize,
-    /// The largest total of values that are live at one step: no placement needs less.
+    /// The peak of live values, over all steps: no placement needs less.
     pub largest_live_set: usize,
     /// The name of that step.
     pub largest_at: String,
@@ -201,13 +201,13 @@ pub struct ReportedCompile {
     pub class: String,
     /// Its schedule.
     pub schedule: String,
-    /// What it assumes of sizes; empty for the generic kernel.
+    /// What it assumes about sizes; empty for the generic kernel.
     pub facts: String,
     /// Why it was compiled.
     pub reason: String,
     /// The time of each stage, in order.
     pub stages: Vec<(String, f64)>,
-    /// The time of all.
+    /// The total time.
     pub ms: f64,
     /// Bytes of code.
     pub code_bytes: usize,
@@ -215,7 +215,7 @@ pub struct ReportedCompile {
     pub error: Option<String>,
 }
 
-/// Two steps, one of which reads the other, that are not one kernel.
+/// Two steps that are not fused, one of which reads the other's result.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Apart {
@@ -225,11 +225,11 @@ pub struct Apart {
     pub to: usize,
     /// The values between them.
     pub values: String,
-    /// An estimate of what one kernel would save: the values would not be written and read, and one launch less.
+    /// An estimate of what one kernel would save: writing and reading the values, and one launch.
     pub gain_ms: f64,
-    /// The reason why they are two.
+    /// The reason why they are not fused.
     pub reason: String,
-    /// A fact about sizes that would make them one: a near miss.
+    /// A fact about sizes that would allow fusing them: a near miss.
     pub fact: Option<String>,
 }
 
@@ -241,8 +241,8 @@ pub struct Advice {
     pub title: String,
     /// What was found, with its figures.
     pub because: String,
-    /// A command that does it or shows more.
+    /// A command that does this or shows more.
     pub command: Option<String>,
-    /// The time that it could save in each call, where that can be estimated.
+    /// The time that it could save in each call, if that can be estimated.
     pub gain_ms: Option<f64>,
 }

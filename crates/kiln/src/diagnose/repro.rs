@@ -23,15 +23,15 @@ pub struct Repro {
     pub(crate) extent: Extent,
 }
 
-/// How much of the model remains.
+/// How far the model was reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extent {
-    /// A few ops that are wrong in isolation, whatever the sizes of their inputs.
+    /// A few ops that are wrong in isolation, with symbolic sizes of their inputs.
     Ops,
-    /// The same with the sizes of this call as constants in the graph: with symbols, nothing is wrong.
+    /// A few ops with the sizes of this call as constants in the graph: with symbolic sizes, nothing is wrong.
     SizedOps,
-    /// All of them, optimised: no part was found to be wrong in isolation.
+    /// The whole optimised graph: no part was found to be wrong in isolation.
     Whole,
 }
 
@@ -56,14 +56,14 @@ impl Repro {
         &self.inputs
     }
 
-    /// How much of the model remains.
+    /// How far the model was reduced.
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
     /// Writes it into a folder, created if needed: `graph.kiln`; `graph.npz` if it has large constants;
-    /// `cases/0/INPUT.npy`; and `about.txt`, which lists what the inputs stand for. `kiln compare graph.kiln --cases cases`
-    /// in that folder then reproduces the difference.
+    /// `cases/0/INPUT.npy`; and `about.txt`, which lists what the inputs represent. `kiln compare graph.kiln --cases
+    /// cases` in that folder then reproduces the difference.
     ///
     /// # Errors
     /// When a file cannot be written.

@@ -21,7 +21,7 @@ use std::str::FromStr;
 pub enum Stage {
     /// The graph before any pass: `import`.
     Import,
-    /// The graph after the pass of this name; after one that ran several times, as the last run left it.
+    /// The graph after the pass of this name; if it ran several times, after its last run.
     Pass(&'static str),
     /// The graph after all passes: `optimized`.
     Optimized,
@@ -29,11 +29,11 @@ pub enum Stage {
     Fusion,
     /// The text of each kernel: `kernels`.
     Kernels,
-    /// Steps, the places of buffers, and the schedules that kernels are launched with: `program`.
+    /// Steps, the placement of buffers, and the schedules with which kernels are launched: `program`.
     Program,
     /// The loop nests of each kernel, from which its code is generated: `loops`.
     Loops,
-    /// Each kernel in the compiler's own form, as for a call with unremarkable sizes: `llvm`.
+    /// Each kernel in the compiler's intermediate form, as for a call with unremarkable sizes: `llvm`.
     Llvm,
     /// Each kernel as machine code, for the same sizes: `asm`.
     Assembly,
@@ -46,7 +46,7 @@ impl Stage {
         graphs.chain(Self::BEYOND_GRAPHS).collect()
     }
 
-    /// Whether the model is a graph there.
+    /// Whether the model is a graph at this stage.
     pub fn is_graph(self) -> bool {
         matches!(self, Self::Import | Self::Pass(_) | Self::Optimized)
     }
@@ -101,7 +101,7 @@ impl FromStr for Stage {
     type Err = Error;
 
     /// # Errors
-    /// E0973 for a name that no stage has.
+    /// E0973 if no stage has this name.
     fn from_str(name: &str) -> Result<Self, Error> {
         let all = Self::all();
         let found = all.iter().find(|stage| stage.to_string() == name);

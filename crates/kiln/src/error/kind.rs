@@ -27,7 +27,7 @@ use std::io;
 pub enum ErrorKind {
     /// The model, a tensor or an option is wrong: provide another.
     InvalidInput,
-    /// Valid, but not (yet) supported by Kiln.
+    /// The request is valid, but not (yet) supported by Kiln.
     Unsupported,
     /// A limit was exceeded: raise it if the source is trusted.
     Limit,
@@ -88,7 +88,7 @@ impl Failure {
             Self::Trace(error) => of_trace(error),
             Self::Gradient(error) => of_gradient(error),
             Self::Precision(error) => of_precision(error),
-            // So was the plan: any other failure there is a defect.
+            // The plan was verified too: any other failure there is a defect.
             Self::Fusion(_) | Self::Panicked { .. } => ErrorKind::Internal,
             Self::Program(error) => of_program(error),
             Self::Compile(error) => of_compile(error.code),
@@ -265,7 +265,7 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
             ErrorKind::Environment
         }
         RuntimeError::Execute { error, .. } if error.is_device_lost() => ErrorKind::Environment,
-        // A library that is missing, code for another GPU; a builtin that nothing runs.
+        // A missing library, code for another GPU, or a builtin that no executor runs.
         RuntimeError::Execute { error, .. } if ["E0551", "E0566"].contains(&error.code) => {
             ErrorKind::Environment
         }

@@ -26,8 +26,8 @@ impl Model {
         })
     }
 
-    /// Plans calls whose inputs have these shapes, by name or by position, and compiles what they need: such a call then
-    /// compiles nothing, unless sizes come from data. Does nothing for an interpreted model.
+    /// Plans calls whose inputs have these shapes, by name or by position, and compiles the kernels that they need:
+    /// such a call then compiles nothing, unless sizes come from data. Does nothing for an interpreted model.
     ///
     /// # Errors
     /// When the shapes do not match the model, or a kernel does not compile.
@@ -70,8 +70,8 @@ impl Model {
         }
     }
 
-    /// Compiles what the shapes of a profile need in the background, those that took most time first, and returns at once
-    /// with the number of shapes that match the model.
+    /// Compiles the kernels that the shapes of a profile need in the background, those of the shapes that took most
+    /// time first, and returns immediately with the number of shapes that match the model.
     ///
     /// # Errors
     /// When the rank of an input is open.

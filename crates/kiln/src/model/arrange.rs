@@ -91,8 +91,8 @@ fn fits<T: Value>(description: &ValueDescription, value: &T) -> bool {
     value.has_dtype_of(description) && shape.is_none_or(|shape| shape.rank() == value.rank())
 }
 
-/// Listed inputs where some inputs, given by position, exist already: their places stay empty, and they may not be passed.
-/// An input without a name takes the position among the others at which it is listed.
+/// Arranges listed inputs when some inputs, whose positions are given, already exist: their slots stay empty, and they
+/// may not be passed. An input without a name has the position, among the other inputs, at which it is listed.
 ///
 /// # Errors
 /// As [`arrange`].

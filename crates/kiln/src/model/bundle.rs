@@ -64,12 +64,13 @@ impl Model {
         })
     }
 
-    /// Opens the model of a bundle, and runs the machine code in it. Its graph is the one that was compiled; how it was
-    /// imported is not in the bundle. Options set how it runs: dimensions and inputs are those of when the bundle was made.
+    /// Opens the model of a bundle, and runs the machine code in it. Its graph is the one that was compiled; the
+    /// imported graph is not in the bundle. Options set how it runs: dimensions and inputs are those set when the
+    /// bundle was made.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, was made by another version, or for a level that this machine lacks; when
-    /// an option does not apply. A damaged weight is an error when a call first needs it.
+    /// When the file cannot be read, is damaged, was made by a different version, or for a level that this machine
+    /// lacks; when an option does not apply. A damaged weight is an error when a call first needs it.
     ///
     /// # Safety
     /// The file was made by [`save_bundle`](Self::save_bundle) (`kiln compile -o`) and not tampered with: its digests
@@ -95,7 +96,7 @@ impl Model {
     /// `kiln compile -o FILE --seal KEY`. Otherwise as [`open_bundle`](Self::open_bundle).
     ///
     /// # Errors
-    /// As [`open_bundle`](Self::open_bundle); E0711 for a bundle without a seal, or sealed with another key.
+    /// As [`open_bundle`](Self::open_bundle); E0711 for a bundle without a seal, or sealed with a different key.
     pub fn open_sealed_bundle(
         path: impl AsRef<Path>,
         key: &SealKey,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The state of such a graph.
 pub(crate) struct Deferred {
-    /// How many calls are interpreted.
+    /// The number of calls that are interpreted.
     after: u64,
     calls: AtomicU64,
     /// `None` if it cannot be compiled.
@@ -35,7 +35,7 @@ impl Deferred {
         self.compiled.get()?.as_deref()
     }
 
-    /// Counts a call; the program if there were enough of them.
+    /// Counts a call; returns the program if there were enough calls.
     pub(super) fn call(
         &self,
         graph: &Graph,

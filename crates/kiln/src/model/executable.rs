@@ -29,12 +29,12 @@ use std::sync::Arc;
 
 /// How a graph is executed.
 pub(crate) enum Executable {
-    /// Op by op.
+    /// Interpreted op by op.
     Interpreted,
-    /// As native code.
+    /// Compiled to native code.
     #[cfg(feature = "native")]
     Compiled(Box<Compiled>),
-    /// Op by op at first.
+    /// Interpreted op by op at first, and compiled later.
     #[cfg(feature = "native")]
     Deferred(Box<Deferred>),
 }
@@ -100,7 +100,7 @@ impl Executable {
         }
     }
 
-    /// From a stored program of this graph.
+    /// Makes it from a stored program of this graph.
     #[cfg(feature = "native")]
     pub(super) fn of_stored(
         graph: &Graph,
@@ -111,7 +111,7 @@ impl Executable {
         Ok(Self::Compiled(Box::new(compiled)))
     }
 
-    /// From a program of this graph that came with its code.
+    /// Makes it from a program of this graph that came with its code.
     #[cfg(feature = "native")]
     pub(super) fn of_bundle(
         graph: &Graph,
@@ -243,7 +243,7 @@ impl Compiled {
         Self::on(shared, graph, watched, stored, options)
     }
 
-    /// On a runtime.
+    /// Runs on a runtime.
     fn on(
         shared: Arc<SharedRuntime>,
         graph: &Graph,
@@ -301,7 +301,7 @@ fn run_interpreted(
     let watched = Watched { control, trace };
     let mode = InterpreterMode::Declared;
     let outputs = interpret_watched(graph, inputs, options, mode, &watched);
-    // The reason it was stopped, if it was.
+    // The reason why it was stopped, if it was.
     if outputs.is_err()
         && let Some(control) = control
     {

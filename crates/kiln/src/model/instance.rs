@@ -18,18 +18,18 @@ use kiln_shape_inference::record_requirements;
 use kiln_tensor::Tensor;
 use std::sync::Arc;
 
-/// What a call runs. The graphs share their constants, except those that passes created.
+/// The graphs and the executable that a call runs. The graphs share their constants, except those that passes created.
 pub(crate) struct Instance {
     imported: ForkCell<Graph>,
-    /// What the graph is imported from on demand, if the program came from a store.
+    /// The source from which the graph is imported on demand, if the program came from a store.
     origin: Option<(Arc<Origin>, Choice)>,
     optimized: Graph,
     executable: Executable,
 }
 
-/// What was built of a model for a choice.
+/// The result of building a model for a choice.
 pub(crate) enum Built {
-    /// What calls run.
+    /// The instance that calls run.
     Graph(Instance),
     /// The next question, and its number.
     #[cfg_attr(
@@ -90,7 +90,7 @@ impl Instance {
         Self::import(source, choice, options)
     }
 
-    /// From a graph without a source.
+    /// Makes an instance from a graph without a source.
     #[cfg(feature = "native")]
     pub(super) fn of_graph(graph: Graph, executable: Executable) -> Self {
         Self {
@@ -189,7 +189,7 @@ impl Instance {
     /// The graph before any pass.
     ///
     /// # Errors
-    /// As importing it, if that was not done yet.
+    /// As importing it, if it has not been imported yet.
     pub(crate) fn imported(&self, options: &Options) -> Result<&Graph, Error> {
         if let Some(graph) = self.imported.get() {
             return Ok(graph);
@@ -214,7 +214,7 @@ impl Instance {
                 last = Some(graph.clone());
             }
         })?;
-        // A pass that these options leave out changes nothing.
+        // A pass that these options disable changes nothing.
         Ok(last.unwrap_or_else(|| imported.clone()))
     }
 }

@@ -29,11 +29,11 @@ const QUESTIONS_LIMIT: usize = 64;
 pub(super) enum Instances {
     /// The graph depends on nothing.
     Only(Box<Instance>),
-    /// By what the graph depends on.
+    /// The instances, keyed by the values on which the graph depends.
     Tree(Tree),
 }
 
-/// What decides which graph a call needs.
+/// The values that determine which graph a call needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Choice {
     /// The ranks of inputs whose rank is open.
@@ -43,7 +43,7 @@ pub(crate) struct Choice {
 }
 
 pub(super) struct Tree {
-    /// What further nodes are built from.
+    /// The source from which further nodes are built.
     source: Arc<Origin>,
     /// Every entry is complete, so a panic of another thread leaves it valid.
     nodes: ForkLock<TreeNodes<Place>>,
@@ -92,7 +92,7 @@ impl Instances {
         })
     }
 
-    /// The only instance, or any of those that were built.
+    /// The only instance, or any instance that was built.
     pub(super) fn any(&self) -> Option<Chosen<'_>> {
         match self {
             Self::Only(instance) => Some(Chosen::Only(instance)),
@@ -100,7 +100,7 @@ impl Instances {
         }
     }
 
-    /// The only instance, or all those that were built.
+    /// The only instance, or all instances that were built.
     pub(super) fn all(&self) -> Vec<Chosen<'_>> {
         match self {
             Self::Only(instance) => vec![Chosen::Only(instance)],

@@ -53,7 +53,7 @@ use graph::GraphOrigin;
 #[cfg(any(feature = "native", feature = "onnx"))]
 pub(crate) type ModelDigest = [u8; 32];
 
-/// What graphs are built from.
+/// The source from which graphs are built.
 pub(crate) enum Origin {
     /// A finished graph.
     Graph(Box<GraphOrigin>),
@@ -62,20 +62,20 @@ pub(crate) enum Origin {
     Onnx(Box<OnnxOrigin>),
 }
 
-/// Where the elements of a large constant are: in the files of a model, or in the graph that it is.
+/// Where the elements of a large constant are: in the files of a model, or in the graph from which it was made.
 #[cfg(feature = "native")]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ConstantPlace {
     /// Its name in the model.
     pub(crate) name: String,
-    /// The external file; none for the model's own.
+    /// The external file; `None` for the model's own file.
     pub(crate) file: Option<String>,
     /// The first byte.
     pub(crate) offset: u64,
 }
 
 impl Origin {
-    /// Reads a source and checks it.
+    /// Reads and checks a source.
     pub(super) fn read(source: Source<'_>, options: &Options) -> Result<Self, Error> {
         match source.0 {
             Kind::File(path) => Self::read_file(&path, options),
@@ -94,7 +94,7 @@ impl Origin {
         }
     }
 
-    /// Reads a file, by its extension.
+    /// Reads a file according to its extension.
     fn read_file(path: &Path, options: &Options) -> Result<Self, Error> {
         let _span = tracing::info_span!("kiln.load").entered();
         let ending = path
@@ -218,8 +218,8 @@ impl Origin {
         }
     }
 
-    /// The signature as the model states it, if neither the model nor the options set the rank of every input; none if the
-    /// graph will have one.
+    /// The signature as the model states it, if some input's rank is set neither by the model nor by the options;
+    /// `None` if the graph will have a signature.
     ///
     /// # Errors
     /// When options about inputs do not apply to the model.
@@ -232,7 +232,7 @@ impl Origin {
             #[cfg(feature = "onnx")]
             Self::Onnx(source) => match source.read() {
                 Some(model) => onnx::open_signature(model, options),
-                // A model that need not be read leaves no rank open.
+                // A model that need not be read has no open ranks.
                 None => Ok(None),
             },
         }
@@ -265,7 +265,7 @@ impl Origin {
         }
     }
 
-    /// The outputs as stated by the model, for one that asks questions.
+    /// The outputs as stated by the model, for a model that asks questions.
     pub(super) fn stated_outputs(&self) -> Result<Vec<ValueDescription>, Error> {
         match self {
             Self::Graph(_) => Ok(Vec::new()),
@@ -275,7 +275,7 @@ impl Origin {
     }
 }
 
-/// What a source yields for a choice.
+/// The graph, or the question, that a source yields for a choice.
 pub(super) enum Made {
     Graph(Graph),
     #[cfg(feature = "onnx")]
@@ -329,7 +329,7 @@ fn symbol_names(graph: &Graph) -> BTreeSet<String> {
         .collect()
 }
 
-/// Refuses options about dimensions that the model does not have.
+/// Rejects options about dimensions that the model does not have.
 fn check_names(options: &Options, known: &BTreeSet<String>) -> Result<(), Error> {
     let Some(name) = options.dims.keys().find(|&name| !known.contains(name)) else {
         return Ok(());

@@ -56,7 +56,7 @@ impl Model {
         CompilationStats::default()
     }
 
-    /// Memory used by calls and kept for later ones, for this model and those that share kernels with it. None for an
+    /// Memory used by calls and kept for later ones, for this model and those that share kernels with it. `None` for an
     /// interpreted model.
     pub fn memory_stats(&self) -> Option<MemoryStats> {
         #[cfg(feature = "native")]
@@ -66,8 +66,8 @@ impl Model {
         None
     }
 
-    /// What the device did so far for all models, as numbers with names: what it had no code for and ran on the host among
-    /// them. Empty on devices that count nothing, such as the CPU.
+    /// Counters of the device, for all models, by name; for example, of the work that it had no code for and that ran
+    /// on the host. Empty for devices that have no counters, such as the CPU.
     pub fn device_counts(&self) -> Vec<(&'static str, u64)> {
         #[cfg(feature = "native")]
         if let Some(runtime) = self.runtime() {
@@ -76,8 +76,8 @@ impl Model {
         Vec::new()
     }
 
-    /// Whether the device works: false once it is lost, such as a GPU after an illegal access; it stays lost until the
-    /// process ends.
+    /// Whether the device works: false once it is lost, such as a GPU after an illegal access. A lost device stays lost
+    /// until the process ends.
     pub fn is_healthy(&self) -> bool {
         #[cfg(feature = "native")]
         if let Some(runtime) = self.runtime() {

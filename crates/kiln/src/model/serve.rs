@@ -20,7 +20,7 @@ impl Model {
         arrange(&self.0.signature, inputs)
     }
 
-    /// A call with new outputs.
+    /// Runs a call with new outputs.
     pub(crate) fn serve(
         &self,
         inputs: &mut Inputs<'_>,
@@ -51,7 +51,7 @@ impl Model {
         })
     }
 
-    /// A call with inputs in the model's order, into given tensors.
+    /// Runs a call with inputs in the model's order, into given tensors.
     pub(crate) fn serve_into(
         &self,
         inputs: &[Tensor],

@@ -21,8 +21,8 @@ pub(super) fn named(error: Error, graph: &Graph, inputs: &[Tensor]) -> Error {
     let Ok(binding) = bind_symbols(graph, &shapes) else {
         return error;
     };
-    // Ops of the body are always executed, and each element of the indices is read: the first wrong one is a cause, even if
-    // the fault was reported for another.
+    // Ops of the body are always executed, and each element of the indices is read: the first invalid one is a cause,
+    // even if the fault was reported for another.
     let ops = graph.region(graph.body()).ops.iter();
     let mut found = ops.filter_map(|&op| wrong_index(graph, op, inputs, &binding));
     found.next().map_or(error, Error::from)
@@ -78,7 +78,7 @@ fn wrong_index(graph: &Graph, op: OpId, inputs: &[Tensor], binding: &Binding) ->
     })
 }
 
-/// The input that indices are, by position: as they were given, or in another order or dtype that has all of them.
+/// The position of the input that holds the indices: unchanged, or reordered or converted without losing elements.
 fn source(graph: &Graph, indices: ValueId) -> Option<usize> {
     let mut value = indices;
     loop {
@@ -112,7 +112,7 @@ fn is_integer(dtype: DType) -> bool {
     matches!(dtype, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
 }
 
-/// The first element that is no index into an axis of this size, with its position in row-major order.
+/// The first element that is not a valid index into an axis of this size, with its position in row-major order.
 fn first_outside(input: &Tensor, size: i64) -> Option<(usize, i128)> {
     fn outside<T: Element + Into<i128>>(input: &Tensor, size: i64) -> Option<(usize, i128)> {
         let size = i128::from(size);

@@ -5,10 +5,10 @@ use crate::error::Error;
 use kiln_tensor::Tensor;
 use std::collections::BTreeMap;
 
-/// The most elements that are kept of one tensor of one example, evenly spread.
+/// The maximum number of elements kept of one tensor of one example, evenly spaced.
 const KEPT: usize = 1 << 16;
 
-/// What was seen of each activation.
+/// The observed statistics of each activation.
 pub(super) struct Ranges {
     calibration: Calibration,
     seen: BTreeMap<String, Seen>,
@@ -29,7 +29,7 @@ impl Ranges {
         }
     }
 
-    /// Looks at an activation of an example; elements that are not finite do not count.
+    /// Records an activation of an example; elements that are not finite are ignored.
     pub(super) fn see(&mut self, name: &str, tensor: &Tensor) -> Result<(), Error> {
         let elements = tensor.to_f64_vec()?;
         let finite = elements.iter().map(|&element| element as f32);
@@ -50,7 +50,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// The range of each; it includes zero.
+    /// The range of each activation; it includes zero.
     pub(super) fn finish(self) -> BTreeMap<String, (f32, f32)> {
         let calibration = self.calibration;
         let range = |mut seen: Seen| match calibration {

@@ -28,7 +28,7 @@ impl SessionBuilder {
         }
     }
 
-    /// Keeps the input of that name, which is `first` at first and afterwards the last call's output of that name.
+    /// Keeps an input, which is `first` initially, and afterwards the named output of the last call.
     #[must_use]
     pub fn state(mut self, input: &str, output: &str, first: Tensor) -> Self {
         self.states
@@ -44,11 +44,11 @@ impl SessionBuilder {
         self
     }
 
-    /// The session.
+    /// Builds the session.
     ///
     /// # Errors
-    /// `E0972` when states are to grow along a size that none of them has. `E0875` when the model has no such input or output, one of them is in two states, or their dtypes or shapes differ
-    /// from each other or the tensor's.
+    /// `E0972` when states are to grow along a size that none of them has. `E0875` when the model has no such input or
+    /// output, one of them is in two states, or their dtypes or shapes differ from each other or from the tensor's.
     pub fn build(self) -> Result<Session, Error> {
         let (model, nothing) = (self.model, Tensor::scalar(0u8));
         let mut inputs = vec![nothing.clone(); model.inputs().len()];

@@ -8,13 +8,13 @@ use crate::error::{Error, Failure};
 use kiln_tensor::Tensor;
 
 impl Session {
-    /// Makes the states that [grow](crate::SessionBuilder::grows) large enough for `length` entries, and returns how many
-    /// they then have. Where they are not, each is copied into memory of twice the size, or more, within the limit; new
-    /// entries are zeros.
+    /// Makes the states that [grow](crate::SessionBuilder::grows) large enough for `length` entries, and returns how
+    /// many they then have. A state that is too small is copied into memory of at least twice the size, within the
+    /// limit; new entries are zeros.
     ///
     /// # Errors
-    /// `E0879` for more entries than the limit, or than they have where none grow; `E0876` if a failed call left a state
-    /// undefined. Then nothing changed. Otherwise, when memory is short.
+    /// `E0879` for more entries than the limit, or than the states have if none grow; `E0876` if a failed call left a
+    /// state undefined. In both cases nothing has changed. Otherwise, when memory cannot be allocated.
     pub fn reserve(&mut self, length: usize) -> Result<usize, Error> {
         self.check_states()?;
         let Some(growth) = &self.growth else {
@@ -52,7 +52,7 @@ impl Session {
     }
 }
 
-/// The tensor with zeros behind its entries along an axis, `size` of them in all.
+/// The tensor padded with zeros at the end of an axis, to `size` entries.
 fn enlarged(tensor: &Tensor, axis: usize, size: usize) -> Result<Tensor, Error> {
     let mut missing = tensor.shape().to_vec();
     missing[axis] = size.saturating_sub(tensor.shape()[axis]);

@@ -3,7 +3,7 @@
 use crate::error::{Error, Failure};
 use kiln_symbolic_shape::SymbolicShape;
 
-/// Along which size states grow.
+/// The size along which states grow.
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
     pub(super) dim: String,
@@ -13,7 +13,7 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// `shapes` are those of the states, in their order, where they are known.
+    /// `shapes` are those of the states, in order, as far as they are known.
     pub(super) fn new<'s>(
         shapes: impl Iterator<Item = Option<&'s SymbolicShape>>,
         dim: String,

@@ -5,13 +5,13 @@ use std::time::Duration;
 /// Times by candidate and round. The first candidate is the defaults.
 pub(super) type Rounds = Vec<Vec<Duration>>;
 
-/// How much of the defaults' median a candidate's may be.
+/// The maximum ratio of a candidate's median time to that of the defaults.
 const CLEARLY: f64 = 0.97;
 
-/// The share of rounds in which a candidate has to be faster: three of four.
+/// The fraction of rounds in which a candidate has to be faster: three of four.
 const ROUNDS_WON: (usize, usize) = (3, 4);
 
-/// The candidate with the least median, if it is clearly faster than the defaults; otherwise these.
+/// The candidate with the lowest median, if it is clearly faster than the defaults; otherwise the defaults.
 pub(super) fn chosen(rounds: &[Vec<Duration>]) -> usize {
     let Some(defaults) = rounds.first() else {
         return 0;
@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn within_noise_the_defaults_stay() {
         let defaults = micros(&[100, 101, 99, 100]);
-        // 2 % faster is no reason.
+        // A gain of 2 % does not suffice.
         assert_eq!(chosen(&[defaults.clone(), micros(&[98; 4])]), 0);
-        // Neither is a lower median of times that are faster in half of the rounds.
+        // Neither does a lower median if the times are lower in only half of the rounds.
         let unsteady = micros(&[50, 180, 50, 180]);
         assert_eq!(chosen(&[micros(&[100; 4]), unsteady]), 0);
         assert_eq!(chosen(&[defaults]), 0);

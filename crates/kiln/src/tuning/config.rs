@@ -5,7 +5,7 @@ use crate::options::Options;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a graph runs, where it differs from the options: as an [`AutoTuner`](crate::AutoTuner) chose it.
+/// How a graph runs, where that differs from the options, as chosen by an [`AutoTuner`](crate::AutoTuner).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OptimizationConfig {
@@ -13,11 +13,12 @@ pub struct OptimizationConfig {
     pub threads: Option<usize>,
     /// The level of the instruction set: [`Options::target`].
     pub level: Option<String>,
-    /// The most ops of a kernel: `fusion.kernel_ops` of [`Limits`](crate::Limits).
+    /// The maximum number of ops of a kernel: `fusion.kernel_ops` of [`Limits`](crate::Limits).
     pub kernel_ops: Option<usize>,
-    /// The most guarded nodes of a kernel: `fusion.kernel_nodes` of [`Limits`](crate::Limits).
+    /// The maximum number of guarded nodes of a kernel: `fusion.kernel_nodes` of [`Limits`](crate::Limits).
     pub kernel_nodes: Option<usize>,
-    /// Whether convolutions use fewer products: [`Compiling::fewer_products`](crate::Compiling::fewer_products).
+    /// Whether convolutions use Winograd's F(4x4, 3x3):
+    /// [`Compiling::fewer_products`](crate::Compiling::fewer_products).
     pub fewer_products: Option<bool>,
 }
 
@@ -42,7 +43,7 @@ impl OptimizationConfig {
 
 impl fmt::Display for OptimizationConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without `..`, so that a new field is shown.
+        // Without `..`, so that a new field must be handled here.
         let Self {
             threads,
             level,
@@ -65,7 +66,7 @@ impl fmt::Display for OptimizationConfig {
     }
 }
 
-/// What candidates differ in; one is varied at a time, from the best so far on.
+/// The settings in which candidates differ; one is varied at a time, starting from the best configuration so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Axis {
     Threads,
@@ -75,11 +76,11 @@ pub(super) enum Axis {
 }
 
 impl Axis {
-    /// All, those with the largest effect first.
+    /// All axes, those with the largest effect first.
     pub(super) const ALL: [Self; 4] = [Self::Threads, Self::Level, Self::Fusion, Self::Products];
 }
 
-/// The configurations that differ from `current` along an axis, where the options leave it open.
+/// The configurations that differ from `current` along an axis, if the options do not set it.
 pub(super) fn variations(
     axis: Axis,
     current: &OptimizationConfig,

@@ -8,14 +8,14 @@ use kiln_kernel_cache::{CacheKey, Content, EntryKind, Tier, TierList};
 use kiln_tensor::Tensor;
 use std::time::Duration;
 
-/// Where the choice for a graph and sizes is kept.
+/// The place where the choice for a graph and sizes is kept.
 pub(super) struct Memory {
     tiers: TierList,
     key: CacheKey,
 }
 
 impl Memory {
-    /// The place of a choice; none if nothing is kept, or the options supply a runtime.
+    /// The place of a choice; `None` if nothing is kept, or the options supply a runtime.
     pub(super) fn of(
         graph: &Graph,
         sample: &[Tensor],
@@ -38,15 +38,15 @@ impl Memory {
             runtime: supplied_runtime,
             // A graph is not imported.
             import: _,
-            // In the key as the compiler and its target.
+            // This is in the key as the compiler and its target.
             device: _,
-            // Decides when code is made.
+            // This only decides when code is made.
             compile_after: _,
             shared_kernels: _,
-            // Apply to calls.
+            // These apply to calls.
             outputs: _,
             stop: _,
-            // Observe without effect.
+            // These observe without affecting the choice.
             observation: _,
             recorder: _,
         } = options;

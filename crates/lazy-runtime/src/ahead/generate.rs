@@ -36,7 +36,7 @@ pub struct ShapeVariantGenerator {
     seed: u64,
 }
 
-/// A size that varies: its multiples from first to last.
+/// A size that varies: the first and last of its multiples.
 #[derive(Clone, Copy, Debug)]
 struct Choices {
     first: i64,
@@ -51,9 +51,9 @@ impl ShapeVariantGenerator {
         Self { seed }
     }
 
-    /// This many distinct combinations of sizes, or as many as exist: the likely one, the minimum and the maximum first,
-    /// then random ones; at most 65,536. A dimension without an upper bound goes up to 1024. Each element has the sizes of
-    /// all shapes, which share dimensions by their names.
+    /// This many distinct combinations of sizes, or all if fewer exist: the likely one, the minimum and the maximum
+    /// first, then random ones; at most 65,536. A dimension without an upper bound goes up to 1024. Each element has
+    /// the sizes of all shapes, which share dimensions by their names.
     pub fn generate_variants(&self, shapes: &[SymbolicShape], count: usize) -> Vec<Vec<Vec<i64>>> {
         let symbols = choices_of(shapes);
         let all = symbols
@@ -91,7 +91,7 @@ impl ShapeVariantGenerator {
                 found.push(drawn);
             }
         }
-        // Nearly all were drawn: the remaining ones in order.
+        // Nearly all combinations were drawn: the remaining ones follow in order.
         let mut every = combinations(symbols.values().map(|choices| choices.all()).collect());
         while found.len() < count {
             let Some(next) = every.next() else { break };
@@ -107,9 +107,9 @@ impl ShapeVariantGenerator {
     /// Every combination of this many sizes of each dimension, spread evenly from the smallest to the largest; at most
     /// 65,536. Each element has the sizes of all shapes.
     ///
-    /// Shapes share dimensions by their names. `samples` returns the number of sizes for a dimension that varies, and is
-    /// called once per name, with the dimension's first occurrence; for one size the likely one is taken, and a dimension
-    /// with none leaves the grid empty.
+    /// Shapes share dimensions by their names. `samples` returns the number of sizes for a dimension that varies, and
+    /// is called once per name, with the dimension's first occurrence; if that is 1, the likely size is taken, and a
+    /// dimension with 0 sizes makes the grid empty.
     pub fn generate_grid(
         &self,
         shapes: &[SymbolicShape],
@@ -120,7 +120,7 @@ impl ShapeVariantGenerator {
         for_each_varying(shapes, |name, dimension| {
             counts.entry(name).or_insert_with(|| samples(dimension));
         });
-        // Both are in the order of names.
+        // Both lists are in the order of names.
         let per_symbol = symbols.values().zip(counts.values());
         let per_symbol = per_symbol.map(|(choices, &samples)| choices.spread(samples));
         let grid = combinations(per_symbol.collect()).take(MAX_SHAPES);
@@ -178,7 +178,7 @@ impl Choices {
     }
 }
 
-/// Of two positive numbers; `None` where it is too large.
+/// The least common multiple of two positive numbers; `None` if it is too large.
 fn least_common_multiple(a: i64, b: i64) -> Option<i64> {
     let (mut divisor, mut rest) = (a, b);
     while rest != 0 {
@@ -194,7 +194,7 @@ fn next_multiple(size: i64, step: i64) -> i64 {
     }
 }
 
-/// The range of each name; nameless dimensions are identified by their place.
+/// The range of each name; nameless dimensions are identified by their position.
 fn choices_of(shapes: &[SymbolicShape]) -> BTreeMap<String, Choices> {
     let mut symbols: BTreeMap<String, Choices> = BTreeMap::new();
     for_each_varying(shapes, |name, dimension| {
@@ -222,7 +222,7 @@ fn for_each_varying<'a>(
 }
 
 impl Choices {
-    /// The intersection of two dimensions of one name; the first where they contradict each other.
+    /// The intersection of two dimensions with the same name; the first one if they contradict each other.
     fn and(self, other: Self) -> Self {
         let last = |choices: Self| choices.at(choices.count - 1);
         let Some(step) = least_common_multiple(self.step, other.step) else {

@@ -8,7 +8,7 @@ use crate::error::RuntimeError;
 use crate::plan::{Key, SegmentPlan, StepPlan, lifetimes_of, lifetimes_where, place};
 use crate::program::CompiledProgram;
 
-/// The memory of a call, in bytes, beyond its inputs and constants.
+/// The memory of a call, in bytes, in addition to its inputs and constants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallMemory {
@@ -45,7 +45,7 @@ pub struct LiveValue {
 
 impl CompiledProgram {
     /// The memory of a call with inputs of these shapes, as far as its sizes are known when it begins; makes its launch
-    /// plan as [`precompile`](Self::precompile) does. `None` where another plan serves these sizes.
+    /// plan as [`precompile`](Self::precompile) does. `None` if another plan serves these sizes.
     ///
     /// # Errors
     /// As [`precompile`](Self::precompile).
@@ -97,7 +97,7 @@ impl CompiledProgram {
                 .filter(|value| (value.from..=value.to).contains(&position));
             alive.map(|value| value.bytes).sum()
         };
-        // The first of equal ones.
+        // The first of several equal peaks.
         let largest = (0..segment.steps.len())
             .rev()
             .max_by_key(|&position| live(position));

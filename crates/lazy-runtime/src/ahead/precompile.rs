@@ -15,7 +15,7 @@ impl CompiledProgram {
     /// number of kernels.
     ///
     /// # Errors
-    /// The first that does not compile; that there is no general plan.
+    /// The first kernel that does not compile; that there is no general plan.
     pub fn compile_all(&self) -> Result<usize, RuntimeError> {
         self.make_general_plan()?;
         let plans = self.plans();
@@ -28,16 +28,16 @@ impl CompiledProgram {
         Ok(kernels.sum())
     }
 
-    /// Packs every constant for the code that serves all sizes, and has the result stored: what
-    /// [`compile_all`](Self::compile_all) is for code, for weights.
+    /// Packs every constant for the code that serves all sizes, and has the result stored: the counterpart of
+    /// [`compile_all`](Self::compile_all) for weights.
     pub fn place_constants(&self) {
         for plan in self.plans() {
             place_all_constants(self.runtime(), &plan.prepared, &Patience::ENDLESS);
         }
     }
 
-    /// Makes the launch plan for inputs of these shapes, and compiles what it needs; a call with such inputs then compiles
-    /// nothing, as far as its sizes are known when it begins.
+    /// Makes the launch plan for inputs of these shapes, and compiles the code it needs; a call with such inputs then
+    /// compiles nothing, as far as its sizes are known when it begins.
     ///
     /// # Errors
     /// Shapes that do not fit the graph, a kernel that does not compile.
@@ -70,7 +70,7 @@ impl CompiledProgram {
         profile.entries().iter().filter(fits).count()
     }
 
-    /// Which shapes occurred in calls, and how long these took: of the launch plans that are kept.
+    /// The shapes that occurred in calls, and the time these took, according to the launch plans that are kept.
     pub fn shape_profile(&self) -> ShapeProfile {
         let graph = self.program().graph();
         let ranks: Vec<usize> = graph

@@ -28,7 +28,7 @@ pub struct ProfiledShapes {
     pub shapes: Vec<Vec<usize>>,
     /// The number of calls.
     pub calls: u64,
-    /// Their time.
+    /// Their total time.
     pub nanoseconds: u64,
 }
 
@@ -60,7 +60,7 @@ impl ProfiledShapes {
 }
 
 impl ShapeProfile {
-    /// The maximum length in bytes of a text that is read: some hundred thousand shapes.
+    /// The maximum length in bytes of a text that is read: a few hundred thousand shapes.
     pub const TEXT_BYTES: usize = 16 << 20;
 
     /// A profile of these shapes, with equal ones merged.
@@ -96,14 +96,14 @@ impl ShapeProfile {
             kiln_shape_profile: FORMAT,
             entries: self.entries.clone(),
         };
-        // Numbers and lists of them always have a text.
+        // Numbers and lists of numbers can always be written as text.
         serde_json::to_string_pretty(&saved).unwrap_or_default()
     }
 
     /// Reads a saved text.
     ///
     /// # Errors
-    /// A text that is not a profile, has another version, or more than [`TEXT_BYTES`](Self::TEXT_BYTES).
+    /// A text that is not a profile, has a different version, or more than [`TEXT_BYTES`](Self::TEXT_BYTES).
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
         if text.len() > Self::TEXT_BYTES {
             let (given, limit) = (text.len(), Self::TEXT_BYTES);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A limit on the total compile time, and the account that it is charged to. When it is spent, steps without code are
-/// interpreted.
+/// A limit on the total compile time, and the account to which compiles are charged. When it is spent, steps without
+/// code are interpreted.
 ///
 /// Clones charge one account: the runtimes of a process may share it, each with its own limit.
 ///
@@ -24,7 +24,7 @@ pub struct CompileBudget {
 }
 
 impl CompileBudget {
-    /// With a new account.
+    /// A budget with a new account.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -32,7 +32,7 @@ impl CompileBudget {
         }
     }
 
-    /// Another limit on the same account.
+    /// The same account with a different limit.
     #[must_use]
     pub fn with_limit(&self, limit: Duration) -> Self {
         Self {

@@ -42,7 +42,7 @@ pub(crate) struct ConstantPart {
     pub(crate) shape: SmallVec<[usize; 6]>,
 }
 
-/// Bytes from which on a constant's elements are released once they are packed.
+/// The size in bytes from which a constant's elements are released once they are packed.
 const WORTH_RELEASING: usize = 1 << 16;
 
 type Entry = Arc<ForkCell<Result<Memory, Arc<ExecuteError>>>>;
@@ -97,7 +97,7 @@ impl ConstantStore {
                     }
                 }
             }
-            // Read now if it was not, so that a failure is reported as such.
+            // The elements are read now if they were not before, so that a failure is reported as such.
             let tensor = part.tensor()?;
             tensor.as_bytes()?;
             let _span = recorder.pack_constants();
@@ -111,8 +111,8 @@ impl ConstantStore {
         })
     }
 
-    /// Releases the elements of a constant that is packed whole and has no other reader yet. One that comes later makes
-    /// them from the packed ones.
+    /// Releases the elements of a constant that is packed as a whole and has no other reader yet. A later reader
+    /// reconstructs them from the packed ones.
     pub(crate) fn release(
         &self,
         executor: &dyn KernelExecutor,
@@ -120,7 +120,7 @@ impl ConstantStore {
         spec: &PackSpec,
     ) {
         let is_worthwhile = part.bytes() >= WORTH_RELEASING && !executor.has_own_memory();
-        // Each launch plan asks again.
+        // Each launch plan requests this again.
         let is_done = part.constant.is_released();
         if is_done || !is_worthwhile || !part.is_whole() || self.has_plain(&part.constant) {
             return;
@@ -128,7 +128,7 @@ impl ConstantStore {
         let Some(memory) = self.packed_if_ready(part, spec) else {
             return;
         };
-        // A view of the memory, which keeps it.
+        // A view of the memory, which keeps it alive.
         let Ok(packed) = executor.download(&memory, 0, DType::U8, &[memory.bytes()]) else {
             return;
         };
@@ -197,7 +197,7 @@ impl ConstantStore {
         }
     }
 
-    /// Forgets the constants that are no longer used.
+    /// Drops the constants that are no longer used.
     pub(crate) fn sweep(&self) {
         let is_used = |entry: &Entry| match entry.get() {
             Some(Ok(memory)) => Arc::strong_count(memory.handle()) > 1,
@@ -216,7 +216,7 @@ impl ConstantStore {
         drop(unused);
     }
 
-    /// Forgets every constant.
+    /// Drops every constant.
     pub(crate) fn clear(&self) {
         self.forms.lock().clear();
     }
@@ -237,7 +237,7 @@ impl ConstantPart {
         elements.saturating_mul(dtype.size_in_bytes())
     }
 
-    /// Whether it is all of the constant.
+    /// Whether it is the whole constant.
     fn is_whole(&self) -> bool {
         let elements = self.shape.iter().copied().fold(1, usize::saturating_mul);
         self.offset == 0 && elements == self.constant.tensor().len()

@@ -11,7 +11,7 @@ use kiln_symbolic_shape::Binding;
 /// A kernel and its text: computed once per program.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelIdentity {
-    /// With the name used in records, errors and crash reports, which is not part of the key.
+    /// The kernel, with the name used in records, errors and crash reports, which is not part of the key.
     pub(crate) kernel: VerifiedKernel,
     /// Its name in compile timing.
     function: String,
@@ -45,7 +45,7 @@ impl KernelIdentity {
         }
     }
 
-    /// The variant for these values of its symbols: the same kernel with more facts. `None` where no size becomes known.
+    /// The variant for these values of its symbols: the same kernel with more facts. `None` if no size becomes known.
     pub(crate) fn at(&self, symbols: &[i64]) -> Option<Self> {
         let kernel = specialize(&self.kernel, &binding_of(&self.kernel, symbols))?;
         Some(Self {

@@ -28,8 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(crate) struct Wanted<'a> {
     pub(crate) identity: &'a Arc<KernelIdentity>,
     pub(crate) choices: SmallVec<[&'a Choice; 2]>,
-    /// The approximate time its code is expected to save where a call continues without it, in nanoseconds: of the kernels
-    /// that wait to be compiled, the one that saves most is next.
+    /// The approximate time its code is expected to save if a call continues without it, in nanoseconds: of the kernels
+    /// that wait to be compiled, the one that saves most is compiled next.
     pub(crate) worth: u64,
 }
 
@@ -39,9 +39,9 @@ pub(crate) type Chosen = Result<(Arc<CompiledKernel>, Schedule), NoCode>;
 /// Why a step has no code.
 #[derive(Debug)]
 pub(crate) enum NoCode {
-    /// It never will, or not in time.
+    /// There will be none, or not in time.
     Error(RuntimeError),
-    /// It may have some later.
+    /// There may be code later.
     Later,
 }
 
@@ -68,7 +68,8 @@ impl Work for CompileJob {
             recorder,
             origin,
         } = *self;
-        // Not a child: the call may end before, and others may wait too. An id that is no longer known is ignored.
+        // It is not the parent span: the call may end earlier, and other calls may wait too. An id that is no longer
+        // known is ignored.
         let span = tracing::info_span!(parent: None, "runtime.compile_job");
         span.follows_from(origin);
         let _entered = span.entered();
@@ -177,7 +178,7 @@ impl Obtaining<'_> {
                 }
                 Asked::Lead(ticket) => {
                     let waiter = ticket.waiter();
-                    // Named here, in the order of steps, and not in the order of the threads.
+                    // Named here, in the order of steps, rather than in the order of the threads.
                     self.recorder.function(identity);
                     let (urgency, allowed) = match patience.permission {
                         Permission::Compile(urgency) => {
@@ -185,7 +186,7 @@ impl Obtaining<'_> {
                         }
                         Permission::LookUp | Permission::Demand => (Urgency::Urgent, false),
                     };
-                    // Where it cannot be waited for, in a forked child, it is compiled here.
+                    // In a forked child it cannot be waited for, so it is compiled here.
                     let Some(waiter) = waiter else {
                         let result =
                             self.kernels
@@ -221,8 +222,8 @@ impl Obtaining<'_> {
         }
     }
 
-    /// The call has ended: it waits for nothing more. The last request is withdrawn first, so that no thread whose compile
-    /// ends with the call starts another one that is no longer needed.
+    /// Called when the call has ended, so that it waits no longer. The last request is withdrawn first, so that no
+    /// thread whose compile ends with the call starts another one that is no longer needed.
     fn give_up(&self, requests: &mut [Request<'_, '_>], patience: &Patience<'_>) {
         for request in requests.iter_mut().rev() {
             let Some(&choice) = request.wanted.choices.get(request.at) else {
@@ -244,7 +245,7 @@ impl Obtaining<'_> {
         }
     }
 
-    /// Waits for a request, and for its next choice where that fails; not if the call ends meanwhile.
+    /// Waits for a request, and for its next choice if that fails; stops if the call ends meanwhile.
     fn wait(&self, request: &mut Request<'_, '_>, patience: &Patience<'_>) -> bool {
         while let Progress::Waiting(waiter) = &request.progress {
             let Some(&choice) = request.wanted.choices.get(request.at) else {
@@ -273,7 +274,7 @@ impl Obtaining<'_> {
                 }
                 Err(Failure::Cache(CacheError::Abandoned { .. })) => {
                     if patience.compiles() && !self.kernels.is_budget_spent() {
-                        // The leader was not allowed to compile, or went away.
+                        // The leader was not allowed to compile, or gave up.
                         self.ask(request, patience);
                     } else {
                         self.missing(request, choice, patience);
@@ -305,7 +306,7 @@ impl Obtaining<'_> {
             Some(_) => LOOK_EVERY,
             None => self.workers.hung_after().max(LOOK_EVERY),
         };
-        // Whatever the clock reads, no wait is longer than the time slept.
+        // The total wait is limited by the time slept, regardless of what the clock reads.
         let mut whole = patience.limit(self.clock.now());
         loop {
             if !goes_on() {

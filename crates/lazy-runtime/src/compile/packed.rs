@@ -73,7 +73,7 @@ impl PackedStore {
         }
     }
 
-    /// The key of a packed part of a constant; `None` where nothing is stored.
+    /// The key of a packed part of a constant; `None` if nothing is stored.
     pub(crate) fn key(&self, part: &ConstantPart, spec: &PackSpec) -> Option<CacheKey> {
         if self.tiers.is_empty() {
             return None;
@@ -97,7 +97,7 @@ impl PackedStore {
     /// The packed array from the first store that has it; `None` if none has.
     ///
     /// # Errors
-    /// A store that must be used as it is, and is damaged.
+    /// A store that must be used unchanged, and is damaged.
     pub(crate) fn load(
         &self,
         executor: &dyn KernelExecutor,
@@ -110,7 +110,7 @@ impl PackedStore {
         let Some(bytes) = packed_bytes(part, spec) else {
             return Ok(None);
         };
-        // Bytes, whatever their type: memory of tensors is aligned for every dtype.
+        // Bytes, for any type: memory of tensors is aligned for every dtype.
         let mut misses = Vec::new();
         let tensor = Tensor::filled_by(DType::U8, &[bytes], |content| {
             for (position, tier) in self.tiers.iter().enumerate() {

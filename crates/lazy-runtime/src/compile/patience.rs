@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::queue::Urgency;
 use crate::call::CallControl;
 
-/// What may be done for a call.
+/// What may be done to obtain code for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
-    /// Compile, with this priority.
+    /// Compile it, with this priority.
     Compile(Urgency),
-    /// Look in the tiers. Missing code is left for later.
+    /// Only look in the tiers. Missing code is left for later.
     LookUp,
-    /// Look in the tiers. Missing code is an error.
+    /// Only look in the tiers. Missing code is an error.
     Demand,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Patience<'a> {
     pub(crate) control: Option<&'a CallControl>,
 }
 
-/// Longer than any wait, and short enough to be added to.
+/// Longer than any wait, and short enough for additions not to overflow.
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
 impl Patience<'_> {
@@ -65,7 +65,7 @@ impl Patience<'_> {
         left.chain(of_call).min().unwrap_or(FOR_EVER)
     }
 
-    /// Whether a wait without a result is an error, and not a reason to continue without.
+    /// Whether a wait without a result is an error, rather than a reason to continue without code.
     pub(crate) fn is_failed(&self, now: Duration) -> bool {
         let goes_on = self.block_until.is_some_and(|until| until <= now);
         !goes_on && self.fail_at.is_some_and(|until| until <= now)

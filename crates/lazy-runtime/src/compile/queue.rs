@@ -30,7 +30,7 @@ pub(crate) enum Urgency {
 }
 
 impl Urgency {
-    /// The same for a job that saves this much more.
+    /// The priority of a job that saves this much more.
     pub(crate) fn worth_more(self, more: u64) -> Self {
         match self {
             Self::Urgent => Self::Urgent,
@@ -51,7 +51,7 @@ pub(crate) struct Taken<J> {
 #[derive(Debug)]
 struct State<K, J> {
     urgent: VecDeque<(K, J)>,
-    /// By worth, the highest last; of equal worth the newest first.
+    /// By worth, the highest last; those of equal worth, the newest first.
     background: BTreeMap<(u64, u64), (K, J)>,
     next: u64,
     running: usize,
@@ -90,7 +90,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
             }
         }
         drop(state);
-        // All: a single notification might wake a thread that waits for the queue to become idle.
+        // Notifies all: a single notification might wake a thread that waits for the queue to become idle.
         self.changed.notify_all();
         Ok(())
     }
@@ -139,7 +139,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         };
         drop(state);
         if forgotten.is_some() {
-            // Threads that wait for the queue to become idle.
+            // Notifies threads that wait for the queue to become idle.
             self.changed.notify_all();
         }
         forgotten.map(|(_, job)| job)
@@ -173,17 +173,18 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         }
     }
 
-    /// A job that was taken is finished.
+    /// Marks a taken job as finished.
     pub(crate) fn done(&self, is_background: bool) {
         let mut state = lock(&self.state);
         state.running -= 1;
         state.running_background -= usize::from(is_background);
         drop(state);
-        // Threads that wait for space for another background job, and those that wait for the queue to become idle.
+        // Notifies threads that wait for a slot for another background job, and those that wait for the queue to become
+        // idle.
         self.changed.notify_all();
     }
 
-    /// No more jobs: waiting ones are returned, running ones finish.
+    /// Stops the queue: waiting jobs are returned, running ones finish.
     pub(crate) fn stop(&self) -> Vec<J> {
         let mut state = lock(&self.state);
         state.is_stopped = true;

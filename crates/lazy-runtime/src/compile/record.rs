@@ -17,7 +17,7 @@ pub enum CompileReason {
     FirstUse,
     /// The kernel is known, but not with this schedule.
     NewVariant,
-    /// A store has the kernel, made differently: by another version, for another target.
+    /// A store has the kernel in a different form: made by a different version, or for another target.
     KeyDiffers {
         /// The fields in which the closest stored entry differs, one line each.
         differences: Vec<String>,
@@ -53,7 +53,7 @@ pub struct CompileRecord {
     pub facts: String,
     /// The reason.
     pub reason: CompileReason,
-    /// The result of each store, one line each.
+    /// The result of the lookup in each store, one line each.
     pub misses: Vec<String>,
     /// Time of each part, in the order in which they were first begun.
     pub phases: Vec<(CompilePhase, Duration)>,

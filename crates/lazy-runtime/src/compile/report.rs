@@ -10,7 +10,7 @@ use super::stats::CompilationStats;
 type Line = (String, &'static str, String);
 
 impl CompilationStats {
-    /// A table for people.
+    /// A table for human readers.
     pub fn to_report(&self) -> String {
         let mut report = String::new();
         // Writing to a string does not fail.
@@ -75,7 +75,7 @@ impl CompilationStats {
         ]
     }
 
-    /// The counters that should be zero and are not.
+    /// The counters that should be zero but are not.
     fn otherwise(&self) -> Vec<Line> {
         let cache = &self.cache;
         let counts = [

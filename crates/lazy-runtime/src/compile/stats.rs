@@ -16,11 +16,11 @@ pub struct CompilationStats {
     pub compilations: u64,
     /// How often a requested kernel was found.
     pub hits: u64,
-    /// How often it was not found.
+    /// How often a requested kernel was not found.
     pub misses: u64,
-    /// Time spent compiling, all threads together.
+    /// Time spent compiling, summed over threads.
     pub compile_time: Duration,
-    /// Kernels in memory, each counted once whatever its variants.
+    /// Kernels in memory, each counted once regardless of its variants.
     pub unique_kernels: u64,
     /// Compiles that failed.
     pub failures: u64,
@@ -34,7 +34,7 @@ pub struct CompilationStats {
     pub launch_plans: u64,
     /// Steps whose code was not ready in time, so that they were interpreted; among the interpreted steps.
     pub fallbacks: u64,
-    /// Time that calls waited for code, all threads together.
+    /// Time that calls waited for code, summed over threads.
     pub blocked: Duration,
     /// Calls that failed because code was not ready within the limit, or because they took too long.
     pub timeouts: u64,
@@ -58,9 +58,9 @@ pub struct CompilationStats {
     pub variants_refused: u64,
     /// The compile-time budget, if there is one.
     pub compile_budget: Option<Duration>,
-    /// How much of it is spent, by all runtimes that share it.
+    /// How much of the budget is spent, by all runtimes that share it.
     pub compile_budget_spent: Duration,
-    /// How often a kernel was not compiled because it is spent.
+    /// How often a kernel was not compiled because the budget is spent.
     pub over_budget: u64,
     /// The counters of the kernel cache.
     pub cache: CacheStats,
@@ -92,7 +92,7 @@ impl CompilationStats {
         self.variants_refused = refused;
     }
 
-    /// The share of requests that found their kernel; 0 if there were none.
+    /// The fraction of requests that found their kernel; 0 if there were no requests.
     pub fn hit_rate(&self) -> f64 {
         let requests = self.hits + self.misses;
         if requests == 0 {
@@ -103,7 +103,7 @@ impl CompilationStats {
     }
 }
 
-/// The same, as live counters.
+/// The same counters, updated concurrently.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) compilations: AtomicU64,

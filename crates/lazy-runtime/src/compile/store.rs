@@ -43,7 +43,7 @@ pub(crate) struct CompiledKernel {
     pub(crate) artifact: Artifact,
     /// The loaded code.
     pub(crate) loaded: LoadedKernel,
-    /// The key it was compiled under.
+    /// The key under which it was compiled.
     pub(crate) key: String,
 }
 
@@ -87,14 +87,14 @@ pub(crate) struct Kernels {
     clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
     cache: TieredCache<CompiledKernel, KernelFailure>,
-    /// Those that have or had code.
+    /// The kernels that have or had code.
     known: Arc<ForkLock<HashSet<Digest>>>,
     records: ForkLock<Vec<CompileRecord>>,
     /// Keys of compiles that a cancelled call waited for: those that no other call waits for are ended.
     cancelled: ForkLock<HashSet<KeyDigest>>,
-    /// The tiers' content when something was first compiled.
+    /// The contents of the tiers when the first kernel was compiled.
     stored: ForkCell<StoredHeads>,
-    /// Counts code that became ready or failed on the threads.
+    /// Counts compiles on the threads that succeeded or failed.
     published: AtomicU64,
     /// Counts how often everything was cleared.
     generation: AtomicU64,
@@ -196,7 +196,7 @@ impl Kernels {
         found.value
     }
 
-    /// Fulfils a ticket: from a tier, or by compiling where that is `allowed`. The waiters are notified.
+    /// Fulfils a ticket: from a tier, or by compiling if that is `allowed`. The waiters are notified.
     pub(crate) fn fulfil(
         &self,
         ticket: Ticket<CompiledKernel, KernelFailure>,
@@ -332,7 +332,7 @@ impl Kernels {
         (result, record)
     }
 
-    /// Why a kernel is compiled: it is known in another form, here or to a tier, or new.
+    /// Why a kernel is compiled: it is known in a different form, here or in a tier, or it is new.
     fn reason(&self, identity: &KernelIdentity, key: &CacheKey) -> CompileReason {
         if self.known.lock().contains(&identity.digest()) {
             return CompileReason::NewVariant;
@@ -410,7 +410,7 @@ impl Kernels {
         self.records.lock().clone()
     }
 
-    /// The number of kernels that have or had code, whatever the variants.
+    /// The number of kernels that have or had code, regardless of variants.
     pub(crate) fn n_kernels(&self) -> usize {
         self.known.lock().len()
     }

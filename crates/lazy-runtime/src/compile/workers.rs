@@ -16,10 +16,10 @@ use crate::sync::lock;
 /// Bytes of stack of a compile thread: compilers recurse.
 const STACK: usize = 64 << 20;
 
-/// The maximum number of threads, however many hang.
+/// The maximum number of threads, regardless of how many hang.
 const MAX_THREADS: usize = 64;
 
-/// How long the end of a runtime waits for stores in progress.
+/// How long a runtime that ends waits for stores in progress.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A job for a compile thread.
@@ -60,7 +60,7 @@ struct Shared {
     hung_after: Duration,
     /// The current threads.
     made: AtomicUsize,
-    /// When each running job began.
+    /// The start time of each running job.
     begun: Mutex<Vec<Duration>>,
 }
 

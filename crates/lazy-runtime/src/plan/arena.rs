@@ -135,7 +135,7 @@ mod tests {
                     prop_assert!(is_apart || is_empty || !lifetimes[other].meets(&lifetimes[position]));
                 }
             }
-            // Never more than all of them side by side.
+            // Never more than without any reuse.
             let apart: usize = bytes.iter().map(|bytes| bytes.next_multiple_of(alignment_of(*bytes))).sum();
             prop_assert!(end <= apart);
         }

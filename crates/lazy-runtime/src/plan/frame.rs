@@ -19,7 +19,7 @@ pub(crate) struct OperandSlice {
     pub(crate) bytes: usize,
 }
 
-/// Which memory.
+/// The memory that it is a part of.
 #[derive(Clone, Debug)]
 pub(crate) enum OperandMemory {
     /// A memory of the run.
@@ -36,13 +36,13 @@ pub(crate) struct PlacedTensor<'a> {
     pub(crate) offset: usize,
     pub(crate) dtype: DType,
     pub(crate) shape: &'a [usize],
-    /// The order of its axes in memory, if not as they are listed.
+    /// The order of its axes in memory, if that differs from the order of the list.
     pub(crate) order: Option<&'a AxisOrder>,
-    /// Elements from one index to the next, where they lie apart.
+    /// Elements from one index to the next, if it is not contiguous.
     pub(crate) apart: Option<&'a [isize]>,
 }
 
-/// The memories of the runs of a block, one run after the other: some stay for the next one.
+/// The memories of the runs of a block, one run after another: some are kept for the next run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frame(Vec<Option<Entry>>);
 
@@ -55,14 +55,14 @@ struct Entry {
 }
 
 impl Frame {
-    /// Allocates entries for a number of memories, besides those that stayed.
+    /// Allocates entries for a number of memories, in addition to those that were kept.
     pub(crate) fn open(&mut self, memories: usize) {
         if self.0.len() != memories {
             self.0.resize(memories, None);
         }
     }
 
-    /// Releases the memories that do not stay.
+    /// Releases the memories that are not kept.
     pub(crate) fn close(&mut self) {
         for entry in &mut self.0 {
             if entry.as_ref().is_some_and(|entry| !entry.stays) {
@@ -76,7 +76,7 @@ impl Frame {
         self.put(index, memory, offset, false);
     }
 
-    /// Sets a memory that stays.
+    /// Sets a memory that is kept.
     pub(crate) fn keep(&mut self, index: MemoryIndex, memory: Memory) {
         self.put(index, memory, 0, true);
     }
@@ -91,7 +91,7 @@ impl Frame {
         }
     }
 
-    /// A memory that stayed.
+    /// A memory that was kept.
     #[inline]
     pub(crate) fn kept(&mut self, index: MemoryIndex) -> Option<&mut Memory> {
         let entry = self.0.get_mut(index.0 as usize)?.as_mut()?;

@@ -56,7 +56,7 @@ pub(crate) fn make_plan(
     let own = of_segment.own.iter().map(|&buffer| maker.own(buffer));
     let mut own = own.collect::<Result<Vec<_>, _>>()?;
     maker.check_live(arena, &own)?;
-    // Read before anything is requested, so that nothing that becomes ready meanwhile is missed.
+    // Read before anything is requested, so that code that becomes ready meanwhile is not missed.
     let published = runtime.published();
     let launches = maker.launches(&of_segment.steps, patience)?;
     let placed = maker.place_constants(&launches)?;
@@ -349,8 +349,8 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// The parameters whose memory a result may have: of the program's body, where each result that the program lists
-    /// is alone in separate memory.
+    /// The parameters whose memory a result may have: only of the program's body, if each result that the program lists
+    /// has separate memory for itself.
     fn donations(
         &self,
         own: &[OwnMemory],

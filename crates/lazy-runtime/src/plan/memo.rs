@@ -18,7 +18,7 @@ pub(crate) struct Memo<T>(ForkLock<Plans<T>>);
 
 type Plans<T> = LruCache<Key, Arc<T>, BuildHasherDefault<SizesHasher>>;
 
-/// A fast hash of a few numbers. The map is small whatever they are, so colliding numbers gain an attacker nothing.
+/// A fast hash of a few numbers. The map is always small, so an attacker gains nothing from colliding numbers.
 #[derive(Debug, Default)]
 pub(crate) struct SizesHasher(u64);
 
@@ -113,7 +113,7 @@ mod tests {
         let pairs = || (0..32).flat_map(|a| (0..32).map(move |b| (a, b * 8)));
         let slots: BTreeSet<u64> = pairs().map(|(a, b)| hash(a, b) % 2048).collect();
         let tags: BTreeSet<u64> = pairs().map(|(a, b)| hash(a, b) >> 57).collect();
-        // A fair throw of 1024 into 2048 hits 806 on average.
+        // 1024 random values in 2048 slots occupy 806 on average.
         assert!(slots.len() > 700, "{}", slots.len());
         assert!(tags.len() > 100, "{}", tags.len());
         assert_ne!(hasher.hash_one("abc"), hasher.hash_one("abd"));

@@ -57,15 +57,15 @@ pub(crate) struct SegmentPlan {
     pub(crate) steps: Vec<StepPlan>,
     /// Of the last segment: the block's results.
     pub(crate) results: Vec<TensorPlace>,
-    /// If steps still wait for code: for how long.
+    /// The state of steps that still wait for code, if there are any.
     pub(crate) waits: Option<Waits>,
     /// Of the body's first segment: the calls that used it.
     pub(crate) use_so_far: Use,
     /// The time of its kernels, if one may get a variant.
     pub(crate) heat: Option<Heat>,
-    /// Raised when the plan is worth rebuilding.
+    /// A flag that is set when the plan is worth rebuilding.
     pub(crate) stale: Stale,
-    /// Whether its sizes are known to take much time.
+    /// Whether calls with its sizes are known to take much time.
     pub(crate) is_hot: AtomicBool,
 }
 
@@ -105,7 +105,7 @@ impl SegmentPlan {
         }
     }
 
-    /// Marks these sizes as known to take much time.
+    /// Marks calls with these sizes as known to take much time.
     pub(crate) fn hasten(&self) {
         self.is_hot.store(true, Ordering::Relaxed);
         if let Some(heat) = &self.heat {
@@ -198,7 +198,7 @@ pub(crate) struct TensorPlace {
     pub(crate) operand: OperandSlice,
     pub(crate) dtype: DType,
     pub(crate) shape: SmallVec<[usize; 6]>,
-    /// The order of its axes in memory, if not as they are listed.
+    /// The order of its axes in memory, if that differs from the order of the list.
     pub(crate) order: Option<AxisOrder>,
     /// Elements from one index to the next, if it is not contiguous: in a part of a larger tensor.
     pub(crate) apart: Option<SmallVec<[isize; 6]>>,

@@ -24,7 +24,7 @@ type Forms = SmallVec<[Arc<PlacedLaunch>; 1]>;
 #[derive(Debug)]
 pub(crate) struct PlacedLaunch {
     code: Arc<CompiledKernel>,
-    /// The memory of each operand that is a constant whatever the sizes.
+    /// The memory of each operand that is a constant for all sizes.
     pub(crate) memories: SmallVec<[Option<Memory>; 6]>,
 }
 
@@ -41,7 +41,7 @@ impl PlacedLaunch {
 }
 
 impl PlacedConstants {
-    /// What is known of each launch with this code.
+    /// The remembered constants of each launch with this code.
     pub(crate) fn all<'a>(
         &self,
         codes: impl Iterator<Item = Option<&'a Arc<CompiledKernel>>>,

@@ -7,7 +7,8 @@ use kiln_timing::Sampler;
 
 use crate::per_thread::PerThread;
 
-/// Calls are all counted, each in its thread's slot; of short ones only some are timed, and represent those before them.
+/// All calls are counted, in the slot of their thread; of short calls, only some are timed, and each represents the
+/// untimed ones before it.
 #[derive(Debug, Default)]
 pub(crate) struct Use {
     of_threads: PerThread<OfThread>,

@@ -127,7 +127,7 @@ impl SpinPool {
         Self::new(std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// How many workers are parked.
+    /// The number of parked workers.
     #[cfg(test)]
     pub(super) fn parked(&self) -> usize {
         self.shared.watched.parked.load(Ordering::SeqCst)
@@ -135,7 +135,8 @@ impl SpinPool {
 }
 
 impl TaskPool for SpinPool {
-    /// The same in a child, which could be distinguished from its parent only by a system call at each launch.
+    /// The same number in a forked child, which could be distinguished from its parent only by a system call at each
+    /// launch.
     fn threads(&self) -> usize {
         self.workers.len() + 1
     }
@@ -196,7 +197,7 @@ impl Drop for SpinPool {
             .drain(..)
             .filter(|worker| worker.thread().id() != this)
         {
-            // Panics of tasks were caught; the result carries no information.
+            // Panics of tasks were caught, so the result carries no information.
             let _ended = worker.join();
         }
     }

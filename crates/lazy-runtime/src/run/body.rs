@@ -18,7 +18,7 @@ use crate::plan::{Frame, Prepared, SegmentPlan};
 use crate::runtime::Runtime;
 use crate::step_profile::StepProfile;
 
-/// A call of a program, whichever plan serves it.
+/// A call of a program, independent of the plan that serves it.
 pub(crate) struct Call<'a> {
     pub(crate) inputs: Inputs<'a>,
     /// The number of the call, counted from 1, as far as the policy distinguishes calls.
@@ -81,7 +81,7 @@ impl Run<'_> {
         let mut frame = self.state.take_frame(body, self.prepared.memories(body));
         let ran = self.run_body(plan, &mut frame);
         if ran.is_err() {
-            // Running work may write to memory that is taken back next, and its faults do not belong to the next run.
+            // Running work may write to memory that is reclaimed next, and its faults do not belong to the next run.
             let _forgotten = self.state.execution.finish();
         }
         let reclaimed = self.reclaim(plan, &mut frame);
@@ -95,8 +95,8 @@ impl Run<'_> {
 
     /// The plan of the body's first segment.
     fn plan_of_inputs(&mut self) -> Result<Box<Planned>, Stop> {
-        // Most calls have the sizes of the previous one, and need no lookup that other threads wait for; nor a reference
-        // count of the plan, which all threads would write to.
+        // Most calls have the sizes of the previous one, and then need neither a lookup, for which other threads would
+        // wait, nor an update of the plan's reference count, to which all threads would write.
         if let Some(planned) = self.state.last_plan.take()
             && planned.inputs.is_of(&self.inputs)
             && self.is_current(&planned.plan)
@@ -134,7 +134,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Puts the inputs into their places in the frame, reusing what earlier calls left there.
+    /// Puts the inputs into their places in the frame, reusing memories that earlier calls left there.
     fn upload_inputs(
         &mut self,
         plan: &SegmentPlan,

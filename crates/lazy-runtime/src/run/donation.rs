@@ -15,14 +15,14 @@ use crate::plan::{DonationPlan, Frame, MemoryIndex, SegmentPlan};
 
 /// The inputs of a call.
 pub(crate) enum Inputs<'a> {
-    /// To be read.
+    /// Inputs that are only read.
     Read(&'a [Tensor]),
-    /// To be read, and some of them to be overwritten.
+    /// Inputs that are read, and some of which may be overwritten.
     Donated(&'a mut [Tensor], &'a mut Donations),
 }
 
 impl Inputs<'_> {
-    /// The same for a part of the call.
+    /// The same inputs for a part of the call.
     pub(crate) fn reborrow(&mut self) -> Inputs<'_> {
         match self {
             Self::Read(inputs) => Inputs::Read(inputs),
@@ -46,7 +46,7 @@ impl Run<'_> {
     /// Has a result computed in the memory of a parameter, if the caller donated that and the plan allows it; returns
     /// whether the parameter is now in its place for launches.
     ///
-    /// Not where the call may be ended early: its inputs are then to be as they were.
+    /// This is not done if the call may be ended early, because its inputs must then be unchanged.
     pub(super) fn take_donation(
         &mut self,
         plan: &SegmentPlan,
@@ -87,7 +87,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// The same where results stay on the device: if the input is there too, and neither the tensor nor its memory is
+    /// The same if results stay on the device: if the input is there too, and neither the tensor nor its memory is
     /// shared. A tensor of the host is uploaded as any other input.
     fn take_resident(
         &mut self,
@@ -176,7 +176,7 @@ impl Run<'_> {
             };
             let (runtime, stays) = (self.runtime, self.outputs_stay);
             let tensor = frame.kept(index).and_then(|memory| match stays {
-                // Its last other handle goes with the inputs.
+                // Its last other handle is dropped with the inputs.
                 true => {
                     let executor = runtime.shared_executor();
                     Resident::tensor(&executor, memory, 0, dtype, shape).ok()

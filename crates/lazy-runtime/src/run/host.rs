@@ -81,7 +81,7 @@ impl<'a> Run<'a> {
         self.prepared.recorder.count(Counter::InterpretedSteps);
     }
 
-    /// Interprets a kernel step, and copies the results to where the kernel would have written.
+    /// Interprets a kernel step, and copies the results to where the kernel would have written them.
     pub(super) fn interpret_kernel(
         &mut self,
         step: &Step,
@@ -228,8 +228,8 @@ impl<'a> Run<'a> {
         Ok(values)
     }
 
-    /// Zeros in place of a value that a kernel does not read, since its content is irrelevant: indices without an element,
-    /// say.
+    /// Zeros in place of a value that a kernel does not read because its contents are irrelevant, such as empty
+    /// indices.
     fn unread(&self, value: ValueId, binding: &Binding) -> Option<Tensor> {
         let graph = self.program.graph();
         let ty = graph.tensor_ty(value)?;
@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The call's input that a buffer is, if the host has it: reading it needs no wait for a device.
+    /// The call's input that a buffer represents, if the host has it: reading it needs no wait for a device.
     fn input_of(&self, block: BlockId, buffer: BufferId) -> Option<&Tensor> {
         let data = self.program.block(block);
         match data.buffers.get(buffer)?.place {
@@ -399,7 +399,7 @@ fn constant(graph: &Graph, value: ValueId) -> Option<Tensor> {
     }
 }
 
-/// The elements of a tensor of integers; `None` where one does not fit an `i64`.
+/// The elements of a tensor of integers; `None` if one does not fit an `i64`.
 fn integers(tensor: &Tensor) -> Result<Vec<Option<i64>>, kiln_tensor::TensorError> {
     macro_rules! widened {
         ($ty:ty) => {

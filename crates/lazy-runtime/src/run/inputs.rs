@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::plan::Key;
 
-/// The types and shapes of inputs that fit the graph: most calls have those of the previous one.
+/// The types and shapes of inputs that fit the graph: most calls have the same ones as the previous call.
 pub(crate) struct Known {
     /// Their dtypes and ranks.
     kinds: SmallVec<[(DType, usize); 4]>,

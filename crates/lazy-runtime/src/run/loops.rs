@@ -43,7 +43,7 @@ struct Spare {
     is_taken: bool,
 }
 
-/// How iterations run while sizes stay the same.
+/// The state of iterations while sizes stay the same.
 struct Planned {
     plan: Arc<SegmentPlan>,
     /// The stack that each of the plan's separate memories is a layer of.
@@ -278,7 +278,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Puts the memories into the frame that an iteration writes its results to.
+    /// Puts into the frame the memories to which an iteration writes its results.
     fn place_results(
         &mut self,
         running: &mut Loop<'_>,
@@ -317,7 +317,7 @@ impl Run<'_> {
                     spare.memory.clone()
                 }
                 None => {
-                    // Once values no longer grow, only as many memories stay as are carried.
+                    // Once values no longer grow, only one memory per carried value is kept.
                     spare.retain(|spare| spare.is_taken || fits(spare));
                     let memory = self.runtime.alloc(own.bytes);
                     let memory = memory.map_err(RuntimeError::execute("a result"))?;

@@ -43,7 +43,7 @@ pub(crate) struct Value {
     pub(crate) offset: usize,
     pub(crate) dtype: DType,
     pub(crate) shape: SmallVec<[usize; 6]>,
-    /// The order of its axes in memory, if not as they are listed.
+    /// The order of its axes in memory, if that differs from the order of the list.
     pub(crate) order: Option<AxisOrder>,
     /// Elements from one index to the next, if it is not contiguous.
     pub(crate) apart: Option<SmallVec<[isize; 6]>>,
@@ -71,7 +71,7 @@ pub(crate) struct Entry {
     pub(crate) runs_behind: bool,
 }
 
-/// Why a run ended early. Boxed: the result of a run passes many levels, and is mostly `Ok`.
+/// Why a run ended early. Boxed, because the result of a run is passed through many levels, and is mostly `Ok`.
 #[derive(Debug)]
 pub(crate) struct Stop(pub(crate) Box<Why>);
 

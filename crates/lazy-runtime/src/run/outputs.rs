@@ -9,7 +9,7 @@ use crate::error::RuntimeError;
 use crate::plan::{Frame, OwnMemory, PlacedTensor, SegmentPlan, TensorPlace};
 
 impl Run<'_> {
-    /// The outputs, as tensors over the memory that they were computed in where that is possible.
+    /// The outputs, if possible as tensors over the memory in which they were computed.
     pub(super) fn outputs(
         &self,
         plan: &SegmentPlan,
@@ -61,9 +61,9 @@ impl Run<'_> {
         tensor.map_err(RuntimeError::tensor(what))
     }
 
-    /// Has launches write a result into the tensor that the caller passed for it, if that is possible.
+    /// Makes launches write a result into the tensor that the caller passed for it, if that is possible.
     ///
-    /// Not if the call may be cancelled: those tensors must then be unchanged.
+    /// This is not done if the call may be cancelled, because those tensors must then be unchanged.
     pub(super) fn lend(
         &mut self,
         own: &OwnMemory,

@@ -19,9 +19,9 @@ use crate::error::RuntimeError;
 pub(super) struct Stack {
     memory: Memory,
     dtype: DType,
-    /// Of a layer.
+    /// The shape of a layer.
     shape: SmallVec<[usize; 6]>,
-    /// Of a layer.
+    /// The size of a layer in bytes.
     bytes: usize,
     /// The number of layers for which the memory has space.
     room: usize,
@@ -29,7 +29,7 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    /// Adds the layer that was written to the place from [`next_layer`](Run::next_layer); false if it is somewhere else.
+    /// Adds the layer, if it was written to the place from [`next_layer`](Run::next_layer); false if it is elsewhere.
     pub(super) fn push_written(&mut self, memory: &Memory, offset: usize) -> bool {
         let is_next = self.layers < self.room
             && is_same(memory, &self.memory)
@@ -79,7 +79,7 @@ impl Run<'_> {
         Ok(Some((stack.memory.clone(), stack.layers * stack.bytes)))
     }
 
-    /// Adds a layer, which is copied unless it was written to where [`next_layer`](Self::next_layer) said.
+    /// Adds a layer, which is copied unless it was written to the place from [`next_layer`](Self::next_layer).
     pub(super) fn push_layer(
         &mut self,
         step: &Step,

@@ -39,14 +39,14 @@ pub(crate) struct Taken {
     pub(crate) index: MemoryIndex,
 }
 
-/// Iteration numbers in the device's memory, one after the other: a loop's block is given a part of them.
+/// Consecutive iteration numbers in the device's memory: a loop's block is given a part of them.
 pub(crate) struct Counters {
     first: i64,
     memory: Memory,
 }
 
 impl Counters {
-    /// How many are uploaded together.
+    /// The number of them that are uploaded together.
     const TOGETHER: i64 = 1 << 10;
 
     /// The numbers to upload for an iteration without an uploaded number.
@@ -110,13 +110,13 @@ impl RunState {
         }
     }
 
-    /// Forgets what was launched: the device was waited for.
+    /// Clears the launches, after waiting for the device.
     pub(crate) fn forget_launches(&mut self) {
         self.launched.clear();
         self.n_launches = 0;
     }
 
-    /// The frame of a block, with the memories that stayed from its last run.
+    /// The frame of a block, with the memories kept from its last run.
     pub(crate) fn take_frame(&mut self, block: BlockId, memories: usize) -> Frame {
         let mut frame = std::mem::take(&mut self.frames[block]);
         frame.open(memories);

@@ -98,7 +98,8 @@ impl Run<'_> {
                     variant
                 }
             };
-            // This plan does not know the variant at all; at any stage but this one it is worth rebuilding.
+            // This plan does not use the variant yet; once the variant is at any other stage, the plan is worth
+            // rebuilding.
             variant.watch_queued(heat.stale());
         });
     }

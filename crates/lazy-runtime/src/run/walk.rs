@@ -70,7 +70,8 @@ impl Run<'_> {
         self.is_current(&plan).then_some(plan)
     }
 
-    /// Whether a plan is still current: not if its steps may have got code, or better code, since.
+    /// Whether a plan is still current, that is, whether its steps cannot have got code, or better code, since it was
+    /// made.
     pub(super) fn is_current(&self, plan: &SegmentPlan) -> bool {
         if plan.stale.is_raised() {
             return false;
@@ -269,7 +270,7 @@ impl Run<'_> {
                     self.interpret_kernel(step, reads, writes, frame, known)?;
                 }
             }
-            // A timer stops when the device's work is done, and not when it was submitted.
+            // A timer stops when the device's work is done, not when it was submitted.
             if is_timed && executor.has_own_memory() {
                 self.finish()?;
             }
@@ -286,7 +287,7 @@ impl Run<'_> {
         if let Some(heat) = heat {
             self.ask_for_variants(steps, plan, heat);
         }
-        // Before the results of a launch that ended early are used.
+        // This comes before the results of a launch that ended early are used.
         self.check_control()?;
         match entry.runs_behind {
             true => Ok(()),
@@ -294,7 +295,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gets the arena of a segment: the one that stayed, if sizes did not grow.
+    /// Gets the arena of a segment: the kept one, if sizes did not grow.
     fn have_arena(
         &mut self,
         block: BlockId,

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use crate::per_thread::PerThread;
 
-/// One of this many runs of a plan by one thread is timed, step by step.
+/// One out of this many runs of a plan by one thread is timed, step by step.
 const ONE_IN: u32 = 16;
 
 /// For likely sizes, this many runs are timed, after a thread's first, before variants are requested.
 const EAGER_RUNS: u32 = 3;
 
-/// For likely sizes, kernels that take less than this share of the plan's time, in hundredths, get no variant.
+/// For likely sizes, kernels that take less than this percentage of the plan's time get no variant.
 const EAGER_SHARE: u64 = 2;
 
 /// No group.
 const NONE: u32 = u32::MAX;
 
-/// Raised once a plan is worth rebuilding: a variant of one of its kernels is on trial, kept or dropped.
+/// A flag that is set once a plan is worth rebuilding: a variant of one of its kernels is on trial, kept or dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stale(Arc<AtomicBool>);
 
@@ -44,12 +44,12 @@ pub(crate) struct Heat {
     stale: Stale,
 }
 
-/// Steps with one kernel and one set of sizes.
+/// Steps with the same kernel and the same sizes.
 #[derive(Debug)]
 struct Group {
-    /// One of them.
+    /// One of the steps.
     step: usize,
-    /// In the timed runs.
+    /// The time in the timed runs.
     nanoseconds: AtomicU64,
     is_asked_for: AtomicBool,
 }
@@ -124,7 +124,7 @@ impl Heat {
         self.is_eager.load(Ordering::Relaxed)
     }
 
-    /// Marks these sizes as known to take much time.
+    /// Marks calls with these sizes as known to take much time.
     pub(crate) fn hasten(&self) {
         self.is_eager.store(true, Ordering::Relaxed);
     }
@@ -143,7 +143,7 @@ impl Heat {
         }
     }
 
-    /// Calls `ask` with each group that has become worth a variant, once.
+    /// Calls `ask` once with each group that has become worth a variant.
     pub(crate) fn each_hot(&self, after: Duration, mut ask: impl FnMut(Hot)) {
         let runs: u64 = self
             .runs
@@ -172,7 +172,7 @@ impl Heat {
         }
     }
 
-    /// Raised when the plan is worth rebuilding.
+    /// The flag that is set when the plan is worth rebuilding.
     pub(crate) fn stale(&self) -> &Stale {
         &self.stale
     }

@@ -18,9 +18,9 @@ pub struct VariantOptions {
     pub after: Duration,
     /// The maximum number of variants of a kernel, including those that lost.
     pub per_kernel: usize,
-    /// The same for all kernels of a process together.
+    /// The maximum number of variants of all kernels of a process.
     pub in_process: usize,
-    /// By how many hundredths of the generic kernel's time a variant must be faster to be kept.
+    /// The percentage of the generic kernel's time by which a variant must be faster to be kept.
     pub margin: u32,
 }
 
@@ -41,25 +41,25 @@ impl VariantOptions {
         Self::default()
     }
 
-    /// With another time.
+    /// Sets the time that a kernel must have run.
     #[must_use]
     pub fn with_after(self, after: Duration) -> Self {
         Self { after, ..self }
     }
 
-    /// With another maximum number of variants of a kernel.
+    /// Sets the maximum number of variants of a kernel.
     #[must_use]
     pub fn with_per_kernel(self, per_kernel: usize) -> Self {
         Self { per_kernel, ..self }
     }
 
-    /// With another maximum number of variants of a process.
+    /// Sets the maximum number of variants of a process.
     #[must_use]
     pub fn with_in_process(self, in_process: usize) -> Self {
         Self { in_process, ..self }
     }
 
-    /// With another margin, in hundredths.
+    /// Sets the margin, in percent.
     #[must_use]
     pub fn with_margin(self, margin: u32) -> Self {
         Self { margin, ..self }

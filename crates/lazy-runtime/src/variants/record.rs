@@ -9,7 +9,7 @@ use kiln_backend::Schedule;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VariantReason {
-    /// The kernel took that long at these sizes, estimated from samples.
+    /// The kernel took this long at these sizes, estimated from samples.
     Hot(Duration),
     /// The sizes are likely: by the user's hint, or by the profile of another process.
     Likely,

@@ -14,7 +14,7 @@ use super::options::VariantOptions;
 use super::record::{VariantFate, VariantReason, VariantRecord};
 use super::trial::{Trial, Verdict};
 
-/// How many refusals are kept for people to read; all are counted.
+/// The maximum number of refusals kept for reports; all are counted.
 const REFUSALS: usize = 64;
 
 /// Every variant, by kernel.
@@ -66,9 +66,9 @@ pub(crate) enum Stage {
     OnTrial(Arc<Trial>),
     /// It won.
     Kept(Arc<Trial>, Verdict),
-    /// It did not.
+    /// It did not win.
     Lost(Verdict),
-    /// There is no such code.
+    /// There is no code for it.
     Impossible(String),
 }
 
@@ -194,7 +194,7 @@ impl Variants {
         ]
     }
 
-    /// Clears all of them. Plans that use one keep it until they are rebuilt.
+    /// Clears all variants. Plans that use one keep it until they are rebuilt.
     pub(crate) fn clear(&self) {
         let state = std::mem::take(&mut *self.state.lock());
         self.count.store(0, Ordering::Release);
@@ -216,7 +216,7 @@ impl Variant {
         self.progress.lock().stage.clone()
     }
 
-    /// Raises a plan's flag at the next stage, or now if the current stage is not waited for.
+    /// Sets a plan's flag at the next stage, or now if the current stage is not the expected one.
     pub(crate) fn watch(&self, seen: &Stage, stale: &Stale) {
         let mut progress = self.progress.lock();
         match (&progress.stage, seen) {
@@ -231,7 +231,7 @@ impl Variant {
         }
     }
 
-    /// Raises the flag of a plan that does not know the variant yet, once there is news.
+    /// Sets the flag of a plan that does not use the variant yet, once the variant's stage changes.
     pub(crate) fn watch_queued(&self, stale: &Stale) {
         self.watch(&Stage::Queued, stale);
     }

@@ -16,7 +16,7 @@ use crate::compile::CompiledKernel;
 /// The number of compared times of each side.
 const SAMPLES: usize = 16;
 
-/// The number of initial runs of each side that are not counted: code and data are cold then.
+/// The number of initial runs of each side that are not counted, because code and data are then cold.
 const COLD: usize = 2;
 
 /// The side of a round.
@@ -34,7 +34,7 @@ pub(crate) struct Verdict {
     pub(crate) is_kept: bool,
     /// The median time of a launch of the generic kernel.
     pub(crate) generic: Duration,
-    /// The same of the variant.
+    /// The median time of a launch of the variant.
     pub(crate) variant: Duration,
 }
 
@@ -56,7 +56,7 @@ struct Samples {
 }
 
 impl Trial {
-    /// A trial of this code, which must win by this many hundredths.
+    /// A trial of this code, which must win by this many percent.
     pub(crate) fn new(code: Arc<CompiledKernel>, schedule: Schedule, margin: u32) -> Self {
         Self {
             code,
@@ -159,8 +159,8 @@ mod tests {
         assert!(!verdict(generic, variant, 5).is_kept);
     }
 
-    /// Of this many trials on a busy machine, the share in hundredths that keeps a variant of this cost in hundredths of
-    /// the generic kernel's.
+    /// The percentage of this many trials on a busy machine that keep a variant whose cost is this percentage of the
+    /// generic kernel's.
     fn kept_in_noise(cost: u64) -> u64 {
         const TRIALS: u64 = 1000;
         let mut state = 5_u64;

@@ -4,15 +4,15 @@
 use super::interrupt::{Interrupt, PIECE, Stopped};
 use super::order::Ranked;
 
-/// Lanes side by side.
+/// The number of lanes processed side by side.
 pub(super) const LANES: usize = 16;
-/// With more of the best, insertions are cheaper.
+/// The maximum `k`: for larger ones, insertion into a list is cheaper.
 pub(super) const MOST: usize = 8;
 
 /// A number per lane.
 type PerLane = [u32; LANES];
 
-/// The best so far of each lane: their places in the order, and their indices.
+/// The best elements so far of each lane: their ranks in the order, and their indices.
 #[derive(Default)]
 pub(super) struct FewOfLanes {
     places: [PerLane; MOST],
@@ -91,7 +91,7 @@ impl FewOfLanes {
                 return;
             }
         }
-        // All ones from the rank on at which the new element is inserted; those behind it move by one.
+        // All ones starting at the rank at which the new element is inserted; the elements after it move by one.
         let mut moves = [0_u32; LANES];
         let ranks = self.places.iter_mut().zip(&mut self.indices);
         for (best, of_best) in ranks.take(filled) {

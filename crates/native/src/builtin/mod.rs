@@ -36,7 +36,8 @@ macro_rules! for_each_element {
 /// An operand or a result: its place, dtype and shape.
 type Given<'a> = (MemorySlice<'a>, BuiltinOperand<'a>);
 
-/// Runs a builtin, on the threads of the pool where it has independent parts. Once the signal is set it returns before its work is done.
+/// Runs a builtin, on the threads of the pool if it has independent parts. Once the signal is set, it returns before
+/// its work is done.
 pub(crate) fn run(
     builtin: &Builtin,
     inputs: &[Given<'_>],
@@ -149,7 +150,7 @@ fn reserved<T>(size: usize) -> Result<Vec<T>, TensorError> {
     Ok(items)
 }
 
-/// The right number of operands and results.
+/// Checks the number of operands and results.
 fn counted<'a, 'b, const INPUTS: usize, const OUTPUTS: usize>(
     what: &str,
     inputs: &'a [Given<'b>],
@@ -190,12 +191,12 @@ struct Elements {
 }
 
 impl Elements {
-    /// Of an operand.
+    /// The slice of an operand.
     fn of(what: &str, given: &Given<'_>) -> Result<Self, NativeError> {
         Self::checked(what, given, false)
     }
 
-    /// Of a result.
+    /// The slice of a result.
     fn written(what: &str, given: &Given<'_>) -> Result<Self, NativeError> {
         Self::checked(what, given, true)
     }

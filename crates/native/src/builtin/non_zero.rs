@@ -7,7 +7,7 @@ use crate::error::NativeError;
 use kiln_backend::BuiltinOperand;
 use kiln_tensor::DType;
 
-/// Elements whose places are found at a time.
+/// The number of elements whose positions are found at a time.
 const CHUNK: usize = 256;
 
 /// Checks the operands: `indices` has a row per axis of `x` and any number of columns.
@@ -37,7 +37,7 @@ pub(crate) fn run<T: Ranked>(
         found += piece.iter().filter(|element| !element.is_zero()).count();
     }
     let capacity = indices.len() / shape.len().max(1);
-    // A scalar has no indices, so that any number of them fits.
+    // A scalar has no indices, so any number of columns fits.
     if found > capacity && !shape.is_empty() {
         return Err(NativeError::mismatch(
             "the indices of non-zero",
@@ -58,7 +58,7 @@ pub(crate) fn run<T: Ranked>(
     Ok(found as i64)
 }
 
-/// The next row's coordinates along all axes but the last.
+/// The next row's coordinates along all axes except the last.
 fn advance(coordinates: &mut [usize], shape: &[usize]) {
     for (at, &size) in coordinates.iter_mut().zip(shape).rev() {
         *at += 1;
@@ -69,7 +69,7 @@ fn advance(coordinates: &mut [usize], shape: &[usize]) {
     }
 }
 
-/// The columns that are written so far.
+/// The number of columns written so far.
 struct Places<'a> {
     /// A row of columns per axis.
     indices: &'a mut [i64],
@@ -97,7 +97,7 @@ impl<'a> Places<'a> {
         &mut self.indices[axis * self.capacity..][..self.capacity]
     }
 
-    /// Adds what a row has; its coordinates are those along all axes but the last.
+    /// Adds the nonzero elements of a row; its coordinates are those along all axes except the last.
     fn add_row<T: Ranked>(
         &mut self,
         row: &[T],
@@ -114,7 +114,7 @@ impl<'a> Places<'a> {
                 self.n_unchecked = 0;
                 interrupt.check()?;
             }
-            // Every place is written, and kept if its element is nonzero: no branch depends on the data.
+            // Every position is written, and kept if its element is nonzero, so that no branch depends on the data.
             let (mut found, mut n_found) = ([0; CHUNK], 0);
             for (at, element) in elements.iter().enumerate() {
                 found[n_found % CHUNK] = (chunk * CHUNK + at) as i64;

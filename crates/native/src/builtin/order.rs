@@ -7,26 +7,26 @@ use kiln_tensor::{bf16, f16};
 
 /// An element that can be ranked.
 pub(crate) trait Ranked: Copy + Send + Sync {
-    /// Whether places have more than 32 bits.
+    /// Whether ranks in the order have more than 32 bits.
     const IS_WIDE: bool;
 
     /// Whether it is zero of either sign.
     fn is_zero(self) -> bool;
-    /// Its place: of two elements, the one with the smaller place is first.
+    /// Its rank in the order: of two elements, the one with the smaller rank is first.
     fn place(self, largest: bool) -> u64;
     /// Whether it may be before another one; it is not if this is false.
     fn may_precede(self, other: Self, largest: bool) -> bool;
 }
 
-/// An element in an order: its place, then its index.
+/// An element in an order: its rank, then its index.
 pub(crate) trait Item: Copy + Ord {
-    /// Of a place and an index.
+    /// Combines a rank and an index.
     fn new(place: u64, index: usize) -> Self;
     /// The index.
     fn index(self) -> usize;
 }
 
-/// For places and indices of 32 bits.
+/// An item for ranks and indices of 32 bits.
 impl Item for u64 {
     fn new(place: u64, index: usize) -> Self {
         (place << 32) | index as u64
@@ -93,7 +93,7 @@ macro_rules! ranked_floats {
             }
 
             fn may_precede(self, other: Self, largest: bool) -> bool {
-                // A NaN may precede, whichever operand it is.
+                // A NaN may precede, regardless of which operand it is.
                 #[allow(clippy::neg_cmp_op_on_partial_ord, reason = "NaN is to be true")]
                 if largest { !(self <= other) } else { !(self >= other) }
             }

@@ -7,7 +7,8 @@ use kiln_backend::{Job, TaskPool};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Elements below which another thread costs more than it saves: some ten microseconds of the fastest builtin.
+/// The number of elements below which another thread costs more than it saves: about ten microseconds of the fastest
+/// builtin.
 const LEAST: usize = 1 << 13;
 
 /// Parts per thread, so that threads which are late or slow take fewer.
@@ -21,7 +22,7 @@ pub(super) fn n_parts(pool: &dyn TaskPool, elements: usize) -> usize {
     }
 }
 
-/// The results of `work` for each part, in order. Parts are worked on in any order, on the threads of the pool.
+/// The results of `work` for each part, in order. Parts are processed in any order, on the threads of the pool.
 pub(super) fn map_parts<P: Send, R: Send>(
     pool: &dyn TaskPool,
     parts: Vec<P>,
@@ -47,7 +48,7 @@ pub(super) fn map_parts<P: Send, R: Send>(
     slots.into_iter().filter_map(result).collect()
 }
 
-/// A part that is to be worked on, or its result.
+/// A part that still has to be processed, or its result.
 struct Slot<P, R> {
     part: Option<P>,
     result: Option<R>,
@@ -80,7 +81,7 @@ fn share_out(pool: &dyn TaskPool, tasks: u64, work: &Work<'_>) {
     pool.run(&shared, tasks);
 }
 
-/// The job of the pool: nothing once its caller has returned.
+/// The job of the pool: `None` once its caller has returned.
 struct Parts(RwLock<Option<&'static Work<'static>>>);
 
 impl Job for Parts {
@@ -92,7 +93,7 @@ impl Job for Parts {
     }
 }
 
-/// Takes the work back, even when sharing it out panics.
+/// Withdraws the work, even when distributing it panics.
 struct Over<'a>(&'a Parts);
 
 impl Drop for Over<'_> {
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
     use kiln_backend::CallerOnly;
 
-    /// Runs each task on a thread of its own, and keeps the job.
+    /// Runs each task on a separate thread, and keeps the job.
     struct Keeping(Mutex<Option<Arc<dyn Job>>>);
 
     impl TaskPool for Keeping {

@@ -15,11 +15,11 @@ use kiln_tensor::{DType, TensorError};
 pub(crate) struct Suppress {
     n_boxes: usize,
     n_classes: usize,
-    /// The most boxes that are kept of a class.
+    /// The maximum number of boxes that are kept of a class.
     k: usize,
     /// The quotient of intersection and union above which boxes overlap too much.
     overlap: f32,
-    /// A candidate's score is above this; if this is NaN every box is a candidate.
+    /// A candidate's score must be above this; if this is NaN, every box is a candidate.
     least: f32,
 }
 
@@ -61,7 +61,7 @@ impl Suppress {
         })
     }
 
-    /// With these thresholds, the values of the last two operands.
+    /// Sets the thresholds, the values of the last two operands.
     pub(crate) fn with_thresholds(self, overlap: f32, least: f32) -> Self {
         Self {
             overlap,
@@ -209,7 +209,7 @@ struct Group {
 }
 
 impl Group {
-    /// Whether one of them overlaps a box too much.
+    /// Whether one of these boxes overlaps a box too much.
     fn overlaps(&self, other: Extent, area: f32, threshold: f32) -> bool {
         let mut found = false;
         for lane in 0..LANES {
@@ -249,10 +249,11 @@ impl Kept {
         self.len
     }
 
-    /// Whether no box overlaps the new one too much; it is kept then. One without an area overlaps nothing.
+    /// Whether no kept box overlaps the new one too much, in which case it is kept. A box without an area does not
+    /// overlap any other.
     fn add(&mut self, new: Extent, threshold: f32) -> bool {
         let area = new.area();
-        // A NaN is no area.
+        // A NaN is not an area.
         if area > 0.0 {
             let mut groups = self.groups.iter();
             if groups.any(|group| group.overlaps(new, area, threshold)) {

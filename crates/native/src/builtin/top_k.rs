@@ -12,7 +12,7 @@ use crate::error::NativeError;
 use kiln_backend::{BuiltinOperand, TaskPool};
 use kiln_tensor::{DType, TensorError};
 
-/// Elements that are compared at once.
+/// The number of elements that are compared at once.
 const CHUNK: usize = 32;
 /// Up to this many best elements are kept in order, instead of being selected periodically.
 const FEW: usize = 24;
@@ -109,7 +109,7 @@ impl TopK {
         } else {
             0
         })?;
-        // Sorting a lane's first elements costs so many comparisons besides those of its elements.
+        // Sorting a lane's first elements costs this many comparisons, in addition to those of its elements.
         let sorting = k * k.checked_ilog2().unwrap_or(0) as usize;
         let mut done = 0;
         let blocks = x.chunks_exact(size * stride);
@@ -168,9 +168,9 @@ impl TopK {
 struct FirstOf<I> {
     k: usize,
     largest: bool,
-    /// The best so far, with some of the following ones.
+    /// The best items so far, with some of the following ones.
     items: Vec<I>,
-    /// Where long lists are merged.
+    /// The memory in which long lists are merged.
     room: Vec<I>,
 }
 
@@ -207,8 +207,8 @@ impl<I: Item> FirstOf<I> {
             interrupt.sort(items, &mut self.room, I::cmp)?;
             return Ok(&items[..k]);
         }
-        // Few of the best are kept in order from the start, and `last` is the last of them. Of others it is the last when they
-        // were selected.
+        // If few items are requested, the best are kept in order from the start, and `last` is the last of them.
+        // Otherwise, `last` is the last of the best when they were last selected.
         let is_few = k <= FEW;
         let first = if is_few { k } else { 0 };
         items.extend(lane[..first].iter().enumerate().map(item));
@@ -220,7 +220,7 @@ impl<I: Item> FirstOf<I> {
             }
             for (chunk, elements) in elements.chunks(CHUNK).enumerate() {
                 let from = first + piece * PIECE + chunk * CHUNK;
-                // Without branches, so that it is done in vectors.
+                // Without branches, so that it is vectorised.
                 let any = last.is_none_or(|last| {
                     let found = |any, x: &T| any | x.may_precede(last, largest);
                     elements.iter().fold(false, found)
@@ -282,7 +282,7 @@ fn copy_lanes<T: Copy>(
     if let Some(&first) = x.first() {
         lanes.resize(size * n_lanes, first);
     }
-    // Row by row, so that what is read is contiguous.
+    // Row by row, so that reads are contiguous.
     for (number, rows) in x.chunks(stride * (PIECE / LANES)).enumerate() {
         interrupt.check()?;
         let from = number * (PIECE / LANES);

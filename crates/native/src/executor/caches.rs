@@ -1,6 +1,6 @@
 //! The sizes of this machine's caches, from the processor.
 
-/// Sizes for a machine that does not report any: small ones, so that blocks fit.
+/// The assumed sizes for a machine that does not report any: small, so that blocks fit.
 const UNKNOWN: [usize; 3] = [32 << 10, 256 << 10, 1 << 20];
 
 /// Bytes of the caches of level 1 to 3 available to one core.

@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU32;
 /// The stop word of runs that cannot be stopped.
 static NEVER: AtomicU32 = AtomicU32::new(0);
 
-/// The state of one run at a time.
+/// The state of an execution, for one run at a time.
 pub(crate) struct NativeExecution {
     pool: Arc<dyn TaskPool>,
     job: Arc<PhaseJob>,
@@ -29,7 +29,7 @@ pub(crate) struct NativeExecution {
     shared_job: Arc<dyn Job>,
     buffers: Addresses,
     shared_scratch: RentedBytes,
-    /// For phases that run on no other thread.
+    /// The scratch for phases that run only on the calling thread.
     own_scratch: RentedBytes,
     stop: Option<Arc<dyn StopSignal>>,
     /// Launches since the execution began.

@@ -32,7 +32,7 @@ enum Owner {
     Lent(Exclusive),
     /// A tensor's, to be read.
     Tensor(#[allow(dead_code, reason = "held for its drop")] Share),
-    /// Without an owner: there are no bytes.
+    /// Empty memory, without an owner.
     Nobody,
 }
 
@@ -82,7 +82,8 @@ impl HostMemory {
         Ok(memory)
     }
 
-    /// Becomes the result of [`of_tensor`](Self::of_tensor), in place: every call does this with each of its inputs.
+    /// Replaces this by the result of [`of_tensor`](Self::of_tensor), in place: every call does this with each of its
+    /// inputs.
     pub(crate) fn become_tensor(&mut self, tensor: &Tensor) -> Result<(), NativeError> {
         if let Ok(bytes) = tensor.as_bytes()
             && !bytes.is_empty()
@@ -139,7 +140,7 @@ impl HostMemory {
         })
     }
 
-    /// The lent tensor; leaves no memory.
+    /// Takes the lent tensor; leaves empty memory.
     pub(crate) fn take_lent(&mut self) -> Option<Exclusive> {
         if !matches!(self.owner, Owner::Lent(_)) {
             return None;
@@ -156,7 +157,7 @@ impl HostMemory {
         self.bytes
     }
 
-    /// The address of `bytes` bytes from `offset` on, if they are inside.
+    /// The address of `bytes` bytes at `offset`, if they are within the memory.
     fn place(&self, offset: usize, bytes: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(bytes)?;
         // SAFETY: `offset` is at most the memory's size.
@@ -179,7 +180,7 @@ impl Drop for HostMemory {
 }
 
 /// Whether an address is a multiple of an alignment, a power of two as element sizes are: a general division would be
-/// noticeable in calls on a few numbers.
+/// noticeable in calls with few elements.
 fn is_aligned(address: usize, alignment: usize) -> bool {
     debug_assert!(alignment.is_power_of_two());
     address & alignment.wrapping_sub(1) == 0
@@ -216,7 +217,7 @@ pub(crate) fn place_of(
     Ok(place)
 }
 
-/// A tensor over memory, without a copy where its elements are aligned.
+/// A tensor over memory, without a copy if its elements are aligned.
 pub(crate) fn tensor_over(
     memory: Arc<HostMemory>,
     offset: usize,

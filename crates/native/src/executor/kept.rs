@@ -11,7 +11,7 @@ use super::sync::{AtomicU64, AtomicUsize, ForkLock, MutexGuard, Ordering};
 /// The maximum number of kept pieces.
 pub(crate) const KEPT_PIECES: usize = 64;
 
-/// Smaller pieces are left to the system's allocator, which is fast with them.
+/// The minimum size of a kept piece; smaller pieces are left to the system's allocator, which is fast for them.
 pub(crate) const WORTH_KEEPING: usize = 16 << 10;
 
 /// A piece of memory.
@@ -34,11 +34,12 @@ pub(crate) enum NoPiece<E> {
     Unmade(E),
 }
 
-/// Returned pieces, and accounts.
+/// Returned pieces, and the byte counts of rented and kept memory.
 #[derive(Debug)]
 pub(crate) struct Kept<P> {
     limits: MemoryLimits,
-    /// Returned last, found first. No code runs while it is locked that could leave it inconsistent.
+    /// The piece that was returned last is found first. No code that could leave it inconsistent runs while it is
+    /// locked.
     pieces: ForkLock<Vec<P>>,
     kept_bytes: AtomicUsize,
     rented_bytes: AtomicUsize,
@@ -49,7 +50,7 @@ pub(crate) struct Kept<P> {
 }
 
 impl<P: Piece + 'static> Kept<P> {
-    /// Nothing yet.
+    /// No pieces yet.
     pub(crate) fn new(limits: MemoryLimits) -> Self {
         Self {
             limits,
@@ -63,7 +64,7 @@ impl<P: Piece + 'static> Kept<P> {
         }
     }
 
-    /// At least `bytes` bytes: kept ones, if some are not much too long, or the result of `make`.
+    /// At least `bytes` bytes: a kept piece, if there is one that is not much too long, or the result of `make`.
     pub(crate) fn take<E>(
         &self,
         bytes: usize,
@@ -78,7 +79,7 @@ impl<P: Piece + 'static> Kept<P> {
         }
         self.count_in(bytes)?;
         let piece = make(bytes).or_else(|_| {
-            // Kept memory may be what is missing.
+            // Kept memory may be the reason why none is available.
             self.trim(0);
             make(bytes)
         });
@@ -88,7 +89,7 @@ impl<P: Piece + 'static> Kept<P> {
         piece.map_err(NoPiece::Unmade)
     }
 
-    /// Takes memory back; the oldest kept memory is freed for it.
+    /// Accepts returned memory; the oldest kept memory is freed for it.
     pub(crate) fn put(&self, piece: P) {
         let bytes = piece.bytes();
         let limit = self.limits.kept_bytes.min(self.limits.total_bytes);
@@ -99,7 +100,7 @@ impl<P: Piece + 'static> Kept<P> {
         let mut pieces = self.lock();
         let freed = self.free(&mut pieces, limit - bytes, KEPT_PIECES - 1);
         self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // In this order, so that a thread that makes space finds it in one account or the other, or in both.
+        // In this order, so that a thread that makes space finds it in one count or the other, or in both.
         self.rented_bytes.fetch_sub(bytes, Ordering::Release);
         pieces.push(piece);
         drop(pieces);

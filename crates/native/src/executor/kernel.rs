@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// A loaded kernel.
 #[derive(Debug)]
 pub(crate) struct NativeKernel {
-    /// The artifact that it was loaded from: a launch's numbers must be of this one.
+    /// The artifact from which it was loaded: a launch's numbers must come from this one.
     pub(crate) artifact: Artifact,
     /// Its code; entry `i` is phase `i`.
     pub(crate) code: Arc<LoadedCode>,
@@ -65,7 +65,7 @@ impl NativeKernel {
         &self.artifact.kernel
     }
 
-    /// A buffer in messages.
+    /// The name of a buffer in messages.
     pub(crate) fn buffer_name(&self, buffer: &BufferInfo) -> String {
         format!("buffer {} of kernel {}", buffer.name, self.name())
     }

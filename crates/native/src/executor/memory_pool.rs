@@ -14,7 +14,7 @@ use super::kept::{Kept, NoPiece, Piece};
 use super::scratch::AlignedBytes;
 use crate::error::NativeError;
 
-/// The memory of one executor. Clones are the same pool.
+/// The memory of one executor. Clones share one pool.
 #[derive(Clone, Debug)]
 pub(crate) struct HostMemoryPool(Arc<Kept<AlignedBytes>>);
 
@@ -30,7 +30,7 @@ impl HostMemoryPool {
         Self(Arc::new(Kept::new(limits)))
     }
 
-    /// At least `bytes` bytes: kept ones, if some are not much too long.
+    /// At least `bytes` bytes: a kept piece, if there is one that is not much too long.
     pub(crate) fn take(&self, bytes: usize) -> Result<AlignedBytes, NativeError> {
         self.0
             .take(bytes, AlignedBytes::zeroed)
@@ -40,7 +40,7 @@ impl HostMemoryPool {
             })
     }
 
-    /// Takes memory back; the oldest kept memory is freed for it.
+    /// Accepts returned memory; the oldest kept memory is freed for it.
     pub(crate) fn put(&self, piece: AlignedBytes) {
         self.0.put(piece);
     }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(pool.stats().refusals, 1);
         pool.put(first);
         assert_eq!(bytes(&pool), (0, 60_000));
-        // Not kept for a piece of another size.
+        // Not kept for a piece of a different size.
         let second = pool.take(100_000).unwrap();
         assert_eq!(bytes(&pool), (100_000, 0));
         pool.put(second);

@@ -33,9 +33,9 @@ const LENDS_FROM: usize = 16 << 10;
 
 /// The CPU's executor.
 ///
-/// Memory is the host's: uploading a row-major tensor copies nothing, and neither does downloading. Released memory is kept
-/// for later calls, up to a limit, by default half a GiB. While a tensor made by [`download`](KernelExecutor::download)
-/// lives, launches that would write to its memory are refused.
+/// Memory is that of the host: uploading a row-major tensor does not copy, and neither does downloading. Released
+/// memory is kept for later calls, up to a limit, by default half a GiB. While a tensor made by
+/// [`download`](KernelExecutor::download) lives, launches that would write to its memory are rejected.
 #[derive(Clone)]
 pub struct NativeExecutor {
     caches: [usize; 3],
@@ -53,14 +53,14 @@ impl NativeExecutor {
         }
     }
 
-    /// With these memory limits.
+    /// Sets the memory limits.
     #[must_use]
     pub fn with_memory_limits(self, limits: MemoryLimits) -> Self {
         let memory = HostMemoryPool::new(limits);
         Self { memory, ..self }
     }
 
-    /// With threads that share the tasks of launches.
+    /// Sets the threads that share the tasks of launches.
     #[must_use]
     pub fn with_pool(self, pool: Arc<dyn TaskPool>) -> Self {
         Self { pool, ..self }

@@ -27,13 +27,13 @@ pub(crate) struct PhaseJob {
 struct State {
     /// The phase to run: `None` between phases.
     phase: Option<RunningPhase>,
-    /// Signals that the rest of a phase is to be skipped.
+    /// The signal that the rest of a phase is to be skipped.
     stop: Option<Arc<dyn StopSignal>>,
     /// Per worker; at least one.
     scratch: Vec<Mutex<RentedBytes>>,
     /// The minimum length of every worker's scratch.
     scratch_bytes: usize,
-    /// The pool it comes from.
+    /// The pool from which it comes.
     memory: HostMemoryPool,
 }
 
@@ -72,8 +72,8 @@ impl PhaseJob {
         }
     }
 
-    /// Lets `share_out` run the phase's tasks through this job, by at most `workers` workers with `scratch` bytes each, and
-    /// returns when it does.
+    /// Makes `share_out` run the phase's tasks through this job, by at most `workers` workers with `scratch` bytes
+    /// each, and returns when it does.
     ///
     /// # Safety
     /// Until then the code lives, and the arguments satisfy the contract of [`LoadedCode::call`], with that scratch.
@@ -107,7 +107,7 @@ impl PhaseJob {
         }
     }
 
-    /// Lets phases end before all their tasks are done once this is set.
+    /// Makes phases end before all their tasks are done once this is set.
     pub(crate) fn stop_when(&self, signal: Option<Arc<dyn StopSignal>>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.stop = signal;
@@ -139,7 +139,8 @@ impl State {
     }
 }
 
-/// Calls with all these tasks at once, or, if the phase may be stopped, with one part of them after the other until it is.
+/// Calls the code with all these tasks at once, or, if the phase may be stopped, with one part after the other until it
+/// is.
 pub(crate) fn each_part(
     tasks: Range<u64>,
     of: u64,

@@ -14,7 +14,7 @@ pub(crate) struct RentedBytes {
 }
 
 impl RentedBytes {
-    /// No bytes.
+    /// Empty memory.
     pub(crate) fn empty(pool: &HostMemoryPool) -> Self {
         Self {
             piece: AlignedBytes::empty(),
@@ -22,8 +22,8 @@ impl RentedBytes {
         }
     }
 
-    /// Makes it at least `bytes` long, and leaves it unchanged on failure; its content is lost when it grows. It doubles,
-    /// so that calls that need a little more each do not all touch fresh memory.
+    /// Makes it at least `bytes` long, and leaves it unchanged on failure; its content is lost when it grows. Its size
+    /// doubles, so that calls which each need slightly more do not all touch fresh memory.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), NativeError> {
         if self.piece.len() >= bytes {
             return Ok(());
@@ -48,7 +48,7 @@ impl RentedBytes {
 
     fn give_back(&mut self) {
         let piece = mem::replace(&mut self.piece, AlignedBytes::empty());
-        // No bytes were never rented.
+        // Empty memory was never rented.
         if piece.len() > 0 {
             self.pool.put(piece);
         }

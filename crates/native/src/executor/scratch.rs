@@ -12,7 +12,7 @@ const SYSTEM_ALIGNMENT: usize = 16;
 #[repr(align(64))]
 struct Aligned;
 
-/// Bytes that start at the alignment of [`alignment_of`]: initially zeros, so reading them is always valid.
+/// Bytes aligned according to [`alignment_of`]; initially zeros, so that reading them is always valid.
 #[derive(Debug)]
 pub(crate) struct AlignedBytes {
     allocated: Allocated,
@@ -67,7 +67,8 @@ impl AlignedBytes {
             });
         }
         let short = || TensorError::Allocation { bytes };
-        // With its own alignment the allocator takes zeros from the system directly; with a larger one it would write them.
+        // With its default alignment, the allocator gets zeros directly from the system; with a larger one, it would
+        // write them.
         let alignment = alignment_of(bytes);
         let padded = bytes
             .checked_add(alignment - SYSTEM_ALIGNMENT)

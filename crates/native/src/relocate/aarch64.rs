@@ -106,7 +106,7 @@ fn page(address: u64) -> u64 {
     address & !0xfff
 }
 
-/// `value / size`, where it divides.
+/// `value / size`, if it divides evenly.
 fn multiple_of(size: i64, value: i64) -> Result<i64, RelocationFault> {
     if value % size != 0 {
         return Err(RelocationFault::Range(value));

@@ -16,7 +16,7 @@ pub(crate) enum Machine {
 }
 
 impl Machine {
-    /// The machine this process runs on.
+    /// The machine on which this process runs.
     pub(crate) fn host() -> Option<Self> {
         match () {
             () if cfg!(target_arch = "x86_64") => Some(Self::X86_64),
@@ -25,7 +25,7 @@ impl Machine {
         }
     }
 
-    /// The name of the machine this process runs on.
+    /// The name of the machine on which this process runs.
     pub(crate) fn host_name() -> &'static str {
         match Self::host() {
             Some(Self::X86_64) => "x86-64",
@@ -53,7 +53,7 @@ impl Machine {
 
     /// Writes a relocation's value at the start of `bytes`, which are at the address `place`.
     ///
-    /// `target` is the address referred to, the addend included.
+    /// `target` is the address referred to, including the addend.
     pub(crate) fn apply(
         self,
         kind: u32,
@@ -82,13 +82,13 @@ impl Machine {
     }
 }
 
-/// Bytes of one stub: two instructions and the address they jump to.
+/// Bytes of one stub: two instructions and the address to which they jump.
 pub(crate) const STUB_SIZE: usize = 16;
 
 /// The target of a relocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reference {
-    /// None: there is nothing to write.
+    /// No target: there is nothing to write.
     Nothing,
     /// An address that must be near, or fit few bits; a host function is reached through its stub.
     Near,
@@ -101,7 +101,7 @@ pub(crate) enum Reference {
 /// Why a value could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RelocationFault {
-    /// The bytes end before the place does, or the place is not that of an instruction.
+    /// The place extends beyond the bytes, or is not that of an instruction.
     Place,
     /// The value does not fit.
     Range(i64),

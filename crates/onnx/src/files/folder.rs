@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use super::{DataFile, FileError, FileIdentity, Fs, Location, Refusal};
 use crate::{Error, LimitKind, Limits, Name};
 
-/// A folder whose files a model may name.
+/// A folder to whose files a model may refer.
 #[derive(Debug)]
 pub struct Folder {
     descriptor: OwnedFd,
@@ -57,7 +57,7 @@ impl Folder {
         self
     }
 
-    /// Opens the file, beneath the folder and through no link.
+    /// Opens the file beneath the folder, without following links.
     fn resolve(&self, location: &Location) -> rustix::io::Result<OwnedFd> {
         #[cfg(target_os = "linux")]
         {

@@ -34,7 +34,7 @@ pub trait DataFile: Send + Sync {
         None
     }
 
-    /// Fills `target` with the bytes from `offset` on.
+    /// Fills `target` with the bytes starting at `offset`.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] when the file has become shorter, and any error of reading.

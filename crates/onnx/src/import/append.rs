@@ -9,8 +9,8 @@ use super::item::Item;
 use crate::{AttributeValue, ModelGraph, ModelNode};
 
 impl NodeContext<'_> {
-    /// Whether every sequence that a loop carries is initially empty, and its body appends one entry to it and does nothing
-    /// else with it.
+    /// Whether every sequence that a loop carries is initially empty, and the only use that the body makes of it is to
+    /// append one entry.
     pub(super) fn only_appends(&self, body: &ModelGraph, carried: &[Item]) -> bool {
         let mut carried = carried.iter().enumerate();
         carried.all(|(index, item)| match item {
@@ -42,7 +42,7 @@ fn appends_to(body: &ModelGraph, index: usize) -> Option<&ModelNode> {
     (is_append && is_given_once && !is_read_again).then_some(append)
 }
 
-/// Whether a node, or a body of it, reads a name.
+/// Whether a node, or one of its bodies, reads a name.
 fn reads(node: &ModelNode, name: &str) -> bool {
     let captures = |body: &ModelGraph| captures_of(body).contains(&name);
     node.inputs().iter().any(|input| input == name)

@@ -86,13 +86,13 @@ impl<'a> NodeContext<'a> {
         self.frame.limits.check(kind, given)
     }
 
-    /// Whether the result at `index` may have a reader.
+    /// Whether the result at `index` may be read.
     pub fn wants_output(&self, index: usize) -> bool {
         self.node.output(index).is_some()
     }
 }
 
-/// # What is known of values
+/// # What is known about values
 impl NodeContext<'_> {
     /// The tensor type of a value.
     ///
@@ -146,7 +146,7 @@ impl NodeContext<'_> {
         }
     }
 
-    /// An axis that may count from the end, as one that counts from the start.
+    /// Converts an axis that may count from the end to one that counts from the start.
     ///
     /// # Errors
     /// When it is not in `[-rank, rank)`.
@@ -211,7 +211,7 @@ impl NodeContext<'_> {
     /// Adds a constant.
     ///
     /// # Errors
-    /// When memory is short.
+    /// When memory cannot be allocated.
     pub fn add_constant(&mut self, tensor: Tensor) -> Result<ValueId, Error> {
         self.build(|builder| builder.constant(tensor))
     }

@@ -152,7 +152,7 @@ impl NodeContext<'_> {
     }
 }
 
-/// `If`: a known condition, or one that the caller answered, takes its branch directly.
+/// `If`: if the condition is known, or the caller answered it, its branch is imported directly.
 pub(crate) fn import_if(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let condition = ctx.input(0)?;
     let condition = ctx.build(|builder| builder.reshape(condition, &[]))?;
@@ -254,8 +254,8 @@ pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     }
 }
 
-/// A loop whose body is a region. Sequences, to which it appends one entry per iteration, are returned stacked; `place` is
-/// where their length may be asked.
+/// A loop whose body is a region. Sequences, to which it appends one entry per iteration, are returned stacked; `place`
+/// is where a question about their length may be asked.
 fn loop_of_regions(
     ctx: &mut NodeContext<'_>,
     body: &ModelGraph,

@@ -73,7 +73,7 @@ impl<'m> Frame<'m> {
         Ok(())
     }
 
-    /// The same for a body, which becomes a region or (otherwise) is imported in place.
+    /// The same for a body, which becomes a region or is imported in place.
     pub(crate) fn within_region(&self, becomes_region: bool) -> Frame<'m> {
         Frame {
             path: Arc::clone(&self.path),
@@ -265,7 +265,7 @@ fn import_node(
     }
 }
 
-/// Checks that the operator accepts operands of such kinds.
+/// Checks that the operator accepts operands of these kinds.
 fn expect_operands(ctx: &NodeContext<'_>, takes: Takes) -> Result<(), Error> {
     for index in 0..ctx.n_inputs() {
         let expected = match ctx.item(index) {

@@ -57,7 +57,7 @@ impl ModelSizes {
         Ok(sizes)
     }
 
-    /// The size of that name, if an input has it.
+    /// The size with this name, if an input has it.
     pub(super) fn get(&self, name: &str) -> Option<DimId> {
         self.0.get(name).copied()
     }
@@ -150,7 +150,7 @@ pub(super) fn add_inputs(
 
 /// The import of an input.
 enum Parts {
-    /// Nothing: an optional that calls omit.
+    /// No import: an optional that calls omit.
     Nothing,
     Tensor(ValueInfo),
     /// The entries of a sequence.
@@ -198,8 +198,8 @@ impl Parts {
     }
 }
 
-/// The tensors passed in calls of an imported model, in order: without those that [`ImportOptions`] make constant or omit,
-/// and with a sequence as its entries. Types are the model's stated ones.
+/// The tensors passed in calls of an imported model, in order: without those that [`ImportOptions`] make constant or
+/// omit, and with a sequence replaced by its entries. Types are those stated by the model.
 ///
 /// # Errors
 /// When the options name inputs that do not exist, or do not state how many entries a sequence has.

@@ -31,12 +31,12 @@ pub(crate) enum Item {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stacked {
     pub(crate) value: ValueId,
-    /// Where its length may be asked, by operators that need the entries one by one.
+    /// The place where operators that need the entries one by one may ask for its length.
     pub(super) place: Place,
 }
 
 impl Item {
-    /// The tensor, whatever its narrow type.
+    /// The tensor, regardless of its narrow type.
     pub(crate) fn value(&self) -> Option<ValueId> {
         match self {
             Self::Tensor(value) | Self::Narrow(value, _) => Some(*value),
@@ -64,7 +64,7 @@ impl Item {
         }
     }
 
-    /// The same with other tensors, taken in order from `values`.
+    /// The same item with other tensors, taken in order from `values`.
     pub(crate) fn with_values(&self, values: &mut impl Iterator<Item = ValueId>) -> Self {
         match self {
             Self::Tensor(old) => Self::Tensor(values.next().unwrap_or(*old)),

@@ -172,7 +172,7 @@ struct Refused {
     error: Error,
     /// The question whose answer might have helped.
     open: Option<usize>,
-    /// The graph of the question at which the import was to end.
+    /// The graph of the question at which the import was requested to end.
     question: Option<Box<Graph>>,
 }
 

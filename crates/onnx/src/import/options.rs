@@ -28,8 +28,8 @@ pub struct ImportOptions {
 }
 
 impl ImportOptions {
-    /// No constraints, disagreements between the model's stated types and the inferred ones checked when the model runs,
-    /// only standard operators, default limits.
+    /// The default options: no constraints, only standard operators, default limits; where the model's stated types
+    /// disagree with the inferred ones, they are checked when the model runs.
     pub fn new() -> Self {
         Self::default()
     }
@@ -56,7 +56,7 @@ impl ImportOptions {
         self
     }
 
-    /// Makes an input a constant: for inputs that determine shapes or axes in ways that must be known when the model is
+    /// Makes an input a constant: for inputs that determine shapes or axes that must be known when the model is
     /// imported.
     #[must_use]
     pub fn fix(mut self, input: &str, value: Tensor) -> Self {
@@ -72,7 +72,7 @@ impl ImportOptions {
         self
     }
 
-    /// Imports the model for calls that omit an optional input; otherwise, it is present.
+    /// Imports the model for calls that omit an optional input; by default, calls pass it.
     #[must_use]
     pub fn absent(mut self, input: &str) -> Self {
         self.absent.insert(input.to_owned());
@@ -108,7 +108,7 @@ impl ImportOptions {
         self
     }
 
-    /// Bounds the graph's table of sizes, and what proofs about them may cost.
+    /// Limits the size table of the graph, and the work of proofs about sizes.
     #[must_use]
     pub fn dim_limits(mut self, limits: DimLimits) -> Self {
         self.dim_limits = limits;

@@ -10,7 +10,7 @@ use super::captures::captures_of;
 use super::names::Names;
 use crate::{AttributeValue, Error, ModelNode};
 
-/// Positions of `nodes` in the order of a walk from `results`; `names` are those that have values already. A name that
+/// Positions of `nodes` in the order of a walk from `results`; `names` are those that already have values. A name that
 /// nothing produces is left to the node that reads it.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ use kiln_symbolic_shape::{ContractFact, FactOrigin, Predicate};
 use super::context::NodeContext;
 use crate::Error;
 
-/// A question that a call has to answer before the rest of a model can become a graph.
+/// A question that a call has to answer before the rest of a model can be imported as a graph.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Question {
@@ -24,7 +24,7 @@ pub struct Question {
     pub number: usize,
     /// A graph with the model's inputs and one output, a `bool` or an `i64` without axes.
     pub graph: Graph,
-    /// The error if no call can be asked.
+    /// The error to report if no call can answer it.
     pub error: Error,
 }
 
@@ -32,12 +32,12 @@ pub struct Question {
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     answers: BTreeMap<usize, i64>,
-    /// The question known to be open: the import ends there.
+    /// The question known to be open, at which the import ends.
     wanted: Option<usize>,
     met: Cell<usize>,
-    /// Whether something failed because of a missing answer, in a region, where nothing can be asked.
+    /// Whether the import failed because of a missing answer in a region, where no question can be asked.
     unanswered: Cell<bool>,
-    /// The question that would have helped.
+    /// The question whose answer would have helped.
     open: Cell<Option<usize>>,
     asked: Cell<Option<ValueId>>,
 }
@@ -51,12 +51,12 @@ impl Questions {
         }
     }
 
-    /// The question that would have helped the import that failed.
+    /// The question whose answer would have helped the import that failed.
     pub(super) fn open(&self) -> Option<usize> {
         self.open.get()
     }
 
-    /// The graph of the question that the import ended with.
+    /// The graph of the question with which the import ended.
     pub(super) fn asked(&self, builder: GraphBuilder) -> Option<Result<Graph, InferError>> {
         let value = self.asked.get()?;
         Some(builder.finish(&[("answer", value)]))
@@ -76,7 +76,7 @@ impl NodeContext<'_> {
         &self.frame.made.questions
     }
 
-    /// Where `value`, an unknown scalar, may be asked.
+    /// The place where a question about `value`, an unknown scalar, may be asked.
     pub(super) fn place(&self, value: ValueId) -> Place {
         let questions = self.questions();
         let number = (!self.is_nested()).then(|| questions.met.replace(questions.met.get() + 1));
@@ -109,10 +109,10 @@ impl NodeContext<'_> {
         error
     }
 
-    /// A scalar that is known, or that the caller answered.
+    /// A scalar that is known, or whose value the caller answered.
     ///
     /// # Errors
-    /// `unknown` where it is neither.
+    /// `unknown` if it is neither.
     pub(crate) fn known_or_asked(&mut self, value: ValueId, unknown: Error) -> Result<i64, Error> {
         let value = self.build(|builder| builder.reshape(value, &[]))?;
         if let Some(&[known]) = self.constant_integers(value).as_deref() {
@@ -123,11 +123,11 @@ impl NodeContext<'_> {
         answer.ok_or_else(|| self.left_open(place, unknown))
     }
 
-    /// An operand with a known size along an axis, and that size: where the model leaves it open, it is a question to
+    /// An operand with a known size along an axis, and that size: if the model leaves it open, it becomes a question to
     /// each call, and the graph is for calls with this size.
     ///
     /// # Errors
-    /// That `expected` was expected, where the operand lacks the axis, or the size is neither known nor answered.
+    /// That `expected` was expected, if the operand lacks the axis, or the size is neither known nor answered.
     pub(crate) fn with_known_size(
         &mut self,
         index: usize,
@@ -157,7 +157,7 @@ impl NodeContext<'_> {
         Ok((value, size))
     }
 
-    /// Whether something inside failed because of a missing answer.
+    /// Whether some import inside failed because of a missing answer.
     pub(super) fn is_unanswered_inside(&self) -> bool {
         self.questions().unanswered.get()
     }

@@ -25,7 +25,7 @@ pub(crate) enum Takes {
     Tensors,
     /// Also tensors of narrow types.
     Narrow,
-    /// The same, and the results are of the narrow type that the first operand has.
+    /// The same, and the results have the narrow type of the first operand.
     Moved,
     /// Sequences and optionals, too.
     Items,
@@ -102,13 +102,13 @@ impl<'m> Registry<'m> {
     }
 }
 
-/// The domain of onnxruntime's own operators.
+/// The domain of the operators that onnxruntime defines.
 const OPTIMIZER_DOMAIN: &str = "com.microsoft";
 
-/// The operators that it registers for, and writes into, the standard domain.
+/// The operators that onnxruntime registers for, and writes into, the standard domain.
 const LEFT_IN_STANDARD: &[&str] = &["LayerNormalization", "SimplifiedLayerNormalization"];
 
-/// By domain and name.
+/// Importers by domain and name.
 type Table = BTreeMap<(&'static str, &'static str), &'static Operator>;
 
 static STANDARD: ForkLazy<Table> = ForkLazy::new(|| {

@@ -13,14 +13,14 @@ use super::graph::{Frame, origin_of};
 use super::item::Item;
 use crate::{Error, ModelGraph, ModelNode};
 
-/// Along which axis, and from which end, `Scan` reads or writes a sequence.
+/// The axis along which, and the direction in which, `Scan` reads or writes a sequence.
 #[derive(Clone, Copy)]
 struct Sequence {
     axis: usize,
     backwards: bool,
 }
 
-/// The entries of `Scan`'s attributes for one side; both are 0 where they are omitted.
+/// The entries of `Scan`'s attributes for one side; both are 0 if omitted.
 fn sequences(
     ctx: &NodeContext<'_>,
     (axes, directions): (&str, &str),

@@ -74,7 +74,7 @@ impl NodeContext<'_> {
     /// The trip count of a loop that carries sequences, if it has to be unrolled.
     ///
     /// # Errors
-    /// Where that is not known.
+    /// If it is not known.
     pub(super) fn trips_to_write_out(
         &mut self,
         body: &ModelGraph,

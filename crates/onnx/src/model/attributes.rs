@@ -1,7 +1,7 @@
 //! Attributes, read by name and type.
 //!
-//! An operator requests what it expects, `attributes.get_or("axis", -1_i64)?`; content of another type is an error that
-//! names node, attribute, and both types. Attributes that are not requested are ignored.
+//! An operator requests what it expects, `attributes.get_or("axis", -1_i64)?`; content of a different type is an error
+//! that names node, attribute, and both types. Attributes that are not requested are ignored.
 
 use kiln_tensor::Tensor;
 
@@ -96,7 +96,7 @@ impl<'a> Attributes<'a> {
     /// The attribute as a `T`, if the node has it.
     ///
     /// # Errors
-    /// [`Error::AttributeType`] when it has another type, and errors of reading a tensor.
+    /// [`Error::AttributeType`] when it has a different type, and errors of reading a tensor.
     pub fn get<T: FromAttribute<'a>>(self, name: &str) -> Result<Option<T>, Error> {
         let Some(value) = self.value(name) else {
             return Ok(None);
@@ -133,12 +133,12 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// A Rust type that an attribute can be read as.
+/// A Rust type as which an attribute can be read.
 pub trait FromAttribute<'a>: Sized {
     /// The expected content, for messages.
     const EXPECTED: &'static str;
 
-    /// The content, or `None` when it is of another type.
+    /// The content, or `None` when it is of a different type.
     ///
     /// # Errors
     /// When the content is of the right type but cannot be used.

@@ -6,7 +6,7 @@ use super::{ModelNode, ModelTensor, ValueInfo};
 
 /// Nodes in order, constants, inputs and outputs.
 ///
-/// Names are those of the file; that every name is defined once and before its use is checked by the importer.
+/// Names are those of the file; the importer checks that every name is defined once and before its use.
 #[derive(Clone, Debug)]
 pub struct ModelGraph {
     pub(crate) name: String,

@@ -53,7 +53,8 @@ impl Model {
     /// Loads a model file; external tensors are read from beneath its folder.
     ///
     /// # Errors
-    /// When the file cannot be read, is not a model, exceeds the default [`Limits`], or names files it may not.
+    /// When the file cannot be read, is not a model, exceeds the default [`Limits`], or names files that it may not
+    /// read.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::load_with(path, &Limits::default())
     }
@@ -70,7 +71,7 @@ impl Model {
     /// Reads a model from memory; external tensors come from `files`.
     ///
     /// # Errors
-    /// When the bytes are not a model, exceed the default [`Limits`], or name files that `files` refuses.
+    /// When the bytes are not a model, exceed the default [`Limits`], or name files that `files` does not provide.
     pub fn from_bytes(bytes: &[u8], files: &dyn Fs) -> Result<Self, Error> {
         Self::from_bytes_with(bytes, files, &Limits::default())
     }

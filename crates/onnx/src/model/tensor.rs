@@ -37,7 +37,7 @@ impl ModelTensor {
         Self { place, ..self }
     }
 
-    /// The place of its raw elements; `None` where they have to be converted.
+    /// The place of its raw elements; `None` if they have to be converted.
     pub fn place(&self) -> Option<&TensorPlace> {
         self.place.as_ref()
     }

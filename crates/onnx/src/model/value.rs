@@ -10,7 +10,7 @@ use crate::Name;
 pub struct ValueInfo {
     /// The value's name, as the graph's nodes use it.
     pub name: String,
-    /// Its type; `None` where the model does not state it, as is allowed in bodies of control flow.
+    /// Its type; `None` where the model does not state it, which is allowed in bodies of control flow.
     pub ty: Option<ValueType>,
 }
 
@@ -22,7 +22,7 @@ pub enum ValueType {
     Tensor {
         /// The type of its elements.
         element: ElementType,
-        /// Its sizes; `None` where even the rank is unknown.
+        /// Its sizes; `None` if even the rank is unknown.
         shape: Option<Vec<Dim>>,
     },
     /// A sequence of values of one type.

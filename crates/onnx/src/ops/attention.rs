@@ -126,7 +126,7 @@ fn attention(ctx: &mut NodeContext<'_>) -> Imported {
     several([y, present_key, present_value, shown])
 }
 
-/// The past, if the node has it, followed by the new values, along the sequence.
+/// The past, if the node has it, concatenated with the new values along the sequence.
 fn with_past(ctx: &mut NodeContext<'_>, index: usize, new: ValueId) -> Result<ValueId, Error> {
     match ctx.optional(index) {
         Some(past) => ctx.build(|builder| builder.concat(&[past, new], 2)),
@@ -285,7 +285,7 @@ fn where_allowed(
     })
 }
 
-/// The number of keys before the first query: the past's, or per sample what its length leaves.
+/// The number of keys before the first query: that of the past, or, per sample, the rest of its length.
 fn offset(
     ctx: &mut NodeContext<'_>,
     lengths: Option<ValueId>,
@@ -330,7 +330,7 @@ fn padded_mask(ctx: &mut NodeContext<'_>, mask: ValueId, keys: DimId) -> Result<
     ctx.build(|builder| builder.pad(mask, never, &low, &high, PadMode::Constant))
 }
 
-/// Softmax over the last axis, with zeros where nothing is attended.
+/// Softmax over the last axis, with zeros in rows in which no key is attended.
 fn guarded_softmax(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -353,7 +353,7 @@ fn guarded_softmax(
     let Some(bias) = bias else {
         return Ok(weights);
     };
-    // The mask decides, whatever the scores are.
+    // The mask decides, regardless of the scores.
     let last = ctx.rank(bias)?.saturating_sub(1);
     let most = ctx.reduce(ReduceFunction::Max, bias, &[last], true)?;
     let never = ctx.scalar_like(bias, f64::NEG_INFINITY)?;

@@ -42,7 +42,7 @@ impl Layout {
         })
     }
 
-    /// Where nothing is rounded in between.
+    /// The dtype in which no intermediate value is rounded.
     fn wide(self) -> DType {
         if self.float == DType::F64 {
             DType::F64
@@ -96,7 +96,7 @@ fn float_to_bits(ctx: &mut NodeContext<'_>, x: ValueId, layout: Layout) -> Resul
     let logarithm = ctx.map("log2", &[size])?;
     let exponent = ctx.map("floor", &[logarithm])?;
     let exponent = ctx.map("clip", &[exponent, least, most])?;
-    // The logarithm may be off by one where it is rounded.
+    // The logarithm may be off by one because of rounding.
     let (below, above) = (ctx.plus(exponent, -1.0)?, ctx.plus(exponent, 1.0)?);
     let own = power(ctx, exponent)?;
     let too_high = ctx.map("gt", &[own, size])?;

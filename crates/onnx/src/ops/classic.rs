@@ -32,7 +32,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("ZipMap", &[1], zip_map),
 ];
 
-/// Rows as maps from class names: what exporters add by default.
+/// Rows as maps from class names, which exporters add by default.
 fn zip_map(ctx: &mut NodeContext<'_>) -> Imported {
     Err(ctx.unsupported(
         "maps; export without it (`options={id(model): {\"zipmap\": False}}` of skl2onnx), and the result is the \

@@ -61,8 +61,8 @@ fn convolve_window(
 
 /// The convolution of integers minus their zero points (one of `x`; one, or one per feature, of the weights), in i32.
 ///
-/// 8-bit integers are multiplied as they are, with borders of the zero point, and the zero point times the sum of each
-/// feature's weights, which is often a constant, is subtracted. All of that is exact, modulo 2^32.
+/// 8-bit integers are multiplied without conversion, with borders of the zero point, and the zero point times the sum
+/// of each feature's weights, which is often a constant, is subtracted. All of that is exact, modulo 2^32.
 pub(super) fn integer_convolution(
     ctx: &mut NodeContext<'_>,
     [x, weights]: [ValueId; 2],
@@ -102,7 +102,7 @@ pub(super) fn integer_convolution(
     ctx.sub(sums, excess)
 }
 
-/// Operands whose products are summed in a dtype: both of it, or both narrower integers.
+/// Operands whose products are summed in a dtype: both have it, or both are narrower integers.
 pub(super) fn factors(
     ctx: &mut NodeContext<'_>,
     operands: [ValueId; 2],
@@ -140,8 +140,8 @@ fn conv_integer(ctx: &mut NodeContext<'_>) -> Imported {
     one(integer_convolution(ctx, [x, weights], zero_points)?)
 }
 
-/// Integers less a zero point (one, or one per entry of `axis`): exactly, in twice as many bits. Those of 8 bits are as they
-/// are without one; products of up to 16 bits are summed in i32.
+/// Integers minus a zero point (one, or one per entry of `axis`): exact, in twice as many bits. 8-bit integers without
+/// a zero point are unchanged; products of up to 16 bits are summed in i32.
 pub(super) fn centred(
     ctx: &mut NodeContext<'_>,
     value: ValueId,

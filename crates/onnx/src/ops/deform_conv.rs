@@ -30,7 +30,7 @@ fn deform_conv(ctx: &mut NodeContext<'_>) -> Imported {
     let window = Moves::read(ctx, 2)?.window(ctx, &[height, width], &[rows, columns])?;
     let dtype = ctx.dtype(x)?;
 
-    // One picture per sample and offset group.
+    // One image per sample and offset group.
     let (pictures, alike) =
         ctx.sizes(|table| Ok((table.mul(batch, bends)?, table.floor_div(channels, bends)?)))?;
     let split = ctx.reshape(x, &[pictures, alike, height, width])?;
@@ -78,7 +78,7 @@ fn deform_conv(ctx: &mut NodeContext<'_>) -> Imported {
     }
 }
 
-/// Where each element of each window would be read without bends, along one axis.
+/// The position at which each element of each window would be read without offsets, along one axis.
 fn straight_positions(
     ctx: &mut NodeContext<'_>,
     axis: usize,

@@ -71,7 +71,7 @@ fn determinant(ctx: &mut NodeContext<'_>) -> Imported {
                 let product = builder.mul(product, sign)?;
                 let flat_pivot = builder.squeeze(pivot, &[1])?;
                 let product = builder.mul(product, flat_pivot)?;
-                // A column of zeros leaves nothing to divide.
+                // With a column of zeros, there is nothing to divide by.
                 let nothing = builder.equal(pivot, zero)?;
                 let divisor = builder.select(nothing, one, pivot)?;
                 let column = builder.gather(swapped, step, 2)?;

@@ -52,7 +52,7 @@ pub(super) fn binary(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
     one(ctx.map(function, &[left, right])?)
 }
 
-/// Operand 1. Before version 7 an attribute gives the axis of operand 0 at which its axes begin.
+/// Operand 1. Before version 7, an attribute gives the axis of operand 0 at which its axes begin.
 fn right_operand(ctx: &mut NodeContext<'_>) -> Result<ValueId, crate::Error> {
     let right = ctx.input(1)?;
     let Some(axis) = ctx

@@ -152,8 +152,8 @@ fn dft(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.transpose(y, &back)?)
 }
 
-/// The real signal of which `x` is the first half of the transform: the other half contributes the same again, except for
-/// the first entry and, for an even length, the last.
+/// The real signal for which `x` is the first half of its transform: the other half contributes the same again, except
+/// for the first entry and, for an even length, the last.
 fn real_inverse(
     ctx: &mut NodeContext<'_>,
     x: Complex,

@@ -97,7 +97,7 @@ fn place(
     ctx.scaled(shifted, 0.5)
 }
 
-/// Points outside, moved before their neighbours are determined; points inside are unchanged.
+/// Moves points outside before their neighbours are determined; points inside are unchanged.
 fn brought_inside(
     ctx: &mut NodeContext<'_>,
     at: ValueId,

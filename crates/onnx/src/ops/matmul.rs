@@ -61,8 +61,8 @@ fn matmul_integer(ctx: &mut NodeContext<'_>) -> Imported {
 
 /// The product of integers minus their zero points (one, or rows of the left and columns of the right), in i32.
 ///
-/// The left is multiplied as it is: its zero point times the sum of each column on the right, which is often a constant, is
-/// subtracted from the product. All of that is exact, modulo 2^32.
+/// The left operand is multiplied without conversion: its zero point times the sum of each column on the right, which
+/// is often a constant, is subtracted from the product. All of that is exact, modulo 2^32.
 pub(super) fn integer_product(
     ctx: &mut NodeContext<'_>,
     left: ValueId,
@@ -115,7 +115,7 @@ pub(super) fn gemm(ctx: &mut NodeContext<'_>) -> Imported {
     }
 }
 
-/// Times a float; integers go through f64 unless it is 1.
+/// Multiplies by a float; integers are computed in f64 unless it is 1.
 fn scaled(ctx: &mut NodeContext<'_>, value: ValueId, factor: f64) -> Result<ValueId, Error> {
     let dtype = ctx.dtype(value)?;
     if factor == 1.0 || dtype.is_float() {

@@ -45,7 +45,7 @@ fn widest(ctx: &NodeContext<'_>, operands: usize) -> Result<DType, Error> {
     Ok(widest)
 }
 
-/// Statistics per channel: given, or in training those of the operand, from which running ones follow.
+/// Statistics per channel: given, or, in training, those of the operand, from which the running ones are updated.
 fn batch_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let epsilon = epsilon(ctx)?;
@@ -120,7 +120,7 @@ fn instance_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     })?)
 }
 
-/// Before version 21 scale and bias are per group, from then on per channel.
+/// Before version 21, scale and bias are per group; from then on, per channel.
 fn group_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, mut scale, mut bias) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     let groups = ctx.attributes().require::<i64>("num_groups")?;
@@ -177,7 +177,7 @@ fn stash_type(ctx: &NodeContext<'_>, dtype: DType) -> Result<DType, Error> {
     })
 }
 
-/// Results: the normal form scaled and shifted, the mean, and one over the standard deviation.
+/// Results: the normalised operand, scaled and shifted; the mean; and one over the standard deviation.
 fn layer_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, scale, bias) = (ctx.input(0)?, ctx.input(1)?, ctx.optional(2));
     let dtype = ctx.dtype(x)?;

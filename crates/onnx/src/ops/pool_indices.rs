@@ -35,7 +35,7 @@ pub(super) fn largest_indices(
     ctx.add(start, place)
 }
 
-/// Row-major positions in a picture, counted with its outermost axis first.
+/// Row-major positions in an image, counted with its outermost axis first.
 fn outermost_first(
     ctx: &mut NodeContext<'_>,
     mut rest: ValueId,
@@ -43,7 +43,7 @@ fn outermost_first(
 ) -> Result<ValueId, Error> {
     let mut index = ctx.integer(0)?;
     for &size in sizes.iter().rev() {
-        // Nothing has a position in an empty picture, but its size still divides.
+        // No element has a position in an empty image, but its size is still used as a divisor.
         let size = ctx.sizes(|table| {
             let one = table.constant(1);
             table.max(size, one)

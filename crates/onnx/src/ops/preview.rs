@@ -10,10 +10,10 @@ use super::support::{Imported, one, operator};
 use crate::import::{Item, Operator};
 use crate::{Error, ModelGraph, NodeContext};
 
-/// Of the domain `ai.onnx.preview`.
+/// Operators of the domain `ai.onnx.preview`.
 pub(super) const PREVIEW: &[Operator] = &[operator("FlexAttention", &[1], flex_attention)];
 
-/// Of the domain `ai.onnx.preview.training`.
+/// Operators of the domain `ai.onnx.preview.training`.
 pub(super) const TRAINING: &[Operator] = &[
     operator("Adagrad", &[1], |ctx| optimised(ctx, 3, adagrad)),
     operator("Adam", &[1], |ctx| optimised(ctx, 4, adam)),
@@ -91,7 +91,7 @@ fn number(ctx: &NodeContext<'_>, name: &str, default: f32) -> Result<f64, Error>
     Ok(f64::from(ctx.attributes().get_or(name, default)?))
 }
 
-/// The gradient with that of the norm's penalty.
+/// The gradient including that of the norm penalty.
 fn regularised(ctx: &mut NodeContext<'_>, x: ValueId, gradient: ValueId) -> Result<ValueId, Error> {
     let coefficient = number(ctx, "norm_coefficient", 0.0)?;
     let penalty = ctx.scaled(x, coefficient)?;

@@ -163,7 +163,7 @@ pub(super) fn rounded_to_steps(
     }
     let (low, high) = bounds(to, bits);
     let rounded = ctx.map("round_even", &[steps])?;
-    // f32 represents every sum of such a number and a zero point that does not saturate anyway.
+    // f32 represents every sum of such a number and a zero point, unless it saturates anyway.
     let mut rounded = ctx.cast(rounded, DType::F32)?;
     if let Some(zero_point) = zero_point {
         let zero_point = ctx.cast(zero_point, DType::F32)?;

@@ -39,7 +39,7 @@ fn range(ctx: &mut NodeContext<'_>) -> Imported {
     })?)
 }
 
-/// `max(0, ceil((limit - start) / delta))`, where these are known and delta is constant.
+/// `max(0, ceil((limit - start) / delta))`, if these are known and delta is constant.
 fn known_count(
     ctx: &mut NodeContext<'_>,
     start: ValueId,
@@ -94,7 +94,7 @@ fn counted_by_data(
         let steps = builder.cast(steps, DType::I64)?;
         let zero = builder.scalar(DType::I64, 0.0)?;
         let steps = builder.max(steps, zero)?;
-        // A step of 0 gives no range: the size is negative, which the binding rejects.
+        // A step of 0 does not give a range: the size is negative, which the binding rejects.
         let refused = builder.scalar(DType::I64, -1.0)?;
         let steps = builder.select(is_still, refused, steps)?;
         builder.bind_sizes(steps)
@@ -105,7 +105,7 @@ fn counted_by_data(
     }
 }
 
-/// The dtype that steps are counted in.
+/// The dtype in which steps are counted.
 fn wide_or(dtype: DType) -> DType {
     if dtype.is_float() { dtype } else { DType::F64 }
 }

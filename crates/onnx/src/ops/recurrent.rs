@@ -35,7 +35,7 @@ struct Layer {
     batch: DimId,
     hidden: DimId,
     dtype: DType,
-    /// `i64[batch, 1]`: how long each sequence is.
+    /// `i64[batch, 1]`: the length of each sequence.
     lengths: Option<ValueId>,
     batch_first: bool,
 }

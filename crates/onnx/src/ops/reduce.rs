@@ -39,7 +39,7 @@ impl Reduction {
     fn read(ctx: &mut NodeContext<'_>) -> Result<Self, Error> {
         let x = ctx.input(0)?;
         let rank = ctx.rank(x)?;
-        // The table gives for each operator the first version in which axes are an operand.
+        // The table gives, for each operator, the first version in which axes are an operand.
         let given = if ctx.version() == 1 {
             ctx.attributes().get::<&[i64]>("axes")?.map(<[i64]>::to_vec)
         } else {

@@ -79,7 +79,7 @@ fn resize(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
             }
             return by_data(ctx, x, &axes, 1, &Sampling::floored(mode));
         };
-        // Shrinking rounded up to the nearest, growing down.
+        // In this version, nearest rounds up when shrinking, and down when enlarging.
         let shrinks = target
             .scales
             .iter()
@@ -155,7 +155,7 @@ fn mode(ctx: &NodeContext<'_>) -> Result<ResizeMode, Error> {
     }
 }
 
-/// The mapping from positions to coordinates; `None` where a region is cropped.
+/// The mapping from positions to coordinates; `None` if a region is cropped.
 fn coordinates(ctx: &NodeContext<'_>) -> Result<(Option<Coordinates>, NearestRounding), Error> {
     let attributes = ctx.attributes();
     let rounding = match attributes.get_or("nearest_mode", "round_prefer_floor")? {
@@ -233,7 +233,7 @@ fn by_sizes(ctx: &mut NodeContext<'_>, x: ValueId, axes: Indices) -> Result<Targ
     })
 }
 
-/// Input sizes times the scales of operand `index`; `None` where the scales are data.
+/// Input sizes times the scales of operand `index`; `None` if the scales are data.
 fn by_scales(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -285,8 +285,8 @@ fn by_data(
     rescaled(ctx, x, axes, scales, sampling)
 }
 
-/// Scales that are quotients of sizes, `target / size` for instance: where nothing is rounded, the
-/// scale is again the quotient of the sizes.
+/// Scales that are quotients of sizes, for example `target / size`: if nothing is rounded, the scale is again the
+/// quotient of the sizes.
 fn by_known_ratios(
     ctx: &mut NodeContext<'_>,
     x: ValueId,

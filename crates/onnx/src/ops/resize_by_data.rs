@@ -114,7 +114,7 @@ fn points(
             ctx.select(is_many, at, zero)
         }
         Coordinates::HalfPixelSymmetric => {
-            // The centre is preserved, whatever rounding of the size has removed.
+            // The centre is preserved, regardless of the rounding of the size.
             let own = ctx.dim_as(own, DType::F32)?;
             let wanted = ctx.mul(own, scale)?;
             let kept = ctx.div(length, wanted)?;

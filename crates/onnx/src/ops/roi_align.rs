@@ -128,7 +128,7 @@ fn bins(ctx: &mut NodeContext<'_>, name: &str) -> Result<DimId, Error> {
     Ok(ctx.size(count))
 }
 
-/// The maximum weighted neighbour of any point that counts, as in the operator's specification; 0 where there is none.
+/// The maximum weighted neighbour of any point that counts, as in the operator's specification; 0 if there is none.
 fn largest_term(
     ctx: &mut NodeContext<'_>,
     terms: &[ValueId],
@@ -215,7 +215,7 @@ fn side(
     let bin_start = ctx.add(first, bin_start)?;
     let at = ctx.add(bin_start, inside_bin)?;
 
-    // A point beyond the element before the first or after the last reads nothing.
+    // A point beyond the element before the first or after the last does not read anything.
     let (zero, before) = (ctx.scalar(dtype, 0.0)?, ctx.scalar(dtype, -1.0)?);
     let after = ctx.dim_as(length, dtype)?;
     let last = ctx.plus(after, -1.0)?;

@@ -8,7 +8,7 @@ use kiln_tensor::DType;
 
 use crate::{Error, NodeContext};
 
-/// The padding outside a picture.
+/// The padding outside an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outside {
     Zeros,
@@ -146,7 +146,7 @@ pub(super) fn mirrored(
     let around = ctx.map("floor_mod", &[from_first, twice])?;
     let back = ctx.sub(twice, around)?;
     let folded = ctx.map("min", &[around, back])?;
-    // Nothing to mirror in an axis of one element.
+    // An axis of one element needs no mirroring.
     let is_point = ctx.map("eq", &[span, zero])?;
     let folded = ctx.select(is_point, zero, folded)?;
     ctx.plus(folded, first)

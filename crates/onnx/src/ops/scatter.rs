@@ -45,7 +45,7 @@ fn combine(ctx: &NodeContext<'_>) -> Result<Combine, Error> {
     })
 }
 
-/// Entries of an axis from a start per sample on, wrapping around if circular.
+/// Entries of an axis, beginning at a start per sample, wrapping around if circular.
 fn tensor_scatter(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, updates) = (ctx.input(0)?, ctx.input(1)?);
     let dims = ctx.shape(updates)?;

@@ -106,7 +106,7 @@ fn at(ctx: &mut NodeContext<'_>) -> Imported {
     }
 }
 
-/// Before a position, or at the end.
+/// Inserts an entry before a position, or at the end.
 fn insert(ctx: &mut NodeContext<'_>) -> Imported {
     let mut entries = entries(ctx)?.to_vec();
     let position = match ctx.optional(2) {
@@ -131,7 +131,7 @@ fn erase(ctx: &mut NodeContext<'_>) -> Imported {
     sequence(ctx, entries)
 }
 
-/// Along an axis, or stacked along a new one.
+/// Concatenates the entries along an axis, or stacks them along a new one.
 fn concat(ctx: &mut NodeContext<'_>) -> Imported {
     if let Some(&Item::Stacked(Stacked { value, .. })) = ctx.item(0) {
         return concat_stacked(ctx, value);
@@ -151,7 +151,7 @@ fn concat(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.build(|builder| builder.concat(&values, axis))?)
 }
 
-/// The same for entries that form one tensor: their axis is moved to its place, or merged with the axis there.
+/// The same for entries that form one tensor: their axis is moved to its position, or merged with the axis there.
 fn concat_stacked(ctx: &mut NodeContext<'_>, stacked: ValueId) -> Imported {
     let dims = ctx.shape(stacked)?;
     let axis = ctx.attributes().require::<i64>("axis")?;

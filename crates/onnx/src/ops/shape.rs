@@ -45,7 +45,7 @@ fn size(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.dim_as_data(count)?)
 }
 
-/// Nothing is dropped unless the model requests training. The mask shows what was kept.
+/// No element is dropped unless the model requests training. The mask shows what was kept.
 fn dropout(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     if ctx.version() >= 12 && is_training(ctx)? {
@@ -62,8 +62,8 @@ fn dropout(ctx: &mut NodeContext<'_>) -> Imported {
     several([x, mask])
 }
 
-/// Each element is dropped with the probability in operand 1, and the others are scaled up; nothing is dropped where the
-/// mode operand is false.
+/// Each element is dropped with the probability in operand 1, and the others are scaled up; no element is dropped if
+/// the mode operand is false.
 fn dropped(ctx: &mut NodeContext<'_>, x: ValueId) -> Imported {
     let dims = ctx.shape(x)?;
     let ratio = match ctx.optional(1) {

@@ -10,7 +10,7 @@ use crate::{Error, LimitKind, NodeContext};
 
 pub(super) type Imported = Result<Outputs, Error>;
 
-/// A table entry.
+/// An entry of an operator table.
 pub(super) const fn operator(
     name: &'static str,
     since: &'static [i64],
@@ -120,7 +120,8 @@ impl NodeContext<'_> {
         Ok(self.optional_integers(index)?.unwrap_or_default())
     }
 
-    /// The elements of operand `index`, a small integer tensor, as sizes; data become sizes where they are unknown.
+    /// The elements of operand `index`, a small integer tensor, as sizes; unknown elements are bound to sizes at run
+    /// time.
     pub(super) fn sizes_of(&mut self, index: usize) -> Result<Vec<DimId>, Error> {
         let value = self.input(index)?;
         self.sizes_in(value)
@@ -161,7 +162,7 @@ impl NodeContext<'_> {
         }
     }
 
-    /// Axes from the start, ascending, each once.
+    /// Axes counted from the start, ascending, each once.
     pub(super) fn ascending(&self, axes: &[i64], rank: usize) -> Result<Indices, Error> {
         let axes = axes.iter().map(|&axis| self.axis(axis, rank));
         let mut axes = axes.collect::<Result<Indices, Error>>()?;
@@ -189,7 +190,7 @@ impl NodeContext<'_> {
 
 /// # Sizes
 impl NodeContext<'_> {
-    /// What a size is known to be.
+    /// What is known about a size.
     pub(super) fn range(&self, dim: DimId) -> DimRange {
         self.builder().dims().range(dim)
     }
@@ -231,7 +232,7 @@ impl NodeContext<'_> {
         self.reshape(value, &[])
     }
 
-    /// As the builder's; the value itself where nothing moves.
+    /// As the builder's transpose; the value itself if the permutation moves nothing.
     pub(super) fn transpose(&mut self, value: ValueId, axes: &[usize]) -> Result<ValueId, Error> {
         if axes.iter().copied().eq(0..axes.len()) && axes.len() == self.rank(value)? {
             return Ok(value);
@@ -301,7 +302,7 @@ impl NodeContext<'_> {
         self.map("div", &[left, right])
     }
 
-    /// The second where the condition holds, otherwise the third.
+    /// Selects the second operand where the condition holds, otherwise the third.
     pub(super) fn select(
         &mut self,
         condition: ValueId,
@@ -311,7 +312,7 @@ impl NodeContext<'_> {
         self.map("select", &[condition, one, other])
     }
 
-    /// Plus a number of the value's dtype.
+    /// Adds a number of the value's dtype.
     pub(super) fn plus(&mut self, value: ValueId, number: f64) -> Result<ValueId, Error> {
         let number = self.scalar_like(value, number)?;
         self.add(value, number)
@@ -336,7 +337,7 @@ impl NodeContext<'_> {
         self.cast(data, dtype)
     }
 
-    /// Repeated to sizes.
+    /// Broadcasts to sizes.
     pub(super) fn broadcast(&mut self, value: ValueId, dims: &[DimId]) -> Result<ValueId, Error> {
         self.build(|builder| builder.broadcast_to(value, dims))
     }
@@ -360,7 +361,7 @@ impl NodeContext<'_> {
         self.op(Op::Matmul { out }, &[left, right])
     }
 
-    /// Times a number of the value's dtype; a factor of 1 changes nothing.
+    /// Multiplies by a number of the value's dtype; a factor of 1 changes nothing.
     pub(super) fn scaled(&mut self, value: ValueId, factor: f64) -> Result<ValueId, Error> {
         if factor == 1.0 {
             return Ok(value);

@@ -9,8 +9,8 @@ use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[operator("NonMaxSuppression", &[10], suppress)];
 
-/// `boxes: [N, boxes, 4], scores: [N, C, boxes] -> i64[selected, 3]`: batch, class and box of each that is kept, classes
-/// in order and in each the best first.
+/// `boxes: [N, boxes, 4], scores: [N, C, boxes] -> i64[selected, 3]`: batch, class and box of each box that is kept,
+/// classes in order and, within each class, the best first.
 fn suppress(ctx: &mut NodeContext<'_>) -> Imported {
     let (boxes, scores) = (ctx.input(0)?, ctx.input(1)?);
     let [_, count, _] = ctx.dims_of_rank::<3>(0, boxes)?;
@@ -21,7 +21,7 @@ fn suppress(ctx: &mut NodeContext<'_>) -> Imported {
         other => return Err(ctx.attribute_error("center_point_box", "0 or 1", other)),
     };
     let overlap = number(ctx, 3, DType::F32, 0.0)?;
-    // Without a threshold every box is a candidate, which NaN stands for.
+    // Without a threshold, every box is a candidate, which NaN represents.
     let least = number(ctx, 4, DType::F32, f64::NAN)?;
     let most = number(ctx, 2, DType::I64, 0.0)?;
     let none = ctx.integer(0)?;
@@ -34,7 +34,7 @@ fn suppress(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.build(|builder| builder.suppress([boxes, scores, overlap, least], most))?)
 }
 
-/// A scalar operand, or this number where it is omitted.
+/// A scalar operand, or this number if it is omitted.
 fn number(
     ctx: &mut NodeContext<'_>,
     index: usize,

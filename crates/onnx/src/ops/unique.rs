@@ -60,7 +60,7 @@ fn unique(ctx: &mut NodeContext<'_>) -> Imported {
     let (first_index, inverse, counts) = if is_sorted {
         (first_index, inverse, counts)
     } else {
-        // In the order of the operand.
+        // The groups in the order of the operand.
         let (_, rank) =
             ctx.build(|builder| builder.top_k(first_index, groups, 0, Extremum::Min))?;
         let number = ctx.positions(DType::I64, &[groups], 0)?;

@@ -101,7 +101,7 @@ fn read_grams(ctx: &NodeContext<'_>) -> Result<Vec<Grams>, Error> {
     Ok(grams)
 }
 
-/// How often each n-gram occurs with its elements `distance` apart: `[.., n-grams]`. `None` where a row is too short.
+/// How often each n-gram occurs with its elements `distance` apart: `[.., n-grams]`. `None` if a row is too short.
 fn occurrences(
     ctx: &mut NodeContext<'_>,
     x: ValueId,

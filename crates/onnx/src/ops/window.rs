@@ -16,7 +16,7 @@ pub(super) struct Moves {
 
 /// How the padding is specified.
 pub(super) enum Padding {
-    /// Elements before and after each axis.
+    /// Explicit numbers of elements before and after each axis.
     Explicit(Integers, Integers),
     /// `size / stride` results, rounded up; the odd element goes after (or before).
     Same {

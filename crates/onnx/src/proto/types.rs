@@ -9,7 +9,7 @@ pub(crate) struct TypeProto {
     pub(crate) value: Option<TypeValue>,
 }
 
-/// What kind of type it is.
+/// The kind of type.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum TypeValue {
     #[prost(message, tag = "1")]

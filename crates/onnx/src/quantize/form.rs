@@ -29,7 +29,7 @@ impl QuantizeRequest {
 /// Quantised weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuantizedWeights {
-    /// `[batch, groups * group, columns]`, signed around zero without zero points and from 0 on with them.
+    /// `[batch, groups * group, columns]`, signed around zero without zero points, and non-negative with them.
     pub codes: Vec<i16>,
     /// `[batch, groups, columns]`.
     pub scales: Vec<f32>,
@@ -39,10 +39,10 @@ pub struct QuantizedWeights {
     pub error: f64,
 }
 
-/// How weights become codes: none where they cannot.
+/// The function that quantises weights; it returns `None` if they cannot be.
 pub type Quantize<'a> = dyn Fn(&[f32], &QuantizeRequest) -> Option<QuantizedWeights> + 'a;
 
-/// What products become.
+/// The form of quantised products.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QuantizedForm {
     /// Weights of this many bits, 4 or 8, with a scale per block of rows: 16, 32, 64, 128 or 256.
@@ -60,11 +60,11 @@ pub enum QuantizedForm {
     Int8(BTreeMap<String, (f32, f32)>),
 }
 
-/// What became of a product.
+/// The result for a product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuantizedProduct {
     /// The node's name, or its first result's.
     pub name: String,
-    /// The relative error of its weights, or why the product is as it was.
+    /// The relative error of its weights, or why the product was left unchanged.
     pub outcome: Result<f64, &'static str>,
 }

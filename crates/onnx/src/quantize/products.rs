@@ -4,7 +4,7 @@ use kiln_tensor::{DType, Tensor};
 
 use crate::proto::NodeProto;
 
-/// What a node computes.
+/// The kind of product that a node computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `x * w`, `w: [K, N]`.
@@ -40,13 +40,13 @@ impl Kind {
 /// A node that multiplies.
 #[derive(Clone, Debug)]
 pub(super) struct Product {
-    /// Its place among the nodes.
+    /// Its position among the nodes.
     pub(super) index: usize,
     /// Its name, or its result's.
     pub(super) name: String,
     pub(super) node: NodeProto,
     pub(super) kind: Kind,
-    /// What it multiplies by its weights.
+    /// The operand that it multiplies by its weights.
     pub(super) activation: String,
     /// Constant, finite weights of f32 with as many axes as the kind has, and their sizes.
     pub(super) weights: Option<(Vec<f32>, Vec<usize>)>,

@@ -15,7 +15,7 @@ use crate::proto::{NodeProto, TensorProto};
 /// The first version of operators with a scale per channel.
 const PER_CHANNEL: i64 = 13;
 
-/// The activations that are quantised already, and their names afterwards.
+/// The activations that are already quantised, and their new names.
 pub(super) type Shared = BTreeMap<String, String>;
 
 pub(super) fn rewrite(
@@ -100,7 +100,7 @@ fn request(batch: usize, rows: usize, columns: usize) -> QuantizeRequest {
     }
 }
 
-/// Adds a pair of nodes that rounds an activation to codes; the name of its result.
+/// Adds a pair of nodes that rounds an activation to codes; returns the name of the result.
 fn quantized_activation(
     name: &str,
     (low, high): (f32, f32),

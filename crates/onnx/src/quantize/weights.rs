@@ -117,7 +117,7 @@ fn by_column<T: Copy>(numbers: &[T], request: &QuantizeRequest) -> Vec<T> {
     turned.collect()
 }
 
-/// Codes from 0 on.
+/// Non-negative codes.
 fn unsigned(code: i16, request: &QuantizeRequest) -> u8 {
     match request.zero_points {
         true => code as u8,
@@ -125,7 +125,7 @@ fn unsigned(code: i16, request: &QuantizeRequest) -> u8 {
     }
 }
 
-/// `u8[columns, groups, bytes]`, of two codes the first in the low bits.
+/// `u8[columns, groups, bytes]`; of two codes in a byte, the first is in the low bits.
 fn packed_codes(quantized: &QuantizedWeights, request: &QuantizeRequest) -> Vec<u8> {
     let columns = request.columns;
     let padded = request.groups() * request.group;

@@ -17,10 +17,10 @@ const U8: i32 = 2;
 const I8: i32 = 3;
 /// The number of the kind of an attribute that is an integer.
 const INT: i32 = 2;
-/// Where elements are when they are in another file.
+/// The number of the data location for elements in another file.
 const EXTERNAL: i32 = 1;
 
-/// What replaces a node.
+/// The replacement of a node.
 #[derive(Debug)]
 pub(super) struct Rewritten {
     pub(super) nodes: Vec<NodeProto>,
@@ -50,7 +50,7 @@ impl Names {
         Self(names)
     }
 
-    /// A name like `stem` that nothing has yet.
+    /// A name like `stem` that is not used yet.
     pub(super) fn fresh(&mut self, stem: &str) -> String {
         let mut name = stem.to_owned();
         let mut count = 1_usize;
@@ -127,7 +127,7 @@ pub(super) fn floats(name: &str, shape: &[usize], elements: &[f32]) -> TensorPro
     constant(name, shape, F32, elements)
 }
 
-/// Puts other nodes in place of some.
+/// Replaces some nodes by others.
 pub(super) fn replace_nodes(proto: &mut ModelProto, mut replaced: BTreeMap<usize, Rewritten>) {
     let graph = proto.graph.get_or_insert_default();
     let nodes = std::mem::take(&mut graph.node);
@@ -142,7 +142,7 @@ pub(super) fn replace_nodes(proto: &mut ModelProto, mut replaced: BTreeMap<usize
     }
 }
 
-/// Drops constants that nothing reads any more.
+/// Drops constants that are no longer read.
 pub(super) fn drop_unread(proto: &mut ModelProto) {
     let mut read: BTreeSet<String> = BTreeSet::new();
     let mut graphs: Vec<&GraphProto> = proto.graph.iter().collect();
@@ -173,7 +173,7 @@ pub(super) fn drop_unread(proto: &mut ModelProto) {
     }
 }
 
-/// Imports an operator set, unless the model does.
+/// Adds an import of an operator set, unless the model has one.
 pub(super) fn import_domain(proto: &mut ModelProto, domain: &str, version: i64) {
     if proto
         .opset_import

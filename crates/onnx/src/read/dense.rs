@@ -6,7 +6,7 @@ use super::tensor::Expected;
 use crate::Error;
 use crate::proto::TensorProto;
 
-/// Elements from little-endian bytes. For a bool, every byte but 0 is true.
+/// Elements from little-endian bytes. For a bool, every byte except 0 is true.
 pub(crate) fn raw_elements(expected: &Expected<'_>, bytes: &[u8]) -> Result<Tensor, Error> {
     expected.check_length(expected.bytes(), bytes.len(), "bytes")?;
     Tensor::from_bytes(expected.dtype, &expected.shape, bytes).map_err(|error| expected.at(error))

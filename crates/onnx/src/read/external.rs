@@ -17,7 +17,7 @@ use crate::{Error, FileError, Fs, Name};
 /// The data files of one model.
 pub(crate) struct ExternalFiles<'a> {
     files: &'a dyn Fs,
-    /// The file opened last: models keep their tensors in one file, or each in its own.
+    /// The file opened last: models keep their tensors in one file, or each tensor in a separate file.
     open: Option<(Location, Box<dyn DataFile>)>,
     /// The ranges read so far, by file and first byte.
     read: BTreeMap<Location, BTreeMap<u64, ReadRange>>,

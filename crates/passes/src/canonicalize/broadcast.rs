@@ -4,7 +4,7 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::Op;
 use kiln_symbolic_shape::DimId;
 
-/// To the same sizes: nothing to do.
+/// A broadcast to the same sizes is the identity.
 pub(super) fn drop_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Broadcast { .. }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -12,7 +12,7 @@ pub(super) fn drop_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     site.like_result(operand).map(Rewrite::Value)
 }
 
-/// Of a broadcast: reads the inner one's operand directly, if the sizes are proved to fit.
+/// A broadcast of a broadcast reads the inner one's operand directly, if the sizes are proved to fit.
 pub(super) fn join_broadcasts(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Broadcast { dims }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -26,7 +26,7 @@ pub(super) fn join_broadcasts(site: &mut Site<'_>) -> Option<Rewrite> {
     fits.then(|| Rewrite::op(site.op().clone(), [source]))
 }
 
-/// Only axes of size 1 in front: a reshape.
+/// A broadcast that only adds leading axes of size 1 is a reshape.
 pub(super) fn broadcast_to_reshape(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Broadcast { dims }, Some(operand)) = (site.op(), site.operand()) else {
         return None;

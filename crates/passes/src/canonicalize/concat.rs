@@ -9,7 +9,7 @@ use kiln_symbolic_shape::{DimId, DimTable};
 
 use crate::peephole::{Rewrite, Site};
 
-/// More operands than a size sums at once: in parts of that many.
+/// If there are more operands than one size expression sums, they are concatenated in parts of that many.
 pub(super) fn split_concat(site: &mut Site<'_>) -> Option<Rewrite> {
     const WIDTH: usize = DimTable::SUMMED_AT_ONCE;
     let Op::Concat { axis } = *site.op() else {

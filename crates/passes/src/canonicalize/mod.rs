@@ -109,7 +109,7 @@ const RULES: &[Rule] = &[
 /// Brings a graph into canonical form.
 ///
 /// # Errors
-/// None today: where a size or a constant cannot be built, the op is kept.
+/// None today: if a size or a constant cannot be built, the op is kept.
 pub fn canonicalize(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
     Ok(rewrite_ops("canonicalize", graph, ctx, RULES))
 }

@@ -4,7 +4,7 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::Op;
 use kiln_symbolic_shape::Predicate;
 
-/// To the same sizes: nothing to do.
+/// A reshape to the same sizes is the identity.
 pub(super) fn drop_reshape(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Reshape { .. }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -12,7 +12,7 @@ pub(super) fn drop_reshape(site: &mut Site<'_>) -> Option<Rewrite> {
     site.like_result(operand).map(Rewrite::Value)
 }
 
-/// Of a reshape: reads the inner one's operand directly, if the products are proved equal.
+/// A reshape of a reshape reads the inner one's operand directly, if the products are proved equal.
 pub(super) fn join_reshapes(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Reshape { dims }, Some(operand)) = (site.op(), site.operand()) else {
         return None;

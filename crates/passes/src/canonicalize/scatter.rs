@@ -5,7 +5,7 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Combine, Op};
 use kiln_tensor::DType;
 
-/// A combining scatter of narrow floats or bools, as one of wide floats or of bytes.
+/// Rewrites a combining scatter of narrow floats or bools to one of wide floats or bytes.
 pub(super) fn widen_scatter(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::ScatterElements { combine, .. } | Op::ScatterNd { combine }) = site.op() else {
         return None;

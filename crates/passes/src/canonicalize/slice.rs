@@ -4,7 +4,7 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Dims, Integers, Op};
 use kiln_symbolic_shape::{DimId, Predicate};
 
-/// The whole operand, forwards: nothing to do.
+/// A slice of the whole operand, forwards, is the identity.
 pub(super) fn drop_slice(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Slice { starts, steps, .. }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -17,7 +17,7 @@ pub(super) fn drop_slice(site: &mut Site<'_>) -> Option<Rewrite> {
         .map(Rewrite::Value)
 }
 
-/// Of a slice: one slice, where both are proved in bounds.
+/// A slice of a slice is one slice, if both are proved in bounds.
 pub(super) fn join_slices(site: &mut Site<'_>) -> Option<Rewrite> {
     let (
         Op::Slice {
@@ -66,7 +66,7 @@ pub(super) fn join_slices(site: &mut Site<'_>) -> Option<Rewrite> {
     Some(Rewrite::op(op, [source]))
 }
 
-/// Of sizes as data: the selected sizes.
+/// A slice of sizes as data is the selected sizes.
 pub(super) fn slice_dims(site: &mut Site<'_>) -> Option<Rewrite> {
     let (
         Op::Slice {
@@ -97,7 +97,7 @@ pub(super) fn slice_dims(site: &mut Site<'_>) -> Option<Rewrite> {
     Some(Rewrite::op(Op::Dims { sizes }, []))
 }
 
-/// Whether the indices from `start` on are proved to be in `[0, size)`.
+/// Whether the indices starting at `start` are proved to be in `[0, size)`.
 fn in_bounds(
     site: &mut Site<'_>,
     size: DimId,

@@ -3,7 +3,7 @@
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Indices, Op};
 
-/// The identity permutation: nothing to do.
+/// A transpose by the identity permutation is the identity.
 pub(super) fn drop_transpose(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Transpose { permutation }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -18,7 +18,7 @@ pub(super) fn drop_transpose(site: &mut Site<'_>) -> Option<Rewrite> {
         .map(Rewrite::Value)
 }
 
-/// Of a transpose: one transpose.
+/// A transpose of a transpose is one transpose.
 pub(super) fn join_transposes(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Transpose { permutation: outer }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -30,7 +30,7 @@ pub(super) fn join_transposes(site: &mut Site<'_>) -> Option<Rewrite> {
     joined.map(|permutation| Rewrite::op(Op::Transpose { permutation }, [source]))
 }
 
-/// The axes that are not of size 1 keep their order: a reshape.
+/// A transpose in which the axes that are not of size 1 keep their order is a reshape.
 pub(super) fn transpose_to_reshape(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Transpose { permutation }, Some(operand)) = (site.op(), site.operand()) else {
         return None;

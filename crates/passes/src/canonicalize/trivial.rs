@@ -5,7 +5,7 @@ use kiln_ir::{Op, PoolFunction};
 use kiln_tensor::Tensor;
 use smallvec::SmallVec;
 
-/// A cast to the operand's dtype.
+/// A cast to the operand's dtype is the identity.
 pub(super) fn drop_cast(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Cast { .. }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -13,7 +13,7 @@ pub(super) fn drop_cast(site: &mut Site<'_>) -> Option<Rewrite> {
     site.like_result(operand).map(Rewrite::Value)
 }
 
-/// A function that is the identity: `identity`, and `stop_gradient`, which matters only to differentiation.
+/// Functions that are the identity: `identity`, and `stop_gradient`, which matters only for differentiation.
 pub(super) fn drop_identity(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Map { function, .. }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -25,7 +25,7 @@ pub(super) fn drop_identity(site: &mut Site<'_>) -> Option<Rewrite> {
         .map(Rewrite::Value)
 }
 
-/// An empty border.
+/// A pad with an empty border is the identity.
 pub(super) fn drop_pad(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Pad { low, high, .. }, &[operand, _]) = (site.op(), site.operands()) else {
         return None;
@@ -37,7 +37,7 @@ pub(super) fn drop_pad(site: &mut Site<'_>) -> Option<Rewrite> {
         .map(Rewrite::Value)
 }
 
-/// A concat of one operand, and operands of size 0 along the axis.
+/// A concat of one operand is the identity, and operands of size 0 along the axis are dropped.
 pub(super) fn drop_concat_operands(site: &mut Site<'_>) -> Option<Rewrite> {
     let Op::Concat { axis } = *site.op() else {
         return None;
@@ -59,7 +59,7 @@ pub(super) fn drop_concat_operands(site: &mut Site<'_>) -> Option<Rewrite> {
     dropped.then(|| Rewrite::op(site.op().clone(), kept))
 }
 
-/// The maximum of a window of one element.
+/// A maximum over windows of one element is that element.
 pub(super) fn drop_pool(site: &mut Site<'_>) -> Option<Rewrite> {
     let (
         Op::Pool {
@@ -86,7 +86,7 @@ pub(super) fn drop_pool(site: &mut Site<'_>) -> Option<Rewrite> {
         .map(Rewrite::Value)
 }
 
-/// Sizes as data that are all known.
+/// Sizes as data that are all known are a constant.
 pub(super) fn dims_to_constant(site: &mut Site<'_>) -> Option<Rewrite> {
     let Op::Dims { sizes } = site.op() else {
         return None;

@@ -202,8 +202,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The operands of result `index` of a control op, beyond those that the op always needs. A value carried out of a loop
-    /// was carried in.
+    /// The operands of result `index` of a control op, in addition to those that the op always needs. A value that is
+    /// carried out of a loop was carried in.
     fn result(&mut self, data: &OpData, index: usize) {
         let offset = usize::from(matches!(data.op, Op::Loop { .. }));
         for &region in &data.regions {

@@ -44,7 +44,7 @@ pub fn eliminate_dead_ops(
     })
 }
 
-/// Which parts of a control op are kept.
+/// The parts of a control op that are kept.
 struct Kept {
     /// Per result.
     results: Vec<bool>,
@@ -90,7 +90,7 @@ impl Kept {
     }
 }
 
-/// How many parts of an op are removed: itself, or parts of a control op.
+/// The number of parts of an op that are removed: the op itself, or parts of a control op.
 fn n_dead(graph: &Graph, id: OpId, data: &OpData, live: &Liveness) -> usize {
     match live.ops[id] {
         false => 1,

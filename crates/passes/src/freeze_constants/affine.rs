@@ -88,7 +88,7 @@ impl Plan {
     }
 }
 
-/// The chain that an op continues, with the value it continues from.
+/// The chain that an op continues, with the value from which it continues.
 fn extend(
     graph: &Graph,
     data: &OpData,

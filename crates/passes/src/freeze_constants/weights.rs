@@ -27,7 +27,7 @@ enum Kind {
 }
 
 impl Linear {
-    /// The op, if it is one whose weights can be scaled per output channel.
+    /// The op, if its weights can be scaled per output channel.
     pub(super) fn of(graph: &Graph, data: &OpData) -> Option<Self> {
         let &[_, weights] = data.operands.as_slice() else {
             return None;
@@ -58,7 +58,7 @@ impl Linear {
         })
     }
 
-    /// The shape of a constant that is 1 on every axis but the channels'.
+    /// The shape of a constant that is 1 on every axis except that of the channels.
     fn channel_shape(&self) -> Vec<usize> {
         let mut shape = vec![1; self.from_end + 1];
         shape[0] = self.n_channels;
@@ -112,7 +112,7 @@ pub(super) fn channel_values(
 }
 
 /// The weights times one factor per output channel, computed in f64 and rounded once; `None` if a product overflows or
-/// memory is short.
+/// memory cannot be allocated.
 pub(super) fn scaled(
     graph: &Graph,
     weights: &Constant,

@@ -15,11 +15,11 @@ const GROWTH: i64 = 8;
 /// The dependencies of a value of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Only captures and constants.
+    /// It depends only on captures and constants.
     Same,
-    /// Those and the iteration number.
+    /// It depends on those and the iteration number.
     Counted,
-    /// Those and slices of captures along an axis of `length`, at the position `index`.
+    /// It depends on those and on slices of captures along an axis of `length`, at the position `index`.
     Sliced {
         /// The scalar of the region that selects the slice.
         index: ValueId,
@@ -30,23 +30,23 @@ pub(super) enum Standing {
     },
 }
 
-/// The values that leave a loop.
+/// The values that are moved out of a loop.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The values of the region that become captures, or slices of one.
+    /// The values of the region that become captures, or slices of captures.
     pub(super) roots: BTreeSet<ValueId>,
     /// The dependencies of the values of the region; others depend on carried values.
     pub(super) standing: HashMap<ValueId, Standing>,
 }
 
-/// Finds what can leave a loop; `None` if there is nothing, or the op is not a loop.
+/// Finds the values that can be moved out of a loop; `None` if there are none, or the op is not a loop.
 pub(super) fn find(graph: &Graph, scratch: &mut Graph, id: OpId) -> Option<Found> {
     let data = graph.op(id);
     let (&Op::Loop { carried }, &[body]) = (&data.op, data.regions.as_slice()) else {
         return None;
     };
     let region = graph.region(body);
-    // The region's own, and those that ops of it bind to data.
+    // The region's own symbols, and those that its ops bind to data.
     let bound = region.ops.iter().flat_map(|&op| &graph.op(op).symbols);
     let mut finder = Finder {
         graph,
@@ -97,11 +97,11 @@ struct Finder<'g> {
     graph: &'g Graph,
     scratch: &'g mut Graph,
     body: RegionId,
-    /// The symbols that have values in the region alone.
+    /// The symbols that have values only in the region.
     inside: Vec<SymbolId>,
     trips: Option<DimId>,
     standing: HashMap<ValueId, Standing>,
-    /// The slices that a value is computed from, the largest.
+    /// The largest of the slices from which a value is computed.
     sources: HashMap<ValueId, TensorType>,
 }
 
@@ -224,7 +224,7 @@ impl Finder<'_> {
         })
     }
 
-    /// The values to compute outside: where an op that stays in the region reads one that can leave it.
+    /// The values to compute outside: those that can be moved out and are read by an op that stays in the region.
     fn roots(&mut self) -> BTreeSet<ValueId> {
         let region = self.graph.region(self.body);
         let mut roots = BTreeSet::new();

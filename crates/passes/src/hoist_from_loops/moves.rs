@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::find::{Found, Standing};
 
-/// Appends the ops that leave a loop, and the loop.
+/// Appends the ops that are moved out of a loop, and the loop.
 pub(super) fn rebuild_loop(rebuild: &mut Rebuild<'_>, into: RegionId, id: OpId, found: &Found) {
     let old = rebuild.old();
     let data = old.op(id);
@@ -101,7 +101,7 @@ fn wanted_outside(graph: &Graph, body: RegionId, found: &Found) -> BTreeSet<Valu
     wanted
 }
 
-/// An op of the region, outside of it.
+/// Copies an op of the region to the outside.
 fn copy(
     rebuild: &mut Rebuild<'_>,
     into: RegionId,
@@ -120,7 +120,7 @@ fn copy(
     first_result(rebuild, into, new)
 }
 
-/// An op of the region for all slices at once: they are its outermost axis.
+/// Copies an op of the region for all slices at once: they become its outermost axis.
 fn do_all(
     rebuild: &mut Rebuild<'_>,
     into: RegionId,

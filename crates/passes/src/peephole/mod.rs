@@ -24,7 +24,7 @@ const REWRITES_PER_OP_LIMIT: usize = 64;
 /// The result of a rule.
 #[derive(Debug)]
 pub(crate) enum Rewrite {
-    /// Nothing needs computing: this value is the result.
+    /// No op is needed: this value is the result.
     Value(ValueId),
     /// This op computes it, of the same type.
     Op(Box<Op>, SmallVec<[ValueId; 4]>),
@@ -42,11 +42,11 @@ impl Rewrite {
 pub(crate) struct Rule {
     /// Its name, for traces.
     pub(crate) name: &'static str,
-    /// The rewrite, if the op has the form, everything required is proved, and sizes and constants can be built.
+    /// The rewrite, if the op has the required form, all conditions are proved, and sizes and constants can be built.
     pub(crate) apply: fn(&mut Site<'_>) -> Option<Rewrite>,
 }
 
-/// Applies rules to every op of a graph, nested regions included.
+/// Applies rules to every op of a graph, including nested regions.
 pub(crate) fn rewrite_ops(
     pass: &'static str,
     graph: Graph,
@@ -134,8 +134,8 @@ fn first_match(rules: &[Rule], site: &mut Site<'_>) -> Option<(&'static str, Rew
     })
 }
 
-/// Whether inference would give a new element-wise op the result's sizes. Where two sizes meet unproved, the order of the
-/// operands decides which of them inference takes.
+/// Whether inference would give a new element-wise op the result's sizes. If the equality of two sizes is unproved, the
+/// order of the operands decides which of them inference takes.
 fn keeps_type(site: &mut Site<'_>, rewrite: &Rewrite) -> bool {
     match rewrite {
         Rewrite::Op(op, operands) if matches!(**op, Op::Map { .. }) => {

@@ -88,7 +88,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The operand of the unary op behind a value, with that op.
+    /// The operand of the unary op that computes a value, with that op.
     pub(crate) fn through(&self, value: ValueId) -> Option<(&Op, ValueId)> {
         let data = self.definition(value)?;
         match data.operands.as_slice() {
@@ -97,7 +97,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The name of the scalar function behind a value, with its operands.
+    /// The name of the scalar function that computes a value, with its operands.
     pub(crate) fn map_behind(&self, value: ValueId) -> Option<(&'static str, &[ValueId])> {
         let data = self.definition(value)?;
         match &data.op {
@@ -106,12 +106,12 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The constant behind a value.
+    /// The constant that defines a value.
     pub(crate) fn constant(&self, value: ValueId) -> Option<&Constant> {
         constant_of(self.graph, value)
     }
 
-    /// The tensor that a value is in every call, through a few ops on constants.
+    /// The tensor that a value equals in every call, if it follows from constants through a few ops.
     pub(crate) fn constant_value(&self, value: ValueId) -> Option<Tensor> {
         constant_value(self.graph, value)
     }
@@ -196,8 +196,8 @@ impl<'a> Site<'a> {
             })
     }
 
-    /// Each size is 1 or the result's, and one is the result's; or the result is what the sizes broadcast to, and none of
-    /// them is taken as the result because it cannot be 1.
+    /// Each size is 1 or that of the result, and one is that of the result; or the result is the broadcast of the
+    /// sizes, and none of them is taken as the result because it cannot be 1.
     fn axis_broadcasts_to(&mut self, sizes: &[DimId], result: DimId) -> bool {
         let is_result: Vec<bool> = sizes.iter().map(|&size| self.equal(size, result)).collect();
         let each = sizes
@@ -227,14 +227,14 @@ impl<'a> Site<'a> {
         self.graph.op(id).results[0]
     }
 
-    /// Appends a constant before this op; `None` if memory is short.
+    /// Appends a constant before this op; `None` if memory cannot be allocated.
     pub(crate) fn emit_constant(&mut self, tensor: Tensor) -> Option<ValueId> {
         let ty = constant_type(self.graph.dims_mut(), &tensor);
         let constant = Constant::new(tensor).ok()?;
         Some(self.emit(Op::Constant(constant), [], ty))
     }
 
-    /// A tensor as an op; `None` if memory is short.
+    /// A tensor as an op; `None` if memory cannot be allocated.
     pub(crate) fn constant_op(&self, tensor: Tensor) -> Option<Op> {
         Some(Op::Constant(Constant::new(tensor).ok()?))
     }
@@ -262,7 +262,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// The constant that a value is.
+/// The constant that defines a value.
 pub(crate) fn constant_of(graph: &Graph, value: ValueId) -> Option<&Constant> {
     match graph.value(value).definition {
         Definition::Result { op, .. } => match &graph.op(op).op {

@@ -5,7 +5,7 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::Op;
 use kiln_tensor::DType;
 
-/// `x * tanh(softplus(x))` is `mish(x)`. Not of 16-bit floats, whose steps each round.
+/// `x * tanh(softplus(x))` is `mish(x)`. This does not apply to 16-bit floats, for which each step rounds.
 pub(super) fn join_mish(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Map { function, .. }, &[a, b]) = (site.op(), site.operands()) else {
         return None;

@@ -42,7 +42,7 @@ fn unexpanded(site: &Site<'_>, value: ValueId) -> Option<ValueId> {
 pub(super) fn map_before_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     let (op, operands) = (site.op(), site.operands());
     let maps = match op {
-        // Where the result is empty nothing would have faulted, but `y` need not be.
+        // If the result is empty, no op would have faulted, but `y` need not be empty.
         Op::Map { function, .. } => !function.may_fault_on_integers() || site.ty().dtype.is_float(),
         Op::Cast { .. } => true,
         _ => false,

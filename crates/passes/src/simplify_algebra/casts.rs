@@ -4,7 +4,7 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, TensorType};
 use kiln_tensor::DType;
 
-/// Through a dtype that represents every value of the first: directly to the last.
+/// A cast through a dtype that represents every value of the first becomes a direct cast.
 pub(super) fn join_casts(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Cast { to }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
@@ -20,8 +20,8 @@ pub(super) fn join_casts(site: &mut Site<'_>) -> Option<Rewrite> {
     is_joined.then(|| Rewrite::op(site.op().clone(), [source]))
 }
 
-/// A narrowing cast of elements that were moved: they are narrow when they are moved, and the cast is next to what computes
-/// them.
+/// A narrowing cast after data movement is moved before it: narrow elements are moved, and the cast is next to the op
+/// that computes them.
 pub(super) fn cast_before_move(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Cast { to }, Some(operand)) = (site.op(), site.operand()) else {
         return None;

@@ -4,7 +4,7 @@ use crate::constants::Splat;
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::Op;
 
-/// `select(c, x, x)`, and a selection by a constant.
+/// Simplifies `select(c, x, x)`, and a selection by a constant.
 ///
 /// A select itself never faults, and the untaken branch is computed by separate ops.
 pub(super) fn choose_branch(site: &mut Site<'_>) -> Option<Rewrite> {

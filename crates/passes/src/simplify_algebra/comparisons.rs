@@ -6,7 +6,7 @@ use kiln_ir::{Op, ValueId};
 use kiln_symbolic_shape::{DimId, Predicate, Proof};
 use kiln_tensor::{DType, Tensor};
 
-/// How many data-movement ops are looked through.
+/// The maximum number of data-movement ops that are looked through.
 const DEPTH_LIMIT: usize = 8;
 
 /// The comparison functions, as predicates to prove of two sizes.
@@ -84,7 +84,7 @@ pub(super) fn decide_comparison_of_ranges(site: &mut Site<'_>) -> Option<Rewrite
 }
 
 fn decided(always: bool, never: bool) -> Option<bool> {
-    // For no elements both are true, and either is right.
+    // If there are no elements, both are true, and either is correct.
     if always {
         Some(true)
     } else {

@@ -19,7 +19,7 @@ struct Activations {
     codes: ValueId,
     /// The code of zero.
     zero: i32,
-    /// Of one element, or (for matmuls) of one per row.
+    /// Its scale, of one element, or (for matmuls) one per row.
     scale: ValueId,
 }
 
@@ -30,7 +30,7 @@ struct Weights {
     scales: Vec<f32>,
 }
 
-/// A product of dequantised operands as one of integers.
+/// Rewrites a product of dequantised operands to a product of integers.
 pub(super) fn multiply_integers(site: &mut Site<'_>) -> Option<Rewrite> {
     let is_conv = match site.op() {
         Op::Matmul { out: DType::F32 } => false,
@@ -375,7 +375,7 @@ graph @main(%x: u8[B, 3]) -> f32[B, 2] {
         })
     }
 
-    /// Whether the product is of integers after the passes; its results are as before.
+    /// Whether the product is one of integers after the passes; also checks that its results are unchanged.
     fn is_rewritten(text: &str, x: &Tensor) -> bool {
         let before = graph(text);
         let (after, _) = optimized(before.clone());

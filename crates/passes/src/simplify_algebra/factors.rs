@@ -4,8 +4,8 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::Op;
 use kiln_tensor::{DType, Tensor};
 
-/// A constant of 16 or 32 bits whose elements fit 8, such as weights from which a zero point was subtracted, has 8: products
-/// of narrow integers are faster, and it takes less memory. Their sums are in the result's dtype either way.
+/// Narrows a constant of 16 or 32 bits whose elements fit in 8, such as weights from which a zero point was subtracted:
+/// products of narrow integers are faster, and it takes less memory. Their sums are in the result's dtype either way.
 pub(super) fn narrow_factor(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Matmul { .. } | Op::Conv { .. }) = site.op() else {
         return None;

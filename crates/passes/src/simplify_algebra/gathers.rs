@@ -7,8 +7,8 @@ use kiln_symbolic_shape::{Predicate, Proof};
 
 /// `gather x, [3]` is `slice x` from 3, reshaped to the gather's sizes.
 ///
-/// Both fault where an index is out of bounds. A negative index counts from the end. A gather that is out of bounds on
-/// every call is kept: as a slice it would have no type.
+/// Both fault if an index is out of bounds. A negative index counts from the end. A gather that is out of bounds on
+/// every call is kept, because as a slice it would have no type.
 pub(super) fn gather_to_slice(site: &mut Site<'_>) -> Option<Rewrite> {
     let (&Op::Gather { axis }, &[x, indices]) = (site.op(), site.operands()) else {
         return None;

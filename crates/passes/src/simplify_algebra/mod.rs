@@ -135,7 +135,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Rules that add in another order.
+/// Rules that reassociate sums.
 const REORDERING: &[Rule] = &[
     Rule {
         name: "multiply_integers",
@@ -154,7 +154,7 @@ const REORDERING: &[Rule] = &[
 /// Simplifies arithmetic.
 ///
 /// # Errors
-/// None today: where a size or a constant cannot be built, the op is kept.
+/// None today: if a size or a constant cannot be built, the op is kept.
 pub fn simplify_algebra(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
     let rules = match ctx.reorders_sums() {
         true => [RULES, REORDERING].concat(),

@@ -9,7 +9,7 @@ use kiln_ir::{Op, ValueId};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-/// How many ops back indices are followed.
+/// The maximum number of ops through which indices are traced.
 const DEPTH_LIMIT: usize = 12;
 
 /// Elements `offset + sum of factors[axis] * position[axis]`.

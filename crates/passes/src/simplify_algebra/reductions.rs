@@ -3,7 +3,7 @@
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, ReduceFunction};
 
-/// Over axes of size 1 only: a reshape, for everything but a float sum or mean, which may turn -0.0 into +0.0.
+/// A reduction only over axes of size 1 is a reshape, except for a float sum or mean, which may turn -0.0 into +0.0.
 pub(super) fn reduce_to_reshape(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Reduce { function, axes, .. }, Some(operand)) = (site.op(), site.operand()) else {
         return None;

@@ -5,8 +5,8 @@ use kiln_ir::{Op, Resize, ResizeMode, TensorType, ValueId};
 use kiln_symbolic_shape::Predicate;
 use kiln_tensor::DType;
 
-/// The weights of a resize are products of weights along each axis: 4 x 4 elements are 4 and 4. Sums along the first axis are
-/// written in between, so that two elements per axis are not worth it.
+/// Splits a resize by axes, since its weights are products of weights along each axis: 4 x 4 taps become 4 and 4. Sums
+/// along the first axis are written in between, so for two taps per axis this is not worth it.
 ///
 /// Shrunk axes come first, outermost first, and leave fewer elements; enlarged ones innermost first: along the contiguous
 /// axis each element costs most.
@@ -61,8 +61,8 @@ pub(super) fn separate_resize(site: &mut Site<'_>) -> Option<Rewrite> {
     Some(Rewrite::op(Op::Cast { to: original }, [resized]))
 }
 
-/// Resampling no elements is a fault, unless the result is empty. Whether the sums along the first axis fault only where that
-/// is so: the axis has elements, or has none after the resize either, or no other axis becomes empty.
+/// Resampling no elements is a fault, unless the result is empty. Whether the sums along the first axis fault only in
+/// that case: the axis has elements, or has none after the resize either, or no other axis becomes empty.
 fn keeps_faults(site: &mut Site<'_>, resize: &Resize, operand: ValueId, first: usize) -> bool {
     let one = site.dims_mut().constant(1);
     let sizes = resize.axes.iter().zip(&resize.sizes).enumerate();
@@ -90,12 +90,12 @@ fn keeps_faults(site: &mut Site<'_>, resize: &Resize, operand: ValueId, first: u
     is_empty_after || site.proved(&Predicate::LessEqual(one, before))
 }
 
-/// What a resize does along an axis.
+/// The effect of a resize along an axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Factor {
     Unchanged,
     Shrunk,
-    /// Or not known.
+    /// The axis is enlarged, or its factor is not known.
     Enlarged,
 }
 

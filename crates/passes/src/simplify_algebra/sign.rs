@@ -4,7 +4,7 @@ use crate::constants::Splat;
 use crate::peephole::Site;
 use kiln_ir::{Op, PoolFunction, ReduceFunction, ValueId};
 
-/// How many ops back a proof looks.
+/// The maximum number of ops through which a proof looks.
 const DEPTH_LIMIT: usize = 8;
 
 /// Whether no element of a float value is below zero or -0.0.

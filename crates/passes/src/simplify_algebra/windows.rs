@@ -4,10 +4,10 @@ use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, PoolFunction, Window};
 use kiln_tensor::DType;
 
-/// How many times fewer elements must be read: the results in between are written, and read again.
+/// The minimum factor by which fewer elements must be read, since the intermediate results are written and read again.
 const FEWER: i64 = 2;
 
-/// The maximum of a large window is that of maxima along one axis: 5 x 5 elements are 5 and 5.
+/// Splits the maximum of a large window into maxima along one axis each: 5 x 5 elements become 5 and 5.
 pub(super) fn separate_maximum(site: &mut Site<'_>) -> Option<Rewrite> {
     match function_of(site)? {
         PoolFunction::Max => separate(site),
@@ -15,8 +15,8 @@ pub(super) fn separate_maximum(site: &mut Site<'_>) -> Option<Rewrite> {
     }
 }
 
-/// So are sums, and means, whose elements are counted along each axis; not of 16-bit floats, which would be rounded in between,
-/// nor of integers, whose means would.
+/// Sums are split likewise, and means, whose elements are counted along each axis; but not those of 16-bit floats,
+/// which would be rounded in between, nor means of integers, for the same reason.
 pub(super) fn separate_sum(site: &mut Site<'_>) -> Option<Rewrite> {
     let is_wide = matches!(site.ty().dtype, DType::F32 | DType::F64);
     match function_of(site)? {
@@ -61,7 +61,7 @@ fn separate(site: &mut Site<'_>) -> Option<Rewrite> {
     let mut ty = site.tensor(operand)?.clone();
     let spatial = ty.dims.len().checked_sub(size.len())? + first;
     *ty.dims.get_mut(spatial)? = *site.ty().dims.get(spatial)?;
-    // The window along the first axis alone, or along the others.
+    // The window only along the first axis, or only along the others.
     let part = |is_first: bool| {
         let (mut taps, mut part) = (size.clone(), window.clone());
         for axis in 0..taps.len() {

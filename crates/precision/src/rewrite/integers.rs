@@ -16,7 +16,7 @@ use kiln_tensor::{DType, Tensor};
 const LARGEST: f32 = 127.0;
 /// Magnitudes below this are rounded to zero: their scale would not be a normal number.
 const SMALLEST: f32 = 1e-30;
-/// The most products of a sum.
+/// The maximum number of products of a sum.
 const DEPTH_LIMIT: usize = (i32::MAX / (127 * 127)) as usize;
 
 pub(super) fn rewrite(emit: &mut Emit<'_, '_>, product: &Product) -> Rewritten {

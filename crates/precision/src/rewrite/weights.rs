@@ -56,7 +56,8 @@ pub(super) fn rewrite(
     Ok(Ok(narrowed))
 }
 
-/// Weights as they are read, the scales of their results if they are applied there, and what was done.
+/// Weights in the form in which they are read, the scales of their results if they are applied there, and the effects
+/// of the rewrite.
 type Parts = Result<(ValueId, Option<ValueId>, Narrowed), PrecisionError>;
 
 /// `w: [O, ...]` with a scale per output channel.
@@ -87,7 +88,7 @@ pub(super) fn stored_channels(
 fn per_channel(weights: &[f32], shape: &[usize]) -> (Vec<i8>, Vec<f32>, f64) {
     let channels = shape.first().copied().unwrap_or(1);
     let per = weights.len() / channels.max(1);
-    // A channel is a matrix of one column, so its elements are consecutive rows.
+    // A channel is treated as a matrix of one column, so its elements are consecutive rows.
     let layout = Layout {
         batch: channels,
         rows: per,
@@ -199,7 +200,7 @@ fn layout(shape: &[usize], format: WeightFormat) -> Layout {
     }
 }
 
-/// Codes as f32 `[batch.., groups, group, N]`, and the bytes they are stored in.
+/// Codes as f32 `[batch.., groups, group, N]`, and the number of bytes in which they are stored.
 fn eight_bits(
     emit: &mut Emit<'_, '_>,
     quantized: &Quantized,

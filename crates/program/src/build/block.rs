@@ -304,9 +304,9 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(())
     }
 
-    /// Makes the result of a lone slice or broadcast a view of its operand, where it is proved to be contiguous there.
+    /// Makes the result of a lone slice or broadcast a view of its operand, if it is proved to be contiguous there.
     ///
-    /// Not a result of the block: a caller that keeps a small part would keep the whole alive.
+    /// This is not done for a result of the block: a caller that keeps a small part would keep the whole alive.
     fn is_part(&mut self, node: &StepNode) -> Result<bool, ProgramError> {
         let &[id] = node.ops.as_slice() else {
             return Ok(false);

@@ -29,7 +29,7 @@ pub(super) fn assign_contract(graph: &mut Graph, block: &mut Block) {
         let symbols = symbols_of(graph.dims(), &requirement);
         let segments = symbols.iter().filter_map(|symbol| known_from.get(symbol));
         let first = segments.max().copied().unwrap_or(0);
-        // Every block has a segment, and no segment knows what a last step binds.
+        // Every block has a segment, and no segment knows the symbols bound by a last step.
         if let Some(segment) = block.segments.get_mut(first) {
             segment.contract.push(requirement);
         }

@@ -5,7 +5,7 @@ use kiln_ir::{LoopCourse, LoopTrips, OpId};
 use super::Builder;
 use crate::step::Course;
 
-/// What is known of a loop.
+/// What is known of a loop before it runs.
 pub(super) fn course_of(program: &mut Builder<'_>, id: OpId) -> Course {
     let LoopCourse {
         trips,

@@ -36,7 +36,7 @@ pub(super) struct FlowStep {
     pub(super) is_fixed: bool,
     /// Whether it may run again: a kernel that alone writes its results, all of them in the arena.
     pub(super) may_repeat: bool,
-    /// What it costs, in moved bytes.
+    /// Its cost, in moved bytes.
     pub(super) work: f64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct FlowValue {
     pub(super) is_kept: bool,
     /// Whether it is a parameter of the block.
     pub(super) is_parameter: bool,
-    /// Whether it stays as long as the block runs, whatever uses it: a constant, or a result.
+    /// Whether it stays as long as the block runs, regardless of its uses: a constant, or a result.
     pub(super) is_permanent: bool,
     /// The steps that read it, in order.
     pub(super) readers: Vec<usize>,
@@ -67,7 +67,7 @@ impl FlowValue {
 }
 
 impl Flow {
-    /// The flow of a segment; without a budget no step may repeat, and what steps cost is not computed.
+    /// The flow of a segment; without a budget, no step may repeat, and the costs of steps are not computed.
     pub(super) fn of(
         program: &Builder<'_>,
         block: &Block,
@@ -118,7 +118,7 @@ impl Flow {
         }
     }
 
-    /// The most bytes of values in the arena that are live at one time, with the steps in this order.
+    /// The peak of live bytes of values in the arena, with the steps in this order.
     pub(super) fn peak(&self, order: &[usize]) -> u64 {
         let mut lives: Vec<Option<(usize, usize)>> = vec![None; self.values.len()];
         for (position, &step) in order.iter().enumerate() {
@@ -186,7 +186,7 @@ impl Maker<'_, '_> {
         self.values.len() - 1
     }
 
-    /// Values that a later segment reads, or that are results, are not free at the end.
+    /// Values that a later segment reads, or that are results, are not freed at the end.
     fn keep_what_is_needed_later(&mut self) {
         let later = self.block.segments.iter().skip(self.segment + 1);
         let later = later.flat_map(|segment| &segment.steps);
@@ -206,7 +206,7 @@ impl Maker<'_, '_> {
             let value = self.known.get(&self.block.root(buffer));
             value.is_some_and(|&value| {
                 let value = &self.values[value];
-                // No view: parts of a value are written by several steps.
+                // This is not a view: parts of a value are written by several steps.
                 value.buffer == buffer && value.is_in_arena && value.writers.len() == 1
             })
         };
@@ -221,7 +221,7 @@ impl Maker<'_, '_> {
             .map(|&dim| self.size(dim) as u64);
         let elements = sizes.fold(1, u64::saturating_mul);
         let width = self.block.buffers[buffer].dtype.size_in_bytes() as u64;
-        // So that sums do not overflow.
+        // Clamped so that sums do not overflow.
         elements.saturating_mul(width).min(1 << 48)
     }
 

@@ -36,7 +36,7 @@ pub(super) fn share_in_place(program: &mut Builder<'_>, block: &mut Block, shape
             steps.remove(at.step);
         }
     }
-    // After it is known which buffers share memory.
+    // This comes after it is known which buffers share memory.
     each_step(program, block, shapes, &mut |shares, pair| {
         shares.donate(pair)
     });
@@ -83,7 +83,7 @@ fn each_step(
             for pair in shares.pairs(&action) {
                 let operand = shares.block.root(pair.read);
                 let result = shares.block.root(pair.written);
-                // A pair that shares is one memory, which the step uses twice: neither is shared again.
+                // A pair that shares memory uses it twice in the step, so neither buffer is shared again.
                 let uses = |root| {
                     used.iter()
                         .filter(|&&id| shares.block.root(id) == root)
@@ -178,7 +178,7 @@ impl Shares<'_, '_, '_> {
             return false;
         };
         let (root, view) = match self.block.buffers[result].place {
-            // Memory of a later segment is not there yet when the operand is written.
+            // Memory of a later segment does not exist yet when the operand is written.
             Place::Own if self.block.segments[segment].own.contains(&result) => (result, operand),
             Place::Slot { segment: other, .. } if other == segment => (operand, result),
             _ => return false,

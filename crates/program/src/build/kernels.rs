@@ -56,7 +56,7 @@ pub(super) fn finish_kernels(
                 .map(|&size| program.sizes.dim(size))
                 .collect();
             if let Some(order) = orders.get(&buffer) {
-                // Its axes in memory order: row-major again, as far as the kernel is concerned.
+                // Its axes are put in memory order, so that it is row-major again for the kernel.
                 if let Some(id) = before.buffers().keys().nth(position) {
                     before = before.with_axis_order(id, order);
                 }
@@ -94,7 +94,7 @@ pub(super) fn finish_kernels(
     Ok(())
 }
 
-/// A kernel with another layout of one buffer; strides that are not constants become new symbols.
+/// A kernel with a different layout of one buffer; strides that are not constants become new symbols.
 fn lay_out(
     program: &Builder<'_>,
     kernel: Kernel,

@@ -20,7 +20,7 @@ use crate::program::Block;
 use crate::sizes::SizeList;
 use crate::step::{Action, KernelLaunch};
 
-/// Queries which layouts kernels prefer for their buffers: a backend's schedules.
+/// Queries the layouts that kernels prefer for their buffers, which depend on a backend's schedules.
 pub trait LayoutPreferences {
     /// The layouts that a kernel prefers.
     fn layouts(&self, kernel: &VerifiedKernel) -> Vec<PreferredLayout>;
@@ -116,11 +116,11 @@ pub(super) fn roles<'a>(
         .flat_map(|node| node.kernel.kernel().buffers().values().map(|b| b.role))
 }
 
-/// Buffers with another memory order of their axes, outermost first.
+/// Buffers with a different memory order of their axes, outermost first.
 pub(super) type Orders = BTreeMap<BufferId, Vec<usize>>;
 
-/// Lays buffers out as the schedules of the kernels around them prefer, where none prefers otherwise, and what goes with
-/// such a buffer in other kernels too.
+/// Gives buffers the layouts that the schedules of the kernels around them prefer, if no kernel prefers another one,
+/// and does the same for buffers that correspond to such a buffer in other kernels.
 pub(super) fn assign_layouts(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -234,7 +234,7 @@ pub(super) fn strides_in_order(
     Ok(program.sizes.intern_all(&strides))
 }
 
-/// Has the operands of a concatenation computed directly in its result: the step that joins them is removed.
+/// Makes the operands of a concatenation be computed directly in its result: the concatenating step is removed.
 pub(super) fn concat_in_place(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -248,7 +248,7 @@ pub(super) fn concat_in_place(
     for segment in 0..block.segments.len() {
         let mut position = 0;
         while position < block.segments[segment].steps.len() {
-            // A result is read as a whole, whether watched or not: it stays contiguous.
+            // A result is read as a whole, whether inspected or not, so it stays contiguous.
             let free = || free_buffers(block, nodes, 0);
             let at = (segment, position);
             if let Some(parts) = parts_of(program, block, nodes, (shapes, orders), at, free) {
@@ -319,7 +319,7 @@ fn parts_of(
         let offset = dims.mul(start, along).ok()?;
         start = dims.add(start, *shapes.get(&part)?.get(axis)?).ok()?;
         let offset = program.sizes.intern(offset);
-        // Along the outermost axis parts are contiguous, as before.
+        // Along the outermost axis, parts are contiguous, as before.
         let strides = if order.first() == Some(&axis) {
             block.buffers[part].strides.clone()
         } else {

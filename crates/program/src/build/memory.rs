@@ -17,7 +17,7 @@ use crate::ids::BufferId;
 use crate::program::Block;
 use crate::step::Action;
 
-/// The number of free slots that are compared with a buffer.
+/// The maximum number of free slots that are compared with a buffer.
 const CANDIDATES: usize = 12;
 
 /// Steps that a comparison of two sizes may take.
@@ -122,8 +122,8 @@ pub(super) fn assign_places(
     }
 }
 
-/// A free slot for a buffer of a size, by position, and whether the slot grows: one of the same size, else a larger
-/// one, else a smaller one.
+/// A free slot for a buffer of a size, by position, and whether the slot grows: one of the same size, otherwise a
+/// larger one, otherwise a smaller one.
 fn choose(
     dims: &DimTable,
     size: DimId,

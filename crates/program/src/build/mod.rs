@@ -47,7 +47,7 @@ pub struct BuildOptions {
     /// The number of the graph's first results that may have the layout that kernels prefer: those added for watching,
     /// which the graph itself does not return. A value that is also another result stays row-major.
     pub watched: usize,
-    /// How much memory the values between steps may take, as far as they can be computed again.
+    /// How much memory the values between steps may take, as far as they can be rematerialised.
     pub memory: MemoryBudget,
 }
 

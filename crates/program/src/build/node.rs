@@ -10,7 +10,7 @@ pub(crate) struct StepNode {
     pub(crate) name: String,
     pub(crate) ops: Vec<OpId>,
     pub(crate) kind: NodeKind,
-    /// The plan facts it was fused under.
+    /// The plan facts under which it was fused.
     pub(crate) facts: Vec<PlanFact>,
 }
 

@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 
 use super::flow::Flow;
 
-/// The order is changed if that takes at least one part in this many off the peak.
+/// The order is changed if that reduces the peak by at least one part in this many.
 const LEAST_GAIN: u64 = 16;
 
-/// The steps in the order in which they should run; `None` to leave them as they are. With a budget the order is also changed where
-/// only values that are dropped make the peak fall.
+/// The steps in the order in which they should run; `None` to leave them as they are. With a budget, the order is also
+/// changed if the peak falls only because values are dropped.
 pub(super) fn order_for_memory(flow: &Flow, has_budget: bool) -> Option<Vec<usize>> {
     let before: Vec<usize> = (0..flow.steps.len()).collect();
     let order = Orderer::of(flow).run();
@@ -31,7 +31,7 @@ pub(super) fn order_for_memory(flow: &Flow, has_budget: bool) -> Option<Vec<usiz
 
 struct Orderer<'f> {
     flow: &'f Flow,
-    /// By step: how many steps it waits for, and those that wait for it.
+    /// By step: the number of steps on which it waits, and those that wait for it.
     waits: Vec<usize>,
     next: Vec<Vec<usize>>,
     /// By value: the steps that use it, and how many of them have not run.
@@ -39,7 +39,7 @@ struct Orderer<'f> {
     left: Vec<usize>,
     is_written: Vec<bool>,
     ready: BTreeSet<usize>,
-    /// Ready steps that free more than they take.
+    /// Ready steps that free more memory than they take.
     freeing: BTreeSet<usize>,
 }
 
@@ -67,7 +67,7 @@ impl<'f> Orderer<'f> {
         this
     }
 
-    /// A step waits for what wrote its operands, and for readers of what it overwrites.
+    /// A step waits for the steps that wrote its operands, and for readers of the memory that it overwrites.
     fn add_edges(&mut self) {
         let flow = self.flow;
         let mut writers: Vec<Vec<usize>> = vec![Vec::new(); flow.values.len()];

@@ -5,7 +5,7 @@
 //! reads or writes a separate buffer instead, which has no other use and gets its layout from
 //! [`assign_layouts`](super::layout).
 //!
-//! The same is done for a map, such as a resize or a pad, that reads a buffer in another layout at indices without
+//! The same is done for a map, such as a resize or a pad, that reads a buffer in a different layout at indices without
 //! constant steps, or under conditions. Vectorised along the innermost axis, it would scatter its result, one line per
 //! element; along another axis, it would gather its operand. A copy is a transpose, which does neither.
 
@@ -30,7 +30,8 @@ use crate::ids::{BufferId, KernelId};
 use crate::program::Block;
 use crate::step::{Action, KernelLaunch, Step};
 
-/// Inserts the copies. Kernels that read what was copied before in the same segment, and in the same order, share the copy.
+/// Inserts the copies. Kernels that read a buffer that was already copied in the same segment, in the same axis order,
+/// share the copy.
 pub(super) fn copy_bound_buffers(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -123,8 +124,8 @@ pub(super) fn copy_scattered_results(
     Ok(())
 }
 
-/// The places of a map's row-major results that correspond to an operand with another order of axes, which is not read at
-/// constant steps; with that order.
+/// The positions of a map's row-major results that correspond to an operand with a different order of axes, which is
+/// not read at constant steps; also returns that order.
 fn scattered_results(
     launch: &KernelLaunch,
     nodes: &[KernelNode],

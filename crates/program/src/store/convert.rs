@@ -176,7 +176,7 @@ impl Program {
         for block in &stored.blocks {
             blocks.push(load_block(block, &mut graph, &walk)?);
         }
-        // A name that the graph does not have would have become a new symbol.
+        // A name that is not in the graph would have become a new symbol.
         if graph.dims().symbols().count() != n_symbols {
             return Err(damaged("a size of symbols that the graph lacks"));
         }

@@ -98,7 +98,7 @@ impl BlockEvaluator {
                     compiler.release(position, operands);
                     match target {
                         Target::Buffer(buffer) => Source::Buffer(buffer),
-                        // Nothing reads the result again, so it needs no place.
+                        // The result is not read again, so it does not need a buffer.
                         Target::Result => continue,
                     }
                 }

@@ -21,8 +21,8 @@ impl BlockEvaluator {
         self.run_while(inputs, out, &mut |_| true)
     }
 
-    /// As [`run`](Self::run), but calls the callback before each few thousand elements, with their number: whether to
-    /// continue. If it returns false, the elements not yet computed are left unchanged.
+    /// As [`run`](Self::run), but calls the callback before every few thousand elements, with their number; the
+    /// callback returns whether to continue. If it returns false, the elements not yet computed are left unchanged.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -123,7 +123,7 @@ fn run_step(
     out: &mut BlockMut<'_>,
 ) -> Result<(), ScalarError> {
     let len = inputs.range.len();
-    // A step never writes a buffer that it reads, so its target may be taken out meanwhile.
+    // A step never writes a buffer that it reads, so its target may be moved out meanwhile.
     let mut target = match step.target {
         Target::Result => None,
         Target::Buffer(index) => {

@@ -64,7 +64,7 @@ impl ExprBuilder {
 
     /// A number in the dtype of `like`.
     pub fn literal(&mut self, number: f64, like: NodeId) -> NodeId {
-        // A literal is not a model itself: its own model is.
+        // A literal is not itself a model; its model is used instead.
         let like = match self.nodes.get(like.index()) {
             Some(ExprNode::Literal { like, .. }) => *like,
             _ => like,

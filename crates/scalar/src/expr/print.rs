@@ -71,7 +71,7 @@ fn printed_references(expr: &Expr, node: &ExprNode) -> Vec<NodeId> {
     references
 }
 
-/// Whether an operand's dtype is clear because another one must have the same and is not a literal.
+/// Whether an operand's dtype is determined by another operand that must have the same dtype and is not a literal.
 fn is_plain(expr: &Expr, op: ScalarOp, operands: &[NodeId], position: usize) -> bool {
     let first = op.signature().first_shared_operand();
     position >= first

@@ -22,7 +22,7 @@ pub(super) const NAME: &str = "philox_4x32_10";
 const GROUP: u32 = 8;
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// The key's increment per round: the golden ratio and the square root of 3, less 1.
+/// The key's increment per round: the golden ratio, and the square root of 3 minus 1.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// The functions of the generator.
@@ -56,7 +56,7 @@ fn element(b: &mut ExprBuilder, index: NodeId, key: NodeId, stream: NodeId) -> N
     b.select(upper, high, low)
 }
 
-/// The number of the block that an element is a word of.
+/// The number of the block of which an element is a word.
 fn block_of(b: &mut ExprBuilder, index: NodeId) -> NodeId {
     let log = GROUP.trailing_zeros();
     let (whole, blocks) = (b.constant(u64::from(log + 2)), b.constant(u64::from(log)));

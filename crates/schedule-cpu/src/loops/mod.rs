@@ -80,7 +80,8 @@ pub struct LoopNest {
     pub vectors: Vec<VectorSteps>,
     /// Boundaries of a piecewise value at which the loop over the vectorised outer axis is split.
     pub splits: u32,
-    /// The most versions of a unit's loops, for the sides of selections that are the same at all points of a tile.
+    /// The maximum number of versions of a unit's loops, for the sides of selections that are the same at all points of
+    /// a tile.
     pub unswitch: u32,
     /// Values along the vectorised outer axis that a phase before this one computes once.
     pub tables: u32,
@@ -128,7 +129,7 @@ pub struct ItemLoops {
     pub fuse_next: bool,
     /// Whether dot products are reduced a vector of them at a time, by transposing partial sums.
     pub transposing_reduction: bool,
-    /// How many accumulators a reduction with fewer sums is split over; 0 for no splitting.
+    /// The number of accumulators over which a reduction with fewer sums is split; 0 for no splitting.
     pub accumulators: u32,
     /// Whether products of 16-bit integers, or of bf16, are summed in pairs, along vectors of an outer axis.
     pub pairs: bool,

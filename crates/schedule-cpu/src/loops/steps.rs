@@ -16,7 +16,7 @@ const WIDE: u32 = 8;
 pub struct VectorSteps {
     /// The axis.
     pub axis: AxisId,
-    /// The rows of the tiles that are cut like this; all other tiles if empty.
+    /// The row counts of the tiles that are cut like this; all other tiles if empty.
     pub rows: Option<u32>,
     /// The steps, each for the remainder of the one before.
     pub steps: Vec<VectorStep>,
@@ -27,7 +27,7 @@ pub struct VectorSteps {
 pub enum VectorStep {
     /// Sets of this many vectors with every lane in range.
     Whole(u32),
-    /// Sets of this many vectors, all whole but the last vector, while at least that many remain.
+    /// Sets of this many vectors, all whole except the last vector, while at least that many remain.
     NearlyWhole(u32),
     /// The remainder in sets of some vectors, of which the first `full` have every lane in range.
     Masked {
@@ -36,7 +36,7 @@ pub enum VectorStep {
         /// Vectors without a mask.
         full: u32,
     },
-    /// The remainder as one masked set, if it is more than `above` vectors; else as single masked vectors.
+    /// The remainder as one masked set, if it is more than `above` vectors; otherwise as single masked vectors.
     MaskedAbove {
         /// The number of vectors up to which single ones are used.
         above: u32,
@@ -61,8 +61,9 @@ pub(crate) fn vector_steps(
     let full_rows = tile.rows.map_or(1, |(_, count)| count);
     let is_slow = level.has_slow_masked_stores();
     let is_wide = vectors >= WIDE;
-    // Contractions over an unknown number of columns. The arithmetic outweighs the masks of a set, and a body for whole
-    // sets is code to compile; not with as many vectors as there are mask registers, nor for a single row.
+    // Contractions over an unknown number of columns. The arithmetic outweighs the masks of a set, and a separate body
+    // for whole sets would be more code to compile; this does not apply with as many vectors as there are mask
+    // registers, or to a single row.
     let is_open_product = kernel.classification().class == Class::Contraction
         && bound(kernel, axis).as_constant().is_none()
         && tile.tail == Tail::Masked
@@ -104,16 +105,17 @@ pub(crate) fn vector_steps(
         }
         steps.extend([VectorStep::Whole(1), masked(1)]);
     } else if vectors == 1 && is_transpose(kernel, tile) {
-        // Masks are needed for the last vector of a row alone, and cost more than the copy.
+        // Masks are needed only for the last vector of a row, and cost more than the copy.
         steps.extend([VectorStep::Whole(1), masked(1)]);
     } else if vectors == 1 || (!is_wide && !is_slow && rows < full_rows) {
-        // In a row remainder there is little to save, and each number of vectors is code to compile.
+        // In a row remainder there is little to save, and each number of vectors is more code to compile.
         steps.push(masked(vectors));
     } else if is_wide && rows > 1 {
-        // With several rows, half as many vectors are accumulators enough.
+        // With several rows, half as many vectors give enough accumulators.
         steps.push(masked(vectors / 2));
     } else {
-        // A single vector is computed alone; one that shares its operands with other rows, if it does not fill a set.
+        // A single vector is computed separately; if operands are shared with other rows, so are vectors that do not
+        // fill a set.
         steps.push(match is_wide {
             true => VectorStep::MaskedAbove {
                 above: 1,

@@ -19,11 +19,11 @@ use crate::tile::{Tail, VectorAxis};
 use crate::winograd::Winograd;
 use crate::{packing, register_transpose, transposing_reduction};
 
-/// The most vectors, rows and lanes of a tile, which bound the code size.
+/// The maximum number of vectors, rows and lanes of a tile, which bounds the code size.
 const MAX_VECTORS: u32 = 16;
 const MAX_ROWS: u32 = 64;
 const MAX_LANES: u32 = 64;
-/// The most elements of a unit.
+/// The maximum number of elements of a unit.
 const MAX_CHUNK: u32 = 1 << 24;
 
 type Verified = Result<(), String>;
@@ -109,7 +109,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Tables are in the scratch that packed copies and partial results are in.
+    /// Tables share the scratch of packed copies and partial results.
     fn tables(&self) -> Verified {
         let nest = self.nest;
         let found = tabulated(self.kernel, self.dependence, &nest.tile).len();
@@ -367,7 +367,7 @@ fn carries_in_vectors(kernel: &VerifiedKernel) -> bool {
         && stages.all(|stage| stage.axes.is_empty())
 }
 
-/// Whether the packed axes are the operand's, each once.
+/// Whether the packed axes are those of the operand, each once.
 fn pack_axes(kernel: &VerifiedKernel, spec: &PackSpec) -> Verified {
     let rank = match kernel.buffers().values().nth(spec.buffer) {
         Some(_) => kernel.buffer(BufferId::from_u32(spec.buffer as u32)).rank(),

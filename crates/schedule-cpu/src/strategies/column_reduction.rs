@@ -10,7 +10,7 @@ use super::problem::{Kind, Problem};
 use crate::loops::When;
 use crate::tile::Tile;
 
-/// Vectors per tile, each an accumulator: half the registers of the levels with fewest.
+/// Vectors per tile, each an accumulator: half the registers of the levels with the fewest.
 const VECTORS: u32 = 8;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {

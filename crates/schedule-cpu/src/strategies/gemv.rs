@@ -20,7 +20,7 @@ const SHALLOW: u32 = 4;
 const LONG_RUN: u32 = 128;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
-    // A skinny GEMM tile that is as wide handles single rows as well.
+    // A skinny GEMM tile of the same width handles single rows equally well.
     if skinny_vectors(problem.level) >= VECTORS {
         return Vec::new();
     }

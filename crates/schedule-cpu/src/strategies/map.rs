@@ -13,7 +13,7 @@ use crate::tile::Tile;
 /// Elements of a vectorised outer axis per unit of work.
 pub(super) const CHUNK: u32 = 4096;
 
-/// The fewest points of other axes for which a phase that tabulates values pays.
+/// The minimum number of points of other axes for which a phase that tabulates values pays.
 const USERS: u32 = 8;
 
 /// Vectors per tile.
@@ -33,7 +33,7 @@ pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
     }
 }
 
-/// With the values that vary along the vectors alone tabulated, where enough points of other axes use them.
+/// Tabulates the values that vary only along the vectors, if enough points of other axes use them.
 fn with_tables(problem: &Problem<'_>, proposal: impl Fn(When) -> Proposal) -> Option<Proposal> {
     let columns = problem.columns()?;
     let found = tabulated(problem.kernel, &problem.dependence, &problem.base.tile).len();

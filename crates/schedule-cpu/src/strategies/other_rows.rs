@@ -5,7 +5,7 @@ use super::problem::Problem;
 use crate::loops::When;
 use crate::tile::Tile;
 
-/// An axis with fewer points than this has too few rows, if another axis has enough.
+/// The minimum number of points of an axis used as rows, if another axis has enough.
 const FEW_ROWS: u32 = 4;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {

@@ -15,23 +15,23 @@ use crate::work;
 /// The cost of a horizontal sum, in loads.
 const ADD_LANES: f64 = 1.0;
 
-/// The cost of combining the lanes of a window's few elements in other reductions, in loads.
+/// The cost of combining lanes over the few elements of a window, in other reductions, in loads.
 const COMBINE_LANES: f64 = 4.0;
 
-/// The number of steps from which on the sums of a product decide alone along which axis vectors run.
+/// The number of steps from which the sums of a product almost alone decide along which axis vectors run.
 const LONG_SUM: f64 = 1024.0;
 
-/// The share that other accesses have in the decision then.
+/// The weight of other accesses in that decision.
 const BESIDE_LONG_SUMS: f64 = 1.0 / 64.0;
 
-/// Vectors of half the width must save at least one idle lane of this many.
+/// Vectors of half the width must save at least one idle lane out of this many.
 const IDLE: u64 = 10;
 
 /// A kernel to be scheduled.
 pub(crate) struct Problem<'k> {
     pub(crate) kernel: &'k VerifiedKernel,
     pub(crate) level: IsaLevel,
-    /// The most sums of a Winograd tile.
+    /// The largest allowed Winograd transform: the sums of a tile along each axis.
     pub(super) transform: Transform,
     pub(crate) dependence: Dependence,
     /// Every load and store.
@@ -55,11 +55,11 @@ pub(super) struct Base {
     pub(super) tile: Tile,
     /// Elements of a vectorised outer axis per unit of work.
     pub(super) chunk: u32,
-    /// Another axis that suits as rows, for sizes at which the tile's has too few points.
+    /// Another axis that may serve as rows, for sizes at which the tile's row axis has too few points.
     pub(super) other_rows: Option<AxisId>,
 }
 
-/// The kinds of kernels, by what bounds them.
+/// The kinds of kernels, by the bottleneck of their computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Plain loops.
@@ -107,8 +107,8 @@ impl Problem<'_> {
         self
     }
 
-    /// How constants are packed for a tile. Not if a nest splits a reduction: its vectors run along the reduced axis and
-    /// would cross blocks.
+    /// How constants are packed for a tile. They are not packed if a nest splits a reduction, whose vectors run along
+    /// the reduced axis and would cross blocks.
     pub(super) fn packs_of(&self, tile: &Tile) -> Vec<PackSpec> {
         match SplitReductions::applies(self.kernel) {
             true => Vec::new(),
@@ -140,7 +140,7 @@ impl Problem<'_> {
         self.kernel.classification().class == Class::Contraction
     }
 
-    /// The rows and columns of a product without an operand that is packed ahead.
+    /// The rows and columns of a product without an operand that is packed ahead of time.
     pub(super) fn unpacked_product(&self) -> Option<(AxisId, AxisId)> {
         let is_unpacked = self.is_product() && self.packs.is_empty();
         let (rows, _) = self.base.tile.rows.filter(|_| is_unpacked)?;
@@ -172,8 +172,8 @@ impl Problem<'_> {
         }
     }
 
-    /// Among some axes the outer one along which vectors make the accesses cheapest, if that is cheaper than along inner
-    /// axes at an additional cost.
+    /// Of some outer axes, the one along which vectors make the accesses cheapest, if that is cheaper than vectors
+    /// along inner axes at an additional cost.
     pub(super) fn cheaper_outer_axis(
         &self,
         additional: f64,
@@ -229,9 +229,9 @@ impl Problem<'_> {
         }
     }
 
-    /// Whether it is a product of data whose sums are long, as those of a gradient of weights are, which run over a batch: an
-    /// optimiser's update of each result costs little beside its sum. Where a factor is a constant, it is packed for whichever
-    /// axis the results are contiguous along.
+    /// Whether it is a product of data whose sums are long, as those of a gradient of weights are, which run over a
+    /// batch: an optimiser's update of each result costs little beside its sum. A constant factor is packed for the
+    /// axis along which the results are contiguous, whichever that is.
     pub(super) fn has_long_sums(&self) -> bool {
         let kernel = self.kernel;
         let mut contractions = kernel.classification().contractions.iter();

@@ -87,7 +87,7 @@ pub(super) fn base(problem: &Problem<'_>) -> Base {
         },
         tile,
         chunk: if in_single_vectors { SETS * set } else { set },
-        // Constants are packed alike in all nests.
+        // Constants are packed in the same way in all nests.
         other_rows: found.other.filter(|&other| {
             let rows = tile.rows.map(|(_, count)| (other, count));
             let (usual, other) = (problem.packs_of(&tile), Tile { rows, ..tile });

@@ -20,7 +20,7 @@ pub(super) struct TileRows {
     pub(super) axis: Option<(AxisId, u32)>,
     /// Whether they are spread over the axis, as separate streams.
     pub(super) spread: bool,
-    /// Another axis that would suit as well.
+    /// Another axis that would be equally suitable.
     pub(super) other: Option<AxisId>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn of_reduction(problem: &Problem<'_>, limit: u32) -> TileRows {
         .filter(|access| columns.is_some() || access.is_together)
         .cloned()
         .collect();
-    // The taps of weights are few, and where vectors run along channels nothing prefers them.
+    // Weights have few taps, and if vectors run along channels, taps have no advantage as rows.
     let fills_rows = |axis| {
         let is_short = problem
             .size(axis)

@@ -17,14 +17,14 @@ use crate::tile::{Tile, VectorAxis};
 /// Elements of the vectorised axis per unit of a kernel without carry blocks, where no axis runs in order.
 const JOINED_CHUNK: u32 = 1024;
 
-/// The most carried values for which several vectors are carried per value.
+/// The maximum number of carried values for which several vectors are carried per value.
 const FEW_CARRIED: usize = 2;
 
 /// Vectors per value for few carried values, since rows are then read in longer runs: a running sum over 200 x 1024 took 65
 /// us with two, and takes 42.
 const WIDE: u32 = 4;
 
-/// Vectors per value otherwise: rows a power of two apart would share a cache set.
+/// Vectors per value otherwise, since rows a power of two apart would share a cache set.
 const NARROW: u32 = 2;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
@@ -42,7 +42,7 @@ pub(super) fn is_scan(kernel: &VerifiedKernel) -> bool {
 
 /// The outer axis that is vectorised, and whether every access along it is contiguous. Points are independent, and
 /// neighbours are written together, or combined with distinct elements anywhere. Step loads may be strided: they are
-/// latency-bound, and many points wait no longer than one.
+/// latency-bound, so many points take no longer than one.
 fn vector_axis(kernel: &VerifiedKernel) -> Option<(AxisId, bool)> {
     let is_map =
         |stage: &Stage| stage.axes.is_empty() && matches!(stage.operation, StageOperation::Map);

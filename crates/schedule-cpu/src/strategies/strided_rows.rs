@@ -10,7 +10,7 @@ use super::problem::{Kind, Problem};
 use crate::loops::When;
 use crate::tile::{Tile, VectorAxis};
 
-/// With fewer rows than this part of the lanes, too many are idle.
+/// With fewer rows than this fraction of the lanes, too many lanes are idle.
 const USED_LANES: u32 = 4;
 
 pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {

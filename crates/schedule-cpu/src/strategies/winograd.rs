@@ -8,7 +8,7 @@ use crate::tile::Tile;
 use crate::tile_choice::Work;
 use crate::winograd::{Transform, Winograd};
 
-/// Points of an image from which on Winograd is faster for 3 x 3 windows, its weight transform included. Measured at 14 x
+/// Points of an image from which Winograd is faster for 3 x 3 windows, including its weight transform. Measured at 14 x
 /// 14 for 24 to 256 channels; at 7 x 7 it took up to twice as long.
 const POINTS: u32 = 192;
 

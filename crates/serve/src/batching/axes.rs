@@ -5,7 +5,7 @@ use super::parts::{Refusal, mentions};
 use kiln::internals::ir::{Graph, ValueId};
 use kiln::internals::symbolic_shape::{DimId, DimTable, Predicate, SymbolId};
 
-/// Where requests are joined and split.
+/// The axes along which requests are joined and split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BatchPlan {
     /// The symbol's name.
@@ -84,7 +84,8 @@ fn axis_of(graph: &Graph, value: ValueId, symbol: SymbolId) -> Option<usize> {
     is_alone.then_some(axis)
 }
 
-/// Facts that relate the symbol to others would be broken by joining, unless they hold for every size of it or none.
+/// Rejects facts that relate the symbol to other symbols, since joining would break them, unless they hold either for
+/// every size of the symbol or for none.
 fn check_facts(dims: &DimTable, symbol: SymbolId, name: &str) -> Result<(), Refusal> {
     if dims.definition(symbol).is_some() {
         return Err(Refusal(format!("{name} follows from other sizes")));

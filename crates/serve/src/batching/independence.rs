@@ -34,7 +34,7 @@ pub(super) fn check(graph: &Graph, symbol: SymbolId, axes: &[usize]) -> Result<(
     Ok(())
 }
 
-/// Finds the states of an op's results; whether one is mixed though no operand is.
+/// Finds the states of an op's results; returns whether one is mixed although no operand is.
 fn visit(analysis: &mut Analysis<'_>, op: OpId) -> Result<bool, Refusal> {
     let graph = analysis.graph;
     let data: &OpData = graph.op(op);

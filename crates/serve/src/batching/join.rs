@@ -3,12 +3,12 @@
 use super::axes::BatchPlan;
 use kiln::{Error, Tensor};
 
-/// What requests must have in common to be joined: every size but that of the batch.
+/// The sizes that requests must have in common to be joined: all except that of the batch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Group(Vec<usize>);
 
 impl Group {
-    /// The group of a request's inputs, and how much of the batch it takes; none if the inputs do not agree on that.
+    /// The group of a request's inputs, and its size along the batch; `None` if the inputs disagree on that size.
     pub(crate) fn of(plan: &BatchPlan, inputs: &[Tensor]) -> Option<(Self, usize)> {
         let mut rows = None;
         let mut sizes = Vec::new();
@@ -37,7 +37,8 @@ pub(crate) fn join(plan: &BatchPlan, requests: &[&[Tensor]]) -> Result<Vec<Tenso
     joined.collect()
 }
 
-/// The outputs of each request, which took `rows` of the batch; none if the outputs do not have all of them.
+/// The outputs of each request, which took `rows` of the batch; `None` if the outputs do not have that many rows in
+/// total.
 pub(crate) fn split(
     plan: &BatchPlan,
     outputs: &[Tensor],

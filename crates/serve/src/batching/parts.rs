@@ -38,7 +38,7 @@ pub(super) struct Analysis<'g> {
 }
 
 impl<'g> Analysis<'g> {
-    /// Nothing is known but the inputs, which have the symbol on `axes`.
+    /// The initial state: only the inputs are known, which have the symbol on `axes`.
     pub(super) fn new(graph: &'g Graph, symbol: SymbolId, axes: &[usize]) -> Result<Self, Refusal> {
         let mut dims = graph.dims().clone();
         let one = dims.constant(1);
@@ -56,7 +56,7 @@ impl<'g> Analysis<'g> {
         })
     }
 
-    /// Notes the state of a value, if its type agrees with it; whether it is mixed.
+    /// Records the state of a value, if its type agrees with it; returns whether it is mixed.
     pub(super) fn note(&mut self, value: ValueId, state: State) -> bool {
         let state = self.checked(value, state);
         self.states.insert(value, state);
@@ -67,7 +67,7 @@ impl<'g> Analysis<'g> {
         self.states.get(&value).copied().unwrap_or(State::Mixed)
     }
 
-    /// The sizes of a value; none if it is not a tensor.
+    /// The sizes of a value; `None` if it is not a tensor.
     pub(super) fn sizes(&self, value: ValueId) -> Option<Vec<DimId>> {
         Some(self.graph.tensor_ty(value)?.dims.to_vec())
     }
@@ -109,7 +109,7 @@ impl<'g> Analysis<'g> {
         found
     }
 
-    /// Whether an op in these regions, however deep, has the batch symbol among its attributes.
+    /// Whether an op in these regions, at any depth, has the batch symbol among its attributes.
     pub(super) fn regions_mention(&mut self, regions: &[RegionId]) -> bool {
         let graph = self.graph;
         let mut waiting = regions.to_vec();

@@ -27,10 +27,10 @@ pub(super) fn state_of(analysis: &mut Analysis<'_>, data: &OpData, operands: &[S
     found.unwrap_or(State::Mixed)
 }
 
-/// Of operands that are the same for every batch.
+/// The state of the results if all operands are the same for every batch.
 fn of_same(analysis: &mut Analysis<'_>, data: &OpData) -> State {
     match &data.op {
-        // Elements that count along the batch differ from part to part.
+        // If the elements count along the batch, they differ from part to part.
         Op::Iota { dims, axis, .. } => match analysis.only_axis(dims) {
             Some((batch, inner)) if batch != *axis => State::Split { axis: batch, inner },
             _ => same_unless(dims.iter().any(|&dim| analysis.mentions(dim))),
@@ -74,7 +74,7 @@ fn is_repeated(analysis: &Analysis<'_>, value: ValueId, rank: usize, axis: usize
     }
 }
 
-/// Split operands at one axis of the result, and the others repeated along it.
+/// All split operands are split at the same axis of the result, and the others are broadcast along it.
 fn aligned(
     analysis: &Analysis<'_>,
     values: &[ValueId],
@@ -111,14 +111,15 @@ fn broadcast(
     dims: &[DimId],
 ) -> Option<State> {
     let state = aligned(analysis, &data.operands, operands, dims.len())?;
-    // The batch is not repeated along another axis.
+    // The batch must not be broadcast along another axis.
     let State::Split { axis, inner } = state else {
         return None;
     };
     (analysis.only_axis(dims) == Some((axis, inner))).then_some(state)
 }
 
-/// The same elements in the same order: the parts stay whole if as many elements come before the axis as before.
+/// A reshape keeps the order of elements: parts stay contiguous blocks if the axes before the batch axis have the same
+/// number of elements as before.
 fn reshape(
     analysis: &mut Analysis<'_>,
     data: &OpData,
@@ -160,7 +161,7 @@ fn slice(
 fn moved(analysis: &mut Analysis<'_>, op: &Op, data: &OpData, operands: &[State]) -> Option<State> {
     let first = *operands.first()?;
     let others_are_same = operands[1..].iter().all(|state| *state == State::Same);
-    // A part of the first operand alone, on an axis for which the op works.
+    // Each part depends only on the same part of the first operand, if the op works on that axis.
     let keeps = |works: &dyn Fn(usize) -> bool| match first {
         State::Split { axis, .. } if others_are_same && works(axis) => Some(first),
         _ => None,

@@ -176,7 +176,7 @@ fn elements<V: Copy + std::fmt::Display, T: Element>(
     Ok(Tensor::from_vec(shape, elements).map_err(kiln::Error::from)?)
 }
 
-/// Writes an answer, with raw contents.
+/// Writes a response, with raw contents.
 pub(super) fn answer(answer: InferAnswer) -> Result<ModelInferResponse, ServeError> {
     let mut outputs = Vec::with_capacity(answer.outputs.len());
     let mut raw = Vec::with_capacity(answer.outputs.len());
@@ -212,7 +212,7 @@ pub(super) fn metadata(values: &[ValueDescription]) -> Vec<TensorMetadata> {
     values.collect()
 }
 
-/// The configuration of a model, as far as the protocol's has a place for it.
+/// The configuration of a model, as far as the protocol can represent it.
 pub(super) fn config(served: &ServedModel) -> ModelConfig {
     let inputs = served.inputs().iter().map(|value| ModelInput {
         name: value.name().to_owned(),
@@ -254,7 +254,7 @@ fn data_type(dtype: Option<DType>) -> DataType {
     }
 }
 
-/// What a model has done.
+/// The statistics of a model.
 pub(super) fn statistics(served: &ServedModel) -> ModelStatistics {
     let stats = served.stats.snapshot();
     let total = |total: Total| {

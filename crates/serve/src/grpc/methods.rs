@@ -96,7 +96,7 @@ pub(super) async fn model_infer(
     timeout: Option<Duration>,
 ) -> Result<ModelInferResponse, ServeError> {
     let refused = |error: &ServeError| core.refused("grpc", error.code());
-    // A model that is not there needs no decoding.
+    // If the model does not exist, the request is not decoded.
     let version = version(&request.model_version);
     let served = core.repository.served(&request.model_name, version);
     served.inspect_err(refused)?;
@@ -155,7 +155,7 @@ fn served(core: &Core, request: &ModelRequest) -> Result<Arc<ServedModel>, Serve
         .served(&request.name, version(&request.version))
 }
 
-/// The version that is meant; none in particular if it is empty.
+/// The requested version; `None` if the field is empty, which means any version.
 fn version(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }

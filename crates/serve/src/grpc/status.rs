@@ -26,8 +26,8 @@ pub(super) fn message(error: &ServeError) -> String {
     format!("[{}] {error}", error.code())
 }
 
-/// Gives a response that the library below refused, because its bytes are not of the protocol, a code of Kiln's.
-/// `limit` is that of a message's bytes.
+/// Adds an error code of Kiln to a response with which the gRPC library rejected a malformed message. `limit` is the
+/// maximum number of bytes of a message.
 pub(super) fn with_code(
     response: Response<tonic::body::Body>,
     limit: usize,

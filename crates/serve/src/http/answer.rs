@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-/// An error, as the protocol has it, with its code.
+/// An error in the protocol's form, with its code.
 #[derive(Serialize)]
 struct ErrorDocument<'a> {
     error: &'a str,
@@ -19,7 +19,7 @@ pub(super) fn empty(status: StatusCode) -> Response<Full<Bytes>> {
     typed(status, "application/json", Vec::new())
 }
 
-/// A document.
+/// A response with a JSON document.
 pub(super) fn json(document: &impl Serialize) -> Response<Full<Bytes>> {
     match serde_json::to_vec(document) {
         Ok(bytes) => typed(StatusCode::OK, "application/json", bytes),
@@ -27,13 +27,13 @@ pub(super) fn json(document: &impl Serialize) -> Response<Full<Bytes>> {
     }
 }
 
-/// What Prometheus reads.
+/// A response in the format that Prometheus reads.
 pub(super) fn metrics(text: String) -> Response<Full<Bytes>> {
     let ty = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     typed(StatusCode::OK, ty, text.into_bytes())
 }
 
-/// A page. It may load nothing, and be shown in no other page.
+/// A response with an HTML page, which may not load anything or be embedded in another page.
 pub(super) fn page(text: String) -> Response<Full<Bytes>> {
     let mut response = typed(
         StatusCode::OK,
@@ -88,7 +88,7 @@ fn status_of(class: Class) -> StatusCode {
         Class::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Class::Exhausted => StatusCode::TOO_MANY_REQUESTS,
         Class::Deadline => StatusCode::GATEWAY_TIMEOUT,
-        // The client has left, or the server cancelled the call while it shut down.
+        // The client disconnected, or the server cancelled the call while it shut down.
         Class::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
         Class::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Class::Unauthenticated => StatusCode::UNAUTHORIZED,

@@ -13,8 +13,8 @@ use std::io::Read;
 /// Reads and decompresses a body.
 ///
 /// # Errors
-/// E1501 when it ends early, or cannot be decompressed; E1506 and E1509 beyond the limits; E1507 when it takes too long;
-/// E1512 for a compression that is not known.
+/// E1501 when it ends early, or cannot be decompressed; E1506 and E1509 beyond the limits; E1507 when it takes too
+/// long; E1512 for an unknown compression.
 pub(super) async fn read<B>(
     body: B,
     headers: &HeaderMap,

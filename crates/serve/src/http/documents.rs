@@ -17,7 +17,7 @@ pub(super) struct ServerMetadata {
     extensions: &'static [&'static str],
 }
 
-/// The extensions of the protocol that both front ends have.
+/// The protocol extensions that both front ends support.
 pub(crate) const EXTENSIONS: [&str; 5] = [
     "binary_tensor_data",
     "model_configuration",
@@ -158,7 +158,7 @@ pub(super) fn read_or_default<T: for<'a> Deserialize<'a> + Default>(
     }
 }
 
-/// Refuses a request to load or unload with parameters other than these, which change nothing here.
+/// Rejects a request to load or unload with parameters other than these; these have no effect.
 ///
 /// # Errors
 /// E1512 for another parameter; as [`read`].

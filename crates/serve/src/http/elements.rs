@@ -18,7 +18,7 @@ trait JsonElement: Element + Copy {
     fn of_f64(_value: f64) -> Option<Self> {
         None
     }
-    /// Whether JSON has the number.
+    /// Whether JSON can represent the number.
     fn is_json(self) -> bool {
         true
     }
@@ -153,7 +153,7 @@ macro_rules! with_type {
 /// The tensor whose elements are a JSON list.
 ///
 /// # Errors
-/// E1502 when the list has another number of elements, or elements that the dtype does not have.
+/// E1502 when the list has the wrong number of elements, or elements that the dtype cannot represent.
 pub(super) fn read(
     name: &str,
     dtype: DType,
@@ -173,7 +173,7 @@ pub(super) fn read(
         .try_fold(1usize, |count, &size| count.checked_mul(size));
     let count = count.ok_or_else(|| misfit("sizes whose product is too large".to_owned()))?;
     with_type!(dtype, T => {
-        // Each element takes a byte or more of JSON, so a short text reserves little.
+        // Each element takes at least a byte of JSON, so a short text cannot reserve much memory.
         let mut elements: Vec<T> = Vec::with_capacity(count.min(json.len()));
         let list = List { elements: &mut elements, count, depth: 0 };
         let mut reader = serde_json::Deserializer::from_str(json);
@@ -223,7 +223,7 @@ impl<'de, T: JsonElement> Visitor<'de> for List<'_, T> {
         f.write_str("a list of numbers or truth values")
     }
 
-    // The reader bounds how deep lists nest.
+    // The reader limits the nesting depth of lists.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         loop {
             let next = List {
@@ -259,7 +259,7 @@ pub(super) struct Elements(Tensor);
 
 impl Elements {
     /// # Errors
-    /// E1512 for numbers that JSON does not have.
+    /// E1512 for numbers that JSON cannot represent.
     pub(super) fn new(name: &str, tensor: &Tensor) -> Result<Self, ServeError> {
         let tensor = tensor.contiguous().map_err(kiln::Error::from)?;
         let is_json = with_type!(tensor.dtype(), T => {

@@ -20,7 +20,7 @@ use kiln::Tensor;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The length of the JSON, where binary tensors follow it.
+/// The length of the JSON, if binary tensors follow it.
 const HEADER_LENGTH: &str = "inference-header-content-length";
 
 /// Answers a request.
@@ -31,7 +31,7 @@ pub(super) async fn infer(
     body: Vec<u8>,
 ) -> Answer {
     let refused = |error: &ServeError| core.refused("http", error.code());
-    // A model that is not there needs no decoding.
+    // If the model does not exist, the request is not decoded.
     let served = core
         .repository
         .served(&target.name, target.version.as_deref());
@@ -48,7 +48,7 @@ pub(super) async fn infer(
 /// Which outputs are returned as binary data.
 struct Binary {
     by_default: bool,
-    /// Those that are not as the default says.
+    /// The outputs that differ from the default.
     others: BTreeSet<String>,
 }
 
@@ -191,7 +191,7 @@ fn flag(parameters: &Parameters, name: &'static str) -> Result<Option<bool>, Ser
     }
 }
 
-/// Writes an answer.
+/// Writes a response.
 fn encode(given: &InferAnswer, binary: &Binary) -> Result<Response<Full<Bytes>>, ServeError> {
     let mut tensors = Vec::with_capacity(given.outputs.len());
     let mut outputs = Vec::with_capacity(given.outputs.len());

@@ -10,7 +10,7 @@ use kiln::ValueDescription;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The platform that the protocol asks for.
+/// The platform name that the protocol requires.
 pub(crate) const PLATFORM: &str = "kiln";
 
 /// The metadata of a model.
@@ -34,7 +34,7 @@ fn tensors(values: &[ValueDescription]) -> Vec<TensorMetadata> {
     values.collect()
 }
 
-/// The configuration of a model, as far as the protocol's has a place for it.
+/// The configuration of a model, as far as the protocol can represent it.
 pub(super) fn config(served: &ServedModel) -> Value {
     let tensors = |values: &[ValueDescription]| -> Vec<Value> {
         let values = values.iter().map(|value| {
@@ -69,7 +69,7 @@ pub(super) fn index(statuses: &[VersionStatus]) -> Vec<IndexEntry<'_>> {
     entries.collect()
 }
 
-/// What models have done.
+/// The statistics of models.
 pub(super) fn statistics(served: &[Arc<ServedModel>]) -> Value {
     let models = served
         .iter()

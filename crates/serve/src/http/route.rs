@@ -3,7 +3,7 @@
 use crate::error::{ServeError, excerpt};
 use http::Method;
 
-/// What a request asks for.
+/// The resource or action that a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     StatusPage,
@@ -21,7 +21,7 @@ pub(super) enum Route {
     Unload(String),
 }
 
-/// A model, and the version that is meant.
+/// A model, and the requested version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) name: String,

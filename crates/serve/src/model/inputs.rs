@@ -27,7 +27,7 @@ pub(super) fn arranged(
     tensors.collect()
 }
 
-/// The positions of the outputs of these names; of all for no names.
+/// The positions of the outputs with these names; of all outputs if there are no names.
 ///
 /// # Errors
 /// E1502 for an output that is unknown or requested twice.
@@ -51,8 +51,8 @@ pub(super) fn positions(
     Ok(positions)
 }
 
-/// Whether the tensors fit the model's inputs, each symbol with one size. Those that do not are called alone, so that the error
-/// is theirs alone.
+/// Whether the tensors fit the model's inputs, with one size for each symbol. A request whose tensors do not fit is
+/// called by itself, so that other requests do not get its error.
 pub(super) fn fit(described: &[ValueDescription], tensors: &[Tensor]) -> bool {
     let mut symbols: HashMap<&str, i64> = HashMap::new();
     described.iter().zip(tensors).all(|(described, tensor)| {

@@ -28,7 +28,7 @@ impl Worker {
         let named = std::thread::Builder::new().name(format!("serve {}", self.name));
         named.spawn(move || {
             while let Some(jobs) = self.queue.next() {
-                // A panic drops the requests, whose callers are told; the thread goes on.
+                // A panic drops the requests, whose callers receive an error; the thread continues.
                 let done = catch_unwind(AssertUnwindSafe(|| self.serve(jobs)));
                 if done.is_err() {
                     tracing::error!(model = self.name, "a call panicked");
@@ -79,7 +79,7 @@ impl Worker {
         }
         let answer: Reply = match outputs {
             Ok(outputs) => Ok(outputs.into_tensors()),
-            // The caller, which knows the limit, says that the time was up.
+            // The caller, which knows the limit, reports the timeout.
             Err(_) if job.deadline <= Instant::now() => return,
             Err(error) => Err(error.into()),
         };
@@ -97,7 +97,7 @@ impl Worker {
             requests = jobs.len(),
             rows = all
         );
-        // A request's share of the batch, in the request's own trace; they end with this function.
+        // A span for each request's share of the batch, in the request's own trace; these spans end with this function.
         let calls: Vec<Span> = jobs.iter().map(|job| self.span(job, jobs.len())).collect();
         for call in &calls {
             batch.follows_from(call);
@@ -159,7 +159,7 @@ impl Worker {
     }
 }
 
-/// How much of the batch a request takes; 1 where nothing is batched.
+/// The size of a request along the batch; 1 if nothing is batched.
 fn rows(job: &Job) -> usize {
     job.group.as_ref().map_or(1, |(_, rows)| *rows)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// How requests are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Joining {
-    /// How much of the batch a joined call has at most.
+    /// The maximum size along the batch of a joined call.
     pub(crate) max_batch: usize,
     /// How long a request waits for others to be batched with.
     pub(crate) max_delay: Duration,
@@ -26,15 +26,15 @@ impl Joining {
 
 /// What a thread does next.
 pub(super) enum Pick {
-    /// These requests, which were taken out of the queue.
+    /// Runs these requests, which were taken out of the queue.
     Run(Vec<Job>),
-    /// Nothing before this moment, unless something changes.
+    /// Waits until this moment, unless the queue changes earlier.
     WaitUntil(Instant),
-    /// There is nothing.
+    /// The queue is empty.
     Empty,
 }
 
-/// Requests of one group, by their places in the queue.
+/// Requests of one group, by their positions in the queue.
 struct Gathered {
     places: Vec<usize>,
     rows: usize,
@@ -42,14 +42,14 @@ struct Gathered {
     due: Instant,
 }
 
-/// Decides what to run: of the requests that are due, the one that arrived first, with those that can join it. A request is due
-/// when its batch is full, when it has waited for others as long as it may, or when it runs alone.
+/// Decides what to run: of the requests that are due, the one that arrived first, with those that can join it. A
+/// request is due when its batch is full, when it has waited for others for the maximum time, or when it runs alone.
 pub(super) fn pick(jobs: &mut VecDeque<Job>, joining: Joining, now: Instant) -> Pick {
     jobs.retain(|job| !job.is_over(now));
     let gathered = gather(jobs, joining, now);
     let is_due = |found: &&Gathered| found.is_full || found.due <= now;
     if let Some(found) = gathered.iter().find(is_due) {
-        // From the back, so that the places before stay what they are.
+        // From the back, so that the remaining positions stay valid.
         let places = found.places.iter().rev();
         let mut taken: Vec<Job> = places.filter_map(|&place| jobs.remove(place)).collect();
         taken.reverse();
@@ -64,7 +64,7 @@ pub(super) fn pick(jobs: &mut VecDeque<Job>, joining: Joining, now: Instant) -> 
 /// The batches that the queue would make now, in the order of their first requests.
 fn gather(jobs: &VecDeque<Job>, joining: Joining, now: Instant) -> Vec<Gathered> {
     let mut gathered: Vec<Gathered> = Vec::new();
-    // The batch that still has room, by what its requests have in common.
+    // The batch that still has room, by the sizes that its requests have in common.
     let mut open: HashMap<&Group, usize> = HashMap::new();
     for (place, job) in jobs.iter().enumerate() {
         let first = |is_full, rows, due| Gathered {
@@ -85,7 +85,7 @@ fn gather(jobs: &VecDeque<Job>, joining: Joining, now: Instant) -> Vec<Gathered>
                 found.is_full = found.rows == joining.max_batch;
                 continue;
             }
-            // What does not fit begins the next batch.
+            // A request that does not fit begins the next batch.
             found.is_full = true;
         }
         open.insert(group, gathered.len());

@@ -7,22 +7,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// How many names of models a message lists.
+/// The maximum number of model names listed in a message.
 const LISTED: usize = 10;
 
-/// What a version of a model is doing.
+/// The state of a version of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelState {
     /// It serves requests.
     Ready,
     /// It is being loaded.
     Loading,
-    /// It was not loaded, could not be, or was unloaded.
+    /// It was not loaded, could not be loaded, or was unloaded.
     Unavailable,
 }
 
 impl fmt::Display for ModelState {
-    /// The protocol's word.
+    /// The protocol's word for the state.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Ready => "READY",
@@ -37,7 +37,7 @@ impl fmt::Display for ModelState {
 pub struct VersionStatus {
     /// The model's name.
     pub model: String,
-    /// The version; empty where none could be found.
+    /// The version; empty if none could be found.
     pub version: String,
     /// Its state.
     pub state: ModelState,
@@ -48,7 +48,7 @@ pub struct VersionStatus {
 /// The state of one version.
 #[derive(Default)]
 pub(super) struct Slot {
-    /// The model that serves requests: while it is reloaded, the one loaded before.
+    /// The model that serves requests: during a reload, the one loaded before.
     served: Option<Arc<ServedModel>>,
     is_loading: bool,
     problem: Option<Arc<ServeError>>,
@@ -91,7 +91,7 @@ struct State {
 }
 
 impl Catalog {
-    /// The versions are being loaded; none in particular if the list is empty.
+    /// Marks the versions as being loaded; an empty list stands for the model as a whole.
     pub(super) fn begin(&self, name: &str, versions: &[u64]) {
         let mut state = self.0.lock();
         let slots = state.models.entry(name.to_owned()).or_default();
@@ -103,7 +103,7 @@ impl Catalog {
         }
     }
 
-    /// A version, or the whole model, could not be loaded.
+    /// Marks a version, or the whole model, as failed to load.
     pub(super) fn failed(&self, name: &str, version: Option<u64>, problem: &Arc<ServeError>) {
         let mut state = self.0.lock();
         let slots = state.models.entry(name.to_owned()).or_default();
@@ -112,7 +112,7 @@ impl Catalog {
         (slot.is_loading, slot.problem) = (false, Some(Arc::clone(problem)));
     }
 
-    /// A version serves requests from now on.
+    /// Makes a version serve requests.
     pub(super) fn ready(&self, name: &str, version: u64, served: Arc<ServedModel>) {
         let mut state = self.0.lock();
         let is_closed = state.is_closed;
@@ -128,7 +128,7 @@ impl Catalog {
         }
     }
 
-    /// Versions other than these answer requests no longer.
+    /// Makes versions other than these stop serving requests.
     pub(super) fn keep_only(&self, name: &str, versions: &[u64]) {
         let mut state = self.0.lock();
         let Some(slots) = state.models.get_mut(name) else {
@@ -143,7 +143,7 @@ impl Catalog {
         close_all(before);
     }
 
-    /// No version of the model serves requests any longer.
+    /// Makes all versions of the model stop serving requests.
     pub(super) fn unload(&self, name: &str) -> Result<(), ServeError> {
         let mut state = self.0.lock();
         let Some(slots) = state.models.get_mut(name) else {
@@ -159,7 +159,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// No model serves new requests any longer.
+    /// Makes all models stop serving new requests.
     pub(super) fn close(&self) {
         self.0.lock().is_closed = true;
         close_all(self.served());
@@ -206,7 +206,7 @@ impl Catalog {
         slots.filter_map(|slot| slot.served.clone()).collect()
     }
 
-    /// The versions of a model that answer requests.
+    /// The versions of a model that serve requests.
     pub(crate) fn ready_versions(&self, name: &str) -> Vec<String> {
         let state = self.0.lock();
         let slots = state.models.get(name).into_iter().flatten();
@@ -214,7 +214,7 @@ impl Catalog {
         ready.map(|(version, _)| version.to_string()).collect()
     }
 
-    /// The states of all versions that are known, and of those that were found beside them.
+    /// The states of all known versions, and of those that were found in the folder in addition.
     pub(crate) fn statuses(&self, found: BTreeSet<(String, u64)>) -> Vec<VersionStatus> {
         let state = self.0.lock();
         let known = state.models.iter().flat_map(|(name, slots)| {

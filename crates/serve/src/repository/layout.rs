@@ -9,7 +9,7 @@ use crate::options::Models;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The files that a version may consist of; exactly one of them is there.
+/// The files that a version may consist of; exactly one of them must exist.
 const FILES: [&str; 4] = [
     "model.onnx",
     "model.kiln",
@@ -20,7 +20,7 @@ const FILES: [&str; 4] = [
 /// The maximum number of folder entries that are read.
 const ENTRIES: usize = 10_000;
 
-/// A model that was found.
+/// A model that was found in the repository.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) config: ModelConfig,
@@ -46,7 +46,7 @@ pub(super) fn names(models: &Models) -> Result<Vec<String>, ServeError> {
     }
 }
 
-/// All versions of all models. A model whose folder cannot be read is left out: loading it says why.
+/// All versions of all models. A model whose folder cannot be read is omitted: loading it reports the reason.
 pub(super) fn all(models: &Models) -> Result<BTreeSet<(String, u64)>, ServeError> {
     let mut found = BTreeSet::new();
     for name in names(models)? {
@@ -70,7 +70,8 @@ pub(super) fn all(models: &Models) -> Result<BTreeSet<(String, u64)>, ServeError
 /// A model's configuration, and the versions to load.
 ///
 /// # Errors
-/// E1503 when there is no such model; E1521 when it has no version, or not those that are wanted; E1522 for its configuration.
+/// E1503 when there is no such model; E1521 when it has no version, or lacks a requested one; E1522 for its
+/// configuration.
 pub(super) fn of_model(models: &Models, name: &str) -> Result<Found, ServeError> {
     let unknown = || ServeError::UnknownModel {
         name: excerpt(name),
@@ -157,7 +158,7 @@ pub(super) fn file_of(version: &Path) -> Result<PathBuf, ServeError> {
 fn versions(folder: &Path) -> Result<Vec<(u64, PathBuf)>, ServeError> {
     let numbers = folders(folder)?.into_iter().filter_map(|name| {
         let number: u64 = name.parse().ok()?;
-        // `01` and `+1` are no versions: the folder of a version is found by its number.
+        // `01` and `+1` are not versions: the folder of a version is found by its number.
         (number > 0 && number.to_string() == name).then(|| (number, folder.join(&name)))
     });
     let mut versions: Vec<(u64, PathBuf)> = numbers.collect();
@@ -185,7 +186,7 @@ fn folders(folder: &Path) -> Result<Vec<String>, ServeError> {
     Ok(names)
 }
 
-/// Whether a name may be that of a model. `stats` has a special meaning in the protocol's paths.
+/// Whether a name is valid for a model. `stats` has a special meaning in the protocol's paths.
 fn is_name(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     (1..=200).contains(&name.len())

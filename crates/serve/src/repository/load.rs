@@ -8,7 +8,7 @@ use crate::options::RepositoryOptions;
 use kiln::{Input, Inputs, Model, Options};
 use std::path::Path;
 
-/// Loads a version, compiles what its configuration asks for, and starts its threads.
+/// Loads a version, compiles the kernels that its configuration requests, and starts its threads.
 ///
 /// # Errors
 /// E1520 to E1523, naming the file.

@@ -19,13 +19,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// How long the system gets to free a descriptor, when there is none for a connection.
+/// How long to wait for the system to free a file descriptor, when there is none for a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Requests at one time on one connection of HTTP/2.
+/// Concurrent requests on one HTTP/2 connection.
 const STREAMS: u32 = 256;
 
-/// The bytes with which a connection of HTTP/2 begins.
+/// The length of the HTTP/2 connection preface in bytes.
 const PREFACE: usize = 24;
 
 /// The service that handles the requests of a connection.
@@ -35,7 +35,7 @@ pub(super) enum Front {
     Grpc(GrpcService),
 }
 
-/// An address that is listened on.
+/// An address on which the server listens.
 pub(super) struct Listening {
     pub(super) listener: TcpListener,
     pub(super) front: Front,
@@ -47,7 +47,7 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Accepts connections until the server is stopped, and waits for them to end. Whether all did within the time for that.
+    /// Accepts connections until the server is stopped, and waits for them to end. Returns whether all ended in time.
     pub(super) async fn run(mut self) -> bool {
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
@@ -70,12 +70,12 @@ impl Listening {
         }
         drop(self.listener);
         let ended = tokio::time::timeout(self.drain, graceful.shutdown()).await;
-        // Those that are left are dropped, and with them their requests.
+        // The remaining connections are dropped, and with them their requests.
         connections.shutdown().await;
         ended.is_ok()
     }
 
-    /// Serves a connection until it ends; one without a request ends when the server is stopped.
+    /// Serves a connection until it ends; a connection without a pending request ends when the server is stopped.
     fn serve(
         &self,
         stream: TcpStream,
@@ -100,7 +100,7 @@ impl Listening {
                 }
             };
             let served = async {
-                // Answers are small or written at once.
+                // Responses are small, or written in one piece.
                 let _unsupported = stream.set_nodelay(true);
                 #[cfg(feature = "tls")]
                 if let Some(tls) = tls {
@@ -136,7 +136,7 @@ impl Connection {
         }
     }
 
-    /// Answers requests: of HTTP/1 for HTTP, of HTTP/2 for gRPC.
+    /// Serves requests: HTTP/1 for HTTP, HTTP/2 for gRPC.
     async fn speak<S>(self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -149,7 +149,7 @@ impl Connection {
                     let http = http.clone();
                     async move { Ok::<_, Infallible>(http.respond(request).await) }
                 });
-                // HTTP/1 bounds the time for headers itself.
+                // The HTTP/1 implementation limits the time for headers itself.
                 let stream = TimedStream::new(stream, 0, gate.limits.body_time);
                 let connection = http1(&gate).serve_connection(TokioIo::new(stream), service);
                 self.watcher.watch(connection).await

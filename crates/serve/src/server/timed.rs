@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream that fails if it does not begin in time, or if nothing of what waits to be sent is taken for as long.
+/// A stream that fails if it does not begin in time, or if the client accepts none of the pending data for that long.
 pub(super) struct TimedStream<S> {
     stream: S,
     limit: Duration,
-    /// The bytes that are still to come, and until when.
+    /// The number of opening bytes still expected, and their deadline.
     opening: Option<(usize, Pin<Box<Sleep>>)>,
-    /// Until when the client must take something, while it takes nothing.
+    /// The deadline for the client to accept data, while it accepts none.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -29,7 +29,7 @@ impl<S> TimedStream<S> {
         }
     }
 
-    /// What a write gives: an error if it has waited for the client for too long.
+    /// The result of a write: an error if it has waited for the client for too long.
     fn written<T>(
         &mut self,
         ctx: &mut Context<'_>,

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 /// The configuration of these files.
 ///
 /// # Errors
-/// E1532 for a file that cannot be read, or a key that is not the certificate's.
+/// E1532 for a file that cannot be read, or a key that does not match the certificate.
 pub(super) fn config(files: &TlsFiles) -> Result<ServerConfig, ServeError> {
     let unusable = |path: &Path, problem: String| ServeError::File {
         path: path.to_owned(),
@@ -35,7 +35,7 @@ pub(super) fn config(files: &TlsFiles) -> Result<ServerConfig, ServeError> {
     config.map_err(|error| unusable(&files.certificates, error.to_string()))
 }
 
-/// What accepts encrypted connections for a front end.
+/// The acceptor of encrypted connections for a front end.
 pub(super) fn acceptor(mut config: ServerConfig, front: &Front) -> TlsAcceptor {
     let protocol: &[u8] = match front {
         Front::Http(_) => b"http/1.1",

@@ -21,23 +21,23 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
-/// How long the collector may take for some spans.
+/// How long the collector may take to accept a batch of spans.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Where spans are sent, and how many.
+/// Where spans are sent, and which part of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceOptions {
     /// The collector's URL: `http://127.0.0.1:4318/v1/traces`.
     pub endpoint: String,
     /// The name of the service: `kiln`.
     pub service: String,
-    /// The part of the traces that begin here that is sent, from 0 to 1: 1. A trace that a caller began is sent if the caller
-    /// says so.
+    /// The fraction of the traces beginning in this process that is sent, from 0 to 1: 1. A trace that a caller began
+    /// is sent if the caller requests it.
     pub sampled: f64,
 }
 
 impl TraceOptions {
-    /// Every trace, to the collector at this URL.
+    /// Sends every trace to the collector at this URL.
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
             endpoint: endpoint.into(),
@@ -47,7 +47,7 @@ impl TraceOptions {
     }
 }
 
-/// Sends spans to a collector. Its [`layer`](Self::layer) belongs into the program's subscriber.
+/// Sends spans to a collector. Add its [`layer`](Self::layer) to the program's subscriber.
 #[derive(Debug)]
 pub struct Traces {
     provider: SdkTracerProvider,
@@ -57,7 +57,7 @@ impl Traces {
     /// Prepares the export. Spans are sent by a separate thread, through the current tokio runtime.
     ///
     /// # Errors
-    /// E1530 for a URL or a part that makes no sense, and outside of a tokio runtime.
+    /// E1530 for an invalid URL or fraction, and outside of a tokio runtime.
     pub fn start(options: &TraceOptions) -> Result<Self, ServeError> {
         let setting = |name, expected, found: String| ServeError::Setting {
             name,
@@ -79,7 +79,7 @@ impl Traces {
         let runtime = Handle::try_current();
         let runtime =
             runtime.map_err(|error| setting("traces", "a tokio runtime", error.to_string()))?;
-        // Chosen here, unless the program already has.
+        // Installs a TLS provider, unless the program already has one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().timeout(DEADLINE).build();
         let client = client.map_err(|error| setting("traces", "a client", error.to_string()))?;
@@ -111,7 +111,7 @@ impl Traces {
     {
         let tracer = self.provider.tracer("kiln");
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
-        // Those of the library, not those of its dependencies, which send the spans.
+        // Only spans of the library are exported, not those of its dependencies, which themselves send the spans.
         layer.with_filter(Targets::new().with_target("kiln", Level::INFO))
     }
 
@@ -128,7 +128,7 @@ pub(super) fn continue_trace(span: &Span, headers: &HeaderMap) {
     }
     let context = TraceContextPropagator::new().extract(&Headers(headers));
     if context.span().span_context().is_valid() {
-        // It fails where no layer listens.
+        // This fails if no layer listens.
         let _ = span.set_parent(context);
     }
 }
@@ -145,7 +145,7 @@ impl Extractor for Headers<'_> {
     }
 }
 
-/// A client whose requests are made by a runtime, whichever thread waits for them.
+/// A client whose requests are made by a runtime, regardless of the thread that waits for them.
 #[derive(Debug)]
 struct OnRuntime {
     runtime: Handle,

@@ -2,6 +2,6 @@
 
 fn main() {
     kiln_service::validate::guard::main_if_guard();
-    // Reached only by someone who starts it by hand.
+    // Reached only if the program is started by hand.
     std::process::exit(2);
 }

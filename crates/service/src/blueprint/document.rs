@@ -175,8 +175,8 @@ impl Blueprint {
     /// Reads a document.
     ///
     /// # Errors
-    /// E1401 where the text is not JSON, or not of this form; E1402 for another version; E1403 beyond a limit. Each names
-    /// the path in the document, the line and the column.
+    /// E1401 where the text is not JSON, or not of this form; E1402 for a different version; E1403 beyond a limit. Each
+    /// names the path in the document, the line and the column.
     pub fn from_json(text: &str, limits: &BlueprintLimits) -> Result<Self, ServiceError> {
         if text.len() > limits.json_bytes {
             let message = format!(
@@ -222,14 +222,14 @@ impl Blueprint {
     }
 }
 
-/// Refuses another version before anything else is read, so that its other fields may differ.
+/// Rejects a different version before anything else is read, so that the other fields of that version may differ.
 fn check_version(text: &str) -> Result<(), Problem> {
     #[derive(Deserialize)]
     struct Header {
         blueprint: u64,
     }
     let Ok(Header { blueprint }) = serde_json::from_str(text) else {
-        // Reading the whole says what is wrong.
+        // Reading the whole document reports the problem.
         return Ok(());
     };
     if blueprint == u64::from(VERSION) {
@@ -245,7 +245,7 @@ fn check_version(text: &str) -> Result<(), Problem> {
 
 fn malformed(path: &str, error: &serde_json::Error) -> Problem {
     let path = if path == "." { "" } else { path };
-    // The position is stated by the place.
+    // The position is reported by the place instead.
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
     let mut problem = Problem::new(Problem::MALFORMED, path, message.escape_debug().to_string());

@@ -82,7 +82,7 @@ fn no_form(what: String) -> ServiceError {
     ServiceError::NoBlueprint { what }
 }
 
-/// A name for each value: its own where that is unique, otherwise a number.
+/// A name for each value: its name in the graph if that is unique, otherwise a number.
 fn names(graph: &Graph) -> HashMap<ValueId, String> {
     let body = graph.region(graph.body());
     let results = body.ops.iter().flat_map(|&op| &graph.op(op).results);
@@ -110,7 +110,7 @@ fn names(graph: &Graph) -> HashMap<ValueId, String> {
     names
 }
 
-/// The symbols that are in use, with what is known of them.
+/// The symbols in use, with their facts.
 fn symbols(graph: &Graph) -> Vec<BlueprintSymbol> {
     let dims = graph.dims();
     let symbols = dims.symbols().map(|symbol| {
@@ -162,7 +162,7 @@ impl Writer<'_> {
         }
     }
 
-    /// JSON has no infinities and NaNs: they are words.
+    /// JSON has no infinities and NaNs, so they are written as words.
     fn number(value: f64) -> Value {
         match serde_json::Number::from_f64(value) {
             Some(number) => Value::Number(number),

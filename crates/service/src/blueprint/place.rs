@@ -24,7 +24,8 @@ impl Place {
         }
     }
 
-    /// The same with the line and column of the path's value in `text`: of the deepest part of the path that exists.
+    /// The same place with the line and column of the path's value in `text`, or of the deepest part of the path that
+    /// exists.
     pub(crate) fn located(self, text: &str) -> Self {
         let mut scanner = Scanner {
             bytes: text.as_bytes(),
@@ -69,7 +70,7 @@ enum Part {
     Index(usize),
 }
 
-/// `nodes[3].axis` as its parts.
+/// Splits a path such as `nodes[3].axis` into its parts.
 fn parts(path: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     for piece in path.split(['.', '[']).filter(|piece| !piece.is_empty()) {
@@ -82,7 +83,7 @@ fn parts(path: &str) -> Vec<Part> {
     parts
 }
 
-/// Walks JSON text that was read before, so it is well formed; anything else ends the walk.
+/// Walks JSON text that was already parsed, and so is well formed; malformed text ends the walk.
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(at("a[0]"), (2, 8));
         assert_eq!(at("a[2].c"), (3, 9));
         assert_eq!(at("d"), (4, 7));
-        // What does not exist is reported at what does.
+        // A path that does not exist is reported at its deepest part that does.
         assert_eq!(at("d.missing"), (4, 7));
         assert_eq!(at("a[9]"), (2, 7));
     }

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 /// Constants with more elements than this are written as bytes.
 const WRITTEN_AS_NUMBERS: usize = 64;
 
-/// A tensor of `{"dtype": .., "shape": [..], "data": [..]}`, or with `"bytes"`: little-endian, in hexadecimal digits.
+/// Reads a tensor from `{"dtype": .., "shape": [..], "data": [..]}`, or with `"bytes"` instead of data: little-endian,
+/// in hexadecimal digits.
 pub(crate) fn tensor_from_json(value: &Value, max_bytes: usize) -> Result<Tensor, String> {
     let object = value
         .as_object()
@@ -65,7 +66,7 @@ fn of_numbers(dtype: DType, shape: &[usize], count: usize, data: &Value) -> Resu
         ));
     }
     let fail = |error: kiln::internals::tensor::TensorError| error.to_string();
-    // Large integers are not numbers that an f64 holds.
+    // An f64 cannot represent all large integers.
     if dtype == DType::I64 {
         let numbers: Option<Vec<i64>> = data.iter().map(Value::as_i64).collect();
         let numbers = numbers.ok_or_else(|| "expected integers of i64".to_owned())?;
@@ -79,7 +80,7 @@ fn of_numbers(dtype: DType, shape: &[usize], count: usize, data: &Value) -> Resu
     let numbers =
         numbers.ok_or_else(|| "expected numbers; others are written as bytes".to_owned())?;
     let tensor = Tensor::from_f64_slice(dtype, shape, &numbers).map_err(fail)?;
-    // Floats are rounded; other elements must be what was written.
+    // Floats are rounded; other elements must be exact.
     if !dtype.is_float() && tensor.to_f64_vec().map_err(fail)? != numbers {
         return Err(format!("expected elements that {dtype} represents"));
     }
@@ -103,7 +104,7 @@ fn of_digits(digits: &str, bytes: usize) -> Result<Vec<u8>, String> {
         .ok_or_else(|| "expected hexadecimal digits".to_owned())
 }
 
-/// The reverse: short constants as numbers if these are exact, others as bytes.
+/// Writes a tensor: short constants as numbers if these are exact, others as bytes.
 pub(crate) fn tensor_to_json(tensor: &Tensor) -> Result<Value, String> {
     let fail = |error: kiln::internals::tensor::TensorError| error.to_string();
     let (dtype, shape) = (tensor.dtype().to_string(), tensor.shape());

@@ -7,12 +7,12 @@ use crate::error::{Problem, Problems, ServiceError};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More problems than this are not listed.
+/// The maximum number of problems listed.
 const MOST_PROBLEMS: usize = 20;
 
 impl Blueprint {
     /// Checks the structure: version, limits, names, that every operand exists and that no node reads its own result,
-    /// however indirectly. Types and sizes are checked when a graph is built.
+    /// even indirectly. Types and sizes are checked when a graph is built.
     ///
     /// # Errors
     /// E1402 to E1408, with every problem found and its place.
@@ -30,7 +30,7 @@ impl Blueprint {
             );
             check.add(Problem::VERSION, "blueprint", message);
         }
-        // Beyond a limit nothing else is looked at.
+        // If a limit is exceeded, nothing else is checked.
         if check.counts() && check.lists() {
             check.names();
             let makers = check.makers();
@@ -51,7 +51,7 @@ struct Check<'a> {
     problems: Vec<Problem>,
 }
 
-/// The node that computes each value; none for an input.
+/// The node that computes each value; `None` for an input.
 type Makers<'a> = BTreeMap<&'a str, Option<usize>>;
 
 impl<'a> Check<'a> {
@@ -157,7 +157,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Every value with what computes it.
+    /// Every value with the node that computes it.
     fn makers(&mut self) -> Makers<'a> {
         let blueprint = self.blueprint;
         let mut makers = Makers::new();
@@ -233,7 +233,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Kahn's algorithm: what cannot be ordered is on or behind a cycle.
+    /// Kahn's algorithm: nodes that cannot be ordered are on a cycle, or depend on one.
     fn cycles(&mut self, makers: &Makers<'_>) {
         let nodes = &self.blueprint.nodes;
         let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];

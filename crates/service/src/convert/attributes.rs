@@ -68,7 +68,7 @@ pub(super) fn list<T>(
     elements.iter().map(element).collect()
 }
 
-/// A list of as many, or one value for all.
+/// A list of `count` integers, or one integer for all.
 pub(super) fn repeated(count: usize) -> impl Fn(&Value) -> Result<Vec<i64>, String> {
     move |value| match value {
         Value::Array(elements) if elements.len() == count => list(value, integer),

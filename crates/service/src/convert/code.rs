@@ -123,7 +123,7 @@ impl Writer {
         }
     }
 
-    /// A line that makes sizes, if any is an expression; the list to use.
+    /// Writes a line that makes the sizes, and returns the name of the list.
     fn sizes(&mut self, stem: &str, sizes: &[Size]) -> String {
         let texts: Vec<String> = (sizes.iter())
             .map(|size| format!("size(&mut b, {:?})?", size.to_string()))
@@ -172,7 +172,8 @@ impl Writer {
         }
     }
 
-    /// A template with operands and attributes in place; none if the node has an attribute that it does not name.
+    /// Fills operands and attributes into a template; `None` if the node has an attribute that the template does not
+    /// name.
     fn filled(
         &mut self,
         template: &str,

@@ -77,7 +77,7 @@ fn conv2d(node: &mut Node<'_, '_>) -> Built {
     Ok(vec![node.check(sum)?])
 }
 
-/// A window padded so that the result is as large as the input over the stride, rounded up.
+/// A window padded so that the result's size is the input's divided by the stride, rounded up.
 fn same_window(
     node: &mut Node<'_, '_>,
     x: ValueId,
@@ -247,7 +247,7 @@ fn upsample2d(node: &mut Node<'_, '_>) -> Built {
     Ok(vec![node.check(result)?])
 }
 
-/// Attribute `axis` (1): the axes before it become one, and those from it on.
+/// Attribute `axis` (1): the axes before it are merged into one, and so are `axis` and those after it.
 fn flatten(node: &mut Node<'_, '_>) -> Built {
     let x = node.operand(0);
     let axis = node.read_or("axis", 1, read::index)?;

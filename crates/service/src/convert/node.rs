@@ -19,7 +19,7 @@ pub(super) struct Node<'a, 'b> {
     data: &'a BlueprintNode,
     pub(super) builder: &'b mut GraphBuilder,
     pub(super) operands: Vec<ValueId>,
-    /// Bytes that constants may still take.
+    /// The remaining number of bytes for constants.
     constant_bytes: &'b mut usize,
     used: BTreeSet<String>,
 }
@@ -49,7 +49,7 @@ impl<'a, 'b> Node<'a, 'b> {
         &self.data.kind
     }
 
-    /// The operand at a position that the kind's row says exists.
+    /// The operand at a position that exists according to the kind's row.
     pub(super) fn operand(&self, position: usize) -> ValueId {
         self.operands[position]
     }
@@ -76,7 +76,7 @@ impl<'a, 'b> Node<'a, 'b> {
         Some(value)
     }
 
-    /// An attribute that has to be given.
+    /// A required attribute.
     fn required(&mut self, name: &str) -> Result<&'a Value, Problem> {
         let kind = self.kind();
         self.given(name).ok_or_else(|| {
@@ -95,7 +95,7 @@ impl<'a, 'b> Node<'a, 'b> {
         read(value).map_err(|message| self.attribute_problem(name, message))
     }
 
-    /// The same, with a value for when it is not given.
+    /// The same, with a default value.
     pub(super) fn read_or<T>(
         &mut self,
         name: &str,
@@ -137,7 +137,7 @@ impl<'a, 'b> Node<'a, 'b> {
         found.map_err(|error| self.attribute_problem(name, error.to_string()))
     }
 
-    /// A constant tensor, within what constants may still take.
+    /// A constant tensor, within the remaining number of bytes for constants.
     fn tensor(&mut self, name: &str) -> Result<Tensor, Problem> {
         let left = *self.constant_bytes;
         let tensor = self.read(name, |value| tensor_from_json(value, left))?;
@@ -145,7 +145,7 @@ impl<'a, 'b> Node<'a, 'b> {
         Ok(tensor)
     }
 
-    /// What inference says of the node.
+    /// Converts an error of shape inference to a problem of the node.
     pub(super) fn check<T>(&self, result: Result<T, InferError>) -> Result<T, Problem> {
         result.map_err(|error| self.problem(Problem::NODE, "", error.to_string()))
     }
@@ -218,7 +218,7 @@ impl FieldVisitor for Fields<'_, '_, '_> {
     }
 
     fn float(&mut self, name: &'static str, value: &mut f64) {
-        // The parameters of scalar functions have defaults; what else is a number does too.
+        // The parameters of scalar functions have defaults, and so do all other numbers.
         let read = self.node.read_or(name, *value, read::number);
         self.set(value, read);
     }

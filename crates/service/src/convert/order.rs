@@ -10,9 +10,9 @@ use crate::blueprint::Blueprint;
 use crate::draw;
 use std::collections::{BTreeSet, HashMap};
 
-/// Up to this many nodes every order is considered, by their subsets.
+/// Up to this many nodes, every order is considered, by dynamic programming over subsets.
 const EXACT_UP_TO: usize = 16;
-/// Up to this many the greedy order is tried: its time grows with the square of their number.
+/// Up to this many nodes, the greedy order is tried, whose time is quadratic in their number.
 const GREEDY_UP_TO: usize = 4096;
 
 /// An order of a blueprint's nodes.
@@ -20,7 +20,7 @@ const GREEDY_UP_TO: usize = 4096;
 pub struct Ordering {
     /// Positions in [`Blueprint::nodes`].
     pub nodes: Vec<usize>,
-    /// The most bytes that are live at one time, at likely sizes.
+    /// The peak of live bytes, at likely sizes.
     pub peak_bytes: u64,
     /// How it was found.
     pub method: OrderingMethod,
@@ -38,13 +38,13 @@ pub enum OrderingMethod {
     Document,
 }
 
-/// The document's order, nodes moved behind what they read.
+/// The document's order, with nodes moved after the nodes whose results they read.
 pub(super) fn topological(blueprint: &Blueprint) -> Vec<usize> {
     let dependencies = Dependencies::of(blueprint, |_| 0);
     dependencies.follow(|ready, _| ready.first().copied())
 }
 
-/// The order with the fewest live bytes that is found.
+/// The order with the lowest peak of live bytes that is found.
 pub(super) fn fewest_live_bytes(blueprint: &Blueprint, built: &BuiltGraph) -> Ordering {
     let binding = draw::likely_binding(&built.graph);
     let bytes = |name: &str| {
@@ -111,7 +111,7 @@ struct Value {
     reading: Vec<usize>,
 }
 
-/// What has run so far.
+/// The state after some nodes have run.
 struct State<'a> {
     of: &'a Dependencies,
     left: Vec<usize>,

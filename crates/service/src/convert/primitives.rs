@@ -199,7 +199,7 @@ fn update_slice(node: &mut Node<'_, '_>) -> Built {
     })
 }
 
-/// The result's element type where it is not given: the first operand's.
+/// The default element type of the result: that of the first operand.
 fn out(node: &Node<'_, '_>) -> Result<DType, crate::error::Problem> {
     let dtype = node.builder.dtype(node.operand(0));
     node.check(dtype)

@@ -36,7 +36,7 @@ pub struct ConvOptions {
     pub stride: usize,
     /// Whether there is a `bias`.
     pub bias: bool,
-    /// Whether a batch norm follows, with given statistics: a separate kernel.
+    /// Whether a batch normalisation with given statistics follows: a separate kernel.
     pub norm: bool,
     /// A scalar function applied to the result, such as `relu`: a separate kernel.
     pub activation: Option<String>,

@@ -45,16 +45,16 @@ impl Counters {
     }
 }
 
-/// The counters of a layer at one time.
+/// A snapshot of the counters of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LayerMetrics {
     /// Executions.
     pub executions: u64,
     /// Attempts by stored kernels, failed ones included.
     pub compiled: u64,
-    /// Executions of the default transform, for whatever reason.
+    /// Executions of the default transform, for any reason.
     pub defaults: u64,
-    /// Of these, because kernels were not loaded yet.
+    /// Those because kernels were not loaded yet.
     pub not_ready: u64,
     /// Kernels that failed, or could not be loaded.
     pub failures: u64,

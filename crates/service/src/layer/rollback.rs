@@ -17,8 +17,8 @@ pub struct RollbackOptions {
     pub least: usize,
     /// The largest fraction of compiled executions in the window that may fail: 0.02.
     pub max_error_rate: f64,
-    /// The largest ratio of the median time of compiled executions to that of the default transform: 1.5. Judged while
-    /// both run.
+    /// The largest ratio of the median time of compiled executions to that of the default transform: 1.5. Compared only
+    /// while both run.
     pub max_slowdown: f64,
 }
 
@@ -68,7 +68,7 @@ impl RollbackOptions {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RollbackReason {
-    /// This part of executions failed.
+    /// This fraction of executions failed.
     Errors(f64),
     /// They took this many times as long as the default transform.
     Slowdown(f64),
@@ -101,7 +101,7 @@ impl Watch {
         }
     }
 
-    /// Why the last roll-back was.
+    /// The reason for the last roll-back.
     pub(super) fn last(&self) -> Option<RollbackReason> {
         self.last
     }

@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
-/// Work that sends its own answer.
+/// Work that sends its result itself.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The stream; its thread ends when it is dropped, after what was submitted.
+/// The stream; when it is dropped, its thread ends after the submitted work.
 pub(super) struct Stream {
     work: mpsc::Sender<Work>,
 }
@@ -18,7 +18,7 @@ impl Stream {
     /// Starts a stream.
     ///
     /// # Errors
-    /// E1426 when the system refuses a thread.
+    /// E1426 when the system cannot start a thread.
     pub(super) fn start(layer: &str) -> Result<Self, ServiceError> {
         let (work, waiting) = mpsc::channel::<Work>();
         let run = move || {
@@ -35,7 +35,7 @@ impl Stream {
         Ok(Self { work })
     }
 
-    /// Runs `work` on the stream, after what was submitted before.
+    /// Runs `work` on the stream, after the work that was submitted before.
     ///
     /// # Errors
     /// E1436 when it panics.
@@ -50,7 +50,7 @@ impl Stream {
                 doing: "a layer",
                 message: message_of(&*panic),
             });
-            // The caller may have left.
+            // The caller may no longer be waiting.
             let _ = answer.send(result);
         };
         self.work

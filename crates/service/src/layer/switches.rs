@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// The roll-out is kept in hundredths of a percent.
+/// The roll-out is stored in hundredths of a percent.
 const WHOLE: u32 = 10_000;
 
 /// How compiled layers run. Every field has a default, so a document may state only what differs.
@@ -23,11 +23,11 @@ const WHOLE: u32 = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LayerConfig {
-    /// Whether stored kernels run at all: false.
+    /// Whether stored kernels run at all: false by default.
     pub enabled: bool,
-    /// The part of executions that they run for, from 0 to 100: 0.
+    /// The percentage of executions for which they run, from 0 to 100: 0 by default.
     pub rollout_percent: f64,
-    /// Whether the default transform runs where a kernel fails or is not loaded yet: true.
+    /// Whether the default transform runs if a kernel fails or is not loaded yet: true by default.
     pub fallback: bool,
     /// When a roll-out is rolled back automatically.
     pub rollback: RollbackOptions,
@@ -48,7 +48,7 @@ impl LayerConfig {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// E1433 for anything that is none.
+    /// E1433 for an invalid configuration.
     pub fn from_json(text: &str) -> Result<Self, ServiceError> {
         let config: Self = serde_json::from_str(text).map_err(|error| ServiceError::Setting {
             name: "layers",
@@ -61,7 +61,7 @@ impl LayerConfig {
     }
 }
 
-/// Switches that layers share and anyone may change while they run. Clones are the same switches.
+/// Switches that layers share, and that any thread may change while the layers run. Clones share the same switches.
 #[derive(Clone)]
 pub struct Switches(Arc<State>);
 
@@ -83,7 +83,7 @@ impl Switches {
     /// Switches as configured.
     ///
     /// # Errors
-    /// E1433 for a percentage that is not from 0 to 100, or thresholds that make no sense.
+    /// E1433 for a percentage that is not from 0 to 100, or invalid thresholds.
     pub fn new(config: &LayerConfig) -> Result<Self, ServiceError> {
         config.rollback.check()?;
         Ok(Self::of(config, hundredths(config.rollout_percent)?))
@@ -98,7 +98,7 @@ impl Switches {
         }))
     }
 
-    /// The configuration, as of now.
+    /// The current configuration.
     pub fn config(&self) -> LayerConfig {
         LayerConfig {
             enabled: self.0.enabled.load(Ordering::SeqCst),
@@ -113,8 +113,8 @@ impl Switches {
         self.0.enabled.store(enabled, Ordering::SeqCst);
     }
 
-    /// Sets the part of executions that stored kernels run for. A key that runs one at some percentage also does at every
-    /// higher one.
+    /// Sets the percentage of executions for which stored kernels run. A key that runs them at some percentage also
+    /// does so at every higher one.
     ///
     /// # Errors
     /// E1433 for a percentage that is not from 0 to 100.
@@ -132,7 +132,7 @@ impl Switches {
         self.0.fallback.load(Ordering::SeqCst)
     }
 
-    /// Takes a roll-out back.
+    /// Rolls back a roll-out.
     pub(super) fn roll_back(&self) {
         self.0.rollout.store(0, Ordering::SeqCst);
     }
@@ -150,7 +150,7 @@ impl fmt::Debug for Switches {
     }
 }
 
-/// Where a key is, from 0 to 9,999.
+/// The position of a key in the roll-out, from 0 to 9,999.
 fn place_of(key: &str) -> u32 {
     let hash = blake3::hash(key.as_bytes());
     let mut first = [0; 8];
@@ -190,7 +190,8 @@ mod tests {
             assert!(before.iter().zip(&now).all(|(before, now)| *now || !before));
             before = now;
         }
-        // Frozen: a change would move requests between the two while a fleet is upgraded.
+        // These values are frozen: a change would move requests between the two kinds of execution while a fleet is
+        // upgraded.
         assert_eq!(place_of("request 7"), place_of("request 7"));
         switches.set_enabled(false);
         assert!(!switches.chooses("request 7"));

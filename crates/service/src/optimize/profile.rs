@@ -5,43 +5,43 @@ use kiln::{Model, Tensor, diagnose};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The fewest and the most calls that a time is the median of.
+/// The minimum and maximum number of calls of which the median time is taken.
 const CALLS: (usize, usize) = (5, 10_000);
-/// The last-level cache where the system does not tell its size.
+/// The assumed size of the last-level cache, if the system does not report it.
 const USUAL_CACHE: u64 = 8 << 20;
 
-/// What a call costs.
+/// The cost of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelProfile {
     /// The median time of a call.
     pub time: Duration,
     /// How many calls were timed.
     pub calls: usize,
-    /// Bytes beyond the inputs: the arena, results, scratch.
+    /// The memory in addition to the inputs, in bytes: the arena, results, scratch.
     pub memory_bytes: u64,
     /// The bytes that any implementation moves: inputs and outputs, each once.
     pub least_bytes: u64,
-    /// How much of what is moved to and from memory has to be.
+    /// The fraction of the memory traffic that is unavoidable.
     pub cache: CacheEfficiency,
     /// `least_bytes` over `time`, in bytes per second.
     pub bandwidth: f64,
 }
 
-/// Bytes that must move over bytes that move, from 0 to 1.
+/// The bytes that must be moved, divided by the bytes that are moved, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CacheEfficiency {
     /// The ratio.
     pub ratio: f64,
-    /// Where the bytes that move come from.
+    /// How the number of bytes moved is known.
     pub source: CacheSource,
 }
 
-/// Where a cache efficiency comes from.
+/// How a cache efficiency was determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheSource {
-    /// A model: a call whose operands, over all steps, fit the last-level cache moves its inputs and outputs; in a larger
-    /// one each step's operands move.
+    /// By a model: a call whose operands, over all steps, fit the last-level cache moves its inputs and outputs; a
+    /// larger one moves the operands of each step.
     Modelled,
 }
 

@@ -10,15 +10,15 @@ use tokio::sync::watch;
 pub(super) struct Flight {
     answer: watch::Sender<Option<Answer>>,
     token: CancelToken,
-    /// How many wait; none once the last has left, after which no caller joins.
+    /// The number of waiting callers; `None` once the last has left, after which no caller can join.
     waiting: Mutex<Option<usize>>,
 }
 
-/// A place among those that wait for a flight.
+/// A caller's registration as one that waits for a flight.
 pub(super) struct Waiting {
     flight: Arc<Flight>,
     answer: watch::Receiver<Option<Answer>>,
-    /// Whether leaving counts.
+    /// Whether leaving decrements the number of waiting callers.
     leaves: bool,
 }
 
@@ -31,7 +31,7 @@ impl Flight {
         })
     }
 
-    /// A place; none in a flight that is already cancelled.
+    /// Registers a caller; `None` if the flight is already cancelled.
     pub(super) fn join(self: &Arc<Self>) -> Option<Waiting> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         *waiting.as_mut()? += 1;
@@ -42,19 +42,19 @@ impl Flight {
         })
     }
 
-    /// Cancelled when no caller waits any more.
+    /// Cancelled when no caller waits any longer.
     pub(super) fn token(&self) -> &CancelToken {
         &self.token
     }
 
-    /// Gives everybody the answer.
+    /// Delivers the result to all waiting callers.
     pub(super) fn land(&self, answer: Answer) {
         self.answer.send_replace(Some(answer));
     }
 }
 
 impl Waiting {
-    /// The answer, when there is one.
+    /// Waits for the result.
     pub(super) async fn answer(&mut self) -> Answer {
         match self.answer.wait_for(Option::is_some).await {
             Ok(answer) => match &*answer {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A number that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -84,7 +84,7 @@ impl Counters {
     }
 }
 
-/// The counters of a service at one time.
+/// A snapshot of the counters of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceMetrics {
     /// Requests.
@@ -97,25 +97,25 @@ pub struct ServiceMetrics {
     pub joined: u64,
     /// Compiles.
     pub compiles: u64,
-    /// Compiles and loads that failed, for another reason than that they were cancelled.
+    /// Compiles and loads that failed, other than by cancellation.
     pub failures: u64,
     /// Compiles that were cancelled.
     pub cancelled: u64,
-    /// Requests refused because too many waited.
+    /// Requests rejected because too many were waiting.
     pub refused: u64,
     /// Requests that were not answered within their deadline.
     pub deadlines: u64,
-    /// Packages in the store that were not loaded: damaged, of another version, for another machine.
+    /// Packages in the store that were not loaded: damaged, of a different version, for another machine.
     pub packages_refused: u64,
     /// Packages that could not be stored.
     pub store_failures: u64,
-    /// Of the kernels loaded from the store, those that another server made.
+    /// Kernels loaded from the store that another server made.
     pub shared_hits: u64,
     /// Requests to the store that servers share that failed.
     pub shared_failures: u64,
     /// Time spent compiling.
     pub compile_time: Duration,
-    /// Time that requests waited.
+    /// Time that requests spent waiting.
     pub wait_time: Duration,
     /// Kernels in memory.
     pub in_memory: usize,
@@ -126,7 +126,7 @@ pub struct ServiceMetrics {
 }
 
 impl ServiceMetrics {
-    /// Requests answered without a compile, over all requests that were answered; 1 where there were none.
+    /// The fraction of answered requests that were answered without a compile; 1 if there were none.
     pub fn hit_rate(&self) -> f64 {
         let compiled = self.compiles as f64;
         let requests = (self.requests - self.refused.min(self.requests)) as f64;

@@ -7,11 +7,11 @@ use crate::error::ServiceError;
 pub struct ServiceOptions {
     /// Threads that compile, each one kernel at a time: 1.
     pub compile_threads: usize,
-    /// Compiles that may wait, of all clients: 256.
+    /// The maximum number of waiting compiles of all clients: 256.
     pub max_queued: usize,
-    /// Compiles that may wait, of one client: 64.
+    /// The maximum number of waiting compiles of one client: 64.
     pub max_queued_per_client: usize,
-    /// Kernels in memory; the least recently used go first: 1,024.
+    /// The maximum number of kernels in memory; the least recently used are evicted first: 1,024.
     pub max_kernels: usize,
 }
 
@@ -28,7 +28,7 @@ impl Default for ServiceOptions {
 
 impl ServiceOptions {
     /// # Errors
-    /// E1433 for a number that makes no sense.
+    /// E1433 for an invalid number.
     pub(super) fn check(&self) -> Result<(), ServiceError> {
         for (name, found, most) in [
             ("compile_threads", self.compile_threads, 256),

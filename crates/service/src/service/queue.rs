@@ -14,7 +14,7 @@ pub(super) struct Queue<T> {
 }
 
 struct State<T> {
-    /// Each client's jobs, in order; no client without jobs is in here.
+    /// Each client's jobs, in order; clients without jobs have no entry.
     clients: BTreeMap<String, VecDeque<T>>,
     /// Clients in the order in which they are served.
     turns: VecDeque<String>,
@@ -41,7 +41,7 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many wait.
+    /// The number of waiting jobs.
     pub(super) fn len(&self) -> usize {
         self.lock().count
     }
@@ -49,7 +49,7 @@ impl<T> Queue<T> {
     /// Adds a client's job.
     ///
     /// # Errors
-    /// E1430 when too many wait; E1432 when the queue is closed.
+    /// E1430 when too many jobs wait; E1432 when the queue is closed.
     pub(super) fn push(&self, client: &str, job: T) -> Result<(), ServiceError> {
         let mut state = self.lock();
         if state.closed {
@@ -84,7 +84,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// The next job, of the client whose turn it is; waits for one, and is none when the queue is closed.
+    /// Waits for the next job, of the client whose turn it is; `None` when the queue is closed.
     pub(super) fn pop(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -101,7 +101,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Closes the queue; returns what waited.
+    /// Closes the queue; returns the jobs that were waiting.
     pub(super) fn close(&self) -> Vec<T> {
         let mut state = self.lock();
         state.closed = true;

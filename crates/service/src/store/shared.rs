@@ -19,7 +19,7 @@ const PACKAGE: EntryKind = EntryKind::new("package");
 /// How often another server's compile is polled.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How long another server's compile is waited for, at most.
+/// The maximum time to wait for another server's compile.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// A store that several servers share.
@@ -30,11 +30,11 @@ pub(super) struct Shared {
     machine: String,
 }
 
-/// What a server that needs a package may do.
+/// The next action of a server that needs a package.
 pub(crate) enum Turn {
-    /// Compile, while this is kept. Without it others may compile too.
+    /// Compile, and hold this claim meanwhile. Without a claim, other servers may compile it too.
     Compile(Option<Box<dyn Any + Send>>),
-    /// Look again: another server has stored the package.
+    /// Look it up again: another server has stored the package.
     Stored,
 }
 
@@ -70,7 +70,7 @@ impl Shared {
         Package::unpack(&entry.payload, key).map(Some)
     }
 
-    /// Stores a package, where the tier wants to in the background.
+    /// Stores a package; the tier may do so in the background.
     pub(super) fn put(&self, package: &Package) -> Result<(), ServiceError> {
         let metadata = package.metadata();
         let bytes = package.pack()?;
@@ -93,7 +93,7 @@ impl Shared {
         let (key, begin) = (self.key(key), Instant::now());
         while begin.elapsed() < LONGEST && !is_cancelled() {
             match self.tier.try_claim(&key) {
-                // Another server may have given its claim up after it stored the package.
+                // Another server may have released its claim after it stored the package.
                 Claim::Held(_) if self.tier.contains(&key) => return Turn::Stored,
                 Claim::Held(claim) => return Turn::Compile(Some(claim)),
                 Claim::Unavailable => return Turn::Compile(None),

@@ -8,17 +8,18 @@ use kiln::internals::ir::Graph;
 use kiln::internals::scalar::Mode;
 use kiln::{DType, Model, Tensor};
 
-/// The largest error of floats of 32 bits or more, relative to the largest expected element.
+/// The maximum error of floats of 32 bits or more, relative to the largest expected element.
 const TOLERANCE: f64 = 1e-4;
-/// That of floats of 16 bits.
+/// The maximum error of floats of 16 bits.
 const TOLERANCE_OF_HALVES: f64 = 2e-2;
 
 impl KernelValidator {
-    /// Compares a model with the interpreter's results for the graph: on likely sizes' neighbours, 0, 1, 2, vector widths
-    /// and primes. Where the graph refuses inputs, such as an index out of range, the model has to refuse them too.
+    /// Compares a model with the interpreter's results for the graph, at the sizes 0, 1, 2, vector widths, primes, and
+    /// neighbours of the likely sizes. Where the graph rejects inputs, such as an index out of range, the model has to
+    /// reject them too.
     ///
     /// # Errors
-    /// E1422 where no sizes can be drawn.
+    /// E1422 if no sizes can be drawn.
     pub fn check_correctness(&self, graph: &Graph, model: &Model) -> Result<Outcome, ServiceError> {
         let mut random = Random::new(self.seed);
         let mut worst = 0.0f64;

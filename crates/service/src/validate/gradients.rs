@@ -16,13 +16,14 @@ use kiln::internals::ir::Graph;
 use kiln::{CompilePolicy, Compiling, Options, Tensor};
 use slope::{Judged, Point, groups};
 
-/// Directions that are tried for each group until the difference along one does not depend on the step.
+/// The number of directions tried for each group, to find one along which the finite difference does not depend on the
+/// step.
 const DIRECTIONS_OF_GROUP: usize = 2;
-/// The same for an input alone.
+/// The same for a single input.
 const DIRECTIONS: usize = 8;
 /// How many combinations of sizes are drawn.
 const SHAPES: usize = 3;
-/// Differences are only taken of small sizes: each is two calls of the interpreter.
+/// The largest size at which finite differences are taken: each needs two calls of the interpreter.
 const LARGEST: i64 = 4;
 
 impl KernelValidator {
@@ -46,8 +47,8 @@ impl KernelValidator {
         }
     }
 
-    /// Checks a graph with gradients, which `request` says the places of, against differences of the graph that it was
-    /// made from.
+    /// Checks a graph with gradients, whose positions `request` gives, against finite differences of the graph from
+    /// which it was made.
     ///
     /// # Errors
     /// As [`check_gradients`](Self::check_gradients).
@@ -111,7 +112,7 @@ impl KernelValidator {
     }
 }
 
-/// What was found of a group of inputs.
+/// The result of checking a group of inputs.
 struct Found {
     /// The inputs that were checked; the others are next to a kink.
     judged: usize,
@@ -151,7 +152,7 @@ fn judge(
     }
     Ok(found)
 }
-/// Options that compile and run the joint graph on one thread, each kernel when it is first called.
+/// Options that compile and run the joint graph on one thread, and compile each kernel when it is first called.
 fn on_one_thread(options: &Options) -> Options {
     let compiling = Compiling {
         policy: CompilePolicy::FirstUse,
@@ -162,8 +163,8 @@ fn on_one_thread(options: &Options) -> Options {
     options.clone().compiling(compiling).threads(1)
 }
 
-/// Drawn inputs, then a cotangent for each requested output; none where the graph refuses the inputs, such as an index out
-/// of range.
+/// Drawn inputs, then a cotangent for each requested output; `None` if the graph rejects the inputs, such as an index
+/// out of range.
 fn inputs_and_cotangents(
     graph: &Graph,
     request: &GradientRequest,
@@ -188,7 +189,8 @@ fn name_of(graph: &Graph, input: usize) -> String {
     })
 }
 
-/// Every output of floats with respect to every input of floats, with cotangents as inputs.
+/// Requests the gradients of every floating-point output with respect to every floating-point input, with cotangents as
+/// inputs.
 fn request_of(graph: &Graph) -> Option<GradientRequest> {
     let floats = |values: &[kiln::internals::ir::ValueId]| -> Vec<usize> {
         let is_float = |&value| graph.tensor_ty(value).is_some_and(|ty| ty.dtype.is_float());

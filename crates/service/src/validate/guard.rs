@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// The argument that makes a program a runner.
 const ARGUMENT: &str = "--kiln-guard-runner";
-/// Each case is called as often as this, so that a leak per call is told from memory that is kept.
+/// The number of calls of each case, so that a leak per call can be distinguished from memory that is kept.
 const CALLS: usize = 3;
 
 /// A program that begins with [`main_if_guard`].
@@ -30,14 +30,14 @@ pub struct GuardProgram {
     time_limit: Duration,
 }
 
-/// Code that takes longer is taken to hang.
+/// Code that takes longer is considered to hang.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 impl GuardProgram {
     /// This program.
     ///
     /// # Errors
-    /// E1424 where the system does not tell its path.
+    /// E1424 if the system does not report its path.
     pub fn current() -> Result<Self, ServiceError> {
         let path = std::env::current_exe();
         let path = path.map_err(|error| ServiceError::GuardProgram {
@@ -54,7 +54,7 @@ impl GuardProgram {
         }
     }
 
-    /// With another limit on the time of all cases of a kernel: 120 s.
+    /// Sets the time limit for all cases of a kernel; 120 s by default.
     #[must_use]
     pub fn with_time_limit(self, time_limit: Duration) -> Self {
         Self { time_limit, ..self }
@@ -73,10 +73,10 @@ impl GuardProgram {
             .map_err(system)?;
         let text = serde_json::to_vec(request).map_err(|error| problem(error.to_string()))?;
         if let Some(mut input) = child.stdin.take() {
-            // A runner that ended before it read says so by its status.
+            // A runner that ended before it read its input is reported by its status.
             let _ = input.write_all(&text);
         }
-        // Read beside the wait, so that a full pipe holds neither up.
+        // The output is read during the wait, so that a full pipe blocks neither process.
         let out = child.stdout.take();
         let reader = std::thread::spawn(move || {
             let mut lines = Vec::new();
@@ -123,7 +123,7 @@ impl GuardProgram {
                 return Ok(status);
             }
             if begin.elapsed() > self.time_limit {
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let _ = child.kill();
                 let _ = child.wait();
                 let limit = self.time_limit;
@@ -146,7 +146,7 @@ fn signal_of(_: std::process::ExitStatus) -> Option<i32> {
     None
 }
 
-/// What a runner is to do.
+/// The task of a runner.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) bundle: PathBuf,
@@ -160,7 +160,7 @@ pub(super) struct Request {
 pub(super) enum Ended {
     /// It ran every case.
     Done { leaked: usize, grown: usize },
-    /// The system ended it, in this case.
+    /// The system ended it while it ran this case.
     Killed {
         shapes: Vec<Vec<usize>>,
         side: String,
@@ -176,9 +176,10 @@ enum Line {
         shapes: Vec<Vec<usize>>,
         side: String,
     },
-    /// All cases ran: pieces of memory that were not freed, and bytes by which repeated calls grew.
+    /// All cases ran: the number of allocations that were not freed, and of bytes by which memory grew over repeated
+    /// calls.
     Done { leaked: usize, grown: usize },
-    /// They could not run.
+    /// The cases could not run.
     Failed { problem: String },
 }
 
@@ -219,7 +220,7 @@ fn serve() -> Result<(usize, usize), String> {
     Ok((live(), grown))
 }
 
-/// Runs every case on a separate model; returns the number of bytes by which repeated calls grew.
+/// Runs every case on a separate model; returns the number of bytes by which memory grew over repeated calls.
 fn run_cases(request: &Request, side: Side) -> Result<usize, String> {
     let model = open(&request.bundle, &request.secret)?;
     let graph = diagnose::graph(&model, Stage::Import).map_err(|error| error.to_string())?;
@@ -240,7 +241,7 @@ fn open(bundle: &Path, secret: &[u8]) -> Result<Model, String> {
         threads: Some(1),
         ..Compiling::default()
     };
-    // One thread, which is this one: scratch of others would not be guarded.
+    // One thread, which is this one: the scratch memory of other threads would not be guarded.
     let options = Options::new().threads(1).shared_kernels(false);
     let options = options.cache(Cache::off()).compiling(compiling);
     let opened = Model::open_sealed_bundle(bundle, &SealKey::of_secret(secret), options);

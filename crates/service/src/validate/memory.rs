@@ -9,7 +9,7 @@ use kiln::{Model, SealKey};
 use std::hash::{BuildHasher as _, RandomState};
 
 impl KernelValidator {
-    /// Runs a model's code with guard pages before and behind every buffer, and counts what is not freed.
+    /// Runs a model's code with guard pages before and after every buffer, and counts allocations that are not freed.
     ///
     /// # Errors
     /// E1422 where no sizes can be drawn; E1424 when the program cannot run; E1420 when the bundle cannot be written.
@@ -67,7 +67,8 @@ impl KernelValidator {
     }
 }
 
-/// 32 bytes that differ from check to check: the bundle is in a folder of this user alone.
+/// A key of 32 bytes that differ from check to check; it need not be secret, since only this user can access the
+/// bundle's folder.
 fn fresh_secret() -> Vec<u8> {
     (0..4u64)
         .flat_map(|part| RandomState::new().hash_one(part).to_le_bytes())

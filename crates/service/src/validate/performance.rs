@@ -7,11 +7,11 @@ use std::time::Duration;
 /// Bounds on a kernel's speed and memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PerformanceBounds {
-    /// The most time that a call at likely sizes may take; no bound by default.
+    /// The maximum time of a call at likely sizes; no bound by default.
     pub max_time: Option<Duration>,
-    /// The most time relative to the plain candidate: 1.1, which leaves room for noise.
+    /// The maximum time relative to the plain candidate: 1.1, which allows for noise.
     pub max_relative_to_plain: f64,
-    /// The most memory beyond the inputs, in bytes; no bound by default.
+    /// The maximum memory in addition to the inputs, in bytes; no bound by default.
     pub max_memory: Option<u64>,
 }
 

@@ -13,14 +13,14 @@ use std::collections::BTreeSet;
 pub struct Disagreement {
     /// The value.
     pub value: ValueId,
-    /// The stated type, in the text form; `?` where none was stated.
+    /// The inferred type, in the text form.
     pub inferred: String,
-    /// What was stated, in the text form; `?` where nothing was.
+    /// The stated type, in the text form; `?` where nothing was stated.
     pub stated: String,
 }
 
 impl GraphBuilder {
-    /// States a value's type; `None` where it is unknown. Where it is proved, the stated size is adopted because it reads
+    /// States a value's type; `None` where it is unknown. A stated size that is proved is adopted, because it reads
     /// better; sizes with symbols that have no value here are skipped.
     ///
     /// # Errors

@@ -74,8 +74,8 @@ impl GraphBuilder {
 
     /// The transpose of [`conv`](Self::conv) in its input: `x: [N, C, spatial..], w: [C, O / groups, kernel..]`.
     ///
-    /// `output_padding` is added at the high end of each spatial axis: it tells which of the inputs that `conv` maps to
-    /// sizes of `x` is meant.
+    /// `output_padding` is added at the high end of each spatial axis: it selects one of the input sizes that `conv`
+    /// maps to the sizes of `x`.
     ///
     /// # Errors
     /// As [`conv`](Self::conv), and when an output padding is always negative.
@@ -120,8 +120,8 @@ impl GraphBuilder {
         )
     }
 
-    /// Where the maximum of each window is: `[N, C, spatial..] -> i64 [N, C, spatial..]`, the position over the operand's
-    /// spatial axes; -1 for a window of padding alone.
+    /// The position of the maximum of each window: `[N, C, spatial..] -> i64 [N, C, spatial..]`, in row-major order
+    /// over the operand's spatial axes; -1 for a window that consists only of padding.
     ///
     /// # Errors
     /// As [`pool`](Self::pool).

@@ -28,7 +28,8 @@ pub struct LoopOperands<'a> {
     pub captures: &'a [ValueId],
 }
 
-/// How many loop bodies one builder may rebuild; beyond it, every size of a carried value is assumed to change.
+/// The maximum number of loop bodies that one builder may rebuild; beyond it, every size of a carried value is assumed
+/// to change.
 pub(super) const REBUILD_LIMIT: u32 = 1024;
 
 /// The results of one iteration of a loop.
@@ -67,8 +68,8 @@ impl GraphBuilder {
         self.if_else_defining(&[], condition, captures, then, otherwise)
     }
 
-    /// As [`if_else`](Self::if_else); `symbols` become the sizes that are known only after it ran, in order, and fresh ones
-    /// the rest. For copies of an `if` whose symbols are in use.
+    /// As [`if_else`](Self::if_else); the sizes that are known only after it ran become `symbols`, in order, and then
+    /// fresh symbols. For copies of an `if` whose symbols are in use.
     ///
     /// # Errors
     /// As [`if_else`](Self::if_else).
@@ -98,9 +99,9 @@ impl GraphBuilder {
         Ok(self.append_control(Op::If, &operands, &[first, second], symbols)?)
     }
 
-    /// Repeats `body` until `trips: i64[]` iterations are done or the condition is false. The body gets the
-    /// iteration `i64[]`, the carried values and the captures. Results: the last carried values, then
-    /// each stacked value under a new outermost axis.
+    /// Repeats `body` until `trips: i64[]` iterations are done or the condition is false. The body receives the
+    /// iteration `i64[]`, the carried values and the captures. The results are the last carried values, then each
+    /// stacked value with a new outermost axis.
     ///
     /// The body may be built several times, and must do the same each time.
     ///
@@ -123,8 +124,8 @@ impl GraphBuilder {
         self.loop_defining(&[], operands, body)
     }
 
-    /// As [`loop_`](Self::loop_); `symbols` become the sizes that are known only after it ran, in order, and fresh ones the
-    /// rest. For copies of a loop whose symbols are in use.
+    /// As [`loop_`](Self::loop_); the sizes that are known only after it ran become `symbols`, in order, and then fresh
+    /// symbols. For copies of a loop whose symbols are in use.
     ///
     /// # Errors
     /// As [`loop_`](Self::loop_).
@@ -170,7 +171,7 @@ impl GraphBuilder {
                         rebuilds_left: self.rebuilds_left.saturating_sub(1),
                         ..before
                     };
-                    // A second size that changes: stop guessing.
+                    // If sizes change a second time, all are assumed to change.
                     changing = if first_time && self.rebuilds_left > 0 {
                         found
                     } else {
@@ -261,7 +262,7 @@ impl GraphBuilder {
             stacked,
         } = body(self, iteration, &parameters, &captured)?;
         if next.len() != carried.len() {
-            // Otherwise one too many would be stacked, and one too few would take what is stacked.
+            // Otherwise a surplus value would be stacked, and a missing one would be replaced by a stacked one.
             let (expected, found) = (carried.len().to_string(), next.len().to_string());
             let what = "carried values of an iteration".to_owned();
             let kind = InferErrorKind::Region {
@@ -301,7 +302,7 @@ impl GraphBuilder {
         })
     }
 
-    /// Sizes that an iteration is not proved to keep, except those known to change.
+    /// The sizes that an iteration is not proved to preserve, except those known to change.
     fn changed_sizes(&self, region: RegionId, carried: usize, changing: &Changing) -> Changing {
         let region = self.graph.region(region);
         let edges = region

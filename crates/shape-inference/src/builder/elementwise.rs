@@ -78,7 +78,7 @@ functions! {
     or(a, b) = "or";
     /// Whether not.
     not(x) = "not";
-    /// `a` where the condition is true, else `b`.
+    /// `a` where the condition is true, otherwise `b`.
     select(condition, a, b) = "select";
 }
 
@@ -113,7 +113,7 @@ impl GraphBuilder {
         )
     }
 
-    /// Casts every element to a dtype; the operand itself if it has it.
+    /// Casts every element to a dtype; returns the operand itself if it already has the dtype.
     ///
     /// # Errors
     /// When the operand is not a tensor.

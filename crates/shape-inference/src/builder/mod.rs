@@ -57,7 +57,7 @@ pub struct GraphBuilder {
     /// Symbols that have a value at this point.
     defined: BTreeSet<SymbolId>,
     disagreements: Vec<Disagreement>,
-    /// How many more loop bodies may be rebuilt.
+    /// The remaining number of loop bodies that may be rebuilt.
     rebuilds_left: u32,
     /// The number of symbols made by `bind`, for their names.
     n_bound: u64,
@@ -74,7 +74,7 @@ impl GraphBuilder {
         Self::with_limits(name, engine, DimLimits::default())
     }
 
-    /// A builder with other rules, and other limits of the graph's table of sizes.
+    /// A builder with other rules, and other limits for the graph's size table.
     pub fn with_limits(name: &str, engine: ShapeInferenceEngine, limits: DimLimits) -> Self {
         let graph = Graph::with_dims(name, DimTable::with_limits(limits));
         let region = graph.body();
@@ -208,7 +208,7 @@ impl GraphBuilder {
         })
     }
 
-    /// What is known of a value's elements.
+    /// What is known about a value's elements.
     pub fn known(&self, value: ValueId) -> Option<&KnownValue> {
         self.state.known(&self.graph, value)
     }
@@ -293,8 +293,8 @@ impl GraphBuilder {
         }
     }
 
-    /// Proves a predicate, or has the run time check it; false when it never holds. Regions may never
-    /// run, so nothing is recorded there.
+    /// Proves a predicate, or leaves its check to the run time; false when it never holds. Regions may never run, so
+    /// nothing is recorded there.
     fn require(&mut self, predicate: Predicate, what: String) -> Result<bool, InferError> {
         match self.dims().prove(&predicate) {
             Proof::Proved => return Ok(true),
@@ -318,7 +318,7 @@ impl GraphBuilder {
         self.mistake_of("builder", kind)
     }
 
-    /// An error about the source node, or else about a composite.
+    /// An error about the source node, or otherwise about a composite.
     fn mistake_of(&self, composite: &str, kind: InferErrorKind) -> InferError {
         match &self.origin {
             Some(origin) => InferError::new(origin.escape_debug().to_string(), kind),

@@ -7,7 +7,7 @@ use kiln_ir::{Dims, Op, PadMode, ValueId};
 use kiln_symbolic_shape::{DimError, DimId, Predicate};
 
 impl GraphBuilder {
-    /// The same elements with other sizes; the operand itself if it has them.
+    /// The same elements with other sizes; the operand itself if it already has these.
     ///
     /// # Errors
     /// When the number of elements never fits.
@@ -46,7 +46,7 @@ impl GraphBuilder {
         self.reshape(x, &dims)
     }
 
-    /// `product(from) / product(by)`, with equal factors cancelled first, so that it is right where they are 0.
+    /// `product(from) / product(by)`, with equal factors cancelled first, so that it is correct if they are 0.
     fn quotient_of_products(&mut self, from: &[DimId], by: &[DimId]) -> Result<DimId, InferError> {
         let mut above = from.to_vec();
         let mut below = Vec::new();
@@ -72,7 +72,7 @@ impl GraphBuilder {
         self.place(result)
     }
 
-    /// The operand repeated to exactly `dims`; the operand itself if it has them.
+    /// The operand broadcast to exactly `dims`; the operand itself if it already has these sizes.
     ///
     /// # Errors
     /// When an operand size can be neither equal nor 1.
@@ -246,7 +246,7 @@ impl GraphBuilder {
         self.op1(Op::Concat { axis }, operands)
     }
 
-    /// Operands of one shape under a new axis.
+    /// Stacks operands of the same shape along a new axis.
     ///
     /// # Errors
     /// When their sizes are never equal, or `axis` is above their rank.

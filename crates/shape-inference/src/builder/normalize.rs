@@ -164,7 +164,8 @@ impl GraphBuilder {
         self.div(x, norm)
     }
 
-    /// The maximum cancels out of what is computed from this, so its gradient is zero: differentiation need not find that.
+    /// The maximum cancels out of the values computed from this, so its gradient is zero; this spares differentiation
+    /// from having to find that.
     fn minus_max(&mut self, x: ValueId, axis: usize) -> Result<ValueId, InferError> {
         let max = self.reduce_max(x, &[axis], true)?;
         let max = self.map("stop_gradient", &[max])?;

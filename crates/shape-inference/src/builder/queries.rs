@@ -50,7 +50,7 @@ impl GraphBuilder {
         self.tensor(value).map(|ty| ty.rank())
     }
 
-    /// An axis that may count from the end, as one that counts from the start.
+    /// Converts an axis that may count from the end to one that counts from the start.
     ///
     /// # Errors
     /// When it is not in `[-rank, rank)`.
@@ -84,7 +84,7 @@ impl GraphBuilder {
             })
     }
 
-    /// A value with its type, as messages show it.
+    /// A value with its type, as shown in messages.
     pub fn describe(&self, value: ValueId) -> String {
         let ty = self.graph.ty(value).display(self.dims());
         match self.graph.value(value).name.as_deref() {

@@ -67,7 +67,7 @@ impl GraphBuilder {
         self.reduce(x, ReduceFunction::Max, axes, keep_dims)
     }
 
-    /// The index of the maximum or minimum along `axis`; the first of equal ones.
+    /// The index of the maximum or minimum along `axis`; the first of equal elements.
     ///
     /// # Errors
     /// When the axis does not exist.

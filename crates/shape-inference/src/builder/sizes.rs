@@ -49,8 +49,8 @@ impl GraphBuilder {
         )
     }
 
-    /// The elements of an integer scalar or vector as sizes: as they are known, or otherwise as symbols that the run time
-    /// binds to any integer.
+    /// The elements of an integer scalar or vector as sizes: known ones as they are, others as symbols that the run
+    /// time binds to any integer.
     ///
     /// # Errors
     /// When the value is not an integer scalar or vector of known length.
@@ -103,7 +103,7 @@ impl GraphBuilder {
             };
             let declared = self.place(declared)?;
             symbols.push(declared);
-            // What is known of an element carries more information than a symbol.
+            // A known element carries more information than a symbol.
             let known = self
                 .known(x)
                 .and_then(|known| known.element(index).as_dim());

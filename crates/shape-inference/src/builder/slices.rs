@@ -5,7 +5,7 @@ use crate::error::{InferError, InferErrorKind};
 use kiln_ir::{Dims, Integers, Op, ValueId};
 use kiln_symbolic_shape::{DimError, DimId, DimTable, Predicate, Proof};
 
-/// Ends at or beyond this mean the end of the axis, whatever its size: the idiom of exporters.
+/// Ends at or beyond this mean the end of the axis, regardless of its size: the idiom of exporters.
 const END: i64 = i32::MAX as i64;
 
 impl GraphBuilder {
@@ -31,7 +31,7 @@ impl GraphBuilder {
         )
     }
 
-    /// `size` elements of one axis from `start` on.
+    /// `size` elements of one axis, starting at `start`.
     ///
     /// # Errors
     /// When the axis does not exist, or an index is always out of bounds.
@@ -173,7 +173,7 @@ fn range(
     Ok((start, dims.ceil_div(distance, stride)?))
 }
 
-/// A position that may count from the end, as one that counts from the start.
+/// Converts a position that may count from the end to one that counts from the start.
 fn position(
     dims: &mut DimTable,
     size: DimId,
@@ -192,7 +192,7 @@ fn position(
     if range.max.is_some_and(|max| max < 0) {
         return dims.add(position, size);
     }
-    // -1 for negative positions, 0 for others, so that the size is added to negative ones alone.
+    // -1 for negative positions, 0 for others, so that the size is added only to negative ones.
     let (zero, minus_one) = (dims.constant(0), dims.constant(-1));
     let sign = dims.min(position, zero)?;
     let sign = dims.max(sign, minus_one)?;

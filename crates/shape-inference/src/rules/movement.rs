@@ -253,7 +253,7 @@ fn concat(
                 (0, *dim),
                 (index, found),
             )?;
-            // Equal from here on; a constant carries more information than a symbol.
+            // They are equal from here on; a constant carries more information than a symbol.
             if ctx.dims().as_constant(found).is_some() {
                 *dim = found;
             }

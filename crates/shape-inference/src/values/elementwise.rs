@@ -27,7 +27,7 @@ pub(crate) fn of_map(
     let operands: Vec<Grid> = (0..node.operands.len())
         .map(|index| Grid::of_operand(ctx, node, index))
         .collect::<Option<_>>()?;
-    // A selection by a known condition needs only one side; everything else needs all operands.
+    // A selection by a known condition needs only one side; all other functions need all operands.
     if name != "select" && !operands.iter().all(Grid::is_known) {
         return None;
     }

@@ -8,7 +8,7 @@ use crate::node::OpView;
 use kiln_symbolic_shape::{DimId, Predicate, Proof};
 use kiln_tensor::DType;
 
-/// The result of the function `name` on operands of `dtype`; `None` where it is not known.
+/// The result of the function `name` on operands of `dtype`; `None` if it is not known.
 pub(super) fn apply(
     ctx: &mut InferenceContext<'_>,
     node: &OpView<'_>,

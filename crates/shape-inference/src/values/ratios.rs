@@ -13,7 +13,7 @@ use kiln_symbolic_shape::{DimId, DimTable, Predicate, Proof};
 use kiln_tensor::DType;
 use smallvec::{SmallVec, smallvec};
 
-/// Constants with more significant bits would leave no room for the sizes they scale.
+/// The maximum number of significant bits of a constant, to leave room for the sizes that it scales.
 const FACTOR_LIMIT: i64 = 1 << 12;
 /// Denominators stay below this.
 const DENOMINATOR_LIMIT: i64 = 1 << 24;
@@ -51,7 +51,7 @@ pub(super) fn of_integer(dim: DimId) -> Ratio {
     }
 }
 
-/// The result of the function `name`; `None` where it is not known.
+/// The result of the function `name`; `None` if it is not known.
 pub(super) fn apply(
     ctx: &mut InferenceContext<'_>,
     name: &str,
@@ -108,7 +108,7 @@ pub(super) fn apply(
     }
 }
 
-/// The float in another dtype.
+/// The float in a different dtype.
 pub(super) fn cast(
     ctx: &mut InferenceContext<'_>,
     node: &OpView<'_>,
@@ -130,7 +130,7 @@ pub(super) fn cast(
     })
 }
 
-/// The float rounded towards zero, of floats that are not negative.
+/// The float rounded towards zero, for floats that are not negative.
 pub(super) fn truncated(
     ctx: &mut InferenceContext<'_>,
     node: &OpView<'_>,
@@ -184,7 +184,7 @@ impl Ratio {
         (self.denominator as u64).is_power_of_two()
     }
 
-    /// Reduced where possible, with its numerator added to `exact`.
+    /// The ratio, reduced if possible, with its numerator added to `exact`.
     fn reduced(
         dims: &mut DimTable,
         numerator: DimId,

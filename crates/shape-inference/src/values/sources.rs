@@ -7,7 +7,7 @@ use kiln_ir::Type;
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::{DType, Element as TensorElement, Tensor};
 
-/// Float constants with more elements are weights, not scales.
+/// The maximum number of elements of a float constant that is treated as scales; larger ones are weights.
 const FLOAT_LIMIT: usize = 16;
 
 /// The elements of a constant.

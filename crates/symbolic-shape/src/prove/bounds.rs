@@ -5,12 +5,12 @@ use crate::ids::DimId;
 use crate::polynomial::Polynomial;
 use crate::table::{Atom, DimTable};
 
-/// How many known inequalities are examined for one step.
+/// The maximum number of known inequalities examined for one step.
 pub(super) const SCANNED: u64 = 16;
 
 /// The inequalities that share a factor with `polynomial`; `None` when the fuel runs out.
 ///
-/// Finding them takes fuel like using them: a broadcast of many sizes alone implies as many polynomials.
+/// Finding them takes fuel just as using them does: a single broadcast of many sizes implies as many polynomials.
 pub(super) fn relevant(
     table: &DimTable,
     polynomial: &Polynomial,

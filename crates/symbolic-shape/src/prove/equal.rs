@@ -17,7 +17,7 @@ pub(super) fn is_zero(table: &DimTable, polynomial: Polynomial, fuel: &mut Fuel)
     }
     for fact in &table.knowledge().non_zero {
         fuel.take(fact)?;
-        // A value with a nonzero multiple is nonzero; and a multiple by a nonzero factor preserves this.
+        // A value with a nonzero multiple is nonzero, and multiplication by a nonzero factor preserves this.
         if fact.divide_exactly(&reduced).is_some() || is_constant_multiple(&reduced, fact) {
             return Some(Proof::Disproved);
         }

@@ -11,7 +11,7 @@ use crate::ids::AtomId;
 use crate::polynomial::{ArithmeticFault, Factors, Polynomial, Term, difference};
 use crate::table::DimTable;
 
-/// How many inequalities are combined at most.
+/// The maximum number of inequalities that are combined.
 const MAX_ELIMINATIONS: usize = 4;
 
 /// Whether `polynomial >= 0` for all allowed sizes, or for none.
@@ -40,7 +40,8 @@ pub(super) fn holds(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) 
     search(table, &reduced, MAX_ELIMINATIONS, fuel)
 }
 
-/// Whether a fact states it, or something stronger. The search would find it too, after everything it tries before.
+/// Whether a fact states it, or a stronger inequality. The search would find it too, but only after everything that it
+/// tries first.
 fn is_known(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) -> Option<bool> {
     let known = &table.knowledge().non_negative;
     fuel.spend(known.len() as u64 / bounds::SCANNED)?;

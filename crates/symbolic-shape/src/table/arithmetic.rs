@@ -49,7 +49,7 @@ impl DimTable {
         dims.iter().try_fold(one, |acc, &dim| self.mul(acc, dim))
     }
 
-    /// How many sizes [`DimTable::sum`] adds up at once.
+    /// The number of sizes that [`DimTable::sum`] adds up at once.
     pub const SUMMED_AT_ONCE: usize = 32;
 
     /// The sum of all of `dims`; 0 for none.
@@ -120,7 +120,7 @@ impl DimTable {
         })
     }
 
-    /// `dim` itself when it is a constant or a symbol, otherwise a symbol that stands for it.
+    /// `dim` itself when it is a constant or a symbol, otherwise a symbol that represents it.
     fn shorten(&mut self, dim: DimId) -> DimId {
         if self.as_constant(dim).is_some() || self.as_symbol(dim).is_some() {
             dim
@@ -161,8 +161,9 @@ impl DimTable {
         Ok(None)
     }
 
-    /// The division of a term that its coefficient undoes, by position, with its operands. Of several it is the first by
-    /// its text, so that the normal form does not depend on the order in which a table got its divisions.
+    /// The division in a term that the term's coefficient cancels, by position, with its operands. If there are
+    /// several, the first by text, so that the normal form does not depend on the order in which divisions were added
+    /// to the table.
     fn undone_division(&self, term: &Term) -> Option<(usize, DimId, i64)> {
         let division = |(place, &factor): (usize, &AtomId)| {
             let Atom::FloorDiv(dividend, divisor) = self.atom(factor).atom else {

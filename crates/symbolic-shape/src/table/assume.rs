@@ -43,7 +43,7 @@ impl DimTable {
     }
 
     /// Records that two sizes are expected to be equal. Recorded once, in either order; beyond the limit on facts it is
-    /// dropped, which costs only a chance to fuse.
+    /// dropped, which only loses an opportunity for fusion.
     pub fn expect(&mut self, fact: PlanFact) {
         let key = (fact.left.min(fact.right), fact.left.max(fact.right));
         if self.plan_facts.len() < self.limits.max_facts && self.known_plan_facts.insert(key) {

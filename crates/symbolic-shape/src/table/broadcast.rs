@@ -29,12 +29,12 @@ impl BroadcastOperand {
 }
 
 impl DimTable {
-    /// The size that `a` and `b` broadcast to. An error when they never do.
+    /// The size to which `a` and `b` broadcast. An error when they never do.
     pub fn bcast(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
         self.bcast_of(&[a, b])
     }
 
-    /// The size that all of `dims` broadcast to; 1 for none.
+    /// The size to which all of `dims` broadcast; 1 if there are none.
     pub fn bcast_of(&mut self, dims: &[DimId]) -> Result<DimId, DimError> {
         self.build(dims, ", ", |table, dims| table.broadcast(dims))
     }

@@ -19,7 +19,7 @@ const MAX_PASSES: usize = 4;
 const MAX_NESTED: usize = 64;
 
 impl DimTable {
-    /// The same size in its simplest known form: rebuilt under everything known now, with equalities applied.
+    /// The same size in its simplest known form: rebuilt with all current knowledge, with equalities applied.
     pub fn simplify(&mut self, dim: DimId) -> Result<DimId, DimError> {
         let rebuilt = self.substitute(dim, &std::collections::BTreeMap::new())?;
         Ok(self.canonical(rebuilt))
@@ -40,7 +40,7 @@ impl DimTable {
         self.canonicalizing -= 1;
     }
 
-    /// Takes one rebuild from the allowance of the operation at hand; false when none is left.
+    /// Takes one rebuild from the allowance of the current operation; false when none is left.
     ///
     /// This is what makes canonicalization terminate: an equality such as `n == max(f(n), 0)` makes each rewritten
     /// expression contain another one that can be rewritten, so no order on terms decreases, but the allowance does.
@@ -169,7 +169,7 @@ impl DimTable {
         Ok(result)
     }
 
-    /// Like [`DimTable::assemble`], through derived symbols where the result would be too large.
+    /// Like [`DimTable::assemble`], but uses derived symbols if the result would be too large.
     ///
     /// `polynomial` may be of another table; `atoms` maps each of its atoms to this one.
     pub(super) fn rebuild(

@@ -12,7 +12,8 @@ use crate::congruence::{Congruence, gcd};
 use crate::ids::DimId;
 use crate::polynomial::{Polynomial, Term};
 
-/// How deeply divisions nest of which a dividend's normal form undoes one after another; each round undoes one level.
+/// The maximum nesting of divisions that a dividend's normal form cancels one after another; each round cancels one
+/// level.
 const NESTED_DIVISIONS: usize = 16;
 
 impl DimTable {
@@ -54,7 +55,7 @@ impl DimTable {
 
     /// The expression whose product with `divisor` is `dividend` for all sizes, if there is one.
     ///
-    /// Unlike [`DimTable::floor_div`] it needs no positive divisor: where the divisor is 0, so is the dividend.
+    /// Unlike [`DimTable::floor_div`], it does not need a positive divisor: if the divisor is 0, so is the dividend.
     pub fn exact_quotient(&mut self, dividend: DimId, divisor: DimId) -> Option<DimId> {
         let quotient = self
             .polynomial(dividend)
@@ -255,7 +256,8 @@ impl DimTable {
         Ok((rest, quotient))
     }
 
-    /// `polynomial` with `k * e` in place of `k * (e % d)` wherever `divisor` divides `k*d`: the same modulo `divisor`.
+    /// `polynomial` with `k * e` in place of `k * (e % d)` wherever `divisor` divides `k*d`: they are congruent modulo
+    /// `divisor`.
     fn strip_remainders(
         &self,
         polynomial: &Polynomial,

@@ -11,7 +11,7 @@ use crate::binding::Binding;
 use crate::error::EvaluateError;
 use crate::ids::{AtomId, DimId};
 
-/// Values found so far. Launch plans evaluate hundreds of sizes at once, so ids are hashed as the numbers they are.
+/// Values found so far. Launch plans evaluate hundreds of sizes at once, so ids are hashed cheaply, as plain numbers.
 type Values = HashMap<DimId, i64, BuildHasherDefault<IdHasher>>;
 
 /// Spreads small consecutive numbers over all bits.

@@ -1,6 +1,6 @@
 //! Access to the structure of an expression, a [`DimId`], one level at a time.
 //!
-//! Used to convert sizes to another form. Operands come before the expressions that use them, so a walk needs no
+//! Used to convert sizes to a different form. Operands come before the expressions that use them, so a walk needs no
 //! recursion: ascending ids are a topological order.
 
 use super::{Atom, DimTable};
@@ -37,7 +37,7 @@ pub enum DimFactor {
     Min(Vec<DimId>),
     /// The maximum.
     Max(Vec<DimId>),
-    /// The operand that is not 1; all that are not 1 are equal.
+    /// A broadcast: the operand that is not 1; all operands that are not 1 are equal.
     Bcast(Vec<DimId>),
 }
 

@@ -9,7 +9,7 @@ use crate::congruence::Congruence;
 use crate::ids::DimId;
 use crate::range::DimRange;
 
-/// Up to this many operands are compared with each other, so that the cost is linear beyond.
+/// Up to this many operands are compared with each other, so that the cost is linear for more.
 const MAX_COMPARED: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl DimTable {
             .is_some_and(|values| values.range.at_least(0))
     }
 
-    /// What is known of `a - b`, including by equalities.
+    /// What is known about `a - b`, including from equalities.
     pub(super) fn difference_values(&self, a: DimId, b: DimId) -> Option<Values> {
         let (a, b) = (self.canonical(a), self.canonical(b));
         // Two sizes without a common atom, the usual case, are not subtracted.

@@ -10,7 +10,7 @@ use crate::DimError;
 use crate::fact::ContractFact;
 use crate::ids::{AtomId, DimId, SymbolId};
 
-/// What has been copied from one particular table into another. Map symbols first with [`DimImport::map`].
+/// The state of copying from one particular table into another. Map symbols first with [`DimImport::map`].
 #[derive(Clone, Debug, Default)]
 pub struct DimImport {
     symbols: BTreeMap<SymbolId, DimId>,

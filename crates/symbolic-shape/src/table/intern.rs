@@ -66,7 +66,7 @@ impl DimTable {
         self.intern_unchecked(polynomial, measure)
     }
 
-    /// The expression that consists of this atom alone. The atom is in normal form.
+    /// The expression that consists only of this atom. The atom is in normal form.
     pub(super) fn intern_atom(&mut self, atom: Atom) -> Result<DimId, BuildError> {
         if let Some(&id) = self.atom_ids.get(&atom) {
             return Ok(self.atoms[id].dim);
@@ -80,7 +80,7 @@ impl DimTable {
         Ok(self.push_atom(atom, measure, values))
     }
 
-    /// Adds an atom that is not interned yet, and the expression that consists of this atom alone.
+    /// Adds an atom that is not interned yet, and the expression that consists only of this atom.
     pub(super) fn push_atom(&mut self, atom: Atom, measure: Measure, values: Values) -> DimId {
         let unset = DimId::reserved_value();
         let info = AtomInfo {
@@ -162,7 +162,7 @@ impl DimTable {
         total
     }
 
-    /// What is known of a polynomial's values; `None` when what is known of its parts is contradictory.
+    /// What is known about a polynomial's values; `None` when the facts about its parts are contradictory.
     pub(crate) fn values_of(&self, polynomial: &Polynomial) -> Option<Values> {
         let mut range = DimRange::point(polynomial.constant);
         let mut congruence = Congruence::exactly(polynomial.constant);
@@ -183,7 +183,7 @@ impl DimTable {
         Values { range, congruence }.meet(&Values::ANY)
     }
 
-    /// What follows for an atom's values from those of its operands.
+    /// What follows about an atom's values from those of its operands.
     pub(super) fn values_of_atom(&self, atom: &Atom) -> Option<Values> {
         let range_of = |dim: &DimId| self.values(*dim).range;
         let positive = DimRange {

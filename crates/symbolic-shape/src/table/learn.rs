@@ -236,7 +236,7 @@ impl DimTable {
         let Some(both) = of_atom.meet(&self.values(value)) else {
             return Err(self.contradiction(predicate).into());
         };
-        // What is known of one side holds for the other.
+        // What is known about one side holds for the other.
         match self.polynomial(value).as_atom() {
             Some(other) => self.narrow_atom(other, both, predicate)?,
             None => self.keep_values(value, &of_atom),
@@ -245,7 +245,7 @@ impl DimTable {
         self.narrow_atom(atom, both, predicate)
     }
 
-    /// Keeps what is known of the values of an expression that is not a single atom.
+    /// Keeps what is known about the values of an expression that is not a single atom.
     fn keep_values(&mut self, dim: DimId, values: &Values) {
         let polynomial = self.polynomial(dim).clone();
         let known = self.values(dim);
@@ -269,7 +269,7 @@ impl DimTable {
         }
     }
 
-    /// Whether `inner` is `outer` or a part of it, definitions of derived symbols included.
+    /// Whether `inner` is `outer` or a part of it, including definitions of derived symbols.
     fn occurs_in(&self, inner: AtomId, outer: AtomId) -> bool {
         let needle = &self.atoms[inner];
         let symbols = needle.measure.symbols;

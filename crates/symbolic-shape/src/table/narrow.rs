@@ -9,11 +9,11 @@ use crate::ids::{AtomId, DimId};
 use crate::polynomial::Polynomial;
 use crate::range::DimRange;
 
-/// How far consequences of consequences are drawn; otherwise one fact may cycle through equalities.
+/// The maximum depth of derived consequences; without a limit, a fact may cycle through equalities.
 const MAX_CONSEQUENCES: usize = 8;
 
 impl DimTable {
-    /// Narrows what is known of an atom, updates everything that contains it, and continues with its operands.
+    /// Narrows what is known about an atom, updates everything that contains it, and continues with its operands.
     pub(super) fn narrow_atom(
         &mut self,
         id: AtomId,
@@ -38,8 +38,8 @@ impl DimTable {
             return Ok(());
         }
         self.learning += 1;
-        // A contradiction further in leaves no allowed sizes; the facts report it when a call is checked. What was learned
-        // up to there follows from them, so it is kept.
+        // A contradiction at a deeper level means that no sizes are allowed; the facts report it when a call is
+        // checked. What was learned up to that point follows from them, so it is kept.
         self.learn_operands(&atom, &values, predicate).unwrap_or(());
         self.learning -= 1;
         Ok(())

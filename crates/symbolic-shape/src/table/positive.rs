@@ -5,9 +5,9 @@ use crate::congruence::Congruence;
 use crate::range::DimRange;
 
 impl DimTable {
-    /// A copy in which every symbol that is a count is at least 1, unless it is known to be 0.
+    /// A copy in which every symbol that is a size is at least 1, unless it is known to be 0.
     ///
-    /// For queries about tensors that have elements; what it proves need not hold for empty ones.
+    /// For queries about tensors that have elements; what it proves may not hold for empty ones.
     #[must_use]
     pub fn where_sizes_are_positive(&self) -> DimTable {
         let mut table = self.clone();
@@ -33,7 +33,7 @@ impl DimTable {
                 info.values = values;
             }
         }
-        // All at once: one symbol after the other would walk the table for each.
+        // All symbols are narrowed at once: otherwise the table would be walked once for each symbol.
         table.rebuilt = 0;
         table.assuming = true;
         table.refresh(0);

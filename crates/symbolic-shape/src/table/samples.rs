@@ -22,13 +22,13 @@ const SAMPLES: usize = 16;
 const MAX_DRAWS: u64 = 3;
 /// The number of values that one table redraws for facts; afterwards a point that a fact excludes is dropped.
 const MAX_DRAWN: u64 = 1 << 20;
-/// With more facts than this no further point is drawn.
+/// With more facts than this, no further point is drawn.
 const MAX_CHECKED: usize = 64;
 /// The number of symbols that are tried as the only large one.
 const MAX_ALONE: usize = 2;
 /// The large value, in steps as below.
 const ALONE: i64 = 42;
-/// How much larger the larger of two values is at a point, in steps of the symbol's divisor.
+/// The difference of the two values at a point, in steps of the symbol's divisor.
 const FAR: [i64; 6] = [6, 12, 30, 36, 63, 96];
 
 /// The values of the atoms of a table at each point.
@@ -89,8 +89,8 @@ impl DimTable {
         })
     }
 
-    /// Whether two sizes differ where a symbol of one, and not of the other, is the only large one: the points do not
-    /// distinguish broadcasts of many sizes, where one has a size more.
+    /// Whether two sizes differ when a symbol of one, and not of the other, is the only large one: the points do not
+    /// distinguish broadcasts of many sizes that differ in one additional size.
     fn is_told_apart_by_a_symbol(&self, a: DimId, b: DimId) -> bool {
         if self.facts.len() > MAX_CHECKED {
             return false;
@@ -152,7 +152,7 @@ impl DimTable {
         }
     }
 
-    /// Redraws all points, after ranges were narrowed by other means than facts.
+    /// Redraws all points, after ranges were narrowed other than by facts.
     pub(super) fn resample_all(&mut self) {
         for point in 0..SAMPLES {
             self.samples.dropped &= !(1 << point);
@@ -170,7 +170,7 @@ impl DimTable {
         if self.samples.drawn > MAX_DRAWN {
             return false;
         }
-        // Twice: an equality may give a symbol the value of an atom that was made after it.
+        // This is done twice, because an equality may give a symbol the value of an atom that was made after it.
         for round in 0..2 {
             for id in (0..atoms).map(AtomId::new) {
                 let ruled = match (&self.atoms[id].atom, self.knowledge.rules.get(&id)) {
@@ -216,7 +216,7 @@ impl DimTable {
         total.try_fold(polynomial.constant, |sum, term| sum.checked_add(term?))
     }
 
-    /// The value of an atom at a point, where its operands have theirs.
+    /// The value of an atom at a point at which its operands have values.
     fn value_at(&self, id: AtomId, point: usize, attempt: u64) -> Option<i64> {
         let value = |dim: &DimId| self.sampled(self.polynomial(*dim), point);
         match &self.atoms[id].atom {

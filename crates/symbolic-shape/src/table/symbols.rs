@@ -62,7 +62,7 @@ impl DimTable {
         self.add_symbol(SymbolicDimension::named(name), None)
     }
 
-    /// A new symbol that stands for `value`: it is evaluated through its definition but opaque to simplification.
+    /// A new symbol that represents `value`: it is evaluated through its definition but opaque to simplification.
     pub fn define(&mut self, stem: &str, value: DimId) -> SymbolId {
         let name = self.free_name(stem);
         let symbol = self.add_symbol(SymbolicDimension::integer(name), Some(value));
@@ -70,7 +70,7 @@ impl DimTable {
         symbol
     }
 
-    /// The expression that a derived symbol stands for.
+    /// The expression that a derived symbol represents.
     pub fn definition(&self, symbol: SymbolId) -> Option<DimId> {
         self.symbols[symbol].definition
     }
@@ -167,8 +167,8 @@ impl DimTable {
         &self.hints
     }
 
-    /// The symbol that stands for `dim` in expressions that would grow too large: always the same one, an existing one with
-    /// that definition if there is one.
+    /// The symbol that represents `dim` in expressions that would grow too large: always the same one, or an existing
+    /// symbol with that definition if there is one.
     pub(super) fn wrap(&mut self, dim: DimId) -> DimId {
         let symbol = match self.wrapped.get(&dim) {
             Some(&symbol) => symbol,

@@ -64,12 +64,12 @@ impl<'a> Cursor<'a> {
         &self.next.kind
     }
 
-    /// Where the current token is.
+    /// The span of the current token.
     pub fn span(&self) -> Span {
         self.current.span
     }
 
-    /// Where the token before the current one is.
+    /// The span of the token before the current one.
     pub fn previous_span(&self) -> Span {
         self.previous
     }
@@ -281,7 +281,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Where the cursor is now.
+    /// The current position of the cursor.
     pub fn position(&self) -> Position {
         Position {
             at: self.current.span.start,

@@ -7,19 +7,19 @@ use std::fmt;
 
 use super::token::Span;
 
-/// The number of diagnostics that are kept; more are counted.
+/// The number of diagnostics that are kept; further ones are only counted.
 const MAX_KEPT: usize = 64;
 /// The number of characters of a source line shown on either side of the place.
 const MAX_SHOWN: usize = 80;
 
-/// One problem of a text or a graph.
+/// One problem in a text or a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The stable code, such as `E0101`.
     pub code: &'static str,
     /// What was expected and found.
     pub message: String,
-    /// Where, when there is a text.
+    /// The place, if there is a text.
     pub span: Option<Span>,
     /// Further help.
     pub notes: Vec<String>,
@@ -30,7 +30,7 @@ impl Diagnostic {
     pub const UNEXPECTED_TOKEN: &'static str = "E0101";
     /// E0102: characters that form no token.
     pub const INVALID_TOKEN: &'static str = "E0102";
-    /// E0103: a number out of the range that is allowed here.
+    /// E0103: a number out of the allowed range.
     pub const NUMBER_OUT_OF_RANGE: &'static str = "E0103";
     /// E0110: nesting deeper than the reader allows.
     pub const TOO_DEEP: &'static str = "E0110";
@@ -121,7 +121,7 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-/// Diagnostics of one text, in the order they were found. The first 64 are kept, the rest counted.
+/// Diagnostics of one text, in the order they were found. The first 64 are kept, the others are only counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     kept: Vec<Diagnostic>,
@@ -134,7 +134,7 @@ impl Diagnostics {
         Self::default()
     }
 
-    /// Adds one.
+    /// Adds a diagnostic.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.count += 1;
         if self.kept.len() < MAX_KEPT {
@@ -142,22 +142,22 @@ impl Diagnostics {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no diagnostics.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many there were, including those not kept.
+    /// The number of diagnostics, including those not kept.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// The kept ones.
+    /// The kept diagnostics.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.kept.iter()
     }
 
-    /// `value` when there are none, else the diagnostics.
+    /// `value` when there are no diagnostics, otherwise the diagnostics.
     pub fn into_result<T>(self, value: T) -> Result<T, Diagnostics> {
         if self.is_empty() {
             Ok(value)
@@ -166,7 +166,7 @@ impl Diagnostics {
         }
     }
 
-    /// All kept ones with source lines and carets.
+    /// All kept diagnostics with source lines and carets.
     pub fn render(&self, source: &str) -> String {
         let mut parts: Vec<String> = self
             .kept

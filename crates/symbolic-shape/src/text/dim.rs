@@ -80,7 +80,8 @@ pub fn parse_predicate(
 
 /// Reads the predicates of a `where` clause, separated by commas, and assumes them as declared.
 ///
-/// `name >= -5`, before the name was used, declares a symbol that may be negative; so a reader parses this clause first.
+/// `name >= -5`, if the name has not been used before, declares a symbol that may be negative; so a reader parses this
+/// clause first.
 pub fn parse_where(cursor: &mut Cursor<'_>, table: &mut DimTable) -> Result<(), Diagnostic> {
     loop {
         let start = cursor.span();

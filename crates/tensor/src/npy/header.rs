@@ -5,7 +5,7 @@
 
 use crate::{DType, TensorError};
 
-/// More axes than any file in use has; NumPy's own limit is 64.
+/// The maximum number of axes, more than any file in use has; NumPy's limit is 64.
 const MAX_RANK: usize = 64;
 
 /// The contents of a header.

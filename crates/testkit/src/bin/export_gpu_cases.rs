@@ -16,7 +16,7 @@ use kiln_testkit::kernels::{
 };
 use kiln_testkit::random::{SplitMix64, seeded_bytes};
 
-/// The amount of work of a case at most: the evaluator is slow.
+/// The maximum amount of work of a case, since the evaluator is slow.
 const MOST_WORK: f64 = 4000.0;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -68,7 +68,7 @@ fn files() -> Result<Vec<(String, String)>, Box<dyn Error>> {
     Ok(found)
 }
 
-/// Adds a kernel at each of the sizes that `sizes` chooses, if it is valid.
+/// Adds a kernel at each of the sizes chosen by `sizes`, if it is valid.
 fn write_kernel(
     lines: &mut String,
     name: &str,

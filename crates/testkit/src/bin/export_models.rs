@@ -10,7 +10,7 @@ use kiln_testkit::export::{tensor_file, to_onnx};
 use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
 use kiln_testkit::random::seeded_bytes;
 
-/// Seeds tried for each requested model; not every graph has a form in ONNX.
+/// The number of seeds tried for each requested model, since not every graph can be expressed in ONNX.
 const ATTEMPTS: u64 = 40;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Writes the model of a seed, if its graph has a form in ONNX.
+/// Writes the model of a seed, if its graph can be expressed in ONNX.
 fn write_model(folder: &Path, seed: u64) -> Result<bool, Box<dyn std::error::Error>> {
     let bytes = seeded_bytes(seed, 4096);
     let mut choices = Unstructured::new(&bytes);

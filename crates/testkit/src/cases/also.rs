@@ -1,6 +1,6 @@
 //! `also`: the same program with words replaced.
 
-/// Words of a program, and what replaces them, one list per alternative.
+/// Words of a program, and their replacements, one list per alternative.
 #[derive(Clone, Debug)]
 pub(super) struct Also {
     words: Vec<String>,
@@ -34,7 +34,7 @@ impl Also {
         })
     }
 
-    /// A program with each alternative; nothing if it has not all of the words.
+    /// A program with each alternative; `None` if it does not have all of the words.
     pub(super) fn texts(&self, program: &str) -> Vec<String> {
         let is_there = |word: &String| {
             replaced(program, std::slice::from_ref(word), &[String::new()]) != *program
@@ -71,7 +71,7 @@ fn replaced(text: &str, words: &[String], others: &[String]) -> String {
     replaced
 }
 
-/// Whether a text begins with a word, and not with part of a longer one.
+/// Whether a text begins with a whole word, rather than with part of a longer one.
 fn stands_at(text: &str, before: Option<char>, word: &str) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     let Some(after) = text.strip_prefix(word) else {

@@ -14,17 +14,17 @@ use super::literal;
 use super::run::{Run, result_name};
 use crate::kernels::Elements;
 
-/// What a case's program is.
+/// The kind of a case's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Graph,
     Kernel,
-    /// A kernel with the loops that it is compiled with.
+    /// A kernel with the loops with which it is compiled.
     Loops,
 }
 
 impl Kind {
-    /// By the extension of a file.
+    /// The kind, by the extension of a file.
     fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "kiln" => Some(Kind::Graph),
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// What a program begins with.
+    /// The word with which a program begins.
     fn word(self) -> &'static str {
         match self {
             Kind::Graph => "graph",
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// How many texts a program is made of.
+    /// The number of texts of which a program consists.
     fn n_texts(self) -> usize {
         match self {
             Kind::Graph | Kind::Kernel => 1,
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-/// What is wrong with a case, or with what it is about.
+/// A problem of a case, or of the tested code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}: {message}", .path.display())]
 pub struct CaseError {
@@ -74,7 +74,7 @@ pub struct CaseError {
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
 }
 
@@ -85,9 +85,9 @@ pub struct Case {
     source: String,
     kind: Kind,
     parts: Parts,
-    /// With the positions of their directives.
+    /// Each with the position of its directive.
     also: Vec<(usize, Also)>,
-    /// With the positions of their directives.
+    /// Each with the position of its directive.
     runs: Vec<(usize, Run)>,
 }
 
@@ -215,7 +215,7 @@ impl Case {
         format!("{}\n", lines.join("\n").trim_end())
     }
 
-    /// The program as it is, then with the words of each `also`.
+    /// The program unchanged, then with the words of each `also`.
     ///
     /// # Errors
     /// Words that are not in the program.
@@ -224,7 +224,7 @@ impl Case {
         Ok(programs.into_iter().map(|(_, program)| program).collect())
     }
 
-    /// The programs, each with the position of the directive that introduces it; 0 for the program as it is.
+    /// The programs, each with the position of the directive that introduces it; 0 for the unchanged program.
     fn introduced(&self) -> Result<Vec<(usize, String)>, CaseError> {
         let mut programs = vec![(0, self.parts.program.clone())];
         for (position, also) in &self.also {
@@ -248,17 +248,17 @@ impl Case {
         Ok(programs)
     }
 
-    /// What the operands of its first run are made of.
+    /// The distribution of the operands of its first run.
     pub fn elements(&self) -> Elements {
         self.runs
             .first()
             .map_or_else(Elements::default, |(_, run)| run.elements)
     }
 
-    /// Does what the file says: every stage has its text, and every run agrees with the interpreter.
+    /// Checks what the file states: every stage has its text, and every run agrees with the interpreter.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// All problems.
     pub fn check(&self, engine: &Engine) -> Result<(), Vec<CaseError>> {
         let (blocks, mut errors) = self.blocks(engine);
         for (directive, block) in self.parts.directives.iter().zip(&blocks) {
@@ -272,10 +272,10 @@ impl Case {
         }
     }
 
-    /// Rewrites the file with its stages and results as they are; whether that changes it.
+    /// Rewrites the file with its current stages and results; returns whether that changes it.
     ///
     /// # Errors
-    /// What keeps a stage from being printed, and files that cannot be written.
+    /// Why a stage cannot be printed, and files that cannot be written.
     pub fn bless(&self, engine: &Engine) -> Result<bool, Vec<CaseError>> {
         let (blocks, errors) = self.blocks(engine);
         if !errors.is_empty() {
@@ -330,7 +330,7 @@ impl Case {
         Ok(text.trim_end().lines().map(str::to_owned).collect())
     }
 
-    /// Runs the program with the words of each `also`, in the runs that follow it and give no elements.
+    /// Runs the program with the words of each `also`, in the runs that follow it and do not give elements.
     fn run_others(&self, engine: &Engine) -> Vec<CaseError> {
         let programs = match self.introduced() {
             Ok(programs) => programs,
@@ -394,7 +394,7 @@ impl Case {
     }
 }
 
-/// The block of a run with the results that it states as they are.
+/// The block of a run with the current values of the results that it states.
 fn with_results(
     directive: &Directive,
     results: &[(String, kiln_tensor::Tensor)],

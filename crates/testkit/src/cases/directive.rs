@@ -1,6 +1,6 @@
 //! A case file as lines: prose, program, directives with their blocks.
 
-/// Where a problem is, and what it is.
+/// The place of a problem, and the problem.
 pub(super) type AtLine = (usize, String);
 
 /// A comment after the program that states what is expected.
@@ -12,7 +12,7 @@ pub(super) struct Directive {
     pub(super) word: String,
     /// The text after it.
     pub(super) rest: String,
-    /// The indented comments that follow, with one level of indentation taken off.
+    /// The indented comments that follow, with one level of indentation removed.
     pub(super) block: Vec<String>,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Directive {
 pub(super) struct Parts {
     /// The program's text.
     pub(super) program: String,
-    /// What is expected of it, in order.
+    /// The expectations, in order.
     pub(super) directives: Vec<Directive>,
 }
 

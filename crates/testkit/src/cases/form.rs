@@ -13,34 +13,34 @@ use crate::programs::runtimes;
 
 /// A program of a case, read.
 pub(super) trait Form {
-    /// Its text at a stage; none if there is no such stage.
+    /// Its text at a stage; `None` if there is no such stage.
     ///
     /// # Errors
-    /// What keeps it from getting there.
+    /// Why the stage cannot be reached.
     fn stage(&self, name: &str, engine: &Engine) -> Result<Option<String>, String>;
 
-    /// Runs it, compiled in every way, and compares; the results, as interpreted, of the last call, by name.
+    /// Runs it, compiled in every way, and compares; returns the interpreter's results of the last call, by name.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The problem.
     fn run(&self, run: &Run, engine: &Engine) -> Result<Vec<(String, Tensor)>, String>;
 }
 
 /// A compiler, with the targets to compile for.
 pub struct Engine {
-    /// Compiles every program.
+    /// The compiler of every program.
     pub(super) compiler: Arc<dyn KernelCompiler>,
-    /// Runs kernels.
+    /// The executor of kernels.
     pub(super) executor: NativeExecutor,
-    /// What this machine runs.
+    /// The targets that this machine runs.
     pub(super) here: Vec<Target>,
-    /// Others: their schedules run with the instructions of the last target here.
+    /// Other targets: their schedules run with the instructions of the last target of this machine.
     pub(super) others: Vec<Target>,
     runtimes: OnceLock<Vec<Arc<Runtime>>>,
 }
 
 impl Engine {
-    /// A compiler with the targets that this machine runs, and with others.
+    /// A compiler with the targets that this machine runs, and with other targets.
     pub fn new(compiler: Arc<dyn KernelCompiler>, here: Vec<Target>, others: Vec<Target>) -> Self {
         Self {
             compiler,

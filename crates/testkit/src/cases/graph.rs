@@ -20,11 +20,11 @@ use crate::kernels::EDGE_SIZES;
 use crate::programs::Compared;
 use crate::random::SplitMix64;
 
-/// The stages of a graph: with types filled in; optimised; what fuses; the kernels and the program that come of it. And
-/// `after PASS, PASS`: what some passes alone make of it.
+/// The stages of a graph: with types filled in; optimised; the fusion plan; the resulting kernels and program. Also
+/// `after PASS, PASS`: the graph after only these passes.
 pub const GRAPH_STAGES: [&str; 5] = ["typed", "optimized", "fusion", "kernels", "program"];
 
-/// Elements that the inputs of one call at `edges` may have together.
+/// The maximum total number of elements of the inputs of one call at `edges`.
 const MAX_ELEMENTS: usize = 1 << 14;
 
 /// A graph.
@@ -54,7 +54,7 @@ impl GraphForm {
         build(graph, &plan, &RowMajor, &BuildOptions::default()).map_err(|error| error.to_string())
     }
 
-    /// What passes make of it, each followed by the verifier and a check of types.
+    /// The graph after some passes, each followed by the verifier and a check of types.
     fn after(&self, names: &str) -> Result<String, String> {
         let mut graph = self.graph.clone();
         let mut ctx = PassContext::new();
@@ -70,7 +70,7 @@ impl GraphForm {
         Ok(text::print(&graph))
     }
 
-    /// The symbols that the inputs' shapes give.
+    /// The symbols that are bound by the inputs' shapes.
     fn symbols(&self) -> Vec<SymbolId> {
         let (graph, dims) = (&self.graph, self.graph.dims());
         let all = graph
@@ -118,7 +118,7 @@ impl GraphForm {
         Ok(bindings)
     }
 
-    /// The inputs of a call; none where they are too many elements.
+    /// The inputs of a call; `None` if they have too many elements.
     fn inputs(
         &self,
         binding: &Binding,
@@ -176,7 +176,7 @@ impl GraphForm {
     }
 }
 
-/// Sizes at the edges, other ones for each symbol.
+/// Edge sizes, different for each symbol.
 fn edges(round: usize, n_symbols: usize) -> Vec<i64> {
     let steps = [1, 5, 7, 11];
     let pick = |symbol: usize| {

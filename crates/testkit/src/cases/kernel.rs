@@ -17,9 +17,9 @@ use crate::kernels::{
 };
 use crate::random::SplitMix64;
 
-/// The stages of a kernel: its canonical form with the values of its symbols; its class, with the reason, the roles of its
-/// axes, how each index is known to be in bounds, and which results may be computed in place; the schedules that are offered
-/// at each level; the loops of the best one for `avx2+fma`, or those that it is given.
+/// The stages of a kernel: its canonical form with the values of its symbols; its class, with the reason, the roles of
+/// its axes, how each index is known to be in bounds, and which results may be computed in place; the schedules that
+/// are offered at each level; the loops of the best schedule for `avx2+fma`, or the given ones.
 pub const KERNEL_STAGES: [&str; 4] = ["canonical", "verified", "schedules", "loops"];
 
 /// The target whose loops are shown.
@@ -28,7 +28,7 @@ const SHOWN: (&str, &str) = ("llvm", "avx2+fma");
 /// A kernel, compiled when it first runs.
 pub(super) struct KernelForm {
     kernel: VerifiedKernel,
-    /// The schedule that it is compiled with, instead of those that are offered.
+    /// The schedule with which it is compiled, instead of those that are offered.
     given: Option<Schedule>,
     variants: OnceCell<Vec<Variant>>,
 }

@@ -16,7 +16,7 @@ pub(super) fn read(text: &str, dtype: DType, shape: &[usize]) -> Result<Tensor, 
     constant.ok_or_else(|| format!("expected elements, found `{text}`"))
 }
 
-/// The elements of a tensor as [`read`] takes them.
+/// The elements of a tensor in the form that [`read`] accepts.
 pub(super) fn print(tensor: &Tensor) -> Result<String, TensorError> {
     Ok(match_dtype!(tensor.dtype(), T => {
         let elements = tensor.to_vec::<T>()?;

@@ -4,7 +4,7 @@ use super::directive::{AtLine, Directive};
 use crate::generate::Flavor;
 use crate::kernels::Elements;
 
-/// Points that a call may compute, so that the evaluator keeps up.
+/// The maximum number of points that a call computes, because the evaluator is slow.
 const MAX_WORK: f64 = 20_000.0;
 
 /// One `run` line.
@@ -12,15 +12,15 @@ const MAX_WORK: f64 = 20_000.0;
 pub(super) struct Run {
     /// Whether the graph's gradient runs, and is checked, in its place.
     pub(super) of_gradient: bool,
-    /// At which sizes.
+    /// The sizes.
     pub(super) sizes: Sizes,
-    /// What generated operands are made of.
+    /// The distribution of generated operands.
     pub(super) elements: Elements,
-    /// What calls come to.
+    /// The outcome of calls.
     pub(super) outcome: Outcome,
-    /// The points that a call at `edges` may compute.
+    /// The maximum number of points that a call at `edges` computes.
     pub(super) work: f64,
-    /// Operands, by name, that are given.
+    /// The given operands, by name.
     pub(super) given: Vec<(String, String)>,
     /// Whether it states results.
     pub(super) has_results: bool,
@@ -31,7 +31,7 @@ pub(super) struct Run {
 pub(super) enum Sizes {
     /// Around the widths of vectors and tiles.
     Edges,
-    /// Rows of sizes of the symbols that are named.
+    /// Rows of sizes of the named symbols.
     Listed {
         /// The symbols.
         names: Vec<String>,
@@ -40,7 +40,7 @@ pub(super) enum Sizes {
     },
 }
 
-/// What calls come to.
+/// The outcome of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Every call has results.
@@ -135,7 +135,7 @@ impl Run {
     }
 }
 
-/// Reads `M N = 1 2 | 3 4`; nothing is a program without symbols.
+/// Reads `M N = 1 2 | 3 4`; empty for a program without symbols.
 fn listed(text: &str) -> Result<Sizes, String> {
     let (names, rows) = text.split_once('=').unwrap_or((text, ""));
     let names: Vec<String> = names.split_whitespace().map(str::to_owned).collect();
@@ -155,7 +155,7 @@ fn listed(text: &str) -> Result<Sizes, String> {
     Ok(Sizes::Listed { names, rows: read })
 }
 
-/// The name and the elements of an operand that is given.
+/// The name and the elements of a given operand.
 fn operand(text: &str) -> Option<(&str, &str)> {
     let (name, elements) = text.strip_prefix('%')?.split_once(" = ")?;
     elements.starts_with('[').then_some((name, elements))

@@ -15,7 +15,8 @@ use operators::Exporter;
 /// The version of the standard operators in the models.
 pub(crate) const OPSET: i64 = 20;
 
-/// The model of a graph called with inputs of these shapes; `None` where an op, a dtype or a size has no form in ONNX.
+/// The model of a graph called with inputs of these shapes; `None` if an op, a dtype or a size cannot be expressed in
+/// ONNX.
 ///
 /// ```
 /// use kiln_testkit::export::to_onnx;
@@ -84,7 +85,7 @@ pub fn tensor_file(name: &str, tensor: &Tensor) -> Option<Vec<u8>> {
     Some(tensor_message(name, tensor)?.into_bytes())
 }
 
-/// The values of the symbols that are by themselves an input's size.
+/// The values of the symbols that by themselves are a size of an input.
 fn binding(graph: &Graph, shapes: &[Vec<usize>]) -> Option<Binding> {
     let mut binding = Binding::new();
     for (&input, shape) in graph.inputs().iter().zip(shapes) {

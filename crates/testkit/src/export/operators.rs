@@ -34,7 +34,7 @@ struct Outside<'g> {
 }
 
 impl<'g> Exporter<'g> {
-    /// For a graph whose constants are in the model, or have their elements in a file next to it.
+    /// A writer for a graph whose constants are in the model, or have their elements in a file next to it.
     pub(super) fn new(graph: &'g Graph, binding: &'g Binding, location: Option<&'g str>) -> Self {
         let outside = |location| Outside {
             location,
@@ -152,7 +152,7 @@ impl<'g> Exporter<'g> {
         self.constant(&Tensor::from_slice(&[values.len()], values).ok()?)
     }
 
-    /// Writes an op; `None` where it has no form in ONNX.
+    /// Writes an op; `None` if it cannot be expressed in ONNX.
     pub(super) fn op(&mut self, data: &OpData) -> Option<()> {
         let names: Vec<String> = data.operands.iter().map(|&value| name(value)).collect();
         let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -290,7 +290,7 @@ impl<'g> Exporter<'g> {
                 let output_padding = self.sizes(output_padding)?;
                 let steps = window.strides.iter().zip(&window.dilations);
                 let mut limits = steps.map(|(&stride, &dilation)| stride.max(dilation));
-                // More is not allowed by ONNX.
+                // ONNX does not allow more.
                 if output_padding
                     .iter()
                     .any(|&added| limits.next().is_none_or(|limit| added >= limit))

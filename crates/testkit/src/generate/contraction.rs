@@ -164,7 +164,7 @@ fn image(
     Ok((x, dtype, channels))
 }
 
-/// A kernel's sizes, and a window whose padding mostly leaves space for the kernel.
+/// A kernel's sizes, and a window whose padding is mostly such that the kernel fits.
 fn window(scope: &mut Scope<'_, '_>, spatial: usize) -> Result<(Vec<i64>, Window), Stop> {
     let mut rows = [(); 5].map(|()| Vec::with_capacity(spatial));
     for _ in 0..spatial {

@@ -56,7 +56,7 @@ pub fn random_tensor(
             integer(random, 0, u8::MAX.into()) as u8
         }),
         DType::Bool => fill::<bool>(random, shape, |random| random.below(2) == 1),
-        // No other dtype has a representation.
+        // No other dtype is represented here.
         other => Tensor::zeros(other, shape),
     }
 }

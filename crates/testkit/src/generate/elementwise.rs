@@ -8,7 +8,7 @@ use kiln_ir::{Dims, ValueId};
 use kiln_scalar::Function;
 use kiln_tensor::DType;
 
-/// Continuous, with a slope of at most a few times their operands' range.
+/// Continuous functions, with a slope of at most a few times their operands' range.
 const SMOOTH: &[&str] = &[
     "add",
     "sub",

@@ -3,7 +3,7 @@
 use super::scope::{Scope, Step};
 use super::{Stop, contraction, control, elementwise, indexing, movement, reduction, sizes};
 
-/// A family of ops, and how often it is tried against the others.
+/// A family of ops, and how often it is tried relative to the others.
 type Family = (usize, for<'a, 'b> fn(&mut Scope<'a, 'b>) -> Step);
 
 const FAMILIES: &[Family] = &[
@@ -45,7 +45,7 @@ const FAMILIES: &[Family] = &[
 ];
 
 impl Scope<'_, '_> {
-    /// Tries to add `count` ops; those that do not fit are left out.
+    /// Tries to add `count` ops; those that do not fit are omitted.
     pub(super) fn take_steps(&mut self, count: usize) -> Step {
         let total: usize = FAMILIES.iter().map(|(weight, _)| weight).sum();
         for _ in 0..count {

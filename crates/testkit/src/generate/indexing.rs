@@ -110,7 +110,7 @@ fn combine(scope: &mut Scope<'_, '_>) -> Result<Combine, Stop> {
     scope.pick(Combine::ALL)
 }
 
-/// Sizes of indices that stand in for a tensor of sizes `dims`: any along `axis`, no larger elsewhere.
+/// Sizes of indices that replace a tensor of sizes `dims`: arbitrary along `axis`, and not larger on other axes.
 fn shape_within(scope: &mut Scope<'_, '_>, dims: &[DimId], axis: usize) -> Result<Dims, Stop> {
     let mut shape: Dims = dims.into();
     shape[axis] = scope.size()?;

@@ -16,7 +16,7 @@ const SIZES: [i64; 22] = [
 /// The number of values tried for one symbol, and of attempts for all of them.
 const ATTEMPTS: usize = 16;
 
-/// Shapes for a graph's inputs for random values of its symbols; `None` where the tried values violate a fact, or where an
+/// Shapes for a graph's inputs for random values of its symbols; `None` if the tried values violate a fact, or if an
 /// input is not a tensor.
 ///
 /// # Errors
@@ -57,7 +57,7 @@ pub fn input_shapes(
     Ok(None)
 }
 
-/// The shapes of a graph's inputs for these values of its symbols; `None` where an input is not a tensor, or a size has no
+/// The shapes of a graph's inputs for these values of its symbols; `None` if an input is not a tensor, or a size has no
 /// value.
 pub fn shapes_under(graph: &Graph, binding: &Binding) -> Option<Vec<Vec<usize>>> {
     let shape = |&input| {

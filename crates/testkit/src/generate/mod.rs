@@ -56,7 +56,7 @@ enum Stop {
     /// The op does not fit.
     #[error("no fit: {0}")]
     Infer(#[from] InferError),
-    /// There is no operand for it.
+    /// No suitable operand exists.
     #[error("no operand")]
     NoOperand,
 }
@@ -64,7 +64,7 @@ enum Stop {
 /// A random graph, with at least one input and one output.
 ///
 /// # Errors
-/// When the source of choices fails; running dry is not a failure.
+/// When the source of choices fails; running out of choices is not a failure.
 pub fn random_graph(
     choices: &mut Unstructured<'_>,
     options: &GraphOptions,

@@ -95,7 +95,7 @@ pub(super) fn slice(scope: &mut Scope<'_, '_>) -> Step {
     let y = match kind {
         0 => scope.builder.reverse(x, axis)?,
         1 => {
-            // The first few, as many as exist.
+            // The first few elements, or fewer if there are not as many.
             let wanted = scope.size()?;
             let count = scope.builder.dims_mut().min(size, wanted);
             let zero = scope.builder.size(0);

@@ -70,7 +70,7 @@ impl<'a, 'b> Scope<'a, 'b> {
         }
     }
 
-    /// A number from `low` to `high`, both included; `low` once the choices have run dry.
+    /// A number from `low` to `high`, both included; `low` once there are no more choices.
     pub(super) fn between(&mut self, low: usize, high: usize) -> Result<usize, Stop> {
         Ok(self.choices.int_in_range(low..=high.max(low))?)
     }

@@ -28,7 +28,7 @@ pub(super) fn dims(scope: &mut Scope<'_, '_>) -> Step {
         let one = scope.builder.size(1);
         sizes = scope.builder.reshape(result, &[one])?;
     }
-    // Back to sizes, through what is known of the elements.
+    // Back to sizes, through the known elements.
     if scope.one_in(2)?
         && let bound = scope.builder.bind_sizes(sizes)?
         && let Some(&size) = bound.first()

@@ -32,13 +32,13 @@ pub struct Variant {
 /// The result of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// Every variant gave the kernel's results.
+    /// Every variant computed the kernel's results.
     Agreed,
     /// The kernel faults on these operands, and every variant did.
     Faulted,
 }
 
-/// How compiled code differs from its kernel.
+/// How compiled code differs from its kernel's meaning.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Finding {
@@ -56,7 +56,7 @@ pub enum Finding {
     /// The kernel has no meaning for these operands.
     #[error("the evaluator: {0}")]
     Evaluate(EvaluateError),
-    /// It does not run, or accesses memory it must not.
+    /// It does not run, or accesses memory that it must not access.
     #[error("{variant}: {source}")]
     Launch {
         /// Target and schedule.
@@ -84,7 +84,7 @@ pub enum Finding {
         /// The difference.
         source: Unexplained,
     },
-    /// A result computed in the memory of an operand has other bits.
+    /// A result computed in the memory of an operand differs in bits.
     #[error("{variant}: %{buffer} depends on whether it is computed in place of %{operand}")]
     InPlace {
         /// Target and schedule.
@@ -94,7 +94,7 @@ pub enum Finding {
         /// The operand.
         operand: String,
     },
-    /// Another number of threads gives other bits.
+    /// With a different number of threads, bits differ.
     #[error("{variant}: %{buffer} depends on the number of threads")]
     Threads {
         /// Target and schedule.
@@ -162,10 +162,10 @@ pub fn variants_with(
     targets.iter().map(variant).collect()
 }
 
-/// Runs every variant on these operands, on one thread with the actual caches, and as if on three threads with none, and
-/// compares. If bits differ, the same caches must give the same bits on one thread. Then once with operands that end at a
-/// guard page, and once with operands that begin after one. Where a result may share the memory of an operand, it must have
-/// the same bits there.
+/// Runs every variant on these operands, on one thread with the actual caches, and as if on three threads without
+/// caches, and compares. If bits differ, the same caches must give the same bits on one thread. Then runs them once
+/// with operands that end at a guard page, and once with operands that begin after one. If a result may share the
+/// memory of an operand, it must have the same bits there.
 ///
 /// # Errors
 /// The first difference.
@@ -285,7 +285,7 @@ impl Meaning {
         })
     }
 
-    /// Judges what a launch of an artifact gave: the written buffers in order, and its fault.
+    /// Judges the outcome of a launch of an artifact: the written buffers in order, and its fault.
     ///
     /// # Errors
     /// The first difference.
@@ -339,7 +339,7 @@ impl Meaning {
     }
 }
 
-/// Whether results computed in place have the bits of those computed apart.
+/// Whether results computed in place have the same bits as those computed in separate memory.
 fn check_in_place(
     kernel: &VerifiedKernel,
     variant: &str,

@@ -253,7 +253,7 @@ impl Generator {
         );
     }
 
-    /// A carry block: a running value, or two that read each other's previous values.
+    /// A carry block: a running value, or two values that read each other's previous ones.
     fn scan(&mut self) {
         self.outer_axes(0, 2);
         if self.one_in(2) {
@@ -338,7 +338,8 @@ impl Generator {
         let ty = self.pick(&[Type::F32, Type::I32]);
         let inner = self.one_in(2).then(|| self.axis("k"));
         let scope: Vec<Axis> = self.outer.iter().cloned().chain(inner.clone()).collect();
-        // Sums in another order than that of the outer points would round differently, so small multiples are summed.
+        // Sums in a different order than that of the outer points would round differently, so small multiples are
+        // summed.
         let value = self.load(ty, &scope);
         let target = self.pick(&EXTENTS).to_owned();
         let first = self.outer[0].clone();
@@ -409,7 +410,7 @@ impl Generator {
                 format!("select({b} < {c}, {a}, {b})")
             }
             6 => format!("abs({a})"),
-            // Pieces along an axis, as of a concatenation.
+            // Pieces along an axis, as in a concatenation.
             7 if !scope.is_empty() => {
                 let (axis, b) = (self.pick(scope), self.load(ty, scope));
                 let other = self.pick(scope).extent;
@@ -491,7 +492,7 @@ impl Generator {
         } else {
             ["i8", "u8", "i16"]
         };
-        // Products of narrow integers have code of their own.
+        // Products of narrow integers have separate code.
         let stored = if self.one_in(if ty.is_float() { 6 } else { 2 }) {
             self.pick(&narrow)
         } else {

@@ -10,7 +10,7 @@ use super::sizes::buffer_shapes;
 /// The distribution of a kernel's operands.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements {
-    /// Floats, and integers narrower than `i64`.
+    /// The distribution of floats, and of integers narrower than `i64`.
     pub flavor: Flavor,
     /// The range of `i64`s, end exclusive: they serve as indices.
     pub indices: (i64, i64),

@@ -136,7 +136,7 @@ pub fn run_guarded(
         Side::After => Placement::Last(ALIGNMENT),
     };
     let pool: Arc<dyn TaskPool> = Arc::new(CallerOnly);
-    // Kept memory has no guard page, or one on the other side.
+    // Memory kept for reuse has no guard page, or one on the other side.
     if let Some(kept) = executor.memory_pool() {
         kept.trim(0);
     }
@@ -188,7 +188,7 @@ fn run_placed(
         let position = |id| kernel.buffers().keys().position(|key| key == id);
         if let (Some(read), Some(written)) = (position(pair.read), position(pair.written)) {
             memories[written] = memories[read].clone();
-            // Widths, and so where an image begins, are the same.
+            // Element widths are the same, and so are the offsets of images.
         }
     }
     let buffers: Vec<MemorySlice<'_>> = images
@@ -229,7 +229,7 @@ fn run_placed(
     Ok((written, fault))
 }
 
-/// Checks that counts are not negative: a launch treats that as 0, which would hide a mistake.
+/// Checks that counts are not negative: a launch treats negative ones as 0, which would hide a mistake.
 fn check_counts(artifact: &Artifact, context: &LaunchContext<'_>) -> Result<(), LaunchError> {
     let bytes = artifact.buffers.iter();
     let bytes = bytes.map(|buffer| (buffer.name.as_str(), &buffer.bytes));

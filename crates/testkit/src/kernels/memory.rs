@@ -17,9 +17,10 @@ const POISON_BOOL: u8 = 1;
 pub(super) enum Placement {
     /// Between guard bytes, as misaligned as allowed.
     Amid,
-    /// From the first byte on: the bytes before are guarded by the device.
+    /// From the first byte of the allocation: the bytes before are guarded by the device.
     First,
-    /// Up to the last byte, with allocation in units of this many bytes: the bytes after are guarded by the device.
+    /// Up to the last byte of the allocation, which is in units of this many bytes: the bytes after are guarded by the
+    /// device.
     Last(usize),
 }
 

@@ -8,7 +8,7 @@ use kiln_backend::{
 };
 use kiln_kernel::VerifiedKernel;
 
-/// A compiler that offers its plainest schedule alone.
+/// A compiler that offers only its fallback schedule.
 pub struct Plainest(pub Arc<dyn KernelCompiler>);
 
 impl KernelCompiler for Plainest {

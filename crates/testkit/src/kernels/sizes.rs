@@ -22,7 +22,7 @@ pub(super) fn binding(kernel: &Kernel, symbols: &[i64]) -> Binding {
         .collect()
 }
 
-/// The shape of every buffer, if all facts hold of these sizes.
+/// The shape of every buffer, if all facts hold for these sizes.
 pub fn buffer_shapes(kernel: &Kernel, symbols: &[i64]) -> Option<Vec<Vec<usize>>> {
     let binding = binding(kernel, symbols);
     let dims = kernel.dims();
@@ -32,8 +32,8 @@ pub fn buffer_shapes(kernel: &Kernel, symbols: &[i64]) -> Option<Vec<Vec<usize>>
     kernel.buffers().values().map(shape).collect()
 }
 
-/// Sizes such that every symbol takes every edge size at least once where the work allows it, each time with different
-/// others.
+/// Sizes such that every symbol takes every edge size at least once, if the work allows it, each time with different
+/// values of the others.
 pub fn covering_sizes(kernel: &Kernel, most_work: f64) -> Vec<Vec<i64>> {
     let n_symbols = kernel.dims().symbols().count();
     let mut found: Vec<Vec<i64>> = Vec::new();
@@ -79,7 +79,7 @@ pub fn random_sizes(random: &mut SplitMix64, kernel: &Kernel, most_work: f64) ->
     None
 }
 
-/// Reduces the largest sizes until the work is small enough, and keeps what satisfies the facts.
+/// Reduces the largest sizes until the work is small enough, and keeps those that satisfy the facts.
 fn push_reduced(kernel: &Kernel, mut sizes: Vec<i64>, most_work: f64, found: &mut Vec<Vec<i64>>) {
     while points(kernel, &sizes) > most_work {
         let Some(largest) = sizes.iter_mut().max() else {

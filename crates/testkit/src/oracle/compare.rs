@@ -26,7 +26,7 @@ pub enum Tolerance {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// Another number of tensors.
+    /// A wrong number of tensors.
     #[error("expected {expected} tensors, found {found}")]
     Count {
         /// The expected number.

@@ -14,15 +14,15 @@ const OF_DATA: [&str; 2] = [
 ];
 
 /// Whether a fault of this code is caused by data while an op computes, rather than by sizes before. Such a fault is
-/// removed with its op where no output needs it.
+/// removed with its op if no output needs it.
 pub fn is_of_data(code: &str) -> bool {
     OF_DATA.contains(&code)
 }
 
 /// Whether compiled code may fail with `found` where the interpreter fails with `expected`, both given this optimised graph.
 ///
-/// The codes are the same; but of two data faults, either may come first, and where some sizes are known only after a part
-/// of the graph ran, so may a data fault and one of sizes.
+/// The codes must be the same; but of two data faults, either may come first, and if some sizes are known only after a
+/// part of the graph ran, so may either of a data fault and a fault of sizes.
 pub fn may_fail_with(graph: &Graph, expected: &str, found: &str) -> bool {
     let n_of_data = [expected, found]
         .iter()
@@ -39,8 +39,8 @@ pub fn may_fail_with(graph: &Graph, expected: &str, found: &str) -> bool {
     }
 }
 
-/// Whether compiled code may return outputs where the interpreter fails with `expected`, both given this optimised graph: a
-/// fused kernel computes only the elements that are read, so it meets no data fault in others.
+/// Whether compiled code may return outputs where the interpreter fails with `expected`, both given this optimised
+/// graph: a fused kernel computes only the elements that are read, so it does not encounter data faults in others.
 pub fn may_leave_out(graph: &Graph, expected: &str) -> bool {
     let reads_a_part = |op: &Op| {
         matches!(

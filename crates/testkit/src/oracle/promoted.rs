@@ -1,8 +1,8 @@
 //! Comparison with two references at once: results in `f64`, and results in the declared types.
 //!
-//! The distance of the second from the first shows the effect of rounding on this computation; another order of the same
-//! operations may be a few times as far off, and slightly further where the second was lucky. Where it was too lucky,
-//! results in `f64` for inputs perturbed by a rounding show how far the computation may deviate.
+//! The distance of the second from the first shows the effect of rounding on this computation; a different order of the
+//! same operations may be a few times as far off, and slightly further where the second was lucky. Where it was too
+//! lucky, results in `f64` for inputs perturbed by a rounding show how far the computation may deviate.
 
 use kiln_tensor::{DType, Tensor};
 
@@ -13,7 +13,7 @@ const TIMES: f64 = 8.0;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unexplained {
-    /// Another type or shape.
+    /// A wrong type or shape.
     #[error("expected {expected}, found {found}")]
     Type {
         /// The expected type and shape.
@@ -43,9 +43,9 @@ pub enum Unexplained {
 
 /// Whether a result is explained by its value in `f64` and its value in the declared type.
 ///
-/// Floats may be as far from `promoted` as eight times the maximum error of `declared` in the tensor, plus a tolerance of
-/// their type relative to the maximum element (at least 1). Integers and bools must equal either. Where a reference is not
-/// finite, the result must equal one of them.
+/// Floats may be as far from `promoted` as eight times the maximum error of `declared` in the tensor, plus a tolerance
+/// of their type relative to the maximum element (at least 1). Integers and bools must equal either. If a reference is
+/// not finite, the result must equal one of the references.
 ///
 /// # Errors
 /// The first element that is not explained.
@@ -53,8 +53,8 @@ pub fn explain(promoted: &Tensor, declared: &Tensor, found: &Tensor) -> Result<(
     explain_near(promoted, declared, &[], found)
 }
 
-/// As [`explain`], where floats may also be off by eight times the error of a result in `nearby`: the computation's results
-/// in `f64` for inputs perturbed by a rounding.
+/// As [`explain`], but floats may also be off by eight times the error of a result in `nearby`: the computation's
+/// results in `f64` for inputs perturbed by a rounding.
 ///
 /// # Errors
 /// The first element that is not explained.
@@ -95,7 +95,7 @@ pub fn explain_near(
         if promoted.is_finite() && declared.is_finite() {
             return (promoted - found).abs() <= allowed;
         }
-        // Where only one type overflows, either result is allowed.
+        // If only one type overflows, either result is allowed.
         same(promoted)
             || same(declared)
             || (promoted.is_finite() && (promoted - found).abs() <= allowed)
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn differences_from_input_rounding_are_explained() {
-        // A sum that cancels, and that the declared type happens to get right.
+        // A sum that cancels, and that happens to be correct in the declared type.
         let (promoted, declared, found) = (wide(&[0.0]), narrow(&[0.0]), narrow(&[1e-3]));
         assert!(explain(&promoted, &declared, &found).is_err());
         let nearby = [wide(&[1e-5]), wide(&[-2e-4])];

@@ -24,9 +24,9 @@ const ELEMENT_LIMIT: usize = 1 << 12;
 /// The number of calls with sizes that the graph declares, and of calls with others.
 const N_CALLS: usize = 3;
 
-/// Bytes as choices and the text of a graph, or as choices for a random one: compiled with the plainest schedules and with
-/// the best ones, it gives the interpreter's results at several sizes, and fails where the interpreter fails, with the same
-/// code, also at sizes that do not fit.
+/// Bytes as choices and the text of a graph, or as choices for a random one: compiled with the fallback schedules and
+/// with the best ones, it gives the interpreter's results at several sizes, and fails if the interpreter fails, with
+/// the same code, also at sizes that do not fit.
 pub fn run_compiled(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     let (head, tail) = bytes.split_at(bytes.len().min(CHOICE_BYTES));
     let is_text = tail.starts_with(b"graph");
@@ -74,7 +74,7 @@ pub fn run_compiled(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     }
 }
 
-/// Inputs of sizes that the graph declares, or of arbitrary sizes: each axis anything.
+/// Inputs of sizes that the graph declares, or of arbitrary sizes on each axis.
 fn inputs(
     random: &mut SplitMix64,
     graph: &Graph,
@@ -106,7 +106,7 @@ fn inputs(
     input_tensors(&mut choices, graph, &shapes, flavor).ok()
 }
 
-/// One runtime with the plainest schedules, and one with the best ones.
+/// One runtime with the fallback schedules, and one with the best ones.
 fn runtimes(compiler: &Arc<dyn KernelCompiler>) -> Vec<Arc<Runtime>> {
     let plain: Arc<dyn KernelCompiler> = Arc::new(Plainest(Arc::clone(compiler)));
     vec![
@@ -115,7 +115,8 @@ fn runtimes(compiler: &Arc<dyn KernelCompiler>) -> Vec<Arc<Runtime>> {
     ]
 }
 
-/// Whether a rounding may take results anywhere: ops with jumps, products of many, constants of any size.
+/// Whether a rounding may change results arbitrarily: ops with jumps, products of many elements, constants of any
+/// magnitude.
 fn has_jumps(graph: &Graph) -> bool {
     let continuous = [
         "add",

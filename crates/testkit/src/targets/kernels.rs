@@ -74,7 +74,7 @@ pub fn read_kernel(bytes: &[u8]) {
     };
     let canonical = canonicalize(&kernel);
     let once = canonical.text();
-    // Sizes that only unused stages need are generalised only once these are gone.
+    // Sizes that only unused stages need are generalised only after these stages are removed.
     if canonical.kernel.stages().len() == kernel.stages().len() {
         let again = canonicalize(&canonical.kernel).text();
         assert_eq!(once, again, "canonicalised twice, of\n{printed}");
@@ -106,8 +106,8 @@ pub fn read_kernel(bytes: &[u8]) {
     }
 }
 
-/// The same bytes as for [`read_kernel`]: a kernel that the verifier accepts compiles with the plainest schedule and the
-/// best one, and computes its meaning, accessing no memory besides its operands.
+/// The same bytes as for [`read_kernel`]: a kernel that the verifier accepts compiles with the fallback schedule and
+/// the best one, and computes its meaning, accessing no memory other than its operands.
 pub fn run_kernel(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     let Some((kernel, mut random)) = kernel_of(bytes) else {
         return;
@@ -163,7 +163,7 @@ fn is_text(bytes: &[u8]) -> bool {
     bytes.starts_with(b"kernel") || bytes.starts_with(b"//")
 }
 
-/// The kernel that some bytes are the text or the seed of, and choices that follow from them.
+/// The kernel of which some bytes are the text or the seed, and choices that follow from them.
 fn kernel_of(bytes: &[u8]) -> Option<(Kernel, SplitMix64)> {
     let (source, seed) = if is_text(bytes) {
         let text = std::str::from_utf8(bytes).ok()?;
@@ -207,7 +207,7 @@ fn operands(random: &mut SplitMix64, kernel: &VerifiedKernel) -> Option<(Vec<i64
     Some((symbols, tensors))
 }
 
-/// A kernel's outputs; `None` where it faults, or a size of it has no value.
+/// A kernel's outputs; `None` if it faults, or one of its sizes has no value.
 fn meaning(kernel: &VerifiedKernel, symbols: &[i64], tensors: &[Tensor]) -> Option<Vec<Tensor>> {
     use kiln_kernel::EvaluateError as Error;
     let mut buffers = tensors.to_vec();

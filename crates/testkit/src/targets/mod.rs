@@ -49,7 +49,7 @@ pub const TARGETS: [Target; 12] = [
 pub const COMPILED_TARGETS: [CompiledTarget; 2] =
     [("run_kernel", run_kernel), ("run_compiled", run_compiled)];
 
-/// How many bytes before a text choose the inputs on which its graph is run.
+/// The number of bytes before a text that choose the inputs on which its graph is run.
 const CHOICE_BYTES: usize = 16;
 
 /// Checks that a terminal can show a message.

@@ -23,8 +23,8 @@ const TEXT_LIMIT: usize = 1 << 12;
 /// The number of symbols of a text that take every combination of values.
 const ENUMERATED: usize = 3;
 
-/// Bytes as a `where` clause and predicates, one a line, or as choices of both: what is proved of sizes holds for all that
-/// the facts allow, what is disproved for none, with any fuel; simplified expressions keep their values.
+/// Bytes as a `where` clause and predicates, one a line, or as choices of both: predicates that are proved hold for all
+/// sizes that the facts allow, and disproved ones for none, with any fuel; simplified expressions keep their values.
 pub fn prove_sizes(bytes: &[u8]) {
     match bytes.strip_prefix(b"where ") {
         Some(text) if text.len() <= TEXT_LIMIT => {
@@ -33,7 +33,7 @@ pub fn prove_sizes(bytes: &[u8]) {
             }
         }
         Some(_) => {}
-        // Choices that run dry are zeros, and never an error of a source of bytes.
+        // When choices run out, they are zeros, and never an error of a source of bytes.
         None => drop(prove_choices(&mut Unstructured::new(bytes))),
     }
 }
@@ -113,7 +113,7 @@ fn prove_choices(choices: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     Ok(())
 }
 
-/// The table's ids of some expressions; fewer where one is an error.
+/// The table's ids of some expressions; fewer if one is an error.
 fn built(codes: &[Code], table: &mut DimTable) -> Vec<DimId> {
     codes
         .iter()
@@ -154,7 +154,7 @@ fn assignments(table: &DimTable) -> impl Iterator<Item = Binding> {
     (0..combinations).map(move |combination| {
         let value = |place: usize| match place < ENUMERATED {
             true => combination / VALUES.len().pow(place as u32),
-            // Not every combination, but not always the same.
+            // Not every combination is tried, but not always the same ones.
             false => combination.wrapping_mul(2 * place + 1),
         };
         let pairs = free.iter().enumerate();
@@ -164,7 +164,7 @@ fn assignments(table: &DimTable) -> impl Iterator<Item = Binding> {
     })
 }
 
-/// What is proved holds for all sizes that the table allows, what is disproved for none.
+/// Checks that proved predicates hold for all sizes that the table allows, and disproved ones for none.
 fn check_predicate(table: &DimTable, predicate: &Predicate, fuel: u64) {
     let answers = [
         table.prove(predicate),
@@ -196,7 +196,8 @@ fn check_predicate(table: &DimTable, predicate: &Predicate, fuel: u64) {
     }
 }
 
-/// Expressions have the values of their code wherever that has one, simplified or not, within their ranges.
+/// Checks that expressions have the values of their code wherever that has one, simplified or not, and within their
+/// ranges.
 fn check_values(codes: &[Code], dims: &[DimId], table: &mut DimTable) {
     for (code, &dim) in codes.iter().zip(dims) {
         let simple = table.simplify(dim).unwrap_or(dim);
@@ -215,7 +216,7 @@ fn check_values(codes: &[Code], dims: &[DimId], table: &mut DimTable) {
                 continue;
             };
             for dim in all.into_iter().flatten() {
-                // Sums that exceed 64 bits, in another order than here, have no value.
+                // Sums that exceed 64 bits, in a different order than here, have no value.
                 let Ok(found) = table.evaluate(dim, &binding) else {
                     continue;
                 };
@@ -335,7 +336,7 @@ impl Code {
         }
     }
 
-    /// The value; `None` where a divisor is not positive, a broadcast fails or 64 bits are not enough.
+    /// The value; `None` if a divisor is not positive, a broadcast fails or 64 bits are not enough.
     fn value(&self, sizes: [i64; 3]) -> Option<i64> {
         let mut stack = Vec::new();
         for step in &self.0 {

@@ -76,7 +76,7 @@ fn load_program(stored: &StoredProgram, blobs: &BlobMap) {
     }
 }
 
-/// A random graph as a stored program; `None` where it cannot be planned.
+/// A random graph as a stored program; `None` if it cannot be planned.
 fn random_stored_program(choices: &mut Unstructured<'_>, blobs: &mut BlobMap) -> Option<Value> {
     let options = GraphOptions {
         max_ops: 8,
@@ -161,7 +161,7 @@ fn count(data: &Value) -> usize {
     n_places
 }
 
-/// The place of this number.
+/// The place with this number.
 fn at(data: &mut Value, mut place: usize) -> Option<&mut Value> {
     let mut waiting = vec![data];
     while let Some(value) = waiting.pop() {
@@ -243,7 +243,7 @@ pub fn read_entry(bytes: &[u8]) {
     }
 }
 
-/// The bytes of a bundle with a program, constants and data in the place of code: a seed.
+/// The bytes of a bundle with a program, constants and data in place of code: a seed.
 pub fn example_bundle(choices: &[u8]) -> Vec<u8> {
     let mut blobs = BlobMap::new();
     let program = random_stored_program(&mut Unstructured::new(choices), &mut blobs);

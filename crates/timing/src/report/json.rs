@@ -26,7 +26,7 @@ impl Report {
     /// A report from its JSON.
     ///
     /// # Errors
-    /// When it is not a report, or one of another version.
+    /// When it is not a report, or one of a different version.
     pub fn from_json(text: &str) -> Result<Self, TimingError> {
         let failed = |source| TimingError::Json {
             doing: "read the report",

@@ -14,11 +14,11 @@ impl Var {
     }
 
     /// Einsum: the product of this and other variables of one element type, summed over the letters that are not in the
-    /// result. The equation is NumPy's: a letter for each axis, `...` for any further ones. A letter twice in one term
-    /// is the diagonal; without `->` the result has the letters that occur once. Operands are joined from left to
-    /// right, as products of matrices.
+    /// result. The equation is NumPy's: a letter for each axis, `...` for any further ones. A letter that occurs twice
+    /// in one term selects the diagonal; without `->`, the result has the letters that occur once. Operands are
+    /// contracted from left to right, as matrix products.
     ///
-    /// Sizes of one letter are equal. A size that is known to be 1 is repeated, as NumPy does it.
+    /// All sizes of a letter must be equal, except that a size that is known to be 1 is broadcast, as in NumPy.
     ///
     /// ```
     /// use kiln_tensor::DType;

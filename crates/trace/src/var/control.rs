@@ -10,11 +10,11 @@ use kiln_tensor::Tensor;
 const ALWAYS: i64 = i64::MAX >> 1;
 
 impl Var {
-    /// Repeats a step while a condition on the states, a `bool[]`, is true, as one loop; returns the last states. The step and the
-    /// condition get the states and the `captures`, and no other variables can be used in them; this variable only tells the
-    /// recording. The states keep their number of axes and element types.
+    /// A while loop: repeats a step while a condition on the states, a `bool[]`, is true; returns the last states. The
+    /// step and the condition receive the states and the `captures`, and cannot use any other variables; this variable
+    /// only identifies the recording. The states keep their number of axes and element types.
     ///
-    /// Both may be recorded more than once, and must do the same each time.
+    /// Both functions may be recorded more than once, and must do the same each time.
     ///
     /// ```
     /// use kiln_tensor::DType;
@@ -78,9 +78,9 @@ impl Var {
         (0..states.len()).map(result).collect()
     }
 
-    /// What `then` returns where this, a `bool[]`, is true, and else what `otherwise` returns: only one of them is computed. Both
-    /// get the `captures`, and no other variables can be used in them; what they return has the same element types and numbers
-    /// of axes. Element by element, [`select`](Self::select) chooses.
+    /// The results of `then` if this variable, a `bool[]`, is true, otherwise those of `otherwise`: only one of the two
+    /// is computed. Both receive the `captures`, and cannot use any other variables; their results must have the same
+    /// element types and numbers of axes. For a choice element by element, see [`select`](Self::select).
     ///
     /// ```
     /// use kiln_tensor::DType;

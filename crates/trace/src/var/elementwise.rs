@@ -7,7 +7,7 @@ use kiln_tensor::{DType, Tensor};
 
 /// An operand of a variable: another one, a constant tensor, or a number or a size, which takes the variable's element type.
 pub trait Operand {
-    /// It as a variable of the recording of `beside`.
+    /// Converts it to a variable of the recording of `beside`.
     fn into_variable(self, beside: &Var) -> Var;
 }
 
@@ -122,7 +122,7 @@ unary! {
     rsqrt "rsqrt";
     /// `x * x`.
     square "square";
-    /// The same, as a constant: its gradient is zero.
+    /// The same values, treated as constant: their gradient is zero.
     stop_gradient "stop_gradient";
     /// The absolute value.
     abs "abs";
@@ -264,7 +264,7 @@ impl Var {
         )
     }
 
-    /// At least `low` and at most `high`; `high` wins where they cross.
+    /// Clamps to at least `low` and at most `high`; `high` wins where `low` is larger.
     #[must_use]
     #[track_caller]
     pub fn clip(&self, low: impl Operand, high: impl Operand) -> Var {
@@ -281,14 +281,14 @@ impl Var {
         self.is_nan().logical_or(self.is_infinite()).map("not")
     }
 
-    /// Every element in another dtype.
+    /// Every element in a different dtype.
     #[must_use]
     #[track_caller]
     pub fn cast(&self, to: DType) -> Var {
         self.record(|builder, x| builder.cast(x, to))
     }
 
-    /// A function of truth values, or else of the bits of integers.
+    /// A logical function of booleans, or the corresponding bitwise function of integers.
     #[track_caller]
     pub(super) fn map_bits(&self, of_bools: &str, of_integers: &str, other: impl Operand) -> Var {
         match self.dtype() {

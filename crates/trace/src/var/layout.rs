@@ -7,8 +7,8 @@ use kiln_ir::PadMode;
 use kiln_symbolic_shape::DimId;
 
 impl Var {
-    /// The slice at a position of an axis, which it removes: `x.index(0, 2)` is `x[2]`. A negative number counts from the end.
-    /// A position outside is a fault of the call.
+    /// The slice at a position along an axis, which is removed: `x.index(0, 2)` is `x[2]`. A negative number counts
+    /// from the end. A position out of bounds is a fault of the call.
     #[must_use]
     #[track_caller]
     pub fn index(&self, axis: i64, at: impl Into<Size>) -> Var {
@@ -28,8 +28,9 @@ impl Var {
         })
     }
 
-    /// The elements `start..end` along an axis, `step` apart, as Python's `start:end:step`: positions that are negative numbers
-    /// count from the end, those outside are clamped. A negative step goes backwards, from `start` to after `end`.
+    /// The elements `start..end` along an axis, `step` apart, as Python's `start:end:step`: negative positions count
+    /// from the end, and positions out of bounds are clamped. A negative step goes backwards, from `start` to after
+    /// `end`.
     #[must_use]
     #[track_caller]
     pub fn slice_step(
@@ -48,7 +49,7 @@ impl Var {
         })
     }
 
-    /// In reverse order along axes.
+    /// Reverses the order of elements along axes.
     #[must_use]
     #[track_caller]
     pub fn flip(&self, axes: impl Axes) -> Var {
@@ -60,7 +61,8 @@ impl Var {
         })
     }
 
-    /// Moved by `shift` along an axis, from the end back to the start; a negative shift moves the other way.
+    /// Rotates the elements by `shift` along an axis, wrapping around at the end; a negative shift rotates the other
+    /// way.
     #[must_use]
     #[track_caller]
     pub fn roll(&self, shift: i64, axis: i64) -> Var {
@@ -69,7 +71,7 @@ impl Var {
         self.gather(positions.remainder(size), axis)
     }
 
-    /// This and others of the same shape under a new axis.
+    /// Stacks this variable and others of the same shape along a new axis.
     #[must_use]
     #[track_caller]
     pub fn stack(&self, others: &[&Var], axis: i64) -> Var {
@@ -79,7 +81,7 @@ impl Var {
         })
     }
 
-    /// Repeated as a whole along each axis, a number of times for each.
+    /// Tiles the whole tensor along each axis, the given number of times.
     #[must_use]
     #[track_caller]
     pub fn tile<S: Into<Size>>(&self, counts: impl IntoIterator<Item = S>) -> Var {
@@ -89,7 +91,7 @@ impl Var {
         }
     }
 
-    /// Each slice along an axis repeated a number of times, one after the other.
+    /// Repeats each slice along an axis a number of times, one copy directly after the other.
     #[must_use]
     #[track_caller]
     pub fn repeat_each(&self, count: impl Into<Size>, axis: i64) -> Var {
@@ -103,21 +105,21 @@ impl Var {
             let mut repeated: Vec<DimId> = sizes.to_vec();
             repeated.insert(axis + 1, count);
             let wide = builder.broadcast_to(wide, &repeated)?;
-            // The two axes become one, whose size follows.
+            // The two axes are merged into one, whose size is inferred.
             let mut merged: Vec<Option<DimId>> = sizes.iter().copied().map(Some).collect();
             merged[axis] = None;
             builder.reshape_inferring(wide, &merged)
         })
     }
 
-    /// All elements in one axis, in row-major order.
+    /// Flattens to one axis, in row-major order.
     #[must_use]
     #[track_caller]
     pub fn flatten(&self) -> Var {
         self.reshape([Size::INFER])
     }
 
-    /// Two axes exchanged.
+    /// Swaps two axes.
     #[must_use]
     #[track_caller]
     pub fn swap_axes(&self, a: i64, b: i64) -> Var {
@@ -129,7 +131,7 @@ impl Var {
         })
     }
 
-    /// An axis moved to another place, the others in their order.
+    /// Moves an axis to a different position; the others keep their order.
     #[must_use]
     #[track_caller]
     pub fn move_axis(&self, from: i64, to: i64) -> Var {
@@ -142,7 +144,7 @@ impl Var {
         })
     }
 
-    /// A number of equal parts along an axis; the number divides the size.
+    /// Splits along an axis into a number of equal parts; the number must divide the size.
     #[must_use]
     #[track_caller]
     pub fn split(&self, parts: usize, axis: i64) -> Vec<Var> {
@@ -167,7 +169,7 @@ impl Var {
         }
     }
 
-    /// The differences of neighbours along an axis.
+    /// The differences of adjacent elements along an axis.
     #[must_use]
     #[track_caller]
     pub fn diff(&self, axis: i64) -> Var {
@@ -175,7 +177,7 @@ impl Var {
         self.slice(axis, 1, &size) - self.slice(axis, 0, size - 1)
     }
 
-    /// A border of a number: elements before and after, for each axis.
+    /// Pads with a number: the elements before and after, for each axis.
     #[must_use]
     #[track_caller]
     pub fn pad<S: Into<Size>>(
@@ -187,21 +189,21 @@ impl Var {
         self.padded(widths, &number, PadMode::Constant)
     }
 
-    /// A border of copies of the edge elements.
+    /// Pads with copies of the edge elements.
     #[must_use]
     #[track_caller]
     pub fn pad_edge<S: Into<Size>>(&self, widths: impl IntoIterator<Item = (S, S)>) -> Var {
         self.padded(widths, &0_i64.into_variable(self), PadMode::Edge)
     }
 
-    /// A border of the elements mirrored at the edge elements, which are not repeated.
+    /// Pads by reflection at the edge elements, which are not repeated.
     #[must_use]
     #[track_caller]
     pub fn pad_reflect<S: Into<Size>>(&self, widths: impl IntoIterator<Item = (S, S)>) -> Var {
         self.padded(widths, &0_i64.into_variable(self), PadMode::Reflect)
     }
 
-    /// A border of the elements of the other end.
+    /// Pads by wrapping around to the other end.
     #[must_use]
     #[track_caller]
     pub fn pad_wrap<S: Into<Size>>(&self, widths: impl IntoIterator<Item = (S, S)>) -> Var {

@@ -20,7 +20,7 @@ impl Var {
         })
     }
 
-    /// The axes in another order: axis `i` of the result is axis `axes[i]` of this.
+    /// The axes in a different order: axis `i` of the result is axis `axes[i]` of this.
     #[must_use]
     #[track_caller]
     pub fn permute(&self, axes: &[i64]) -> Var {
@@ -45,7 +45,7 @@ impl Var {
         self.record(|builder, x| builder.reshape_inferring(x, &dims))
     }
 
-    /// Repeated along axes of size 1, and new outer axes, to these sizes.
+    /// Broadcasts to these sizes, along axes of size 1 and new outer axes.
     #[must_use]
     #[track_caller]
     pub fn broadcast_to<S: Into<Size>>(&self, sizes: impl IntoIterator<Item = S>) -> Var {
@@ -102,7 +102,7 @@ impl Var {
         })
     }
 
-    /// Elements whose position along an axis is given: `indices` has the variable's rank.
+    /// Gathers elements by their positions along an axis: `indices` has the variable's rank.
     #[must_use]
     #[track_caller]
     pub fn gather_elements(&self, indices: impl AsRef<Var>, axis: i64) -> Var {
@@ -112,7 +112,7 @@ impl Var {
         })
     }
 
-    /// Slices along an axis at given indices.
+    /// Gathers slices along an axis at the given indices.
     #[must_use]
     #[track_caller]
     pub fn gather(&self, indices: impl AsRef<Var>, axis: i64) -> Var {
@@ -125,8 +125,8 @@ impl Var {
         })
     }
 
-    /// This with `update` in place of the part that begins at `at` along an axis: `at` is one integer, in a vector, and the
-    /// sizes of other axes are equal. A part outside it is a fault of the call.
+    /// Replaces the part that begins at `at` along an axis by `update`: `at` is a vector of one integer, and the sizes
+    /// of the other axes must be equal. A part out of bounds is a fault of the call.
     #[must_use]
     #[track_caller]
     pub fn update_slice(&self, at: impl AsRef<Var>, update: impl AsRef<Var>, axis: i64) -> Var {

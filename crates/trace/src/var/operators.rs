@@ -60,7 +60,7 @@ operator! {
     Div, div, "div";
 }
 
-/// Operators without a form that has a number on the left.
+/// Operators that have no form with a number on the left.
 macro_rules! of_variables {
     ($($operator:ident, $method:ident, |$left:ident, $right:ident| $result:expr;)*) => {$(
         impl<O: Operand> $operator<O> for Var {
@@ -143,6 +143,6 @@ macro_rules! unary {
 
 unary! {
     Neg, neg, |x| x.map("neg");
-    // Of truth values, or of every bit.
+    // Logical on booleans, bitwise on integers.
     Not, not, |x| x.map(if x.dtype() == Some(DType::Bool) { "not" } else { "bit_not" });
 }

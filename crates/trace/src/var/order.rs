@@ -5,14 +5,14 @@ use crate::size::Size;
 use kiln_ir::{CumulateFunction, Extremum, Op};
 
 impl Var {
-    /// The position of the first maximum along an axis, which it removes, as `i64`.
+    /// The position of the first maximum along an axis, which is removed, as `i64`.
     #[must_use]
     #[track_caller]
     pub fn argmax(&self, axis: i64) -> Var {
         self.arg_extremum(axis, Extremum::Max)
     }
 
-    /// The position of the first minimum along an axis, which it removes, as `i64`.
+    /// The position of the first minimum along an axis, which is removed, as `i64`.
     #[must_use]
     #[track_caller]
     pub fn argmin(&self, axis: i64) -> Var {
@@ -34,21 +34,21 @@ impl Var {
         self.ordered(k.into(), axis, Extremum::Max)
     }
 
-    /// In ascending order along an axis.
+    /// Sorts in ascending order along an axis.
     #[must_use]
     #[track_caller]
     pub fn sort(&self, axis: i64) -> Var {
         self.ordered(self.size(axis), axis, Extremum::Min).0
     }
 
-    /// The positions in ascending order along an axis, as `i64`.
+    /// The positions that sort an axis in ascending order, as `i64`.
     #[must_use]
     #[track_caller]
     pub fn argsort(&self, axis: i64) -> Var {
         self.ordered(self.size(axis), axis, Extremum::Min).1
     }
 
-    /// The median along an axis, which it removes: the mean of the middle two of an even number of floats.
+    /// The median along an axis, which is removed: for an even number of floats, the mean of the middle two.
     #[must_use]
     #[track_caller]
     pub fn median(&self, axis: i64) -> Var {

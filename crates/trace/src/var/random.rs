@@ -10,7 +10,7 @@ use kiln_shape_inference::{InferError, InferErrorKind};
 use kiln_tensor::DType;
 
 impl Var {
-    /// Random bits `u32[sizes..]`, of the positions in row-major order: the variable is their key, `u64[2]`. The same key gives
+    /// Random bits `u32[sizes..]`, numbered in row-major order: the variable is the key, `u64[2]`. The same key gives
     /// the same bits on every machine (Philox 4x32-10).
     #[must_use]
     #[track_caller]
@@ -25,7 +25,7 @@ impl Var {
         }
     }
 
-    /// New keys `u64[count, 2]` of this one: random bits, so nothing else is drawn under it.
+    /// Splits this key into new keys `u64[count, 2]`. They are random bits of this key, so draw nothing else with it.
     ///
     /// ```
     /// use kiln_tensor::DType;
@@ -45,31 +45,32 @@ impl Var {
         self.random_words([count.into(), Size::from(2)])
     }
 
-    /// Random numbers from 0 to below 1, in `f32`, under this key; see [`random_bits`](Self::random_bits).
+    /// Uniform random numbers from 0 (inclusive) to 1 (exclusive), as `f32`, with this key; see
+    /// [`random_bits`](Self::random_bits).
     #[must_use]
     #[track_caller]
     pub fn random_uniform<S: Into<Size>>(&self, sizes: impl IntoIterator<Item = S>) -> Var {
-        /// The bits that an `f32` holds exactly.
+        /// The number of bits that an `f32` represents exactly.
         const BITS: i64 = 24;
         let bits = self.random_bits(sizes);
         let high = bits.map2("shr", 32 - BITS);
         high.cast(DType::F32) * (-BITS as f64).exp2()
     }
 
-    /// Random numbers of the normal distribution with mean 0 and variance 1, in `f32`, under this key; see
-    /// [`random_bits`](Self::random_bits). None is beyond 5.8, the limit of their 24 bits.
+    /// Random numbers of the normal distribution with mean 0 and variance 1, as `f32`, with this key; see
+    /// [`random_bits`](Self::random_bits). None exceeds 5.8 in absolute value, the limit for 24 random bits.
     #[must_use]
     #[track_caller]
     pub fn random_normal<S: Into<Size>>(&self, sizes: impl IntoIterator<Item = S>) -> Var {
-        // Box and Muller: the radius and the angle of points in a plane.
+        // Box-Muller transform: the radius and the angle of points in a plane.
         let uniform = self.random_uniform(with_pairs(sizes));
         // From above 0 to 1, where the logarithm is finite.
         let radius = ((1 - uniform.index(0, 0)).log() * -2).sqrt();
         radius * (uniform.index(0, 1) * std::f64::consts::TAU).cos()
     }
 
-    /// Random integers from `low` to below `high`, in `i64`, under this key; see [`random_bits`](Self::random_bits). Their
-    /// probabilities differ by at most 2^-64.
+    /// Random integers from `low` (inclusive) to `high` (exclusive), as `i64`, with this key; see
+    /// [`random_bits`](Self::random_bits). Their probabilities differ by at most 2^-64.
     #[must_use]
     #[track_caller]
     pub fn random_integers<S: Into<Size>>(
@@ -85,8 +86,8 @@ impl Var {
         (words % count).cast(DType::I64) + low
     }
 
-    /// Each element zero with the probability `share`, otherwise divided by `1 - share`; under a key `u64[2]`. A share of 0
-    /// changes nothing.
+    /// Dropout with a key `u64[2]`: sets each element to zero with probability `share`, and divides the others by `1 -
+    /// share`. A share of 0 changes nothing.
     #[must_use]
     #[track_caller]
     pub fn dropout(&self, key: impl AsRef<Var>, share: f64) -> Var {

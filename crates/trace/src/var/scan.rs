@@ -15,8 +15,8 @@ pub struct Step {
 }
 
 impl Var {
-    /// Repeats a step for each index of this variable's outermost axis, as one loop: `step` gets the slice at the index, the
-    /// states, and the `captures`; no other variables can be used in it. Returns the last states, then each output stacked.
+    /// A loop over this variable's outermost axis: at each index, `step` receives the slice at the index, the states,
+    /// and the `captures`, and cannot use any other variables. Returns the last states, then each output stacked.
     ///
     /// The step may be recorded more than once, and must do the same each time.
     ///
@@ -57,8 +57,8 @@ impl Var {
         })
     }
 
-    /// Repeats a step `trips` times, as one loop; the step gets the index `i64[]`, the states and the captures. Otherwise as
-    /// [`scan`](Self::scan); this variable only tells the recording.
+    /// A loop that repeats a step `trips` times; the step receives the index `i64[]`, the states and the captures.
+    /// Otherwise as [`scan`](Self::scan); this variable only identifies the recording.
     #[must_use]
     #[track_caller]
     pub fn repeat(
@@ -81,13 +81,14 @@ impl Var {
             },
         );
         let nothing = |count| vec![Var::new(recorder, None); count];
-        // Where the recording failed before the step, it only tells how many outputs there would be.
+        // If the recording failed before the step, the step only tells how many outputs there would be.
         let n_outputs = n_outputs.unwrap_or_else(|| {
             let (states, captures) = (nothing(states.len()), nothing(captures.len()));
             let done = step(Var::new(recorder, None), &states, &captures);
             done.outputs.len()
         });
-        // A step that returns too few states ends the recording, and its results are as many as they should be.
+        // A step that returns too few states ends the recording; the expected number of results is returned
+        // nevertheless.
         let n_results = states.len() + n_outputs;
         match results {
             Some(results) => {
@@ -124,14 +125,14 @@ impl Var {
                     let (next, outputs) = nest.enter(builder, |recorder| {
                         step_of(recorder, index, states, captures, step)
                     })?;
-                    // Gradients read the states at the start of each step; without them, nothing reads these.
+                    // Gradients read the states at the start of each step; without gradients, these outputs are unused.
                     Ok((next, [&outputs, states].concat()))
                 },
             )
         })
     }
 
-    /// The slice at an index `i64[]` of the outermost axis, which it removes.
+    /// The slice at an index `i64[]` of the outermost axis, which is removed.
     #[must_use]
     #[track_caller]
     pub fn at(&self, index: impl AsRef<Var>) -> Var {
@@ -139,13 +140,13 @@ impl Var {
     }
 }
 
-/// A step, of the index, the states and the captures.
+/// A step, as a function of the index, the states and the captures.
 type StepFunction<'a> = dyn FnMut(Var, &[Var], &[Var]) -> Step + 'a;
 
-/// Values of a step: states, and outputs.
+/// The values of a step: states and outputs.
 type StepValues = (Vec<ValueId>, Vec<ValueId>);
 
-/// Records a step; `None` if that failed, and the recorder has the reason.
+/// Records a step; `None` if that failed, in which case the recorder has the reason.
 fn step_of(
     recorder: &Recorder,
     index: ValueId,

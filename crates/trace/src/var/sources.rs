@@ -16,7 +16,7 @@ impl Var {
         sizes
     }
 
-    /// A number everywhere, in this variable's element type.
+    /// A tensor filled with a number, in this variable's element type.
     #[must_use]
     #[track_caller]
     pub fn full<S: Into<Size>>(
@@ -27,7 +27,7 @@ impl Var {
         number.into_variable(self).broadcast_to(sizes)
     }
 
-    /// A number everywhere, in this variable's sizes and element type.
+    /// A tensor filled with a number, with this variable's sizes and element type.
     #[must_use]
     #[track_caller]
     pub fn full_like(&self, number: impl Operand) -> Var {
@@ -44,7 +44,7 @@ impl Var {
         };
         let steps = (count.clone() - 1).into_variable(self);
         let positions = self.positions(count).cast(dtype);
-        // One number has no step.
+        // A single number has no step.
         positions / steps.maximum(1) * (last - first) + first
     }
 
@@ -78,8 +78,8 @@ impl Var {
         keeps.select(self, self.number_like(0))
     }
 
-    /// Integers as vectors of `classes` elements, 1 at the integer and 0 elsewhere, in a dtype. An integer that is no class
-    /// gives zeros.
+    /// One-hot encoding: each integer becomes a vector of `classes` elements of a dtype, 1 at the integer and 0
+    /// elsewhere. An integer that is not a class gives zeros.
     #[must_use]
     #[track_caller]
     pub fn one_hot(&self, classes: impl Into<Size>, dtype: DType) -> Var {
@@ -88,7 +88,7 @@ impl Var {
         integers.equal(positions).cast(dtype)
     }
 
-    /// The numbers of the rows, as a column, and of the columns of the last two axes.
+    /// The row numbers, as a column, and the column numbers of the last two axes.
     #[track_caller]
     fn matrix_positions(&self) -> (Var, Var) {
         let (rows, columns) = (self.size(-2), self.size(-1));

@@ -5,7 +5,7 @@ use kiln_ir::ReduceFunction;
 use kiln_tensor::DType;
 
 impl Var {
-    /// The mean of the squared distances from the mean over axes, which it removes.
+    /// The mean of the squared distances from the mean over axes, which are removed.
     #[must_use]
     #[track_caller]
     pub fn variance(&self, axes: impl Axes) -> Var {
@@ -23,14 +23,14 @@ impl Var {
         self.variance(axes).sqrt()
     }
 
-    /// The Euclidean length over axes, which it removes.
+    /// The Euclidean norm over axes, which are removed.
     #[must_use]
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Var {
         self.square().sum(axes).sqrt()
     }
 
-    /// The logarithm of the sum of exponentials over axes, which it removes; without overflow inside.
+    /// The logarithm of the sum of exponentials over axes, which are removed; computed without intermediate overflow.
     #[must_use]
     #[track_caller]
     pub fn log_sum_exp(&self, axes: impl Axes) -> Var {
@@ -45,7 +45,7 @@ impl Var {
         sum.log() + most.reduce(ReduceFunction::Max, axes, false)
     }
 
-    /// How many elements are not zero, over axes, as `i64`.
+    /// The number of nonzero elements over axes, as `i64`.
     #[must_use]
     #[track_caller]
     pub fn count_nonzero(&self, axes: impl Axes) -> Var {

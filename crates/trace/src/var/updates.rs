@@ -5,45 +5,47 @@ use crate::size::Size;
 use kiln_ir::Combine;
 
 impl Var {
-    /// This with slices along the first axis replaced: `indices: int[i..]` has their positions, `updates: [i.., rest of this]`
-    /// the new ones. Of several for one position the last wins. A position outside is a fault of the call.
+    /// Replaces slices along the first axis: `indices: int[i..]` has their positions, `updates: [i.., rest of this]`
+    /// the new slices. If several have the same position, the last wins. A position out of bounds is a fault of the
+    /// call.
     #[must_use]
     #[track_caller]
     pub fn set_at(&self, indices: impl AsRef<Var>, updates: impl AsRef<Var>) -> Var {
         self.scattered(indices.as_ref(), updates.as_ref(), Combine::Set)
     }
 
-    /// This with something added to slices along the first axis, as [`set_at`](Self::set_at); several for one position are all
-    /// added.
+    /// Adds updates to slices along the first axis, as [`set_at`](Self::set_at); several updates of one position are
+    /// all added.
     #[must_use]
     #[track_caller]
     pub fn add_at(&self, indices: impl AsRef<Var>, updates: impl AsRef<Var>) -> Var {
         self.scattered(indices.as_ref(), updates.as_ref(), Combine::Add)
     }
 
-    /// This with slices along the first axis multiplied, as [`add_at`](Self::add_at).
+    /// Multiplies slices along the first axis by updates, as [`add_at`](Self::add_at).
     #[must_use]
     #[track_caller]
     pub fn multiply_at(&self, indices: impl AsRef<Var>, updates: impl AsRef<Var>) -> Var {
         self.scattered(indices.as_ref(), updates.as_ref(), Combine::Mul)
     }
 
-    /// This with the minimum of slices along the first axis and others, as [`set_at`](Self::set_at).
+    /// Takes the minimum of slices along the first axis and updates, as [`set_at`](Self::set_at).
     #[must_use]
     #[track_caller]
     pub fn min_at(&self, indices: impl AsRef<Var>, updates: impl AsRef<Var>) -> Var {
         self.scattered(indices.as_ref(), updates.as_ref(), Combine::Min)
     }
 
-    /// This with the maximum of slices along the first axis and others, as [`set_at`](Self::set_at).
+    /// Takes the maximum of slices along the first axis and updates, as [`set_at`](Self::set_at).
     #[must_use]
     #[track_caller]
     pub fn max_at(&self, indices: impl AsRef<Var>, updates: impl AsRef<Var>) -> Var {
         self.scattered(indices.as_ref(), updates.as_ref(), Combine::Max)
     }
 
-    /// This with elements replaced whose position along an axis is given, as [`gather_elements`](Self::gather_elements) reads
-    /// them: `indices` and `updates` have one shape and this variable's rank. Of several for one position the last wins.
+    /// Replaces elements by their positions along an axis, as [`gather_elements`](Self::gather_elements) reads them:
+    /// `indices` and `updates` have the same shape, and this variable's rank. If several have the same position, the
+    /// last wins.
     #[must_use]
     #[track_caller]
     pub fn set_elements(
@@ -55,8 +57,8 @@ impl Var {
         self.scattered_elements(indices.as_ref(), updates.as_ref(), axis, Combine::Set)
     }
 
-    /// This with something added to elements whose position along an axis is given, as
-    /// [`set_elements`](Self::set_elements); several for one position are all added.
+    /// Adds updates to elements by their positions along an axis, as [`set_elements`](Self::set_elements); several
+    /// updates of one position are all added.
     #[must_use]
     #[track_caller]
     pub fn add_elements(
@@ -68,8 +70,8 @@ impl Var {
         self.scattered_elements(indices.as_ref(), updates.as_ref(), axis, Combine::Add)
     }
 
-    /// This with the part that [`slice_step`](Self::slice_step) reads replaced, by what broadcasts to its shape:
-    /// `x.set_slice(0, 1, 3, 1, 0)` is what `x[1:3] = 0` makes of `x`.
+    /// Replaces the part that [`slice_step`](Self::slice_step) reads by a value that broadcasts to its shape:
+    /// `x.set_slice(0, 1, 3, 1, 0)` is `x` after `x[1:3] = 0`.
     #[must_use]
     #[track_caller]
     pub fn set_slice(

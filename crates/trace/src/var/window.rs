@@ -24,7 +24,7 @@ pub struct WindowOptions {
     pub dilation: i64,
     /// The elements of padding before and after each axis: zeros, which a maximum or a mean ignores.
     pub padding: i64,
-    /// Of a convolution: the groups of channels that are convolved on their own.
+    /// For a convolution: the number of groups of channels, which are convolved independently.
     pub groups: usize,
 }
 
@@ -41,25 +41,25 @@ impl Default for WindowOptions {
 }
 
 impl WindowOptions {
-    /// With another stride.
+    /// With this stride.
     #[must_use]
     pub fn stride(self, stride: i64) -> Self {
         Self { stride, ..self }
     }
 
-    /// With another dilation.
+    /// With this dilation.
     #[must_use]
     pub fn dilation(self, dilation: i64) -> Self {
         Self { dilation, ..self }
     }
 
-    /// With padding.
+    /// With this padding.
     #[must_use]
     pub fn padding(self, padding: i64) -> Self {
         Self { padding, ..self }
     }
 
-    /// With groups.
+    /// With this number of groups.
     #[must_use]
     pub fn groups(self, groups: usize) -> Self {
         Self { groups, ..self }

@@ -8,10 +8,11 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-/// Runs an iterator on a thread, up to `count` items before they are taken, at least one. The order is the iterator's.
+/// Runs an iterator on a separate thread, up to `count` items ahead of the consumer, at least one. The iterator's order
+/// is kept.
 ///
 /// # Errors
-/// E0630 when the system starts no thread.
+/// E0630 when the thread cannot be started.
 pub fn ahead<T, I>(items: I, count: usize) -> Result<Ahead<T>, TrainError>
 where
     T: Send + 'static,
@@ -36,7 +37,7 @@ where
     })
 }
 
-/// An iterator that runs on a thread; see [`ahead`]. A panic there continues where the item is taken.
+/// An iterator that runs on a separate thread; see [`ahead`]. A panic on that thread resumes in the caller of `next`.
 pub struct Ahead<T> {
     /// `None` once it is at its end.
     receiver: Option<Receiver<T>>,
@@ -60,10 +61,10 @@ impl<T> Iterator for Ahead<T> {
 
 impl<T> Drop for Ahead<T> {
     fn drop(&mut self) {
-        // A thread that waits to hand over an item sees that its receiver is gone.
+        // A thread that is waiting to send an item sees that its receiver is gone.
         self.receiver = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of items that were not taken matters to no one.
+            // A panic while making items that were never taken is ignored.
             drop(thread.join());
         }
     }

@@ -25,7 +25,7 @@ impl Batch {
     /// A tensor by its name.
     ///
     /// # Errors
-    /// E0622 when the batch has none of that name.
+    /// E0622 when the batch has no tensor of that name.
     pub fn get(&self, name: &str) -> Result<&Tensor, TrainError> {
         let found = self.0.iter().find(|(known, _)| known == name);
         let known = self.0.iter().map(|(known, _)| known.as_str());

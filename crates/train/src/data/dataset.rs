@@ -4,7 +4,7 @@ use super::Batch;
 use crate::error::TrainError;
 use kiln::Tensor;
 
-/// Samples by number, which are made into batches.
+/// Samples by index, from which batches are made.
 pub trait Dataset: Send + Sync {
     /// Several samples together.
     type Batch: Send + 'static;
@@ -12,7 +12,7 @@ pub trait Dataset: Send + Sync {
     /// The number of samples.
     fn len(&self) -> usize;
 
-    /// The batch of some samples, in this order. The numbers are below [`len`](Self::len).
+    /// The batch of these samples, in this order. The indices are below [`len`](Self::len).
     ///
     /// # Errors
     /// When a sample cannot be read, or the samples do not fit each other.
@@ -23,7 +23,7 @@ pub trait Dataset: Send + Sync {
         self.len() == 0
     }
 
-    /// The same samples, with a function of each batch: on the thread that makes it.
+    /// The same samples, with a function applied to each batch, on the thread that makes the batch.
     fn map<B, F>(self, function: F) -> Mapped<Self, F>
     where
         Self: Sized,
@@ -37,7 +37,7 @@ pub trait Dataset: Send + Sync {
     }
 }
 
-/// A dataset with a function of each batch; see [`Dataset::map`].
+/// A dataset with a function applied to each batch; see [`Dataset::map`].
 #[derive(Clone, Debug)]
 pub struct Mapped<D, F> {
     data: D,
@@ -72,7 +72,7 @@ impl Tensors {
     /// A dataset of tensors `[samples, ..]`.
     ///
     /// # Errors
-    /// E0628 when there is none, or they have other numbers of samples.
+    /// E0628 when there is no tensor, or their numbers of samples differ.
     pub fn new<N: Into<String>>(
         tensors: impl IntoIterator<Item = (N, Tensor)>,
     ) -> Result<Self, TrainError> {
@@ -146,7 +146,7 @@ fn rows_of(tensor: &Tensor, samples: &[usize]) -> Result<Tensor, TrainError> {
     })?)
 }
 
-/// Samples that a function makes, and another collates.
+/// Samples made by one function and collated by another.
 ///
 /// ```
 /// use kiln::Tensor;
@@ -169,7 +169,7 @@ pub struct Samples<F, C> {
 }
 
 impl<F, C> Samples<F, C> {
-    /// `len` samples, of which `sample` makes each by its number; `collate` makes a batch of several.
+    /// `len` samples: `sample` makes the sample of an index, and `collate` makes a batch of several samples.
     pub fn new<S, B>(len: usize, sample: F, collate: C) -> Self
     where
         F: Fn(usize) -> Result<S, TrainError> + Send + Sync,

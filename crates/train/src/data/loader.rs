@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 /// Reads a dataset in batches, epoch by epoch.
 ///
-/// The order of an epoch depends on the seed and the epoch's number alone, so a training that was stopped continues with the batches it
-/// would have had.
+/// The order of an epoch depends only on the seed and the epoch's number, so training that was stopped continues with
+/// the same batches as if it had not been.
 pub struct Loader<D> {
     data: Arc<D>,
     /// The sizes of batches, in turn; none is 0.
@@ -31,10 +31,10 @@ impl<D: Dataset + 'static> Loader<D> {
         Self::of_sizes(data, &[size])
     }
 
-    /// As [`new`](Self::new), with batches of these sizes in turn.
+    /// As [`new`](Self::new), but with batches that cycle through these sizes.
     ///
     /// # Errors
-    /// E0629 without a size, or with one of 0.
+    /// E0629 if there are no sizes, or one of them is 0.
     pub fn of_sizes(data: D, sizes: &[usize]) -> Result<Self, TrainError> {
         if sizes.is_empty() || sizes.contains(&0) {
             return Err(TrainError::BatchSize {
@@ -50,7 +50,7 @@ impl<D: Dataset + 'static> Loader<D> {
         })
     }
 
-    /// In a random order, another one each epoch.
+    /// Shuffles the samples, differently in each epoch.
     #[must_use]
     pub fn shuffled(self, seed: u64) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl<D: Dataset + 'static> Loader<D> {
         }
     }
 
-    /// Without a last batch that has fewer samples than its size.
+    /// Drops a last batch that would have fewer samples than its size.
     #[must_use]
     pub fn without_partial(self) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl<D: Dataset + 'static> Loader<D> {
         if let Some(seed) = self.seed {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             random.set_stream(number);
-            // Fisher and Yates, written out: the order must not change with a version of a crate.
+            // Fisher-Yates, written out here, because the order must not change with the version of a dependency.
             for last in (1..order.len()).rev() {
                 let scaled = u128::from(random.next_u64()) * (last as u128 + 1);
                 let chosen = usize::try_from(scaled >> 64).unwrap_or(last);
@@ -150,7 +150,7 @@ impl<D> fmt::Debug for Loader<D> {
     }
 }
 
-/// The batches of an epoch; see [`Loader::epoch`]. After an error it can be continued with the next batch.
+/// The batches of an epoch; see [`Loader::epoch`]. After an error, iteration can continue with the next batch.
 pub struct Epoch<B> {
     left: usize,
     batches: Batches<B>,

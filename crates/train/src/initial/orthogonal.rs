@@ -12,7 +12,7 @@ pub(super) fn matrix(rows: usize, columns: usize, random: &mut impl Rng) -> Vec<
     let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
     while vectors.len() < count {
         let mut vector: Vec<f64> = (0..length).map(|_| StandardNormal.sample(random)).collect();
-        // The second time removes what rounding left of the first.
+        // The second pass removes the rounding error of the first.
         for _ in 0..2 {
             for other in &vectors {
                 let along = dot(&vector, other);
@@ -22,7 +22,7 @@ pub(super) fn matrix(rows: usize, columns: usize, random: &mut impl Rng) -> Vec<
             }
         }
         let norm = dot(&vector, &vector).sqrt();
-        // A vector that others span almost surely never comes; another is drawn then.
+        // A vector in the span of the others has probability zero; if it occurs, another one is drawn.
         if norm > 1e-6 {
             vectors.push(vector.into_iter().map(|element| element / norm).collect());
         }

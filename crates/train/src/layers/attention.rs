@@ -59,7 +59,7 @@ impl Network {
     }
 }
 
-/// Scores `[.., time, time]` with those of later positions minus infinity.
+/// Scores `[.., time, time]` with those of later positions set to minus infinity.
 #[track_caller]
 fn causal(scores: &Var) -> Var {
     let (rows, columns) = (scores.size(-2), scores.size(-1));

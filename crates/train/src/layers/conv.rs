@@ -25,7 +25,7 @@ impl ConvSizes {
         }
     }
 
-    /// `[first, second, kernel..]` for as many spatial axes as `x: [N, C, spatial..]` has.
+    /// `[first, second, kernel..]`, with one kernel axis for each spatial axis of `x: [N, C, spatial..]`.
     fn weight(self, x: &Var, first: usize, second: usize) -> Vec<usize> {
         let mut shape = vec![first, second];
         shape.extend(std::iter::repeat_n(self.kernel, x.rank().saturating_sub(2)));

@@ -4,9 +4,9 @@ use crate::network::Network;
 use kiln::{Tensor, Var};
 
 impl Network {
-    /// Each element of `x` zero with the probability `share`, otherwise divided by `1 - share`, while
-    /// [training](Network::is_training); otherwise `x`. What is dropped depends on the trainer's seed, the number of the step
-    /// and the order of the dropouts, and on nothing else.
+    /// While [training](Network::is_training), sets each element of `x` to zero with probability `share` and divides
+    /// the others by `1 - share`; otherwise returns `x`. Which elements are dropped depends only on the trainer's seed,
+    /// the number of the step and the order of the dropouts.
     #[track_caller]
     pub fn dropout(&self, x: &Var, share: f64) -> Var {
         match self.random_key() {

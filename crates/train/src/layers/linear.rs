@@ -13,7 +13,7 @@ impl Network {
         product + layer.parameter("bias", &[outputs], Initial::Constant(0.0))
     }
 
-    /// `x Wᵀ`: as [`linear`](Self::linear), without the bias.
+    /// `x Wᵀ`: [`linear`](Self::linear) without the bias.
     #[track_caller]
     pub fn linear_without_bias(&self, name: &str, x: &Var, inputs: usize, outputs: usize) -> Var {
         let weight = Initial::He { fan_in: inputs };

@@ -5,13 +5,14 @@ use crate::initial::Initial;
 use crate::network::Network;
 use kiln::Var;
 
-/// As PyTorch's default.
+/// PyTorch's default.
 const EPSILON: f64 = 1e-5;
-/// The part of a batch's statistics in the running ones, as PyTorch's default.
+/// The weight of a batch's statistics in the running ones: PyTorch's default.
 const MOMENTUM: f64 = 0.1;
 
 impl Network {
-    /// `x` with mean 0 and variance 1 along its last axis of `width` elements, times `NAME.weight`, plus `NAME.bias`.
+    /// Layer normalisation: `x` with mean 0 and variance 1 along its last axis of `width` elements, times
+    /// `NAME.weight`, plus `NAME.bias`.
     #[track_caller]
     pub fn layer_norm(&self, name: &str, x: &Var, width: usize) -> Var {
         let layer = self.within(name);
@@ -22,7 +23,8 @@ impl Network {
         centred * (variance + EPSILON).rsqrt() * weight + bias
     }
 
-    /// `x` over its root mean square along its last axis of `width` elements, times `NAME.weight`.
+    /// RMS normalisation: `x` divided by its root mean square along its last axis of `width` elements, times
+    /// `NAME.weight`.
     #[track_caller]
     pub fn rms_norm(&self, name: &str, x: &Var, width: usize) -> Var {
         let layer = self.within(name);
@@ -31,8 +33,8 @@ impl Network {
     }
 
     /// Batch normalisation: each channel of `x: [N, channels, ..]` with mean 0 and variance 1 over the batch while
-    /// [training](Network::is_training), otherwise by running statistics; times `NAME.weight`, plus `NAME.bias`. The running
-    /// statistics `NAME.running_mean` and `NAME.running_var` are updated with each step and are no parameters.
+    /// [training](Network::is_training), otherwise by running statistics; times `NAME.weight`, plus `NAME.bias`. The
+    /// running statistics `NAME.running_mean` and `NAME.running_var` are updated by each step and are not parameters.
     #[track_caller]
     pub fn batch_norm(&self, name: &str, x: &Var, channels: usize) -> Var {
         let layer = self.within(name);
@@ -49,7 +51,7 @@ impl Network {
             let mean = x.mean(axes.as_slice());
             let centred = x - along_channels(&mean, rank);
             let variance = centred.square().mean(axes.as_slice());
-            // PyTorch's running variance divides by one element less.
+            // PyTorch's running variance is the unbiased one, which divides by one less than the number of elements.
             let ones = x.stop_gradient() * 0.0 + 1.0;
             let count = ones.sum(axes.as_slice());
             let unbiased = &variance * &count / (&count - 1.0).maximum(1.0);

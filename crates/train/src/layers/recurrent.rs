@@ -17,7 +17,7 @@ impl Network {
         let of_state = layer.parameter("weight_hh_l0", &[gates, hidden], spread);
         let input_bias = layer.parameter("bias_ih_l0", &[gates], spread);
         let state_bias = layer.parameter("bias_hh_l0", &[gates], spread);
-        // The products with the inputs do not depend on the states: one product for all steps.
+        // The products with the inputs do not depend on the states, so one product serves all steps.
         let projected = x.matmul(of_input.transpose()) + (input_bias + state_bias);
         let of_state = of_state.transpose();
         let zero = x.scalar(0.0).broadcast_to([x.size(1), hidden.into()]);

@@ -17,7 +17,7 @@ pub fn negative_log_likelihood(log_p: &Var, labels: &Var) -> Var {
     -at_labels(log_p, labels).mean(..)
 }
 
-/// The cross-entropy of classes, with smoothed labels or without some positions.
+/// The cross-entropy over classes, optionally with label smoothing or with some positions excluded.
 ///
 /// ```
 /// use kiln::{DType, Tensor};
@@ -60,7 +60,7 @@ impl CrossEntropy {
         }
     }
 
-    /// Does not count positions with this label, which may be that of no class.
+    /// Excludes positions with this label, which need not be a valid class.
     pub fn ignoring(self, label: i64) -> Self {
         Self {
             ignored: Some(label),

@@ -25,8 +25,8 @@ pub fn binary_cross_entropy(logits: &Var, y: &Var) -> Var {
     (logits.relu() - logits * y + tail).mean(..)
 }
 
-/// The Kullback-Leibler divergence of distributions `p: [.., classes]` from others whose logarithms are given: the sum of
-/// `p (log p - log q)` over the classes, which is 0 where `p` is, and its mean over all other axes.
+/// The Kullback-Leibler divergence of distributions `p: [.., classes]` from distributions `q` whose logarithms are
+/// given: the sum of `p (log p - log q)` over the classes, which is 0 where `p` is, and its mean over all other axes.
 #[must_use]
 #[track_caller]
 pub fn kl_divergence(log_q: &Var, p: &Var) -> Var {
@@ -36,8 +36,8 @@ pub fn kl_divergence(log_q: &Var, p: &Var) -> Var {
     terms.sum(-1).mean(..)
 }
 
-/// The mean of the elements of `x` where `mask: bool` of the same sizes is true; 0 where it is true nowhere. The other elements may
-/// be anything, infinite too, and have gradients of zero.
+/// The mean of the elements of `x` where `mask: bool` of the same sizes is true; 0 if it is true nowhere. The other
+/// elements may have any value, even infinite, and their gradients are zero.
 #[must_use]
 #[track_caller]
 pub fn masked_mean(x: &Var, mask: &Var) -> Var {

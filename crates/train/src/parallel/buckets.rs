@@ -10,9 +10,9 @@ const BUCKET_BYTES: usize = 16 << 20;
 /// Sums tensors over ranks.
 pub(crate) struct Buckets<'a> {
     collective: &'a dyn Collective,
-    /// What this rank's numbers are multiplied with.
+    /// The factor by which this rank's numbers are multiplied.
     share: f64,
-    /// The most bytes of a bucket.
+    /// The maximum size of a bucket in bytes.
     bytes: usize,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Buckets<'a> {
         }
     }
 
-    /// The same with other buckets.
+    /// The same with buckets of this size.
     #[cfg(test)]
     fn with_bytes(self, bytes: usize) -> Self {
         Self { bytes, ..self }
@@ -45,7 +45,7 @@ impl<'a> Buckets<'a> {
                 bytes += tensor.len() * if is_wide { 8 } else { 4 };
                 (tensor.dtype() == DType::F64) == is_wide && bytes <= self.bytes
             };
-            // A tensor larger than a bucket has one of its own.
+            // A tensor larger than a bucket gets a bucket for itself.
             let count = rest.iter().take_while(fits).count().max(1);
             let (bucket, after) = rest.split_at(count);
             rest = after;

@@ -91,7 +91,7 @@ impl Local {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives something to an operation, and waits until all ranks did.
+    /// Contributes to an operation, and waits until all ranks have done so.
     fn exchange(&self, operation: Operation, payload: Payload) -> Result<Payload, CollectiveError> {
         let mut state = self.lock();
         if state.has_left {
@@ -145,7 +145,7 @@ fn combined(given: Vec<(Operation, Payload)>) -> Result<Payload, CollectiveError
     Ok(result)
 }
 
-/// Adds numbers; false if there are not as many.
+/// Adds numbers element by element; false if the lengths differ.
 fn add<T: Copy + std::ops::AddAssign>(sums: &mut [T], more: &[T]) -> bool {
     for (sum, &more) in sums.iter_mut().zip(more) {
         *sum += more;

@@ -18,7 +18,8 @@ pub use local::{Local, LocalGroup};
 
 use std::fmt;
 
-/// Ranks that compute together. Every rank calls the same operations in the same order, with as many elements.
+/// Ranks that compute together. Every rank calls the same operations in the same order, with the same number of
+/// elements.
 pub trait Collective: fmt::Debug + Send {
     /// The number of this rank, from 0.
     fn rank(&self) -> usize;
@@ -32,7 +33,7 @@ pub trait Collective: fmt::Debug + Send {
     /// When a rank has ended, or ranks disagree about the operation.
     fn all_reduce(&self, numbers: Numbers<'_>) -> Result<(), CollectiveError>;
 
-    /// Replaces bytes by those of a rank.
+    /// Replaces bytes by those of one rank.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).

@@ -7,10 +7,10 @@ use ::mpi::environment::Universe;
 use ::mpi::traits::{Communicator, CommunicatorCollectives, Root};
 use std::fmt;
 
-/// The most elements of one operation: counts are 32-bit integers in most implementations.
+/// The maximum number of elements of one operation: counts are 32-bit integers in most implementations.
 const MOST_ELEMENTS: usize = 1 << 28;
 
-/// The ranks of `MPI_COMM_WORLD`. There is one of a process, and MPI ends when it is dropped.
+/// The ranks of `MPI_COMM_WORLD`. A process can have one instance; MPI is finalised when it is dropped.
 pub struct Mpi {
     universe: Universe,
 }
@@ -19,7 +19,7 @@ impl Mpi {
     /// Starts MPI.
     ///
     /// # Errors
-    /// When it was started before in this process, or lets only one thread of a process call it.
+    /// If MPI was already started in this process, or allows only one thread of a process to call it.
     pub fn start() -> Result<Self, CollectiveError> {
         let started = ::mpi::initialize_with_threading(Threading::Serialized);
         let Some((universe, threading)) = started else {

@@ -14,28 +14,28 @@ use crate::parallel::{Buckets, Collective, CollectiveError, Numbers};
 use kiln::internals::lazy_runtime::StepProfile;
 use kiln::{AxisSize, Model, Recording, Session, Tensor, Var};
 
-/// Keeps the random numbers of ranks apart: odd, and its bits look random (2^64 over the golden ratio).
+/// Separates the random numbers of the ranks: an odd number whose bits look random (2^64 over the golden ratio).
 const RANK_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a data-parallel trainer has besides the session of its update.
+/// The parts of a data-parallel trainer other than the session of its update.
 pub(super) struct Across {
     collective: Box<dyn Collective>,
-    /// From a batch and the parameters: values to be summed, the loss last.
+    /// Computes the values to be summed, the loss last, from a batch and the parameters.
     gradients: Model,
-    /// The inputs of the update that these values are, the loss excepted.
+    /// The inputs of the update that take these values, except the loss.
     names: Vec<String>,
     /// The parameters and buffers.
     parameters: Vec<String>,
-    /// The input whose first axis is counted in samples.
+    /// The input whose first axis gives the number of samples.
     counted: Option<String>,
 }
 
 impl<O: Optimizer> TrainerBuilder<O> {
-    /// As [`build`](Self::build), for a trainer whose steps are shared by the [ranks](crate::parallel) of a collective. Every rank
-    /// builds the same network, and takes each step with its own part of a batch. The result is that of a step on all parts
-    /// together, to rounding, if the loss is a mean over samples: parts count by the first size of the first input. Buffers, such
-    /// as running statistics, become means over ranks; a norm over the batch sees its rank's part alone, and dropout differs
-    /// from rank to rank.
+    /// As [`build`](Self::build), for a trainer whose steps are shared by the [ranks](crate::parallel) of a collective.
+    /// Every rank builds the same network, and takes each step with its own part of a batch. If the loss is a mean over
+    /// samples, the result equals that of a step on all parts together, up to rounding: parts are weighted by the first
+    /// size of the first input. Buffers, such as running statistics, become means over ranks; batch normalisation sees
+    /// only its rank's part, and dropout differs from rank to rank.
     ///
     /// # Errors
     /// As [`build`](Self::build); E0632 when the ranks build different networks, or one is gone.
@@ -59,7 +59,7 @@ impl<O: Optimizer> TrainerBuilder<O> {
             };
             values.extend(value.map(|value| (summed_name(parameter), value)));
         }
-        // The gradients of the last layers are there first.
+        // The gradients of the last layers are available first.
         values.reverse();
         let mut outputs: Vec<(&str, &Var)> = values
             .iter()
@@ -82,7 +82,7 @@ impl<O: Optimizer> TrainerBuilder<O> {
         Ok(trainer)
     }
 
-    /// Records the update: from sums of gradients and what is kept to what is kept next.
+    /// Records the update: it computes the next states from the summed gradients and the current states.
     fn record_update(
         &self,
         asked: Vec<Parameter>,

@@ -12,7 +12,7 @@ use kiln::{
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// Keeps the norm of gradients that are clipped from being zero.
+/// Prevents a division by a gradient norm of zero.
 const NORM_EPSILON: f64 = 1e-6;
 
 /// A trainer that is not built yet.
@@ -44,7 +44,7 @@ impl<O: Optimizer> TrainerBuilder<O> {
         }
     }
 
-    /// An input of a batch. Sizes that are names may change from batch to batch.
+    /// Adds an input of a batch. Sizes that are names may change from batch to batch.
     #[must_use]
     pub fn input(
         mut self,
@@ -57,14 +57,14 @@ impl<O: Optimizer> TrainerBuilder<O> {
         self
     }
 
-    /// The dtype of parameters, a float; `f32` by default.
+    /// The dtype of parameters, a floating-point type; `f32` by default.
     #[must_use]
     pub fn dtype(self, dtype: DType) -> Self {
         Self { dtype, ..self }
     }
 
-    /// Trains a model that was imported, such as from ONNX: its graph, and which of its constants are parameters, by name. Its
-    /// inputs come before those that are [added](Self::input), and its outputs are
+    /// Trains a model that was imported, such as from ONNX: takes its graph, and a predicate on the names of the
+    /// constants that are parameters. Its inputs come before those that are [added](Self::input), and its outputs are
     /// [`Network::model_output`]s.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl<O: Optimizer> TrainerBuilder<O> {
         Self { rate, ..self }
     }
 
-    /// Scales all gradients down where the norm of all of them together is larger.
+    /// Clips gradients by their global norm: all are scaled down if it is larger than this.
     #[must_use]
     pub fn clip_norm(self, norm: f64) -> Self {
         Self {
@@ -107,8 +107,8 @@ impl<O: Optimizer> TrainerBuilder<O> {
         Self { options, ..self }
     }
 
-    /// How much memory the values between the kernels of a step may take: where activations take more, some are computed again for
-    /// the backward. Sets [`Options::memory_budget`], so it comes after [`options`](Self::options).
+    /// How much memory the intermediate values of a step may take: if activations take more, some are recomputed in the
+    /// backward pass. Sets [`Options::memory_budget`], so it must be called after [`options`](Self::options).
     #[must_use]
     pub fn memory_budget(self, memory: MemoryBudget) -> Self {
         Self {
@@ -117,8 +117,8 @@ impl<O: Optimizer> TrainerBuilder<O> {
         }
     }
 
-    /// Records the step and makes the parameters. `network` gets the network to ask for parameters, and the inputs in the order
-    /// in which they were added, and returns the loss, a scalar.
+    /// Records the step and makes the parameters. `network` receives the network, from which it requests parameters,
+    /// and the inputs in the order in which they were added, and returns the loss, a scalar.
     ///
     /// # Errors
     /// When an op does not fit its operands, with its source line; when names collide; when the loss cannot be differentiated.
@@ -232,8 +232,8 @@ impl<O: Optimizer> TrainerBuilder<O> {
         (&self.name, self.dtype)
     }
 
-    /// The tensors that are kept between steps, with the updates of the optimiser; gradients are those of the parameters, in
-    /// order.
+    /// The tensors that are kept between steps, with the updates of the optimiser; `gradients` are those of the
+    /// parameters, in order.
     pub(super) fn states(
         &self,
         recording: &Recording,
@@ -287,7 +287,7 @@ impl<O: Optimizer> TrainerBuilder<O> {
         Ok(states)
     }
 
-    /// Rejects parameters with the name of an input, and networks without trained parameters.
+    /// Rejects parameters that have the name of an input, and networks without trained parameters.
     fn check_names(&self, parameters: &[Parameter]) -> Result<(), TrainError> {
         let is_trained = |parameter: &Parameter| matches!(parameter.kind, Kind::Parameter);
         if !parameters.iter().any(is_trained) {
@@ -307,7 +307,7 @@ impl<O: Optimizer> TrainerBuilder<O> {
         }
     }
 
-    /// Gradients, scaled down where their norm is too large.
+    /// The gradients, scaled down if their global norm is too large.
     fn clipped(&self, gradients: Vec<Var>) -> Vec<Var> {
         let Some(limit) = self.clip else {
             return gradients;
@@ -324,7 +324,7 @@ impl<O: Optimizer> TrainerBuilder<O> {
             .collect()
     }
 
-    /// The tensors that the optimiser keeps for a parameter: name, variable, first value.
+    /// The tensors that the optimiser keeps for a parameter: name, variable, initial value.
     fn kept_for(
         &self,
         recording: &Recording,

@@ -21,18 +21,18 @@ struct Blocks {
     stride: i64,
     /// The number of blocks.
     count: DimId,
-    /// The elements of the first blocks that are padding: none, where it is known how many there are.
+    /// The elements of the first blocks that are padding: 0 if the amount of padding is known.
     skipped: DimId,
-    /// The first window that may cover the first block. It is negative where none does.
+    /// The first window that may cover the first block; negative if no window does.
     earliest: i64,
     /// The windows that may cover a block.
     windows: i64,
-    /// Windows of nothing that are put before the first window, and after the last.
+    /// The numbers of empty windows that are added before the first window and after the last.
     border: (i64, i64),
 }
 
-/// The cotangent of `x`, of sizes `dims: [N, C, spatial..]`, from that of its maxima over windows and the positions that these
-/// selected, -1 for none: both `[N, C, windows..]`. `None` where an element is in too many windows.
+/// The cotangent of `x`, of sizes `dims: [N, C, spatial..]`, from that of its maxima over windows and the positions
+/// that these selected, -1 for none: both `[N, C, windows..]`. `None` if an element is in too many windows.
 pub(super) fn gathered(
     b: &mut GraphBuilder,
     (g, selected): (ValueId, ValueId),
@@ -101,7 +101,7 @@ fn blocks(
     // The distance of a window's last tap from its first.
     let reach = window.dilations[axis].saturating_mul(kernel - 1);
     let [low, high] = [&window.low, &window.high].map(|sides| b.dims().as_constant(sides[axis]));
-    // Blocks begin at the first element, or, if the padding before it is not known, with that.
+    // Blocks begin at the first element, or, if the padding before it is not known, at the start of the padding.
     let skipped = match low {
         Some(_) => b.size(0),
         None => window.low[axis],
@@ -110,7 +110,7 @@ fn blocks(
     let earliest = ceil_div(low.saturating_sub(reach), stride);
     let latest = ceil_div(low, stride);
 
-    // There are about as many blocks as windows; this many more at least, and one more than that where it is needed.
+    // There are about as many blocks as windows: at least this many more, plus one if that is needed.
     let beyond = reach.saturating_sub(low).saturating_sub(high);
     let least = beyond.div_euclid(stride);
     let end = b.dims_mut().add(skipped, size)?;
@@ -147,7 +147,7 @@ fn extent(b: &mut GraphBuilder, axis: &Blocks) -> Result<DimId> {
     Ok(b.dims_mut().mul(axis.count, stride)?)
 }
 
-/// Something of the windows, `[N, C, windows..]`, with a border of windows of nothing.
+/// A tensor over the windows, `[N, C, windows..]`, with a border of empty windows.
 fn bordered(
     b: &mut GraphBuilder,
     of_windows: ValueId,
@@ -165,7 +165,7 @@ fn bordered(
     Ok(b.pad(of_windows, nothing, &low, &high, PadMode::Constant)?)
 }
 
-/// Which of its windows each block reads, per axis: all combinations.
+/// All combinations, over the axes, of which of its windows a block reads.
 fn shifts(axes: &[Blocks]) -> Vec<Vec<i64>> {
     axes.iter().fold(vec![Vec::new()], |shifts, axis| {
         let first = axis.border.0 + axis.earliest;
@@ -176,7 +176,8 @@ fn shifts(axes: &[Blocks]) -> Vec<Vec<i64>> {
     })
 }
 
-/// What each block finds at a shift, once for all its elements: `[N, C, windows..] -> [N, C, (blocks, 1)..]`.
+/// The window that each block reads at a shift, once for all its elements: `[N, C, windows..] -> [N, C, (blocks,
+/// 1)..]`.
 fn shifted(
     b: &mut GraphBuilder,
     of_windows: ValueId,
@@ -198,8 +199,9 @@ fn shifted(
     Ok(b.unsqueeze(part, &inner)?)
 }
 
-/// The row-major positions in a plane of sizes `spatial` of the elements of all blocks: `i64[(blocks, stride)..]`. Those of padding
-/// and beyond the last element are of no element, or of another one: they are cut away.
+/// The row-major positions in a plane of sizes `spatial` of the elements of all blocks: `i64[(blocks, stride)..]`.
+/// Positions in the padding and beyond the last element belong to no element, or to another one: they are sliced off
+/// afterwards.
 fn positions(b: &mut GraphBuilder, axes: &[Blocks], spatial: &[DimId]) -> Result<ValueId> {
     let mut position = b.scalar(DType::I64, 0.0)?;
     for (index, axis) in axes.iter().enumerate() {

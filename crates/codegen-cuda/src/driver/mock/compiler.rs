@@ -87,7 +87,7 @@ fn bytes_of(buffer: &Buffer, dims: &DimTable) -> Quantity {
     let reach = axes.fold(one(), |reach, (&dim, &stride)| {
         reach + (size(dim) - one()) * size(stride)
     });
-    // An empty buffer is not accessed; an upper bound would do as well.
+    // An empty buffer is not accessed; an upper bound would suffice as well.
     let any = buffer
         .shape
         .iter()

@@ -8,7 +8,7 @@ use kiln_symbolic_shape::{Binding, DimId};
 use kiln_tensor::{DType, Offsets, Tensor, row_major_strides};
 use std::sync::Arc;
 
-/// A kernel whose function is called as the kernel is.
+/// A kernel whose function has the kernel's name.
 #[derive(Clone)]
 pub(super) struct TextKernel(Arc<Kernel>);
 
@@ -24,7 +24,7 @@ impl TextKernel {
         self.0.name().as_bytes() == name
     }
 
-    /// Runs it with the parameter of a launch; `None` if that leads out of memory.
+    /// Runs it with the parameter of a launch; `None` if that accesses memory out of bounds.
     pub(super) fn run(&self, memory: &mut AddressSpace, words: &[u64]) -> Option<()> {
         let kernel = &*self.0;
         let n_buffers = kernel.buffers().len();

@@ -6,14 +6,14 @@ use std::ptr::NonNull;
 /// Allocations begin at multiples of this.
 const ALIGNMENT: u64 = 512;
 
-/// Page-locked memory has addresses of the device from here on.
+/// The first device address of page-locked memory.
 const PINNED_FROM: u64 = 1 << 60;
 
 /// All memory that a mock device can access.
 pub(super) struct AddressSpace {
     limit: usize,
     allocations: BTreeMap<u64, Vec<u8>>,
-    /// By the host's address.
+    /// Page-locked memory by its host address.
     pinned: BTreeMap<usize, Vec<u64>>,
     pinned_bytes: usize,
     next: u64,
@@ -39,13 +39,13 @@ impl AddressSpace {
         (bytes.sum(), self.pinned_bytes)
     }
 
-    /// Memory with bytes that look like no result.
+    /// Allocates memory filled with bytes that do not resemble results.
     pub(super) fn alloc(&mut self, bytes: usize) -> Option<u64> {
         if self.used_bytes().0.checked_add(bytes)? > self.limit {
             return None;
         }
         let address = self.next;
-        // Allocations never touch, so that an access beyond one is found.
+        // Allocations are never adjacent, so that an access beyond one is detected.
         self.next += (bytes as u64 + 1).next_multiple_of(ALIGNMENT);
         self.allocations.insert(address, vec![0xa5; bytes]);
         Some(address)

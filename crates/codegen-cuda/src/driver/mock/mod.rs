@@ -38,7 +38,7 @@ const INVALID_IMAGE: u32 = 200;
 const NOT_FOUND: u32 = 500;
 const NOT_SUPPORTED: u32 = 801;
 
-/// A simulated device. Clones are the same one.
+/// A simulated device. Clones share one device.
 #[derive(Clone)]
 pub struct MockDriver {
     info: DeviceInfo,
@@ -51,7 +51,7 @@ struct State {
     modules: BTreeMap<u64, kernels::TextKernel>,
     functions: BTreeMap<u64, u64>,
     graphs: BTreeMap<u64, Vec<OwnedLaunch>>,
-    /// The error that every call returns from now on.
+    /// The sticky error that every call returns.
     sticky: Option<DriverError>,
     /// How many calls succeed before one fails, and the error's number.
     planted: Option<(usize, u32)>,
@@ -61,7 +61,7 @@ struct State {
     max_blocks: u32,
 }
 
-/// A launch with its own words.
+/// A launch with its own copy of the parameter's words.
 #[derive(Clone, Debug)]
 struct OwnedLaunch {
     function: Function,
@@ -135,12 +135,12 @@ impl MockDriver {
         self.state.lock().planted = Some((calls, code));
     }
 
-    /// Graphs are refused from now on.
+    /// Makes the device reject graphs.
     pub fn refuse_graphs(&self) {
         self.state.lock().refuses_graphs = true;
     }
 
-    /// Calls so far, of those that planted errors can hit.
+    /// The number of calls so far that injected errors can affect.
     pub fn calls(&self) -> usize {
         self.state.lock().calls
     }
@@ -157,7 +157,7 @@ impl MockDriver {
         [state.modules.len(), state.graphs.len(), streams, events]
     }
 
-    /// Does something unless an error is due.
+    /// Runs an operation unless an error is due.
     fn with<T>(&self, call: &'static str, act: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let mut state = self.state.lock();
         state.calls += 1;
@@ -204,7 +204,7 @@ impl MockDriver {
             if !state.streams.enqueue(stream, work) {
                 return Err(error(call, INVALID_VALUE));
             }
-            // Some of it runs at once.
+            // Some of the work runs immediately.
             let early = state.streams.early(stream);
             state.run(call, stream, early)
         })
@@ -217,7 +217,7 @@ impl State {
         self.next
     }
 
-    /// Runs this much of a stream's work, and what it waits for.
+    /// Runs this much of a stream's work, and the work on which it waits.
     fn run(&mut self, call: &'static str, stream: Stream, count: usize) -> Result<()> {
         for _ in 0..count {
             let Some(work) = self.streams.take(stream) else {
@@ -236,7 +236,7 @@ impl State {
         Ok(())
     }
 
-    /// Does a piece of work; `None` if it uses memory that is not there.
+    /// Does a piece of work; `None` if it uses memory that does not exist.
     fn perform(&mut self, work: &Work) -> Option<()> {
         match work {
             Work::CopyIn { to, from, bytes } => self.memory.copy_in(*to, *from, *bytes),

@@ -28,9 +28,9 @@ pub(super) enum Work {
         bytes: usize,
     },
     Launch(OwnedLaunch),
-    /// An event happens, for the n-th time.
+    /// An event occurs, for the n-th time.
     Record(Event, u64),
-    /// Waits until an event has happened this many times.
+    /// Waits until an event has occurred this many times.
     Wait(Event, u64),
 }
 
@@ -69,7 +69,7 @@ impl Streams {
         })
     }
 
-    /// How much of a stream's work runs at once, at random: usually nothing.
+    /// How much of a stream's work runs immediately, at random: usually nothing.
     pub(super) fn early(&mut self, stream: Stream) -> usize {
         self.random = self
             .random
@@ -98,7 +98,7 @@ impl Streams {
         self.events.remove(&event);
     }
 
-    /// Records an event; returns how often it is recorded then.
+    /// Records an event; returns how often it has been recorded, including this time.
     pub(super) fn record(&mut self, event: Event, stream: Stream) -> Option<u64> {
         let state = self.events.get_mut(&event)?;
         state.recorded += 1;
@@ -116,7 +116,7 @@ impl Streams {
         }
     }
 
-    /// The stream whose work an event waits for, if it has not happened that often.
+    /// The stream on whose work an event waits, if it has not occurred that often.
     pub(super) fn unfinished(&self, event: Event, version: u64) -> Option<Stream> {
         let state = self.events.get(&event)?;
         let stream = state.stream.filter(|_| state.happened < version)?;

@@ -21,16 +21,16 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Bytes of workspace of a stream: NVIDIA's advice for Hopper.
+/// Bytes of workspace of a stream, as NVIDIA recommends for Hopper.
 const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// The maximum number of remembered problems.
 const MAX_PLANS: usize = 1024;
 
-/// Added to the library's numbers for errors, which are not the driver's.
+/// Added to the library's error numbers, to distinguish them from the driver's.
 const LIBRARY_CODES: u32 = 100_000;
 
-/// The library, once a kernel needs it.
+/// The library, opened when a kernel first needs it.
 #[derive(Default)]
 pub(crate) struct Products(ForkLock<Option<Library>>);
 
@@ -68,7 +68,7 @@ impl Products {
     /// Opens the library.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If it is not found.
     pub(crate) fn open(&self, context: &Arc<Context>) -> Result<(), DeviceError> {
         let mut library = self.0.lock();
         if library.is_some() {
@@ -92,7 +92,7 @@ impl Products {
         Ok(())
     }
 
-    /// Submits a product. `words` is the parameter of the launch that it belongs to.
+    /// Submits a product. `words` is the parameter of the launch to which it belongs.
     ///
     /// # Safety
     /// As for [`Driver::launch`](crate::driver::Driver::launch).
@@ -158,7 +158,7 @@ impl Drop for Library {
         self.plans.clear();
         let driver = self.context.driver();
         if driver.make_current().is_ok() {
-            // SAFETY: the handle is destroyed once. An error at this point has no one to tell.
+            // SAFETY: the handle is destroyed once. An error at this point cannot be reported.
             let _ = unsafe { result::destroy_handle(self.handle) };
         }
         for &workspace in self.workspaces.values() {

@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 /// A failed call of the library.
 type Failure = (&'static str, CublasError);
 
-/// What is remembered of a problem.
+/// The remembered state of a problem.
 pub(super) struct Plan {
     descriptor: Descriptor,
     /// Layouts of B, A and D, as the library sees them.
@@ -27,7 +27,7 @@ struct Descriptor(sys::cublasLtMatmulDesc_t);
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: it is destroyed once. An error at this point has no one to tell.
+        // SAFETY: it is destroyed once. An error at this point cannot be reported.
         let _ = unsafe { result::destroy_matmul_desc(self.0) };
     }
 }
@@ -36,7 +36,7 @@ struct Layout(sys::cublasLtMatrixLayout_t);
 
 impl Drop for Layout {
     fn drop(&mut self) {
-        // SAFETY: it is destroyed once. An error at this point has no one to tell.
+        // SAFETY: it is destroyed once. An error at this point cannot be reported.
         let _ = unsafe { result::destroy_matrix_layout(self.0) };
     }
 }
@@ -45,7 +45,7 @@ struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Drop for Preference {
     fn drop(&mut self) {
-        // SAFETY: it is destroyed once. An error at this point has no one to tell.
+        // SAFETY: it is destroyed once. An error at this point cannot be reported.
         let _ = unsafe { result::destroy_matmul_pref(self.0) };
     }
 }
@@ -198,7 +198,7 @@ impl Plan {
     ) -> Result<Self, Failure> {
         let descriptor = Descriptor::new(problem)?;
         let Problem { m, n, k, batch, .. } = *problem;
-        // A matrix that is transposed here has the other axis adjacent in memory.
+        // If a matrix is transposed, its other axis is the contiguous one.
         let layout = |rows, columns, matrix: &Matrix| {
             let (rows, columns) = match matrix.transposed {
                 false => (rows, columns),

@@ -26,19 +26,19 @@ pub(super) struct Problem {
     pub(super) has_bias: bool,
 }
 
-/// How a matrix is in memory.
+/// The layout of a matrix in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Matrix {
     pub(super) transposed: bool,
-    /// Elements from a row to the next.
+    /// The distance of rows, in elements.
     pub(super) leading: i64,
-    /// Elements from a matrix to the next.
+    /// The distance of matrices, in elements.
     pub(super) batch_stride: i64,
     /// The largest power of two that divides its address, at most 256.
     pub(super) alignment: u32,
 }
 
-/// What an epilogue does to the biased product.
+/// The activation that an epilogue applies to the biased product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Activation {
     Identity,

@@ -19,9 +19,9 @@ pub(super) struct Finder<'k> {
     pub(super) later: Vec<(StageId, AxisId)>,
     /// The maximum's stage, with the score.
     pub(super) maximum: Option<(StageId, Keyed)>,
-    /// The number of keys, as every reduction over them has it.
+    /// The number of keys, which must be the extent of every reduction over them.
     extent: Option<Extent>,
-    /// Stages that are values of the row.
+    /// Stages with one value per row.
     rows: Vec<StageId>,
     pub(super) shift: Option<NodeId>,
     pub(super) sum: Option<StageId>,
@@ -45,7 +45,7 @@ impl<'k> Finder<'k> {
         }
     }
 
-    /// Takes all items; returns the number of those up to the mix and the sum.
+    /// Matches all items; returns the number of items up to the mix and the sum.
     pub(super) fn find(&mut self) -> Option<usize> {
         let items = self.kernel.items();
         for (position, item) in items.iter().enumerate().skip(1) {
@@ -89,7 +89,7 @@ impl<'k> Finder<'k> {
         }
     }
 
-    /// Takes a map over keys, or a value of the row that follows the maximum.
+    /// Matches a map over keys, or a value of the row that follows the maximum.
     fn take_map(&mut self, id: StageId, stage: &Stage) -> Option<()> {
         match (stage.axes.as_slice(), self.maximum) {
             ([], Some(_)) if self.is_of_row(stage.value) => self.rows.push(id),
@@ -111,7 +111,7 @@ impl<'k> Finder<'k> {
         is_fit.then_some(())
     }
 
-    /// Takes the sum of the weights, or the mix.
+    /// Matches the sum of the weights, or the mix.
     fn take_sum(&mut self, id: StageId, stage: &Stage, key: AxisId) -> Option<()> {
         if self.sum.is_none()
             && stage.axes.is_empty()
@@ -140,14 +140,14 @@ impl<'k> Finder<'k> {
         Some(())
     }
 
-    /// Takes what is subtracted, which is the same in the sum and in the mix.
+    /// Matches the shift, which must be the same in the sum and in the mix.
     fn take_shift(&mut self, shift: NodeId) -> Option<()> {
         let is_known = self.shift.is_none_or(|known| known == shift);
         self.shift = Some(shift);
         is_known.then_some(())
     }
 
-    /// Whether a value per key reads only what is before the maximum, and only at its own key.
+    /// Whether a value per key reads only stages before the maximum, and only at its own key.
     fn is_score(&self, (value, key): Keyed) -> bool {
         let known = |stage: StageId| {
             stage == self.products || self.arrays.iter().any(|&(array, _)| array == stage)

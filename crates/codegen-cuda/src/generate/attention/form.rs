@@ -18,7 +18,7 @@ use super::parts::product;
 use crate::generate::tile::{Operand, unit_of};
 use crate::generate::unit::Unit;
 
-/// An attention.
+/// The parts of an attention kernel.
 #[derive(Clone, Debug)]
 pub(in crate::generate) struct Attention {
     pub(in crate::generate) unit: Unit,
@@ -33,27 +33,28 @@ pub(in crate::generate) struct Attention {
     pub(super) key: AxisId,
     /// The sums of products.
     pub(super) products: StageId,
-    /// What is computed of them per key, in order, with the axis of each.
+    /// The maps over keys that are computed from them, in order, with the axis of each.
     pub(super) arrays: Vec<(StageId, AxisId)>,
     /// The score, with its axis.
     pub(super) score: (NodeId, AxisId),
     pub(super) maximum: StageId,
     pub(super) sum: StageId,
     pub(super) mixed: StageId,
-    /// What is subtracted from the scores: a value of the row.
+    /// The shift that is subtracted from the scores: a value of the row.
     pub(super) shift: NodeId,
-    /// What the weights are divided by: a value of the row.
+    /// The divisor of the weights: a value of the row.
     pub(super) divisor: Option<NodeId>,
-    /// The number of 16-bit numbers that a weight is multiplied as: 2 where neither it nor the result is rounded to 16 bits.
+    /// The number of 16-bit numbers into which a weight is split for multiplication: 2 if neither it nor the result is
+    /// rounded to 16 bits.
     pub(super) parts: u32,
     /// The keys that rows see, if positions mask some.
     pub(super) mask: Option<Mask>,
-    /// The number of items up to the mix and the sum: the rest is at the points of the results.
+    /// The number of items up to the mix and the sum: the remaining ones are computed at the points of the results.
     pub(super) n_items: usize,
 }
 
 impl Attention {
-    /// The attention that a kernel is, if it is one.
+    /// The attention that a kernel computes, if it is one.
     pub(in crate::generate) fn of(
         kernel: &VerifiedKernel,
         dependence: &Dependence,
@@ -88,7 +89,7 @@ impl Attention {
         let is_row = |axis: &AxisId| ![key, value].iter().any(|&n| dependence.depends(n, *axis));
         let outer = kernel.outer().iter().copied();
         let (rows, batch): (Vec<AxisId>, Vec<AxisId>) = outer.partition(is_row);
-        // They must have equally many: a value that is none for one of them may be no number.
+        // All rows must have the same number of keys: a value that is not a key's for one row may not be a number.
         if let Extent::Clamped { value, .. } = kernel.axis(mix.key).extent {
             let mut outer = kernel.outer().iter();
             let is_own =
@@ -128,7 +129,7 @@ impl Attention {
     }
 }
 
-/// The stage with which a kernel begins, if it sums products in f32: the stage, its summed axes, the factors.
+/// The first stage of a kernel, if it sums products in f32: the stage, its summed axes, the factors.
 fn products(kernel: &VerifiedKernel) -> Option<(StageId, &[AxisId], [NodeId; 2])> {
     let Item::Stage(id) = *kernel.items().first()? else {
         return None;
@@ -142,7 +143,7 @@ fn products(kernel: &VerifiedKernel) -> Option<(StageId, &[AxisId], [NodeId; 2])
     Some((id, depth, factors))
 }
 
-/// The axes that a stage sums over in f32.
+/// The axes over which a stage sums in f32.
 fn summed(stage: &Stage) -> Option<&[AxisId]> {
     match &stage.operation {
         StageOperation::Reduce {
@@ -162,7 +163,7 @@ fn units(
 ) -> Option<(Unit, [NodeId; 2], NodeId)> {
     let of = |left, right| unit_of(kernel, DType::F32, left, right);
     let (unit, narrow_left, narrow_right) = of(left, right)?;
-    // Of a value with itself, since the weights are rounded here.
+    // The product of a value with itself is checked, since the weights are rounded to its type here.
     let (of_value, narrow_value, _) = of(value, value)?;
     Some(match unit == of_value {
         true => (unit, [narrow_left, narrow_right], narrow_value),
@@ -170,7 +171,7 @@ fn units(
     })
 }
 
-/// The dtypes that are stored after the mix.
+/// The dtypes of the values stored after the mix.
 fn stores_of(kernel: &VerifiedKernel, n_items: usize) -> Vec<DType> {
     let rest = kernel.items().iter().skip(n_items);
     rest.filter_map(|item| match item {

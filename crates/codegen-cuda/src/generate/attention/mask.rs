@@ -17,7 +17,7 @@ use crate::generate::{points, split_points};
 
 /// Keys that share a flag.
 const FLAG_KEYS: i64 = 64;
-/// Keys from which tiles are skipped: fewer are at most a few tiles.
+/// The number of keys from which tiles are skipped: fewer keys are at most a few tiles.
 const SKIP_FROM: i64 = 128;
 /// Threads of a block that computes flags.
 const THREADS: u32 = 256;
@@ -32,8 +32,8 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// The mask of a score. `values` are computed at every key, `mixed` is the value of a key; none of them may fault, since
-    /// a fault at a hidden key is a fault. `None` if positions mask nothing.
+    /// The mask of a score. `values` are computed at every key, `mixed` is the value of a key; none of them may fault,
+    /// since a fault at a hidden key would have to be reported. `None` if positions do not mask anything.
     pub(super) fn of(
         (kernel, dependence): (&VerifiedKernel, &Dependence),
         (score, axis): (NodeId, AxisId),
@@ -63,7 +63,7 @@ impl Mask {
         })
     }
 
-    /// 1 where tiles are skipped, else 0.
+    /// 1 if tiles are skipped, otherwise 0.
     fn skips(&self, kernel: &VerifiedKernel) -> Quantity {
         let keys = points(kernel, &[self.key]);
         let from = Quantity::constant(SKIP_FROM);
@@ -75,7 +75,7 @@ impl Mask {
         points(kernel, &[self.key]).ceil_div(Quantity::constant(FLAG_KEYS))
     }
 
-    /// The flags of all.
+    /// The total number of flags.
     fn all_flags(&self, kernel: &VerifiedKernel) -> Quantity {
         points(kernel, &self.batch) * self.flags(kernel)
     }
@@ -87,7 +87,7 @@ impl Mask {
 }
 
 impl Writer<'_, '_> {
-    /// The function that flags keys with values that are infinite or NaN: a block per flag.
+    /// The function that flags groups of keys with infinite or NaN values: a block per flag.
     pub(super) fn flag_values(&self, mask: &Mask) -> Function {
         let (lowering, values) = (self.lowering, &self.attention.values);
         let kernel = lowering.kernel;
@@ -109,7 +109,7 @@ impl Writer<'_, '_> {
         lowering.open(format_args!(
             "for (k_i64 at = k_thread(); at < {columns} * {FLAG_KEYS}; at += {THREADS})"
         ));
-        // Neighbours read neighbours in memory.
+        // Neighbouring threads read neighbouring elements.
         line("k_i64 fast;".to_owned());
         let (fastest, [line_of, column]) = match values.along_depth {
             true => (format!("{FLAG_KEYS}ll"), ["fast", "slow"]),
@@ -165,7 +165,7 @@ impl Writer<'_, '_> {
         lowering.close();
     }
 
-    /// Each thread joins the keys that its rows see.
+    /// Each thread computes the union of the keys that its rows see.
     fn narrow_by_rows(&self, scope: &Scope, sides: &Sides<'_>, mask: &Mask) {
         let lowering = self.lowering;
         let rows = &sides.queries.own;

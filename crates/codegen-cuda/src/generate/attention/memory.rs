@@ -4,19 +4,19 @@ use super::Attention;
 use super::plan::AttentionTile;
 use crate::generate::tile::{TileShape, strip_bytes};
 
-/// The memory of a block, in elements of tiles but where it says bytes.
+/// The shared memory of a block, in elements of tiles unless stated in bytes.
 pub(super) struct Memory {
-    /// Whether the queries stay, since one step has their whole depth.
+    /// Whether the queries stay in memory, because one step covers their whole depth.
     pub(super) keeps_queries: bool,
     pub(super) queries: u32,
     pub(super) keys: u32,
-    /// A slot of the ring of two: a tile of keys, perhaps with one of queries, or a tile of values.
+    /// A slot of the double buffer: a tile of keys, possibly with one of queries, or a tile of values.
     pub(super) slot: u32,
-    /// Weights on their way to registers that multiply.
+    /// Weights that are moved to the registers of the multiplication.
     pub(super) weights: u32,
     /// Bytes before the maxima and sums of the rows.
     pub(super) tiles_bytes: u32,
-    /// Bytes of all.
+    /// Total bytes.
     pub(super) bytes: u32,
 }
 

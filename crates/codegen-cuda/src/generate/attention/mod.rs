@@ -31,8 +31,8 @@ pub(crate) use plan::{AttentionPlan, AttentionTile};
 pub(super) use propose::plans;
 use split::Splits;
 
-/// Writes the kernel: a function per size of tile, of which one has tasks, as sizes decide. Where keys are split,
-/// another one merges the splits; if keys are masked, the first function flags values.
+/// Writes the kernel: a function per tile size, only one of which has tasks, depending on sizes. If keys are split,
+/// another function merges the splits; if keys are masked, the first function flags values.
 pub(super) fn generate(
     lowering: &Lowering<'_>,
     plan: &AttentionPlan,
@@ -113,7 +113,7 @@ impl<'l, 'k> Writer<'l, 'k> {
                 lowering,
                 unit: attention.unit,
                 threads: tile.threads(attention.unit),
-                // Tensor cores leave no registers for it.
+                // With tensor cores, no registers are left for it.
                 reads_ahead: !attention.unit.has_tensor_cores(),
             },
             tile,
@@ -140,7 +140,7 @@ impl<'l, 'k> Writer<'l, 'k> {
         }
     }
 
-    /// The points of axes that are all sizes.
+    /// The number of points of axes whose extents are sizes.
     fn points_of<'a>(&self, axes: &'a [AxisId], first: &'a str) -> Points<'a> {
         Points {
             axes,
@@ -190,7 +190,7 @@ impl<'l, 'k> Writer<'l, 'k> {
             .with_shared_scratch(self.scratch());
         let line = |text: String| lowering.line(text);
         let [tiles_m, tiles_e] = self.tiles().map(|tiles| lowering.quantity(&tiles));
-        // Neighbours have the same keys, which stay in the cache.
+        // Neighbouring blocks have the same keys, which stay in the cache.
         line("k_i64 row_tile, column_tile;".to_owned());
         let rest = format!("k_split(t, {tiles_m}, row_tile)");
         let rest = match &self.splits {
@@ -238,7 +238,7 @@ impl<'l, 'k> Writer<'l, 'k> {
         function.finish(lowering)
     }
 
-    /// Bytes of scratch: flags of values, and what splits leave.
+    /// Bytes of scratch: flags of values, and the partial results of splits.
     fn scratch(&self) -> Quantity {
         let (kernel, attention) = (self.lowering.kernel, self.attention);
         match (&self.splits, &attention.mask) {

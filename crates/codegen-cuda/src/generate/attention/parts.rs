@@ -10,9 +10,9 @@ pub(super) type Keyed = (NodeId, AxisId);
 /// A weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
-    /// What is subtracted from its score.
+    /// The shift that is subtracted from its score.
     pub(super) shift: NodeId,
-    /// What it is divided by.
+    /// Its divisor.
     pub(super) divisor: Option<NodeId>,
     /// Whether it is rounded to 16 bits.
     pub(super) is_rounded: bool,

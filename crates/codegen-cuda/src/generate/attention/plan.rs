@@ -6,29 +6,29 @@ use kiln_tensor::DType;
 
 use crate::generate::unit::Unit;
 
-/// The choices of an attention.
+/// The parameters of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttentionPlan {
-    /// What multiplies.
+    /// The unit that multiplies.
     pub(crate) unit: Unit,
     /// The tile of a block.
     pub(crate) tile: AttentionTile,
-    /// The tile where there would be few of the other.
+    /// The tile used if there would be too few of the first.
     pub(crate) few: Option<AttentionTile>,
-    /// The tile where there would be few of both, and keys are split over blocks.
+    /// The tile used if there would be too few of both, with keys split over blocks.
     pub(crate) split: Option<AttentionTile>,
 }
 
 /// The tile of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttentionTile {
-    /// Queries, whose results are the block's.
+    /// The number of queries whose results the block computes.
     pub(crate) rows: u32,
-    /// Keys, and their values, at a time.
+    /// The number of keys, and their values, per step.
     pub(crate) keys: u32,
-    /// Elements of a query and a key that are multiplied at a time.
+    /// The elements of a query and a key that are multiplied per step.
     pub(crate) depth: u32,
-    /// Elements of a value, and of a result.
+    /// The elements of a value, and of a result.
     pub(crate) columns: u32,
     /// Warps along the rows, for tensor cores.
     pub(crate) warps: u32,
@@ -43,7 +43,7 @@ impl AttentionTile {
         }
     }
 
-    /// A tile of its numbers, if its parts come out even.
+    /// A tile with these numbers, if they divide it evenly.
     fn of(unit: Unit, [rows, keys, depth, columns, warps]: [u32; 5]) -> Option<Self> {
         let is_even = |size: u32, unit: u32| size > 0 && size.is_multiple_of(unit) && size <= 256;
         let is_valid = match unit.has_tensor_cores() {
@@ -69,11 +69,11 @@ impl AttentionTile {
     }
 }
 
-/// Words of a tile's text.
+/// The number of words of a tile's text.
 const TILE_WORDS: usize = 7;
 
 impl AttentionPlan {
-    /// The plan of the words after its unit.
+    /// The plan with this unit, parsed from the words after it.
     pub(crate) fn of(unit: Unit, words: &[&str]) -> Option<Self> {
         let tile = |words: &[&str]| match words {
             ["tile", rows, keys, depth, columns, "warps", warps] => {

@@ -7,8 +7,8 @@ use super::split::SPLIT_KEYS;
 use super::{Attention, AttentionPlan, AttentionTile, Memory};
 use crate::generate::points;
 
-/// The plans of a kernel for a machine with this much shared memory per block: many queries at a time, fewer where these would
-/// be few tasks, and split keys where fewer would be, too.
+/// The plans of a kernel for a machine with this much shared memory per block: many queries per block; fewer if there
+/// would be too few tasks; and split keys if there would still be too few.
 pub(in crate::generate) fn plans(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -26,7 +26,7 @@ pub(in crate::generate) fn plans(
         false => in_registers(depth, columns),
         true => on_tensor_cores(depth, columns),
     };
-    // Where memory is short, of queries and keys a part at a time.
+    // If shared memory does not suffice, queries and keys are processed a part at a time.
     let short = |tile: AttentionTile| AttentionTile {
         depth: tile.depth.min(32),
         keys: match unit.has_tensor_cores() {
@@ -36,7 +36,7 @@ pub(in crate::generate) fn plans(
         ..tile
     };
     let fitting = |tile: AttentionTile| [tile, short(tile)].into_iter().find(&fits);
-    // Few keys are never split.
+    // A small number of keys is never split.
     let keys = constant(std::slice::from_ref(&attention.key));
     let has_splits = keys.is_none_or(|keys| keys >= 2 * SPLIT_KEYS);
     let split = fitting(split).filter(|_| has_splits);
@@ -53,7 +53,7 @@ pub(in crate::generate) fn plans(
     }]
 }
 
-/// A size that is known, rounded up, if it is at most `most`.
+/// A known size, rounded up, if it is at most `most`.
 fn rounded(size: Option<i64>, to: u32, most: u32) -> Option<u32> {
     let size = u32::try_from(size?).ok()?;
     let size = size.max(1).next_multiple_of(to);
@@ -77,7 +77,7 @@ fn on_tensor_cores(depth: Option<i64>, columns: Option<i64>) -> [AttentionTile; 
         warps: if columns <= 64 { 4 } else { 8 },
         ..few
     };
-    // Keys are split where there are few queries: more rows would be empty.
+    // Keys are split if there are few queries: more rows would be empty.
     let split = AttentionTile {
         rows: 32,
         warps: 2,
@@ -86,7 +86,8 @@ fn on_tensor_cores(depth: Option<i64>, columns: Option<i64>) -> [AttentionTile; 
     [large, few, split]
 }
 
-/// The queries stay where their depth is small. With more of both, accumulators would exceed a thread's registers.
+/// The queries stay in memory if their depth is small. With more of both, accumulators would exceed a thread's
+/// registers.
 fn in_registers(depth: Option<i64>, columns: Option<i64>) -> [AttentionTile; 3] {
     let is_wide = columns.is_some_and(|columns| columns > 64);
     let few = AttentionTile {

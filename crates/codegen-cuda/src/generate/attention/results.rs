@@ -6,11 +6,11 @@ use super::{Sides, Writer};
 use crate::generate::scope::{Place, Scope, When};
 use crate::generate::tile::{Results, leave, steps_by_one};
 
-/// Consecutive results of a thread, where they are consecutive in memory.
+/// The number of consecutive results of a thread, if they are consecutive in memory.
 const LANES: u32 = 4;
 
 impl Writer<'_, '_> {
-    /// Computes and stores what follows.
+    /// Computes and stores the items after the sums.
     pub(super) fn leave(&self, scope: &Scope, sides: &Sides<'_>) {
         let lowering = self.lowering;
         let kernel = lowering.kernel;
@@ -59,8 +59,8 @@ impl Writer<'_, '_> {
         items.get(self.attention.n_items..).unwrap_or_default()
     }
 
-    /// Places the maximum, the sum, other values of the row, and the mix, from those that were computed. What was summed is for
-    /// the maximum in place of the shift.
+    /// Derives the kernel's maximum, sum, other values of the row, and mix from the computed ones. The computed sums
+    /// use the maximum in place of the shift.
     pub(super) fn finish_row(
         &self,
         scope: &mut Scope,

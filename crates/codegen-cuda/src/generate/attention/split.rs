@@ -13,11 +13,11 @@ use crate::generate::scope::Scope;
 use crate::generate::tile::{self, ENOUGH_TILES, Results};
 use crate::generate::{points, split_points};
 
-/// Keys of a split, at least.
+/// The minimum number of keys of a split.
 pub(super) const SPLIT_KEYS: i64 = 256;
-/// Splits, at most.
+/// The maximum number of splits.
 const MOST_SPLITS: i64 = 64;
-/// Threads of a block that merges, one per result.
+/// Threads of a block of the merging function, one per result.
 const THREADS: u32 = 256;
 
 /// How keys are split.
@@ -25,12 +25,12 @@ const THREADS: u32 = 256;
 pub(super) struct Splits {
     /// The number of splits.
     pub(super) number: Quantity,
-    /// Bytes of scratch before what the splits leave.
+    /// Bytes of scratch before the partial results of the splits.
     offset: Quantity,
 }
 
 impl Splits {
-    /// As many splits as fill a device twice with tasks of a tile.
+    /// Chooses the number of splits that fills a device twice with tasks of a tile.
     pub(super) fn of(kernel: &VerifiedKernel, attention: &Attention, tile: &AttentionTile) -> Self {
         let constant = Quantity::constant;
         let [rows, columns] = rows_and_columns(kernel, attention, tile);
@@ -48,7 +48,7 @@ impl Splits {
         }
     }
 
-    /// Rows, each with its splits.
+    /// The number of slots: one for each row and split.
     fn slots(&self, kernel: &VerifiedKernel, attention: &Attention) -> Quantity {
         points(kernel, &attention.batch)
             * points(kernel, &attention.queries.axes)
@@ -65,7 +65,7 @@ impl Splits {
 }
 
 impl Writer<'_, '_> {
-    /// Declares what the splits of rows leave.
+    /// Declares the partial results of the splits of rows.
     fn declare_partials(&self, splits: &Splits) {
         let lowering = self.lowering;
         let slots = splits.slots(lowering.kernel, self.attention);
@@ -75,7 +75,7 @@ impl Writer<'_, '_> {
         ));
     }
 
-    /// Leaves the maxima, sums and mixes of this split.
+    /// Stores the maxima, sums and mixes of this split.
     pub(super) fn leave_partials(&self, scope: &Scope, sides: &Sides<'_>, splits: &Splits) {
         let lowering = self.lowering;
         self.declare_partials(splits);
@@ -105,7 +105,7 @@ impl Writer<'_, '_> {
         });
     }
 
-    /// The function that merges the splits of each result, and does the rest.
+    /// The function that merges the splits of each result, and computes the remaining items.
     pub(super) fn merge(&self, splits: &Splits) -> Function {
         let (lowering, attention) = (self.lowering, self.attention);
         let kernel = lowering.kernel;

@@ -34,8 +34,8 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// The loop over tiles of keys: a step per part of the depth, and one for the values. The tile of a step is filled a
-    /// step before; the first step only fills.
+    /// The loop over tiles of keys: a step per part of the depth, and one for the values. The tile of a step is filled
+    /// one step earlier; the first step only fills.
     pub(super) fn steps(&self, scope: &Scope, sides: &Sides<'_>) {
         let (lowering, memory, filler) = (self.lowering, &self.memory, &self.filler);
         let element = filler.unit.element();
@@ -77,7 +77,7 @@ impl Writer<'_, '_> {
         for (side, _) in fills.iter().flat_map(|(_, sides)| *sides) {
             filler.declare_ahead(side);
         }
-        // Everyone's copies for this step have landed, and the slot of the last step is free.
+        // All threads' copies for this step have completed, and the slot of the last step is free.
         line("if (step >= 0) { k_copy_wait<0>(); k_sync(); }".to_owned());
         for (condition, sides) in &fills {
             lowering.open(format_args!("if ({condition})"));
@@ -100,7 +100,8 @@ impl Writer<'_, '_> {
         lowering.close();
     }
 
-    /// A step: products of queries and keys, after the last of them the softmax, or products of weights and values.
+    /// A step: products of queries and keys, the last of them followed by the softmax, or products of weights and
+    /// values.
     fn compute(&self, scope: &Scope, sides: &Sides<'_>) {
         let (lowering, memory) = (self.lowering, &self.memory);
         let element = self.filler.unit.element();
@@ -136,8 +137,8 @@ impl Writer<'_, '_> {
         });
     }
 
-    /// Makes scores of sums of products. Elements outside repeat the last row and key, so that nothing else is read, and a
-    /// key that is none has the score of one that is masked.
+    /// Computes scores from sums of products. Elements outside repeat the last row and key, so that nothing else is
+    /// read, and a position beyond the last key gets the score of a masked key.
     fn score(&self, scope: &Scope, sides: &Sides<'_>) {
         let (lowering, attention) = (self.lowering, self.attention);
         let rows = &sides.queries.own;

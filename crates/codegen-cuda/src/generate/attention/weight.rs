@@ -7,11 +7,11 @@ use kiln_tensor::DType;
 use super::find::Finder;
 use super::parts::{Keyed, Weight};
 
-/// The comparisons of nodes that one pair of expressions may take.
+/// The maximum number of node comparisons for one pair of expressions.
 const FUEL: u32 = 1000;
 
 impl Finder<'_> {
-    /// The value of a map over keys where it is read at the key, else the same.
+    /// If a value is a read of a map over keys at the key, the value of that map; otherwise the value itself.
     fn seen_through(&self, (mut node, mut key): Keyed) -> Keyed {
         while let Node::Local { stage, indices } = self.kernel.node(node) {
             let mut arrays = self.arrays.iter().chain(&self.later);
@@ -25,7 +25,7 @@ impl Finder<'_> {
         (node, key)
     }
 
-    /// The shift of `exp(score - shift)`, if a value is that.
+    /// The shift of `exp(score - shift)`, if a value has this form.
     pub(super) fn exponential(&self, value: Keyed) -> Option<NodeId> {
         let (_, score) = self.maximum?;
         let (node, key) = self.seen_through(value);
@@ -74,7 +74,7 @@ impl Finder<'_> {
         is_same && *of_a == with_same
     }
 
-    /// The weight that a value is.
+    /// The weight, if a value has the form of one.
     pub(super) fn weight(&self, mut value: Keyed) -> Option<Weight> {
         let (mut divisor, mut is_rounded) = (None, false);
         loop {

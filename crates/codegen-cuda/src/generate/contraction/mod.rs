@@ -21,10 +21,10 @@ use super::unit::Unit;
 use crate::error::CudaError;
 pub(super) use product::Product;
 
-/// Tiles in shared memory at a time: all but one of them on their way.
+/// The number of tiles in shared memory at a time: all but one of them are being copied.
 const STAGES: u32 = 4;
 
-/// Writes the kernel: a function per size of tile, of which one has tasks, as sizes decide.
+/// Writes the kernel: a function per tile size, only one of which has tasks, depending on sizes.
 pub(super) fn generate(
     lowering: &Lowering<'_>,
     plan: &ContractionPlan,
@@ -91,7 +91,7 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         self.points(&self.product.batch) * rows * columns
     }
 
-    /// Points in the order of a launch's numbers.
+    /// The points of some axes, in terms of a launch's numbers.
     fn points_of<'a>(&self, axes: &'a [AxisId], first: &'a str) -> Points<'a> {
         Points {
             axes,
@@ -163,7 +163,7 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         function.finish(lowering)
     }
 
-    /// The loop over the depth. The tile of a step is filled some steps before; the first steps only fill.
+    /// The loop over the depth. The tile of a step is filled some steps earlier; the first steps only fill.
     fn steps(&self, scope: &Scope, sides: &[Side<'_>; 2], buffer: u32) {
         let (lowering, element) = (self.lowering, self.filler.unit.element());
         let [_, _, bk] = self.plan.tile;
@@ -183,7 +183,7 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         for side in sides {
             self.filler.declare_ahead(side);
         }
-        // Everyone's copies for this step have landed, and the tile of the last step is free.
+        // All threads' copies for this step have completed, and the tile of the last step is free.
         line(format!(
             "if (step >= 0) {{ k_copy_wait<{}>(); k_sync(); }}",
             STAGES - 2

@@ -9,7 +9,7 @@ use kiln_scalar::ScalarOp;
 use crate::generate::tile::{Operand, steps_by_one, unit_of};
 use crate::generate::unit::Unit;
 
-/// A product.
+/// The parts of a product.
 #[derive(Clone, Debug)]
 pub(in crate::generate) struct Product {
     pub(super) stage: StageId,
@@ -20,12 +20,12 @@ pub(in crate::generate) struct Product {
     pub(super) depth: Vec<AxisId>,
     /// Whether results are consecutive along rows, rather than columns.
     pub(super) rows_fastest: bool,
-    /// Consecutive results of a thread.
+    /// The number of consecutive results of a thread.
     pub(super) lanes: u32,
 }
 
 impl Product {
-    /// The product that a kernel is, if it is one.
+    /// The product that a kernel computes, if it is one.
     pub(in crate::generate) fn of(
         kernel: &VerifiedKernel,
         dependence: &Dependence,
@@ -97,8 +97,8 @@ impl Product {
     }
 }
 
-/// The stage with which a kernel begins, if it sums products in the type of their factors and only what is at the outer points follows: the
-/// stage, its summed axes, the factors.
+/// The first stage of a kernel, if it sums products in the type of their factors and is followed only by items at the
+/// outer points: the stage, its summed axes, the factors.
 fn summed(kernel: &VerifiedKernel) -> Option<(StageId, &[AxisId], [NodeId; 2])> {
     let (first, rest) = kernel.items().split_first()?;
     let Item::Stage(id) = *first else { return None };

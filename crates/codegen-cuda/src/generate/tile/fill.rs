@@ -8,8 +8,8 @@ use crate::generate::scope::{Lanes, Scope};
 use crate::generate::unit::Unit;
 use crate::generate::{points, split_points};
 
-/// The reads of a thread that may wait in registers. A window's elements are read one by one: with 64 of them in a loop that
-/// is unrolled, a thread of a tile of 256 x 128 spilled 5 KiB.
+/// The maximum number of a thread's reads that are held in registers. A window's elements are read one by one: with 64
+/// of them in an unrolled loop, a thread of a tile of 256 x 128 spilled 5 KiB.
 const READS_AHEAD: u32 = 16;
 
 /// The tile of an operand in shared memory.
@@ -18,11 +18,11 @@ pub(in crate::generate) struct TileShape {
     /// Elements along the fastest axis, and along the other one.
     fastest: u32,
     other: u32,
-    /// Whether the fastest axis in memory is that in shared memory.
+    /// Whether the fastest axis in memory is also the fastest in shared memory.
     is_straight: bool,
-    /// Elements along the depth that are one word in shared memory.
+    /// The number of elements along the depth that form one word in shared memory.
     packed: u32,
-    /// Elements from one line to the next in shared memory.
+    /// The distance of lines in shared memory, in elements.
     pitch: u32,
     /// Elements of the tile.
     pub(in crate::generate) elements: u32,
@@ -54,17 +54,17 @@ impl TileShape {
     }
 }
 
-/// Points of some axes that a tile has, in C.
+/// The points of some axes that a tile covers, in C.
 #[derive(Clone, Debug)]
 pub(in crate::generate) struct Points<'a> {
     pub(in crate::generate) axes: &'a [AxisId],
-    /// The first one of the tile.
+    /// The first point of the tile.
     pub(in crate::generate) first: &'a str,
-    /// The number of all.
+    /// The total number of points.
     pub(in crate::generate) size: String,
 }
 
-/// An operand, the tile of it that is filled, and the names of what belongs to it.
+/// An operand, its tile that is filled, and the names of its variables.
 pub(in crate::generate) struct Side<'a> {
     pub(in crate::generate) operand: &'a Operand,
     pub(in crate::generate) shape: TileShape,
@@ -85,13 +85,14 @@ impl Side<'_> {
     }
 }
 
-/// Writes what fills tiles, by all threads of a block.
+/// Writes the code by which all threads of a block fill tiles.
 pub(in crate::generate) struct Filler<'l, 'k> {
     pub(in crate::generate) lowering: &'l Lowering<'k>,
     pub(in crate::generate) unit: Unit,
     pub(in crate::generate) threads: u32,
-    /// Whether what is not copied waits in registers until [`finish`](Filler::finish), so that products hide the loads.
-    /// Otherwise, and where a thread has many reads, a tile is complete at once, and takes few registers.
+    /// Whether elements that are not copied asynchronously are held in registers until [`finish`](Filler::finish), so
+    /// that products hide the loads. Otherwise, and if a thread has many reads, a tile is completed immediately, and
+    /// takes few registers.
     pub(in crate::generate) reads_ahead: bool,
 }
 
@@ -101,7 +102,8 @@ impl Filler<'_, '_> {
         (shape.fastest * shape.other / side.operand.lanes).div_ceil(self.threads)
     }
 
-    /// Whether what is not copied of an operand waits in registers: where few reads fill them.
+    /// Whether elements of an operand that are not copied asynchronously are held in registers: only if a thread has
+    /// few reads.
     fn is_read_ahead(&self, side: &Side<'_>) -> bool {
         let reads = match side.operand.reads_vectors {
             true => self.n_chunks(side),
@@ -132,7 +134,7 @@ impl Filler<'_, '_> {
         }
     }
 
-    /// Declares the registers in which a thread's part of a tile waits.
+    /// Declares the registers that hold a thread's part of a tile.
     pub(in crate::generate) fn declare_ahead(&self, side: &Side<'_>) {
         if self.is_read_ahead(side) {
             self.declare_registers(side, self.n_chunks(side));
@@ -152,7 +154,8 @@ impl Filler<'_, '_> {
         format!("{}[{at}]", side.name)
     }
 
-    /// Declares whether an operand is copied asynchronously: where its lines are aligned. Batches are in scope.
+    /// Declares whether an operand is copied asynchronously, which requires that its lines are aligned. Batches are in
+    /// scope.
     pub(in crate::generate) fn declare_async(&self, scope: &Scope, side: &Side<'_>) {
         let (lowering, operand, name) = (self.lowering, side.operand, side.name);
         let test = match lowering.kernel.node(operand.node) {
@@ -171,8 +174,9 @@ impl Filler<'_, '_> {
         lowering.line(format_args!("const bool {name}_aligned = {is_aligned};"));
     }
 
-    /// Whether a copy from a plain operand begins at 16 bytes, wherever it begins along its lines: so do the buffer, the steps
-    /// between lines, and the first element of a line. `None` if that is different from line to line.
+    /// The condition under which every copy from a plain operand is aligned to 16 bytes, wherever it begins along a
+    /// line: the buffer, the distance of lines, and the first element of a line are aligned. `None` if that differs
+    /// from line to line.
     fn aligned_lines(&self, scope: &Scope, side: &Side<'_>, load: &Load) -> Option<String> {
         let lowering = self.lowering;
         let (fast, other) = side.in_memory();
@@ -180,7 +184,7 @@ impl Filler<'_, '_> {
         let (&last, rest) = fast.axes.split_last()?;
         let mut terms = vec![format!("(k_u64)b{}", load.buffer.as_u32())];
         if !side.operand.is_line {
-            // Several lines end where copies do.
+            // With several lines, each line must end where a copy ends.
             let extent = lowering.quantity(&points(lowering.kernel, &[last]));
             terms.extend((!rest.is_empty()).then(|| format!("(k_u64)({extent} * {width})")));
         }
@@ -352,7 +356,7 @@ impl Filler<'_, '_> {
         let (lowering, chunk) = (self.lowering, self.chunk(side));
         let (element, lanes, pitch) = (self.unit.element(), side.operand.lanes, side.shape.pitch);
         let packed = side.shape.packed;
-        // The place of each lane, where lanes are along the depth and where they are not.
+        // The place of each lane, both if lanes are along the depth and if they are not.
         let place = match (side.operand.along_depth, packed) {
             (true, 1) => format!("(at + lane) * {pitch} + line"),
             (false, 1) => format!("line * {pitch} + at + lane"),
@@ -381,7 +385,7 @@ impl Filler<'_, '_> {
         }
     }
 
-    /// Writes to shared memory what waits in registers, unless the tile was copied.
+    /// Writes the elements held in registers to shared memory, unless the tile was copied.
     pub(in crate::generate) fn finish(&self, side: &Side<'_>, to: &str) {
         if !self.is_read_ahead(side) {
             return;

@@ -24,7 +24,7 @@ pub(in crate::generate) struct Results<'a> {
     pub(in crate::generate) threads: u32,
 }
 
-/// Moves the sums of `tile` through the strip, and calls `finish` where their points are known: with the scope and the
+/// Moves the sums of `tile` through the strip, and calls `finish` when their points are known, with the scope and the
 /// variables of the sums, one per lane.
 pub(in crate::generate) fn leave(
     lowering: &Lowering<'_>,
@@ -90,7 +90,7 @@ pub(in crate::generate) fn leave(
     lowering.close();
 }
 
-/// All lanes at once where they are inside, else one after the other.
+/// All lanes at once if they are inside, otherwise one after the other.
 fn in_lanes(
     lowering: &Lowering<'_>,
     scope: &Scope,

@@ -13,16 +13,16 @@ use kiln_backend::Quantity;
 
 use super::function::Function;
 
-/// Tiles that are enough for a device: below that many, smaller ones are used.
+/// The number of tiles that fills a device: if there are fewer, smaller tiles are used.
 pub(super) const ENOUGH_TILES: i64 = 264;
 
-/// 1 where there are enough tasks, else 0.
+/// 1 if there are enough tasks, otherwise 0.
 pub(super) fn is_enough(tasks: &Quantity) -> Quantity {
     let enough = Quantity::constant(ENOUGH_TILES);
     tasks.clone().floor_div(enough).min(Quantity::constant(1))
 }
 
-/// The functions of a large tile and of a small one, if there is one: sizes decide which of them has tasks.
+/// The functions of a large tile and, if there is one, of a small one: sizes decide which of them has tasks.
 pub(super) fn for_sizes(large: Function, small: Option<Function>) -> Vec<Function> {
     let Some(small) = small else {
         return vec![large];
@@ -32,15 +32,15 @@ pub(super) fn for_sizes(large: Function, small: Option<Function>) -> Vec<Functio
     vec![large.only_when(&is_enough), small.only_when(&is_few)]
 }
 
-/// Rows of the strip of shared memory through which sums leave.
+/// Rows of the strip of shared memory through which sums are stored.
 pub(super) const STRIP_ROWS: u32 = 32;
 
-/// Elements between the lines of a strip.
+/// The distance of the lines of a strip, in elements.
 pub(super) fn strip_pitch(columns: u32) -> u32 {
     columns + 4
 }
 
-/// Bytes of a strip of sums of so many bytes.
+/// Bytes of a strip, for sums of this many bytes.
 pub(super) fn strip_bytes(columns: u32, sum_bytes: u32) -> u32 {
     STRIP_ROWS * strip_pitch(columns) * sum_bytes
 }

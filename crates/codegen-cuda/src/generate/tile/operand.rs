@@ -18,15 +18,15 @@ pub(in crate::generate) struct Operand {
     pub(in crate::generate) axes: Vec<AxisId>,
     /// Whether its elements are consecutive along the depth, rather than its rows or columns.
     pub(in crate::generate) along_depth: bool,
-    /// Consecutive elements that a thread reads at once.
+    /// The number of consecutive elements that a thread reads at once.
     pub(in crate::generate) lanes: u32,
-    /// Whether they are along one axis, so that one instruction reads them. Otherwise each is read by itself, unless all are
-    /// copied.
+    /// Whether these are along one axis, so that one instruction reads them. Otherwise each is read separately, unless
+    /// all are copied asynchronously.
     pub(in crate::generate) reads_vectors: bool,
-    /// Whether it is a load of consecutive elements along all its fastest axes, as if they were one. Otherwise so it is along
-    /// the last of them.
+    /// Whether it loads consecutive elements along all its fastest axes, as if they were one axis. Otherwise it does so
+    /// only along the last of them.
     pub(in crate::generate) is_line: bool,
-    /// Whether it is a load without conditions, which can be copied as it is.
+    /// Whether it is a load without conditions, which can be copied unchanged.
     pub(in crate::generate) is_plain: bool,
 }
 
@@ -62,7 +62,7 @@ impl Operand {
         let is_line = plain.is_some_and(|load| is_line(kernel, dependence, load, fastest));
         let lanes = match fastest {
             [_] if along(fastest) => width,
-            // Else neighbours in a warp read neighbours in memory.
+            // Otherwise neighbouring threads of a warp read neighbouring elements.
             [_, .., last] if unit.has_tensor_cores() && plain.is_some() => {
                 let extent = crate::generate::points(kernel, &[*last]).as_constant();
                 let is_even = extent.is_none_or(|extent| extent % i64::from(width) == 0);
@@ -111,7 +111,7 @@ pub(in crate::generate) fn unit_of(
     })
 }
 
-/// Whether a value is read from consecutive elements along an axis.
+/// Whether a value is loaded from consecutive elements along an axis.
 fn is_consecutive(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -126,8 +126,8 @@ fn is_consecutive(
     loads.any(|load| steps_by_one(kernel, dependence, load.buffer, &load.indices, axis))
 }
 
-/// Whether a load is of consecutive elements along several axes as if they were one: each is an index by itself, and a step
-/// along it is as long as the whole next one.
+/// Whether a load reads consecutive elements along several axes as if they were one: each axis is an index by itself,
+/// and a step along it is as long as the whole next axis.
 fn is_line(kernel: &VerifiedKernel, dependence: &Dependence, load: &Load, axes: &[AxisId]) -> bool {
     let strides = crate::generate::strides(kernel, load.buffer);
     let mut wanted = Quantity::constant(1);

@@ -9,7 +9,7 @@ use super::super::context::KernelLowering;
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// Blocks that a unit packs side by side: as many concurrent streams as memory serves well.
+/// Blocks that a unit packs side by side: the number of concurrent streams that memory handles well.
 const BLOCKS: i64 = 4;
 
 /// An operand being packed.
@@ -17,7 +17,7 @@ pub(super) struct PackedOperand<'ctx> {
     dtype: DType,
     source: Value<'ctx>,
     target: Value<'ctx>,
-    /// Outermost first; the last one is the run, the one before it is looped over.
+    /// Outermost first; the last axis is the run, and the one before it is looped over.
     axes: Vec<Axis>,
     lanes: u32,
 }
@@ -276,8 +276,8 @@ impl<'ctx> PackedOperand<'ctx> {
         Ok(())
     }
 
-    /// Elements of a block that are strided, while those of the looped axis are contiguous: register-tile transposes of the
-    /// squares that `squares` lists by their first element of the block, of which there are `count` elements.
+    /// Elements of a block that are strided, while those of the looped axis are contiguous: transposed in the register
+    /// tiles that `squares` lists by their first element in the block, which has `count` elements.
     fn transposed(
         &self,
         lowering: &KernelLowering<'_, '_, 'ctx>,

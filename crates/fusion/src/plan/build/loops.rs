@@ -67,7 +67,8 @@ impl Builder<'_> {
         Ok(kernel)
     }
 
-    /// Drops nodes whose results are read only by loops that do their ops `again`: these become the first reader's own.
+    /// Drops nodes whose results are read only by loops that recompute their ops (`again`): the ops then belong to the
+    /// first reader.
     fn give_away(&self, region: RegionId, drafts: &mut Vec<Draft>, again: &BTreeSet<OpId>) {
         let region = self.graph.region(region);
         for place in (0..drafts.len()).rev() {

@@ -99,7 +99,7 @@ fn coordinate(coordinates: Coordinates, axis: AxisSizes, x: usize) -> f64 {
 struct Filter {
     mode: ResizeMode,
     coefficient: f64,
-    /// Input steps are shrunk by this where the filter is widened.
+    /// The factor by which input steps are shrunk if the filter is widened.
     shrink: f64,
     /// The maximum number of elements reached, to the left and to the right.
     reach: f64,
@@ -145,8 +145,8 @@ impl Filter {
             }
             total += weight;
             let index = position.clamp(0.0, last) as usize;
-            // Taps clamped to one edge element stay apart: two infinite terms of opposite signs are a NaN, as in the
-            // formula, and not the sum of their weights times infinity.
+            // Taps that are clamped to the same edge element stay separate: two infinite terms of opposite signs give
+            // NaN, as in the formula, rather than the sum of their weights times infinity.
             taps.push(Tap { index, weight });
         }
         // The plain kernels sum to 1; dividing by a sum that is 1 up to rounding would only add error.

@@ -9,7 +9,7 @@ use crate::draw::scene::{NodeKind, Scene};
 pub(super) fn assign(scene: &Scene) -> Vec<usize> {
     let mut layers = vec![0_usize; scene.nodes.len()];
     let mut reads = vec![false; scene.nodes.len()];
-    // Edges come in the order of the boxes they lead to, so one pass is enough.
+    // Edges are in the order of their target boxes, so one pass is enough.
     for edge in &scene.edges {
         layers[edge.to] = layers[edge.to].max(layers[edge.from] + 1);
         reads[edge.to] = true;

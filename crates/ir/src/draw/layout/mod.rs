@@ -31,7 +31,7 @@ pub(super) struct Picture {
     pub(super) height: f64,
     /// One per node of the scene.
     pub(super) boxes: Vec<Placed>,
-    /// One per edge of the scene: the points it runs through.
+    /// One per edge of the scene: the points through which it runs.
     pub(super) wires: Vec<Vec<(f64, f64)>>,
 }
 
@@ -196,7 +196,7 @@ fn widths_with_labels(scene: &Scene, boxes: &mut [Placed]) -> Vec<f64> {
 
 /// The bends of one edge.
 struct Route {
-    /// Where it leaves an edge of the same value that is already drawn; `None` at its box.
+    /// The bend at which it leaves an edge of the same value that is already drawn; `None` at its box.
     branch: Option<usize>,
     /// Its own bends.
     bends: Vec<usize>,

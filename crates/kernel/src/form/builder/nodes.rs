@@ -105,7 +105,8 @@ impl KernelBuilder {
         }
     }
 
-    /// A conversion; the node itself if it has the dtype already, and what a 16-bit float was before it was widened.
+    /// A conversion. Returns the node itself if it already has the dtype, and the original of a widened 16-bit float if
+    /// that has it.
     pub fn cast(&mut self, node: NodeId, to: DType) -> NodeId {
         let Some(data) = self.kernel.nodes.get(node) else {
             return self.apply(ScalarOp::Cast(to), [node]);

@@ -18,7 +18,7 @@ impl KernelBuilder {
         })
     }
 
-    /// A load if the indices are in bounds, `otherwise` elsewhere: `%x[i] if inside else v`.
+    /// A load if the indices are in bounds, otherwise the value `otherwise`: `%x[i] if inside else v`.
     pub fn load_inside(
         &mut self,
         buffer: BufferId,
@@ -36,7 +36,7 @@ impl KernelBuilder {
         })
     }
 
-    /// A load performed where a `bool` is true: `%x[i] if c else v`.
+    /// A load that is performed if a `bool` is true: `%x[i] if c else v`.
     pub fn load_when(
         &mut self,
         buffer: BufferId,

@@ -23,7 +23,7 @@ pub(super) struct BundleCompiler {
 }
 
 impl BundleCompiler {
-    /// `own` is this build's compiler, used if it is the bundle's.
+    /// `own` is this build's compiler, used if it is the one that made the bundle.
     pub(super) fn new(manifest: Manifest, own: Option<Box<dyn KernelCompiler>>) -> Self {
         let Manifest {
             target,
@@ -41,7 +41,7 @@ impl BundleCompiler {
         }
     }
 
-    /// Whether it compiles what the bundle lacks.
+    /// Whether it can compile kernels that the bundle lacks.
     pub(super) fn compiles(&self) -> bool {
         self.real.is_some()
     }

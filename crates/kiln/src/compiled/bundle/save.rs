@@ -57,7 +57,7 @@ pub(crate) fn save(
     let features = KernelCompiler::features(&compiler, &target);
     let recorded = Arc::clone(&compiler.recorded);
     let runtime = assemble(&key, compiler, tiers)?.runtime;
-    // Read as from the bundle, so that texts and keys equal those looked up later.
+    // Read back as from the bundle, so that texts and keys equal those looked up later.
     let limits = options.limits.of_reading();
     let read = |stored| Program::load_within(stored, &blobs, &limits);
     let mut compiled = CompiledProgram::of_program(Arc::clone(&runtime), read(&stored)?);

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The maximum number of candidates compiled: each takes some milliseconds.
 const ATTEMPTS: usize = 64;
 
-/// The ops around `value`, computed by a step, that are wrong in isolation; none if there are no such ops.
+/// The ops around `value`, computed by a step, that are wrong in isolation; `None` if there are no such ops.
 pub(super) fn reduce(
     check: &StepCheck<'_>,
     node: &FusionNode,
@@ -87,7 +87,7 @@ impl Piece {
         self
     }
 
-    /// What the ops read and none of them computes, in order of first use.
+    /// The values that the ops read but none of them computes, in order of first use.
     fn inputs(&self, graph: &Graph) -> Vec<ValueId> {
         let mut known = BTreeSet::new();
         let mut inputs = Vec::new();
@@ -107,7 +107,7 @@ impl Piece {
 
 struct Search<'a> {
     graph: &'a Graph,
-    /// What compiled code passed to the step, and what is derived from it.
+    /// The values that compiled code passed to the step, and those derived from them.
     values: BTreeMap<ValueId, Tensor>,
     binding: Binding,
     options: Options,
@@ -132,7 +132,7 @@ impl Search<'_> {
                 break;
             }
         }
-        // Of that, turn into inputs what need not be computed.
+        // In this prefix, ops whose computation is not needed become inputs.
         for op in piece.ops.clone() {
             let mut shorter = piece.clone();
             if matches!(self.graph.op(op).op, Op::Constant(_)) || !shorter.ops.remove(&op) {
@@ -219,7 +219,7 @@ struct CopiedDims<'a> {
 }
 
 impl<'a> CopiedDims<'a> {
-    /// None if a symbol has no value.
+    /// `None` if a symbol has no value.
     fn new(
         graph: &'a Graph,
         inputs: &[ValueId],

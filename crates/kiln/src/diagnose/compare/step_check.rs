@@ -36,8 +36,8 @@ impl<'a> StepCheck<'a> {
         self.graph
     }
 
-    /// Every known value around a step: what compiled code computed, and the results of the step's ops and of the views
-    /// before it for that. None as for [`own_errors`](Self::own_errors).
+    /// Every known value around a step: the values that compiled code computed, and from these the results of the
+    /// step's ops and of the views before it. `None` as for [`own_errors`](Self::own_errors).
     pub(super) fn values_of(&self, node: &FusionNode) -> Option<BTreeMap<ValueId, Tensor>> {
         let mut values = self.outputs(node, Mode::Declared)?;
         values.extend(
@@ -73,13 +73,13 @@ impl<'a> StepCheck<'a> {
         binding
     }
 
-    /// Records what compiled code computed for a value.
+    /// Records the tensor that compiled code computed for a value.
     pub(super) fn add(&mut self, value: ValueId, tensor: &Tensor) {
         self.given.insert(value, tensor.clone());
     }
 
-    /// The error of each output of a step relative to the results of its ops for what it read. None if the ops cannot be
-    /// evaluated one by one: control flow, or sizes that depend on data.
+    /// The error of each output of a step relative to the results of its ops for the operands that it read. `None` if
+    /// the ops cannot be evaluated one by one: control flow, or sizes that depend on data.
     pub(super) fn own_errors(
         &self,
         node: &FusionNode,
@@ -97,7 +97,7 @@ impl<'a> StepCheck<'a> {
         errors.collect()
     }
 
-    /// The results of a step's ops for what the step read.
+    /// The results of a step's ops for the operands that the step read.
     fn outputs(&self, node: &FusionNode, mode: Mode) -> Option<BTreeMap<ValueId, Tensor>> {
         let ctx = EvaluateContext::new(self.graph.dims(), &self.binding).with_mode(mode);
         let own = node.all_ops();
@@ -119,7 +119,7 @@ impl<'a> StepCheck<'a> {
                 }
             };
             for (&result, tensor) in data.results.iter().zip(results) {
-                // Results of other steps are taken as computed.
+                // Results of other steps are taken as compiled code computed them.
                 if own.contains(&op) || !self.given.contains_key(&result) {
                     values.insert(result, tensor);
                 }
@@ -128,7 +128,7 @@ impl<'a> StepCheck<'a> {
         Some(values)
     }
 
-    /// The ops of a step, preceded by the ops behind what it reads but no step computed: views of computed values, and
+    /// The ops of a step, preceded by those whose results it reads but no step computed: views of computed values, and
     /// constants.
     pub(super) fn with_views(&self, node: &FusionNode) -> Option<BTreeSet<OpId>> {
         let mut ops: BTreeSet<OpId> = node.all_ops().into_iter().collect();
@@ -148,11 +148,12 @@ impl<'a> StepCheck<'a> {
     }
 }
 
-/// The error of a step's output relative to the right result for what the step read.
+/// The error of a step's output relative to the correct result for the operands that the step read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnError {
     pub(super) error: f64,
-    /// The error of the interpreter that rounds as dtypes say: the steepness of the step itself.
+    /// The error of the interpreter in the mode that rounds to dtypes: the steepness (error amplification) of the step
+    /// itself.
     pub(super) declared: f64,
 }
 
@@ -168,8 +169,8 @@ impl OwnError {
     }
 }
 
-/// By which factor a step's error may exceed that of plain rounding. The interpreter sums in `f64` what code sums in the
-/// stored dtype, so its error is that of rounding the step's results only.
+/// The factor by which a step's error may exceed that of plain rounding. The interpreter sums in `f64`, compiled code
+/// in the stored dtype, so the interpreter's error is only that of rounding the step's results.
 const MARGIN: f64 = 16.0;
 
 /// A tensor in the representation of a mode: floats as `f64` in promoted mode.

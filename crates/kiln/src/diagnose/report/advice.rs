@@ -5,14 +5,14 @@ use super::steps::is_control;
 use super::{Advice, CallReport, ReportedStep};
 use kiln_lazy_runtime::CompilationStats;
 
-/// A saving below this share of a call is not worth a line.
+/// A saving below this fraction of a call is not reported.
 const WORTH: f64 = 0.02;
-/// A kernel at this share of the machine's rates is as good as it gets.
+/// A kernel that reaches this fraction of the machine's rates is considered optimal.
 const GOOD: f64 = 0.6;
-/// The most lines.
+/// The maximum number of lines.
 const LIMIT: usize = 8;
 
-/// Adds the advice, what saves most first.
+/// Adds the advice, the largest savings first.
 pub(super) fn add(report: &mut CallReport, stats: &CompilationStats) {
     let rules = [
         interpreted(report),
@@ -75,7 +75,7 @@ fn near_miss(report: &CallReport) -> Option<Advice> {
     })
 }
 
-/// The step that is furthest from what the machine could do, by time.
+/// The step that loses the most time relative to the machine's best rates.
 fn slow_step(report: &CallReport) -> Option<Advice> {
     let lost = |step: &ReportedStep| {
         step.of_roofline

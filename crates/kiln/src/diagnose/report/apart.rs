@@ -11,7 +11,7 @@ use crate::error::Error;
 use kiln_ir::OpId;
 use std::collections::BTreeMap;
 
-/// How many pairs are explained.
+/// The maximum number of pairs explained.
 const EXPLAINED: usize = 24;
 
 /// Adds the pairs.
@@ -77,7 +77,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Why two steps are two, and the fact that would make them one, if a fact would.
+/// Why two steps are not fused, and the fact that would allow it, if there is one.
 fn explained(
     seen: &Seen<'_>,
     first: &[OpId],
@@ -87,7 +87,7 @@ fn explained(
         return Ok(Default::default());
     };
     let explanation = seen.fusion.explain(seen.graph, a, b)?;
-    // The reasons are the lines that are set in below the steps that they are about.
+    // The reasons are the indented lines below the steps that they concern.
     let reasons = explanation.lines.iter();
     let reasons: Vec<&str> = reasons
         .filter_map(|line| line.strip_prefix("  "))

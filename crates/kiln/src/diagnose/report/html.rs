@@ -109,7 +109,7 @@ impl CallReport {
         kernels.collect::<std::collections::BTreeSet<_>>().len()
     }
 
-    /// Label, figure, and what it is about.
+    /// Label, figure, and explanation.
     fn tiles(&self) -> Vec<(&'static str, String, String)> {
         let compiling: f64 = self.compiles.iter().map(|compile| compile.ms).sum();
         let mut tiles = vec![
@@ -151,7 +151,7 @@ impl CallReport {
         tiles
     }
 
-    /// The least time of all kernels over the time they took.
+    /// The minimum possible time of all kernels, divided by the time they took.
     fn of_roofline(&self) -> Option<f64> {
         let rated = || {
             let steps = self.steps.iter();

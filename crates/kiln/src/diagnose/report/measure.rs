@@ -15,8 +15,8 @@ use kiln_tensor::Tensor;
 use std::time::{Duration, Instant};
 
 impl CallReport {
-    /// Calls a model with these inputs, and reports on the call: the median of `calls` calls after the first. Also measures
-    /// what the machine does at best.
+    /// Calls a model with these inputs, and reports on the call: the median of `calls` calls after the first. Also
+    /// measures the machine's best rates.
     ///
     /// # Errors
     /// E0983 for an interpreted model, E0976 and E0995 as [`graph`](crate::diagnose::graph), and as
@@ -43,7 +43,7 @@ fn measured(model: &Model, inputs: &[Tensor], calls: usize) -> Result<CallReport
     let first = start.elapsed();
     let compiled = compile_records(model);
     let stats = model.compilation_stats();
-    // Once more, so that nothing that happens once is measured.
+    // Called once more, so that one-time work is not measured.
     drop(model.run(inputs)?);
     let profiles = profiles(model, inputs, calls)?;
 
@@ -85,11 +85,11 @@ fn measured(model: &Model, inputs: &[Tensor], calls: usize) -> Result<CallReport
     Ok(report)
 }
 
-/// The steps of calls.
+/// The measured steps of several calls.
 struct Profiles {
-    /// Each with its median time.
+    /// Each step with its median time.
     median: Vec<StepProfile>,
-    /// Those of one call, of middling duration.
+    /// The steps of one call, of median duration.
     typical: Vec<StepProfile>,
     /// The median time of calls whose steps are not measured.
     call_ms: f64,

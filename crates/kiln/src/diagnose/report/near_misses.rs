@@ -3,12 +3,13 @@
 use super::{Apart, CallReport, ReportedStep};
 use std::fmt::Write;
 
-/// How many nodes of a step are named.
+/// The maximum number of nodes named for a step.
 const NODES: usize = 2;
 
 impl CallReport {
-    /// The pairs of steps that are not one kernel, as text: those that would be one if a fact about sizes were known, then those
-    /// that are apart for another reason, each by the milliseconds that one kernel would bring.
+    /// The pairs of steps that are not one kernel, as text: first those that a fact about sizes would allow to fuse,
+    /// then those that are separate for another reason, each group sorted by the milliseconds that one kernel would
+    /// save.
     pub fn near_misses(&self) -> String {
         let mut text = String::new();
         let (near, other): (Vec<&Apart>, Vec<&Apart>) =
@@ -47,7 +48,7 @@ fn section(text: &mut String, report: &CallReport, title: &str, pairs: &[&Apart]
     }
 }
 
-/// A step by its ops, and by the nodes that it computes.
+/// Describes a step by its ops, and by the nodes that it computes.
 fn name(step: &ReportedStep) -> String {
     let shown = step.nodes.iter().take(NODES);
     let mut nodes: Vec<String> = shown.map(|node| node.escape_debug().to_string()).collect();

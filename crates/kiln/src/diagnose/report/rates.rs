@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 const STREAMED: usize = 16 << 20;
 /// Elements of a stream that stays in caches: two arrays of 256 KiB.
 const CACHED: usize = 64 << 10;
-/// The bytes of a step that are taken to be in caches.
+/// The maximum number of bytes of a step that are assumed to be in caches.
 const CACHED_BYTES: u64 = 1 << 20;
 /// Rows, depth and columns of the product.
 const SIDE: usize = 768;
-/// The maximum number of calls, of which the fastest counts; there are fewer if time runs out.
+/// The maximum number of calls, of which the fastest counts; fewer are made if time runs out.
 const CALLS: usize = 40;
 const LEAST_CALLS: usize = 4;
 const TIME: Duration = Duration::from_millis(120);
@@ -25,11 +25,11 @@ const TIME: Duration = Duration::from_millis(120);
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MachineRates {
-    /// Bytes of memory that are read or written in a second.
+    /// Bytes of memory read or written per second.
     pub bytes_per_second: f64,
-    /// The same of 512 KiB that stay in caches.
+    /// The same for 512 KiB that stay in caches.
     pub cached_bytes_per_second: f64,
-    /// Operations on `f32` in a second, where a multiplication with its addition counts twice.
+    /// Operations on `f32` per second, where a multiply-add counts as two.
     pub operations_per_second: f64,
 }
 
@@ -60,7 +60,8 @@ impl MachineRates {
         })
     }
 
-    /// The least time for this work, and the rate that bounds it. A step of few bytes finds them in a cache.
+    /// The minimum time for this work, and the rate that bounds it. A step of few bytes is assumed to find them in a
+    /// cache.
     pub(super) fn least(&self, bytes: u64, operations: Option<f64>) -> (Duration, &'static str) {
         let (rate, place) = match bytes <= CACHED_BYTES {
             true => (

@@ -8,13 +8,13 @@ use kiln_program::Program;
 use kiln_symbolic_shape::Binding;
 use std::time::Duration;
 
-/// What the parts of a report are made from.
+/// The data from which the parts of a report are made.
 pub(super) struct Seen<'a> {
     pub(super) graph: &'a Graph,
     pub(super) fusion: &'a FusionPlan,
     /// The main program, then those made for sizes for which its facts do not hold.
     pub(super) programs: &'a [Program],
-    /// The sizes of the call, as far as its inputs tell.
+    /// The sizes of the call, as far as its inputs determine them.
     pub(super) binding: &'a Binding,
     pub(super) rates: Option<MachineRates>,
 }

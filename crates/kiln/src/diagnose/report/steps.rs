@@ -113,7 +113,7 @@ fn described(seen: &Seen<'_>, profiled: &StepProfile) -> ReportedStep {
     }
 }
 
-/// The planned step of these ops, in whichever program has it.
+/// The planned step of these ops, in the program that has it.
 fn planned<'a>(seen: &Seen<'a>, ops: &[OpId]) -> Option<(&'a kiln_program::Program, &'a Step)> {
     seen.programs.iter().find_map(|program| {
         let step = program.steps().find(|step| step.ops == ops)?;
@@ -121,7 +121,7 @@ fn planned<'a>(seen: &Seen<'a>, ops: &[OpId]) -> Option<(&'a kiln_program::Progr
     })
 }
 
-/// The values that ops read from elsewhere, constants excluded, and those of theirs that others read.
+/// The values that ops read from elsewhere, constants excluded, and the results of theirs that other ops read.
 fn boundary(graph: &Graph, inside: &BTreeSet<OpId>) -> (Vec<ValueId>, Vec<ValueId>) {
     let mut made = BTreeSet::new();
     let mut read = Vec::new();
@@ -155,7 +155,7 @@ fn is_constant(graph: &Graph, value: ValueId) -> bool {
     }
 }
 
-/// The values between steps: views, which no step computes, are looked through.
+/// The values between steps; views, which no step computes, are skipped.
 fn edges(seen: &Seen<'_>, ops_of: &[&[OpId]]) -> Vec<Edge> {
     let graph = seen.graph;
     let mut step_of: BTreeMap<OpId, usize> = BTreeMap::new();
@@ -186,7 +186,7 @@ fn edges(seen: &Seen<'_>, ops_of: &[&[OpId]]) -> Vec<Edge> {
     edges
 }
 
-/// The steps that a value comes from, with the value that each of them makes.
+/// The steps from which a value comes, with the value that each of them makes.
 fn makers(graph: &Graph, step_of: &BTreeMap<OpId, usize>, value: ValueId) -> Vec<(usize, ValueId)> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::from([value]);

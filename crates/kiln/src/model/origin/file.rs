@@ -21,11 +21,11 @@ use {
     std::collections::BTreeMap,
 };
 
-/// A model and where it came from.
+/// A model and its source.
 pub(crate) struct OnnxOrigin {
     model: ForkCell<Box<Model>>,
     digest: Option<ModelDigest>,
-    /// What is read on demand; `None` once it was read.
+    /// The source to read on demand; `None` once it was read.
     unread: Option<Unread>,
 }
 
@@ -59,7 +59,7 @@ impl OnnxOrigin {
         disk: &dyn Tier,
         now: SystemTime,
     ) -> Result<Self, Error> {
-        // If it cannot be opened this way, the model's own loader reports what is wrong.
+        // If it cannot be opened this way, the model's loader reports the error.
         let plain = || Ok(Self::of_model(Model::load_with(path, limits)?));
         let Some(own) = known::open(path, limits) else {
             return plain();

@@ -13,12 +13,12 @@ use {
     std::collections::BTreeMap,
 };
 
-/// A graph, and what its program is kept under.
+/// A graph, and the digest under which its program is kept.
 pub(crate) struct GraphOrigin {
     graph: Graph,
     #[cfg(feature = "native")]
     digest: Option<ModelDigest>,
-    /// By digest; made when it is needed.
+    /// Its large constants by digest; computed when needed.
     #[cfg(feature = "native")]
     constants: ForkCell<BTreeMap<Digest, Constant>>,
 }
@@ -47,7 +47,7 @@ impl GraphOrigin {
         &self.graph
     }
 
-    /// The digest of its text, which names large constants by theirs; none if programs are not kept.
+    /// The digest of its text, which refers to large constants by digest; `None` if programs are not kept.
     #[cfg(feature = "native")]
     pub(super) fn digest(&self) -> Option<&ModelDigest> {
         self.digest.as_ref()
@@ -59,7 +59,7 @@ impl GraphOrigin {
         self.constants().get(&digest).map(Constant::tensor)
     }
 
-    /// The places of its large constants: they are wherever the graph is, and need no entries.
+    /// The places of its large constants: they come with the graph, and need no entries in a store.
     #[cfg(feature = "native")]
     pub(super) fn constant_places(&self) -> BTreeMap<Digest, ConstantPlace> {
         let digests = self.constants().keys();

@@ -12,14 +12,14 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A model that was read, its digest, and the identities of the files; no identities where the system reports none.
+/// A model that was read, its digest, and the identities of the files, if the system reports identities.
 pub(super) struct Digested {
     pub(super) model: Model,
     pub(super) digest: ModelDigest,
     pub(super) seen: Option<Seen>,
 }
 
-/// Reads and digests a model; none if the files beside it cannot be read this way.
+/// Reads and digests a model; `None` if the files beside it cannot be read this way.
 pub(super) fn read(
     path: &Path,
     own: &OpenedFile,

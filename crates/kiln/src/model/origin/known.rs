@@ -30,7 +30,7 @@ pub(super) struct Seen {
     pub(super) beside: Vec<(Location, FileIdentity)>,
 }
 
-/// A model's own file, open; none if it cannot be read this way.
+/// A model's own file, opened; `None` if it cannot be read this way.
 pub(super) fn open(path: &Path, limits: &Limits) -> Option<OpenedFile> {
     let file = open_regular(path).ok()?;
     let metadata = file.metadata().ok()?;
@@ -47,7 +47,7 @@ pub(super) fn open(path: &Path, limits: &Limits) -> Option<OpenedFile> {
     })
 }
 
-/// The folder that a model's file is in.
+/// The folder of a model's file.
 pub(super) fn folder_of(path: &Path) -> Option<Folder> {
     let parent = path.parent();
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
@@ -87,7 +87,7 @@ pub(super) fn recognise(
     }
 }
 
-/// Records the digest of files that were read, unless one has changed meanwhile or a moment ago.
+/// Records the digest of files that were read, unless one has changed meanwhile or only just before.
 pub(super) fn note(
     path: &Path,
     digest: &ModelDigest,

@@ -85,7 +85,7 @@ fn import_options(options: &Options) -> ImportOptions {
     import_options
 }
 
-/// The names that the model gives to sizes of its inputs.
+/// The model's names for sizes of its inputs.
 fn dim_names(model: &Model) -> BTreeSet<String> {
     let inputs = model.graph().required_inputs();
     let shapes = inputs.filter_map(|value| match &value.ty {

@@ -18,7 +18,7 @@ pub(crate) struct OpenedFiles {
     beside: BTreeMap<Location, OpenedFile>,
 }
 
-/// An open file, with its identity when the model was made from it.
+/// An open file, with the identity it had when the model was made from it.
 pub(super) struct OpenedFile {
     pub(super) file: Box<dyn DataFile>,
     pub(super) identity: FileIdentity,
@@ -55,7 +55,7 @@ impl OpenedFiles {
         }
     }
 
-    /// A tensor whose elements are at a place, read on demand; none if there is no such file.
+    /// A tensor whose elements are at a place, read on demand; `None` if there is no such file.
     pub(crate) fn tensor(
         self: &Arc<Self>,
         place: &TensorPlace,

@@ -22,7 +22,7 @@ use crate::plan::placed::PlacedLaunch;
 use crate::recorder::Recorder;
 use crate::runtime::Runtime;
 
-/// The number of bytes of constants from which it is faster to prepare them on several threads.
+/// The size of constants, in bytes, from which it is faster to prepare them on several threads.
 const WORTH_THREADS: usize = 4 << 20;
 
 /// A constant in the form that a step needs.
@@ -57,7 +57,7 @@ impl Bringing {
         if self.needs.is_empty() {
             return;
         }
-        // The largest first, so that no thread is left with it at the end.
+        // The largest first, so that no thread has to start on it at the end.
         self.needs.sort_by_key(|need| Reverse(need.bytes()));
         let _span = self.source.recorder.constants();
         let next = AtomicUsize::new(0);
@@ -73,7 +73,7 @@ impl Bringing {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // One that is unavailable is one less.
+                // If a thread cannot be started, the others do the work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, bring);
             }
             bring();
@@ -242,7 +242,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The memory of an operand that is a constant whatever the sizes.
+    /// The memory of an operand that is a constant for all sizes.
     pub(super) fn lasting(
         &self,
         launch: &KernelLaunch,

@@ -40,13 +40,13 @@ pub(super) struct LaunchGroup {
     /// The values of the kernel's symbols.
     pub(super) symbols: Arc<[i64]>,
     pub(super) code: GroupCode,
-    /// Known where there is code.
+    /// Known if there is code.
     pub(super) numbers: Option<Arc<LaunchNumbers>>,
 }
 
 /// How a group's launches are executed.
 pub(super) enum GroupCode {
-    /// With this code.
+    /// By running this code.
     Ready(Arc<CompiledKernel>, Arc<Schedule>),
     /// By the interpreter, until then.
     Interpreter(Until),

@@ -12,7 +12,7 @@ use crate::plan::{Rival, StepPlan};
 use crate::variants::{Heat, HeatGroups, Stage, Stale};
 
 impl Maker<'_> {
-    /// Applies existing variants to steps, and watches the others.
+    /// Applies existing variants to steps, and watches the other steps.
     pub(super) fn settle_variants(
         &self,
         steps: &[Step],

@@ -31,7 +31,7 @@ pub(super) fn binarize(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.cast(above, ctx.dtype(x)?)?)
 }
 
-/// `(x - offset) * scale`, one of each for all columns or one per column.
+/// `(x - offset) * scale`, with one offset and scale for all columns or one per column.
 pub(super) fn scale(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let mut y = ctx.cast(x, DType::F32)?;
@@ -44,7 +44,7 @@ pub(super) fn scale(ctx: &mut NodeContext<'_>) -> Imported {
     one(y)
 }
 
-/// Rows divided by their norm; rows of zeros stay.
+/// Rows divided by their norm; rows of zeros are unchanged.
 pub(super) fn normalize(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let x = ctx.cast(x, DType::F32)?;

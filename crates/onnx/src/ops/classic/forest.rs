@@ -33,7 +33,7 @@ pub(super) enum Question {
     Among(Vec<f64>),
 }
 
-/// Where a node leads.
+/// The successor of a node.
 #[derive(Clone, Copy)]
 pub(super) struct Branches {
     pub(super) feature: i64,
@@ -148,7 +148,7 @@ impl Forest {
         node
     }
 
-    /// The number next below; NaN below the minimum, since nothing is at most that.
+    /// The next smaller number; NaN below the minimum, since no number is at most that.
     fn below(&self, split: f64) -> f64 {
         if split == f64::NEG_INFINITY {
             return f64::NAN;
@@ -214,7 +214,7 @@ pub(super) fn row(node: usize) -> i64 {
     i64::try_from(node).unwrap_or(i64::MAX)
 }
 
-/// The node of a number from `row`.
+/// The node with the number at `row`.
 fn place(row: i64) -> usize {
     usize::try_from(row).unwrap_or(usize::MAX)
 }

@@ -60,7 +60,7 @@ pub(super) fn scores(ctx: &mut NodeContext<'_>, scores: &Scores) -> Result<Value
     }
 }
 
-/// The leaves that samples end in, `i64[samples, trees]`.
+/// The leaves in which samples end, `i64[samples, trees]`.
 fn walk(
     ctx: &mut NodeContext<'_>,
     forest: &Forest,
@@ -151,7 +151,7 @@ fn table(ctx: &mut NodeContext<'_>, scores: &Scores) -> Result<ValueId, Error> {
     ctx.cast(table, scores.forest.dtype())
 }
 
-/// The minimum or maximum of all trees; 0 where no leaf counts for a target.
+/// The minimum or maximum of all trees; 0 if no leaf counts for a target.
 fn extreme(
     ctx: &mut NodeContext<'_>,
     y: ValueId,

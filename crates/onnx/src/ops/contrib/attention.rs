@@ -202,8 +202,8 @@ fn attention(ctx: &mut NodeContext<'_>) -> Imported {
     Ok(smallvec![Item::Tensor(y), Item::Tensor(present)])
 }
 
-/// The operands that multi-head attention multiplies: apart, or keys and values packed as `[batch, keys, heads, 2, size]`, or
-/// all three as `[batch, sequence, heads, 3, size]`.
+/// The operands that multi-head attention multiplies: separate, or keys and values packed as `[batch, keys, heads, 2,
+/// size]`, or all three as `[batch, sequence, heads, 3, size]`.
 fn unpacked(ctx: &mut NodeContext<'_>) -> Result<Vec<ValueId>, Error> {
     let query = ctx.input(0)?;
     let (packed, count) = match (ctx.optional(1), ctx.optional(2)) {

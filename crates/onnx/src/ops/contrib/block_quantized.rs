@@ -10,8 +10,8 @@ use crate::{Error, NodeContext};
 pub(super) const OPERATORS: &[Operator] =
     &[operator("GatherBlockQuantized", &[1], gather).taking(Takes::Narrow)];
 
-/// Operands `data, indices, scales, zero points`: one scale, and one zero point, per block along `quantize_axis`. Codes of 4
-/// bits come as such, or packed in bytes along the last axis, the first in the low bits.
+/// Operands `data, indices, scales, zero points`: one scale, and one zero point, per block along `quantize_axis`. Codes
+/// of 4 bits have a type of 4 bits, or are packed in bytes along the last axis, the first in the low bits.
 fn gather(ctx: &mut NodeContext<'_>) -> Imported {
     let (data, indices, scales) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     let rank = ctx.rank(data)?;
@@ -70,7 +70,7 @@ fn gather(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.cast(y, dtype)?)
 }
 
-/// Entries of `table` along `from`, codes of packed bytes taken apart along the last axis.
+/// Entries of `table` along `from`, with the codes of packed bytes unpacked along the last axis.
 fn looked_up(
     ctx: &mut NodeContext<'_>,
     table: ValueId,

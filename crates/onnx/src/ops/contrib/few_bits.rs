@@ -122,7 +122,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// The constants; none where one of them is computed, or has another form than usual.
+    /// The constants; `None` if one of them is computed, or does not have the usual form.
     fn read(ctx: &NodeContext<'_>, sizes: &Sizes) -> Result<Option<Self>, Error> {
         if sizes.bits == 2 {
             return Ok(None);
@@ -207,7 +207,7 @@ impl Stored {
         }
     }
 
-    /// Codes as i32, `[blocks, 2, block / 2, N]`, of which two are stored per byte.
+    /// Codes as i32, `[blocks, 2, block / 2, N]`, two of which are stored per byte.
     fn four_bits(&self, ctx: &mut NodeContext<'_>, sizes: &Sizes) -> Result<ValueId, Error> {
         let (blocks, columns) = (sizes.blocks as usize, sizes.columns as usize);
         let half = sizes.block as usize / 2;

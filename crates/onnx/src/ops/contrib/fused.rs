@@ -17,7 +17,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("QuickGelu", &[1], quick_gelu),
 ];
 
-/// A function of the sum with a bias, if there is one.
+/// A function of the operand plus a bias, if there is one.
 fn biased(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
     let mut x = ctx.input(0)?;
     if let Some(bias) = ctx.optional(1) {

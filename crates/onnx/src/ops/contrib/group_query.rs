@@ -18,8 +18,8 @@ use crate::{Error, NodeContext};
 pub(super) const OPERATORS: &[Operator] =
     &[operator("GroupQueryAttention", &[1], group_query_attention)];
 
-/// Operands: `query, key, value, past key, past value, lengths - 1, total length, cosines, sines, positions, attention bias,
-/// sinks`. Keys and values may be packed behind the queries.
+/// Operands: `query, key, value, past key, past value, lengths - 1, total length, cosines, sines, positions, attention
+/// bias, sinks`. Keys and values may be packed after the queries.
 fn group_query_attention(ctx: &mut NodeContext<'_>) -> Imported {
     refuse_unknown(ctx)?;
     let heads = count(ctx, "num_heads")?;
@@ -42,7 +42,7 @@ fn group_query_attention(ctx: &mut NodeContext<'_>) -> Imported {
     several([y, keys, values])
 }
 
-/// Refuses what changes results and is not imported.
+/// Rejects features that change results and are not imported.
 fn refuse_unknown(ctx: &NodeContext<'_>) -> Result<(), Error> {
     for index in 12..ctx.n_inputs() {
         if ctx.optional(index).is_some() {
@@ -88,13 +88,13 @@ fn parts(ctx: &mut NodeContext<'_>, heads: i64, key_heads: i64) -> Result<[Value
     ])
 }
 
-/// Where the new keys are in their caches.
+/// The positions of the new keys in their caches.
 struct Place {
     batch: DimId,
     sequence: DimId,
     /// The size of the caches of the result.
     capacity: DimId,
-    /// The positions that queries may see: the first of the caches.
+    /// The number of positions that queries may see, at the start of the caches.
     total: DimId,
     /// The keys before the new ones, `i64[batch, 1]`.
     before: ValueId,
@@ -205,7 +205,8 @@ impl Place {
     }
 }
 
-/// What each query of `[batch, heads, sequence, size]` sees of the caches, `[batch, sequence, heads * size]`.
+/// The result of attention of the queries `[batch, heads, sequence, size]` to the caches, `[batch, sequence, heads *
+/// size]`.
 fn attended(
     ctx: &mut NodeContext<'_>,
     place: &Place,
@@ -273,7 +274,7 @@ fn hidden(ctx: &mut NodeContext<'_>, place: &Place) -> Result<Vec<ValueId>, Erro
     Ok(hidden)
 }
 
-/// The term added to scores, `[batch or 1, shared or 1, group or 1, sequence, total]`; none where the node has none.
+/// The term added to scores, `[batch or 1, shared or 1, group or 1, sequence, total]`; `None` if the node has none.
 fn bias(
     ctx: &mut NodeContext<'_>,
     place: &Place,
@@ -303,7 +304,7 @@ fn bias(
     Ok(Some(ctx.reshape(bias, &dims)?))
 }
 
-/// Softmax over the last axis; with sinks, each head has one more score, whose weight goes nowhere.
+/// Softmax over the last axis; with sinks, each head has one additional score, whose weight is dropped.
 fn softmax(
     ctx: &mut NodeContext<'_>,
     scores: ValueId,

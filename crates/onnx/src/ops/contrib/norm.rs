@@ -81,7 +81,7 @@ fn skip(ctx: &mut NodeContext<'_>, simple: bool) -> Imported {
             return Err(ctx.unsupported("the mean or deviation of a norm as a result"));
         }
     }
-    // The two in between have no reader.
+    // The two results in between are unused.
     several([y, y, y, sum])
 }
 

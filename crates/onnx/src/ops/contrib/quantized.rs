@@ -179,7 +179,7 @@ fn scaled_product(
     one(y)
 }
 
-/// Operands `a, b, b scale, b zero, bias`; `a` is quantised to u8 by its own range.
+/// Operands `a, b, b scale, b zero, bias`; `a` is quantised to u8 according to its range.
 fn dynamic_matmul(ctx: &mut NodeContext<'_>) -> Imported {
     let (a, b) = (ctx.input(0)?, ctx.input(1)?);
     let (a, scale, zero_point) = super::super::quantize::dynamically_quantized(ctx, a)?;

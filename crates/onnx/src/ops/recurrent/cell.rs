@@ -57,7 +57,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Reads the weights of `count` directions from `first` on.
+    /// Reads the weights of `count` directions, starting at `first`.
     pub(super) fn read(
         ctx: &mut NodeContext<'_>,
         kind: CellKind,

@@ -24,12 +24,14 @@ use simulate::{Run, Weights, within};
 
 type Shapes = HashMap<BufferId, SmallVec<[DimId; 4]>>;
 
-/// Halvings of the range between a budget that is not met and what is needed without one.
+/// The number of bisection steps between a budget that is not met and the memory needed without one.
 const ATTEMPTS: usize = 6;
 
-/// The run within the budget that repeats the least work, or one within about the least budget that can be met.
+/// The run within the budget that repeats the least work, or a run within approximately the smallest budget that can be
+/// met.
 ///
-/// No one way to choose what is dropped is best for all programs, and a run on paper costs little: all are tried.
+/// No single heuristic for dropping values is best for all programs, and a simulated run costs little, so all are
+/// tried.
 fn lowest(flow: &Flow, budget: u64, peak: u64) -> Run {
     let best = cheapest(flow, budget);
     if best.peak <= budget {
@@ -51,8 +53,8 @@ fn lowest(flow: &Flow, budget: u64, peak: u64) -> Run {
     best
 }
 
-/// Of the runs that different weights lead to, the one with the least repeated work within the budget; of runs that exceed it
-/// the lowest.
+/// Of the runs with different weights, the one with the least repeated work within the budget; if all exceed it, the
+/// one with the lowest peak.
 fn cheapest(flow: &Flow, budget: u64) -> Run {
     let [first, others @ ..] = Weights::ALL;
     let mut best = within(flow, budget, first);

@@ -55,7 +55,7 @@ pub(super) fn replay(
     block.segments[segment].steps = steps;
 }
 
-/// Lets a step write its own buffers.
+/// Gives a repeated step its own buffers to write.
 fn repeat(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -80,7 +80,7 @@ fn repeat(
     }
 }
 
-/// The buffers that hold values now.
+/// The buffers that currently hold values.
 #[derive(Default)]
 struct Versions {
     /// By the buffer that held a value first.

@@ -11,25 +11,25 @@
 
 use super::super::flow::{Flow, FlowValue};
 
-/// At most this many repeated steps per step: a budget far too small for a program would repeat without end.
+/// The maximum number of repeated steps per step: with a budget far too small for a program, repetition would not end.
 const MOST_REPEATS: usize = 3;
 
-/// Dropped ancestors that are counted for the cost of a value.
+/// The maximum number of dropped ancestors that are counted for the cost of a value.
 const ANCESTORS: usize = 48;
 
-/// What counts how much when a value is chosen to be dropped: exponents of a product.
+/// The weights by which the value to drop is chosen: exponents of a product.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weights {
-    /// Of the work to compute it again.
+    /// The exponent of the work to recompute it.
     work: f64,
-    /// Of the bytes that are free without it.
+    /// The exponent of the bytes that dropping it frees.
     bytes: f64,
-    /// Of the steps for which they are free.
+    /// The exponent of the number of steps for which they are free.
     distance: f64,
 }
 
 impl Weights {
-    /// Those that are tried, the best for most programs first.
+    /// The weights that are tried, the best for most programs first.
     pub(super) const ALL: [Self; 6] = [
         Self::of(1.0, 1.0, 1.0),
         Self::of(1.0, 1.0, 0.0),
@@ -47,7 +47,7 @@ impl Weights {
         }
     }
 
-    /// What it costs to drop a value.
+    /// The cost of dropping a value.
     fn cost(self, work: f64, bytes: u64, distance: usize) -> f64 {
         work.powf(self.work)
             / ((bytes as f64).powf(self.bytes) * (distance as f64).powf(self.distance))
@@ -57,7 +57,7 @@ impl Weights {
 /// A run: the steps, in order.
 pub(super) struct Run {
     pub(super) steps: Vec<RunStep>,
-    /// The most bytes that are live at one time.
+    /// The peak of live bytes.
     pub(super) peak: u64,
     /// The work of the steps that run again.
     pub(super) repeated: f64,
@@ -103,7 +103,7 @@ pub(super) fn within(flow: &Flow, budget: u64, weights: Weights) -> Run {
     simulation.run
 }
 
-/// For each value that a step may compute again, the last step before which it still can.
+/// For each value that a step may recompute, the last step before which it still can.
 fn deadlines(flow: &Flow) -> Vec<Option<usize>> {
     let mut deadlines: Vec<Option<usize>> = vec![None; flow.values.len()];
     for step in &flow.steps {
@@ -172,12 +172,12 @@ impl Simulation<'_> {
         }
     }
 
-    /// A step that has to run before this one, for an operand that is not there.
+    /// A step that has to run before this one, for an operand that is not in memory.
     fn missing(&self, step: usize) -> Option<usize> {
         let mut reads = self.flow.steps[step].reads.iter();
         let missing = reads.find(|&&value| {
             let of_value = &self.flow.values[value];
-            // What no step of this segment writes was there before.
+            // Values that no step of this segment writes already existed.
             of_value.is_in_arena && !self.is_live[value] && !of_value.writers.is_empty()
         });
         self.flow.values[*missing?].writers.first().copied()
@@ -217,7 +217,7 @@ impl Simulation<'_> {
     fn run_again(&mut self, step: usize, position: usize) {
         let flow = self.flow;
         let writes = &flow.steps[step].writes;
-        // All results are written, though some may be there, or not be read any more.
+        // All results are written, although some may still exist, or no longer be read.
         let bytes = writes.iter().map(|&value| flow.values[value].bytes).sum();
         self.make_room(bytes, position);
         self.n_repeats += 1;
@@ -255,7 +255,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Frees what is not needed after a step.
+    /// Frees the values that are not needed after a step.
     fn release(&mut self, step: usize, position: usize) {
         let flow = self.flow;
         for &value in flow.steps[step]
@@ -288,7 +288,7 @@ impl Simulation<'_> {
         self.run.peak = self.run.peak.max(self.live + bytes);
     }
 
-    /// What it costs to drop a value that is needed again.
+    /// The cost of dropping a value that is needed again.
     fn score(&self, value: usize, position: usize) -> Option<f64> {
         let of_value = &self.flow.values[value];
         if self.locks[value] > 0 {
@@ -300,7 +300,7 @@ impl Simulation<'_> {
         Some(self.weights.cost(work, of_value.bytes, distance))
     }
 
-    /// The work of computing a value again, with those of its ancestors that are not there.
+    /// The work of recomputing a value, including those of its ancestors that are not in memory.
     fn work_again(&self, value: usize) -> f64 {
         let mut steps: Vec<usize> = self.flow.values[value].writers.clone();
         let mut work = 0.0;

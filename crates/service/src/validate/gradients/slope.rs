@@ -14,26 +14,26 @@ use kiln::Tensor;
 use kiln::internals::autodiff::GradientRequest;
 use kiln::internals::ir::Graph;
 
-/// Half of the distance between the two points of a difference.
+/// Half of the distance between the two points of a finite difference.
 const STEP: f64 = 1e-5;
 /// The largest relative error of gradients in `f64`.
 const TOLERANCE: f64 = 1e-4;
-/// That of compiled gradients, whose elements are rounded.
+/// The largest relative error of compiled gradients, whose elements are rounded.
 const TOLERANCE_COMPILED: f64 = 5e-3;
-/// How far slopes with different steps may be apart, relative to the largest there may be.
+/// The maximum difference of slopes with different steps, relative to the largest possible slope.
 const STEADY: f64 = 1e-5;
 /// Slopes smaller than this are lost in the rounding of differences.
 const LEAST_SCALE: f64 = 1e-6;
-/// The most inputs of a group: each more is one more that a kink may be next to.
+/// The maximum number of inputs of a group: each additional input is one more that may be near a kink.
 const LARGEST_GROUP: usize = 8;
-/// The largest gradient of a group is at most this often the smallest: the part of the larger is made smaller, and a slope
-/// must not be lost in the rounding of a function that the larger ones make large.
+/// The maximum ratio of the largest to the smallest gradient of a group: steps along inputs with larger gradients are
+/// made smaller, and a small slope must not be lost in the rounding of a function that the larger ones dominate.
 const SPREAD: f64 = 1e3;
 
 /// An input with its gradients.
 #[derive(Clone, Copy)]
 pub(super) struct Judged<'a> {
-    /// The input's place.
+    /// The input's position.
     pub(super) input: usize,
     /// Its gradient as the joint graph defines it, in `f64`.
     pub(super) exact: &'a Tensor,
@@ -42,13 +42,13 @@ pub(super) struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// The largest slope along a direction of this length; at least [`LEAST_SCALE`], also of a gradient with a NaN.
+    /// The largest slope along a direction of this length; at least [`LEAST_SCALE`], also for a gradient with a NaN.
     fn scale(&self, length: f64) -> Result<f64, ServiceError> {
         Ok((norm(self.exact)? * length).max(LEAST_SCALE))
     }
 }
 
-/// Groups of inputs to judge together, each of similar gradients and in the order of inputs.
+/// Groups of inputs to check together, each with gradients of similar size, in the order of inputs.
 pub(super) fn groups(all: Vec<Judged<'_>>) -> Result<Vec<Vec<Judged<'_>>>, ServiceError> {
     let mut scaled = Vec::new();
     for judged in all {
@@ -85,7 +85,8 @@ pub(super) struct Point<'a> {
 }
 
 impl Point<'_> {
-    /// The slope along a drawn direction of a group's inputs; none where slopes depend on the step for so many directions.
+    /// The slope along a drawn direction of a group's inputs; `None` if the slope depends on the step for all of
+    /// `directions` directions.
     pub(super) fn slope(
         &self,
         group: &[Judged<'_>],
@@ -171,7 +172,7 @@ pub(super) struct Slope {
 }
 
 impl Slope {
-    /// Compares gradients as defined and as compiled with the slope.
+    /// Compares both the defined and the compiled gradients with the slope.
     pub(super) fn judge(&self, group: &[Judged<'_>]) -> Result<Option<CheckFailure>, ServiceError> {
         type Of = for<'a> fn(&Judged<'a>) -> &'a Tensor;
         let slope = self.slope;

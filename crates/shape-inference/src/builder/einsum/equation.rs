@@ -23,7 +23,7 @@ impl fmt::Display for Label {
 pub(super) struct Equation {
     /// The text of each operand's term.
     pub(super) terms: Vec<String>,
-    /// The labels of each operand's axes, as its term has them: a label may be repeated.
+    /// The labels of each operand's axes, as in its term: a label may be repeated.
     pub(super) operands: Vec<Vec<Label>>,
     /// The labels of the result's axes: each once, and each of an operand.
     pub(super) result: Vec<Label>,
@@ -117,7 +117,7 @@ impl Term {
     }
 }
 
-/// The labels of a given result. Its ellipsis stands for those of all operands.
+/// The labels of an explicit result. Its ellipsis represents those of all operands.
 fn explicit_result(text: &str, all: &[Label]) -> Result<Vec<Label>, InferErrorKind> {
     let n_axes = all.iter().filter_map(|label| match label {
         Label::Ellipsis(index) => Some(index + 1),
@@ -137,7 +137,7 @@ fn explicit_result(text: &str, all: &[Label]) -> Result<Vec<Label>, InferErrorKi
     Ok(labels)
 }
 
-/// The labels without a given result: the ellipsis, then the letters that occur once, in their order.
+/// The labels without an explicit result: the ellipsis, then the letters that occur once, in alphabetical order.
 fn implicit_result(all: &[Label]) -> Vec<Label> {
     let count = |label: &Label| all.iter().filter(|&other| other == label).count();
     let mut result: Vec<Label> = all

@@ -15,7 +15,7 @@ pub(super) struct Labelled {
 }
 
 impl Labelled {
-    /// A tensor with as many labels as axes.
+    /// A tensor with a label for each axis.
     pub(super) fn new(
         builder: &GraphBuilder,
         value: ValueId,
@@ -29,7 +29,7 @@ impl Labelled {
         })
     }
 
-    /// An operand, whose term may repeat labels: their axes become one, the diagonal.
+    /// An operand, whose term may repeat labels: axes with the same label are merged into one, the diagonal.
     pub(super) fn operand(
         builder: &mut GraphBuilder,
         mut value: ValueId,
@@ -60,7 +60,7 @@ impl Labelled {
         sizes.collect()
     }
 
-    /// Its sums over the labels that are not kept.
+    /// Sums it over the labels that are not kept.
     pub(super) fn summed(
         self,
         builder: &mut GraphBuilder,
@@ -76,7 +76,7 @@ impl Labelled {
         Self::new(builder, value, labels)
     }
 
-    /// Its axes in the order of labels, those that it lacks left out.
+    /// Its axes in the order of labels, omitting those that it lacks.
     pub(super) fn in_order(
         &self,
         builder: &mut GraphBuilder,
@@ -105,7 +105,7 @@ impl Labelled {
         builder.unsqueeze(value, &lacked)
     }
 
-    /// It as `[batch.., product of rows, product of columns]`.
+    /// Reshapes it to `[batch.., product of rows, product of columns]`.
     pub(super) fn matrix(
         &self,
         builder: &mut GraphBuilder,
@@ -124,7 +124,7 @@ impl Labelled {
     }
 }
 
-/// The first two axes of one label.
+/// The first two axes with the same label.
 fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
     labels.iter().enumerate().find_map(|(second, label)| {
         let first = labels[..second].iter().position(|other| other == label)?;
@@ -132,7 +132,7 @@ fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
     })
 }
 
-/// Requires two axes of one label to have one size.
+/// Requires two axes with the same label to have the same size.
 fn require_square(
     builder: &mut GraphBuilder,
     value: ValueId,

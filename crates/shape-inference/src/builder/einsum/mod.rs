@@ -17,9 +17,10 @@ use labelled::Labelled;
 impl GraphBuilder {
     /// Products of operands of one dtype, summed over the labels that the result lacks: `bij,bjk->bik`.
     ///
-    /// A term has a letter for each axis of its operand, and `...` for any further ones, which broadcast as elsewhere. A letter
-    /// twice in one term is the diagonal. Sizes of one letter are equal, or known to be 1 and repeated. Without `->` the result
-    /// has the axes of ellipses, then the letters that occur once, in the order of the alphabet. Sums of integers wrap.
+    /// A term has a letter for each axis of its operand, and `...` for any further ones, which broadcast as elsewhere.
+    /// A letter that occurs twice in one term selects the diagonal. The sizes of a letter are equal, or known to be 1
+    /// and broadcast. Without `->`, the result has the axes of ellipses, then the letters that occur once, in
+    /// alphabetical order. Sums of integers wrap.
     ///
     /// # Errors
     /// When the equation does not fit the operands, naming the term; when sizes of one label are never equal; when dtypes differ
@@ -71,7 +72,7 @@ impl GraphBuilder {
     }
 }
 
-/// Refuses sizes of one label that are never equal and that none is 1 of. Others are left to the ops that read them.
+/// Rejects sizes of a label that are never equal and none of which is 1. Others are left to the ops that read them.
 fn check_sizes(
     builder: &GraphBuilder,
     operands: &[ValueId],
@@ -114,7 +115,7 @@ fn join(
     right: Labelled,
     is_needed: &dyn Fn(Label) -> bool,
 ) -> Result<Labelled, InferError> {
-    // A label that only one side has, or of which only one side is of size 1, is summed on its own.
+    // A label that only one side has, or for which only one side has size 1, is summed separately.
     let is_contracted = |label: Label| match (left.size(label), right.size(label)) {
         (Some(a), Some(b)) => !is_needed(label) && is_one(builder, a) == is_one(builder, b),
         _ => false,
@@ -130,7 +131,7 @@ fn join(
     }
 }
 
-/// The matrix product over some labels, that both have.
+/// The matrix product over some labels that both have.
 fn contract(
     builder: &mut GraphBuilder,
     left: &Labelled,

@@ -8,7 +8,7 @@ use kiln_symbolic_shape::{DimId, SymbolId};
 use kiln_tensor::DType;
 use std::collections::BTreeSet;
 
-/// The type of a result, some sizes of which are still open: the op has to define a symbol for each.
+/// The type of a result some of whose sizes are still open: the op has to define a symbol for each.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenType {
     /// The type; sizes on open axes are meaningless.
@@ -30,7 +30,7 @@ impl OpenType {
     }
 }
 
-/// Every symbol that gets its value inside a region: nothing outside may read it.
+/// Every symbol that gets its value inside a region: no op outside may read it.
 pub(super) fn escaping_symbols(ctx: &InferenceContext<'_>, region: RegionId) -> BTreeSet<SymbolId> {
     let graph = ctx.graph();
     let mut symbols = BTreeSet::new();

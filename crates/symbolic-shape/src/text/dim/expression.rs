@@ -24,7 +24,7 @@ impl Expression {
     }
 }
 
-/// What opened a frame.
+/// The token that opened a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Opening {
     Root,
@@ -116,7 +116,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads a number or a name; or a sign or an opening, which change the frame and leave the operand to follow.
+/// Reads a number or a name; or a sign or an opening token, which change the frame and are followed by the operand.
 fn read_operand<'a>(
     cursor: &mut Cursor<'a>,
     table: &mut DimTable,

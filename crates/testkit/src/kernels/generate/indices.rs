@@ -7,7 +7,7 @@ pub(super) struct Index {
     pub(super) text: String,
     /// The size of the buffer along it.
     pub(super) size: String,
-    /// Whether it may be outside.
+    /// Whether it may be out of bounds.
     pub(super) guarded: bool,
 }
 
@@ -29,18 +29,18 @@ impl Generator {
             1 => inside(format!("2 * {name} + 1"), format!("2*{extent}")),
             2 => inside(format!("{extent} - 1 - {name}"), extent.clone()),
             3 => outside(format!("{name} - 1"), extent.clone()),
-            // Of an unrelated size.
+            // An axis of an unrelated size.
             4 => outside(format!("{name} / 2"), self.pick(&EXTENTS).to_owned()),
             5 => {
                 // An index that is data, tested when it is used.
                 let data = self.buffer("n", "in", "i64", std::slice::from_ref(extent));
                 inside(format!("%{data}[{name}]"), self.pick(&EXTENTS).to_owned())
             }
-            // An operand of one element or of all, as each call says.
+            // An operand of one element or of all, as each call decides.
             6 if extent.parse::<u32>().is_err() => {
                 inside(format!("select({extent} == 1, 0, {name})"), extent.clone())
             }
-            // A source that is computed in floats, as that of a resize.
+            // A source index that is computed in floats, as in a resize.
             7 => {
                 let at = format!("i64(floor(f64({name}) * f64(0.75) - f64(0.5)))");
                 match extent.parse::<u32>() {

@@ -7,7 +7,7 @@ use super::calls::{Calls, Result};
 use super::id::{BYTES, UniqueId};
 use super::ranks::Ranks;
 
-/// Starts the ranks of a group, each with its own calls, if it has them.
+/// Starts the ranks of a group, each with its own calls, if it could load them.
 pub(super) fn start_over<C: Calls>(
     collective: &dyn Collective,
     calls: Result<C>,

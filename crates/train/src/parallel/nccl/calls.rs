@@ -16,7 +16,7 @@ pub(super) type Result<T> = std::result::Result<T, CollectiveError>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Communicator(pub(super) usize);
 
-/// What is summed.
+/// The type of the summed elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     F32,
@@ -24,7 +24,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// Its bytes.
+    /// Its size in bytes.
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -102,13 +102,13 @@ pub(super) trait Calls: Send {
         root: usize,
     ) -> Result<()>;
 
-    /// The error that submitted work of a communicator has met, if any.
+    /// The error that the submitted work of a communicator encountered, if any.
     ///
     /// # Safety
     /// The communicator is live.
     unsafe fn asynchronous_error(&self, communicator: Communicator) -> Result<()>;
 
-    /// Ends a communicator together with its submitted work, which ends without the other ranks.
+    /// Ends a communicator and aborts its submitted work, without waiting for the other ranks.
     ///
     /// # Safety
     /// The communicator is live, and is not used afterwards.

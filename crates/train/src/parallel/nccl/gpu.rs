@@ -63,7 +63,7 @@ impl Calls for Gpu {
     }
 
     unsafe fn free(&self, address: u64) {
-        // SAFETY: as the caller promises. An error at this point has no one to tell.
+        // SAFETY: as the caller promises. An error at this point cannot be reported.
         let _ = unsafe { self.driver.free(address) };
     }
 
@@ -73,7 +73,7 @@ impl Calls for Gpu {
     }
 
     unsafe fn free_pinned(&self, start: NonNull<u8>) {
-        // SAFETY: as the caller promises. An error at this point has no one to tell.
+        // SAFETY: as the caller promises. An error at this point cannot be reported.
         let _ = unsafe { self.driver.free_pinned(start) };
     }
 
@@ -133,7 +133,7 @@ impl Calls for Gpu {
     }
 
     unsafe fn abort(&self, communicator: Communicator) {
-        // Without a context there is nothing left to end, but NCCL's threads.
+        // Without a context, only NCCL's threads are left to end.
         let _ = self.driver.make_current();
         // SAFETY: as the caller promises.
         unsafe { self.library.abort(communicator) };

@@ -7,9 +7,9 @@ use std::str::FromStr;
 /// The number of bytes of an id.
 pub(super) const BYTES: usize = 128;
 
-/// What the ranks of one group have in common, as bytes, or as text: hexadecimal, for a variable or a file.
+/// The id that the ranks of a group share, as bytes, or as hexadecimal text for an environment variable or a file.
 ///
-/// It contains an address of rank 0, which the other ranks connect to. Anyone who has it can join.
+/// It contains an address of rank 0, to which the other ranks connect. Any process that has the id can join.
 ///
 /// ```
 /// use kiln_train::parallel::nccl::UniqueId;

@@ -12,10 +12,10 @@ use kiln::internals::codegen_cuda::find::{self, CudaLibrary};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 
-/// The first version for CUDA 12, as the driver must be.
+/// The first version for CUDA 12, which the driver must support as well.
 const NEEDED_VERSION: (c_int, c_int) = (2, 16);
 
-// From `nccl.h`, where they have not changed since NCCL 2.0.
+// These are from `nccl.h`, and have not changed since NCCL 2.0.
 const SUCCESS: c_int = 0;
 const UINT8: c_int = 1;
 const FLOAT32: c_int = 7;
@@ -77,7 +77,7 @@ impl Library {
     /// Finds the library and opens it.
     ///
     /// # Errors
-    /// If it is in none of the places, which are named, or is not usable.
+    /// If it is not found, in which case the searched places are named, or is not usable.
     pub(super) fn open() -> Result<Self> {
         let found = find::open(CudaLibrary::Nccl);
         let found = found.map_err(|error| CollectiveError::new(error.to_string()))?;
@@ -117,7 +117,7 @@ impl Library {
         // SAFETY: the pointer is valid for a write.
         let result = unsafe { (self.functions.version)(&raw mut number) };
         self.check("ncclGetVersion", result)?;
-        // Up to 2.8, a version had three digits for what is behind the major one.
+        // Up to 2.8, the version had three digits after the major version.
         Ok(match number < 10_000 {
             true => (number / 1000, number % 1000 / 100),
             false => (number / 10_000, number % 10_000 / 100),
@@ -198,7 +198,7 @@ impl Library {
         self.check("ncclBroadcast", result)
     }
 
-    /// The error that submitted work has met.
+    /// The error that submitted work encountered.
     ///
     /// # Safety
     /// The communicator is live.
@@ -225,7 +225,7 @@ impl Library {
     /// # Safety
     /// As [`abort`](Self::abort).
     pub(super) unsafe fn destroy(&self, communicator: Communicator) {
-        // SAFETY: as the caller promises. An error at this point has no one to tell.
+        // SAFETY: as the caller promises. An error at this point cannot be reported.
         let _ = unsafe { (self.functions.destroy)(handle(communicator)) };
     }
 

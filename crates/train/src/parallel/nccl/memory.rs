@@ -7,7 +7,7 @@
 use super::calls::{Calls, Result};
 use std::ptr::NonNull;
 
-/// Memory of the GPU and of the host, of the same size.
+/// GPU memory and page-locked host memory of the same size.
 #[derive(Debug)]
 pub(super) struct Memory {
     bytes: usize,
@@ -41,7 +41,7 @@ impl Memory {
         self.bytes
     }
 
-    /// Where the part is on the GPU.
+    /// The address of the part on the GPU.
     pub(super) fn address(&self) -> u64 {
         self.address
     }

@@ -23,7 +23,7 @@ use ranks::Ranks;
 use std::fmt;
 use std::time::Duration;
 
-/// The bytes that are on the GPU at a time: a bucket of gradients is one part.
+/// The number of bytes that are on the GPU at a time: a bucket of gradients is one part.
 const PART_BYTES: usize = 16 << 20;
 
 /// One of the ranks that NCCL connects: a process or a thread with its own GPU.
@@ -42,18 +42,19 @@ const PART_BYTES: usize = 16 << 20;
 /// # }
 /// ```
 ///
-/// Sums have the same bits on all ranks: NCCL computes each once, and copies it. They have the same bits in every run with
-/// the same ranks on the same machines, unless switches compute them (NVLink SHARP), which `NCCL_NVLS_ENABLE=0` turns off.
+/// Sums are bitwise equal on all ranks: NCCL computes each once, and copies it. They are also bitwise equal in every
+/// run with the same ranks on the same machines, unless switches compute them (NVLink SHARP), which
+/// `NCCL_NVLS_ENABLE=0` turns off.
 ///
-/// After an error, every operation fails, and training continues with ranks that are started again. Ranks that pass
-/// different numbers of elements are not detected: they wait up to the [limit](Self::wait_at_most), or get wrong
-/// numbers.
+/// After an error, every operation fails; to continue training, start the ranks again. Ranks that pass different
+/// numbers of elements are not detected: they wait up to the [limit](Self::wait_at_most), or get wrong numbers.
 pub struct Nccl {
     ranks: Ranks<Gpu>,
 }
 
 impl Nccl {
-    /// The id of a new group, which one process makes and all ranks start with. That process must live until all have.
+    /// The id of a new group, which one process makes and all ranks start with. That process must live until all ranks
+    /// have started.
     ///
     /// # Errors
     /// If there is no NCCL, or it is too old or fails: each place that was searched is named.
@@ -75,7 +76,8 @@ impl Nccl {
         Ok(Self { ranks })
     }
 
-    /// Starts the ranks of another group, such as that of MPI, which carries the id. It is not used afterwards.
+    /// Starts the ranks of another group, such as that of MPI. The other group only transmits the id, and is not used
+    /// afterwards.
     ///
     /// # Errors
     /// On every rank, if [`start`](Self::start) fails on one, or the other group fails.
@@ -84,9 +86,9 @@ impl Nccl {
         Ok(Self { ranks })
     }
 
-    /// Sets how long an operation waits for the other ranks before it fails; 30 minutes otherwise.
+    /// Sets how long an operation waits for the other ranks before it fails; 30 minutes by default.
     ///
-    /// NCCL notices only some of the ranks that end, so without a limit others would wait for them forever.
+    /// NCCL does not always notice that a rank has ended, so without a limit the others could wait for it forever.
     #[must_use]
     pub fn wait_at_most(mut self, limit: Duration) -> Self {
         self.ranks.wait_at_most(limit);

@@ -13,13 +13,14 @@ use std::cell::RefCell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How long an operation waits for other ranks unless a limit is set: longer than a first step compiles.
+/// How long an operation waits for other ranks unless a limit is set: longer than the compilation of a first step
+/// takes.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
-/// How often a waiting rank looks before it sleeps between looks.
+/// How often a waiting rank polls before it sleeps between polls.
 const EAGER_LOOKS: u32 = 2000;
 
-/// How long it sleeps then.
+/// How long it sleeps between polls.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// A rank that computes with others through these calls.
@@ -39,7 +40,7 @@ enum State {
     Failed(CollectiveError),
 }
 
-/// What is done with a part on the GPU.
+/// The operation on a part on the GPU.
 #[derive(Clone, Copy)]
 enum Work {
     Sum(Element),
@@ -58,7 +59,8 @@ impl<C: Calls> Ranks<C> {
         if rank >= size {
             return Err(beyond(size, rank));
         }
-        // First, since the others wait for it: what fails later does not leave them waiting in their own start.
+        // This comes first, since the other ranks wait for it: a later failure does not leave them waiting in their own
+        // start.
         let communicator = calls.connect(id, rank, size)?;
         let mut ranks = Self {
             calls,
@@ -80,7 +82,7 @@ impl<C: Calls> Ranks<C> {
         self.limit = limit;
     }
 
-    /// Does the same with every part of some bytes.
+    /// Applies the operation to every part of these bytes.
     fn run(&self, bytes: &mut [u8], work: Work) -> Result<()> {
         let communicator = match &*self.state.borrow() {
             State::Connected(communicator) => *communicator,
@@ -100,7 +102,7 @@ impl<C: Calls> Ranks<C> {
         Ok(())
     }
 
-    /// Does it with one part.
+    /// Applies the operation to one part.
     fn run_part(
         &self,
         communicator: Communicator,
@@ -204,7 +206,7 @@ impl<C: Calls> Drop for Ranks<C> {
             unsafe { self.calls.destroy(communicator) };
         }
         if let Some(memory) = self.memory.take() {
-            // Copies that were submitted before an error. If the wait fails, the GPU does nothing any more.
+            // Waits for copies that were submitted before an error. If the wait fails, the GPU no longer does anything.
             let _ = self.calls.synchronize();
             // SAFETY: all work is done.
             unsafe { memory.free(&self.calls) };

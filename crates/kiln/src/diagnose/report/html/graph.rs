@@ -12,7 +12,7 @@ const SIZE: BoxSize = BoxSize {
     width: 232.0,
     height: 62.0,
 };
-/// How many characters fit into it.
+/// The number of characters that fit into it.
 const CHARACTERS: usize = 29;
 /// The width of the bar of a step's share of time, in a box.
 const BAR: f64 = SIZE.width - 20.0;

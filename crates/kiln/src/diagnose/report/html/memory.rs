@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// The size of the drawing, in its own units.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 320.0;
-/// Values of a smaller height than this are left out.
+/// Values of a smaller height than this are omitted.
 const LEAST: f64 = 0.05;
 
 pub(super) fn section(report: &CallReport) -> String {
@@ -82,7 +82,7 @@ fn rectangles(memory: &ReportedMemory, total: usize) -> String {
     out
 }
 
-/// The total of live values at each step, as a line of stairs.
+/// The total of live values at each step, as a staircase line.
 fn live(memory: &ReportedMemory, total: usize) -> String {
     let mut change = vec![0_i64; memory.n_steps + 1];
     for value in &memory.values {

@@ -5,7 +5,7 @@ use crate::diagnose::report::advice::time;
 use crate::diagnose::report::{CallReport, ReportedCompile, ReportedStep};
 use std::fmt::Write;
 
-/// How many rows a table shows before the rest is folded.
+/// The number of rows that a table shows before the rest is collapsed.
 const SHOWN: usize = 30;
 
 pub(super) fn advice(report: &CallReport) -> String {
@@ -31,7 +31,7 @@ pub(super) fn advice(report: &CallReport) -> String {
     )
 }
 
-/// With a capital letter.
+/// Capitalises the first letter.
 fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     let first = characters.next().map(char::to_uppercase);
@@ -214,7 +214,7 @@ fn stage_totals(report: &CallReport) -> String {
     )
 }
 
-/// A table whose later rows are folded.
+/// A table whose later rows are collapsed.
 fn table(caption: &str, head: &str, rows: &[String]) -> String {
     let (shown, folded) = rows.split_at(rows.len().min(SHOWN));
     let mut out = format!(

@@ -12,7 +12,7 @@ pub(super) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Bidirectional controls would reorder what stands around a name.
+            // Bidirectional control characters would reorder the text around a name.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
             control if control.is_control() => escaped.push('\u{fffd}'),
             other => escaped.push(other),
@@ -21,9 +21,9 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// JSON that may stand in a `script` element: nothing in it can end the element.
+/// JSON that is safe in a `script` element: nothing in it can end the element.
 pub(super) fn json(value: &impl Serialize) -> String {
-    // Nothing in a report fails to serialise.
+    // Serialising a report cannot fail.
     let text = serde_json::to_string(value).unwrap_or_else(|_| "[]".to_owned());
     text.replace('<', "\\u003c")
         .replace('\u{2028}', "\\u2028")
@@ -42,7 +42,8 @@ pub(super) fn short(text: &str, characters: usize) -> String {
     }
 }
 
-/// A name, in which the end tells more than the beginning: `/encoder/layer.11/attention/Add` as `…layer.11/attention/Add`.
+/// A shortened name, which keeps its end, because that is more informative than the beginning:
+/// `/encoder/layer.11/attention/Add` as `…layer.11/attention/Add`.
 pub(super) fn short_name(name: &str, characters: usize) -> String {
     let n = name.chars().count();
     match n > characters {
