@@ -46,7 +46,7 @@ pub(crate) const EMULATORS: [Emulator; 2] = [
     },
 ];
 
-/// Tests with a bucket: what, the test program, which of its tests.
+/// Tests with a bucket: a description, the test program, and a filter for its tests.
 const TESTS: [(&str, &str, &str); 2] = [
     ("entries, claims and faults", "buckets", ""),
     ("fleets of the kiln command", "cli", "store::"),

@@ -7,9 +7,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    clippy::print_stdout,
     missing_docs,
-    reason = "a test may panic, and says where the bucket is"
+    reason = "a test may panic"
 )]
 
 mod support;

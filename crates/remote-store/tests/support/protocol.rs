@@ -17,6 +17,7 @@ pub(crate) enum Protocol {
 #[allow(dead_code, reason = "no test program uses all of it")]
 impl Protocol {
     /// A server with the bucket: the tests' own, or one in front of the address in [`Self::variable`].
+    #[allow(clippy::print_stdout, reason = "a test says where the bucket is")]
     pub(crate) fn server(self) -> Server {
         let Some(variable) = self.variable() else {
             return Server::start();
