@@ -114,8 +114,7 @@ pub(crate) fn vector_steps(
         // With several rows, half as many vectors give enough accumulators.
         steps.push(masked(vectors / 2));
     } else {
-        // A single vector is computed separately; if operands are shared with other rows, so are vectors that do not
-        // fill a set.
+        // A single vector is computed separately; with operands shared by other rows, so is an incomplete set.
         steps.push(match is_wide {
             true => VectorStep::MaskedAbove {
                 above: 1,
