@@ -1,8 +1,8 @@
 //! `cargo xtask stores`: stores in buckets of real servers (moto for S3, Azurite for Azure), with faults between them and the
 //! fleet.
 //!
-//! The tests are those of the daily suite, which run there against a server of their own; here the variables of
-//! [`EMULATORS`] name the real ones. No emulator of Google's protocol is known that evaluates the conditions of claims.
+//! The tests are those of the daily suite, where they run against their own server; here the variables of [`EMULATORS`]
+//! name real ones. No emulator of Google's protocol is known that evaluates the write conditions that claims need.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use crate::python::{self, Needs};
 use crate::workspace::{self, Metadata};
 use crate::{setup, step};
 
-/// A server of others that emulates a cloud's store.
+/// A third-party server that emulates a cloud's store.
 pub(crate) struct Emulator {
     /// Its folder under `crates/remote-store`, with the script that starts it.
     folder: &'static str,
@@ -25,6 +25,7 @@ pub(crate) struct Emulator {
     pub(crate) needs: Needs<'static>,
 }
 
+/// The emulators.
 pub(crate) const EMULATORS: [Emulator; 2] = [
     Emulator {
         folder: "s3",

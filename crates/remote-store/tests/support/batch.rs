@@ -1,4 +1,4 @@
-//! Batches of deletions, as Azure has them: requests in the parts of one request, answers in the parts of one answer.
+//! Azure's batches of deletions: a multipart request of requests, and a multipart response of responses.
 
 use super::wire::Answer;
 
@@ -11,7 +11,7 @@ pub(crate) fn deleted(body: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// The answer to a batch of so many deletions, all of which succeeded.
+/// The response to a batch of `count` deletions, all successful.
 pub(crate) fn accepted(count: usize) -> Answer {
     let part = |id: usize| {
         format!(

@@ -34,7 +34,7 @@ struct State {
     requests: u64,
 }
 
-/// Another server, and the host that requests to it name if it is not theirs.
+/// Another server, and the `Host` header of requests to it, if it replaces the client's.
 #[derive(Clone, Copy)]
 struct Upstream {
     address: SocketAddr,
@@ -128,7 +128,7 @@ impl State {
         match request.method.as_str() {
             "PUT" => {
                 let now = found.map(|content| version(content));
-                // Google's generation is 0 of what is not there.
+                // For Google, the generation of an absent object is 0.
                 let generation = now.map_or_else(|| "0".to_owned(), |version| version.to_string());
                 let is_another = |tag: &str| now.map(tag_of).as_deref() != Some(tag);
                 let is_stale = request.header("if-match").is_some_and(is_another)

@@ -1,8 +1,8 @@
-//! The protocols of the clouds' object stores: [`Protocol`].
+//! The protocols of cloud object stores: [`Protocol`].
 
 use super::Server;
 
-/// A protocol, and with it where a bucket named `fleet` is.
+/// A protocol, by which tests reach a bucket named `fleet`.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "no test program uses all of them")]
 pub(crate) enum Protocol {
@@ -31,7 +31,7 @@ impl Protocol {
         }
     }
 
-    /// The variable with the address of a server by others. None is known for Google's protocol that evaluates conditions.
+    /// The environment variable with the address of an emulator. None that evaluates write conditions is known for Google.
     fn variable(self) -> Option<&'static str> {
         match self {
             Self::S3 => Some("KILN_S3"),
@@ -40,7 +40,7 @@ impl Protocol {
         }
     }
 
-    /// The host that requests have to name: Azure's has the account in it.
+    /// The `Host` header that the emulator requires: Azure's contains the account.
     fn host(self) -> Option<&'static str> {
         match self {
             Self::Azure => Some("devstoreaccount1.blob.localhost"),
