@@ -1,5 +1,5 @@
-//! `cargo xtask stores`: stores in buckets of real servers (moto for S3, Azurite for Azure), with faults between them and the
-//! fleet.
+//! `cargo xtask stores`: stores in buckets of real servers (moto for S3, Azurite for Azure), with faults between them
+//! and the fleet.
 //!
 //! The tests are those of the daily suite, where they run against their own server; here the variables of [`EMULATORS`]
 //! name real ones. No emulator of Google's protocol is known that evaluates the write conditions that claims need.

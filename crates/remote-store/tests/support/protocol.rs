@@ -31,7 +31,7 @@ impl Protocol {
         }
     }
 
-    /// The environment variable with the address of an emulator. None that evaluates write conditions is known for Google.
+    /// The variable with an emulator's address. No emulator known for Google evaluates write conditions.
     fn variable(self) -> Option<&'static str> {
         match self {
             Self::S3 => Some("KILN_S3"),
