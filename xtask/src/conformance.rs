@@ -12,14 +12,13 @@ mod table;
 mod worker;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use crate::flags::ConformanceOptions;
 use crate::python::Needs;
 use crate::workspace::{self, Metadata};
-use crate::{setup, step};
+use crate::{setup, suite_build};
 
 pub(crate) use cases::Case;
 pub(crate) use cross_check::run as cross_check;
@@ -102,11 +101,8 @@ fn run_cases(root: &Path, folder: &Path, cases: Vec<Case>) -> Result<Vec<Run>> {
 
 /// Builds the program that runs cases and calls models.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
-    let mut build = Command::new(workspace::cargo());
-    build
-        .current_dir(root)
-        .args(["build", "--quiet", "--package", "kiln-conformance"]);
-    step::run("the program that runs the cases", &mut build)?;
+    let title = "the program that runs the cases";
+    suite_build::build(root, title, &["--bin", "kiln-conformance"])?;
     let target = Metadata::load(root)?.target_directory;
     let name = format!("kiln-conformance{}", std::env::consts::EXE_SUFFIX);
     Ok(target.join("debug").join(name))

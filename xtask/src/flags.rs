@@ -38,6 +38,7 @@ usage: cargo xtask <task>
   ray                           a batch job on Ray, whose two workers share compiled code
   soak [--serve] [MINUTES]      random models and shapes for MINUTES (30): results stay right, nothing grows; with --serve
                                 a server under mixed traffic, then the kernel service, for MINUTES each
+  versions EARLIER              this build and an earlier one, a commit or a built command, share a cache folder
   fuzz [--minutes N] [TARGET...]
                                 run each fuzz target, or those named, for N minutes of processor time (5); findings are
                                 minimised and kept
@@ -71,7 +72,7 @@ usage: cargo xtask <task>
                                 crates/testkit/testdata state, with --snapshots also the tests' snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, serve-clients, report-shots, mpi, stores, ray, soak, fuzz, sanitize, coverage, deny, dist, bench, tune, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, serve-clients, report-shots, mpi, stores, ray, soak, versions, fuzz, sanitize, coverage, deny, dist, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -123,6 +124,11 @@ pub(crate) enum Task {
         minutes: u32,
         /// Whether the server and the service, instead of models.
         serve: bool,
+    },
+    /// Share a cache folder with an earlier version.
+    Versions {
+        /// A commit, or the path of a command.
+        earlier: String,
     },
     /// Run the fuzz targets.
     Fuzz(FuzzOptions),
@@ -273,6 +279,9 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
     {
         bail!("expected `bench --ops` with --write or --check");
     }
+    if matches!(&task, Task::Versions { earlier } if earlier.is_empty()) {
+        bail!("expected an earlier version: a commit, or the path of a built command");
+    }
     Ok(task)
 }
 
@@ -301,6 +310,9 @@ fn task_named(name: &str) -> Result<Task> {
             minutes: 30,
             serve: false,
         },
+        "versions" => Task::Versions {
+            earlier: String::new(),
+        },
         "fuzz" => Task::Fuzz(FuzzOptions::default()),
         "sanitize" => Task::Sanitize {
             packages: Vec::new(),
@@ -325,6 +337,7 @@ fn take_word(task: &mut Task, word: std::ffi::OsString) -> Result<()> {
             *count = word.parse()?;
         }
         Task::Soak { minutes, .. } => *minutes = word.parse()?,
+        Task::Versions { earlier } if earlier.is_empty() => *earlier = word.string()?,
         Task::Fuzz(options) => options.targets.push(word.string()?),
         Task::Sanitize { packages } | Task::Coverage { packages } => packages.push(word.string()?),
         Task::Bench(options) => options.words.push(word.string()?),
@@ -478,6 +491,17 @@ mod tests {
         assert_eq!(parsed(&["soak"]).unwrap(), soak(30, false));
         assert_eq!(parsed(&["soak", "2"]).unwrap(), soak(2, false));
         assert_eq!(parsed(&["soak", "--serve", "2"]).unwrap(), soak(2, true));
+    }
+
+    #[test]
+    fn versions_needs_exactly_one_other_version() {
+        let earlier = "HEAD~1".to_owned();
+        assert_eq!(
+            parsed(&["versions", "HEAD~1"]).unwrap(),
+            Task::Versions { earlier }
+        );
+        assert!(parsed(&["versions"]).is_err());
+        assert!(parsed(&["versions", "HEAD~1", "HEAD~2"]).is_err());
     }
 
     #[test]

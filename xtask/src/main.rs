@@ -37,9 +37,11 @@ mod setup;
 mod soak;
 mod step;
 mod stores;
+mod suite_build;
 mod test;
 mod tidy;
 mod tune;
+mod versions;
 mod workspace;
 
 use std::process::ExitCode;
@@ -88,6 +90,7 @@ fn run(task: Task) -> anyhow::Result<()> {
             minutes,
             serve: true,
         } => soak::serve(minutes),
+        Task::Versions { earlier } => versions::run(&earlier),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Deny => deny::run(),
         Task::Dist(options) => dist::run(options),

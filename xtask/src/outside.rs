@@ -19,9 +19,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     // The same versions as everywhere else: cargo drops those that the outside crate does not use.
     std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))
         .context("cannot lend out Cargo.lock")?;
-    let target = Metadata::load(root)?.target_directory.join("outside");
-    let bundle = target.join("outside.kiln-bundle");
-    let cache = target.join("outside-cache");
+    let target = Metadata::load(root)?.target_directory;
+    let files = target.join("outside");
+    std::fs::create_dir_all(&files).context("cannot make a folder for what it writes")?;
+    let bundle = files.join("outside.kiln-bundle");
+    let cache = files.join("outside-cache");
     let run = |title: &str, features: &[&str]| {
         let mut command = Command::new(workspace::cargo());
         command
@@ -31,6 +33,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             .arg("--")
             .arg(&bundle)
             .arg(&cache)
+            // Libraries that are the same are not built again.
             .env("CARGO_TARGET_DIR", &target)
             // It is run once and never debugged, so it takes less disk.
             .env("CARGO_PROFILE_DEV_DEBUG", "false")

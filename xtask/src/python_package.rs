@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::flags::PythonOptions;
 use crate::python::{self, Needs};
 use crate::workspace::{self, Metadata};
-use crate::{setup, step};
+use crate::{setup, step, suite_build};
 
 /// The packages that the tests need.
 pub(crate) const TESTS: Needs<'_> = Needs {
@@ -95,7 +95,13 @@ pub(crate) fn in_place(root: &Path, target: &Path, python: &Path) -> Result<()> 
 pub(crate) fn bench_torch(root: &Path, words: &[String]) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
     let python = python::python(root, target.join("python/torch"), &TORCH)?;
-    let package = built(root, &target, "release", target.join("python/optimised"))?;
+    let mut build = Command::new(workspace::cargo());
+    build
+        .current_dir(root)
+        .args(["build", "--release", "--package", CRATE]);
+    step::run("Python extension", &mut build)?;
+    let package = target.join("python/optimised");
+    assemble(root, &target.join("release"), &package)?;
     let mut compare = Command::new(python);
     compare
         .env("PYTHONPATH", package)
@@ -106,25 +112,22 @@ pub(crate) fn bench_torch(root: &Path, words: &[String]) -> Result<()> {
 
 /// Builds the library, and puts it next to the package's own files; returns the folder to import from.
 fn in_development(root: &Path, target: &Path) -> Result<PathBuf> {
-    built(root, target, "debug", target.join("python/package"))
+    suite_build::build(root, "Python extension", &["--lib"])?;
+    let package = target.join("python/package");
+    assemble(root, &target.join("debug"), &package)?;
+    Ok(package)
 }
 
-/// The same in a given folder, with a profile given by the name of its folder.
-fn built(root: &Path, target: &Path, profile: &str, package: PathBuf) -> Result<PathBuf> {
-    let mut build = Command::new("cargo");
-    build.current_dir(root).args(["build", "--package", CRATE]);
-    if profile == "release" {
-        build.arg("--release");
-    }
-    step::run("Python extension", &mut build)?;
+/// Puts the library of a folder and the package's own files into `package`.
+fn assemble(root: &Path, built: &Path, package: &Path) -> Result<()> {
     copy_package(
         &root.join(PACKAGE).join("python/kiln"),
         &package.join("kiln"),
     )?;
-    let library = target.join(profile).join("lib_kiln.so");
+    let library = built.join("lib_kiln.so");
     std::fs::copy(&library, package.join("kiln/_kiln.abi3.so"))
         .with_context(|| format!("cannot copy {}", library.display()))?;
-    Ok(package)
+    Ok(())
 }
 
 /// Builds a wheel, installs it into the tests' environment, and tests it there; returns it.

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::python::{self, Needs};
 use crate::workspace::{self, Metadata};
-use crate::{setup, step};
+use crate::{setup, step, suite_build};
 
 /// The clients, and the packages that test them.
 pub(crate) const CLIENTS: Needs<'_> = Needs {
@@ -27,11 +27,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// Calls the command of the development build.
 pub(crate) fn in_place(root: &Path, target: &Path, python: &Path) -> Result<()> {
-    let mut build = Command::new(workspace::cargo());
-    build
-        .current_dir(root)
-        .args(["build", "--package", "kiln-cli"]);
-    step::run("the command", &mut build)?;
+    suite_build::build(root, "the command", &["--bin", "kiln"])?;
     let mut tests = Command::new(python);
     tests
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use crate::step::{self, Counts};
 use crate::workspace::Metadata;
 use crate::{
-    conformance, deny, models, outside, python, python_package, serve_clients, setup, tidy,
-    workspace,
+    conformance, deny, models, outside, python, python_package, serve_clients, setup, suite_build,
+    tidy, workspace,
 };
 
 /// The name prefix of tests that need the real models.
@@ -47,55 +47,26 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> {
-    step::run("format", cargo(root).args(["fmt", "--all", "--check"]))?;
+    let mut format = Command::new(workspace::cargo());
+    format.current_dir(root).args(["fmt", "--all", "--check"]);
+    step::run("format", &mut format)?;
     step::timed("tidy", tidy::run)?;
     deny::check_offline(root)?;
-    let clippy = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "--deny",
-        "warnings",
-    ];
-    step::run("lints", cargo(root).args(clippy))?;
-    step::run_counted(
-        "tests",
-        with_models(cargo(root).args(test_arguments()), models),
-        counts,
-    )?;
-    let seeded = [
-        "test",
-        "--package",
-        "kiln-codegen-llvm",
-        "--features",
-        "seeded-faults",
-        "--test",
-        "seeded_faults",
-    ];
-    step::run_counted("seeded faults", cargo(root).args(seeded), counts)?;
-    let traces = [
-        "test",
-        "--workspace",
-        "--features",
-        "kiln-cli/opentelemetry",
-        "--test",
-        "cli",
-        "traces::",
-    ];
-    step::run_counted("traces", cargo(root).args(traces), counts)?;
-    let doc_tests = ["test", "--workspace", "--doc", "--quiet"];
-    step::run_counted("documentation tests", cargo(root).args(doc_tests), counts)?;
-    let docs = ["doc", "--workspace", "--no-deps", "--lib", "--quiet"];
-    step::run(
-        "documentation",
-        cargo(root)
-            .args(docs)
-            .env("RUSTDOCFLAGS", "--deny warnings"),
-    )?;
+    let mut clippy = suite_build::cargo(root, &["clippy", "--all-targets"]);
+    step::run("lints", clippy.args(["--", "--deny", "warnings"]))?;
+    let mut tests = tests(root);
+    step::run_counted("tests", with_models(&mut tests, models), counts)?;
+    let mut doc_tests = suite_build::cargo(root, &["test", "--doc", "--quiet"]);
+    step::run_counted("documentation tests", &mut doc_tests, counts)?;
+    let mut docs = suite_build::cargo(root, &["doc", "--no-deps", "--lib", "--quiet"]);
+    docs.env("RUSTDOCFLAGS", "--deny warnings");
+    step::run("documentation", &mut docs)?;
     sample_of_conformance(root)?;
     python_package(root)?;
     serve_clients(root)?;
+    let mut mutation = suite_build::cargo(root, &["test", "--test", "mutation"]);
+    mutation.args(["--features", "kiln-codegen-llvm/seeded-faults"]);
+    step::run_counted("mutation tests", &mut mutation, counts)?;
     outside::run(root)
 }
 
@@ -139,37 +110,19 @@ fn sample_of_conformance(root: &Path) -> Result<()> {
 }
 
 /// nextest if it is installed, otherwise cargo's own runner.
-fn test_arguments() -> Vec<&'static str> {
+fn tests(root: &Path) -> Command {
     let nextest = Command::new(workspace::cargo())
         .args(["nextest", "--version"])
         .output();
     if nextest.is_ok_and(|output| output.status.success()) {
-        vec![
-            "nextest",
-            "run",
-            "--workspace",
-            "--no-fail-fast",
-            "--status-level",
-            "fail",
-            "--hide-progress-bar",
-        ]
+        let mut command = suite_build::cargo(root, &["nextest", "run", "--no-fail-fast"]);
+        command.args(["--status-level", "fail", "--hide-progress-bar"]);
+        command
     } else {
-        vec![
-            "test",
-            "--workspace",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--examples",
-            "--no-fail-fast",
-        ]
+        let mut command = suite_build::cargo(root, &["test", "--no-fail-fast"]);
+        command.args(["--lib", "--bins", "--tests", "--examples"]);
+        command
     }
-}
-
-fn cargo(root: &Path) -> Command {
-    let mut command = Command::new(workspace::cargo());
-    command.current_dir(root).env_remove(models::VARIABLE);
-    command
 }
 
 fn with_models<'a>(command: &'a mut Command, models: Option<&Path>) -> &'a mut Command {

@@ -4,8 +4,8 @@ use crate::error::{ServeError, excerpt};
 use crate::gate::{Permit, too_large};
 use bytes::Bytes;
 use flate2::read::{GzDecoder, ZlibDecoder};
-use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::{HeaderMap, HeaderValue};
 use http_body::Body;
 use http_body_util::BodyExt;
 use std::io::Read;
@@ -27,16 +27,22 @@ where
     let limit = permit.limits().body_time;
     let read = tokio::time::timeout(limit, collect(body, headers, permit)).await;
     let bytes = read.unwrap_or(Err(ServeError::Deadline { limit }))?;
-    let encoding = match headers.get(CONTENT_ENCODING) {
-        None => return Ok(bytes),
-        Some(encoding) => encoding.to_str().unwrap_or_default().trim(),
-    };
-    match encoding {
-        "" | "identity" => Ok(bytes),
-        "gzip" | "x-gzip" => decompress(GzDecoder::new(bytes.as_slice()), permit),
-        "deflate" => decompress(ZlibDecoder::new(bytes.as_slice()), permit),
+    let encodings: Vec<&[u8]> = headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    // Header lines of the same name are one list.
+    let encoding = encodings.join(&b", "[..]).to_ascii_lowercase();
+    match encoding.trim_ascii() {
+        b"" | b"identity" => Ok(bytes),
+        b"gzip" | b"x-gzip" => decompress(GzDecoder::new(bytes.as_slice()), permit),
+        b"deflate" => decompress(ZlibDecoder::new(bytes.as_slice()), permit),
         other => Err(ServeError::Unsupported {
-            what: format!("content-encoding `{}`", excerpt(other)),
+            what: format!(
+                "content-encoding `{}`",
+                excerpt(&String::from_utf8_lossy(other))
+            ),
             next: "use gzip, deflate or none",
         }),
     }

@@ -158,15 +158,17 @@ fn malformed_requests_are_typed_errors() {
         GOOD.as_bytes(),
     );
     assert_eq!((response.status, response.code().as_str()), (400, "E1501"));
-    let encoding = [("content-encoding", "br")];
-    let response = send(
-        fixture.http(),
-        "POST",
-        "/v2/models/scaled/infer",
-        &encoding,
-        GOOD.as_bytes(),
-    );
-    assert_eq!((response.status, response.code().as_str()), (400, "E1512"));
+    let name = "content-encoding";
+    for encodings in [
+        vec![(name, "br")],
+        vec![(name, "é")],
+        vec![(name, "identity"), (name, "gzip")],
+    ] {
+        let path = "/v2/models/scaled/infer";
+        let response = send(fixture.http(), "POST", path, &encodings, GOOD.as_bytes());
+        let code = response.code();
+        assert_eq!((response.status, code.as_str()), (400, "E1512"));
+    }
     // The server answers as before.
     assert_eq!(fixture.post("/v2/models/scaled/infer", GOOD).status, 200);
 }

@@ -150,7 +150,7 @@ fn compressed_requests_are_read() {
     let mut deflate = ZlibEncoder::new(Vec::new(), Compression::default());
     deflate.write_all(REQUEST.as_bytes()).unwrap();
     for (encoding, body) in [
-        ("gzip", gzip.finish().unwrap()),
+        ("GZIP", gzip.finish().unwrap()),
         ("deflate", deflate.finish().unwrap()),
     ] {
         let headers = [("content-encoding", encoding)];

@@ -1,6 +1,6 @@
 //! Mutation tests: with each seeded mistake enabled, some check of this suite fails.
 //!
-//! `cargo test -p kiln-codegen-llvm --features seeded-faults --test seeded_faults`; `KILN_TEST_FAULT=NAME` for a single
+//! `cargo test -p kiln-codegen-llvm --features seeded-faults --test mutation`; `KILN_TEST_FAULT=NAME` for a single
 //! one.
 
 #![allow(
