@@ -37,7 +37,7 @@ use trust::Trust;
 const MAGIC: [u8; 8] = *b"\x89KILB\r\n\x1a";
 
 /// The format version read and written.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Size of the prelude in bytes.
 const PRELUDE: usize = 40;

@@ -1,7 +1,7 @@
 //! The byte format of an entry: framing, and the checks made before any content is trusted.
 //!
 //! ```text
-//! prelude   8 magic, 4 format, 4 epoch, 32 digest of the key, 4 length of the head, 4 signed, 8 length of the content
+//! prelude   8 magic, 4 format, 32 digest of the key, 4 length of the head, 4 signed, 8 length of the content
 //! head      kind, compile time, fields of the key
 //!           32 BLAKE3 of prelude and head
 //! content
@@ -25,14 +25,12 @@ use crate::seal::{SealKey, check_code};
 /// The magic number of every entry: not text, and broken by any line-ending conversion.
 const MAGIC: [u8; 8] = *b"\x89KILN\r\n\x1a";
 
-/// The format version read and written; also part of file names.
-pub(crate) const FORMAT: u32 = 1;
-
-/// Raised to invalidate everything stored so far.
-const EPOCH: u32 = 2;
+/// The version of entries: raised when their layout changes, or the meaning of what they hold. It is part of the names of
+/// entries in every store, so that versions neither read nor replace each other's entries.
+pub const FORMAT: u32 = 2;
 
 /// Size of the prelude in bytes.
-pub(crate) const PRELUDE: usize = 64;
+pub(crate) const PRELUDE: usize = 60;
 
 /// Size of a digest in bytes.
 pub(crate) const DIGEST: usize = 32;
@@ -83,7 +81,6 @@ pub(crate) fn front(
     let mut front = Vec::with_capacity(PRELUDE + head.len() + DIGEST);
     front.extend(MAGIC);
     front.extend(FORMAT.to_le_bytes());
-    front.extend(EPOCH.to_le_bytes());
     front.extend(key.digest().as_bytes());
     front.extend(head_bytes.to_le_bytes());
     front.extend(u32::from(is_signed).to_le_bytes());
@@ -249,13 +246,6 @@ impl Prelude {
             return Err(Miss::Format {
                 expected: FORMAT,
                 found: format,
-            });
-        }
-        let epoch = number()?;
-        if epoch != EPOCH {
-            return Err(Miss::Epoch {
-                expected: EPOCH,
-                found: epoch,
             });
         }
         let digest = reader.array::<32>().ok_or_else(|| too_short(bytes))?;

@@ -62,7 +62,7 @@ pub use clock::Clock;
 pub use codec::{BytesCodec, Codec};
 pub use collected::{Collected, CollectingTier};
 pub use disk::{Cleared, DiskOptions, DiskTier, DiskUsage, EntryInfo, Verified};
-pub use entry::{EntryHead, StoredEntry};
+pub use entry::{EntryHead, FORMAT, StoredEntry};
 pub use envelope::{open_entry, seal_entry};
 pub use error::{CacheError, Failure, FolderProblem};
 pub use explain::{MissReport, Nearest, StoredHeads};

@@ -32,14 +32,6 @@ pub enum Miss {
         /// The entry's.
         found: u32,
     },
-    /// Written under an earlier epoch.
-    #[error("expected epoch {expected}, found {found}")]
-    Epoch {
-        /// The present one.
-        expected: u32,
-        /// The entry's.
-        found: u32,
-    },
     /// The entry belongs to another key.
     #[error("expected the entry of {expected}, found that of {found}")]
     Key {
@@ -224,7 +216,7 @@ impl Miss {
             | Self::Head { .. }
             | Self::Digest { .. }
             | Self::Undecodable { .. } => MissCategory::Corrupt,
-            Self::Format { .. } | Self::Epoch { .. } => MissCategory::Skewed,
+            Self::Format { .. } => MissCategory::Skewed,
             Self::Key { .. }
             | Self::Kind { .. }
             | Self::Field { .. }

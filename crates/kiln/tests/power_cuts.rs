@@ -107,7 +107,7 @@ fn after_a_power_cut_entries_are_intact_or_misses() {
             for state in &states {
                 let found = judge(state);
                 n_states += 1;
-                let n_named = state.keys().filter(|name| name.ends_with(".kiln1")).count();
+                let n_named = state.keys().filter(|name| name.ends_with(".kiln2")).count();
                 n_damaged += n_named - found.values().flatten().count();
                 // Anything stored and synced before is present, or its replacement is, until an entry must be evicted.
                 if sync && (ends[0]..ends[2]).contains(&n) {
@@ -177,7 +177,7 @@ fn entries(folder: &Path) -> Files {
         .unwrap()
         .map(|item| item.unwrap().path());
     let mut paths: Vec<PathBuf> = paths
-        .filter(|path| path.extension().is_some_and(|end| end == "kiln1"))
+        .filter(|path| path.extension().is_some_and(|end| end == "kiln2"))
         .collect();
     paths.sort_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
     let read = |path: PathBuf| {

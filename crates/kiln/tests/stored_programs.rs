@@ -232,7 +232,7 @@ fn a_damaged_program_is_rebuilt() {
             .head
             .is_ok_and(|head| head.kind == EntryKind::CONSTANT.name())
         {
-            fs::remove_file(place.cache().join(format!("{}.kiln1", entry.digest))).unwrap();
+            fs::remove_file(place.cache().join(format!("{}.kiln2", entry.digest))).unwrap();
         }
     }
     assert_eq!(run(&place.load()), expected);

@@ -149,7 +149,7 @@ fn real_model_weights_that_are_missing_or_damaged_are_rebuilt() {
     let disk = Cache::folder(cache.path()).open().unwrap();
     let mut damaged = 0;
     for entry in disk.entries().unwrap() {
-        let path = cache.path().join(format!("{}.kiln1", entry.digest));
+        let path = cache.path().join(format!("{}.kiln2", entry.digest));
         match entry.head.unwrap().kind.as_str() {
             "packed" => {
                 let mut bytes = std::fs::read(&path).unwrap();

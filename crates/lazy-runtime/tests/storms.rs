@@ -170,7 +170,7 @@ fn damaged_and_foreign_entries_are_compiled_again_and_never_wrong() {
     let entries = || {
         let files = fs::read_dir(folder.path().join("cache")).unwrap();
         let files = files.map(|file| file.unwrap().path());
-        let is_entry = |path: &PathBuf| path.extension().is_some_and(|end| end == "kiln1");
+        let is_entry = |path: &PathBuf| path.extension().is_some_and(|end| end == "kiln2");
         files.filter(is_entry).collect::<Vec<_>>()
     };
     // One truncated, one with a bit flipped, and one in the place of another.

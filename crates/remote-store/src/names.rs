@@ -1,15 +1,15 @@
 //! Names of objects in a store.
 //!
 //! ```text
-//! kiln/1/kernel/4e/4e07…        the entry of a key: kind, first byte of the digest, digest
-//! kiln/1/claims/4e/4e07…        the claim on compiling it
+//! kiln/2/kernel/4e/4e07…        the entry of a key: format, kind, first byte of the digest, digest
+//! kiln/2/claims/4e/4e07…        the claim on compiling it
 //! ```
 
-use kiln_kernel_cache::CacheKey;
+use kiln_kernel_cache::{CacheKey, FORMAT};
 use object_store::path::Path;
 
-/// The first parts of every name; the number rises when the layout changes.
-const ROOT: [&str; 2] = ["kiln", "1"];
+/// The first part of every name.
+const ROOT: &str = "kiln";
 
 const CLAIMS: &str = "claims";
 
@@ -26,7 +26,7 @@ pub(crate) fn claim(prefix: &Path, key: &CacheKey) -> Path {
 fn name(prefix: &Path, kind: &str, key: &CacheKey) -> Path {
     let digest = key.digest().to_string();
     let first = digest.chars().take(2).collect::<String>();
-    let parts = [ROOT[0], ROOT[1], kind, &first, &digest];
+    let parts = [ROOT, &FORMAT.to_string(), kind, &first, &digest];
     parts
         .iter()
         .fold(prefix.clone(), |path, part| path.join(*part))
@@ -44,9 +44,9 @@ mod tests {
         let name = entry(&Path::from("fleet"), &key).to_string();
         assert_eq!(
             name,
-            format!("fleet/kiln/1/program/{}/{digest}", &digest[..2])
+            format!("fleet/kiln/2/program/{}/{digest}", &digest[..2])
         );
         let claim = claim(&Path::default(), &key).to_string();
-        assert_eq!(claim, format!("kiln/1/claims/{}/{digest}", &digest[..2]));
+        assert_eq!(claim, format!("kiln/2/claims/{}/{digest}", &digest[..2]));
     }
 }

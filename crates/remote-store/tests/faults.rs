@@ -68,7 +68,7 @@ fn an_entry_stored_by_one_machine_is_read_by_another() {
     assert_eq!(&*entry.payload, b"compiled");
     assert_eq!(entry.compile_time, Duration::from_millis(9));
     assert_eq!(two.stats().hits, 1);
-    assert!(server.names()[0].starts_with("/fleet/kiln/1/program/"));
+    assert!(server.names()[0].starts_with("/fleet/kiln/2/program/"));
     // A plain server has no conditional writes.
     assert!(matches!(two.try_claim(&key("mlp")), Claim::Unavailable));
 }

@@ -51,7 +51,7 @@ fn a_second_process_compiles_nothing_and_cache_commands_manage_the_folder() {
     assert!(cache(&["verify"], ok).contains(&format!("{entries} entries are intact")));
     let file = std::fs::read_dir(workshop.path("cache")).unwrap();
     let entry =
-        |entry: &std::path::PathBuf| entry.extension().is_some_and(|ending| ending == "kiln1");
+        |entry: &std::path::PathBuf| entry.extension().is_some_and(|ending| ending == "kiln2");
     let file = file.map(|file| file.unwrap().path()).find(entry).unwrap();
     let mut bytes = std::fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 1;

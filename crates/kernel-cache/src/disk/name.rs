@@ -79,11 +79,11 @@ mod tests {
             assert_eq!(FileName::read(&name.to_string()), Some(name));
         }
         let foreign = Some(FileName::Foreign(digest));
-        assert_eq!(FileName::read(&format!("{digest}.kiln2")), foreign);
-        assert_eq!(FileName::read(&format!("{digest}.kiln01")), foreign);
+        assert_eq!(FileName::read(&format!("{digest}.kiln1")), foreign);
+        assert_eq!(FileName::read(&format!("{digest}.kiln02")), foreign);
         for other in [
             "",
-            "a.kiln1",
+            "a.kiln2",
             ".claim",
             "notes.txt",
             "+00000000000000a.draft",
@@ -92,6 +92,6 @@ mod tests {
             assert_eq!(FileName::read(other), None, "{other}");
         }
         assert_eq!(FileName::read(&format!("{digest}.kiln")), None);
-        assert_eq!(FileName::read(&format!("{digest}.kiln1x")), None);
+        assert_eq!(FileName::read(&format!("{digest}.kiln2x")), None);
     }
 }

@@ -31,7 +31,7 @@ fn extreme_file_times_only_affect_eviction_order() {
         disk.put(&key(name), Duration::ZERO, Content::data(&[7; 1500]))
             .expect("there is room")
     };
-    let path = |name: &str| folder.path().join(format!("{}.kiln1", key(name).digest()));
+    let path = |name: &str| folder.path().join(format!("{}.kiln2", key(name).digest()));
     for name in ["future", "past", "now"] {
         put(name);
     }
@@ -89,5 +89,5 @@ fn a_jumping_clock_causes_no_error_and_no_endless_wait() {
     assert!(matches!(compile("b").source, Source::Compiled { .. }));
     assert!(begin.elapsed() < LONG);
     assert_eq!(cache.stats().takeovers, 1);
-    assert_eq!(files(folder.path(), ".kiln1").len(), 2);
+    assert_eq!(files(folder.path(), ".kiln2").len(), 2);
 }

@@ -25,7 +25,7 @@ fn put(disk: &DiskTier, name: &str, bytes: usize) -> u64 {
 }
 
 fn bytes_in(folder: &Path) -> u64 {
-    let sizes = files(folder, ".kiln1");
+    let sizes = files(folder, ".kiln2");
     sizes
         .iter()
         .map(|path| fs::metadata(path).map_or(0, |info| info.len()))
@@ -46,7 +46,7 @@ fn entries_are_listed_with_their_heads_counted_and_cleared() {
     .expect("there is room");
     put(&disk, "a", 100);
     fs::write(folder.path().join("notes.txt"), "mine").expect("there is room");
-    let bad = folder.path().join(format!("{}.kiln1", key("bad").digest()));
+    let bad = folder.path().join(format!("{}.kiln2", key("bad").digest()));
     fs::write(&bad, "no entry").expect("there is room");
     let entries = disk.entries().expect("nothing is wrong");
     assert_eq!(entries.len(), 3);
@@ -99,7 +99,7 @@ fn the_folder_stays_below_its_limit_and_keeps_recently_used_entries() {
         assert!(first.is_ok(), "used each time, gone after {number}");
         assert!(bytes_in(folder.path()) <= 20_000 + 20_000 / 16 + 1000);
     }
-    let left = files(folder.path(), ".kiln1").len() as u64;
+    let left = files(folder.path(), ".kiln2").len() as u64;
     assert_eq!(evicted + left, 200);
     assert!(disk.contains(&key("k199")));
 }
@@ -169,7 +169,7 @@ fn an_entry_removed_during_a_read_is_read_completely() {
     let disk = disk_at(folder.path());
     put(&disk, "a", 100_000);
     let open = SystemFs::new(folder.path()).open().expect("it is there");
-    let name = format!("{}.kiln1", key("a").digest());
+    let name = format!("{}.kiln2", key("a").digest());
     let mut file = open.open(&name).expect("it is there");
     let bytes = file.info().expect("it is open").bytes as usize;
     let mut content = file.read(1000).expect("it is open");

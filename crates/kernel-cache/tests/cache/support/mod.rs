@@ -73,7 +73,7 @@ pub(crate) fn files(folder: &Path, ending: &str) -> Vec<std::path::PathBuf> {
 
 /// The only entry of a folder.
 pub(crate) fn only_entry(folder: &Path) -> std::path::PathBuf {
-    let mut entries = files(folder, ".kiln1");
+    let mut entries = files(folder, ".kiln2");
     assert_eq!(entries.len(), 1, "{entries:?}");
     entries.remove(0)
 }
