@@ -34,7 +34,7 @@ pub(crate) struct Bench {
     /// How long to repeat each case
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     min_time: Duration,
-    /// Call each case a single time: a stream of shapes
+    /// Call each case once, as a stream of shapes
     #[arg(long)]
     once: bool,
     /// Call a case only when a line arrives on standard input, for interleaving with another program
@@ -43,11 +43,10 @@ pub(crate) struct Bench {
     /// Write each output of a case's last call to FOLDER/CASE/OUTPUT.npy
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Measure another runtime on the same inputs too, call by call in turns, and say which is faster: `onnxruntime` of
-    /// Python
+    /// Also measure another runtime on the same inputs, in interleaved rounds, and say which is faster
     #[arg(long, value_name = "RUNTIME", conflicts_with_all = ["once", "json"])]
     against: Option<Peer>,
-    /// The Python of `--against`
+    /// The Python interpreter for `--against`
     #[arg(
         long,
         value_name = "FILE",

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Manages compiled code.
 #[derive(Args, Debug)]
 pub(crate) struct Cache {
-    /// The folder; without it, the one that models use
+    /// The folder; by default, the one that models use
     #[arg(long, value_name = "DIR", global = true)]
     folder: Option<PathBuf>,
     /// Print JSON

@@ -29,7 +29,7 @@ pub(crate) struct Check {
     sizes: SizeArguments,
     #[command(flatten)]
     importing: ImportArguments,
-    /// Reject types that the model states wrongly, or that cannot be confirmed
+    /// Reject a model whose stated types its operators contradict or do not confirm
     #[arg(long)]
     strict: bool,
 }

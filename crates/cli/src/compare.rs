@@ -25,17 +25,17 @@ pub(crate) struct Compare {
     model: ModelArguments,
     #[command(flatten)]
     inputs: InputArguments,
-    /// Numbers of threads to run with, separated by commas; without it, that of --threads
+    /// Thread counts to run with, separated by commas; by default, that of --threads
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     thread_counts: Vec<usize>,
-    /// Levels to compile for, separated by commas, or `all` this machine has; without it, that of --target
+    /// Instruction-set levels to compile for, separated by commas, or `all` for every level of the device; by default,
+    /// that of --target
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     targets: Vec<String>,
-    /// What to compare with: `interpreter`, compiled code with the same graph interpreted; `f32`, the precision of
-    /// `--precision` with none
+    /// What to compare with: `interpreter`, the same graph interpreted; `f32`, the model without `--precision`
     #[arg(long, value_name = "WHAT", default_value = "interpreter")]
     against: Against,
-    /// Where a reproduction of the first wrong value is written: a few ops and their inputs; `off` for nowhere
+    /// Where to write a reproduction of the first wrong value, a few ops and their inputs; `off` for nowhere
     #[arg(long, value_name = "DIR", default_value = "kiln-repro")]
     repro: PathBuf,
     /// Print a JSON line per output

@@ -26,21 +26,21 @@ pub(crate) struct Compile {
     model: ModelArguments,
     #[command(flatten)]
     timing: TimingArguments,
-    /// Also for the shapes of a profile, those that took most time first
+    /// Also compile for the shapes of a profile, those that took the most time first
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Also for N combinations of sizes within their bounds: likely, minimum, maximum, then random
+    /// Also compile for N combinations of sizes within their bounds: likely, minimum, maximum, then random
     #[arg(long, value_name = "N", default_value_t = 0)]
     samples: usize,
-    /// Also for every combination of N sizes of a dimension, from its minimum to its maximum: batch=4. Dimensions that are
-    /// not named have their likely size
+    /// Also compile for every combination of N sizes of each named dimension, from its minimum to its maximum: batch=4.
+    /// Other dimensions have their likely size
     #[arg(long, value_name = "NAME=N")]
     grid: Vec<Samples>,
-    /// Write everything that calls may need into one file (.kiln-bundle), for use without a compiler
+    /// Write everything that calls may need to one file (.kiln-bundle), which runs without a compiler
     #[cfg(feature = "llvm")]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Seal that file with the secret of a key file, so that it can be checked before it is run
+    /// Seal the bundle with the secret in a key file, so that it can be verified before it is run
     #[cfg(feature = "llvm")]
     #[arg(long, value_name = "FILE", requires = "output")]
     seal: Option<PathBuf>,

@@ -15,7 +15,8 @@ use std::thread;
 /// Inspects the machine.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
-    /// Do what is advised, where the command can: make the cache folder, and restrict it to its owner. Each step is printed
+    /// Apply the fixes that this command can make: create the cache folder, and restrict it to its owner. Each step is
+    /// printed
     #[arg(long)]
     fix: bool,
     /// Print a JSON line per check

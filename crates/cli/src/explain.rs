@@ -17,18 +17,19 @@ use std::time::{Duration, Instant};
 pub(crate) struct Explain {
     #[command(flatten)]
     model: ModelArguments,
-    /// Two ops: why they are in one kernel, or not. Named by a value they produce, or by the source model's node
+    /// Explain why two ops were or were not fused; each is named by a value that it produces, or by its node in the
+    /// source model
     #[arg(value_name = "OP", num_args = 0..=2)]
     ops: Vec<String>,
     /// Calls to make first, so that compiles are shown too; without any, the model is not called
     #[command(flatten)]
     inputs: InputArguments,
-    /// Make each call for this many seconds, so that variants for its sizes are made and measured; they are then requested
-    /// at once
+    /// Repeat each call for this many seconds, so that variants for its sizes are compiled and measured; variants are
+    /// then enabled from the start
     #[arg(long, value_name = "SECONDS", value_parser = crate::bench::seconds)]
     variants: Option<Duration>,
-    /// Instead, measure a call, and list the pairs of steps that are not one kernel by the milliseconds that one kernel would
-    /// bring, with the fact about sizes that would make them one where a fact would
+    /// Instead, measure a call, and list pairs of steps that were not fused by the milliseconds that fusing them would
+    /// save, with the fact about sizes that would allow it, if there is one
     #[arg(long, conflicts_with_all = ["ops", "variants"])]
     near_misses: bool,
 }

@@ -10,13 +10,13 @@ use std::str::FromStr;
 /// Ranks, constants, lengths of sequences, and omitted optionals.
 #[derive(Args, Debug)]
 pub(crate) struct ImportArguments {
-    /// Set the rank of an input whose rank the model leaves open: x=4
+    /// Set the rank of an input whose rank the model does not specify: x=4
     #[arg(long = "rank", value_name = "INPUT=RANK")]
     ranks: Vec<NamedCount>,
     /// Make an input a constant, such as one that determines axes; calls then omit it: axes=axes.npy
     #[arg(long, value_name = "INPUT=FILE")]
     fix: Vec<NamedFile>,
-    /// Set the number of entries of a sequence input; they become inputs xs.0, xs.1, …: xs=3
+    /// Set the number of entries of a sequence input, which become inputs xs.0, xs.1, …: xs=3
     #[arg(long = "length", value_name = "INPUT=ENTRIES")]
     lengths: Vec<NamedCount>,
     /// Omit an optional input

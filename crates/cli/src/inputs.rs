@@ -23,8 +23,8 @@ pub(crate) struct InputArguments {
     /// A folder of case folders, each with a file INPUT.npy per input
     #[arg(long, value_name = "DIR", conflicts_with_all = ["inputs", "sizes"])]
     pub(crate) cases: Option<PathBuf>,
-    /// An input for a single call, from a .npy or .npz file, or a picture (.png, .jpg): x=x.npy; without a name, every
-    /// input that a .npz file has
+    /// An input for a single call, from a .npy file, a .npz file or an image (.png, .jpg): x=x.npy; without a name, all
+    /// inputs in a .npz file
     #[arg(long = "input", value_name = "[NAME=]FILE")]
     inputs: Vec<NamedFile>,
     #[command(flatten)]
@@ -36,8 +36,8 @@ pub(crate) struct InputArguments {
 /// The sizes of inputs that are drawn at random.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SizeArguments {
-    /// Sizes of a call for which no files are given: batch=8,seq=128. Inputs are then drawn at random. Without it, sizes
-    /// are likely ones, or else the smallest that the model allows
+    /// Sizes of symbols, for inputs without a file, which are random: batch=8,seq=128. By default, the likely sizes, or
+    /// else the smallest that the model allows
     #[arg(
         long = "size",
         id = "sizes",
@@ -45,7 +45,7 @@ pub(crate) struct SizeArguments {
         value_delimiter = ','
     )]
     sizes: Vec<NamedSize>,
-    /// The seed of what is drawn: the same seed, the same inputs
+    /// The seed for random inputs: the same seed gives the same inputs
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
 }

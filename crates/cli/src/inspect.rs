@@ -26,16 +26,16 @@ pub(crate) struct Inspect {
     /// The stage to show: import, the name of a pass, optimized; fusion, kernels, program, loops, llvm or asm
     #[arg(long, value_name = "STAGE", default_value = "optimized")]
     stage: String,
-    /// Show only the kernels of this name, at the stages kernels, loops, llvm and asm
+    /// Show only the kernels with this name, at the stages kernels, loops, llvm and asm
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Write the graph in the DOT language instead of printing it
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
-    /// Write the graph as an SVG picture instead of printing it
+    /// Write the graph as an SVG image instead of printing it
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Print the metadata that came with the model too
+    /// Also print the metadata that came with the model
     #[arg(long)]
     metadata: bool,
     /// Print a summary as one JSON line

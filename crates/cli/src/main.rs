@@ -49,34 +49,35 @@ use std::process::ExitCode;
     propagate_version = true,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n{after-help}\n\nOptions:\n{options}",
     after_help = "Calling a model:
-  run          Call a model, on inputs from files or drawn at random
-  bench        Measure call times, also against onnxruntime
-  serve        Serve models over HTTP and gRPC, by the Open Inference Protocol
+  run          Call a model on inputs from files or on random inputs
+  bench        Measure call times, optionally against onnxruntime
+  serve        Serve models over HTTP and gRPC with the Open Inference Protocol
 
 Looking inside:
-  report       Make an HTML page about a call: timeline, fused graph, memory, what to try next
+  report       Write an HTML page about a call: timeline, fused graph, memory, what to try next
   profile      Measure each step of a call
-  explain      Explain which kernels a model's ops became, and why two of them are or are not one
-  inspect      Show a model after any stage, from its graph to machine code
+  explain      Explain which kernels a model's ops became, and why two ops were or were not fused
+  inspect      Show a model at any stage, from its graph to machine code
 
 Checking:
   check        Show what an ONNX model contains, and whether all of it is supported
   compare      Check compiled code against the interpreter on your inputs
 
 Compiled code:
-  compile      Compile and store everything that calls of a model may need
+  compile      Compile and store everything that calls to a model may need
   cache        List, count, check or remove stored code
 
 Models:
-  quantize     Write an ONNX model with narrower weights, as ONNX
+  quantize     Quantise an ONNX model, and write the result as ONNX
 
 This machine:
   doctor       Show what this machine has, what is missing, and how to install it
   completions  Print completions for bash, zsh or fish
   man          Write manual pages
-  help         Print this, or the help of a command
+  help         Print this help, or the help of a command
 
-Logs: KILN_LOG=debug (or `kiln_passes=trace,info`, …) writes them, with the time of every stage, to standard error.\nCompiled code is kept in KILN_CACHE_DIR (`off` for none), or else in the user's cache folder; see `kiln cache`."
+Logs: KILN_LOG=debug (or `kiln_passes=trace,info`, …) writes logs, with the time of every stage, to standard error.
+Compiled code is stored in KILN_CACHE_DIR (`off` for nowhere), by default in the user's cache folder; see `kiln cache`."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -85,15 +86,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a model on inputs from files
+    /// Run a model on inputs from files or on random inputs
     Run(run::Run),
     /// Measure call times
     Bench(bench::Bench),
-    /// Compile and store everything that calls of a model may need
+    /// Compile and store everything that calls to a model may need
     Compile(compile::Compile),
-    /// Show a model after any stage, from its graph to machine code
+    /// Show a model at any stage, from its graph to machine code
     Inspect(inspect::Inspect),
-    /// Explain which kernels a model's ops became, and why two of them are or are not one kernel
+    /// Explain which kernels a model's ops became, and why two ops were or were not fused
     Explain(explain::Explain),
     /// Check compiled code against the interpreter on your inputs
     Compare(compare::Compare),
@@ -103,12 +104,12 @@ enum Command {
     Check(check::Check),
     /// Measure each step of a call
     Profile(profile::Profile),
-    /// Make an HTML page about a call: timeline, fused graph, steps, memory, near misses, what to try next
+    /// Write an HTML page about a call: timeline, fused graph, steps, memory, near misses, what to try next
     Report(page::Page),
-    /// Write an ONNX model with narrower weights, as ONNX
+    /// Quantise an ONNX model, and write the result as ONNX
     #[cfg(feature = "onnx")]
     Quantize(quantize::Quantize),
-    /// Serve models over HTTP and gRPC, by the Open Inference Protocol
+    /// Serve models over HTTP and gRPC with the Open Inference Protocol
     #[cfg(feature = "serve")]
     Serve(serve::Serve),
     /// List, count, check or remove stored code

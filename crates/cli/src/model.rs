@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// Which model, and how to load it.
 #[derive(Args, Debug)]
 pub(crate) struct ModelArguments {
-    /// An ONNX model (.onnx), a graph's text (.kiln), or a bundle with one of the two options below; for `serve` also a folder
-    /// of models
+    /// An ONNX model (.onnx), a graph in text form (.kiln), or, with one of the two options below, a bundle; for
+    /// `serve`, also a folder of models
     model: PathBuf,
     /// MODEL is a bundle (.kiln-bundle): run the machine code in it. Trust it as you would a program
     #[arg(long)]
@@ -35,24 +35,24 @@ pub(crate) struct ModelArguments {
     dims: Vec<NamedDim>,
     #[command(flatten)]
     importing: ImportArguments,
-    /// What executes the model: a device such as cpu, cpu:avx2+fma (compiled for that level) or interpreter; `kiln doctor`
-    /// lists them. Without it, cpu in release builds
+    /// The device that executes the model, such as cpu, cpu:avx2+fma (compiled for that level) or interpreter;
+    /// `kiln doctor` lists them. By default, cpu in release builds
     #[arg(long, value_name = "DEVICE")]
     device: Option<Device>,
     /// Maximum number of threads of a call; 0 is one per core. The interpreter uses one
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// The instruction-set level to compile for, such as avx2+fma; without it, this machine's highest
+    /// The instruction-set level to compile for, such as avx2+fma; by default, this machine's highest
     #[arg(long, value_name = "LEVEL")]
     target: Option<String>,
-    /// Where compiled code is stored; `off` for nowhere. Without it, KILN_CACHE_DIR or the user's cache folder
+    /// Where compiled code is stored; `off` for nowhere. By default, KILN_CACHE_DIR or the user's cache folder
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// A file with a secret of 32 bytes or more, of mode 600, that signs stored code: unsigned code is compiled again
+    /// A file of mode 600 with a secret of at least 32 bytes, which signs stored code; unsigned code is compiled again
     #[arg(long, value_name = "FILE")]
     cache_key: Option<PathBuf>,
     /// A store of compiled code that machines share: s3://bucket/kiln, gs://…, az://…, https://…, file:///…; needs
-    /// `--cache-key`, which signs what is in it
+    /// `--cache-key`, which signs its entries
     #[cfg(feature = "remote")]
     #[arg(long, value_name = "ADDRESS", requires = "cache_key")]
     store: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct ModelArguments {
     #[cfg(feature = "remote")]
     #[arg(long, requires = "store")]
     store_read_only: bool,
-    /// How many milliseconds the store may take to begin to answer, before the code is compiled here (500)
+    /// How many milliseconds the store may take to begin its response before the code is compiled locally (500)
     #[cfg(feature = "remote")]
     #[arg(long, value_name = "MS", requires = "store")]
     store_deadline: Option<u64>,
@@ -70,34 +70,35 @@ pub(crate) struct ModelArguments {
     /// How many milliseconds a call may wait for compilers before it is interpreted
     #[arg(long, value_name = "MS")]
     max_block: Option<u64>,
-    /// Where kernels are compiled: in-process, worker (processes of this command, whose crashes are errors of one kernel)
+    /// Where kernels are compiled: in-process, worker (in processes of this command, so that a crash fails only one
+    /// kernel)
     #[cfg(feature = "llvm")]
     #[arg(long, value_name = "WHERE")]
     compiler: Option<kiln::Compiler>,
-    /// Make no variants of kernels for frequent sizes
+    /// Compile no variants of kernels for frequent sizes
     #[arg(long)]
     no_variants: bool,
-    /// After how many milliseconds at the same sizes a kernel gets a variant for them
+    /// How many milliseconds a kernel runs at the same sizes before it gets a variant for them
     #[arg(long, value_name = "MS", conflicts_with = "no_variants")]
     variants_after: Option<u64>,
-    /// Give the same bits for the same inputs in every run: nothing measured decides which code runs
+    /// Give bit-identical results for the same inputs in every run: no measurement decides which code runs
     #[arg(long)]
     deterministic: bool,
-    /// Compute three-by-three convolutions with fewer products, at about 1.6 times the error
+    /// Allow Winograd F(4x4, 3x3) for 3 x 3 convolutions, with about 1.6 times the error
     #[arg(long)]
     fewer_products: bool,
-    /// Narrower operands for products: bf16, f16, int8, int8-weights, int4-weights or int4-int8 (with /32 for groups of 32
-    /// rows, and /zero-points); or for some products, by name: 'lm_head*=f32'
+    /// Narrower operands for matrix products and convolutions: bf16, f16, int8, int8-weights, int4-weights or int4-int8
+    /// (with /32 for groups of 32 rows, and /zero-points); or for some of them, by name: 'lm_head*=f32'
     #[arg(long, value_name = "[NAMES=]FORMAT")]
     precision: Vec<String>,
-    /// How much memory the values between the steps of a call may take before some are computed again: 50% of what they take
-    /// otherwise, or 512MiB
+    /// How much memory the values between the steps of a call may take before some are recomputed: 50% of what they
+    /// take otherwise, or 512MiB
     #[arg(long, value_name = "PART|BYTES")]
     memory_budget: Option<MemoryBudget>,
     /// Leave the graph as imported
     #[arg(long)]
     no_passes: bool,
-    /// Reject a model that states types which its operators contradict or do not confirm
+    /// Reject a model whose stated types its operators contradict or do not confirm
     #[arg(long)]
     strict: bool,
 }

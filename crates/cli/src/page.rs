@@ -17,13 +17,13 @@ pub(crate) struct Page {
     model: ModelArguments,
     #[command(flatten)]
     inputs: InputArguments,
-    /// The page; of several cases, one for each: report.html becomes report-CASE.html
+    /// The output file; with several cases, one file per case: report.html becomes report-CASE.html
     #[arg(long, short, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
-    /// The number of calls of which medians are taken
+    /// The number of calls to take medians of
     #[arg(long, value_name = "CALLS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     calls: u32,
-    /// Print the report as a JSON line per case too
+    /// Also print the report as a JSON line per case
     #[arg(long)]
     json: bool,
 }

@@ -25,21 +25,21 @@ pub(crate) struct Profile {
     model: ModelArguments,
     #[command(flatten)]
     inputs: InputArguments,
-    /// The number of calls of which the median is taken
+    /// The number of calls to take the median of
     #[arg(long, value_name = "CALLS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     calls: u32,
-    /// How many steps to show, the longest first; 0 is all, in order of execution
+    /// How many steps to show, the slowest first; 0 shows all, in order of execution
     #[arg(long, value_name = "STEPS", default_value_t = 0)]
     top: usize,
     /// Print a JSON line per step
     #[arg(long)]
     json: bool,
-    /// Instead, fusion's estimate for each kernel of several ops next to the measured gain, against a plan in which every
-    /// op is a separate step
+    /// Instead, show fusion's estimate for each fused kernel next to the measured gain over a plan in which every op is
+    /// a separate step
     #[cfg(feature = "llvm")]
     #[arg(long, conflicts_with_all = ["json", "top"])]
     estimates: bool,
-    /// Instead, the figures of fusion's cost model next to this machine's measured rates, over all inputs
+    /// Instead, show the rates of fusion's cost model next to this machine's measured rates, over all inputs
     #[cfg(feature = "llvm")]
     #[arg(long, conflicts_with_all = ["json", "top", "estimates"])]
     rates: bool,

@@ -17,14 +17,14 @@ pub(crate) struct Quantize {
     /// Where the quantised model is written
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// The format: `int4-weights/32`, `int8-weights/32`, both also with `/zero-points`, or `int8` for weights and activations,
-    /// which needs --cases
+    /// The format: `int4-weights/32` or `int8-weights/32`, optionally with `/zero-points`, or `int8` for weights and
+    /// activations, which needs --cases
     #[arg(long, value_name = "FORMAT", default_value = "int4-weights/32")]
     format: String,
-    /// A folder of case folders, each with a file INPUT.npy per input, on which ranges of activations are observed
+    /// A folder of case folders, each with a file INPUT.npy per input, to observe the ranges of activations
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
-    /// How ranges follow from cases: `min-max`, or a percentile such as `99.9`
+    /// How ranges are derived from the cases: `min-max`, or a percentile such as `99.9`
     #[arg(long, value_name = "HOW", default_value = "min-max")]
     calibrate: String,
 }

@@ -36,7 +36,7 @@ pub(crate) struct Run {
     /// Write the shapes that occurred, and the time they took, for `kiln compile --profile`
     #[arg(long, value_name = "FILE")]
     save_profile: Option<PathBuf>,
-    /// Print the elements of outputs too, in nested brackets; long axes are shortened
+    /// Also print the elements of outputs, in nested brackets; long axes are shortened
     #[arg(long, conflicts_with = "json")]
     values: bool,
     /// Print a JSON line per call

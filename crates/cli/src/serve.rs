@@ -20,12 +20,12 @@ const ENDED_BY_SIGNAL: i32 = 130;
 
 /// What the help says after the options.
 const HELP: &str = "\
-MODEL is one model, or a folder with a folder for each model:
+MODEL is a single model, or a folder with one folder per model:
   NAME/VERSION/model.onnx    or model.kiln, model.kiln-bundle (with --bundle-key), model.json (a blueprint)
-  NAME/config.json           how it is loaded, and how its requests wait and are joined
-The protocol is the Open Inference Protocol (version 2), which Triton and KServe speak too. The page at / shows the models,
-/metrics is for Prometheus. The addresses are printed first: `http ADDRESS`, `grpc ADDRESS`. The first SIGTERM or Ctrl-C answers
-the requests that there are and ends; the second ends at once.";
+  NAME/config.json           how it is loaded, and how its requests are queued and batched
+The protocol is the Open Inference Protocol (version 2), which Triton and KServe also use. The page at / shows the
+models; /metrics is for Prometheus. The addresses are printed first: `http ADDRESS`, `grpc ADDRESS`. On the first
+SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits; on the second, it exits at once.";
 
 /// Serves models over HTTP and gRPC.
 #[derive(Args, Debug)]
@@ -33,28 +33,28 @@ the requests that there are and ends; the second ends at once.";
 pub(crate) struct Serve {
     #[command(flatten)]
     model: ModelArguments,
-    /// The name of the model, if MODEL is one; without it, that of the file
+    /// The name of the model, if MODEL is a single model; by default, that of the file
     #[arg(long)]
     name: Option<String>,
-    /// The configuration of the model, if MODEL is one: a config.json
+    /// The configuration of the model, a config.json, if MODEL is a single model
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where HTTP is served; `off` for nowhere. Port 0 is any free port, which is printed
+    /// The address to serve HTTP on; `off` for none. Port 0 selects a free port, which is printed
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     http: Address,
-    /// Where gRPC is served; `off` for nowhere
+    /// The address to serve gRPC on; `off` for none
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8001")]
     grpc: Address,
-    /// A file with a secret of 16 characters or more: requests need it, as `authorization: Bearer SECRET`
+    /// A file with a secret of at least 16 characters that requests must send, as `authorization: Bearer SECRET`
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
-    /// The certificate for encrypted connections, with those that lead to its root, in PEM form
+    /// The certificate for TLS, with its chain, in PEM format
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
-    /// The private key of the certificate, in PEM form
+    /// The private key of the certificate, in PEM format
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-    /// Clients may not load and unload models
+    /// Do not let clients load and unload models
     #[arg(long)]
     no_model_control: bool,
     #[command(flatten)]
@@ -63,10 +63,10 @@ pub(crate) struct Serve {
     limits: LimitArguments,
     #[command(flatten)]
     serving: ServingArguments,
-    /// How many milliseconds the server still accepts requests when it is to end, while it reports that it is not ready
+    /// How many milliseconds the server still accepts requests once told to stop, while it reports that it is not ready
     #[arg(long, value_name = "MS", default_value_t = 0)]
     drain_delay: u64,
-    /// How many milliseconds the server then waits for the requests that it has
+    /// How many milliseconds the server then waits for the remaining requests
     #[arg(long, value_name = "MS", default_value_t = 30_000)]
     drain: u64,
 }
@@ -77,50 +77,50 @@ pub(crate) struct TraceArguments {
     /// Send spans to the OpenTelemetry collector at this URL, such as http://127.0.0.1:4318/v1/traces
     #[arg(long, value_name = "URL")]
     traces: Option<String>,
-    /// The part of the traces that begin here that is sent, from 0 to 1
+    /// Of the traces that begin in this server, the share to send, from 0 to 1
     #[arg(long, value_name = "PART", default_value_t = 1.0, requires = "traces")]
     trace_sample: f64,
 }
 
-/// What the server accepts at most.
+/// The limits of the server.
 #[derive(Args, Debug)]
 struct LimitArguments {
-    /// MiB of one request
+    /// Maximum size of one request, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     max_body: usize,
-    /// MiB of all requests together
+    /// Maximum size of all requests together, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     max_buffered: usize,
-    /// Requests at one time, waiting or running
+    /// Maximum number of requests at one time, waiting or running
     #[arg(long, value_name = "N", default_value_t = 512)]
     max_requests: usize,
-    /// Connections at one time
+    /// Maximum number of connections at one time
     #[arg(long, value_name = "N", default_value_t = 1024)]
     max_connections: usize,
 }
 
-/// How requests wait and are joined, where a model's configuration does not say.
+/// How requests are queued and batched, unless a model's configuration says otherwise.
 #[derive(Args, Debug)]
 struct ServingArguments {
     /// How many requests may wait for a model
     #[arg(long, value_name = "N", default_value_t = 256)]
     queue: usize,
-    /// How many calls of a model run at one time
+    /// How many calls of a model run concurrently
     #[arg(long, value_name = "N", default_value_t = 2)]
     calls: usize,
     /// How many milliseconds a request may take
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
     timeout: u64,
-    /// Join no requests
+    /// Do not batch requests
     #[arg(long)]
     no_batching: bool,
-    /// How much of the batch symbol a joined call has at most
+    /// Maximum size of the batch symbol in a batched call
     #[arg(long, value_name = "N", default_value_t = 8)]
     max_batch: usize,
-    /// How many milliseconds a request waits for others to join it
+    /// How many milliseconds a request waits for others to batch with
     #[arg(long, value_name = "MS", default_value_t = 2.0)]
     max_delay: f64,
-    /// How many models are loaded at one time
+    /// How many models are loaded concurrently
     #[arg(long, value_name = "N", default_value_t = 2)]
     loads: usize,
 }

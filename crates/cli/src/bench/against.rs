@@ -18,7 +18,7 @@ const SCRIPT: &str = include_str!("onnxruntime.py");
 /// What Kiln is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Peer {
-    /// The `onnxruntime` of `python3`.
+    /// The onnxruntime package of the Python interpreter.
     Onnxruntime,
 }
 

@@ -15,13 +15,14 @@ use std::path::Path;
 /// How pictures become tensors.
 #[derive(Args, Debug)]
 pub(super) struct PictureArguments {
-    /// Of pictures: what is subtracted from levels between 0 and 1, one number or one per channel: 0.485,0.456,0.406
+    /// For images: the mean to subtract from pixel values scaled to 0 to 1; one number, or one per channel:
+    /// 0.485,0.456,0.406
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     mean: Vec<f64>,
-    /// Of pictures: what they are then divided by: 0.229,0.224,0.225
+    /// For images: the standard deviation to divide by after that: 0.229,0.224,0.225
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     std: Vec<f64>,
-    /// Of pictures: channels in the order blue, green, red
+    /// For images: channels in the order blue, green, red
     #[arg(long)]
     bgr: bool,
 }
