@@ -13,63 +13,68 @@ Kiln's project tasks
 
 usage: cargo xtask <task>
 
-  setup [--cuda]                install what the build needs (does nothing if all is installed); with --cuda also
-                                NVIDIA's compiler and disassembler, into cuda/, for tests of what is generated for GPUs
+  setup [--cuda]                install what the build needs (does nothing if all of it is installed); with --cuda, also
+                                NVIDIA's compiler and disassembler, into cuda/, for tests of the code generated for GPUs
   models                        fetch the pinned example models into models/
   build [--release] [--no-llvm] build every crate and the `kiln` command
   demo                          set up, fetch the models, build, and read text from an image
-  test [--cuda]                 everything a change must pass: format, lints, tests, docs, tidy; with --cuda only the
-                                code for GPUs: all kernels are executed on the host, and compiled by NVRTC
-  tidy                          only the project's own checks (crate edges, sizes, docs, licences ...)
+  test [--cuda]                 run everything a change must pass: format, lints, tests, docs, tidy; with --cuda, test
+                                only the code for GPUs: all kernels are executed on the host, and compiled by NVRTC
+  tidy                          run only the project's own checks (crate edges, sizes, docs, licences ...)
   conformance [--bless] [WORD...]
-                                run ONNX's own test cases, interpreted and compiled; only those whose names contain a
-                                word; --bless rewrites the lists of passing cases
+                                run ONNX's own test cases, interpreted and compiled; with WORDs, only those whose names
+                                contain one of them; --bless rewrites the lists of passing cases
   cross-check [COUNT]           compare COUNT generated models (500) with onnxruntime
   exporters [--torch|--quantize] [--seed N] [COUNT]
-                                compare COUNT models (100), written as exporters write them, with onnxruntime;
-                                with --torch modules written by both of torch's exporters, with --quantize models
+                                compare COUNT models (100), generated in the style of real exporters, with onnxruntime;
+                                with --torch, modules exported by both of torch's exporters; with --quantize, models
                                 that `kiln quantize` wrote
   python [--wheel] [--torch] [--notebook]
-                                build the Python package and test it; with --wheel from a wheel that maturin builds,
-                                with --torch the backend for torch.compile, with --notebook the example notebook
+                                build the Python package and test it; with --wheel, from a wheel that maturin builds;
+                                with --torch, the backend for torch.compile; with --notebook, the example notebook
   serve-clients                 call a server with tritonclient, over HTTP and gRPC
-  mpi                           install an implementation of MPI, and train on two ranks
-  stores                        fleets that share a bucket of servers with the protocols of S3 and Azure, with faults in between
-  ray                           a batch job on Ray, whose two workers share compiled code
-  soak [--serve] [MINUTES]      random models and shapes for MINUTES (30): results stay right, nothing grows; with --serve
-                                a server under mixed traffic, then the kernel service, for MINUTES each
-  versions EARLIER              this build and an earlier one, a commit or a built command, share a cache folder
+  mpi                           install an MPI implementation, and train on two ranks
+  stores                        test shared stores of compiled code on S3 and Azure emulators, with faults in between
+  ray                           run a batch job on Ray whose two workers share compiled code
+  soak [--serve] [MINUTES]      run random models and shapes for MINUTES (30), and check that results stay correct and
+                                that memory, threads and open files do not grow; with --serve, run a server under mixed
+                                traffic, then the kernel service, for MINUTES each
+  versions EARLIER              check that this build and an earlier one, a commit or a built command, can share a cache
+                                folder
   fuzz [--minutes N] [TARGET...]
-                                run each fuzz target, or those named, for N minutes of processor time (5); findings are
+                                run each fuzz target, or those named, for N minutes of CPU time (5); findings are
                                 minimised and kept
-  sanitize [PACKAGE...]         run the suites of packages with unsafe code, or those named, under the sanitizers of
-                                nightly, and a few kernels under valgrind
-  coverage [PACKAGE...]         count the lines that the test suite runs, of all crates or the packages named
+  sanitize [PACKAGE...]         run the tests of the packages with unsafe code, or of those named, under the sanitizers
+                                of nightly Rust, and a few kernels under valgrind
+  coverage [PACKAGE...]         measure the test suite's line coverage, of all crates or of the packages named
   deny                          check dependencies against deny.toml with cargo-deny: licences, bans, sources, advisories
-  dist [--no-llvm] [--wheel]    what a release consists of, under dist/: a tarball of the `kiln` command with its LLVM,
-                                licences, list of components and checksums, tested in a bare root; with --no-llvm one
-                                that runs bundles and stored code, with --wheel also the Python package
-  report-shots                  pages of `kiln report` for the example models, checked and photographed in a browser
-  bench [--peers] [WORD...]     measure the promises, in release; only rows whose names contain a word;
-                                --peers also measures onnxruntime and OpenVINO
+  dist [--no-llvm] [--wheel]    build a release under dist/: a tarball of the `kiln` command with its LLVM, licences,
+                                list of components and checksums, tested in a root with nothing but glibc; with
+                                --no-llvm, one that runs bundles and stored code; with --wheel, also the Python package
+  report-shots                  check pages of `kiln report` for the example models in a browser, and take screenshots
+  bench [--peers] [WORD...]     measure the performance targets in a release build; with WORDs, only rows whose names
+                                contain one of them; --peers also measures onnxruntime and OpenVINO
   bench --ops [--write] [--check] [WORD...]
-                                Kiln beside its peers, operator by operator; --write records the run and writes
-                                its page of the book, --check fails where the run is slower than recorded
-  bench --train [WORD]          Kiln's training steps beside JAX, PyTorch and torch.compile, on one and two threads; only
-                                the case that a word names
-  bench --torch [WORD...]       modules of PyTorch compiled by Kiln and by inductor, and eager: time to compile, time of a call
-  bench --eager [WORD]          compiled functions beside eager ones, forward and with gradients: times to compile and to
-                                run, memory, speed-up
-  bench --large [WORD]          graphs of 1,000 to 10,000 ops, differentiated, planned and compiled: the time of each stage
+                                compare Kiln with its peers, operator by operator; --write records the run and writes
+                                its page of the book; --check fails if the run is slower than recorded
+  bench --train [WORD]          compare Kiln's training steps with JAX, PyTorch and torch.compile, on one and two
+                                threads; with WORD, only the case of that name
+  bench --torch [WORD...]       compare PyTorch modules compiled by Kiln, compiled by inductor, and eager: compile time
+                                and call time
+  bench --eager [WORD]          compare compiled functions with eager ones, forward and with gradients: compile time,
+                                run time, memory, speed-up
+  bench --large [WORD]          time each stage of graphs of 1,000 to 10,000 ops: differentiation, planning, compilation
   bench --service [calls=N] [minutes=N]
-                                the kernel service: a line per number, its bar, and whether it is met
+                                measure the kernel service: one line per metric, its target, and whether it is met
   bench --serve [rounds=N] [requests=N]
-                                `kiln serve` beside onnxruntime behind the same protocol: mixed shapes, eight clients
-  bench --decode [WORD...]      decoders token by token, for each format of their weights, beside the rate of reading
-  bench --precision [MODEL...]  int8 and bf16 of encoders and convolutional networks beside onnxruntime's int8: times and errors
+                                compare `kiln serve` with onnxruntime behind the same protocol: mixed shapes, eight
+                                clients
+  bench --decode [WORD...]      measure token-by-token decoding, for each weight format, against the memory read rate
+  bench --precision [MODEL...]  compare int8 and bf16 encoders and convolutional networks with onnxruntime's int8: times
+                                and errors
   tune                          measure register tiles on this machine and rewrite the table of their costs
-  bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files also what the test cases of
-                                crates/testkit/testdata state, with --snapshots also the tests' snapshots
+  bless [--files] [--snapshots] rewrite the lists that tidy compares with; with --files, also the expected output in the
+                                test cases of crates/testkit/testdata; with --snapshots, also the tests' snapshots
 ";
 
 const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, python, serve-clients, report-shots, mpi, stores, ray, soak, versions, fuzz, sanitize, coverage, deny, dist, bench, tune, bless";
