@@ -100,7 +100,7 @@ pub enum GradientError {
     OnlyRecorded,
     /// E0614: a custom gradient of a different dtype than its operand.
     #[error(
-        "the gradient of {op} returned a cotangent of {found} for operand {index}, expected {expected}"
+        "the gradient of {op}: expected a cotangent of dtype {expected} for operand {index}, found {found}"
     )]
     CustomType {
         /// The op.

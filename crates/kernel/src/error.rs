@@ -71,7 +71,7 @@ pub enum KernelError {
     #[error("expected the carry block to end before the kernel does")]
     OpenCarry,
     /// E0230: the same name for two entities that are in scope together.
-    #[error("expected one {kind} called {name}, found two")]
+    #[error("expected one {kind} named {name}, found two")]
     Name {
         /// The kind of entity.
         kind: &'static str,

@@ -138,7 +138,7 @@ pub enum EvaluateError {
         /// The symbol's name.
         symbol: String,
     },
-    /// E0321: two sizes meet in a broadcast, differ, and neither is 1.
+    /// E0321: two sizes to be broadcast differ, and neither is 1.
     #[error("cannot broadcast {left} = {left_value} with {right} = {right_value}")]
     Broadcast {
         /// The first size, in the text form.

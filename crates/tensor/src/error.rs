@@ -155,9 +155,9 @@ pub enum TensorError {
         align: usize,
     },
 
-    /// E0353: strides that lead outside the memory with which they were given.
+    /// E0353: strides that address elements outside the given memory.
     #[error(
-        "shape {shape:?} with strides {strides:?} from offset {offset} leaves memory of {elements} elements"
+        "shape {shape:?} with strides {strides:?} and offset {offset} does not fit in memory of {elements} elements"
     )]
     StridesOutOfRange {
         /// The shape.

@@ -60,7 +60,7 @@ pub enum TrainError {
         reason: String,
     },
     /// E0628: tensors that are not samples of one dataset.
-    #[error("samples `{tensor}`: expected {expected}, found {found}")]
+    #[error("dataset tensor `{tensor}`: expected {expected}, found {found}")]
     Samples {
         /// The tensor's name.
         tensor: String,

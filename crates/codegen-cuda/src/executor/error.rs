@@ -20,7 +20,7 @@ pub enum DeviceError {
         reason: String,
     },
 
-    /// E0563: a call of the driver failed; the device still works.
+    /// E0563: a driver call failed; the device is still usable.
     #[error("{device}: {cause}")]
     Call {
         /// The device's name.
