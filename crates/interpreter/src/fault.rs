@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpFault {
-    /// E0820: two sizes meet that differ, and neither is 1.
+    /// E0820: two sizes to be broadcast differ, and neither is 1.
     #[error("cannot broadcast {left} with {right}")]
     Broadcast {
         /// One operand.

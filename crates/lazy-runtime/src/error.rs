@@ -123,9 +123,9 @@ pub enum RuntimeError {
     )]
     PlanTimeout,
 
-    /// E0891: code that is in no store, when nothing may be compiled.
+    /// E0891: code that no store has, while compiling is disabled.
     #[error(
-        "expected the code of kernel @{kernel} to be stored, since nothing may be compiled, found none: {reason}"
+        "expected stored code for kernel @{kernel} (compiling is disabled), found none: {reason}"
     )]
     NotInCache {
         /// The kernel.

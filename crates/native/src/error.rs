@@ -78,8 +78,8 @@ pub enum NativeError {
         entry: String,
     },
 
-    /// E0858: the system refuses memory for code, or refuses to make it executable.
-    #[error("the system refuses {bytes} bytes of memory for code: {cause}")]
+    /// E0858: the system does not provide memory for code, or does not allow making it executable.
+    #[error("cannot allocate {bytes} bytes of executable memory: {cause}")]
     CodeMemory {
         /// The requested size.
         bytes: usize,
@@ -128,8 +128,8 @@ pub enum NativeError {
         limit: usize,
     },
 
-    /// E0862: memory to be written that is read by a tensor.
-    #[error("{what}: expected memory that can be written, found memory that a tensor reads")]
+    /// E0862: memory to be written that is shared with a tensor.
+    #[error("{what}: expected writable memory, found memory shared with a tensor")]
     ReadOnly {
         /// The memory that would be written.
         what: String,

@@ -38,7 +38,7 @@ fn bench_can_require_that_nothing_compiles() {
     let output = workshop.kiln(&[&arguments[..], &["--device", "cpu"]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).contains("a: error[E0891]: expected the code of kernel"),
+        stderr(&output).contains("a: error[E0891]: expected stored code for kernel"),
         "{}",
         stderr(&output)
     );

@@ -115,7 +115,7 @@ fn memory_read_by_a_tensor_is_never_written() {
         (error.code, error.to_string().as_str()),
         (
             "E0862",
-            "buffer y of kernel tested: expected memory that can be written, found memory that a tensor reads"
+            "buffer y of kernel tested: expected writable memory, found memory shared with a tensor"
         )
     );
     assert_eq!(view.to_vec::<f32>().unwrap(), [1.4, 20.4]);
