@@ -43,7 +43,7 @@ pub enum Error {
         source: FileError,
     },
 
-    /// E0904: a tensor is in a file that cannot be read, or must not be.
+    /// E0904: a tensor is in a file that cannot be read, or that is refused.
     #[error("tensor {tensor}: cannot read data file {location}: {source}")]
     ExternalFile {
         /// The tensor.

@@ -151,7 +151,7 @@ pub enum ServeError {
     },
     /// E1523: a configuration that requests batching for a model whose results for a request depend on the rest of the
     /// batch.
-    #[error("requests cannot be joined: {reason}; set `batching.enabled` to false in {path}")]
+    #[error("requests cannot be batched: {reason}; set `batching.enabled` to false in {path}")]
     NotIndependent {
         /// Why it cannot be batched.
         reason: String,

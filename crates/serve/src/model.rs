@@ -35,7 +35,7 @@ impl ServedModel {
     /// Starts the threads of a loaded model. `config` is the file named in errors.
     ///
     /// # Errors
-    /// E1523 when joining is requested for a model whose requests cannot be joined; E1533 when the system cannot start
+    /// E1523 when batching is enabled for a model whose requests cannot be batched; E1533 when the system cannot start
     /// a thread.
     pub(crate) fn start(
         model: Model,

@@ -112,10 +112,10 @@ pub enum Refusal {
     #[error("the name is empty or has an empty part")]
     Empty,
     /// The name begins at the root.
-    #[error("the name is absolute; expected a name beneath the model's folder")]
+    #[error("the name is absolute; expected a path relative to the model's folder")]
     Absolute,
     /// The name has a part `..` or `.`.
-    #[error("the name has a part `.` or `..`; expected a bare name beneath the model's folder")]
+    #[error("the name has a `.` or `..` component; expected a path inside the model's folder")]
     Dots,
     /// The name has a backslash, a colon, or a control character.
     #[error(
@@ -127,7 +127,7 @@ pub enum Refusal {
     TooLong,
     /// The file or one of its folders is a symbolic link.
     #[error(
-        "the file, or a folder on the way to it, is a symbolic link; put the file itself there"
+        "the file, or a folder in its path, is a symbolic link; replace the link with its target"
     )]
     SymbolicLink,
     /// The name leads out of the model's folder.

@@ -164,7 +164,7 @@ fn external_data_entries_are_checked() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "tensor \"w\": cannot read data file \"../w\": the name has a part `.` or `..`; expected a bare name beneath \
+        "tensor \"w\": cannot read data file \"../w\": the name has a `.` or `..` component; expected a path inside \
          the model's folder"
     );
     let error = load(vec![external("w", 2, &[4], &at("w", 0, 4))], &NoFiles).unwrap_err();

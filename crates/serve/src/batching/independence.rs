@@ -67,7 +67,7 @@ fn refusal(analysis: &Analysis<'_>, output: &str, first_mixed: Option<OpId>) -> 
     Refusal(match first_mixed {
         Some(op) => {
             let op = name_of(graph.op(op));
-            format!("{op} may mix what is along {symbol}, and output {output} depends on it")
+            format!("{op} may combine elements along {symbol}, and output {output} depends on it")
         }
         None => format!("output {output} does not depend on the inputs along {symbol}"),
     })
