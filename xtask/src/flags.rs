@@ -34,7 +34,7 @@ usage: cargo xtask <task>
                                 with --torch, the backend for torch.compile; with --notebook, the example notebook
   serve-clients                 call a server with tritonclient, over HTTP and gRPC
   mpi                           install an MPI implementation, and train on two ranks
-  stores                        test shared stores of compiled code on S3 and Azure emulators, with faults in between
+  stores                        test shared stores of compiled code on S3 and Azure emulators, with injected faults
   ray                           run a batch job on Ray whose two workers share compiled code
   soak [--serve] [MINUTES]      run random models and shapes for MINUTES (30), and check that results stay correct and
                                 that memory, threads and open files do not grow; with --serve, run a server under mixed
