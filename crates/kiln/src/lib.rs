@@ -1,6 +1,6 @@
 //! A just-in-time compiler for tensor programs whose shapes change from call to call.
 //!
-//! Load a model, look at its inputs, call it with tensors of any size that its symbols allow:
+//! Load a model, look at its inputs, and call it with tensors of any size that its symbols allow:
 //!
 //! ```
 //! use kiln::{Model, Source, Tensor};
@@ -21,22 +21,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What to use for what
+//! # Where to start
 //!
 //! | you want to | use |
 //! |---|---|
 //! | load an ONNX model or a graph's text | [`Model::load`] with a path or a [`Source`] |
-//! | load it with options | [`Options::load`] |
+//! | load a model with options | [`Options::load`] |
 //! | compute gradients | [`Options::gradients`] with [`Gradients`], [`Jit::value_and_grad`] |
 //! | compute eagerly and take gradients, compiled or not | [`GradientTape`], [`GraphCompiler`] |
 //! | compile your own function | [`jit`] with [`Var`]s |
 //! | define a custom gradient | [`custom_gradient`] |
 //! | record a graph with named inputs | [`Recording`] |
-//! | call it | [`Model::run`] with [`Inputs`] by name or position |
+//! | call a model | [`Model::run`] with [`Inputs`] by name or position |
 //! | write into preallocated outputs, cancel a call, profile it | [`Model::call`], a [`Call`] |
 //! | keep tensors from call to call | [`Model::session`], a [`Session`] |
 //! | generate text token by token | [`decode::Decoder`], [`decode::Sampler`] |
-//! | constrain its dimensions | [`Options::dim`] with a [`Dim`] |
+//! | constrain the dimensions of a model | [`Options::dim`] with a [`Dim`] |
 //! | make decisions about inputs when a model is imported | [`Options::import`] with an [`Import`] |
 //! | write a model with narrower weights, as ONNX | `Quantization` |
 //! | set when, where and for how long kernels are compiled | [`Options::compiling`] with [`Compiling`] |
@@ -46,7 +46,7 @@
 //! | choose how a graph runs by measuring it | `AutoTuner` |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
 //! | keep a model with its code and weights in one file | [`Model::open_sealed_bundle`], [`Model::open_bundle`] |
-//! | inspect a model, explain it, compare it with the interpreter | [`diagnose`] |
+//! | inspect or explain a model, or compare it with the interpreter | [`diagnose`] |
 //! | distinguish errors | [`Error::kind`] and [`Error::code`] |
 //!
 //! # What is stable
@@ -57,8 +57,9 @@
 //! # What executes a model
 //!
 //! Native code ([`Device::cpu`]): ops are fused into kernels while their sizes are still symbols, and each kernel is
-//! compiled when a call first needs it, once for all sizes. The reference interpreter ([`Device::interpreter`]) defines the
-//! meaning of every op; it is correct and slow. Debug builds interpret unless [`Options::device`] is set.
+//! compiled when a call first needs it, once for all sizes. With the feature `cuda`, `Device::cuda` does the same for
+//! NVIDIA GPUs. The reference interpreter ([`Device::interpreter`]) defines the meaning of every op; it is correct and
+//! slow. Debug builds interpret unless [`Options::device`] is set.
 //!
 //! # Features
 //!
@@ -67,7 +68,8 @@
 //! | `llvm` | compiling native code; needs LLVM to build; implies `native` | yes |
 //! | `native` | running native code that was compiled before, from a bundle or a cache | yes |
 //! | `onnx` | reading ONNX models | yes |
-//! | `cuda` | compiling and running code for NVIDIA GPUs; needs neither to build; implies `native` | no |
+//! | `cuda` | compiling and running code for NVIDIA GPUs; needs neither CUDA nor LLVM to build; implies `native` | no |
+//! | `remote` | sharing compiled code among machines, through a store; implies `native` | no |
 
 #![deny(unsafe_code)]
 
