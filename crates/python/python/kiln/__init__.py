@@ -1,6 +1,6 @@
 """Kiln: a just-in-time compiler for tensor programs whose shapes change from call to call.
 
-A model is compiled when it is first called, once for all sizes that its symbols allow::
+A model is compiled on its first call, once for all sizes that its symbols allow::
 
     import kiln
 
@@ -8,17 +8,17 @@ A model is compiled when it is first called, once for all sizes that its symbols
     y = model(x)                     # by position: NumPy, PyTorch, JAX, anything with DLPack or the buffer protocol
     outputs = model.run({"x": x})    # by name: a dict of NumPy arrays
 
-Arrays are passed without a copy, and must not be changed during the call. Results are read-only NumPy arrays over the
-memory that Kiln computed them into (``y.copy()`` is your own); without NumPy they are ``kiln.Tensor``. Calls release the interpreter, so threads run
-them in parallel, and Ctrl-C ends them.
+Inputs are passed without copying, and must not be modified during the call. Results are read-only NumPy arrays that
+share the memory Kiln computed them into (``y.copy()`` is writable); without NumPy they are ``kiln.Tensor``. Calls
+release the GIL, so threads can run them in parallel, and Ctrl-C interrupts them.
 
-A function that is written with NumPy's functions is compiled by :func:`jit`, and differentiated by :func:`grad`::
+:func:`jit` compiles a function written in NumPy, and :func:`grad` differentiates it::
 
     @kiln.jit
     def layer(x, w):
         return np.maximum(x @ w, 0)
 
-``torch.compile(model, backend="kiln", dynamic=True)`` compiles PyTorch's modules (``kiln.torch``).
+``torch.compile(model, backend="kiln", dynamic=True)`` compiles PyTorch modules (``kiln.torch``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ._gradient import Gradient, grad, stop_gradient, value_and_grad
     from ._jit import Jit, jit
 
-# Tracing needs NumPy, and is imported when it is first used.
+# Tracing needs NumPy, so it is imported on first use.
 _TRACING = {
     "Array": "_array",
     "Gradient": "_gradient",

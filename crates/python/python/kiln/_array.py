@@ -1,7 +1,7 @@
-"""Traced arrays: what stands for an array while a function is recorded.
+"""Traced arrays, which stand in for arrays while a function is recorded.
 
-They have NumPy's operators and methods, and NumPy's functions accept them; each adds ops to the graph. The functions are in
-``kiln.numpy``.
+They have NumPy's operators and methods, and NumPy's functions accept them; each call adds ops to the graph. The
+functions are in ``kiln.numpy``.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Shape = tuple[Any, ...]
 
 
 class Array:
-    """An array of a traced function: it has a dtype and a shape, and no values yet.
+    """An array in a traced function: it has a dtype and a shape, but no values.
 
-    Sizes of ``shape`` are integers where they are known, and ``kiln.Size`` where they differ from call to call.
+    Sizes in ``shape`` are integers if they are known, and ``kiln.Size`` if they differ from call to call.
     """
 
     __slots__ = ("_recording", "_value", "_weak")
-    # Before NumPy's own operators.
+    # Takes precedence over NumPy's own operators.
     __array_priority__ = 1000
 
     def __init__(self, recording: _kiln.Recording, value: _kiln.Value, weak: bool = False) -> None:
         self._recording = recording
         self._value = value
-        # Whether it is a number that takes the dtype of the array beside it.
+        # Whether it is a number that takes the dtype of the array it is combined with.
         self._weak = weak
 
     @property
@@ -53,7 +53,7 @@ class Array:
 
     @property
     def dtype(self) -> Any:
-        """The element type, as NumPy has it; the text ``"bfloat16"`` for that type."""
+        """The element type as a NumPy dtype, or the string ``"bfloat16"``."""
         name = self._value.dtype
         return name if name == "bfloat16" else numpy.dtype(name)
 
@@ -67,17 +67,17 @@ class Array:
         """Updated copies: ``x.at[index].set(value)``, and ``add``, ``multiply``, ``min``, ``max``."""
         return _At(self)
 
-    # What tracing has no answer for.
+    # Operations that need values, which tracing does not have.
 
     def _refuse(self, what: str) -> NoReturn:
         raise _kiln.error(
             "traced",
             f"{what} needs the values of {self!r}, which do not exist while a function is traced; use `numpy.where`, "
-            "`kiln.cond`, `kiln.while_loop` or `kiln.fori_loop`, or pass what decides as an argument of `static_argnames`",
+            "`kiln.cond`, `kiln.while_loop` or `kiln.fori_loop`, or name the deciding argument in `static_argnames`",
         )
 
     def __bool__(self) -> bool:
-        self._refuse("a branch or a truth value")
+        self._refuse("a branch or a conversion to bool")
 
     def __int__(self) -> int:
         self._refuse("`int()`")
@@ -89,7 +89,7 @@ class Array:
         self._refuse("`complex()`")
 
     def __index__(self) -> int:
-        self._refuse("an index of Python's")
+        self._refuse("use as a Python index")
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         self._refuse("conversion to a NumPy array")
@@ -111,12 +111,12 @@ class Array:
 
     def __len__(self) -> int:
         if self.ndim == 0:
-            raise TypeError("an array without axes has no length")
+            raise TypeError("a scalar array has no length")
         return int(self.shape[0].__index__())
 
     def __iter__(self) -> Iterator[Array]:
         if self.ndim == 0:
-            raise TypeError("an array without axes cannot be iterated over")
+            raise TypeError("a scalar array cannot be iterated over")
         if not isinstance(self.shape[0], int):
             raise _kiln.error(
                 "traced",
@@ -140,7 +140,7 @@ class Array:
 
         return _dispatch.function(function, args, kwargs)
 
-    # Operators and methods, of which `kiln.numpy` has the functions.
+    # Operators and methods, implemented by functions of `kiln.numpy`.
 
     def __getitem__(self, key: Any) -> Array:
         from ._indexing import take_index
@@ -148,7 +148,7 @@ class Array:
         return take_index(self, key)
 
     def astype(self, dtype: Any, copy: bool = True) -> Array:
-        """Every element in another dtype: floats become integers by truncation, and saturate."""
+        """Converts every element to another dtype; floats are truncated to integers, and saturate."""
         from ._promotion import dtype_name
 
         return Array(self._recording, self._recording.cast(self._value, dtype_name(dtype)))
@@ -161,7 +161,7 @@ class Array:
         return Array(self._recording, self._recording.op(mnemonic, operands, **attributes)[0])
 
     def reshape(self, *sizes: Any) -> Array:
-        """The same elements in row-major order with other sizes; -1 for one that follows from the others."""
+        """The same elements in row-major order in another shape; -1 stands for a size to be inferred."""
         from . import numpy as functions
 
         return functions.reshape(self, sizes[0] if len(sizes) == 1 else sizes)
@@ -175,7 +175,7 @@ class Array:
         return functions.transpose(self, axes or None)
 
     def copy(self) -> Array:
-        """The same array: traced ones never change."""
+        """The same array: traced arrays are immutable."""
         return self
 
     if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class _At:
 
 
 class _Update:
-    """``x.at[index]``: copies of ``x`` that differ there."""
+    """``x.at[index]``: makes copies of ``x`` that are updated at the index."""
 
     def __init__(self, array: Array, key: Any) -> None:
         self._array = array
@@ -267,32 +267,32 @@ class _Update:
         return put_index(self._array, self._key, value, combine)
 
     def set(self, value: Any) -> Array:
-        """With the elements replaced."""
+        """A copy with the elements replaced."""
         return self._with(value, "set")
 
     def add(self, value: Any) -> Array:
-        """With a value added; to an element that is indexed twice, twice."""
+        """A copy with a value added; added twice to an element that is indexed twice."""
         return self._with(value, "add")
 
     def multiply(self, value: Any) -> Array:
-        """With the elements multiplied."""
+        """A copy with the elements multiplied."""
         return self._with(value, "mul")
 
     def min(self, value: Any) -> Array:
-        """With the smaller of element and value."""
+        """A copy with the minimum of each element and the value."""
         return self._with(value, "min")
 
     def max(self, value: Any) -> Array:
-        """With the larger of element and value."""
+        """A copy with the maximum of each element and the value."""
         return self._with(value, "max")
 
     def get(self) -> Array:
-        """The elements."""
+        """The indexed elements."""
         return self._array[self._key]
 
 
 def recording_of(values: Sequence[Any]) -> _kiln.Recording | None:
-    """The recording that arrays among the values belong to."""
+    """The recording that the arrays among the values belong to."""
     for value in values:
         if isinstance(value, Array):
             return value._recording

@@ -1,4 +1,4 @@
-"""Loops and branches of traced functions: they decide in each call, by its values."""
+"""Loops and branches in traced functions, whose conditions are evaluated in each call."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ALWAYS = (1 << 62) - 1
 
 
 def fori_loop(lower: Any, upper: Any, body: Callable[[Array, Any], Any], init: Any) -> Any:
-    """``value = body(i, value)`` for ``i`` from ``lower`` to before ``upper``, beginning with ``init``; as one loop.
+    """Runs ``value = body(i, value)`` for ``i`` in ``range(lower, upper)``, starting from ``init``, as one loop.
 
-    The value is an array, or a tuple, list or dict of them, and keeps its dtypes and number of axes.
+    The value is an array, or a tuple, list or dict of arrays, whose dtypes and numbers of axes must not change.
     """
     state = _State(init, lower, upper)
     recording = state.recording
@@ -32,7 +32,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Array, Any], Any], init: A
 
 
 def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init: Any) -> Any:
-    """``while condition(value): value = body(value)``, beginning with ``init``; as one loop."""
+    """Runs ``while condition(value): value = body(value)``, starting from ``init``, as one loop."""
     state = _State(init)
     recording = state.recording
 
@@ -48,9 +48,11 @@ def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init
 
 
 def scan(body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, length: Any = None) -> tuple[Any, Any]:
-    """``value, y = body(value, x)`` for each ``x`` along the first axis of ``xs``; the last value, and all ``y`` stacked.
+    """Runs ``value, y = body(value, x)`` for each ``x`` along the first axis of ``xs``.
 
-    :param xs: an array, or a tuple, list or dict of them; None with a ``length``.
+    Returns the last value and all ``y``, stacked.
+
+    :param xs: an array, or a tuple, list or dict of arrays; or None, with a ``length``.
     """
     leaves, tree = _tree.flatten(xs)
     state = _State(init, *[leaf for _, leaf in leaves], length)
@@ -73,9 +75,9 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, length
 
 
 def cond(condition: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
-    """``then(*operands)`` where the condition, a single truth value, is true, else ``otherwise(*operands)``.
+    """``then(*operands)`` if the condition, a scalar boolean, is true, else ``otherwise(*operands)``.
 
-    Only one of them is computed. Their results have one structure, and the same dtypes.
+    Only one of them is computed. Their results must have the same structure and dtypes.
     """
     recording = current(condition, *[leaf for _, leaf in _tree.flatten(operands)[0]])
     structures: list[Any] = []
@@ -88,12 +90,12 @@ def cond(condition: Any, then: Callable[..., Any], otherwise: Callable[..., Any]
     chosen = lift(recording, condition)._cast("bool")._value
     values = recording.branch(chosen, lambda: results(then), lambda: results(otherwise))
     if structures[0] != structures[-1]:
-        raise _kiln.error("traced", "expected the branches of `cond` to return results of one structure")
+        raise _kiln.error("traced", "expected the branches of `cond` to return results of the same structure")
     return _tree.unflatten(structures[-1], [Array(recording, value) for value in values])
 
 
 class _State:
-    """The values that a loop carries."""
+    """The loop-carried values."""
 
     def __init__(self, init: Any, *others: Any) -> None:
         leaves, self.tree = _tree.flatten(init)
@@ -101,14 +103,14 @@ class _State:
         self.values = [lift(self.recording, leaf)._value for _, leaf in leaves]
 
     def value(self, values: Sequence[_kiln.Value]) -> Any:
-        """Values in the structure of the first ones."""
+        """The values in the structure of the initial ones."""
         return _tree.unflatten(self.tree, [Array(self.recording, value) for value in values])
 
     def kept(self, value: Any) -> list[_kiln.Value]:
-        """The values of an iteration, for the next one."""
+        """The values that an iteration passes on to the next."""
         leaves, tree = _tree.flatten(value)
         if tree != self.tree:
-            raise _kiln.error("traced", "expected a loop to keep the structure of its value")
+            raise _kiln.error("traced", "expected a loop's body to return a value of the structure it was given")
         kept = []
         for (_, leaf), first in zip(leaves, self.values):
             array = lift(self.recording, leaf)

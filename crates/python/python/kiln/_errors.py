@@ -20,11 +20,11 @@ class Error(Exception):
 
 
 class InvalidInputError(Error, ValueError):
-    """The model, an array or an option is wrong: provide another."""
+    """The model, an array or an option is invalid: provide a valid one."""
 
 
 class TracingError(InvalidInputError, TypeError):
-    """A traced function does what tracing does not allow: a branch on a value, a number that a dtype cannot represent."""
+    """A traced function does something that tracing does not allow, such as branching on the value of an array."""
 
 
 class UnsupportedError(Error, NotImplementedError):
@@ -40,15 +40,15 @@ class ResourceError(Error, MemoryError):
 
 
 class MachineError(Error, OSError):
-    """The machine lacks something, or a file cannot be read: fix that."""
+    """The machine lacks a required feature or library, or a file cannot be read."""
 
-    # OSError would take the first two arguments for a number and a message.
+    # OSError would interpret the first two arguments as an errno and a message.
     def __new__(cls, message: str, code: str, kind: str):
         return OSError.__new__(cls, message)
 
 
 class CancelledError(Error):
-    """The caller asked to stop."""
+    """The caller cancelled the operation."""
 
 
 class InternalError(Error):
@@ -56,4 +56,4 @@ class InternalError(Error):
 
 
 class _Captured(BaseException):
-    """Ends the function of a loop or branch, which is run again with a value of its surroundings passed in."""
+    """Stops the function of a loop or branch, which then runs again with a value from outside passed in."""

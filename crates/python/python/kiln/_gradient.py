@@ -15,19 +15,19 @@ from .numpy._context import tracing
 def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Gradient:
     """The gradient of a function that returns a scalar: a function of the same arguments.
 
-    Called with arrays it is compiled as :func:`kiln.jit` does it; in a function that is traced it becomes part of that. The
-    gradient of a gradient is one too.
+    When called with arrays, it is compiled like a function under :func:`kiln.jit`; inside a traced function it becomes
+    part of that function. The gradient of a gradient works too.
 
-    :param argnums: the positions of the arguments that the gradient is taken with respect to, in whose structure it is
-        returned; a tuple of gradients for several positions.
-    :param has_aux: whether the function returns a pair of the scalar and further values, which are returned beside the
+    :param argnums: the positions of the arguments to differentiate with respect to. The gradient has the structure of
+        its argument; several positions give a tuple of gradients.
+    :param has_aux: whether the function returns a pair of the scalar and auxiliary values, which are returned with the
         gradient.
     """
     return Gradient(function, argnums, has_aux, with_value=False)
 
 
 def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Gradient:
-    """As :func:`grad`, with the function's value before the gradient: ``loss, slopes = kiln.value_and_grad(f)(w, x)``."""
+    """Like :func:`grad`, but returns the function's value first: ``loss, slopes = kiln.value_and_grad(f)(w, x)``."""
     return Gradient(function, argnums, has_aux, with_value=True)
 
 
@@ -47,7 +47,7 @@ class Gradient:
         def record(*args: Any, **kwargs: Any) -> Any:
             return self._record(*args, **kwargs)
 
-        # A function's settings for tracing are those of its gradient.
+        # The gradient of a compiled function uses that function's settings.
         if isinstance(function, Jit):
             self._jit = Jit(record, function._dims, (), tuple(function._static), function._settings)
         else:
@@ -67,7 +67,7 @@ class Gradient:
     def _record(self, *args: Any, **kwargs: Any) -> Any:
         recording = tracing.get()
         if recording is None:
-            raise _kiln.error("traced", "expected traced arrays of a function that is being traced, found those of one that has ended")
+            raise _kiln.error("traced", "expected arrays of the current trace, found those of one that has ended")
         numbers = (self._argnums,) if isinstance(self._argnums, int) else tuple(self._argnums)
         varied = list(args)
         watched: list[Array] = []
@@ -76,7 +76,7 @@ class Gradient:
             if not -len(args) <= number < len(args):
                 raise ValueError(f"expected positions of arguments below {len(args)}, found {number}")
             leaves, tree = _tree.flatten(args[number])
-            # Copies: what the function refers to besides its arguments is constant.
+            # Copies, so that anything else the function refers to counts as constant.
             copies = [_watched(recording, leaf) for _, leaf in leaves]
             watched += copies
             trees.append((tree, len(copies)))
@@ -101,7 +101,7 @@ def _watched(recording: _kiln.Recording, leaf: Any) -> Array:
 
 
 def stop_gradient(x: Any) -> Any:
-    """The same value, as a constant: its gradient is zero."""
+    """The same value, treated as a constant: its gradient is zero."""
 
     def stopped(leaf: Any) -> Any:
         return leaf._op("stop_gradient") if isinstance(leaf, Array) else leaf

@@ -1,4 +1,4 @@
-"""Indices of arrays: integers, slices, None, an ellipsis, and arrays of integers, as NumPy has them."""
+"""Array indexing as in NumPy: by integers, slices, None, an ellipsis, and arrays of integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def take_index(x: Array, key: Any) -> Array:
     value = x._value
     items = _expanded(x, key)
     arrays: list[tuple[int, Array]] = []
-    # For each item the axis of `x` that it indexes; None for a new one.
+    # For each item, the axis of `x` that it indexes; None for a new axis.
     axes: list[int | None] = []
     axis = 0
     for item in items:
@@ -34,7 +34,7 @@ def take_index(x: Array, key: Any) -> Array:
             arrays.append((axis, _integers(x, item)))
         axes.append(axis)
         axis += 1
-    # Where each axis of `x` went, and where those of the arrays of indices are.
+    # The new position of each axis of `x`, and those of the axes of the index arrays.
     place: dict[int, int] = {axis: axis for axis in range(x.ndim)}
     indexed: list[int] = []
     if arrays:
@@ -53,8 +53,8 @@ def take_index(x: Array, key: Any) -> Array:
 def _result_axes(
     items: list[Any], axes: list[int | None], place: dict[int, int], indexed: list[int]
 ) -> list[int | None]:
-    """The axes of the result: None for new ones. Those of arrays of indices are in place of the indexed ones if integers and
-    arrays are adjacent in the index, else first."""
+    """The axes of the result, None for new ones. The axes of index arrays replace the indexed axes if all integers and
+    arrays are adjacent in the index; otherwise they come first."""
     advanced = [at for at, item in enumerate(items) if item is not None and not isinstance(item, slice)]
     is_adjacent = not advanced or advanced[-1] - advanced[0] == len(advanced) - 1
     result: list[int | None] = [] if is_adjacent else list(indexed)
@@ -69,7 +69,7 @@ def _result_axes(
 
 
 def put_index(x: Array, key: Any, update: Any, combine: str) -> Array:
-    """``x`` with the elements that ``x[key]`` has combined with an update."""
+    """``x`` with an update combined into the elements that ``x[key]`` selects."""
     recording = x._recording
     sizes = x.shape
     count = math.prod(sizes)
@@ -83,7 +83,7 @@ def put_index(x: Array, key: Any, update: Any, combine: str) -> Array:
 
 
 def _expanded(x: Array, key: Any) -> list[Any]:
-    """One item per axis, and None for each new one."""
+    """One item per axis, and None for each new axis."""
     items = list(key) if isinstance(key, tuple) else [key]
     n_axes = sum(item is not None and item is not Ellipsis for item in items)
     if n_axes > x.ndim:
@@ -91,7 +91,7 @@ def _expanded(x: Array, key: Any) -> list[Any]:
     missing = [slice(None)] * (x.ndim - n_axes)
     ellipses = [index for index, item in enumerate(items) if item is Ellipsis]
     if len(ellipses) > 1:
-        raise IndexError("an index can have one ellipsis (`...`)")
+        raise IndexError("an index can have only one ellipsis (`...`)")
     at = ellipses[0] if ellipses else len(items)
     return items[:at] + missing + items[at + 1 :]
 
@@ -107,8 +107,8 @@ def _sliced(recording: _kiln.Recording, value: _kiln.Value, axis: int, item: sli
         if isinstance(part, Array):
             raise _kiln.error(
                 "traced",
-                "expected the bounds of a slice to be integers or sizes, found an array, on whose values the size of the result "
-                "would depend; use `kiln.numpy.take` with positions",
+                "expected the bounds of a slice to be integers or sizes, found an array, whose values would decide the "
+                "size of the result; use `kiln.numpy.take` with positions",
             )
     step = 1 if item.step is None else int(item.step)
     return recording.slice(value, axis, item.start, item.stop, step)
@@ -120,7 +120,7 @@ def _integers(x: Array, item: Any) -> Array:
     if kind(name) == 0:
         raise _kiln.error(
             "unsupported",
-            "an index of truth values gives an array whose size depends on them; use `numpy.where(mask, x, other)`",
+            "a boolean index gives an array whose size depends on values; use `numpy.where(mask, x, other)`",
         )
     if kind(name) != 1:
         raise IndexError(f"expected indices to be integers, found {indices!r}")
@@ -130,7 +130,7 @@ def _integers(x: Array, item: Any) -> Array:
 def _gathered(
     recording: _kiln.Recording, value: _kiln.Value, arrays: list[tuple[int, Array]]
 ) -> tuple[_kiln.Value, dict[int, int], list[int]]:
-    """The elements at arrays of indices, where the other axes went, and where the axes of the arrays are."""
+    """The elements at index arrays, the new positions of the other axes, and those of the axes of the index arrays."""
     indexed = [axis for axis, _ in arrays]
     others = [axis for axis in range(value.ndim) if axis not in indexed]
     if len(arrays) == 1:

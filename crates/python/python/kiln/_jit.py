@@ -1,4 +1,4 @@
-"""Functions over arrays that are traced into a graph at their first call, compiled, and called from then on."""
+"""Functions over arrays that are traced into a graph and compiled on their first call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._model import Model, Sizes, _array, _settings
 from ._promotion import is_number, weak_dtype
 from .numpy._context import tracing
 
-#: The sizes of an argument's axes: a number, the name of a size, or None for one of its own.
+#: The sizes of an argument's axes: a number, the name of a size, or None for an unnamed size.
 Axes = Sequence[Any]
 
 
@@ -37,23 +37,24 @@ def jit(
     precision: str | Mapping[str, str] | None = None,
     memory_budget: str | int | None = None,
 ) -> Any:
-    """Compiles a function of arrays, written with NumPy's functions.
+    """Compiles a function over arrays, written in NumPy.
 
-    At its first call the function is run once with arrays that have no values yet, and what it computes becomes a graph::
+    On its first call the function runs once, with arrays that have no values, to record a graph of what it computes::
 
         @kiln.jit
         def layer(x, w, b):
             return np.maximum(x @ w + b, 0)
 
-    Sizes stay symbols: another size is neither traced nor compiled again; another dtype or number of axes is. Arguments are
-    arrays, numbers, and tuples, lists and dicts of them; so are results. Python's numbers that are arguments may differ from
-    call to call.
+    Sizes stay symbolic: a new size needs neither tracing nor compilation; a new dtype or number of axes needs both.
+    Arguments and results are arrays, numbers, and tuples, lists and dicts of them. Python numbers passed as arguments
+    may differ from call to call.
 
-    :param dims: what is known of the sizes of arguments: ``{"x": ["batch", 3, None]}`` gives the first axis of ``x`` a name,
-        which is the same size wherever it is named, and fixes the second. For an argument of several arrays, nested as it is.
-    :param static_argnums: positions of arguments that are passed on as they are; the function is traced for each value.
+    :param dims: what is known about the sizes of arguments: ``{"x": ["batch", 3, None]}`` names the first axis of ``x``
+        and fixes the second. Axes of the same name have the same size. If an argument consists of several arrays, its
+        entry is nested in the same way.
+    :param static_argnums: positions of arguments that are passed on unchanged; the function is traced for each value.
     :param static_argnames: names of such arguments.
-    :param sizes: what is known of named sizes, as ``dims`` of :func:`kiln.load`.
+    :param sizes: what is known about named sizes, as for ``dims`` of :func:`kiln.load`.
 
     The other parameters are those of :func:`kiln.load`.
     """
@@ -77,7 +78,7 @@ def jit(
 
 
 class Jit:
-    """A function that is traced and compiled when it is called; see :func:`jit`. Threads may call it at the same time."""
+    """A function that is traced and compiled when called; see :func:`jit`. Several threads may call it at once."""
 
     def __init__(
         self,
@@ -104,18 +105,18 @@ class Jit:
 
     @property
     def n_traces(self) -> int:
-        """How often the function was traced: once per dtypes and numbers of axes of its arguments."""
+        """How often the function was traced: once per combination of its arguments' dtypes and numbers of axes."""
         return len(self._traced)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = _Call(self, args, kwargs)
         if call.is_traced:
-            # Part of another function that is being traced.
+            # Called by another function that is being traced.
             return self._function(*args, **kwargs)
         return self._of(call).run(call)
 
     def model(self, *args: Any, **kwargs: Any) -> Model:
-        """The model that calls with arguments such as these run, to be described, compiled or saved."""
+        """The model that runs for arguments like these, to inspect, compile or save."""
         return Model(self._of(_Call(self, args, kwargs)).native)
 
     def _of(self, call: _Call) -> _Traced:
@@ -126,7 +127,7 @@ class Jit:
         return traced
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        # A method: the instance is an argument that is passed on as it is.
+        # A method: the instance becomes the first argument.
         if instance is None:
             return self
         return functools.partial(self, instance)
@@ -136,7 +137,7 @@ class Jit:
 
 
 def _parameters(function: Callable[..., Any]) -> list[tuple[str, Any]]:
-    """The names and kinds of a function's parameters, as far as they are known."""
+    """The names and kinds of a function's parameters; empty if they are unknown or variable."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -151,7 +152,7 @@ _DEFAULTS = _settings()
 
 
 class _Call:
-    """The arguments of a call: tensors, and what their traces are looked up by."""
+    """The arguments of a call: tensors, and the key that the trace is looked up by."""
 
     __slots__ = ("args", "is_traced", "key", "kwargs", "leaves", "static", "tensors", "tree", "types")
 
@@ -211,7 +212,7 @@ def _is_array(leaf: Any) -> bool:
 
 def _dtype(path: str, tensor: _kiln.Tensor) -> str:
     if tensor.dtype is None:
-        raise _kiln.error("argument", f"expected `{path}` to have a dtype of NumPy's")
+        raise _kiln.error("argument", f"expected `{path}` to have a NumPy dtype")
     return tensor.dtype
 
 
@@ -221,13 +222,13 @@ def _hashable(static: dict[str, Any]) -> Any:
         hash(items)
     except TypeError:
         raise _kiln.error(
-            "argument", f"expected values of {', '.join(static)} that can be hashed, as static arguments are looked up by them"
+            "argument", f"expected hashable values of {', '.join(static)}, since the function is traced once per value"
         ) from None
     return tuple((name, type(value), value) for name, value in items)
 
 
 class _Traced:
-    """A function's graph for arguments of certain types."""
+    """A function's graph for one combination of argument types."""
 
     def __init__(self, jit: Jit, call: _Call) -> None:
         name = re.sub(r"\W", "_", jit._name)
@@ -276,7 +277,7 @@ def _unused(label: str, used: set[str]) -> str:
 
 
 def _arguments(jit: Jit, call: _Call, inputs: list[Array]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of the call, with arrays that have no values yet."""
+    """The arguments of the call, with traced arrays in place of tensors."""
     left = iter(inputs)
     values = dict(call.static)
     for name, tree in call.tree:
@@ -287,7 +288,7 @@ def _arguments(jit: Jit, call: _Call, inputs: list[Array]) -> tuple[list[Any], d
 
 
 def _axes_of(dims: Mapping[str, Any], call: _Call) -> list[Axes | None]:
-    """What is known of the axes of each leaf."""
+    """What is known about the axes of each leaf."""
     axes: list[Axes | None] = []
     for name, tree in call.tree:
         axes += _spread(name, dims.get(name), tree)
@@ -304,7 +305,8 @@ def _spread(path: str, given: Any, tree: Any) -> list[Axes | None]:
         return [axes for item in items for axes in _spread(path, None, item)]
     parts = [given.get(key) for key in keys] if keys is not None else list(given)
     if len(parts) != len(items):
-        raise _kiln.error("argument", f"expected `dims` of `{path}` to be nested as the argument is, with {len(items)} items")
+        message = f"expected `dims` of `{path}` to be nested like the argument, with {len(items)} items"
+        raise _kiln.error("argument", message)
     return [axes for part, item in zip(parts, items) for axes in _spread(path, part, item)]
 
 

@@ -1,4 +1,4 @@
-"""Models and sessions as Python sees them."""
+"""The Python classes for models and sessions."""
 
 from __future__ import annotations
 
@@ -79,23 +79,23 @@ def load(
 ) -> Model:
     """Loads a model: the path of an ``.onnx`` or ``.kiln`` file, the bytes of an ONNX model, or the text of a graph.
 
-    :param device: what executes it: ``"cpu"``, ``"cpu:avx2+fma"``, ``"interpreter"``; see :func:`devices`.
-    :param threads: at most so many threads per call; one per core by default.
+    :param device: the device to run on: ``"cpu"``, ``"cpu:avx2+fma"``, ``"interpreter"``; see :func:`devices`.
+    :param threads: the maximum number of threads per call; one per core by default.
     :param target: the instruction-set level to compile for; this machine's highest by default.
-    :param dims: what is known of symbols: ``{"batch": 1, "seq": (1, 512), "width": "16..4096%16~640"}``: a size, least and
-        most, or text with a divisor and a size to optimise for.
-    :param cache: the folder of compiled code, or False for none; the user's cache folder by default.
+    :param dims: what is known about symbols: ``{"batch": 1, "seq": (1, 512), "width": "16..4096%16~640"}``: a size, a
+        minimum and maximum, or text that may add a divisor and a size to optimise for.
+    :param cache: the folder for compiled code, or False for none; the user's cache folder by default.
     :param policy: when kernels are compiled: ``"first-use"``, ``"background"``, ``"after=10"`` or ``"ahead"``.
-    :param max_block: seconds for which a call waits for compilers before it is interpreted.
-    :param deterministic: the same bits for the same inputs in every run.
+    :param max_block: the number of seconds that a call waits for compilers before it is interpreted.
+    :param deterministic: whether the same inputs give the same bits in every run.
     :param passes: False leaves the graph as it was imported.
-    :param gradients: an output whose gradients are computed beside the outputs, as ``d_NAME``; or that output and the
-        names of inputs.
-    :param precision: narrower operands for products: ``"bf16"``, ``"int8"``, ``"int4-weights/32"``; or a format by name, in which
-        ``*`` stands for any text: ``{"*": "int8", "lm_head*": "f32"}``.
-    :param memory_budget: how much memory the values between the steps of a call may take before some are computed again:
-        bytes, ``"512MiB"``, or ``"50%"`` of what they take otherwise.
-    :raises kiln.Error: with a ``code``, when the model cannot be read or is not supported, or an option is wrong.
+    :param gradients: an output whose gradients are returned as additional outputs ``d_NAME``; or a pair of that output
+        and the names of the inputs to differentiate with respect to.
+    :param precision: a narrower format for the operands of matrix products and convolutions: ``"bf16"``, ``"int8"``,
+        ``"int4-weights/32"``; or one per name, where ``*`` matches any text: ``{"*": "int8", "lm_head*": "f32"}``.
+    :param memory_budget: how much memory the intermediate values of a call may take before some are recomputed: bytes,
+        ``"512MiB"``, or ``"50%"`` of what they would take otherwise.
+    :raises kiln.Error: with a ``code``, if the model cannot be read or is not supported, or an option is invalid.
     """
     settings = _settings(
         device=device,
@@ -124,8 +124,8 @@ def open_bundle(
 ) -> Model:
     """Opens a model that was compiled into a bundle by :meth:`Model.save_bundle` or ``kiln compile -o``.
 
-    A bundle is code, and is run: without the key file that sealed it, open only bundles that you trust as you would trust a
-    program.
+    A bundle contains code that is executed: without the key file that sealed it, open only bundles that you trust as
+    you would trust a program.
     """
     settings = _settings(device=device, threads=threads, cache=cache)
     return Model(_kiln.open_bundle(path, key, settings))
@@ -158,7 +158,7 @@ def _split(inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[tuple[Any, ...], 
 
 
 class Model:
-    """A loaded model. It is compiled when it is first called; threads may call it at the same time."""
+    """A loaded model. It is compiled on its first call; several threads may call it at the same time."""
 
     def __init__(self, native: _kiln.Model) -> None:
         self._native = native
@@ -175,18 +175,18 @@ class Model:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the file says about itself."""
+        """The metadata in the model file."""
         return self._native.metadata
 
     @property
     def device(self) -> str:
-        """What executes the model."""
+        """The device that the model runs on."""
         return self._native.device
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Calls the model with arrays by position or by name.
 
-        Returns the output, or a tuple of them if there are several.
+        Returns the output, or a tuple of outputs if there are several.
         """
         return _one_or_all(self._native._call(args, named))
 
@@ -196,18 +196,20 @@ class Model:
         *,
         time_limit: float | None = None,
     ) -> dict[str, Any]:
-        """Calls the model with arrays by name, or a sequence of them in the model's order; returns the outputs by name.
+        """Calls the model with arrays by name, or with a sequence of arrays in the model's order.
 
-        :param time_limit: seconds after which the call ends with :class:`LimitError`.
+        Returns the outputs by name.
+
+        :param time_limit: the number of seconds after which the call fails with :class:`LimitError`.
         """
         args, named = _split(inputs)
         return _arrays(self._native._call(args, named, time_limit))
 
     def report(self, inputs: Mapping[str, Any] | Sequence[Any], *, calls: int = 10) -> Report:
-        """Measures a call, and returns a page about it, which a notebook shows.
+        """Measures a call, and returns a report, which a notebook displays.
 
-        :param calls: the number of calls of which times are the median.
-        :raises UnsupportedError: of an interpreted model, which has no steps to measure.
+        :param calls: the number of calls to measure; times are medians over them.
+        :raises UnsupportedError: if the model is interpreted, since it has no steps to measure.
         """
         args, named = _split(inputs)
         return Report(*self._native._report(args, named, calls))
@@ -215,7 +217,7 @@ class Model:
     def session(self, states: Mapping[str, tuple[str, Any]]) -> Session:
         """A session that keeps inputs between calls.
 
-        :param states: for each input that is kept, the output that replaces it and its first value:
+        :param states: for each input that is kept, the output that replaces it and its initial value:
             ``model.session({"cache": ("next_cache", empty)})``.
         """
         return Session(self._native._session(dict(states)))
@@ -225,11 +227,11 @@ class Model:
         return self._native.text()
 
     def compile(self) -> int:
-        """Compiles every kernel now, for all sizes; returns how many there are."""
+        """Compiles every kernel now, for all sizes; returns the number of kernels."""
         return self._native.compile()
 
     def precompile(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Compiles what calls with these shapes need: ``model.precompile({"x": (1, 3, 224, 224)})``."""
+        """Compiles the kernels for calls with these shapes: ``model.precompile({"x": (1, 3, 224, 224)})``."""
         self._native.precompile({name: list(shape) for name, shape in shapes.items()})
 
     def save_bundle(
@@ -237,7 +239,7 @@ class Model:
     ) -> int:
         """Writes the compiled model to one file that runs without a compiler; returns its size in bytes.
 
-        :param key: a file of 32 secret bytes or more, of mode 600, that seals the bundle.
+        :param key: a file of at least 32 secret bytes, with mode 600, that seals the bundle.
         """
         return self._native.save_bundle(path, key)
 
@@ -246,7 +248,7 @@ class Model:
 
 
 class Session:
-    """A model that keeps some of its inputs between calls. Calls are made one after another."""
+    """A model that keeps some of its inputs between calls. Calls run one at a time."""
 
     def __init__(self, native: _kiln.Session) -> None:
         self._native = native
@@ -261,12 +263,12 @@ class Session:
         *,
         time_limit: float | None = None,
     ) -> dict[str, Any]:
-        """As :meth:`Model.run`, with the inputs that are not kept."""
+        """Like :meth:`Model.run`, with the inputs that are not kept."""
         args, named = _split(inputs)
         return _arrays(self._native._call(args, named, time_limit))
 
     def state(self, name: str) -> Any:
-        """The value that the input of this name has for the next call; a copy."""
+        """A copy of the value that the input of this name will have in the next call."""
         return _array(self._native.state(name))
 
     def set_state(self, name: str, array: Any) -> None:

@@ -1,7 +1,7 @@
-"""Dtypes of results, as NumPy has them, and operands brought to one dtype.
+"""Dtype promotion: the dtypes of results, as in NumPy, and the conversion of operands to one dtype.
 
-Python's numbers, sizes and numbers that were passed as arguments are *weak*: they take the dtype of the array beside them, and
-are refused where it cannot represent them.
+Python numbers, sizes, and numbers passed as arguments are *weak*: they take the dtype of the array that they are
+combined with, and are rejected if it cannot represent them.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from . import _kiln
 if TYPE_CHECKING:
     from ._array import Array
 
-#: Dtypes of Python's numbers, from the narrowest kind to the widest.
+#: Dtypes of Python numbers, from the narrowest kind to the widest.
 WEAK = ("bool", "int64", "float64")
 
 _NUMBERS = (bool, int, float)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number of Python's, which takes the dtype of the array beside it."""
+    """Whether it is a Python number, which takes the dtype of the array it is combined with."""
     return isinstance(value, _NUMBERS) and not isinstance(value, numpy.generic)
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype that is given as NumPy takes it, or as ``"bfloat16"``."""
+    """The name of a dtype given in any form that NumPy accepts, or as ``"bfloat16"``."""
     if isinstance(dtype, str) and dtype == "bfloat16":
         return dtype
     return numpy.dtype(dtype).name
 
 
 def kind(name: str) -> int:
-    """0 for truth values, 1 for integers, 2 for floats."""
+    """0 for booleans, 1 for integers, 2 for floats."""
     if name == "bool":
         return 0
     return 2 if "float" in name else 1
 
 
 def result_dtype(names: Sequence[str]) -> str:
-    """The dtype that arrays of these dtypes have together."""
+    """The dtype that arrays of these dtypes promote to."""
     if len(set(names)) == 1:
         return names[0]
     if "bfloat16" not in names:
@@ -52,7 +52,7 @@ def result_dtype(names: Sequence[str]) -> str:
 
 
 def float_dtype(name: str) -> str:
-    """The dtype of functions of real numbers, such as ``exp``, on a dtype."""
+    """The result dtype of a real-valued function, such as ``exp``, for an operand of a dtype."""
     if kind(name) == 2:
         return name
     width = 1 if name == "bool" else numpy.dtype(name).itemsize
@@ -60,7 +60,7 @@ def float_dtype(name: str) -> str:
 
 
 def weak_dtype(number: Any) -> str:
-    """The dtype that a number of Python's has where no array is beside it."""
+    """The dtype of a Python number that is not combined with an array."""
     if isinstance(number, bool):
         return "bool"
     return "int64" if isinstance(number, int) else "float64"
@@ -71,7 +71,7 @@ def promote(
 ) -> tuple[list[_kiln.Value], bool]:
     """Operands as values of one dtype, and whether the result is weak.
 
-    :param to: the dtype that they are brought to; that of the arrays together by default.
+    :param to: the dtype they are converted to; by default the one that the arrays promote to.
     """
     from ._array import lift
 
@@ -95,7 +95,7 @@ def promote(
             if operand._weak and kind(value.dtype) > kind(dtype):
                 raise _kiln.error(
                     "traced",
-                    f"expected a number that {dtype} can represent beside an array of {dtype}, found one of "
+                    f"expected a number that {dtype} can represent, to combine with an array of {dtype}, found one of "
                     f"{value.dtype}; convert the array with `astype`",
                 )
         values.append(recording.cast(value, wanted))
@@ -103,5 +103,5 @@ def promote(
 
 
 def as_float(array: Array) -> Array:
-    """The array with a dtype of floats."""
+    """The array converted to a floating-point dtype."""
     return array._cast(float_dtype(array._value.dtype))

@@ -1,4 +1,4 @@
-"""A page about one call of a model, which shows itself in a notebook."""
+"""An HTML report about one call of a model, which a notebook displays."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 
 class Report:
-    """One call of a model in detail: what each step cost, beside what the machine could do, where its memory is, what was
-    compiled, which kernels nearly were one, and what to try next."""
+    """One call of a model in detail: what each step cost compared with what the machine can do, where its memory is,
+    what was compiled, which kernels were nearly fused, and what to try next."""
 
     def __init__(self, page: str, data: str, near_misses: str) -> None:
-        #: The page, one HTML document that needs nothing else.
+        #: The page, a self-contained HTML document.
         self.html = page
         #: Everything on the page, as dicts and lists.
         self.data: dict[str, Any] = json.loads(data)
-        #: The pairs of steps that are not one kernel, by the milliseconds that one kernel would bring, as text.
+        #: The pairs of steps that were not fused, ordered by the milliseconds that fusing them would save, as text.
         self.near_misses = near_misses
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The steps, in the order in which they begin: ``name``, ``nodes`` of the model, ``ms``, ``bytes`` and more."""
+        """The steps, in the order they start: ``name``, ``nodes`` of the model, ``ms``, ``bytes`` and more."""
         return self.data["steps"]
 
     @property
@@ -36,7 +36,7 @@ class Report:
             file.write(self.html)
 
     def _repr_html_(self) -> str:
-        # In a frame, since its styles are those of a whole page.
+        # In a frame, since its styles apply to a whole page.
         page = html.escape(self.html, quote=True)
         return f'<iframe srcdoc="{page}" title="Report" style="width: 100%; height: 45em; border: 0"></iframe>'
 

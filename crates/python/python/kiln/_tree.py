@@ -15,7 +15,7 @@ NONE = "none"
 def flatten(value: Any, path: str = "") -> tuple[list[tuple[str, Any]], Tree]:
     """The leaves of a value, each with its path such as ``params.w[0]``, and its structure.
 
-    Tuples (named ones too), lists and dicts are opened; None has no leaf; all else is a leaf.
+    Tuples (including named tuples), lists and dicts are flattened; None has no leaves; anything else is a leaf.
     """
     leaves: list[tuple[str, Any]] = []
     return leaves, _structure(value, path, leaves)
@@ -45,7 +45,7 @@ def _joined(path: str, key: Any) -> str:
 
 
 def unflatten(tree: Tree, leaves: Iterable[Any]) -> Any:
-    """The value with a structure and these leaves."""
+    """The value with this structure and these leaves."""
     return _value(tree, iter(leaves))
 
 

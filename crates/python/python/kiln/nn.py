@@ -1,4 +1,4 @@
-"""Functions of neural networks for traced arrays, beside NumPy's: ``import kiln.nn``."""
+"""Neural-network functions for traced arrays, in addition to NumPy's: ``import kiln.nn``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .numpy._context import as_array, axis_of, current
 
 
 def apply(name: str, *operands: Any, **parameters: float) -> Array:
-    """A scalar function of Kiln's by its name: ``kiln.nn.apply("mish", x)``, ``kiln.nn.apply("elu", x, alpha=0.5)``."""
+    """Applies a scalar function by name: ``kiln.nn.apply("mish", x)``, ``kiln.nn.apply("elu", x, alpha=0.5)``."""
     recording = current(*operands)
     values, weak = promote(recording, operands)
     given = {key: float(value) for key, value in parameters.items()}
@@ -26,7 +26,7 @@ def relu(x: Any) -> Array:
 
 
 def gelu(x: Any, approximate: bool = False) -> Array:
-    """x / 2 * (1 + erf(x / sqrt(2))), or with tanh in place of erf."""
+    """x / 2 * (1 + erf(x / sqrt(2))), or its tanh approximation."""
     return apply("gelu_tanh" if approximate else "gelu", x)
 
 
@@ -51,7 +51,7 @@ def erf(x: Any) -> Array:
 
 
 def softmax(x: Any, axis: int = -1) -> Array:
-    """exp(x) / sum(exp(x)) along an axis, without overflow inside."""
+    """exp(x) / sum(exp(x)) along an axis, computed without overflow."""
     array = as_float(as_array(x))
     return Array(array._recording, array._recording.softmax(array._value, axis_of(array, axis)))
 
@@ -63,7 +63,7 @@ def log_softmax(x: Any, axis: int = -1) -> Array:
 
 
 def conv(x: Any, w: Any, *, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1) -> Array:
-    """``[N, C, spatial..], [O, C / groups, kernel..] -> [N, O, spatial..]``, any number of spatial axes."""
+    """``[N, C, spatial..], [O, C / groups, kernel..] -> [N, O, spatial..]``, with any number of spatial axes."""
     array, weight = as_array(x, w), as_array(w, x)
     n_axes = array.ndim - 2
     return array._op(
@@ -83,7 +83,7 @@ def max_pool(x: Any, size: int, *, stride: int | None = None, padding: int = 0) 
 
 
 def mean_pool(x: Any, size: int, *, stride: int | None = None, padding: int = 0) -> Array:
-    """The mean of each window, padding not counted: ``[N, C, spatial..] -> [N, C, spatial..]``."""
+    """The mean of each window, excluding padding: ``[N, C, spatial..] -> [N, C, spatial..]``."""
     return _pool(x, "mean", size, stride, padding)
 
 
@@ -91,7 +91,7 @@ def _pool(x: Any, function: str, size: int, stride: int | None, padding: int) ->
     array = as_array(x)
     n_axes = array.ndim - 2
     if n_axes < 1:
-        raise _kiln.error("traced", f"expected an array with spatial axes after two others, found {array!r}")
+        raise _kiln.error("traced", f"expected an array of shape [N, C, spatial..], found {array!r}")
     return array._op(
         "pool",
         function=function,

@@ -1,7 +1,7 @@
-"""Scripts written for onnxruntime, unchanged: ``import kiln.onnxruntime as onnxruntime``.
+"""Runs scripts written for onnxruntime unchanged: ``import kiln.onnxruntime as onnxruntime``.
 
-What inference scripts use of its interface: sessions, their inputs and outputs, ``run``, options, providers. An option that
-Kiln has no use for is accepted where ignoring it changes no result, and anything else is an error.
+It has the part of the interface that inference scripts use: sessions, their inputs and outputs, ``run``, options,
+providers. An option that Kiln does not need is accepted if ignoring it changes no result; anything else is an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROVIDERS = {"CPUExecutionProvider": "cpu", "CUDAExecutionProvider": "cuda"}
 
 
 class GraphOptimizationLevel:
-    """How much a graph is rewritten before it runs; every level but the first means all of it."""
+    """How much a graph is rewritten before it runs; every level but the first enables all rewrites."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -35,14 +35,14 @@ class GraphOptimizationLevel:
 
 
 class ExecutionMode:
-    """Accepted: operators of one call are fused, and share its threads."""
+    """Accepted without effect: the operators of a call are fused, and share its threads."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class SessionOptions:
-    """The options of a session that mean something to Kiln; others may be set, and have no effect."""
+    """The session options that Kiln uses; others may be set, and have no effect."""
 
     def __init__(self) -> None:
         self.intra_op_num_threads = 0
@@ -56,7 +56,7 @@ class SessionOptions:
         self._dims: dict[str, int] = {}
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Fixes a symbol of the model's shapes."""
+        """Fixes the value of a symbol in the model's shapes."""
         self._dims[name] = size
 
     def add_session_config_entry(self, key: str, value: str) -> None:
@@ -79,7 +79,7 @@ class NodeArg:
 
 
 class ModelMetadata:
-    """What the file says about itself."""
+    """The metadata in the model file."""
 
     def __init__(self, metadata: Mapping[str, str]) -> None:
         self.custom_metadata_map = dict(metadata)
@@ -115,11 +115,11 @@ class InferenceSession:
         return [NodeArg(value) for value in self._model.outputs]
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the file says about itself."""
+        """The metadata in the model file."""
         return ModelMetadata(self._model.metadata)
 
     def get_providers(self) -> list[str]:
-        """The names of the devices in use, as onnxruntime has them."""
+        """The devices in use, under onnxruntime's names."""
         return list(self._providers)
 
     def run(
@@ -128,7 +128,7 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         run_options: Any = None,
     ) -> list[Any]:
-        """The outputs of these names, or all of them, in order."""
+        """The outputs with these names, or all of them, in order."""
         outputs = {name: _own(array) for name, array in self._model.run(input_feed).items()}
         if not output_names:
             return list(outputs.values())
@@ -139,7 +139,7 @@ class InferenceSession:
 
 
 def _own(array: Any) -> Any:
-    """An array that may be written to, as scripts expect of what onnxruntime returns."""
+    """A writable array, since onnxruntime's results are writable."""
     is_shared = not getattr(getattr(array, "flags", None), "writeable", True)
     return array.copy() if is_shared else array
 
@@ -156,7 +156,7 @@ def get_device() -> str:
 
 
 def _usable(providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None) -> list[str]:
-    """Those providers that this build has, in order of preference."""
+    """The requested providers that this build has, in order of preference."""
     available = get_available_providers()
     if not providers:
         return ["CPUExecutionProvider"]

@@ -1,8 +1,9 @@
 """NumPy's functions for traced arrays: ``import kiln.numpy as knp``.
 
-Most need not be called by this module: NumPy's own (``numpy.exp(x)``) come here when they are given a traced array. Those that
-are given none (``knp.arange(n)``, ``knp.zeros(shape)``) find the function that is being traced. Dtypes are NumPy's, but for
-Python's numbers, which take the dtype of the array beside them and are refused where it cannot represent them.
+Most need not be called through this module: NumPy's own functions (``numpy.exp(x)``) dispatch here when called with a
+traced array. Functions without array arguments (``knp.arange(n)``, ``knp.zeros(shape)``) belong to the function that is
+being traced. Dtypes follow NumPy, except that Python numbers take the dtype of the array they are combined with, and
+are rejected if it cannot represent them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The function that is being traced, and what functions of arrays begin with."""
+"""The function that is being traced, and the conversion of arguments to arrays, axes and sizes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ tracing: contextvars.ContextVar[_kiln.Recording | None] = contextvars.ContextVar
 
 
 def current(*values: Any) -> _kiln.Recording:
-    """The recording of arrays among the values, or else of the function that is being traced."""
+    """The recording of the arrays among the values, or else of the function that is being traced."""
     found = recording_of(values) or tracing.get()
     if found is None:
         raise _kiln.error(
-            "traced", "functions of `kiln.numpy` are for functions that are traced: call them inside of `kiln.jit`, or use NumPy's"
+            "traced", "functions of `kiln.numpy` work only while tracing: call them inside `kiln.jit`, or use NumPy's"
         )
     return found
 
@@ -35,7 +35,7 @@ def lifted(arrays: Sequence[Any]) -> list[Array]:
 
 
 def axes_of(array: Array, axis: Any) -> list[int]:
-    """Axes that may count from the end: one, several, or all for None."""
+    """The non-negative axes for one axis or several, which may count from the end; all axes for None."""
     if axis is None:
         return list(range(array.ndim))
     given = axis if isinstance(axis, (tuple, list)) else [axis]
@@ -43,7 +43,7 @@ def axes_of(array: Array, axis: Any) -> list[int]:
 
 
 def axis_of(array: Array, axis: int) -> int:
-    """An axis that may count from the end."""
+    """The non-negative axis for one that may count from the end."""
     rank = array.ndim
     if not -rank <= axis < rank:
         raise IndexError(f"expected an axis in [-{rank}, {rank}) of {array!r}, found {axis}")
@@ -51,5 +51,5 @@ def axis_of(array: Array, axis: int) -> int:
 
 
 def sizes_of(shape: Any) -> list[Any]:
-    """The sizes of a shape, which may be a single one."""
+    """The sizes of a shape, which may be a single size."""
     return list(shape) if isinstance(shape, (tuple, list)) else [shape]

@@ -1,4 +1,4 @@
-"""NumPy's functions that are given traced arrays."""
+"""Dispatches NumPy functions that are called with traced arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as _numpy
 from .. import _kiln
 from .. import numpy as _functions
 
-#: Methods of NumPy's functions of single elements.
+#: Methods of ufuncs, and the functions that implement them.
 _METHODS = {
     ("add", "reduce"): "sum",
     ("multiply", "reduce"): "prod",
@@ -25,7 +25,7 @@ _METHODS = {
 
 
 def ufunc(function: Any, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
-    """What a function of single elements, or a method of it, gives."""
+    """The result of a ufunc, or of a method of one."""
     name = function.__name__
     if method == "__call__":
         return _called(name, name, inputs, options)
@@ -33,18 +33,20 @@ def ufunc(function: Any, method: str, inputs: Sequence[Any], options: dict[str, 
 
 
 def function(called: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
-    """What any other function gives."""
+    """The result of any other function."""
     return _called(called.__name__, called.__name__, args, options)
 
 
 def _called(name: str, shown: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
     found = getattr(_functions, name, None) if name in _functions.__all__ else None
     if not callable(found):
-        raise _kiln.error("unsupported", f"traced arrays do not have `numpy.{shown}`; the functions of `kiln.numpy` are what they have")
-    # What NumPy passes on although the caller did not write it.
+        message = f"traced arrays do not support `numpy.{shown}`; use the functions of `kiln.numpy`"
+        raise _kiln.error("unsupported", message)
+    # NumPy also passes defaults that the caller did not write.
     given = {key: value for key, value in options.items() if value is not None and value is not _numpy._NoValue}
     if "out" in given:
-        raise _kiln.error("traced", f"`numpy.{shown}` cannot write into `out`: traced arrays do not change; use its result")
+        message = f"`numpy.{shown}` cannot write into `out`, as traced arrays are immutable; use its result"
+        raise _kiln.error("traced", message)
     takes_dtype = "dtype" in inspect.signature(found).parameters
     dtype = None if takes_dtype else given.pop("dtype", None)
     result = found(*args, **given)

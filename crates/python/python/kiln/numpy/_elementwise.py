@@ -1,4 +1,4 @@
-"""Functions of single elements, operands broadcast against each other."""
+"""Elementwise functions, with operands broadcast against each other."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ arctanh = _unary("atanh", "The inverse hyperbolic tangent.")
 negative = _unary("neg", "-x.", floats=False)
 square = _unary("square", "x * x.", floats=False)
 sign = _unary("sign", "-1, 0 or 1.", floats=False)
-isnan = _unary("is_nan", "Whether NaN.")
-isinf = _unary("is_inf", "Whether an infinity.")
+isnan = _unary("is_nan", "Whether x is NaN.")
+isinf = _unary("is_inf", "Whether x is infinite.")
 
 
 def _rounding(mnemonic: str, doc: str) -> Any:
@@ -63,11 +63,11 @@ def _rounding(mnemonic: str, doc: str) -> Any:
 floor = _rounding("floor", "Rounds down.")
 ceil = _rounding("ceil", "Rounds up.")
 trunc = _rounding("trunc", "Rounds towards zero.")
-rint = _rounding("round_even", "Rounds to the nearest integer, halves to the even one.")
+rint = _rounding("round_even", "Rounds to the nearest integer, and halves to even.")
 
 
 def positive(x: Any) -> Array:
-    """The same."""
+    """x itself."""
     return as_array(x)
 
 
@@ -98,17 +98,17 @@ def cbrt(x: Any) -> Array:
 
 
 def isfinite(x: Any) -> Array:
-    """Whether neither NaN nor an infinity."""
+    """Whether x is finite: neither NaN nor infinite."""
     return logical_not(logical_or(isnan(x), isinf(x)))
 
 
 def deg2rad(x: Any) -> Array:
-    """Degrees as radians."""
+    """Converts degrees to radians."""
     return as_float(as_array(x)) * (math.pi / 180)
 
 
 def rad2deg(x: Any) -> Array:
-    """Radians as degrees."""
+    """Converts radians to degrees."""
     return as_float(as_array(x)) * (180 / math.pi)
 
 
@@ -117,7 +117,7 @@ degrees = rad2deg
 
 
 def round(x: Any, decimals: int = 0) -> Array:
-    """Rounds to a number of decimals, halves to the even one."""
+    """Rounds to a number of decimals, and halves to even."""
     if decimals == 0:
         return rint(x)
     scale = 10.0**decimals
@@ -147,25 +147,25 @@ def _binary(mnemonic: str, doc: str, *, for_bools: str | None = None, floats: bo
     return function
 
 
-add = _binary("add", "x + y; of truth values, whether either.", for_bools="or")
+add = _binary("add", "x + y; for booleans, logical or.", for_bools="or")
 subtract = _binary("sub", "x - y.")
-multiply = _binary("mul", "x * y; of truth values, whether both.", for_bools="and")
-floor_divide = _binary("floor_div", "The integer at or below x / y.")
+multiply = _binary("mul", "x * y; for booleans, logical and.", for_bools="and")
+floor_divide = _binary("floor_div", "x / y, rounded down.")
 remainder = _binary("floor_mod", "The remainder of `floor_divide`, with the sign of y.")
 mod = remainder
 fmod = _binary("rem", "The remainder of a division, with the sign of x.")
-maximum = _binary("max", "The larger one; NaN if either is.", for_bools="or")
-minimum = _binary("min", "The smaller one; NaN if either is.", for_bools="and")
+maximum = _binary("max", "The larger of x and y; NaN if either is NaN.", for_bools="or")
+minimum = _binary("min", "The smaller of x and y; NaN if either is NaN.", for_bools="and")
 arctan2 = _binary("atan2", "The angle of the point (y, x).", floats=True)
 bitwise_and = _binary("bit_and", "Bits set in both.", for_bools="and")
 bitwise_or = _binary("bit_or", "Bits set in either.", for_bools="or")
 bitwise_xor = _binary("bit_xor", "Bits set in exactly one.", for_bools="xor")
-left_shift = _binary("shl", "Bits moved up.")
-right_shift = _binary("shr", "Bits moved down.")
+left_shift = _binary("shl", "x shifted left by y bits.")
+right_shift = _binary("shr", "x shifted right by y bits.")
 
 
 def divide(x: Any, y: Any) -> Array:
-    """x / y: of integers, in float64."""
+    """x / y; the quotient of integers is a float64."""
     recording = current(x, y)
     values, weak = promote(recording, [x, y])
     if kind(values[0].dtype) < 2:
@@ -203,8 +203,8 @@ def _comparison(mnemonic: str, doc: str) -> Any:
     return function
 
 
-equal = _comparison("eq", "Whether equal.")
-not_equal = _comparison("ne", "Whether not equal.")
+equal = _comparison("eq", "Whether x == y.")
+not_equal = _comparison("ne", "Whether x != y.")
 less = _comparison("lt", "Whether x < y.")
 less_equal = _comparison("le", "Whether x <= y.")
 greater = _comparison("gt", "Whether x > y.")
@@ -228,7 +228,7 @@ logical_not = _logical("not", "Whether it is false.")
 
 
 def invert(x: Any) -> Array:
-    """Every bit flipped; of truth values, whether false."""
+    """Flips every bit; for booleans, logical not."""
     array = as_array(x)
     return array._op("not" if array._value.dtype == "bool" else "bit_not")
 
@@ -242,20 +242,20 @@ def hypot(x: Any, y: Any) -> Array:
 
 
 def logaddexp(x: Any, y: Any) -> Array:
-    """log(exp(x) + exp(y)), without overflow inside."""
+    """log(exp(x) + exp(y)), computed without overflow."""
     larger = maximum(x, y)
     return larger + log1p(exp(minimum(x, y) - larger))
 
 
 def fmax(x: Any, y: Any) -> Array:
-    """The larger one; a number if only one is."""
+    """The larger of x and y; if one is NaN, the other."""
     recording = current(x, y)
     a, b = lift(recording, x), lift(recording, y)
     return where(isnan(a), b, where(isnan(b), a, maximum(a, b)))
 
 
 def fmin(x: Any, y: Any) -> Array:
-    """The smaller one; a number if only one is."""
+    """The smaller of x and y; if one is NaN, the other."""
     recording = current(x, y)
     a, b = lift(recording, x), lift(recording, y)
     return where(isnan(a), b, where(isnan(b), a, minimum(a, b)))
@@ -282,7 +282,7 @@ def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) 
 
 
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Array:
-    """x, at least the minimum and at most the maximum."""
+    """x, limited to the range from the minimum to the maximum."""
     least = a_min if a_min is not None else min
     most = a_max if a_max is not None else max
     array = as_array(x, least, most)
@@ -292,12 +292,12 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 
 
 def astype(x: Any, dtype: Any) -> Array:
-    """Every element in another dtype."""
+    """Converts every element to another dtype."""
     return as_array(x).astype(dtype)
 
 
 def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
-    """NaN as a number, infinities as the largest ones."""
+    """Replaces NaN by a number, and infinities by the largest finite numbers."""
     array = as_array(x)
     if kind(array._value.dtype) < 2:
         return array

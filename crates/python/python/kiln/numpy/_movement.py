@@ -1,4 +1,4 @@
-"""Movement of elements, without computation."""
+"""Functions that move elements without computing on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._context import as_array, axes_of, axis_of, current, lifted, sizes_of
 
 
 def reshape(x: Any, shape: Any) -> Array:
-    """The same elements in row-major order with other sizes; -1 for one that follows from the others."""
+    """The same elements in row-major order in another shape; -1 stands for a size to be inferred."""
     array = as_array(x)
     sizes = [None if isinstance(size, int) and size == -1 else size for size in sizes_of(shape)]
     return Array(array._recording, array._recording.reshape(array._value, sizes))
@@ -34,7 +34,7 @@ permute_dims = transpose
 
 
 def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
-    """Two axes exchanged."""
+    """Exchanges two axes."""
     array = as_array(x)
     order = list(range(array.ndim))
     a, b = axis_of(array, axis1), axis_of(array, axis2)
@@ -43,7 +43,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
 
 
 def moveaxis(x: Any, source: Any, destination: Any) -> Array:
-    """Axes moved to other places."""
+    """Moves axes to other positions."""
     array = as_array(x)
     moved, places = axes_of(array, source), axes_of(array, destination)
     order = [axis for axis in range(array.ndim) if axis not in moved]
@@ -53,14 +53,14 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Array:
 
 
 def expand_dims(x: Any, axis: Any) -> Array:
-    """With axes of size 1 at these axes of the result."""
+    """Adds axes of size 1, at these positions in the result."""
     array = as_array(x)
     axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
     return Array(array._recording, array._recording.unsqueeze(array._value, axes))
 
 
 def squeeze(x: Any, axis: Any = None) -> Array:
-    """Without axes of size 1; by default those that always have that size."""
+    """Removes axes of size 1; by default all that are known to have that size."""
     array = as_array(x)
     if axis is None:
         axes = [at for at, size in enumerate(array.shape) if isinstance(size, int) and size == 1]
@@ -70,13 +70,13 @@ def squeeze(x: Any, axis: Any = None) -> Array:
 
 
 def broadcast_to(x: Any, shape: Any) -> Array:
-    """Repeated along axes of size 1, and new outer axes, to a shape."""
+    """Repeats an array along axes of size 1 and new outer axes, to a shape."""
     array = as_array(x, *sizes_of(shape))
     return Array(array._recording, array._recording.broadcast_to(array._value, sizes_of(shape)))
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Array:
-    """Arrays one after another along an axis."""
+    """Joins arrays along an existing axis."""
     recording = current(*arrays)
     values, _ = promote(recording, arrays)
     if axis is None:
@@ -92,41 +92,41 @@ concat = concatenate
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Array:
-    """Arrays of one shape under a new axis."""
+    """Joins arrays of the same shape along a new axis."""
     recording = current(*arrays)
     return concatenate([expand_dims(lift(recording, array), axis) for array in arrays], axis)
 
 
 def vstack(arrays: Sequence[Any]) -> Array:
-    """Arrays one after another along the first axis; vectors as rows."""
+    """Joins arrays along the first axis; vectors become rows."""
     return concatenate([atleast_2d(array) for array in lifted(arrays)], 0)
 
 
 def hstack(arrays: Sequence[Any]) -> Array:
-    """Arrays one after another along the second axis; vectors along the first."""
+    """Joins arrays along the second axis, or vectors along their only one."""
     parts = [atleast_1d(array) for array in lifted(arrays)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
 
 
 def atleast_1d(x: Any) -> Array:
-    """At least one axis."""
+    """The array with at least one axis."""
     array = as_array(x)
     return array if array.ndim else reshape(array, [1])
 
 
 def atleast_2d(x: Any) -> Array:
-    """At least two axes: new ones come first."""
+    """The array with at least two axes: new ones come first."""
     array = atleast_1d(x)
     return array if array.ndim > 1 else expand_dims(array, 0)
 
 
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Parts along an axis: a number of equal ones, or between indices."""
+    """Splits along an axis: into a number of equal parts, or at indices."""
     array = as_array(x)
     at = axis_of(array, axis)
     rest = (slice(None),) * at
     if isinstance(indices_or_sections, int):
-        # A number of parts that does not divide the size is an error of the call.
+        # If the number of parts does not divide the size, the call fails.
         part = array.shape[at] // indices_or_sections
         whole = reshape(array, [*array.shape[:at], indices_or_sections, part, *array.shape[at + 1 :]])
         return [whole[(*rest, index)] for index in range(indices_or_sections)]
@@ -135,7 +135,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
 
 
 def tile(x: Any, reps: Any) -> Array:
-    """Repeated as a whole along each axis."""
+    """Repeats the whole array along each axis."""
     counts = sizes_of(reps)
     array = as_array(x, *counts)
     if len(counts) > array.ndim:
@@ -145,7 +145,7 @@ def tile(x: Any, reps: Any) -> Array:
 
 
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Array:
-    """Every element repeated along an axis, a number of times."""
+    """Repeats every element a number of times along an axis."""
     array = as_array(x, repeats)
     if axis is None:
         array, axis = ravel(array), 0
@@ -157,14 +157,14 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Array:
 
 
 def flip(x: Any, axis: Any = None) -> Array:
-    """In reverse order along axes; all of them by default."""
+    """Reverses the order along axes; along all of them by default."""
     array = as_array(x)
     flipped = axes_of(array, axis)
     return array[tuple(slice(None, None, -1 if at in flipped else 1) for at in range(array.ndim))]
 
 
 def roll(x: Any, shift: Any, axis: Any = None) -> Array:
-    """Moved along axes, from the end back to the start."""
+    """Shifts elements along axes; those moved past the end return at the start."""
     array = as_array(x, *sizes_of(shift))
     if axis is None:
         return reshape(roll(ravel(array), shift, 0), array.shape)
@@ -172,17 +172,17 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Array:
     for at, by in zip(axes_of(array, axis), shifts * len(sizes_of(axis)) if len(shifts) == 1 else shifts):
         rest = (slice(None),) * at
         size = array.shape[at]
-        # A shift by more than the size goes round.
+        # A shift by more than the size wraps around.
         start = (0 - by) % size.max(1) if isinstance(size, _kiln.Size) else (0 - by) % max(size, 1)
         array = concatenate([array[(*rest, slice(start, None))], array[(*rest, slice(None, start))]], at)
     return array
 
 
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Array:
-    """A border: of a constant, ``edge``, ``reflect`` or ``wrap``."""
+    """Adds a border, in the mode ``constant``, ``edge``, ``reflect`` or ``wrap``."""
     modes = ("constant", "edge", "reflect", "wrap")
     if mode not in modes:
-        raise _kiln.error("unsupported", f"expected a mode of `pad` that is one of {', '.join(modes)}, found {mode!r}")
+        raise _kiln.error("unsupported", f"expected the mode of `pad` to be one of {', '.join(modes)}, found {mode!r}")
     array = as_array(x)
     widths = _pad_widths(pad_width, array.ndim)
     border = array._recording.number(array._value.dtype, constant_values)
@@ -207,7 +207,7 @@ def _pad_widths(width: Any, rank: int) -> list[tuple[Any, Any]]:
 
 
 def take(x: Any, indices: Any, axis: int | None = None) -> Array:
-    """Slices at indices along an axis; elements of all in order by default."""
+    """Slices at indices along an axis; by default, elements of the flattened array."""
     array = as_array(x, indices)
     if axis is None:
         return ravel(array)[lift(array._recording, indices)]
@@ -216,7 +216,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Array:
 
 
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Array:
-    """Elements whose position along an axis is given."""
+    """Elements whose positions along an axis are given."""
     array = as_array(x, indices)
     positions = lift(array._recording, indices)
     if axis is None:
@@ -225,7 +225,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Array:
 
 
 def diff(x: Any, n: int = 1, axis: int = -1) -> Array:
-    """The differences of neighbours, ``n`` times."""
+    """The differences between neighbouring elements, taken ``n`` times."""
     array = as_array(x)
     rest = (slice(None),) * axis_of(array, axis)
     for _ in range(n):

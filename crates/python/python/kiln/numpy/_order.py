@@ -1,4 +1,4 @@
-"""Order, and what an array is."""
+"""Sorting, and properties of arrays."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def _top(x: Any, axis: int, extremum: str) -> tuple[Array, Array]:
 
 
 def sort(x: Any, axis: int | None = -1) -> Array:
-    """In ascending order along an axis."""
+    """The elements in ascending order along an axis."""
     return _top(ravel(x), 0, "min")[0] if axis is None else _top(x, axis, "min")[0]
 
 
 def argsort(x: Any, axis: int | None = -1) -> Array:
-    """The positions in ascending order along an axis."""
+    """The positions of the elements in ascending order along an axis."""
     return _top(ravel(x), 0, "min")[1] if axis is None else _top(x, axis, "min")[1]
 
 
@@ -35,7 +35,7 @@ def top_k(x: Any, k: Any, axis: int = -1) -> tuple[Array, Array]:
 
 
 def median(x: Any, axis: int | None = None) -> Array:
-    """The median: the mean of the middle two of an even number of elements."""
+    """The median; for an even number of elements, the mean of the middle two."""
     array = as_float(as_array(x))
     if axis is None:
         array, axis = ravel(array), 0
@@ -52,7 +52,7 @@ def ndim(x: Any) -> int:
 
 
 def shape(x: Any) -> tuple[Any, ...]:
-    """Sizes, one per axis."""
+    """The sizes, one per axis."""
     return as_array(x).shape
 
 
@@ -63,5 +63,5 @@ def size(x: Any, axis: int | None = None) -> Any:
 
 
 def result_type(*arrays: Any) -> str:
-    """The name of the dtype that arrays have together."""
+    """The name of the dtype that the arrays promote to."""
     return result_dtype([as_array(array, *arrays)._value.dtype for array in arrays])

@@ -1,4 +1,4 @@
-"""Sums of products."""
+"""Matrix products and other contractions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ._context import axes_of, current, lifted
 from ._elementwise import multiply
 from ._movement import expand_dims, ravel, squeeze
 
-#: What the numbers of axes stand for, in the order of an implied result.
+#: The letters for numbered axes, in the order of an implicit result.
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def matmul(x: Any, y: Any) -> Array:
-    """The product of matrices; a vector is a row on the left and a column on the right."""
+    """The matrix product; a vector is a row on the left and a column on the right."""
     recording = current(x, y)
     values, _ = promote(recording, [x, y])
     a, b = (Array(recording, value) for value in values)
@@ -32,7 +32,7 @@ def matmul(x: Any, y: Any) -> Array:
 
 
 def dot(x: Any, y: Any) -> Array:
-    """The product over the last axis of the first and the last but one of the second."""
+    """The product over the last axis of the first operand and the second-to-last axis of the second."""
     a, b = lifted([x, y])
     if a.ndim == 0 or b.ndim == 0:
         return multiply(a, b)
@@ -74,9 +74,9 @@ def tensordot(x: Any, y: Any, axes: Any = 2) -> Array:
 
 
 def einsum(*operands: Any, optimize: Any = False) -> Array:
-    """Einstein's sums: ``einsum("bij,bjk->bik", x, y)``, with ``...`` for any further axes, or ``einsum(x, [0, 1], y, [1, 2], [0, 2])``.
+    """Einstein summation: ``einsum("bij,bjk->bik", x, y)`` or ``einsum(x, [0, 1], y, [1, 2], [0, 2])``.
 
-    Operands are joined from left to right, whatever ``optimize`` says.
+    ``...`` stands for any further axes. Operands are contracted from left to right; ``optimize`` is ignored.
     """
     equation, arrays = (operands[0], operands[1:]) if isinstance(operands[0], str) else _spelled(operands)
     recording = current(*arrays)
@@ -85,12 +85,12 @@ def einsum(*operands: Any, optimize: Any = False) -> Array:
 
 
 def _spelled(operands: Sequence[Any]) -> tuple[str, list[Any]]:
-    """Operands with lists of numbers as an equation with letters."""
+    """Converts operands with lists of axis numbers to an equation with letters."""
     arrays, lists = list(operands[: len(operands) // 2 * 2 : 2]), operands[1::2]
     left = ",".join(_letters(numbers) for numbers in lists)
     return (f"{left}->{_letters(operands[-1])}" if len(operands) % 2 else left), arrays
 
 
 def _letters(numbers: Sequence[Any]) -> str:
-    """NumPy's letters for numbers from 0 to 51."""
+    """NumPy's letters for axis numbers from 0 to 51."""
     return "".join("..." if number is Ellipsis else _LETTERS[number] for number in numbers)

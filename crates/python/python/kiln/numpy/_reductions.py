@@ -1,4 +1,4 @@
-"""Reductions over axes, and running ones."""
+"""Reductions over axes, and cumulative ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _reduced(array: Array, function: str, axis: Any, keepdims: bool) -> Array:
 
 
 def _sum_dtype(array: Array, dtype: Any) -> Array:
-    """Integers are added up in 64 bits, as in NumPy."""
+    """Integers are accumulated in 64 bits, as in NumPy."""
     if dtype is not None:
         return array.astype(dtype)
     name = array._value.dtype
@@ -28,17 +28,17 @@ def _sum_dtype(array: Array, dtype: Any) -> Array:
 
 
 def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
-    """The sum over axes; of integers in 64 bits."""
+    """The sum over axes; integers are accumulated in 64 bits."""
     return _reduced(_sum_dtype(as_array(x), dtype), "sum", axis, keepdims)
 
 
 def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
-    """The product over axes; of integers in 64 bits."""
+    """The product over axes; integers are accumulated in 64 bits."""
     return _reduced(_sum_dtype(as_array(x), dtype), "product", axis, keepdims)
 
 
 def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
-    """The mean over axes; of integers in float64."""
+    """The mean over axes; that of integers is a float64."""
     array = as_array(x)
     if dtype is not None:
         array = array.astype(dtype)
@@ -92,7 +92,7 @@ def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
 
 
 def var(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
-    """The variance over axes: squares are divided by the number of elements minus ``ddof``."""
+    """The variance over axes: the sum of squares is divided by the number of elements minus ``ddof``."""
     array = as_float(as_array(x)) if dtype is None else as_array(x).astype(dtype)
     if kind(as_array(x)._value.dtype) < 2 and dtype is None:
         array = as_array(x).astype("float64")
@@ -122,12 +122,12 @@ def _arg_extremum(x: Any, axis: Any, keepdims: bool, extremum: str) -> Array:
 
 
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the maximum is; the first of equal ones."""
+    """The position of the maximum; of equal elements, the first."""
     return _arg_extremum(x, axis, keepdims, "max")
 
 
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the minimum is; the first of equal ones."""
+    """The position of the minimum; of equal elements, the first."""
     return _arg_extremum(x, axis, keepdims, "min")
 
 
@@ -141,17 +141,17 @@ def _cumulative(x: Any, axis: int | None, dtype: Any, function: str) -> Array:
 
 
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
-    """The running sum along an axis; of all elements in order by default."""
+    """The cumulative sum along an axis; by default over all elements in order."""
     return _cumulative(x, axis, dtype, "sum")
 
 
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
-    """The running product along an axis; of all elements in order by default."""
+    """The cumulative product along an axis; by default over all elements in order."""
     return _cumulative(x, axis, dtype, "product")
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
-    """The norm of vectors, as ``numpy.linalg.norm``: of all elements by default; orders 1, 2 and infinity."""
+    """The vector norm, as in ``numpy.linalg.norm``: over all elements by default; of order 1, 2 or infinity."""
     array = as_float(as_array(x))
     if ord in (None, 2, "fro"):
         return sqrt(sum(square(array), axis, keepdims=keepdims))

@@ -1,4 +1,4 @@
-"""Arrays that are made, and those of positions."""
+"""Array creation, coordinate grids and diagonals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._reductions import sum
 
 
 def asarray(x: Any, dtype: Any = None) -> Array:
-    """A value as an array of the function that is traced: constants are copied."""
+    """A value as an array of the function that is being traced: constants are copied."""
     made = lift(current(x), x)
     made = made if dtype is None else made.astype(dtype)
     return Array(made._recording, made._value)
@@ -26,7 +26,7 @@ array = asarray
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
-    """An array of one value."""
+    """An array filled with one value."""
     sizes = sizes_of(shape)
     recording = current(fill_value, *[size for size in sizes if isinstance(size, Array)])
     if dtype is None:
@@ -49,7 +49,7 @@ def ones(shape: Any, dtype: Any = "float64") -> Array:
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Array:
-    """An array of one value, of the shape and dtype of another."""
+    """An array filled with one value, with the shape and dtype of another."""
     array = as_array(x)
     name = array._value.dtype if dtype is None else dtype_name(dtype)
     value = array._recording.number(name, fill_value)
@@ -57,12 +57,12 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
 
 
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None) -> Array:
-    """Zeros, of the shape and dtype of another array."""
+    """Zeros, with the shape and dtype of another array."""
     return full_like(x, 0, dtype, shape)
 
 
 def ones_like(x: Any, dtype: Any = None, shape: Any = None) -> Array:
-    """Ones, of the shape and dtype of another array."""
+    """Ones, with the shape and dtype of another array."""
     return full_like(x, 1, dtype, shape)
 
 
@@ -71,7 +71,7 @@ empty_like = zeros_like
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Array:
-    """The numbers from ``start`` to before ``stop``: integers and sizes; floats if all are Python's numbers."""
+    """The numbers from ``start`` up to, but excluding, ``stop``; floats only if all arguments are Python numbers."""
     if stop is None:
         start, stop = 0, start
     recording = current()
@@ -92,7 +92,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Ar
 
 
 def linspace(start: float, stop: float, num: Any = 50, endpoint: bool = True, dtype: Any = "float64") -> Array:
-    """``num`` numbers from ``start`` to ``stop``, evenly apart."""
+    """``num`` evenly spaced numbers from ``start`` to ``stop``."""
     steps = arange(num, dtype="float64")
     n_gaps = num - 1 if endpoint else num
     n_gaps = n_gaps.max(1) if isinstance(n_gaps, _kiln.Size) else max(n_gaps, 1)
@@ -134,7 +134,7 @@ def triu(x: Any, k: Any = 0) -> Array:
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Array]:
-    """Vectors as coordinates of a grid."""
+    """The coordinate arrays of a grid with these vectors as its axes."""
     vectors = lifted(arrays)
     places = list(range(len(vectors)))
     if indexing == "xy" and len(vectors) > 1:

@@ -1,8 +1,8 @@
-"""PyTorch's modules compiled by Kiln: ``torch.compile(model, backend="kiln", dynamic=True)``.
+"""Kiln as a backend of ``torch.compile``: ``torch.compile(model, backend="kiln", dynamic=True)``.
 
-The graphs that PyTorch captures, forward and backward, become Kiln's, with their sizes as symbols: one compile serves all sizes
-that PyTorch's guards allow. Parameters and inputs are shared without a copy. A graph with an operator that Kiln does not have is
-run by PyTorch, as a whole, and counted: :func:`explain` says which, and why::
+The graphs that PyTorch captures, forward and backward, are converted to Kiln's with symbolic sizes: one compilation
+serves all sizes that PyTorch's guards allow. Parameters and inputs are shared without copying. A graph with an operator
+that Kiln does not support is run by PyTorch as a whole, and counted: :func:`explain` lists them with the reasons::
 
     compiled = torch.compile(model, backend="kiln", dynamic=True)
     y = compiled(x)

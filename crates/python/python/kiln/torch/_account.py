@@ -1,4 +1,4 @@
-"""What became of the graphs that PyTorch captured."""
+"""Counts which of the graphs that PyTorch captured run on Kiln, and which on PyTorch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 class Unsupported(Exception):
-    """What keeps a graph from being compiled."""
+    """The reason that a graph cannot be compiled."""
 
 
 @dataclass
@@ -19,15 +19,15 @@ class Graph:
     role: str
     #: The number of operators.
     n_ops: int
-    #: Why PyTorch runs it; None if Kiln does.
+    #: Why PyTorch runs the graph; None if Kiln does.
     reason: str | None = None
-    #: The number of calls that Kiln served.
+    #: The number of calls that Kiln ran.
     n_calls: int = 0
-    #: Calls that PyTorch served, by reason.
+    #: The number of calls that PyTorch ran, by reason.
     fallbacks: Counter[str] = field(default_factory=Counter)
 
     def fall_back(self, reason: str) -> None:
-        """Counts a call that PyTorch serves."""
+        """Counts a call that PyTorch runs."""
         self.fallbacks[reason] += 1
 
 
@@ -42,13 +42,13 @@ def add(graph: Graph) -> None:
 
 
 def reset() -> None:
-    """Forgets the graphs that were captured so far."""
+    """Forgets the graphs captured so far."""
     with _lock:
         _graphs.clear()
 
 
 def counters() -> dict[str, int]:
-    """How many graphs were compiled, and how many PyTorch runs; the same of calls; and graphs by the reason for PyTorch."""
+    """The numbers of graphs and calls run by Kiln and by PyTorch, and for each reason the graphs left to PyTorch."""
     with _lock:
         graphs = list(_graphs)
     counted = Counter(
@@ -64,7 +64,7 @@ def counters() -> dict[str, int]:
 
 
 def explain() -> str:
-    """One line for each captured graph: who runs it, and why; and the places where PyTorch split the program."""
+    """One line per captured graph, saying what runs it and why, followed by PyTorch's graph breaks."""
     from torch._dynamo.utils import counters as dynamo
 
     with _lock:

@@ -1,4 +1,4 @@
-"""The backend that PyTorch calls with captured graphs."""
+"""The backend function that PyTorch calls with captured graphs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _OPTIONS = tuple(inspect.signature(_settings).parameters)
 def backend(
     module: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
-    """What ``torch.compile(model, backend="kiln")`` calls with each graph that it captures.
+    """The function that ``torch.compile(model, backend="kiln")`` calls with each graph that it captures.
 
     :param options: keyword arguments of :func:`kiln.load`.
-    :param mode: accepted; Kiln has one.
+    :param mode: accepted and ignored.
     """
     unknown = sorted(set(options or {}).difference(_OPTIONS))
     if unknown:
@@ -45,25 +45,25 @@ def backend(
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
     )
-    # Attention as products and a softmax, which Kiln fuses.
+    # Decomposes attention into matrix products and a softmax, which Kiln fuses.
     with sdpa_kernel(SDPBackend.MATH):
         return compiler(module, example_inputs)
 
 
 def _compile(role: str, settings: dict[str, Any], module: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
-    """A function of a graph's arguments, in the calling convention of PyTorch: a list that it empties."""
+    """A function of a graph's arguments, with PyTorch's calling convention: it takes a list, and empties it."""
     n_ops = sum(node.op == "call_function" for node in module.graph.nodes)
     account = _account.Graph(role, n_ops)
     plan = None
     try:
-        # Constants have values, although the tensors of the graph have none.
+        # Outside the fake-tensor mode, since constants have values, unlike the tensors of the graph.
         with _disable_current_modes():
             plan = Conversion(module, _kiln.Recording(role)).plan(settings)
     except (Unsupported, Error) as error:
         account.reason = str(error)
     except Exception as error:
-        # A defect of the conversion should not end the program: PyTorch can run the graph.
-        account.reason = f"of a defect of Kiln's conversion: {type(error).__name__}: {error}"
+        # A defect in the conversion should not end the program, since PyTorch can run the graph.
+        account.reason = f"Kiln's conversion has a defect: {type(error).__name__}: {error}"
     _account.add(account)
     return _boxed(_Compiled(module, plan, account))
 
@@ -79,7 +79,7 @@ def _boxed(compiled: _Compiled) -> Callable[[list[Any]], list[Any]]:
 
 
 class _Compiled:
-    """A graph that Kiln runs, or PyTorch where it cannot."""
+    """A graph that Kiln runs, falling back to PyTorch."""
 
     def __init__(self, module: GraphModule, plan: Plan | None, account: _account.Graph) -> None:
         self._module = module
@@ -93,7 +93,7 @@ class _Compiled:
         try:
             results = self._called(plan, args)
         except (Unsupported, Error) as error:
-            # The graph has no effects, so it can be run again.
+            # The graph has no side effects, so it can be run again.
             return self._eager(args, str(error))
         self._account.n_calls += 1
         return results
@@ -127,7 +127,7 @@ class _Compiled:
 
 
 def _sized(size: int) -> torch.Tensor:
-    """A tensor of a size, of one byte of memory."""
+    """A tensor with a given number of elements that occupies one byte."""
     if size < 0:
         raise Unsupported("an argument is a negative integer")
     return torch.zeros(1, dtype=torch.uint8).expand(size)

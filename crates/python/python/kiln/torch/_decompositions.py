@@ -1,4 +1,4 @@
-"""Which of PyTorch's operators are broken down before conversion: into the core ones, and a few of those further."""
+"""The decompositions applied before conversion: to PyTorch's core operators, some of which are decomposed further."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 _aten = torch.ops.aten
 
-#: Beside the core ones: norms and others whose parts Kiln fuses.
+#: Operators that are also decomposed: norms and others whose parts Kiln fuses.
 _BROKEN_DOWN = (
     "_softmax",
     "_log_softmax",
@@ -54,7 +54,7 @@ def _encoder_layer(
     mask: torch.Tensor | None = None,
     mask_type: int | None = None,
 ) -> torch.Tensor:
-    """The operator that a layer of PyTorch's transformer encoder is outside of training."""
+    """The fused operator that PyTorch uses for a transformer encoder layer in inference."""
     if mask is not None:
         return NotImplemented
 
@@ -83,7 +83,7 @@ def _encoder_layer(
     return norm2(x + transform(x))
 
 
-#: What Kiln has as it is, or derives.
+#: Operators that are kept, since Kiln has a conversion for them.
 _KEPT = (
     "_safe_softmax",
     "silu",
@@ -107,7 +107,7 @@ _KEPT = (
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """The rules."""
+    """The decomposition rule of each operator."""
     rules = dict(core_aten_decompositions())
     names = [name for name in _BROKEN_DOWN if hasattr(_aten, name)]
     rules.update(get_decompositions([getattr(_aten, name) for name in names]))

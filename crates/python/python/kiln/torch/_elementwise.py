@@ -1,4 +1,4 @@
-"""Operators on single elements: operands are brought to the dtype of the result, as PyTorch does it."""
+"""Elementwise operators: operands are converted to the dtype of the result, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _UNARY = {
     "trunc": "trunc",
 }
 
-#: Those that leave integers as they are.
+#: Operators that leave integers unchanged.
 _ROUNDING = {"ceil", "floor", "round_even", "trunc"}
 
 
@@ -81,7 +81,7 @@ _BINARY = {
     "remainder.Tensor": "floor_mod",
 }
 
-#: Of truth values.
+#: The operators on booleans.
 _LOGICAL = {"max": "or", "min": "and", "mul": "and", "add": "or", "bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
 
 
@@ -182,7 +182,7 @@ def _comparison(mnemonic: str) -> Any:
 
 
 def _common_dtype(node: Node) -> str:
-    """The dtype that PyTorch brings the operands to."""
+    """The dtype that PyTorch promotes the operands to."""
     operands = [argument.meta["val"] if isinstance(argument, Node) else argument for argument in node.args]
     return dtype_name(torch.result_type(*operands))
 

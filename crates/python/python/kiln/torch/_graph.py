@@ -1,4 +1,4 @@
-"""A captured graph of PyTorch's as a model of Kiln's."""
+"""Converts a graph captured by PyTorch to a Kiln model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..numpy._context import tracing
 from . import _sizes
 from ._account import Unsupported
 
-#: Operators that compute nothing that is used.
+#: Operators whose results are not used.
 _CHECKS = {
     "aten._assert_async.msg",
     "aten._assert_scalar.default",
@@ -26,7 +26,7 @@ _CHECKS = {
     "aten.sym_constrain_range_for_size.default",
 }
 
-#: Operators that draw random numbers: PyTorch does that, call by call, so that seeds mean what they mean there.
+#: Operators that draw random numbers: PyTorch draws them in each call, so that its seeds apply.
 _DRAWS = {
     "aten.rand.default": torch.rand,
     "aten.rand_like.default": torch.rand,
@@ -37,23 +37,23 @@ _DRAWS = {
 
 @dataclass
 class Plan:
-    """How a graph is called."""
+    """How to call a converted graph."""
 
     native: _kiln.Model
     #: The positions of the arguments that are tensors of the model.
     arguments: list[int]
-    #: Sizes that no tensor has: the positions of arguments that are integers.
+    #: The positions of integer arguments that are symbols, but not sizes of any tensor.
     sizes: list[int]
-    #: Random tensors: what draws them, their sizes and dtype.
+    #: Random tensors: the function that draws each, its sizes and dtype.
     draws: list[tuple[Callable[..., Any], list[Any], torch.dtype]]
-    #: For each symbol the position of an argument, and its axis or None if it is the integer.
+    #: For each symbol, the position of an argument, and the axis, or None if the argument is an integer.
     symbols: dict[str, tuple[int, int | None]]
     #: What each output is: ``("tensor", index)``, ``("argument", position)``, ``("size", expression)`` or ``("value", value)``.
     outputs: list[tuple[str, Any]]
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """The name of a dtype of PyTorch's."""
+    """The name of a PyTorch dtype."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -63,7 +63,7 @@ class Conversion:
 
     module: GraphModule
     recording: _kiln.Recording
-    #: What each node is: a value, a number, a size, or a tuple of these.
+    #: What each node was converted to: a value, a number, a size, or a tuple of these.
     values: dict[Node, Any] = field(default_factory=dict)
     arguments: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Conversion:
         placeholders = [node for node in nodes if node.op == "placeholder"]
         self._find_symbols(placeholders)
         self._add_inputs(placeholders)
-        # Draws are inputs, and inputs come first.
+        # Random tensors are inputs, and inputs come first.
         for node in nodes:
             if node.op == "call_function" and str(node.target) in _DRAWS:
                 self._draw(node)
@@ -88,7 +88,7 @@ class Conversion:
                 elif node.op == "call_function" and node not in self.values:
                     self.values[node] = self._called(node)
                 elif node.op not in ("placeholder", "call_function", "output"):
-                    raise Unsupported(f"a node is a {node.op}")
+                    raise Unsupported(f"the graph has a node of kind {node.op}")
         finally:
             tracing.reset(token)
         return self._finished(nodes[-1], placeholders, settings)
@@ -132,7 +132,8 @@ class Conversion:
             return expr.name
         missing = sorted(symbol.name for symbol in expr.free_symbols if symbol.name not in self.symbols)
         if missing:
-            raise Unsupported(f"the size {expr} of an argument depends on {', '.join(missing)}, which no argument has")
+            unknown = ", ".join(missing)
+            raise Unsupported(f"the size {expr} of an argument depends on {unknown}, which no argument has")
         return _sizes.convert(self.recording, size)
 
     def _draw(self, node: Node) -> None:
@@ -165,7 +166,7 @@ class Conversion:
         if isinstance(value, torch.SymFloat):
             return _sizes.convert_float(self.recording, value.node.expr)
         if isinstance(value, torch.SymBool):
-            # Read by checks alone.
+            # Only checks read it.
             return None
         if node.target is operator.getitem:
             return self.values[node.args[0]][node.args[1]]
@@ -179,8 +180,8 @@ class Conversion:
         try:
             result = handler(self, node, *args, **kwargs)
         except TypeError as error:
-            # The handler does not take one of the arguments.
-            raise Unsupported(f"Kiln has no {name} of these arguments: {error}") from error
+            # The handler does not accept one of the arguments.
+            raise Unsupported(f"Kiln has no {name} with these arguments: {error}") from error
         _expect_agreement(name, value, result)
         return result
 
@@ -206,7 +207,7 @@ class Conversion:
         return dtype_name((value if index is None else value[index]).dtype)
 
     def number(self, number: Any, dtype: str) -> _kiln.Value:
-        """A number as PyTorch converts it to a dtype."""
+        """A number converted to a dtype as PyTorch does."""
         if isinstance(number, _kiln.Size):
             data = self.recording.op("dims", [], sizes=[number])[0]
             return self.recording.cast(self.recording.reshape(data, []), dtype)
@@ -217,7 +218,7 @@ class Conversion:
             return self.recording.constant(to_dlpack(converted))
 
     def value(self, given: Any, dtype: str) -> _kiln.Value:
-        """A value or a number as a value of a dtype."""
+        """A value or a number, as a value of a dtype."""
         if isinstance(given, _kiln.Value):
             return self.recording.cast(given, dtype)
         return self.number(given, dtype)
@@ -231,7 +232,7 @@ class Conversion:
     def _finished(self, output: Node, placeholders: list[Node], settings: dict[str, Any]) -> Plan:
         results = output.args[0]
         if not isinstance(results, (list, tuple)):
-            raise Unsupported("the graph has a single output")
+            raise Unsupported("the graph does not return a list of outputs")
         outputs: list[tuple[str, Any]] = []
         named: list[tuple[str, _kiln.Value]] = []
         for result in results:
@@ -247,7 +248,7 @@ class Conversion:
             else:
                 outputs.append(("value", self.values[result]))
         if not named:
-            raise Unsupported("no tensor is computed")
+            raise Unsupported("the graph computes no tensor")
         native = self.recording.load(named, settings)
         return Plan(native, self.arguments, self.sizes, self.draws, self.symbols, outputs)
 
@@ -260,7 +261,7 @@ def _expect_plain(node: Node, value: torch.Tensor) -> None:
 
 
 def _expect_agreement(name: str, expected: Any, result: Any) -> None:
-    """The dtype, the number of axes and known sizes are PyTorch's, or the conversion is wrong."""
+    """Checks the dtype, the number of axes and the known sizes; if one differs, the conversion is wrong."""
     if isinstance(expected, (tuple, list)):
         for one, made in zip(expected, result):
             _expect_agreement(name, one, made)
@@ -273,4 +274,4 @@ def _expect_agreement(name: str, expected: Any, result: Any) -> None:
         a == b for a, b in known if isinstance(a, int) and isinstance(b, int)
     )
     if not agree or result.dtype != dtype_name(expected.dtype):
-        raise Unsupported(f"{name} is converted to {result!r}, expected {expected.dtype} {tuple(expected.shape)}")
+        raise Unsupported(f"{name} was converted to {result!r}, expected {expected.dtype} {tuple(expected.shape)}")

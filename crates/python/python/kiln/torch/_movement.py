@@ -1,4 +1,4 @@
-"""Operators that move elements, and make tensors."""
+"""Operators that move elements or create tensors."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def _t(graph: Conversion, node: Node, x: _kiln.Value) -> _kiln.Value:
 def _as_strided(
     graph: Conversion, node: Node, x: _kiln.Value, _sizes_: Any, _strides: Any, offset: Any = None
 ) -> _kiln.Value:
-    """Of tensors that fill their memory, as tensors that fill it too: axes are reordered, and merged or split."""
+    """Only for dense tensors viewed as dense tensors: axes are reordered, and merged or split."""
     source, result = node.args[0].meta["val"], node.meta["val"]
     from_order, to_order = _memory_order(source), _memory_order(result)
     if offset not in (None, 0) or from_order is None or to_order is None:
-        raise Unsupported("aten.as_strided.default has other elements than its operand, or the same several times")
+        raise Unsupported("aten.as_strided.default does not have every element of its operand exactly once")
     memory = graph.op("transpose", x, permutation=from_order) if x.ndim else x
     sizes = graph.shape(node)
     dense = graph.recording.reshape(memory, [sizes[axis] for axis in to_order])
@@ -74,7 +74,7 @@ def _as_strided(
 
 
 def _memory_order(tensor: Any) -> list[int] | None:
-    """The axes from the outermost in memory to the innermost, if a tensor has all elements of its memory once."""
+    """The axes from the outermost in memory to the innermost, if the tensor is dense."""
     sizes = [expression(size) for size in tensor.shape]
     strides = [expression(stride) for stride in tensor.stride()]
     left = list(range(tensor.ndim))
@@ -141,7 +141,7 @@ def _unbind(graph: Conversion, node: Node, x: _kiln.Value, axis: int = 0) -> lis
 def _cat(graph: Conversion, node: Node, parts: list[_kiln.Value], axis: int = 0) -> _kiln.Value:
     dtype = graph.dtype(node)
     rank = node.meta["val"].ndim
-    # Empty vectors are left out, whatever the others are.
+    # PyTorch skips empty vectors, even if the other tensors have more axes.
     kept = [graph.value(part, dtype) for part in parts if part.ndim == rank]
     if len(kept) == 1:
         return kept[0]
@@ -174,10 +174,10 @@ def _replication_pad(graph: Conversion, node: Node, x: _kiln.Value, widths: list
 def _padded(graph: Conversion, x: _kiln.Value, widths: list[Any], mode: str, value: Any = 0) -> _kiln.Value:
     low: list[Any] = [0] * x.ndim
     high: list[Any] = [0] * x.ndim
-    # From the last axis on: before, after.
+    # Pairs of (before, after), from the last axis on.
     for at in range(len(widths) // 2):
         low[x.ndim - 1 - at], high[x.ndim - 1 - at] = widths[2 * at], widths[2 * at + 1]
-    # Negative widths cut off.
+    # Negative widths crop.
     for axis in range(x.ndim):
         cut_low = -low[axis] if isinstance(low[axis], int) and low[axis] < 0 else 0
         cut_high = -high[axis] if isinstance(high[axis], int) and high[axis] < 0 else 0
@@ -226,7 +226,7 @@ def _diagonal(graph: Conversion, node: Node, x: _kiln.Value, offset: int = 0, fi
     return array._value
 
 
-# By indices.
+# Indexing.
 
 
 @converts("aten.embedding.default")
@@ -256,7 +256,7 @@ def _index_put(
     first = indices[0] if len(indices) == 1 else None
     if isinstance(first, _kiln.Value) and first.dtype == "bool":
         if accumulate or update.ndim > 0 or first.ndim > x.ndim:
-            raise Unsupported("elements at a mask are updated by a tensor")
+            raise Unsupported("masked elements are updated with a tensor")
         mask = graph.recording.reshape(first, [*first.shape, *[1] * (x.ndim - first.ndim)])
         return graph.op("select", mask, graph.value(update, x.dtype), x)
     array = Array(graph.recording, x)
@@ -298,7 +298,7 @@ def _select_scatter(graph: Conversion, node: Node, x: _kiln.Value, update: _kiln
     return put_index(Array(graph.recording, x), key, Array(graph.recording, update), "set")._value
 
 
-# Sources.
+# Creation.
 
 
 @converts("aten.full.default", "aten.new_full.default", "aten.full_like.default")

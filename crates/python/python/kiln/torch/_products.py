@@ -1,4 +1,4 @@
-"""Products of matrices and convolutions."""
+"""Matrix products and convolutions."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _scaled(graph: Conversion, x: _kiln.Value, scale: Any) -> _kiln.Value:
 def gradients(
     graph: Conversion, compute: Callable[..., _kiln.Value], operands: Sequence[_kiln.Value], cotangent: _kiln.Value
 ) -> list[_kiln.Value]:
-    """The gradients of what is computed from operands, by transposing it."""
-    # Copies, so that the operands do not depend on each other.
+    """The gradients of a computation with respect to its operands."""
+    # Copies, so that no operand depends on another.
     copies = [graph.op("identity", operand) for operand in operands]
     return graph.recording.gradients(compute(*copies), copies, cotangent)
 
@@ -57,7 +57,7 @@ def _convolved(
 ) -> _kiln.Value:
     n_axes = x.ndim - 2
     if w.ndim != x.ndim:
-        raise Unsupported("a convolution has no batch")
+        raise Unsupported("a convolution has no batch axis")
     borders = spread(padding, n_axes)
     window: dict[str, Any] = {
         "strides": spread(stride, n_axes),

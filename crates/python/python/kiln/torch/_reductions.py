@@ -1,4 +1,4 @@
-"""Reductions, running sums, order."""
+"""Reductions, cumulative sums and sorting."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ converts("aten.argmin.default")(_argument("min"))
 
 @converts("aten._safe_softmax.default")
 def _safe_softmax(graph: Conversion, node: Node, x: _kiln.Value, axis: int, dtype: Any = None) -> _kiln.Value:
-    """A softmax that is 0 where all scores are minus infinity, as a mask makes them."""
+    """A softmax that is 0 where all scores are minus infinity, which happens in fully masked rows."""
     axis = _axis(x, axis)
     x = graph.value(x, graph.dtype(node))
     result = graph.recording.softmax(x, axis)
@@ -90,7 +90,7 @@ def _safe_softmax(graph: Conversion, node: Node, x: _kiln.Value, axis: int, dtyp
     while isinstance(scores, Node) and str(scores.target).startswith(("aten.view", "aten.clone", "aten.expand")):
         scores = scores.args[0]
     if isinstance(scores, Node) and str(scores.target).startswith(("aten.bmm", "aten.mm", "aten.mul", "aten.div")):
-        # Products, without a mask.
+        # The scores are products, without a mask.
         return result
     is_any = graph.op("ne", x, graph.number(float("-inf"), x.dtype))
     is_any = graph.op("reduce", is_any, function="any", axes=[axis], keep_dims=True)

@@ -1,4 +1,4 @@
-"""PyTorch's symbolic sizes as Kiln's, and as numbers of a call."""
+"""Converts PyTorch's symbolic sizes to Kiln's, and evaluates them in a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._account import Unsupported
 
 
 def expression(size: Any) -> sympy.Expr:
-    """The expression of a size of PyTorch's."""
+    """The expression of a PyTorch size."""
     if isinstance(size, torch.SymInt):
         return size.node.expr
     return sympy.Integer(int(size))
@@ -26,7 +26,7 @@ def symbols(size: Any) -> set[str]:
 
 
 def convert(recording: _kiln.Recording, size: Any) -> Any:
-    """A size of PyTorch's as one of a recording: an integer or a ``Size``."""
+    """Converts a PyTorch size to one of a recording: an integer or a ``Size``."""
     if isinstance(size, int):
         return size
     return _converted(recording, expression(size))
@@ -66,7 +66,7 @@ def _converted(recording: _kiln.Recording, expr: sympy.Expr) -> Any:
         return _extremum(parts, "max", max)
     if isinstance(expr, (functions.Min, sympy.Min)):
         return _extremum(parts, "min", min)
-    # What is inside is a whole number, or it was refused.
+    # The operand is an integer: anything else was rejected above.
     whole = (functions.Identity, functions.ToFloat, functions.TruncToInt, functions.FloorToInt, functions.CeilToInt)
     if isinstance(expr, whole):
         return parts[0]
@@ -86,7 +86,7 @@ def _extremum(parts: list[Any], name: str, known: Any) -> Any:
 
 
 def convert_float(recording: _kiln.Recording, expr: sympy.Expr) -> _kiln.Value:
-    """A number that is computed from sizes as a value: ``float64[]``."""
+    """A number that is computed from sizes, as a value ``float64[]``."""
 
     def combined(mnemonic: str, parts: list[_kiln.Value]) -> _kiln.Value:
         result = parts[0]
@@ -116,7 +116,7 @@ def convert_float(recording: _kiln.Recording, expr: sympy.Expr) -> _kiln.Value:
 
 
 def evaluate(expr: sympy.Expr, values: Mapping[str, int]) -> int:
-    """The number that a size is in a call."""
+    """The value of a size in a call."""
     if expr.is_Integer:
         return int(expr)
     if expr.is_Symbol:

@@ -1,4 +1,4 @@
-"""The table of conversions: a function per operator of PyTorch's."""
+"""The table of conversions: one function per PyTorch operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poolings and resampling."""
+"""Pooling and resampling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._table import converts
 
 def _window(x: _kiln.Value, n_axes: int, size: list[int], stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
     if x.ndim != n_axes + 2:
-        raise Unsupported("a pooling has no batch")
+        raise Unsupported("a pooling has no batch axis")
     sizes = spread(size, n_axes)
     borders = spread(padding or [0], n_axes)
     return {
@@ -28,7 +28,7 @@ def _window(x: _kiln.Value, n_axes: int, size: list[int], stride: Any, padding: 
 
 
 def _rounded_up(window: dict[str, Any], spatial: list[Any], results: list[Any]) -> dict[str, Any]:
-    """A window with more padding at the end, for one more result where the last window is cut off."""
+    """A window with more padding at the end, so that an incomplete last window also gives a result."""
     high = []
     for axis, (before, after) in enumerate(zip(spatial, results)):
         reach = window["dilations"][axis] * (window["size"][axis] - 1) + 1
@@ -70,14 +70,14 @@ def _mean(graph: Conversion, x: _kiln.Value, n_axes: int, options: tuple[Any, ..
     given: list[Any] = [*options, *_MEAN_DEFAULTS[len(options) :]]
     size, stride, padding, ceil_mode, count_include_pad, divisor = given
     if divisor is not None:
-        raise Unsupported("a mean has a divisor of its own")
+        raise Unsupported("an average pooling overrides its divisor")
     if ceil_mode:
-        raise Unsupported("a mean rounds its size up")
+        raise Unsupported("an average pooling rounds its output size up")
     function = "mean_with_padding" if count_include_pad else "mean"
     return graph.op("pool", x, function=function, **_window(x, n_axes, size, stride, padding, None))
 
 
-#: Of the window's size, its steps, the padding, whether sizes are rounded up, whether padding counts, and the divisor.
+#: For the window's size, its stride, the padding, whether sizes round up, whether padding counts, and the divisor.
 _MEAN_DEFAULTS = (None, None, None, False, True, None)
 
 
@@ -101,7 +101,7 @@ for _n_axes in (1, 2, 3):
 
 
 def _adaptive(graph: Conversion, x: _kiln.Value, sizes: list[Any]) -> _kiln.Value:
-    """Means of windows whose bounds are spread evenly: of each row, then of each column."""
+    """Means over evenly spaced windows: of each row, then of each column."""
     if all(isinstance(size, int) and size == 1 for size in sizes):
         axes = list(range(x.ndim - len(sizes), x.ndim))
         return graph.op("reduce", x, function="mean", axes=axes, keep_dims=True)
