@@ -1,4 +1,4 @@
-//! Python arrays as tensors, without copies: the buffer protocol, DLPack, and this package's tensors.
+//! Converts Python arrays to tensors without copying: the buffer protocol, DLPack, and this package's tensors.
 #![allow(unsafe_code, reason = "memory that Python lends is vouched for here")]
 
 use std::ptr::NonNull;
@@ -13,18 +13,18 @@ use crate::dtypes;
 use crate::errors::{raise, wrong_array};
 use crate::tensor::Tensor;
 
-/// The tensor of an array: anything with the buffer protocol (NumPy arrays, `array.array`, `memoryview`), anything with
-/// `__dlpack__` on the CPU (PyTorch, JAX and other frameworks), a capsule of DLPack's, numbers and nested lists of them if NumPy
-/// is installed.
+/// The tensor for an array: anything with the buffer protocol (NumPy arrays, `array.array`, `memoryview`), anything
+/// with `__dlpack__` on the CPU (PyTorch, JAX and other frameworks), a DLPack capsule, or, if NumPy is installed,
+/// numbers and nested lists of numbers.
 ///
-/// Its memory is shared: do not change the array while the tensor is in use.
+/// The memory is shared: do not modify the array while the tensor is in use.
 #[pyfunction]
 #[pyo3(signature = (array, /))]
 pub(crate) fn tensor(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     Ok(Tensor::of_shared(read(array, "array")?))
 }
 
-/// The tensor of an array; `what` names it in errors.
+/// The tensor for an array; `what` names it in errors.
 pub(crate) fn read(array: &Bound<'_, PyAny>, what: &str) -> PyResult<kiln::Tensor> {
     let py = array.py();
     if let Ok(own) = array.cast::<Tensor>() {
@@ -51,7 +51,7 @@ pub(crate) fn read(array: &Bound<'_, PyAny>, what: &str) -> PyResult<kiln::Tenso
         return Err(wrong_array(py, &message));
     };
     let made = numpy.call_method1("asarray", (array,))?;
-    // NumPy's scalars are arrays without axes, whose buffers say nothing of sizes.
+    // NumPy's scalars are arrays without axes, whose buffers have no sizes.
     let is_scalar = made.getattr("ndim")?.extract::<usize>()? == 0;
     let made = match is_scalar {
         true => made.call_method1("reshape", (1,))?,
@@ -102,14 +102,14 @@ fn of_buffer(py: Python<'_>, buffer: PyUntypedBuffer, what: &str) -> PyResult<ki
         return Err(wrong_array(py, &message));
     };
     let (start, before) = match start {
-        // SAFETY: the exporter says that the element at each index lies in its memory, and `before` is how far the lowest
-        // one is below the first.
+        // SAFETY: the exporter guarantees that the element at each index is in its memory, and `before` is the distance
+        // from the lowest element to the first.
         Some(start) if bytes > 0 => (unsafe { start.sub(before) }, before),
         _ => (NonNull::<u64>::dangling().cast(), 0),
     };
     let memory = Foreign::new(start, bytes, move || drop(buffer));
-    // SAFETY: the buffer is kept until the hook runs, and its exporter keeps the memory as long; Python code that writes to
-    // it meanwhile is a misuse, which the documentation of every function that takes arrays names.
+    // SAFETY: the buffer is kept until the hook runs, and its exporter keeps the memory as long. Python code must not
+    // write to it meanwhile; every function that takes arrays documents this.
     let tensor = unsafe {
         kiln::Tensor::foreign(
             dtype,
@@ -133,7 +133,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// `None` if strides are not in whole elements, or overflow.
+    /// `None` if strides are not whole elements, or overflow.
     fn of(shape: &[usize], strides: &[isize], element: usize) -> Option<Self> {
         let element = isize::try_from(element).ok()?;
         let mut in_elements = Vec::with_capacity(strides.len());

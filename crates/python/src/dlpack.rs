@@ -1,5 +1,5 @@
-//! DLPack, for exchanging arrays with other frameworks (<https://dmlc.github.io/dlpack>), in its unversioned form,
-//! which all of them support.
+//! DLPack, for exchanging arrays with other frameworks (<https://dmlc.github.io/dlpack>), in the unversioned form that
+//! all of them support.
 #![allow(unsafe_code, reason = "the protocol is one of C structs and pointers")]
 
 use std::ffi::{CStr, c_void};
@@ -13,17 +13,17 @@ use pyo3::prelude::*;
 use crate::dtypes;
 use crate::errors::{raise, wrong_array};
 
-/// The kind of device whose memory is the host's.
+/// The device type of host memory.
 pub(crate) const CPU: i32 = 1;
 
-/// Host memory that a GPU can reach.
+/// The device type of host memory that a GPU can access.
 const CUDA_HOST: i32 = 3;
 
-/// The name of a capsule that has not been consumed, and of one that has.
+/// The name of a capsule that has not been consumed, and that of one that has.
 const FRESH: &CStr = c"dltensor";
 const CONSUMED: &CStr = c"used_dltensor";
 
-/// More axes than this are refused.
+/// The maximum number of axes; arrays with more are rejected.
 const MAX_RANK: i32 = 64;
 
 #[repr(C)]
@@ -47,7 +47,7 @@ struct DlTensor {
     byte_offset: u64,
 }
 
-/// What an exported capsule keeps.
+/// The data that an exported capsule keeps alive.
 struct Exported {
     managed: ManagedTensor,
     shape: Vec<i64>,
@@ -55,15 +55,16 @@ struct Exported {
     _tensor: kiln::Tensor,
 }
 
-/// An imported tensor, given back to its producer on drop.
+/// An imported tensor, returned to its producer on drop.
 struct Imported(NonNull<ManagedTensor>);
 
-// SAFETY: the tensor is only read, and given back while the interpreter is held.
+// SAFETY: the tensor is only read, and is returned while the GIL is held.
 unsafe impl Send for Imported {}
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        // Producers may need the interpreter to give up what they keep. Without one their memory is gone.
+        // Producers may need the GIL to release their resources. If there is no interpreter any more, their memory is
+        // gone.
         Python::try_attach(|_| {
             // SAFETY: the capsule was consumed, so this is its only owner, and drops it once.
             unsafe {
@@ -75,7 +76,7 @@ impl Drop for Imported {
     }
 }
 
-/// The tensor of an array with `__dlpack__`.
+/// The tensor for an array with `__dlpack__`.
 pub(crate) fn import(array: &Bound<'_, PyAny>, what: &str) -> PyResult<kiln::Tensor> {
     let device: (i32, i32) = array.call_method0("__dlpack_device__")?.extract()?;
     expect_host(array.py(), device.0, what)?;
@@ -92,11 +93,11 @@ fn expect_host(py: Python<'_>, device: i32, what: &str) -> PyResult<()> {
     Err(wrong_array(py, &message))
 }
 
-/// The tensor of a capsule that has not been consumed.
+/// The tensor in a capsule that has not been consumed.
 pub(crate) fn import_capsule(capsule: &Bound<'_, PyAny>, what: &str) -> PyResult<kiln::Tensor> {
     let py = capsule.py();
-    // SAFETY: the capsule's name says what it points to, which the interpreter checks. Once it is renamed, its producer leaves
-    // the tensor to its consumer.
+    // SAFETY: the capsule's name, which the interpreter checks, says what it points to. Once it is renamed, its
+    // producer leaves the tensor to its consumer.
     let imported = unsafe {
         let managed = ffi::PyCapsule_GetPointer(capsule.as_ptr(), FRESH.as_ptr());
         let Some(managed) = NonNull::new(managed.cast::<ManagedTensor>()) else {
@@ -107,7 +108,7 @@ pub(crate) fn import_capsule(capsule: &Bound<'_, PyAny>, what: &str) -> PyResult
         }
         Imported(managed)
     };
-    // SAFETY: it is alive until `imported` is dropped.
+    // SAFETY: the tensor lives until `imported` is dropped.
     let tensor = unsafe { &imported.0.as_ref().tensor };
     expect_host(py, tensor.device_type, what)?;
     let Some(dtype) = dtypes::of_dlpack(tensor.code, tensor.bits).filter(|_| tensor.lanes == 1)
@@ -131,7 +132,8 @@ pub(crate) fn import_capsule(capsule: &Bound<'_, PyAny>, what: &str) -> PyResult
         return Err(wrong_array(py, &message));
     };
     let element = dtype.size_in_bytes();
-    // SAFETY: the producer says that every element lies in its memory; `before` is how far the lowest is below the first.
+    // SAFETY: the producer guarantees that every element is in its memory; `before` is the distance from the lowest
+    // element to the first.
     let start = unsafe {
         let first = tensor
             .data
@@ -152,7 +154,7 @@ pub(crate) fn import_capsule(capsule: &Bound<'_, PyAny>, what: &str) -> PyResult
         }
     };
     let memory = Foreign::new(start, bytes, move || drop(imported));
-    // SAFETY: as for arrays with the buffer protocol: the producer keeps the memory until the hook has run.
+    // SAFETY: as for arrays with the buffer protocol, the producer keeps the memory alive until the hook has run.
     let made = unsafe { kiln::Tensor::foreign(dtype, &shape, &strides, before, memory) };
     made.map_err(|error| raise(py, &error.into()))
 }
@@ -161,7 +163,7 @@ pub(crate) fn import_capsule(capsule: &Bound<'_, PyAny>, what: &str) -> PyResult
 struct Layout {
     shape: Vec<usize>,
     strides: Vec<isize>,
-    /// Elements from the lowest to the first.
+    /// The number of elements from the lowest to the first.
     before: usize,
     bytes: usize,
 }
@@ -213,7 +215,7 @@ impl Layout {
     }
 }
 
-/// A capsule of a dense tensor.
+/// A capsule with a dense tensor.
 pub(crate) fn export<'py>(py: Python<'py>, tensor: kiln::Tensor) -> PyResult<Bound<'py, PyAny>> {
     let bytes = tensor
         .as_bytes()
@@ -251,7 +253,7 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: kiln::Tensor) -> PyResult<Bou
     exported.managed.tensor.shape = exported.shape.as_mut_ptr();
     exported.managed.tensor.strides = exported.strides.as_mut_ptr();
     let raw = Box::into_raw(exported);
-    // SAFETY: `raw` is valid, and from now on belongs to the capsule or its consumer; `delete` takes it back.
+    // SAFETY: `raw` is valid, and from now on is owned by the capsule or its consumer; `delete` reclaims it.
     unsafe {
         (*raw).managed.context = raw.cast::<c_void>();
         let managed = &raw mut (*raw).managed;
@@ -264,12 +266,12 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: kiln::Tensor) -> PyResult<Bou
     }
 }
 
-/// Frees what an exported capsule kept.
+/// Frees the data of an exported capsule.
 ///
 /// # Safety
-/// `managed` is that of an [`Exported`], and nothing uses it afterwards.
+/// `managed` is that of an [`Exported`], and is not used afterwards.
 unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
-    // SAFETY: as the caller promises; the context is the box's own address.
+    // SAFETY: guaranteed by the caller; the context is the box's own address.
     unsafe {
         if !managed.is_null() {
             drop(Box::from_raw((*managed).context.cast::<Exported>()));
@@ -280,9 +282,9 @@ unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
 /// Frees a capsule that has no consumer.
 ///
 /// # Safety
-/// Called by the interpreter, with a capsule of [`export`].
+/// Called by the interpreter, with a capsule made by [`export`].
 unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
-    // SAFETY: a capsule that still has this name still has its pointer.
+    // SAFETY: a capsule that still has this name still owns its pointer.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, FRESH.as_ptr()) == 1 {
             let managed = ffi::PyCapsule_GetPointer(capsule, FRESH.as_ptr());

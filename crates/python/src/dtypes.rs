@@ -8,9 +8,9 @@ use crate::errors::exception;
 /// A dtype's names.
 pub(crate) struct Named {
     pub(crate) dtype: DType,
-    /// NumPy's name.
+    /// NumPy's name for it.
     pub(crate) name: &'static str,
-    /// The letter of Python's module `struct`; none where there is none.
+    /// Its letter in Python's module `struct`, if it has one.
     pub(crate) format: Option<&'static str>,
     /// DLPack's code.
     pub(crate) code: u8,
@@ -47,7 +47,7 @@ const fn named(dtype: DType, name: &'static str, format: Option<&'static str>, c
     }
 }
 
-/// The names of a dtype; none if this package does not know it.
+/// The names of a dtype; `None` if this package does not support it.
 pub(crate) fn of(dtype: DType) -> Option<&'static Named> {
     ALL.iter().find(|named| named.dtype == dtype)
 }
@@ -58,7 +58,7 @@ pub(crate) fn by_name(name: &str) -> Option<DType> {
     found.map(|named| named.dtype)
 }
 
-/// As [`by_name`]; any other name is an error.
+/// Like [`by_name`], but any other name is an error.
 pub(crate) fn expect(py: Python<'_>, name: &str) -> PyResult<DType> {
     by_name(name).ok_or_else(|| {
         let names: Vec<&str> = ALL.iter().map(|named| named.name).collect();
@@ -78,7 +78,7 @@ pub(crate) fn of_dlpack(code: u8, bits: u8) -> Option<DType> {
     ALL.iter().find(fits).map(|named| named.dtype)
 }
 
-/// The dtype of a format of Python's module `struct`, with elements of so many bytes in this machine's byte order.
+/// The dtype for a format of Python's module `struct`, with elements of a given number of bytes in native byte order.
 pub(crate) fn of_format(format: &str, bytes: usize) -> Option<DType> {
     let native = match cfg!(target_endian = "little") {
         true => '<',
@@ -87,7 +87,7 @@ pub(crate) fn of_format(format: &str, bytes: usize) -> Option<DType> {
     let letter = format
         .strip_prefix(['@', '=', '|', native])
         .unwrap_or(format);
-    // The widths of C's integers differ among systems, so the letter says the kind alone.
+    // The widths of C's integer types differ between systems, so the letter determines only the kind.
     let code = match letter {
         "b" | "h" | "i" | "l" | "q" | "n" => INTEGER,
         "B" | "H" | "I" | "L" | "Q" | "N" => UNSIGNED,

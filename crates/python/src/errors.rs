@@ -1,4 +1,4 @@
-//! Errors of the facade as Python exceptions, whose classes are in `kiln/_errors.py`.
+//! Converts the facade's errors to Python exceptions, whose classes are in `kiln/_errors.py`.
 
 use kiln::internals::shape_inference::Number;
 use kiln::{DType, ErrorKind};
@@ -10,7 +10,7 @@ pub(crate) fn raise(py: Python<'_>, error: &kiln::Error) -> PyErr {
     exception(py, error.kind(), error.code(), &error.to_string())
 }
 
-/// An exception of a kind.
+/// An exception of this kind.
 pub(crate) fn exception(py: Python<'_>, kind: ErrorKind, code: &str, message: &str) -> PyErr {
     let class = match kind {
         ErrorKind::InvalidInput if is_of_tracing(code) => "TracingError",
@@ -34,7 +34,7 @@ pub(crate) fn exception(py: Python<'_>, kind: ErrorKind, code: &str, message: &s
     }
 }
 
-/// An error of an array's: what was expected, and what was found.
+/// An error about an array: what was expected, and what was found.
 pub(crate) fn wrong_array(py: Python<'_>, message: &str) -> PyErr {
     exception(py, ErrorKind::InvalidInput, "E0992", message)
 }
@@ -42,7 +42,7 @@ pub(crate) fn wrong_array(py: Python<'_>, message: &str) -> PyErr {
 /// The code of errors about what a function does while it is traced.
 const TRACING: &str = "E0993";
 
-/// Whether errors with this code are mistakes of a traced function, in Python's sense errors of types.
+/// Whether errors with this code are mistakes in a traced function, which Python regards as type errors.
 fn is_of_tracing(code: &str) -> bool {
     code == TRACING || code == Number::NOT_HELD
 }
@@ -51,7 +51,7 @@ fn tracing(py: Python<'_>, message: &str) -> PyErr {
     exception(py, ErrorKind::InvalidInput, TRACING, message)
 }
 
-/// A value or size of another recording, or of one that is over.
+/// A value or size belongs to another recording, or to one that has ended.
 pub(crate) fn foreign(py: Python<'_>) -> PyErr {
     tracing(
         py,
@@ -60,7 +60,8 @@ pub(crate) fn foreign(py: Python<'_>) -> PyErr {
     )
 }
 
-/// Ends a function that fills a region, to be run again with a value passed in. No handler of the user's catches it.
+/// Stops a function that fills a region, so that it runs again with a value passed in. User code cannot catch it by
+/// catching `Exception`.
 pub(crate) fn captured(py: Python<'_>) -> PyErr {
     let made = py
         .import("kiln._errors")
@@ -69,7 +70,7 @@ pub(crate) fn captured(py: Python<'_>) -> PyErr {
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// A comparison of sizes whose result differs from call to call.
+/// A comparison of sizes has a result that differs from call to call.
 pub(crate) fn undecided(py: Python<'_>, predicate: &str) -> PyErr {
     let message = format!(
         "whether {predicate} differs from call to call, so a traced function cannot branch on it; compute with sizes \
@@ -78,7 +79,7 @@ pub(crate) fn undecided(py: Python<'_>, predicate: &str) -> PyErr {
     tracing(py, &message)
 }
 
-/// A size where Python needs a number.
+/// A size was used where Python needs a number.
 pub(crate) fn no_number(py: Python<'_>, size: &str) -> PyErr {
     let message = format!(
         "expected an integer, found the size {size}, which differs from call to call; fix it with `dims`, or use it where \
@@ -96,8 +97,8 @@ pub(crate) fn not_held(py: Python<'_>, dtype: DType, number: &str) -> PyErr {
     exception(py, ErrorKind::InvalidInput, Number::NOT_HELD, &message)
 }
 
-/// An exception that the package's Python code raises: `traced` for what tracing does not allow, `unsupported` for functions
-/// that traced arrays do not have, `argument` for arguments that cannot be traced.
+/// An exception that the package's Python code raises. `what` is `traced` for what tracing does not allow,
+/// `unsupported` for functions that traced arrays do not have, or `argument` for arguments that cannot be traced.
 #[pyfunction]
 pub(crate) fn error(py: Python<'_>, what: &str, message: &str) -> PyErr {
     match what {

@@ -1,4 +1,4 @@
-//! The native part of the Python package `kiln`: models over arrays, without copies, and graphs recorded op by op.
+//! The native part of the Python package `kiln`: calls models on arrays without copying, and records graphs op by op.
 //!
 //! A thin wrapper: whatever Python can do, a Rust user of the facade can do. Invariants: no Python code runs and the
 //! GIL is not held while a model is loaded or called; memory borrowed from Python is released when the last tensor over

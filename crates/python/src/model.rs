@@ -23,13 +23,14 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::tensor::Tensor;
 
-/// A loaded model: compiled when it is first called, for any sizes that its symbols allow. Any number of threads may call it.
+/// A loaded model. It is compiled on its first call, for any sizes that its symbols allow. Any number of threads may
+/// call it.
 #[pyclass(module = "kiln", frozen)]
 pub(crate) struct Model {
     model: kiln::Model,
 }
 
-/// Loads a model: a path of an ``.onnx`` or ``.kiln`` file, the bytes of an ONNX model, or a graph's text.
+/// Loads a model: the path of an ``.onnx`` or ``.kiln`` file, the bytes of an ONNX model, or the text of a graph.
 #[pyfunction]
 pub(crate) fn load(
     py: Python<'_>,
@@ -53,7 +54,7 @@ pub(crate) fn load(
     })
 }
 
-/// Loads a model with the interpreter released; Ctrl-C ends it.
+/// Loads a model with the GIL released; Ctrl-C interrupts it.
 pub(crate) fn loaded(
     py: Python<'_>,
     options: Options,
@@ -69,7 +70,7 @@ pub(crate) fn loaded(
     Ok(Model { model })
 }
 
-/// Opens a bundle, which is code: with the key file that sealed it, or else as a program that is trusted.
+/// Opens a bundle, which contains code: either with the key file that sealed it, or trusted like a program.
 #[pyfunction]
 pub(crate) fn open_bundle(
     py: Python<'_>,
@@ -80,7 +81,7 @@ pub(crate) fn open_bundle(
     let options = settings.options(py)?;
     let opened = py.detach(|| match key {
         Some(key) => kiln::Model::open_sealed_bundle(path, &SealKey::read(key)?, options),
-        // SAFETY: the documentation of `kiln.open_bundle` says that the caller vouches for the file.
+        // SAFETY: the documentation of `kiln.open_bundle` says that the caller has to trust the file.
         None => unsafe { kiln::Model::open_bundle(path, options) },
     });
     let model = opened.map_err(|error| raise(py, &error))?;
@@ -96,7 +97,7 @@ pub(crate) fn devices() -> Vec<String> {
         .collect()
 }
 
-/// The tensors of a call, and their names where they were given by name.
+/// The tensors of a call, with names for those that were passed by name.
 pub(crate) struct Given {
     names: Vec<Option<String>>,
     tensors: Vec<kiln::Tensor>,
@@ -131,7 +132,7 @@ impl Given {
     }
 }
 
-/// Makes a call with the interpreter released; Ctrl-C ends it.
+/// Makes a call with the GIL released; Ctrl-C interrupts it.
 pub(crate) fn run(
     py: Python<'_>,
     call: Call<'_>,
@@ -166,7 +167,7 @@ fn limit(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     limit.map(Some)
 }
 
-/// The outputs of a call as Python sees them, by name.
+/// The outputs of a call as Python objects, by name.
 pub(crate) fn by_name<'py>(
     py: Python<'py>,
     outputs: Vec<(String, kiln::Tensor)>,
@@ -180,7 +181,7 @@ pub(crate) fn by_name<'py>(
 
 #[pymethods]
 impl Model {
-    /// Calls the model with arrays by position and by name; the outputs by name.
+    /// Calls the model with arrays by position and by name; returns the outputs by name.
     #[pyo3(signature = (args, named, time_limit=None))]
     fn _call<'py>(
         &self,
@@ -196,7 +197,7 @@ impl Model {
         by_name(py, outputs)
     }
 
-    /// A page about a call, its data as JSON, and the pairs of steps that are not one kernel, as text.
+    /// A report about a call: the page, its data as JSON, and the pairs of steps that were not fused, as text.
     fn _report(
         &self,
         py: Python<'_>,
@@ -212,7 +213,8 @@ impl Model {
         Ok((report.to_html(), data, report.near_misses()))
     }
 
-    /// Inputs in the model's order: name, dtype (or None), sizes (integers and names of symbols; None for an open rank).
+    /// The inputs in the model's order: name, dtype (or None), sizes (integers and names of symbols; None for an open
+    /// rank).
     fn _inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Described<'py>>> {
         self.model
             .inputs()
@@ -221,7 +223,7 @@ impl Model {
             .collect()
     }
 
-    /// The outputs, as ``_inputs``.
+    /// The outputs, in the same form as ``_inputs``.
     fn _outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Described<'py>>> {
         self.model
             .outputs()
@@ -230,13 +232,13 @@ impl Model {
             .collect()
     }
 
-    /// What the file says about itself.
+    /// The metadata in the model file.
     #[getter]
     fn metadata(&self) -> std::collections::BTreeMap<String, String> {
         self.model.metadata().clone()
     }
 
-    /// What executes the model.
+    /// The device that the model runs on.
     #[getter]
     fn device(&self) -> String {
         self.model.device().to_string()
@@ -249,13 +251,13 @@ impl Model {
         Ok(kiln::internals::ir::text::print(&graph))
     }
 
-    /// Compiles every kernel now, for all sizes; returns how many there are.
+    /// Compiles every kernel now, for all sizes; returns the number of kernels.
     fn compile(&self, py: Python<'_>) -> PyResult<usize> {
         py.detach(|| self.model.compile())
             .map_err(|error| raise(py, &error))
     }
 
-    /// Compiles what calls with these shapes need: ``model.precompile({"x": (1, 3, 224, 224)})``.
+    /// Compiles the kernels for calls with these shapes: ``model.precompile({"x": (1, 3, 224, 224)})``.
     fn precompile(&self, py: Python<'_>, shapes: &Bound<'_, PyDict>) -> PyResult<()> {
         let mut pairs = Vec::with_capacity(shapes.len());
         for (name, shape) in shapes.iter() {
@@ -276,14 +278,14 @@ impl Model {
         saved.map_err(|error: kiln::Error| raise(py, &error))
     }
 
-    /// A session that keeps inputs between calls: ``states`` maps an input to the output that replaces it and its first
-    /// value.
+    /// A session that keeps inputs between calls: ``states`` maps an input to the output that replaces it and its
+    /// initial value.
     fn _session(&self, py: Python<'_>, states: &Bound<'_, PyDict>) -> PyResult<Session> {
         let mut builder = self.model.session();
         for (input, state) in states.iter() {
             let input: String = input.extract()?;
             let (output, first): (String, Bound<'_, PyAny>) = state.extract()?;
-            // The session writes to it, so it has memory of its own.
+            // The session writes to the tensor, so it needs its own memory.
             let first = arrays::read(&first, &input)?.copied();
             let first = first.map_err(|error| raise(py, &error.into()))?;
             builder = builder.state(&input, &output, first);
@@ -299,7 +301,7 @@ impl Model {
     }
 }
 
-/// Name, dtype, sizes.
+/// Name, dtype and sizes.
 type Described<'py> = (String, Option<&'static str>, Option<Bound<'py, PyTuple>>);
 
 fn describe<'py>(py: Python<'py>, value: &kiln::ValueDescription) -> PyResult<Described<'py>> {

@@ -33,12 +33,12 @@ use crate::errors::{self, raise};
 use crate::model::{self, Model};
 use crate::settings::Settings;
 
-/// A recording, shared by its values and sizes.
+/// A recording, shared between its values and sizes.
 #[derive(Clone)]
 pub(crate) struct Recorder(Arc<State>);
 
 struct State {
-    /// None once the recording is over.
+    /// `None` once the recording has ended.
     builder: ForkLock<Option<GraphBuilder>>,
     scopes: ForkLock<Scopes>,
 }
@@ -46,19 +46,19 @@ struct State {
 /// The regions of loops and branches.
 #[derive(Default)]
 struct Scopes {
-    /// Those that are open, the innermost last.
+    /// The open regions, innermost last.
     open: Vec<Scope>,
-    /// The id of the region that was opened last; the graph's body has 0.
+    /// The id of the region opened last; that of the graph's body is 0.
     last_id: u64,
 }
 
 impl Recorder {
-    /// Whether both belong to one recording.
+    /// Whether both are the same recording.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Adds to the graph, or queries it.
+    /// Adds to the graph or queries it.
     fn with<R, E: Into<kiln::Error>>(
         &self,
         py: Python<'_>,
@@ -99,8 +99,8 @@ impl Recording {
         Self(Recorder(Arc::new(State { builder, scopes })))
     }
 
-    /// An input. Each size is an integer, the name of a symbol, which is one size wherever it is named, a ``Size``, or None for
-    /// a symbol of its own.
+    /// An input. Each size is an integer, a ``Size``, the name of a symbol (the same size wherever it is used), or None
+    /// for an unnamed symbol.
     fn input(
         &self,
         py: Python<'_>,
@@ -131,7 +131,7 @@ impl Recording {
         Ok(self.0.value(id))
     }
 
-    /// The size with a name, declared if it is new.
+    /// The size with this name, which is declared if it is new.
     fn symbol(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
         let dim = self.0.with(py, |builder| builder.symbol(name))?;
         size::to_python(py, &self.0, dim)
@@ -146,7 +146,7 @@ impl Recording {
         Ok(self.0.value(id))
     }
 
-    /// A scalar of a dtype, which has to be able to represent the number.
+    /// A scalar of a dtype, which must be able to represent the number.
     fn number(&self, dtype: &str, number: &Bound<'_, PyAny>) -> PyResult<Value> {
         let py = number.py();
         let dtype = dtypes::expect(py, dtype)?;
@@ -162,7 +162,7 @@ impl Recording {
         Ok(self.0.value(id))
     }
 
-    /// Adds the op of a mnemonic, with attributes by the names of the text form; returns its results.
+    /// Adds the op with this mnemonic, with attributes named as in the text form; returns its results.
     #[pyo3(signature = (mnemonic, operands, **attributes))]
     fn op(
         &self,
@@ -180,13 +180,13 @@ impl Recording {
         Ok(results.iter().map(|&id| self.0.value(id)).collect())
     }
 
-    /// Another dtype; the value itself if it has it.
+    /// The value converted to another dtype; the value itself if it already has that dtype.
     fn cast(&self, x: &Bound<'_, Value>, dtype: &str) -> PyResult<Value> {
         let dtype = dtypes::expect(x.py(), dtype)?;
         self.derive(x, |builder, x| builder.cast(x, dtype))
     }
 
-    /// The same elements in row-major order with other sizes; one of them may be None, which follows from the others.
+    /// The same elements in row-major order in another shape; one of the sizes may be None, and is inferred.
     fn reshape(
         &self,
         x: &Bound<'_, Value>,
@@ -207,7 +207,7 @@ impl Recording {
         })
     }
 
-    /// Repeated along axes of size 1, and new outer axes, to these sizes.
+    /// The value repeated along axes of size 1, and new outer axes, to these sizes.
     fn broadcast_to(&self, x: &Bound<'_, Value>, sizes: Vec<Bound<'_, PyAny>>) -> PyResult<Value> {
         let dims = self.lengths(&sizes)?;
         self.derive(x, |builder, x| {
@@ -216,7 +216,7 @@ impl Recording {
         })
     }
 
-    /// Repeated a number of times along each axis.
+    /// The value repeated a number of times along each axis.
     fn tile(&self, x: &Bound<'_, Value>, repeats: Vec<Bound<'_, PyAny>>) -> PyResult<Value> {
         let dims = self.lengths(&repeats)?;
         self.derive(x, |builder, x| {
@@ -225,7 +225,7 @@ impl Recording {
         })
     }
 
-    /// Without axes of size 1.
+    /// The value without these axes of size 1.
     fn squeeze(&self, x: &Bound<'_, Value>, axes: Vec<i64>) -> PyResult<Value> {
         self.derive(x, |builder, x| {
             let axes = axes.iter().map(|&axis| builder.axis(x, axis));
@@ -234,7 +234,7 @@ impl Recording {
         })
     }
 
-    /// With axes of size 1 at these axes of the result.
+    /// The value with new axes of size 1 at these axes of the result.
     fn unsqueeze(&self, x: &Bound<'_, Value>, axes: Vec<i64>) -> PyResult<Value> {
         self.derive(x, |builder, x| {
             let rank = builder.rank(x)? + axes.len();
@@ -244,7 +244,8 @@ impl Recording {
         })
     }
 
-    /// The elements ``start:stop:step`` of an axis, as Python has it: None is the end, positions outside are clamped.
+    /// The elements ``start:stop:step`` of an axis, as in Python: None is the end, and positions out of bounds are
+    /// clamped.
     #[pyo3(signature = (x, axis, start, stop, step))]
     fn slice(
         &self,
@@ -254,7 +255,7 @@ impl Recording {
         stop: Option<Bound<'_, PyAny>>,
         step: i64,
     ) -> PyResult<Value> {
-        // Beyond either end of any axis.
+        // Past either end of any axis.
         const BEYOND: i64 = i64::MAX;
         let or = |given: Option<Bound<'_, PyAny>>, default: i64| match given {
             Some(position) => Length::expect(&position, &self.0),
@@ -273,7 +274,7 @@ impl Recording {
         })
     }
 
-    /// ``size`` elements of an axis from ``start`` on, which are within it.
+    /// ``size`` elements of an axis from ``start`` on, all within bounds.
     fn slice_axis(
         &self,
         x: &Bound<'_, Value>,
@@ -307,7 +308,7 @@ impl Recording {
         })
     }
 
-    /// Einstein's sums of operands of one dtype: ``"bij,bjk->bik"``.
+    /// Einstein summation over operands of the same dtype: ``"bij,bjk->bik"``.
     fn einsum(
         &self,
         py: Python<'_>,
@@ -321,7 +322,8 @@ impl Recording {
         Ok(self.0.value(id))
     }
 
-    /// The gradients of a value with respect to others; without a cotangent, which has the value's type, it is a scalar.
+    /// The gradients of a value with respect to others. The cotangent has the value's type; without one the value is a
+    /// scalar.
     #[pyo3(signature = (output, inputs, cotangent=None))]
     fn gradients(
         &self,
@@ -340,9 +342,9 @@ impl Recording {
         Ok(slopes.into_iter().map(|id| self.0.value(id)).collect())
     }
 
-    /// A loop of at most ``trips`` iterations, before each of which the condition is true. The function gets the number of the
-    /// iteration and the carried values; it returns the condition for another one, or None if there is no condition, the carried
-    /// values, and values to be stacked. Returns the last carried values and the stacked ones.
+    /// A loop of at most ``trips`` iterations, which ends when the condition is false. The function takes the number of
+    /// the iteration and the carried values. It returns the condition for the next iteration (None if there is no
+    /// condition), the carried values, and values to be stacked. Returns the last carried values and the stacked ones.
     fn loop_(
         &self,
         trips: &Bound<'_, Value>,
@@ -378,7 +380,7 @@ impl Recording {
         Ok(results.into_iter().map(|id| recorder.value(id)).collect())
     }
 
-    /// The values that one of two functions returns, as the condition decides in each call.
+    /// The values returned by one of two functions, which the condition selects in each call.
     fn branch(
         &self,
         condition: &Bound<'_, Value>,
@@ -403,7 +405,7 @@ impl Recording {
         Ok(results.into_iter().map(|id| recorder.value(id)).collect())
     }
 
-    /// Ends the recording: the model with these outputs.
+    /// Ends the recording; returns the model with these outputs.
     fn load(
         &self,
         py: Python<'_>,
@@ -425,7 +427,7 @@ impl Recording {
 }
 
 impl Recording {
-    /// Adds ops that compute one value from another.
+    /// Adds ops that compute a value from another.
     fn derive<E: Into<kiln::Error>>(
         &self,
         x: &Bound<'_, Value>,
@@ -437,7 +439,7 @@ impl Recording {
         Ok(self.0.value(id))
     }
 
-    /// Sizes, to be made expressions of the graph's table.
+    /// Sizes to convert to expressions of the graph's table.
     fn lengths(
         &self,
         sizes: &[Bound<'_, PyAny>],

@@ -12,7 +12,7 @@ use crate::interrupts;
 use crate::model::{Given, by_name, run};
 use crate::tensor::Tensor;
 
-/// A model that keeps some of its inputs between calls, each replaced by an output. Calls are made one after another.
+/// A model that keeps some of its inputs between calls, each replaced by an output. Calls run one at a time.
 #[pyclass(module = "kiln", frozen)]
 pub(crate) struct Session {
     session: ForkLock<Option<kiln::Session>>,
@@ -20,13 +20,13 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(session: kiln::Session) -> Self {
-        // A child that was forked during a call of another thread has no session: its states are half computed.
+        // A process forked while another thread is in a call has no session, since the states are incomplete.
         let slot = ForkLock::new(|| None);
         *slot.lock() = Some(session);
         Self { session: slot }
     }
 
-    /// Waits for a call of another thread with the interpreter released: that call needs it to end.
+    /// Waits for a call in another thread with the GIL released, since that call needs it to finish.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -58,7 +58,7 @@ impl Session {
         by_name(py, outputs)
     }
 
-    /// The value of a state after the last call; a copy.
+    /// A copy of a state's value after the last call.
     fn state(&self, py: Python<'_>, input: &str) -> PyResult<Tensor> {
         let state = self.with(py, |session| Ok(session.state(input)?.copied()?))?;
         let state = state.map_err(|error: kiln::Error| raise(py, &error))?;

@@ -32,7 +32,7 @@ pub(crate) struct Settings<'py> {
 }
 
 impl Settings<'_> {
-    /// The options that they stand for.
+    /// The options for these arguments.
     pub(crate) fn options(&self, py: Python<'_>) -> PyResult<Options> {
         let mut options = Options::new()
             .outputs(OutputPlacement::Host)
@@ -114,7 +114,7 @@ impl Settings<'_> {
     }
 }
 
-/// The CPU if this build compiles for it, in debug builds too: Python programs do not step through the ops of a model.
+/// The CPU if this build compiles for it, in debug builds too, since Python programs do not step through a model's ops.
 fn default_device() -> Device {
     match cfg!(feature = "llvm") {
         true => Device::cpu(),
@@ -126,7 +126,8 @@ fn parsed<T: std::str::FromStr<Err = kiln::Error>>(py: Python<'_>, text: &str) -
     text.parse().map_err(|error| raise(py, &error))
 }
 
-/// Sizes of a symbol: an integer, a pair of bounds, or text as the command line takes it (`1..512`, `1..512*8~128`).
+/// The range of a symbol: an integer, a pair of bounds, or text in the command line's syntax (`1..512`,
+/// `1..512*8~128`).
 fn dim(sizes: &Bound<'_, PyAny>) -> PyResult<Dim> {
     if let Ok(size) = sizes.extract::<i64>() {
         return Ok(Dim::fixed(size));

@@ -1,4 +1,4 @@
-//! A tensor owned by Python: its memory is shared with NumPy through the buffer protocol, and with other libraries
+//! A tensor owned by Python, which shares its memory with NumPy through the buffer protocol, and with other libraries
 //! through DLPack.
 #![allow(unsafe_code, reason = "a tensor's memory is lent to Python here")]
 
@@ -19,23 +19,23 @@ use crate::errors::{raise, wrong_array};
 #[pyclass(module = "kiln", frozen)]
 pub(crate) struct Tensor {
     tensor: kiln::Tensor,
-    /// Its strides in bytes, as the buffer protocol wants them.
+    /// Its strides in bytes, as the buffer protocol requires.
     strides: Vec<isize>,
     shape: Vec<isize>,
-    /// Whether no other tensor has the memory, so that Python may write to it.
+    /// Whether no other tensor shares the memory, so that Python may write to it.
     is_own: bool,
 }
 
 impl Tensor {
-    /// A tensor whose memory others may read.
+    /// A tensor whose memory may be read elsewhere.
     pub(crate) fn of_shared(tensor: kiln::Tensor) -> Self {
         Self::new(tensor, false)
     }
 
-    /// The result of a call, dense; Python may write to it if no other tensor has its memory.
+    /// The result of a call, made dense; Python may write to it if no other tensor shares its memory.
     ///
     /// # Errors
-    /// If memory is short, or the elements are on a device and cannot be fetched.
+    /// If memory runs out, or the elements are on a device and cannot be fetched.
     pub(crate) fn of_result(py: Python<'_>, tensor: kiln::Tensor) -> PyResult<Self> {
         let dense = tensor
             .contiguous()
@@ -60,7 +60,7 @@ impl Tensor {
         }
     }
 
-    /// The tensor, to be read while Python may write to it: as for any array that is passed.
+    /// The tensor, which is read although Python may write to it, like any array passed to a call.
     pub(crate) fn shared(&self) -> kiln::Tensor {
         self.tensor.clone()
     }
@@ -68,7 +68,7 @@ impl Tensor {
 
 #[pymethods]
 impl Tensor {
-    /// Sizes, one per axis.
+    /// The sizes, one per axis.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.tensor.shape())
@@ -135,7 +135,7 @@ impl Tensor {
                 "the tensor is in the memory of the CPU",
             ));
         }
-        // Its consumer may write to it.
+        // The consumer may write to it.
         let tensor = match copy.unwrap_or(false) || !self.is_own {
             true => self
                 .tensor
@@ -197,8 +197,8 @@ impl Tensor {
             .map_err(|error| raise(slf.py(), &error.into()))?;
         let format = CString::new(format)?;
         let wants = |flag: c_int| flags & flag == flag;
-        // SAFETY: `view` is not null, and the interpreter lends it to be filled. The pointers stay valid until the view is
-        // released, since the view holds a reference to the tensor, which is frozen.
+        // SAFETY: `view` is not null, and the interpreter passes it to be filled. The pointers stay valid until the
+        // view is released, since the view holds a reference to the tensor, which is frozen.
         unsafe {
             (*view).buf = bytes.as_ptr().cast_mut().cast::<c_void>();
             (*view).len = bytes.len() as isize;

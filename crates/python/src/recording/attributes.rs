@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::{Length, Recorder};
 use crate::dtypes;
 
-/// An argument.
+/// The value of a keyword argument.
 #[derive(Clone)]
 pub(super) enum Attribute {
     Flag(bool),
@@ -68,7 +68,7 @@ impl Attribute {
     }
 }
 
-/// The op of a mnemonic with these attributes; what is left out has its default.
+/// The op with this mnemonic and these attributes; omitted attributes have their defaults.
 pub(super) fn op(
     builder: &mut GraphBuilder,
     mnemonic: &str,
@@ -141,7 +141,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Sets a field, if it is given, to what `convert` makes of it.
+    /// If the field was given, sets it to the result of `convert`.
     fn fill<T>(
         &mut self,
         name: &'static str,

@@ -1,8 +1,8 @@
 //! Loops and branches, whose regions are recorded from Python functions.
 //!
-//! A region may only use values that are passed into it, but a Python function can use any value. So a value from
-//! outside stops the function, is passed into the region, and the function runs again. Invariant: while a region is
-//! open, the recorder has the region's builder, and the outer builder is a placeholder.
+//! A region may only use values that are passed into it, but a Python function can use any value. So when the function
+//! uses a value from outside, it is stopped, the value is passed into the region, and the function runs again.
+//! Invariant: while a region is open, the recorder has the region's builder, and the outer builder is a placeholder.
 
 use std::cell::RefCell;
 
@@ -14,18 +14,18 @@ use pyo3::prelude::*;
 use super::{Recorder, Value};
 use crate::errors::{self, raise};
 
-/// A region that is open.
+/// An open region.
 pub(super) struct Scope {
-    /// No other region of the recording has it.
+    /// Unique among the regions of the recording.
     pub(super) id: u64,
-    /// Values from outside, and the parameters that stand for them.
+    /// Values from outside, with the parameters that stand for them.
     captures: Vec<(Value, ValueId)>,
-    /// A value from outside that has no parameter.
+    /// A value from outside that was used without a parameter.
     missing: Option<Value>,
 }
 
 impl Scope {
-    /// The parameter for a value from outside; without one, the value is to be passed in.
+    /// The parameter for a value from outside. If there is none, the value is recorded as missing.
     pub(super) fn parameter(&mut self, value: &Value) -> Option<ValueId> {
         let found = self.captures.iter().find(|(outer, _)| outer.is(value));
         match found {
@@ -38,11 +38,11 @@ impl Scope {
     }
 }
 
-/// Why a region could not be filled.
+/// Why filling a region failed.
 pub(super) enum RegionError {
-    /// Its function failed.
+    /// Its function raised an exception.
     Python(PyErr),
-    /// An op does not fit.
+    /// An op is invalid.
     Infer(InferError),
 }
 
@@ -62,7 +62,7 @@ impl From<PyErr> for RegionError {
 pub(super) struct Regions<'a> {
     recorder: &'a Recorder,
     captured: Vec<Value>,
-    /// A value that has to be passed in as well.
+    /// Another value that has to be passed in.
     missing: RefCell<Option<Value>>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Regions<'a> {
         }
     }
 
-    /// Adds the op, as often as it takes to find the values that its regions use.
+    /// Adds the op, repeatedly until all values that its regions use have been found.
     pub(super) fn build<R>(
         mut self,
         py: Python<'_>,
@@ -110,7 +110,7 @@ impl<'a> Regions<'a> {
         }
     }
 
-    /// Fills an open region, whose parameters for captured values are given.
+    /// Fills an open region, given its parameters for the captured values.
     pub(super) fn fill<R>(
         &self,
         builder: &mut GraphBuilder,
@@ -146,20 +146,20 @@ impl Recorder {
         });
     }
 
-    /// Closes the innermost region; the value that it lacked, if any.
+    /// Closes the innermost region; returns the missing value, if any.
     fn close(&self) -> Option<Value> {
         self.0.scopes.lock().open.pop()?.missing
     }
 }
 
-/// What a loop's function returned.
+/// The return value of a loop's function.
 pub(super) type Iteration<'py> = (
     Option<Bound<'py, Value>>,
     Vec<Bound<'py, Value>>,
     Vec<Bound<'py, Value>>,
 );
 
-/// The results of an iteration as ids of the open region.
+/// The results of an iteration, as ids of the open region.
 pub(super) fn loop_body(
     recorder: &Recorder,
     py: Python<'_>,

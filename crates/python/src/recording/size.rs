@@ -1,4 +1,4 @@
-//! Sizes that are not known while a graph is recorded, with arithmetic on them.
+//! Sizes that are unknown while a graph is recorded, and arithmetic on them.
 
 use kiln::internals::symbolic_shape::{DimError, DimId, DimTable, Predicate, Proof};
 use pyo3::exceptions::PyTypeError;
@@ -10,15 +10,16 @@ use crate::errors;
 
 /// A size of a traced array that differs from call to call: an expression of the sizes of the arguments.
 ///
-/// It takes part in ``+ - * // %`` with integers and other sizes, and stands for a number beside arrays. Comparisons that are
-/// true, or false, for every size give that; others are an error, since they differ from call to call.
+/// It supports ``+ - * // %`` with integers and other sizes, and acts as a number when combined with arrays. A
+/// comparison that has the same result for every size returns it; any other is an error, since the result differs from
+/// call to call.
 #[pyclass(module = "kiln", frozen)]
 pub(crate) struct Size {
     recorder: Recorder,
     dim: DimId,
 }
 
-/// A size as Python gives it.
+/// A size passed from Python.
 #[derive(Clone)]
 pub(crate) enum Length {
     Known(i64),
@@ -26,7 +27,7 @@ pub(crate) enum Length {
 }
 
 impl Length {
-    /// `None` for what is neither an integer nor a size.
+    /// `None` if it is neither an integer nor a size.
     pub(super) fn read(given: &Bound<'_, PyAny>, recorder: &Recorder) -> PyResult<Option<Self>> {
         if let Ok(size) = given.cast::<Size>() {
             let size = size.get();
@@ -38,7 +39,7 @@ impl Length {
         Ok(given.extract::<i64>().ok().map(Self::Known))
     }
 
-    /// As [`read`](Self::read); anything else is an error.
+    /// Like [`read`](Self::read), but anything else is an error.
     pub(super) fn expect(given: &Bound<'_, PyAny>, recorder: &Recorder) -> PyResult<Self> {
         match Self::read(given, recorder)? {
             Some(length) => Ok(length),
@@ -59,7 +60,7 @@ impl Length {
     }
 }
 
-/// A size as Python sees it: an integer if it is known.
+/// A size as a Python object: an integer if it is known.
 pub(super) fn to_python(py: Python<'_>, recorder: &Recorder, dim: DimId) -> PyResult<Py<PyAny>> {
     let known = recorder.with(py, |builder| {
         Ok::<_, kiln::Error>(builder.dims().as_constant(dim))
@@ -76,7 +77,7 @@ pub(super) fn to_python(py: Python<'_>, recorder: &Recorder, dim: DimId) -> PyRe
 type Arithmetic = fn(&mut DimTable, DimId, DimId) -> Result<DimId, DimError>;
 
 impl Size {
-    /// `self` and `other`, or the other way round.
+    /// Computes with `self` and `other`, or in reverse order.
     fn combine(
         &self,
         other: &Bound<'_, PyAny>,

@@ -15,17 +15,17 @@ use crate::errors;
 pub(crate) struct Value {
     recorder: Recorder,
     id: ValueId,
-    /// The region that it was made in.
+    /// The region that the value was created in.
     scope: u64,
 }
 
-/// Where a value is, seen from the region that is being filled.
+/// Where a value is, relative to the region that is being filled.
 enum Place {
-    /// In it, itself or as a parameter.
+    /// In this region, directly or as a parameter.
     Here(ValueId),
-    /// In a region around it, and not passed in yet.
+    /// In an enclosing region, and not passed in yet.
     Outside,
-    /// In a region that was closed.
+    /// In a region that has been closed.
     Closed,
 }
 
@@ -38,12 +38,12 @@ impl Value {
         }
     }
 
-    /// Whether both are one value.
+    /// Whether both are the same value.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.id == other.id && self.scope == other.scope
     }
 
-    /// Its id in the region of a recording that is being filled: of the parameter that stands for it, if it is from outside.
+    /// Its id in the region that is being filled; for a value from outside, that of the parameter that stands for it.
     pub(super) fn id_in(&self, py: Python<'_>, recorder: &Recorder) -> PyResult<ValueId> {
         if !self.recorder.is(recorder) {
             return Err(errors::foreign(py));
@@ -69,7 +69,7 @@ impl Value {
         }
     }
 
-    /// Queries its type. Values of regions that were closed have none: the graph may lack them.
+    /// Queries its type. Values of closed regions have none, since the graph may not contain them.
     fn look<R>(
         &self,
         py: Python<'_>,
@@ -99,7 +99,7 @@ impl Value {
         Ok(dtypes::of(dtype).map(|named| named.name))
     }
 
-    /// Sizes, one per axis: integers, and ``Size``s where they differ from call to call.
+    /// The sizes, one per axis: integers, and ``Size`` objects for sizes that differ from call to call.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let sizes = self.dims(py)?.into_iter();
