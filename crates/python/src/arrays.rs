@@ -84,7 +84,7 @@ fn of_buffer(py: Python<'_>, buffer: PyUntypedBuffer, what: &str) -> PyResult<ki
         .is_some_and(|offsets| offsets.iter().any(|offset| *offset >= 0))
     {
         let message =
-            format!("expected `{what}` to be one piece of memory, found pointers to rows");
+            format!("expected `{what}` to be one block of memory, found pointers to rows");
         return Err(wrong_array(py, &message));
     }
     let (shape, strides) = (buffer.shape().to_vec(), buffer.strides().to_vec());

@@ -115,7 +115,7 @@ pub(crate) fn import_capsule(capsule: &Bound<'_, PyAny>, what: &str) -> PyResult
     else {
         let found = format!("type {} of {} bits", tensor.code, tensor.bits);
         let message = format!(
-            "expected `{what}` to have elements of a dtype that Kiln has, found DLPack's {found}"
+            "expected `{what}` to have a dtype that Kiln supports, found DLPack's {found}"
         );
         return Err(wrong_array(py, &message));
     };

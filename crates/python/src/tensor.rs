@@ -188,7 +188,7 @@ impl Tensor {
         };
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE && !this.is_own {
             return Err(PyBufferError::new_err(
-                "the memory is shared, and only read",
+                "the memory is shared, so it is read-only",
             ));
         }
         let bytes = this
