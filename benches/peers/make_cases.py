@@ -3,7 +3,7 @@
 MODELS is the folder that `cargo xtask models` fills.
 OUT/<model>/model.onnx, OUT/<model>/cases/<case>/<input>.npy, OUT/<model>/expect/<case>/<output>.npy
 (a '/' in a tensor name becomes '_'). Expected outputs come from onnxruntime without graph optimisation;
-a case on which its optimised and unoptimised answers differ by more than 1e-5 is refused as ill-conditioned.
+a case whose outputs with and without optimisation differ by more than 1e-5 is rejected as ill-conditioned.
 """
 import os, shutil, sys
 import numpy as np, onnxruntime as ort
@@ -20,7 +20,7 @@ WORDS = "Kiln fires 0123 shapes of clay: ABC xyz 4567 dynamic batch, width & hei
 
 
 def page(n, h, w, size=None, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)):
-    """n pictures of text on a light ground with a little noise, normalised, f32[n, 3, h, w]."""
+    """n pictures of text on a light background with a little noise, normalised, f32[n, 3, h, w]."""
     out = np.empty((n, 3, h, w), np.float32)
     for i in range(n):
         im = Image.new("RGB", (w, h), (235, 232, 225))
@@ -39,7 +39,7 @@ def line(n, h, w):
 
 
 def tokens(b, s):
-    """Token ids and a mask whose rows have different lengths."""
+    """Token ids and a mask, with rows of different lengths."""
     mask = np.ones((b, s), np.int64)
     for i in range(1, b):
         mask[i, s - (i * 7) % max(1, s // 2):] = 0
@@ -47,7 +47,7 @@ def tokens(b, s):
 
 
 def write(out, name, model, cases, extra=(), check=1e-5):
-    """Copy the model, write each case and what onnxruntime answers."""
+    """Copy the model, write each case and onnxruntime's outputs."""
     d = f"{out}/{name}"
     os.makedirs(d, exist_ok=True)
     shutil.copy(model, d + "/model.onnx")
@@ -58,7 +58,7 @@ def write(out, name, model, cases, extra=(), check=1e-5):
     s = ort.InferenceSession(d + "/model.onnx", so, providers=["CPUExecutionProvider"])
     so.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     plain = ort.InferenceSession(d + "/model.onnx", so, providers=["CPUExecutionProvider"])
-    if cases is None:  # one case of noise at the model's own shape
+    if cases is None:  # one case of noise at the model's original shape
         i = s.get_inputs()[0]
         cases = [{i.name: noise(*[x if isinstance(x, int) else 1 for x in i.shape])}]
     for k, feeds in enumerate(cases):

@@ -1,8 +1,8 @@
-"""Write case folders of recurrent layers with random weights, for side_by_side.py. Usage: make_recurrent.py OUT [NAME...]
+"""Write case folders for random recurrent layers, for side_by_side.py. Usage: make_recurrent.py OUT [NAME...]
 
-OUT/<model>/model.onnx, OUT/<model>/cases/<case>/<input>.npy, OUT/<model>/expect/<case>/<output>.npy, as make_cases.py does:
-LSTM, GRU and RNN layers, a cell written as a Scan, a running sum written as a Loop. Expected outputs are onnxruntime's
-without graph optimisation.
+Writes OUT/<model>/model.onnx, OUT/<model>/cases/<case>/<input>.npy and OUT/<model>/expect/<case>/<output>.npy, like
+make_cases.py: LSTM, GRU and RNN layers, a cell written as a Scan, a running sum written as a Loop. Expected outputs
+come from onnxruntime without graph optimisation.
 """
 import os, sys, tempfile
 import numpy as np, onnx
@@ -33,7 +33,7 @@ def model(nodes, inputs, outputs, constants):
 
 
 def layer(kind, hidden, features, directions=1):
-    """A layer: x[T, N, features] to every state and the last ones."""
+    """A layer that maps x[T, N, features] to all states and the last ones."""
     g = GATES[kind]
     names = ["Y", "Y_h", "Y_c"][: 3 if kind == "LSTM" else 2]
     extra = {"linear_before_reset": 1} if kind == "GRU" else {}
@@ -45,7 +45,7 @@ def layer(kind, hidden, features, directions=1):
 
 
 def scan(hidden, features):
-    """A cell of an RNN as the body of a Scan: the product with the weights of the input is inside."""
+    """An RNN cell as the body of a Scan, which includes the product with the input weights."""
     body = h.make_graph(
         [h.make_node("MatMul", ["x", "W"], ["p"]), h.make_node("MatMul", ["state", "R"], ["q"]), h.make_node("Add", ["p", "q"], ["s"]),
          h.make_node("Add", ["s", "b"], ["t"]), h.make_node("Tanh", ["t"], ["next"]), h.make_node("Identity", ["next"], ["y"])],
@@ -57,7 +57,7 @@ def scan(hidden, features):
 
 
 def running_sum(width):
-    """The sum of all rows so far, as a Loop."""
+    """The cumulative sum over rows, as a Loop."""
     body = h.make_graph(
         [h.make_node("Gather", ["X", "i"], ["x"], axis=0), h.make_node("Add", ["sum", "x"], ["next"]),
          h.make_node("Identity", ["next"], ["y"]), h.make_node("Identity", ["go"], ["on"])],

@@ -1,8 +1,9 @@
 """Write case folders for further architectures. Usage: make_zoo.py OUT [NAME…]
 
-Architectures of torchvision and a few small ones of other kinds (a detector, a segmenter, a text recogniser, a decoder with
-its cache, speech, 3-D, normalisations between convolutions), with random weights, exported to ONNX with dynamic sizes.
-Needs what requirements-zoo.txt names. The folders are as make_cases.py writes them, for side_by_side.py.
+Architectures from torchvision and a few small ones of other kinds (a detector, a segmenter, a text recogniser, a
+decoder with a cache, speech, 3-D, normalisation between convolutions), with random weights, exported to ONNX with
+dynamic sizes. Needs the packages in requirements-zoo.txt. The folders have the layout of make_cases.py, for
+side_by_side.py.
 """
 import math, os, sys, tempfile, warnings
 import numpy as np, torch, torchvision
@@ -23,7 +24,7 @@ class Conv(nn.Sequential):
 
 
 class Split(nn.Module):
-    """Half of the channels goes on, the rest is joined with all that comes of it."""
+    """Splits the channels in half, and concatenates both halves with the outputs of all blocks on the second."""
 
     def __init__(self, i, o, n):
         super().__init__()
@@ -83,7 +84,7 @@ class Segmenter(nn.Module):
 
 
 class Normalised(nn.Module):
-    """Dilated convolutions with norms between them, made larger in the end."""
+    """Dilated convolutions with norms between them, then upsampling."""
 
     def __init__(self):
         super().__init__()
@@ -151,7 +152,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Of a whole text without a cache; of one word with one."""
+    """A decoder: for a whole text without a cache, or for one token with a cache."""
 
     def __init__(self):
         super().__init__()

@@ -1,16 +1,17 @@
-"""A stream of new shapes: each comes once, as a service meets them.
+"""A stream of new shapes, each used once, as a service may see them.
 
 Usage: stream.py KILN MODELS [--models a,b] [--shapes 200] [--threads 2] [--seed 5] [--runs 1] [--no-peers] [--background] [--mix CALLS] [--min-time 0.05]
-KILN is the command; MODELS the folder that `cargo xtask models` fills. Every process begins with an empty cache.
+KILN is the command; MODELS the folder that `cargo xtask models` fills. Every process starts with an empty cache.
 
-Per model: the total of all calls but the first, of kiln, onnxruntime and OpenVINO, which take turns shape by shape; kiln's
-longest wait for a compiler; compiles after the first call; answers that differ from onnxruntime's. Then, from kiln alone, the
-95th percentile of a shape's first call over that shape's warm median. --background measures that policy, with a limit of 10 ms.
---mix sends CALLS calls instead, 80 % of them of one shape, with variants and without, in turns.
+Per model: the total time of all calls but the first, for kiln, onnxruntime and OpenVINO, interleaved by shape; kiln's
+longest wait for a compiler; the compiles after the first call; the outputs that differ from onnxruntime's. Then, for
+kiln only, the 95th percentile of a shape's first call over that shape's warm median. --background measures that policy,
+with a limit of 10 ms. --mix sends CALLS calls instead, 80 % of them with the same shape, alternately with variants and
+without.
 """
 import argparse, json, math, os, random, shutil, subprocess, tempfile, time
 
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's own threads go on spinning when answers were compared, under whoever is next
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would spin on and slow the next engine
 import numpy as np
 from make_cases import line, page, tokens
 
@@ -22,11 +23,11 @@ a.add_argument("--no-peers", action="store_true"), a.add_argument("--background"
 a.add_argument("--min-time", type=float, default=0.05), a.add_argument("--mix", type=int, default=0)
 a = a.parse_args()
 MAX_BLOCK = 10  # milliseconds
-QUIET = 0.06  # seconds after a call: onnxruntime's threads go on spinning for some 30 ms, under whoever is next
+QUIET = 0.06  # seconds after a call: onnxruntime's threads keep spinning for about 30 ms, and slow down the next engine
 
 
 def shapes(name, count):
-    """So many different combinations of sizes, the same ones for a seed."""
+    """This many different combinations of sizes, determined by the seed."""
     draw, seen = random.Random(f"{a.seed} {name}"), {}
     while len(seen) < count:
         seen[{
@@ -48,7 +49,7 @@ def feeds(name, sizes, inputs):
 
 
 def is_right(expect, got):
-    """As side_by_side.py judges."""
+    """The same criterion as in side_by_side.py."""
     x, y = expect.astype(np.float64), got.astype(np.float64)
     if x.shape != y.shape or np.isnan(y).any():
         return False
@@ -61,7 +62,7 @@ def command(model, cases, cache, *more):
 
 
 class Paced:
-    """A kiln process that calls its next case when it is told to."""
+    """A kiln process that calls its next case on request."""
 
     def __init__(self, model, cases, cache, out):
         more = ["--policy", "background", "--max-block", str(MAX_BLOCK)] if a.background else []
@@ -79,7 +80,7 @@ def timed(f, x):
 
 
 def stream(name, model, cases, given, work):
-    """Everybody in turns, shape by shape."""
+    """All engines, interleaved shape by shape."""
     import onnxruntime as ort
 
     so = ort.SessionOptions()
@@ -120,7 +121,7 @@ def stream(name, model, cases, given, work):
 
 
 def first_over_warm(name, model, cases, work):
-    """From kiln alone: each shape's first call, and its median right after."""
+    """For kiln only: each shape's first call, and its median right after."""
     shutil.rmtree(work + "/cache", ignore_errors=True)
     r = subprocess.run(command(model, cases, work + "/cache", "--min-time", str(a.min_time)), capture_output=True, text=True)
     lines = [json.loads(l) for l in r.stdout.splitlines()][1:]
@@ -132,7 +133,7 @@ def first_over_warm(name, model, cases, work):
 
 
 def mix(name, model, given, work):
-    """Four calls in five of the first shape, with variants and without; the second half of each is what counts."""
+    """Four of five calls use the first shape, with variants and without; the second half of each run counts."""
     draw, names = random.Random(f"{a.seed} mix {name}"), [case for case, _ in sorted(given, key=lambda g: sum(x.size for x in g[1].values()))]
     order = [names[0] if draw.random() < 0.8 else draw.choice(names[1:]) for _ in range(a.mix)]
     shutil.rmtree(work + "/mix", ignore_errors=True)

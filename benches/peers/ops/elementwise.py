@@ -14,7 +14,7 @@ BROADCASTS = [
     ("scalar", FEATURES, "1"), ("channel", FEATURES, "1 c:64 1 1"), ("row", TOKENS, "c:768"), ("column", TOKENS, "N:8 T:128 1"),
     ("outer", "N:512 1", "1 M:1024"), ("image", FEATURES, "N:4 1 H:56 W:56"), ("middle", "N:8 T:128 h:12 c:64", "N:8 1 h:12 c:64"),
 ]
-UNKNOWN = [  # Sizes of 1 that the model does not know: every axis of the second operand is a symbol of its own.
+UNKNOWN = [  # Sizes of 1 that are unknown to the model: every axis of the second operand has its own symbol.
     ("row", "N:8 T:128 C:768", "A:1 B:1 D:768"), ("column", "N:8 T:128 C:768", "A:8 B:128 D:1"), ("all", "N:8 T:128 C:768", "A:1 B:1 D:1"),
     ("none", "N:8 T:128 C:768", "A:8 B:128 D:768"), ("channel", "N:4 C:64 H:56 W:56", "A:1 B:64 D:1 E:1"),
 ]

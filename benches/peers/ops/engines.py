@@ -1,4 +1,4 @@
-"""Kiln and its peers: each takes a model and is called with the same inputs."""
+"""Kiln and its peers: each loads a model and is called with the same inputs."""
 import json
 import os
 import shutil
@@ -27,7 +27,7 @@ PEERS = {"onnxruntime": onnxruntime_call, "openvino": openvino_call}
 
 
 class Kiln:
-    """The command, on one model in a folder of its own, from an empty cache."""
+    """The `kiln` command, on one model in its own folder, starting from an empty cache."""
 
     def __init__(self, command, model, feeds):
         self.command = command
@@ -42,7 +42,7 @@ class Kiln:
         return os.path.join(self.folder, *parts)
 
     def bench(self, threads, seconds, *options):
-        """The measurements of `kiln bench`, and the outputs of its last call; raises RuntimeError with its message."""
+        """The measurements of `kiln bench`, and the outputs of its last call; a RuntimeError if it fails."""
         out = self.path("out")
         command = [self.command, "bench", self.path("model.onnx"), "--cases", self.path("cases"), "--out", out, "--json",
                    "--min-time", str(seconds), "--threads", str(threads), "--cache", self.path("cache"), *options]

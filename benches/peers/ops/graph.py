@@ -1,11 +1,12 @@
-"""One-operator models: a graph is written as calls, its data come with it, and sizes become symbols on request.
+"""One-operator models: a graph is built by calls, together with its data, and sizes become symbols on request.
 
     g = Graph("bias add")
     x = g.input("N:8 c:64 H:56 W:56")           # f32 noise
     g.output(g.Add(x, g.input("c:64 1 1")))
 
-An axis is NAME:SIZE or SIZE. Capital names are the sizes that change from call to call in a real network (batch, length,
-height, width): they are symbols in the mode `natural`. In the mode `all` every axis is one; axes of one name share it.
+An axis is NAME:SIZE or SIZE. Capitalised names are sizes that change from call to call in real networks (batch, length,
+height, width), and are symbols in the mode `natural`. In the mode `all`, every axis is a symbol; axes with the same
+name share it.
 """
 import zlib
 
@@ -86,7 +87,7 @@ class Graph:
         return self
 
     def model(self, mode):
-        """The ONNX model; None if this mode has no symbols, so that it is the static one."""
+        """The ONNX model; None if it has no symbols in this mode, and so equals the static one."""
         symbols = 0
 
         def size(axis):
@@ -104,7 +105,7 @@ class Graph:
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION)
         made = shape_inference.infer_shapes(made, data_prop=True)
         if mode != "static":
-            for value in made.graph.output:  # Names that inference invents mean nothing.
+            for value in made.graph.output:  # Names invented by shape inference carry no meaning.
                 for dim in value.type.tensor_type.shape.dim:
                     dim.Clear()
         del made.graph.value_info[:]
@@ -115,12 +116,12 @@ class Graph:
         return {name: value for name, (_, _, value) in self.inputs.items()}
 
     def moves(self, size):
-        """States how many bytes are read and written, where that is not all of the operands and results."""
+        """Sets the number of bytes read and written, if that is not all of the operands and results."""
         self.moved = size
         return self
 
     def operations(self):
-        """Multiplications and additions of products and convolutions, from the sizes of the data; 0 for other operators."""
+        """The arithmetic operations of products and convolutions for the data's sizes; 0 for other operators."""
         made = self.model("static")
         typed = shape_inference.infer_shapes(made, data_prop=True).graph
         shape = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in [*typed.input, *typed.value_info, *typed.output]}
@@ -129,7 +130,7 @@ class Graph:
 
 
 def operations(node, shape):
-    """Of one node."""
+    """The arithmetic operations of one node."""
     size = lambda name: int(np.prod(shape.get(name, [0])))
     kind, operands, result = node.op_type, node.input, node.output[0]
     if kind in ("MatMul", "MatMulInteger"):

@@ -1,4 +1,4 @@
-"""Functions called in a process of their own: a peer that crashes ends its measurement, not the run."""
+"""Calls functions in a separate process, so that a peer that crashes ends its measurement and not the run."""
 import multiprocessing
 
 PROCESSES = multiprocessing.get_context("fork")
@@ -10,7 +10,7 @@ class Crashed(Exception):
 
 
 def isolated(function, *arguments):
-    """The result of a function, called in a forked process. Nothing may have started threads before."""
+    """The result of a function, called in a forked process. No threads may have been started before."""
     receive, send = PROCESSES.Pipe(duplex=False)
 
     def work():

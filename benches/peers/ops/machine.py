@@ -1,4 +1,4 @@
-"""What this machine can do, measured in the same run: how fast it copies, by size, and how fast it multiplies."""
+"""The machine's limits, measured in the same run: the copy bandwidth by size, and the peak arithmetic rate."""
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -25,10 +25,10 @@ def fastest(call, budget=BUDGET):
 
 @lru_cache(maxsize=None)
 def copy_rate(log_size, threads):
-    """Bytes read and written per second when 2**log_size bytes in all are copied again and again."""
+    """Bytes read and written per second by repeated copies that touch 2**log_size bytes in total."""
     n = (1 << log_size) // (2 * threads)
     pairs = [(np.ones(n, np.uint8), np.empty(n, np.uint8)) for _ in range(threads)]
-    repeats = max(1, (1 << 21) >> log_size)  # Enough work per call to hide the hand-over to a thread.
+    repeats = max(1, (1 << 21) >> log_size)  # Enough work per call to hide the cost of dispatching to a thread.
 
     def work(pair):
         for _ in range(repeats):
@@ -42,7 +42,7 @@ def copy_rate(log_size, threads):
 
 @lru_cache(maxsize=None)
 def peak(threads):
-    """Operations per second of the fastest product of two matrices of 1024 x 1024 f32 that a peer computes."""
+    """Operations per second of the fastest peer on a product of two 1024 x 1024 matrices of f32."""
     n = 1024
     g = Graph("peak")
     g.output(g.MatMul(g.input(f"{n} {n}"), g.input(f"{n} {n}")))
@@ -56,6 +56,6 @@ def peak(threads):
 
 
 def roofline_ms(size, operations, threads):
-    """The least time for moving so many bytes, or for so many operations, whichever is longer."""
+    """The minimum time to move this many bytes or to perform this many operations, whichever is longer."""
     log_size = max(SMALLEST, size).bit_length() - 1
     return 1e3 * max(size / copy_rate(log_size, threads), operations / peak(threads))

@@ -3,9 +3,10 @@
 Usage: main.py KILN [WORD...] [--threads 1,2] [--modes static,natural,all] [--rounds 3] [--seconds 0.1]
                     [--json FILE] [--page FILE] [--check FILE]
 
-Only configurations whose family or name contains a WORD. --json writes a line per measurement and keeps what the file has of
-other configurations, --page writes a page of the book of all of them; --check compares with such a file and fails if a configuration is 1.3 times as slow, relative to the roofline, as recorded.
-The last line is `N configurations, geomean G, above 1.2: A, above 2: B, worst W`, of ratios to the fastest peer.
+Runs only configurations whose family or name contains a WORD. --json writes a line per measurement, and keeps the
+file's lines for other configurations; --page writes a page of the book for all of them; --check compares with such a
+file, and fails if a configuration is 1.3 times as slow as recorded, relative to the roofline. The last line is
+`N configurations, geomean G, above 1.2: A, above 2: B, worst W`, for ratios to the fastest peer.
 """
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""One configuration, on Kiln and its peers, who take turns."""
+"""Measures one configuration on Kiln and its peers, in interleaved rounds."""
 import math
 import time
 from dataclasses import asdict, dataclass
@@ -10,14 +10,14 @@ from engines import PEERS, Kiln
 from isolation import Crashed, isolated
 
 WARM_UP = 0.3
-"""Seconds of calls before Kiln is measured, in which it compiles what it does for sizes that come again."""
+"""Seconds of calls before Kiln is measured, in which it compiles its variants for recurring sizes."""
 EARLY = ("--variants-after", "5")
-"""It does so after many more calls than are measured, without being told."""
+"""By default it compiles variants only after many more calls than are measured."""
 
 
 @dataclass
 class Measurement:
-    """Times in milliseconds; what was not measured is None."""
+    """Times in milliseconds; None if not measured."""
 
     family: str
     name: str
@@ -29,12 +29,12 @@ class Measurement:
     first: float | None = None
     """Kiln's first call, from an empty cache."""
     compile: float | None = None
-    """Of which compilers ran, over all threads."""
+    """The compile time within the first call, over all threads."""
     roofline: float = 0.0
     error: float | None = None
-    """The largest difference from onnxruntime, over the largest element."""
+    """The largest difference from onnxruntime, relative to the largest element."""
     message: str | None = None
-    """Why Kiln did not run it."""
+    """Why Kiln did not run the model."""
 
     @property
     def key(self):
@@ -46,12 +46,12 @@ class Measurement:
 
     @property
     def ratio(self):
-        """To the fastest peer."""
+        """The ratio of Kiln's time to that of the fastest peer."""
         return self.kiln / self.peer if self.kiln and self.peer else None
 
     @property
     def share(self):
-        """Of the roofline."""
+        """The share of the roofline that Kiln reaches."""
         return self.roofline / self.kiln if self.kiln else None
 
     asdict = asdict
@@ -68,7 +68,7 @@ def median_ms(call, seconds):
 
 
 def error(expected, got):
-    """The largest difference over the largest element; infinite where shapes, or the places of NaN, differ."""
+    """The largest difference relative to the largest element; infinite if shapes or the positions of NaN differ."""
     x, y = np.asarray(expected).astype(np.float64), np.asarray(got).astype(np.float64)
     if x.shape != y.shape or (np.isnan(x) != np.isnan(y)).any():
         return math.inf
@@ -77,7 +77,7 @@ def error(expected, got):
 
 
 def measure(family, graph, mode, threads, command, rounds, seconds):
-    """Measures a configuration, without the peers that crash on it; None if the mode has no symbols."""
+    """Measures a configuration, leaving out peers that crash on it; None if the mode has no symbols."""
     model = graph.model(mode)
     if model is None:
         return None
@@ -101,11 +101,11 @@ def side_by_side(result, graph, model, peers, command, rounds, seconds):
         try:
             call = engine(model, result.threads)
             answers = call(feeds)
-        except Exception:  # A peer may lack an operator or a type; there is the other one.
+        except Exception:  # A peer may lack an operator or a type; the other one may have it.
             continue
         outputs = answers if outputs is None else outputs
         if [np.shape(answer) for answer in answers] != [np.shape(output) for output in outputs]:
-            continue  # What does not compute the same is no peer.
+            continue  # Not comparable, since it computes something else.
         calls[name] = lambda c=call: c(feeds)
     results = sum(np.asarray(v).nbytes for v in outputs or [])
     kiln = Kiln(command, model, feeds)
@@ -122,7 +122,7 @@ def side_by_side(result, graph, model, peers, command, rounds, seconds):
                 setattr(result, name, min(time_ms, getattr(result, name) or math.inf))
             measured, _ = kiln.bench(result.threads, seconds, *EARLY)
             result.kiln = min(measured["median_ms"], result.kiln or math.inf)
-    except Exception as failure:  # Refusals, a process that hangs: they are recorded, and the next one is measured.
+    except Exception as failure:  # Errors and hanging processes are recorded, and the run goes on.
         result.message, result.kiln = str(failure), None
     finally:
         kiln.close()

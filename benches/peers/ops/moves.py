@@ -1,4 +1,4 @@
-"""Operators that move data: transposes, slices, joins, padding, gathers and scatters, changes of resolution."""
+"""Operators that move data: transposes, slices, concatenation, padding, gathers and scatters, resizing."""
 import numpy as np
 
 FEATURES, TOKENS, IMAGE = "N:4 c:64 H:56 W:56", "N:8 T:128 c:768", "N:1 c:3 H:640 W:640"
@@ -24,7 +24,7 @@ RESIZES = [
 
 
 def focus(g):
-    """The first layer of some detectors: every second pixel, four times, joined along the channels."""
+    """The first layer of some detectors: the four grids of every second pixel, concatenated along the channels."""
     x = g.input(IMAGE)
     steps = g.const([2, 2])
     part = lambda y, z: g.Slice(x, g.const([y, z]), g.const([1 << 40, 1 << 40]), g.const([2, 3]), steps)

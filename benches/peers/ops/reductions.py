@@ -1,4 +1,4 @@
-"""Reductions, normalisations, cumulative operators, pools, selections."""
+"""Reductions, normalisation, cumulative operators, pooling, selection."""
 import numpy as np
 
 FEATURES, TOKENS, MATRIX = "N:4 c:64 H:56 W:56", "N:8 T:128 c:768", "N:1024 c:1000"
@@ -16,7 +16,7 @@ POOLS = [
 
 
 def detector_boxes(g, boxes, classes):
-    """Boxes as (y, x, height, width) corners in a picture, clustered, and their scores."""
+    """Clustered boxes in a picture, as (y, x, height, width), and their scores."""
     centre = g.random.random((1, boxes, 2)).astype(np.float32)
     size = 0.05 + 0.1 * g.random.random((1, boxes, 2)).astype(np.float32)
     value = np.concatenate([centre - size / 2, centre + size / 2], -1)

@@ -1,4 +1,4 @@
-"""What a run found: a line per configuration, sums, a page for the docs, and a comparison with a recorded run."""
+"""Reports a run: a line per configuration, summaries, a page for the book, and a comparison with a recorded run."""
 import json
 import math
 import os
@@ -6,8 +6,8 @@ import statistics
 
 from measure import Measurement
 
-SLOWER = 1.3  # Times the recorded share of the roofline at which a change is refused.
-NOISE_MS = 0.02  # Differences below this are not judged: a call has a fixed cost.
+SLOWER = 1.3  # The slowdown at which a change is rejected, as a factor on the recorded share of the roofline.
+NOISE_MS = 0.02  # Differences below this are ignored, since a call has a fixed cost.
 COMPILE_MS = 150
 
 
@@ -34,7 +34,7 @@ def summary(measurements):
 
 
 def sums(measurements):
-    """Lines for each mode and number of threads, what failed, and the summary, last."""
+    """Lines for each mode and number of threads, then failures, then the summary."""
     for mode, threads in sorted({(m.mode, m.threads) for m in measurements}):
         part = [m for m in measurements if (m.mode, m.threads) == (mode, threads)]
         yield f"{mode}, {threads} threads: {summary(part)}"
@@ -71,7 +71,7 @@ def page(measurements, about):
 
 
 def record(path, measurements):
-    """Writes a file in which these measurements replace those of the same configurations; returns all that it holds then."""
+    """Replaces the measurements of these configurations in a file, and returns all that it contains."""
     new = {m.key: m for m in measurements}
     old = {m.key: m for m in read(path)} if os.path.exists(path) else {}
     merged = list({**old, **new}.values())
@@ -86,7 +86,7 @@ def read(path):
 
 
 def slower(measurements, recorded):
-    """What became slower than recorded, relative to the roofline of its run."""
+    """The configurations that are slower than recorded, relative to the roofline of each run."""
     before = {m.key: m for m in recorded}
     for m in measurements:
         old = before.get(m.key)

@@ -1,20 +1,20 @@
-"""Narrow numbers: Kiln's formats beside onnxruntime's int8, in one run.
+"""Reduced precision: Kiln's formats compared with onnxruntime's int8, in one run.
 
 Usage: main.py KILN CASES OUT [MODEL...] [--threads 1,2] [--rounds 3] [--min-time 0.6] [--json FILE]
-CASES is what make_cases.py wrote; OUT is where models and their int8 versions go.
+CASES is the output of make_cases.py; OUT is the folder for models and their int8 versions.
 
 Per case, medians in milliseconds and the error against onnxruntime's f32, relative in the 2-norm:
   f32, bf16     Kiln, and onnxruntime's f32
   dynamic       Kiln's `--precision int8`, and the model that onnxruntime's `quantize_dynamic` writes, on onnxruntime
   static        the model that onnxruntime's `quantize_static` writes (QDQ, per channel, calibrated on the cases), on both
-Engines take turns, round by round; the best median counts.
+Rounds of the engines are interleaved; the best median counts.
 """
 import argparse, json, logging, math, os, shutil, subprocess, time
 import numpy as np, onnx, onnxruntime as ort
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from shapes import PICTURES, SHAPES
 
-logging.disable(logging.WARNING)  # advice to infer shapes first, which these models do not need
+logging.disable(logging.WARNING)  # hides the advice to infer shapes first, which these models do not need
 OPEN = ["ocr-rec", "minilm"]
 
 
@@ -69,7 +69,7 @@ def median_ms(f, seconds):
 
 
 def error(expect, got):
-    """The largest over the outputs of the relative 2-norm."""
+    """The largest relative 2-norm error of any output."""
     norms = [np.linalg.norm((e.astype(np.float64) - g.astype(np.float64)).ravel()) / (np.linalg.norm(e.astype(np.float64)) + 1e-30)
              for e, g in zip(expect, got)]
     return float(max(norms))
@@ -82,13 +82,13 @@ def kiln(command, *arguments):
     return [json.loads(l) for l in r.stdout.splitlines() if l.startswith("{")]
 
 
-# Name, file, precision of Kiln or none, whether onnxruntime runs the file.
+# Name, file, Kiln's precision or none, whether onnxruntime runs the file.
 VARIANTS = [("f32", "model", "f32", True), ("bf16", "model", "bf16", False), ("dynamic", "model", "int8", False),
             ("ort-dynamic", "dynamic", None, True), ("static", "static", "f32", True)]
 
 
 def measure(a, d, threads):
-    """A dictionary per case: `(engine, variant) -> (ms, error)`."""
+    """One dictionary per case: `(engine, variant) -> (ms, error)`."""
     peers = {v: session(f"{d}/{file}.onnx", threads) for v, file, _, runs in VARIANTS if runs}
     inputs = feeds(d, peers["f32"])
     expect = {k: peers["f32"].run(None, x) for k, x in inputs.items()}

@@ -1,10 +1,10 @@
-"""Networks of the shape of ResNet-18 and of MobileNetV2, with drawn weights: what their int8 versions are measured on."""
+"""Networks with the structure of ResNet-18 and MobileNetV2 and random weights, to measure int8 versions of."""
 import numpy as np, onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
 class Builder:
-    """Nodes, and weights that are drawn so that activations neither vanish nor grow."""
+    """Nodes, and random weights scaled so that activations neither vanish nor explode."""
 
     def __init__(self, seed):
         self.rng, self.nodes, self.weights = np.random.default_rng(seed), [], []
@@ -20,7 +20,7 @@ class Builder:
         return name
 
     def conv(self, x, channels, outputs, size=1, stride=1, groups=1):
-        """A convolution `[outputs, channels / groups, size, size]` with bias, padded by half its size."""
+        """A convolution `[outputs, channels / groups, size, size]` with bias, padded by half the kernel size."""
         fan = channels // groups * size * size
         w = self.constant(self.rng.standard_normal((outputs, channels // groups, size, size)) * (2 / fan) ** 0.5)
         b = self.constant(self.rng.standard_normal(outputs) * 0.1)

@@ -1,6 +1,6 @@
-"""The modules that compiled layers are measured against, in PyTorch: the other side of the bench of the kernel service.
+"""The PyTorch modules that compiled layers are compared with in the benchmark of the kernel service.
 
-Prints `ready`, then for each line `NAME CALLS` on standard input the median time of so many calls in seconds.
+Prints `ready`, then, for each line `NAME CALLS` on standard input, the median time in seconds of that many calls.
 """
 
 import sys

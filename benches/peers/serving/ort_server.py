@@ -1,10 +1,10 @@
-"""onnxruntime behind the Open Inference Protocol over gRPC: what `kiln serve` is measured against.
+"""onnxruntime behind the Open Inference Protocol over gRPC: the server that `kiln serve` is compared with.
 
 Usage: ort_server.py MODELS THREADS
 
-MODELS has a folder for each model, with 1/model.onnx. THREADS is the number of threads of a call; calls run at the same
-time, up to the number of handlers. Listens on loopback, prints `grpc ADDRESS` once all models are loaded, and serves until
-its standard input is closed.
+MODELS has a folder for each model, with 1/model.onnx. THREADS is the number of threads per call; calls run
+concurrently, up to the number of handlers. Listens on loopback, prints `grpc ADDRESS` once all models are loaded, and
+serves until standard input is closed.
 """
 
 import pathlib
@@ -22,7 +22,7 @@ NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 
 
 class Server(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Answers ModelInfer with raw contents."""
+    """Handles ModelInfer requests with raw contents."""
 
     def __init__(self, models, threads):
         options = ort.SessionOptions()

@@ -1,13 +1,13 @@
-"""`kiln serve` beside onnxruntime behind the same protocol, under clients that send mixed shapes.
+"""`kiln serve` compared with onnxruntime behind the same protocol, with clients that send mixed shapes.
 
 Usage: side_by_side.py KILN MODELS WORK [rounds=N] [requests=N]
 
-KILN is the command, MODELS the folder of example models, WORK a folder for files. Eight clients each send a request, wait
-for its answer, and send the next: the same sequence of shapes to every server, drawn once. Rounds are interleaved: in each,
-every server gets the same requests, in an order that alternates. onnxruntime is served with one thread a call and with all,
-and compared is the one with more throughput. The load is bounded (ROUNDS x REQUESTS), and goes to loopback only.
+KILN is the command, MODELS the folder of example models, WORK a folder for files. Eight clients each send a request,
+wait for the response, and send the next. Every server gets the same random sequence of shapes, in interleaved rounds
+whose order of servers alternates. onnxruntime is served with one thread per call and with all threads; the comparison
+uses the one with more throughput. The load is bounded (ROUNDS x REQUESTS), and goes to loopback only.
 
-The last line is a ratio for the worse model, the bar and whether it is met.
+The last line has the ratios for the worse model, the bar, and whether it is met.
 """
 
 import os
@@ -34,7 +34,7 @@ rng = np.random.default_rng(7)
 
 
 def recogniser(shape):
-    """A picture of text of some width."""
+    """A picture of text with a given width."""
     return {"x": rng.standard_normal(shape).astype(np.float32)}
 
 
@@ -44,7 +44,7 @@ def sentence(shape):
     return {"ids": ids, "mask": np.ones(shape, np.int64)}
 
 
-# Each model with the shapes of its requests: one picture of a line of text of any width, one sentence of any length.
+# Each model with the shapes of its requests: one picture of a text line of any width, one sentence of any length.
 MODELS = {
     "ocr-rec": (recogniser, [(1, 3, 48, width) for width in (96, 128, 160, 192, 224, 256, 320, 384, 448, 512)]),
     "minilm": (sentence, [(1, length) for length in (6, 9, 13, 17, 24, 31, 40, 52, 67, 90)]),
@@ -52,7 +52,7 @@ MODELS = {
 
 
 def message(model, arrays):
-    """A request as bytes."""
+    """A serialised request."""
     request = service_pb2.ModelInferRequest(model_name=model)
     for name, array in arrays.items():
         datatype = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64"}[array.dtype]
@@ -62,14 +62,14 @@ def message(model, arrays):
 
 
 def outputs(answer):
-    """The arrays of an answer in bytes, by name."""
+    """The arrays in a serialised response, by name."""
     response = service_pb2.ModelInferResponse.FromString(answer)
     pairs = zip(response.outputs, response.raw_output_contents)
     return {tensor.name: np.frombuffer(raw, np.float32).reshape(list(tensor.shape)) for tensor, raw in pairs}
 
 
 class Server:
-    """A server as a process, and a client for its requests as bytes."""
+    """A server process, and a client that sends it serialised requests."""
 
     def __init__(self, name, command):
         self.name = name
@@ -87,7 +87,7 @@ class Server:
         self.call = self.channel.unary_unary(METHOD)
 
     def ask(self, request):
-        """The answer to a request, and its time in seconds."""
+        """The response to a request, and the time in seconds."""
         begin = time.perf_counter()
         answer = self.call(request, timeout=TIMEOUT, wait_for_ready=True)
         return answer, time.perf_counter() - begin
@@ -104,7 +104,7 @@ class Server:
         sys.exit(f"{self.name}: {model} is not ready after a minute")
 
     def round(self, requests):
-        """Requests per second, and the time of each, with all clients busy."""
+        """Requests per second, and the time of each request, with all clients busy."""
         begin = time.perf_counter()
         with ThreadPoolExecutor(CLIENTS) as clients:
             times = list(clients.map(lambda request: self.ask(request)[1], requests))
@@ -121,7 +121,7 @@ class Server:
 
 
 def compare(servers, model, rounds, count):
-    """Measures a model on all servers; the ratios of throughput and of p99 to the best peer's."""
+    """Measures a model on all servers; returns the ratios of throughput and p99 to those of the best peer."""
     make, shapes = MODELS[model]
     requests = [message(model, make(shape)) for shape in shapes]
     for server in servers:
@@ -152,7 +152,7 @@ def compare(servers, model, rounds, count):
 
 
 def check(servers, requests):
-    """The largest difference between the answers of two servers, relative to the largest value; ends if they disagree."""
+    """The largest difference between two servers' responses, relative to the largest value; exits if they disagree."""
     worst = 0
     for request in requests:
         ours, theirs = (outputs(server.ask(request)[0]) for server in servers[:2])
@@ -165,7 +165,7 @@ def check(servers, requests):
 
 
 def quantile(values, share):
-    """The value that so large a share of all do not exceed."""
+    """The quantile: the value that this share of all values does not exceed."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 

@@ -1,8 +1,8 @@
-"""Modules compiled by Kiln, compiled by inductor, and eager, side by side: `side_by_side.py [WORD…]`.
+"""Compares modules compiled by Kiln, modules compiled by inductor, and eager mode: `side_by_side.py [WORD…]`.
 
-The modules are those that the backend is tested with. Each is called once, which compiles it, then at another size, then
-again and again, the three taking turns. Prints a line per module, and one with the geometric means. Sizes are symbols for both
-compilers; neither finds anything in a cache.
+The modules are those of the backend's tests. Each is called once, which compiles it, then at another size, then
+repeatedly, in interleaved rounds. Prints a line per module, and one with the geometric means. Sizes are symbols for
+both compilers, and the caches of both are empty.
 """
 
 import math
@@ -19,7 +19,7 @@ import torch._inductor.config  # noqa: E402
 import kiln.torch  # noqa: E402
 from modules import MODULES  # noqa: E402
 
-#: The batch, and the length or the side of a picture: of the first call, then of all others.
+#: The batch size, and the length or the side of a picture: for the first call, then for all others.
 FIRST, OTHER = (6, 48), (16, 64)
 ROUNDS, SECONDS = 5, 0.1
 
@@ -31,7 +31,7 @@ def seconds(function, given):
 
 
 def median(function, given):
-    """Of calls for a while."""
+    """The median time of repeated calls."""
     times, end = [], time.perf_counter() + SECONDS
     while len(times) < 5 or time.perf_counter() < end:
         times.append(seconds(function, given))
@@ -39,7 +39,7 @@ def median(function, given):
 
 
 def measure(make, inputs):
-    """Milliseconds to compile and per call, by engine."""
+    """The times to compile and per call, by engine."""
     torch._dynamo.reset()
     torch.manual_seed(7)
     module = make().eval()

@@ -1,8 +1,8 @@
 """Training steps of Kiln and its peers in interleaved rounds, on one and two threads.
 
-`python side_by_side.py TRAINING_STEPS [WORD]`: the first argument is Kiln's example `training_steps`, built in release. Each
-program is confined to as many cores as it has threads. The last line is the geometric mean of Kiln's time over that of the
-fastest peer, and the worst such ratio.
+`python side_by_side.py TRAINING_STEPS [WORD]`: the first argument is Kiln's example `training_steps`, built in release
+mode. Each program is confined to as many cores as it has threads. The last line has the geometric mean of the ratio of
+Kiln's time to that of the fastest peer, and the worst such ratio.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ def programs(kiln, threads, case):
 
 
 def run(command, threads):
-    """What a program printed: the median of its steps, its first step and that of another batch size, in ms."""
+    """The times that a program printed, in ms: the median step, the first step, and the first at another batch size."""
     cores = sorted(os.sched_getaffinity(0))[:threads]
     done = subprocess.run(
         command, capture_output=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores)

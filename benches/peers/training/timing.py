@@ -1,4 +1,4 @@
-"""How every peer is timed, and the batches that all of them get; the same as in Kiln's example `training_steps`."""
+"""The timing of all peers, and their batches; the same as in Kiln's example `training_steps`."""
 
 import os
 import time
