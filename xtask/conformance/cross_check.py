@@ -1,10 +1,10 @@
-"""Runs generated models on onnxruntime and writes down what they give.
+"""Runs generated models on onnxruntime and records their outputs.
 
     cross_check.py FOLDER COUNT
 
-FOLDER holds a folder per model: `model.onnx` and `test_data_set_0/input_M.pb`. For the first COUNT of them that
-onnxruntime runs, `output_M.pb` is written beside the inputs and a line into FOLDER/cases.jsonl; what it refuses (kernels
-larger than operands, dtypes without a kernel) is counted.
+FOLDER has a folder per model, with `model.onnx` and `test_data_set_0/input_M.pb`. For the first COUNT models that
+onnxruntime runs, writes `output_M.pb` next to the inputs, and a line to FOLDER/cases.jsonl. Models that it rejects
+(kernels larger than operands, dtypes without a kernel) are counted.
 """
 
 import json
@@ -16,7 +16,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, numpy_helper
 
-# Relative to the largest element of a result: what the order of sums in f32 may cost over some ten ops.
+# Relative to the largest element of a result: the error that the order of f32 sums may cause over about ten ops.
 TOLERANCE = 2e-5
 
 
@@ -28,7 +28,7 @@ def read(path):
 def run(folder):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    # As the model says it, operator by operator.
+    # Runs the model as written, operator by operator.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(
         os.path.join(folder, "model.onnx"), options, providers=["CPUExecutionProvider"]

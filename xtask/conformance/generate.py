@@ -2,10 +2,10 @@
 
     generate.py OUT
 
-A case is OUT/SET/NAME: `model.onnx` and `test_data_set_N/{input,output}_M.pb`, as the package's own tools lay
-them out, except that each file holds a tensor: a sequence is a folder `input_M` of its entries, and an optional without
-content is an empty file `input_M.none`. OUT/cases.jsonl says of each its set, name, operator, domain, tolerances, and whether it is the
-`_expanded` copy of another: the same operator, written out as the nodes of its function body.
+A case is OUT/SET/NAME: `model.onnx` and `test_data_set_N/{input,output}_M.pb`, in the layout of the package's own
+tools, except that each file contains one tensor: a sequence is a folder `input_M` of its entries, and an empty optional
+is an empty file `input_M.none`. OUT/cases.jsonl has each case's set, name, operator, domain, tolerances, and whether it
+is the `_expanded` copy of another: the same operator, expanded to the nodes of its function body.
 """
 
 import json
@@ -30,7 +30,7 @@ def write(path, message):
 
 
 def write_value(path, value, name):
-    """A test value: a tensor, a sequence as a list of them, or nothing."""
+    """Writes a test value: a tensor, a list of tensors for a sequence, or None."""
     if value is None:
         open(f"{path}.none", "wb").close()
     elif isinstance(value, list):
@@ -44,7 +44,7 @@ def write_value(path, value, name):
 
 
 def unpack_values(folder, graph):
-    """Test values that are no tensors, as `write_value` has them, in a folder that holds them as one message."""
+    """Rewrites test values other than tensors, stored as one message each, in the form of `write_value`."""
     for data in os.listdir(folder):
         if not data.startswith("test_data_set_"):
             continue
@@ -81,7 +81,7 @@ def domain_of(domain):
 
 
 def operator(model):
-    """The operator a case is about: that of its last node which is none of the helpers around it."""
+    """The operator that a case tests: that of its first node which is not a helper."""
     helpers = {"Constant", "Cast", "Identity", "SequenceConstruct"}
     nodes = [node for node in model.graph.node if node.op_type not in helpers] or list(model.graph.node)
     node = nodes[0]

@@ -1,4 +1,4 @@
-"""A graph under construction, in the way exporters write: one node after the other, names counted, constants named."""
+"""A graph builder that works like exporters: one node after another, with numbered names and named constants."""
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
@@ -16,9 +16,9 @@ def pick(rng, *choices):
 
 
 class Graph:
-    """Nodes, constants and inputs; `op` adds a node and gives the name of its first result.
+    """Nodes, constants and inputs; `op` adds a node and returns the name of its result, or a list of names.
 
-    A graph inside another, for `If`, `Loop` and `Scan`, shares its names and constants.
+    A nested graph, for `If`, `Loop` and `Scan`, shares the names and constants of the outer one.
     """
 
     def __init__(self, rng, opset, outer=None):
@@ -65,8 +65,8 @@ class Graph:
         return name
 
     def output(self, value, dtype=FLOAT, step=0.0):
-        """Gives a value to the caller. `step` is how far it may be off where a rounding to steps of a quantised value
-        lies between two of them: a number, or a factor with the index of the output that it is of. Gives the index."""
+        """Adds an output, and returns its index. `step` is the tolerance where a quantised value may round to either
+        of two steps: a number, or a pair of a factor and the index of the output that it multiplies."""
         name = self.name("y")
         self.nodes.append(helper.make_node("Identity", [value], [name]))
         self.outputs.append(helper.make_tensor_value_info(name, dtype, None))
@@ -78,7 +78,7 @@ class Graph:
         return self.op("Gather", self.op("Shape", x), self.int(axis), axis=0)
 
     def shape_of(self, *sizes):
-        """A shape of scalars and numbers: `Unsqueeze` each and `Concat`."""
+        """A shape from scalars and numbers: each is unsqueezed, then `Concat`."""
         parts = [self.ints(size) if isinstance(size, int) else self.unsqueeze(size, 0) for size in sizes]
         return self.op("Concat", *parts, axis=0)
 
@@ -93,7 +93,7 @@ class Graph:
         return self.op("Squeeze", x, self.ints(*axes))
 
     def reduce(self, op_type, x, *axes, keepdims=1):
-        """A reduction; its axes became an input with version 13 for sums and 18 for all others."""
+        """A reduction; its axes became an input in version 13 for sums, and in 18 for all others."""
         if self.opset < (13 if op_type == "ReduceSum" else 18):
             return self.op(op_type, x, axes=list(axes), keepdims=keepdims)
         return self.op(op_type, x, self.ints(*axes), keepdims=keepdims)
@@ -108,7 +108,7 @@ class Graph:
         return self.op("Split", x, self.ints(*sizes), n=len(sizes), axis=axis)
 
     def resize(self, x, sizes="", scales="", **attributes):
-        """Before version 13 what is left out is an empty tensor."""
+        """Before version 13, omitted inputs are empty tensors."""
         empty = self.const([], np.float32) if self.opset < 13 else ""
         return self.op("Resize", x, empty, scales or empty, *[sizes] * bool(sizes), **attributes)
 
@@ -122,7 +122,7 @@ class Graph:
         return self.op("Add", self.op("MatMul", x, self.weight(n_in, n_out)), self.weight(n_out))
 
     def layer_norm(self, x, channels):
-        """As exporters wrote it before there was an op for it."""
+        """Layer normalisation as exporters wrote it before there was an op for it."""
         centred = self.op("Sub", x, self.reduce("ReduceMean", x, -1))
         variance = self.reduce("ReduceMean", self.op("Pow", centred, self.float(2.0)), -1)
         scale = self.op("Sqrt", self.op("Add", variance, self.float(1e-5)))
@@ -136,7 +136,7 @@ class Graph:
         return self.op("Expand", x, self.op("Where", kept, ones, shape))
 
     def body(self, name, inputs, outputs):
-        """This graph as one inside another; `inputs` and `outputs` are pairs of a name and a dtype or a declared type."""
+        """This graph as a subgraph; `inputs` and `outputs` are pairs of a name and a dtype or a declared type."""
         def info(pair):
             declared = pair[1] if isinstance(pair[1], tuple) else (pair[1], None)
             return helper.make_tensor_value_info(pair[0], *declared)

@@ -1,12 +1,12 @@
-"""Compares what Kiln gives for models made as exporters write them with what onnxruntime gives.
+"""Compares Kiln's results with onnxruntime's, for generated models that imitate those of exporters.
 
     compare.py PROGRAM FOLDER COUNT SEED
     compare.py PROGRAM FOLDER torch
 
-PROGRAM calls models on Kiln. Each model is called with eight shapes in random order, on each device in a process that
-goes on to the next model. A model that fails keeps its folder: `model.onnx`, `cases/` and `report.txt`. The exit code is 1
-when there is a wrong result, a crash, a refusal without a code, or more than 2 % of refusals among the calls that
-onnxruntime computes.
+PROGRAM calls models on Kiln. Each model is called with eight shapes in random order, on each device, in a process that
+is reused for the next model. The folder of a failing model is kept: `model.onnx`, `cases/` and `report.txt`. The exit
+code is 1 if there is a wrong result, a crash, or an error without a code, or if Kiln rejects more than 2 % of the calls
+that onnxruntime computes.
 """
 
 import collections
@@ -43,11 +43,11 @@ def write(folder, case):
 
 
 def expected(case):
-    """What onnxruntime gives for each call; none where it refuses."""
+    """onnxruntime's results for each call; None if it rejects the call."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    # As the model says it, operator by operator.
+    # Runs the model as written, operator by operator.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(case.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     results = []
@@ -60,7 +60,7 @@ def expected(case):
 
 
 def allowed(step, results):
-    """How far a result may be off: a number, or a factor of another result."""
+    """The tolerance of a result: a number, or a factor of the largest element of another result."""
     if isinstance(step, tuple):
         factor, index = step
         return factor * float(np.abs(results[index]).max(initial=0.0))
@@ -68,7 +68,7 @@ def allowed(step, results):
 
 
 def difference(given, wanted, step):
-    """How two results differ; nothing where they agree."""
+    """How two results differ; None if they agree."""
     if given.shape != wanted.shape or given.dtype != wanted.dtype:
         return f"expected {wanted.dtype}{list(wanted.shape)}, found {given.dtype}{list(given.shape)}"
     if given.dtype.kind != "f":
@@ -85,7 +85,7 @@ def difference(given, wanted, step):
 
 
 def cause(outcome):
-    """A refusal's code and message, without what is this model's own."""
+    """An error's code and message, without the parts that are specific to the model."""
     if outcome["code"] is None:
         is_panic = outcome["message"].startswith("panicked")
         return f"{'CRASH' if is_panic else 'WITHOUT A CODE'}: {outcome['message']}"
@@ -94,7 +94,7 @@ def cause(outcome):
 
 
 class Tally:
-    """What became of all calls of a device."""
+    """The outcomes of all calls on a device."""
 
     def __init__(self):
         self.agree, self.wrong, self.crashed = 0, 0, 0
@@ -131,7 +131,7 @@ class Comparison:
         return self.local.worker
 
     def compare(self, label, make):
-        """Compares one model on all backends."""
+        """Compares one model on all devices."""
         try:
             case = make()
             wanted = expected(case)
@@ -151,7 +151,7 @@ class Comparison:
             shutil.rmtree(folder)
 
     def check(self, folder, device, case, wanted):
-        """Calls a model on a device and counts how that went; what is wrong, as lines."""
+        """Calls a model on a device and counts the outcomes; returns the failures as lines."""
         tally = self.tallies[device]
         names = [f"{index:03}" for index, results in enumerate(wanted) if results is not None]
         if not names:

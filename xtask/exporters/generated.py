@@ -1,4 +1,4 @@
-"""Generated models, the same for the same seed."""
+"""Generated models, determined by the seed."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ OPSETS = (11, 13, 17, 18, 20, 21)
 
 
 class Case:
-    """A model, its calls, and how far each result may be off where it was rounded to steps."""
+    """A model, its calls, and the tolerance of each quantised result."""
 
     def __init__(self, name, family, model, calls, steps):
         self.name, self.family, self.model, self.calls, self.steps = name, family, model, calls, steps
 
 
 def generate(seed):
-    """The model of a seed with its calls."""
+    """The model for a seed, with its calls."""
     rng = np.random.default_rng(seed)
     family = FAMILIES[seed % len(FAMILIES)]
     graph, call = family(rng, int(rng.choice(OPSETS)))

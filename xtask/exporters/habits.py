@@ -1,4 +1,4 @@
-"""What writers of models do besides: orders, declarations and constants that say the same in another way."""
+"""Quirks of model writers: different node orders, declarations and constants with the same meaning."""
 
 import numpy as np
 import onnx
@@ -8,7 +8,7 @@ from build import pick
 
 
 def constants_as_nodes(rng, model):
-    """Small constants as `Constant` nodes in front, as torch's first exporter writes them."""
+    """Small constants as leading `Constant` nodes, as torch's first exporter writes them."""
     graph = model.graph
     kept = []
     for tensor in graph.initializer:
@@ -22,13 +22,13 @@ def constants_as_nodes(rng, model):
 
 
 def constants_as_inputs(rng, model):
-    """Constants that are also listed as inputs, with their type, as writers before version 4 had to."""
+    """Constants that are also listed as inputs, with their types, as required before IR version 4."""
     for tensor in model.graph.initializer:
         model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
 
 
 def out_of_order(rng, model):
-    """Nodes in any order, as optimisers leave them."""
+    """Nodes in any order, as some optimisers leave them."""
     nodes = list(model.graph.node)
     rng.shuffle(nodes)
     del model.graph.node[:]
@@ -36,7 +36,7 @@ def out_of_order(rng, model):
 
 
 def stale_sizes(rng, model):
-    """Sizes declared between the ops that were right before the model was changed: some are not what the ops give."""
+    """Intermediate shapes declared before the model was changed, so that some are wrong."""
     inferred = shape_inference.infer_shapes(model)
     for info in inferred.graph.value_info:
         if rng.integers(3) or not info.type.HasField("tensor_type"):
@@ -50,7 +50,7 @@ def stale_sizes(rng, model):
 
 
 def stale_outputs(rng, model):
-    """Results declared with numbers that held for the example the model was exported with."""
+    """Outputs declared with fixed sizes from the example that the model was exported with."""
     inferred = shape_inference.infer_shapes(model)
     for output, known in zip(model.graph.output, inferred.graph.output):
         kind = known.type.tensor_type
@@ -62,7 +62,7 @@ def stale_outputs(rng, model):
 
 
 def metadata(rng, model):
-    """Texts beside the graph, and weights that nothing uses."""
+    """Metadata of the model, and unused weights."""
     helper.set_model_props(model, {"author": "generated", "classes": "{0: 'a', 1: 'b'}"})
     model.graph.initializer.append(numpy_helper.from_array(np.zeros((2, 2), np.float32), "unused"))
     model.graph.doc_string = "unchanged"
@@ -72,7 +72,7 @@ HABITS = [constants_as_nodes, constants_as_inputs, out_of_order, stale_sizes, st
 
 
 def apply(rng, model):
-    """Writes the model with some habits, or none; their names."""
+    """Applies a random habit to the model, or none; returns the names of those applied."""
     if rng.integers(2):
         return []
     habit = pick(rng, *HABITS)

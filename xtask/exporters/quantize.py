@@ -2,8 +2,8 @@
 
     quantize.py PROGRAM FOLDER KILN COUNT
 
-onnxruntime must accept every quantised model, its results must be close to those of the model as it was, and Kiln's must be
-onnxruntime's. The exit code is 1 where they are not; a model that fails keeps its folder.
+onnxruntime must accept every quantised model, its results must be close to those of the original model, and Kiln's must
+agree with onnxruntime's. Otherwise the exit code is 1; the folder of a failing model is kept.
 """
 
 import os
@@ -18,8 +18,8 @@ import onnxruntime
 from build import Graph, floats, pick
 from worker import Worker
 
-# The format, how far results may be off relative to the largest element, and how far Kiln's from onnxruntime's: roundings of
-# activations may fall to the other side of a half.
+# The format, its tolerance relative to the largest element, and the tolerance between Kiln and onnxruntime, since
+# activations may round differently at a half.
 FORMATS = [("int8", 0.05, 0.02), ("int8-weights/32", 0.02, 5e-5), ("int8-weights/64/zero-points", 0.02, 5e-5),
            ("int4-weights/16", 0.3, 5e-5), ("int4-weights/32/zero-points", 0.3, 5e-5),
            ("int4-int8/32", 0.3, 0.02)]
@@ -58,7 +58,7 @@ def results(path, calls):
 
 
 def distance(found, expected):
-    """The largest difference over the largest element."""
+    """The largest difference relative to the largest element."""
     worst = 0.0
     for ours, theirs in zip(found, expected):
         for a, b in zip(ours, theirs):

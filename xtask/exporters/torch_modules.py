@@ -1,4 +1,4 @@
-"""torch modules through both of torch's exporters, with sizes left open."""
+"""torch modules exported by both of torch's exporters, with dynamic sizes."""
 
 import io
 import logging
@@ -14,20 +14,20 @@ from torch.nn import functional as F
 from generated import SHAPES, Case
 
 torch.set_num_threads(1)
-# As models are exported in practice: attention as its parts, not as an op that the older exporter does not know.
+# As in practice, exports attention decomposed, and not as an op that the older exporter does not support.
 torch.backends.mha.set_fastpath_enabled(False)
-# The exporters say a lot, and what they refuse is listed by the comparison.
+# The exporters log a lot, and the comparison lists the models that they reject.
 logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 
 MODULES = []
-# torch's exporters have state of their own: one export at a time.
+# torch's exporters have global state, so only one export runs at a time.
 EXPORTER = threading.Lock()
 
 
 def module(shapes, **inputs):
-    """Registers a module: how its inputs are called, which of their sizes are open (a name each, fixed ones are numbers), and
-    how large the open ones may be."""
+    """Registers a module: the names of its inputs, their sizes (a name for a dynamic size, a number for a fixed one),
+    and the ranges of the dynamic sizes."""
     def register(cls):
         MODULES.append((cls, inputs, shapes))
         return cls
@@ -417,7 +417,7 @@ class Latents(nn.Module):
 
 
 def value(rng, spec, sizes):
-    """A random input; a last entry `dtype:low:high` says which numbers it has."""
+    """A random input; a last entry `dtype:low:high` gives the range of its values."""
     kind, low, high = "float32", None, None
     if isinstance(spec[-1], str) and ":" in spec[-1]:
         kind, low, high = spec[-1].split(":")
@@ -439,7 +439,7 @@ def call(rng, inputs, shapes):
 
 
 def example(rng, inputs, shapes):
-    """What a module is exported with: no size is 1 or as large as another, which the newer exporter would take for fixed."""
+    """The example inputs for an export: no size is 1 or equal to another, which the newer exporter would specialise."""
     return with_sizes(rng, inputs, {name: high - 1 - index for index, (name, (_, high)) in enumerate(shapes.items())})
 
 
@@ -448,7 +448,7 @@ def with_sizes(rng, inputs, sizes):
 
 
 def export(cls, inputs, shapes, number, dynamo):
-    """A module's model, and its calls."""
+    """A module's exported model, and its calls."""
     torch.manual_seed(number)
     rng = np.random.default_rng(number)
     net = cls().eval()

@@ -1,4 +1,4 @@
-"""The program that calls models on Kiln, kept running from model to model; replaced when it ends or does not answer."""
+"""Keeps the program that calls models on Kiln running, and restarts it if it exits or does not respond."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import threading
 
 
 class Silence(Exception):
-    """The program ended, or took too long."""
+    """The program exited, or took too long."""
 
 
 class Worker:
@@ -15,7 +15,7 @@ class Worker:
         self.child = None
 
     def ask(self, request):
-        """What the program answers; `Silence` where it does not."""
+        """The program's response; raises `Silence` if there is none."""
         if self.child is None:
             self.child = subprocess.Popen([self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                           stderr=subprocess.DEVNULL, text=True)

@@ -1,5 +1,5 @@
-"""Families of models, each imitating what an exporter writes. A family gives a graph and a function from a random
-generator to the inputs of one call."""
+"""Families of models, each imitating the output of an exporter. A family returns a graph, and a function that makes the
+inputs of one call from a random generator."""
 
 from . import decoder, detector, language, paddle, quantised, sklearn, tensorflow, torch_script, vision
 

@@ -1,4 +1,4 @@
-"""Decoders: caches that grow or are written in place, rotary positions, and the choice of the next token."""
+"""Decoders: caches that grow or are updated in place, rotary embeddings, and sampling of the next token."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from build import BOOL, END, FLOAT, INT64, Graph, floats, pick
 
 
 def growing_cache(rng, opset):
-    """A decoder step whose keys and values grow by what the step adds."""
+    """A decoder step that appends to its keys and values."""
     g = Graph(rng, opset)
     x = g.input("x", ["batch", "seq", 8])
     past = [g.input(name, ["batch", 2, "past", 4]) for name in ("past_key", "past_value")]
@@ -37,7 +37,7 @@ def growing_cache(rng, opset):
 
 
 def rotary_step(rng, opset):
-    """Rotary positions gathered from tables, and key-value heads that several queries share by `expand`."""
+    """Rotary embeddings gathered from tables, and key-value heads shared by several query heads through `expand`."""
     g, groups = Graph(rng, opset), pick(rng, 1, 2)
     x, position = g.input("x", ["batch", "seq", 8]), g.input("position", ["batch", "seq"], INT64)
     past = g.input("past", ["batch", groups, "past", 4])
@@ -69,7 +69,7 @@ def rotary_step(rng, opset):
 
 
 def static_cache(rng, opset):
-    """A cache of a fixed length that each step writes at a position: `ScatterND`, `ScatterElements` or `Where`."""
+    """A cache of fixed length that each step updates at a position: `ScatterND`, `ScatterElements` or `Where`."""
     g, way = Graph(rng, opset), int(rng.integers(3))
     cache, at, new = (g.input("cache", ["batch", 6, 4]), g.input("at", [1], INT64), g.input("new", ["batch", 1, 4]))
     batch = g.size(cache, 0)
@@ -94,7 +94,7 @@ def static_cache(rng, opset):
 
 
 def merged_decoder(rng, opset):
-    """First step and later steps in one model: an `If` on whether there is a cache."""
+    """The first and later steps in one model: an `If` on whether there is a cache."""
     g = Graph(rng, opset)
     x, past, use = (g.input("x", ["batch", "seq", 4]), g.input("past", ["batch", "past", 4]), g.input("use_cache", [1], BOOL))
     weights = g.weight(4, 4)
@@ -119,7 +119,7 @@ def merged_decoder(rng, opset):
 
 
 def next_token(rng, opset):
-    """Logits of the last position, temperature, the best k, a cumulative cut, and the greedy choice."""
+    """Logits of the last position, temperature, top-k, top-p, and the greedy choice."""
     g = Graph(rng, opset)
     logits, temperature = g.input("logits", ["batch", "seq", 12]), g.input("temperature", [1])
     last = g.op("Gather", logits, g.int(-1), axis=1)
@@ -136,7 +136,7 @@ def next_token(rng, opset):
 
 
 def decode_loop(rng, opset):
-    """Greedy decoding in the graph: a loop whose ids grow, and that ends early at a token."""
+    """Greedy decoding in the graph: a loop that appends token ids, and ends early at an end token."""
     g = Graph(rng, opset)
     ids = g.input("ids", ["batch", "seq"], INT64)
     table, weights = g.weight(9, 6, scale=1.0), g.weight(6, 9, scale=1.0)

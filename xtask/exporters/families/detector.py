@@ -1,4 +1,4 @@
-"""Detector heads: anchors, suppression, regions of interest, masks."""
+"""Detector heads: anchors, non-maximum suppression, regions of interest, masks."""
 
 import numpy as np
 from onnx import helper
@@ -32,7 +32,7 @@ def detector_head(rng, opset):
 
 
 def yolo_head(rng, opset):
-    """Cells and anchors made of sizes, boxes decoded, suppressed, and gathered with their classes."""
+    """A grid and anchors computed from sizes; boxes decoded, suppressed, and gathered with their classes."""
     g = Graph(rng, opset)
     x = g.input("x", [1, 14, "h", "w"])
     height, width = g.size(x, 2), g.size(x, 3)
@@ -60,7 +60,7 @@ def yolo_head(rng, opset):
 
 
 def regions(rng, opset):
-    """Regions of interest spread over levels by their size, pooled, and put back in their order."""
+    """Regions of interest assigned to levels by size, pooled, and restored to their order."""
     g = Graph(rng, opset)
     maps = [g.input(name, [1, 2, f"h{name}", f"w{name}"]) for name in ("fine", "coarse")]
     boxes = g.input("boxes", ["n", 4])
@@ -92,7 +92,7 @@ def regions(rng, opset):
 
 
 def proposals(rng, opset):
-    """Anchors beside a map, deltas applied and clipped, small boxes dropped, the rest suppressed."""
+    """Anchors over a feature map, deltas applied and clipped, small boxes dropped, the rest suppressed."""
     g = Graph(rng, opset)
     scores, deltas = g.input("scores", [1, 2, "h", "w"]), g.input("deltas", [1, 8, "h", "w"])
     height, width = g.size(scores, 2), g.size(scores, 3)

@@ -1,4 +1,4 @@
-"""Language models as their own exporters write them: fused operators of `com.microsoft` over caches, few-bit weights."""
+"""Language models as their exporters write them: fused `com.microsoft` operators over caches, low-bit weights."""
 
 import numpy as np
 
@@ -9,19 +9,19 @@ CAPACITY = 12
 
 
 def lengths(g, mask):
-    """The lengths less one, and the longest, from a mask of tokens."""
+    """The lengths minus one, and the longest length, from a token mask."""
     count = g.op("Sub", g.reduce("ReduceSum", mask, 1, keepdims=0), g.int(1))
     return g.cast(count, INT32), g.cast(g.size(mask, 1), INT32)
 
 
 def tables(g, half, rows=2 * CAPACITY):
-    """Cosines and sines of rotary positions."""
+    """The cosine and sine tables of rotary embeddings."""
     angles = np.arange(rows)[:, None] * 10.0 ** -np.arange(half)[None, :]
     return g.const(np.cos(angles), np.float32), g.const(np.sin(angles), np.float32)
 
 
 def seen(g, value, mask, kept, axis):
-    """A result without its padding: zero where a sample has no token. `kept` is the number of positions."""
+    """A result with its padding zeroed, where a sample has no token. `kept` is the number of positions."""
     real = g.op("Sub", g.reduce("ReduceSum", mask, 1, keepdims=1), g.int(0))
     inside = g.op("Less", g.unsqueeze(g.range(kept), 0), real)
     for _ in range(axis - 1):
@@ -30,7 +30,7 @@ def seen(g, value, mask, kept, axis):
 
 
 def options(rng, size):
-    """Attributes of group query attention that models have."""
+    """Attributes of grouped-query attention found in models."""
     chosen = {}
     for name, value in [("local_window_size", pick(rng, 1, 3, 5)), ("softcap", 2.0), ("scale", 0.3), ("smooth_softmax", 1)]:
         if rng.integers(4) == 0:
@@ -39,7 +39,7 @@ def options(rng, size):
 
 
 def group_query(rng, opset, in_place):
-    """Attention of grouped queries over a cache, prompts padded at the end and steps of samples of different lengths."""
+    """Grouped-query attention over a cache: prompts padded at the end, and steps with samples of different lengths."""
     g = Graph(rng, max(opset, 13))
     groups, shared, size = pick(rng, 1, 2, 4), pick(rng, 1, 2), 32
     heads = groups * shared
@@ -66,7 +66,7 @@ def group_query(rng, opset, in_place):
                                   FLOAT), g.float(0.1))
         operands.append(g.unsqueeze(bias, 0, 1))
     y, key, value = g.op("GroupQueryAttention", *operands, n=3, domain=DOMAIN, num_heads=heads, kv_num_heads=shared, **attributes)
-    # What follows the tokens of a padded prompt is not compared.
+    # The padding after a prompt's tokens is not compared.
     tokens = g.input("tokens", ["batch", "seq"], INT64)
     g.output(seen(g, y, tokens, g.size(x, 1), 1))
     for cache in (key, value):
@@ -89,17 +89,17 @@ def group_query(rng, opset, in_place):
 
 
 def group_query_growing(rng, opset):
-    """A cache that each step makes longer."""
+    """A cache that grows with each step."""
     return group_query(rng, opset, in_place=False)
 
 
 def group_query_in_place(rng, opset):
-    """A cache of a capacity, shared by past and present."""
+    """A cache of fixed capacity, shared by past and present."""
     return group_query(rng, opset, in_place=True)
 
 
 def block_of_bits(rng, opset):
-    """A norm of a sum, a gated feed-forward part whose weights have a few bits, and the sum for the next block."""
+    """A norm of a residual sum, a gated feed-forward layer with low-bit weights, and the sum for the next block."""
     g = Graph(rng, opset)
     bits, block = pick(rng, 4, 8), pick(rng, 16, 32)
     width, hidden = 32, pick(rng, 24, 40)
@@ -126,7 +126,7 @@ def block_of_bits(rng, opset):
 
 
 def quantised_embedding(rng, opset):
-    """Rows of a table of codes with a scale per block."""
+    """An embedding lookup in a table of codes with a scale per block."""
     g = Graph(rng, opset)
     bits, block, width, rows = pick(rng, 4, 8), pick(rng, 16, 32), 64, 10
     ids = g.input("ids", ["batch", "seq"], INT64)
@@ -139,7 +139,7 @@ def quantised_embedding(rng, opset):
 
 
 def multi_head(rng, opset):
-    """Queries, keys and values with a bias and a cache, or with a mask of keys or a term added to scores."""
+    """Multi-head attention with biases and a cache, or with a key mask or a bias on the scores."""
     g = Graph(rng, opset)
     heads, size = pick(rng, 1, 2), 4
     hidden, attributes = heads * size, {"num_heads": heads}
@@ -169,7 +169,7 @@ def multi_head(rng, opset):
 
 
 def rotated(rng, opset):
-    """Rotary positions as an operator of its own, and a norm of a sum with a bias."""
+    """Rotary embedding as a separate operator, and a norm of a sum with a bias."""
     g = Graph(rng, opset)
     heads, size = 2, 8
     x, position = g.input("x", ["batch", "seq", heads * size]), g.input("position", ["batch", "seq"], INT64)

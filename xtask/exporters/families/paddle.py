@@ -1,4 +1,4 @@
-"""What paddle2onnx writes: sizes cast to 32 bits and back, slices one axis at a time, scales computed for resizes."""
+"""Patterns of paddle2onnx: sizes cast to 32 bits and back, slices one axis at a time, computed resize scales."""
 
 import numpy as np
 from onnx import helper
@@ -7,7 +7,7 @@ from build import BOOL, END, FLOAT, INT32, INT64, Graph, floats, pick
 
 
 def size_of(g, x, axis):
-    """A size as a tensor of one element, of 32 bits."""
+    """A size as a tensor with one 32-bit element."""
     return g.slice(g.cast(g.op("Shape", x), INT32), axis, axis + 1, 0)
 
 
@@ -17,7 +17,7 @@ def joined(g, *sizes):
 
 
 def recogniser(rng, opset):
-    """A text recogniser's neck: pixels to a sequence by sizes, heads by `Split` and `Squeeze`, and its head."""
+    """A text recogniser's neck and head: pixels reshaped to a sequence by sizes, heads by `Split` and `Squeeze`."""
     g = Graph(rng, opset)
     x = g.input("x", ["b", 3, "h", "w"])
     h = g.op("Conv", x, g.weight(8, 3, 3, 3), pads=[1, 1, 1, 1], strides=[2, 1])
@@ -43,7 +43,7 @@ def recogniser(rng, opset):
 
 
 def feature_pyramid(rng, opset):
-    """A text detector's neck: features resized to each other's sizes by scales or sizes, added and put side by side."""
+    """A text detector's neck: features resized to each other's sizes by scales or sizes, added and concatenated."""
     g = Graph(rng, opset)
     x = g.input("x", ["b", 2, "h", "w"])
     levels = [g.op("Relu", g.op("Conv", x, g.weight(4, 2, 3, 3), pads=[1, 1, 1, 1]))]
@@ -97,7 +97,7 @@ def filled_like(rng, opset):
 
 
 def matrix_nms(rng, opset):
-    """The best boxes of a detector by `TopK`, overlaps of all with all, and their scores decayed."""
+    """A detector's best boxes by `TopK`, pairwise overlaps, and decayed scores."""
     g = Graph(rng, opset)
     boxes, scores = g.input("boxes", ["n", 4]), g.input("scores", ["n"])
     k = g.op("Min", g.cast(size_of(g, boxes, 0), INT64), g.ints(5)) if opset >= 12 else \

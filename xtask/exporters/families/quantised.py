@@ -1,4 +1,4 @@
-"""What quantisers write: quantise-dequantise pairs, operators on integers, products quantised at each call."""
+"""Patterns of quantisers: quantise-dequantise pairs, integer operators, dynamically quantised products."""
 
 import numpy as np
 
@@ -29,13 +29,13 @@ def quantised(rng, opset):
     flat = g.op("Flatten", g.op("GlobalAveragePool", y))
     a, a_scale, a_zero = g.op("DynamicQuantizeLinear", flat, n=3)
     sums = g.op("MatMulInteger", a, int8(g, 4, 5), a_zero)
-    # An element of `a` may be one step of its scale off, and is multiplied by up to 100.
+    # An element of `a` may be off by one step of its scale, and is multiplied by up to 100.
     g.output(g.op("Mul", g.op("Cast", sums, to=1), a_scale), step=(100.0, g.output(a_scale)))
     return g, lambda r: {"x": floats(r, r.integers(1, 3), 3, r.integers(1, 12), r.integers(1, 12))}
 
 
 def qdq_block(rng, opset):
-    """An attention block with pairs around every product and weights quantised by channel."""
+    """An attention block with QDQ pairs around every product and weights quantised per channel."""
     g = Graph(rng, max(opset, 13))
     x = g.input("x", ["batch", "seq", 8])
 
@@ -54,13 +54,13 @@ def qdq_block(rng, opset):
     shares = pair(g.op("Softmax", pair(scores, 0.1), axis=-1), 1 / 255, 0)
     mixed = pair(g.op("MatMul", shares, v), 0.04)
     y = g.op("Add", x, linear(mixed))
-    # What lies between two steps may go either way, and be a step off in every later pair.
+    # A value between two steps may round either way, and be off by a step in every later pair.
     g.output(y, step=0.2)
     return g, lambda r: {"x": floats(r, r.integers(1, 4), r.integers(1, 9), 8)}
 
 
 def dynamic_linear(rng, opset):
-    """Layers quantised at each call, as `quantize_dynamic` writes them."""
+    """Dynamically quantised layers, as `quantize_dynamic` writes them."""
     g, narrow = Graph(rng, opset), pick(rng, np.int8, np.uint8)
     x = g.input("x", ["batch", "seq", 6])
 
@@ -77,7 +77,7 @@ def dynamic_linear(rng, opset):
 
 
 def integer_graph(rng, opset):
-    """Operators on integers alone: `QLinearMatMul`, `ConvInteger`, pools of bytes, and the contributed ones."""
+    """Integer-only operators: `QLinearMatMul`, `ConvInteger`, pooling of bytes, and contributed operators."""
     g = Graph(rng, max(opset, 12))
     x = g.input("x", ["b", 2, "h", "w"])
     scale, zero = g.float(0.03), g.const(pick(rng, 128, 100), np.uint8)

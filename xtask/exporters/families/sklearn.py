@@ -1,4 +1,4 @@
-"""What sklearn's converters write: scalers, encoders, linear models, forests, neighbours and clusters."""
+"""Patterns of sklearn's converters: scalers, encoders, linear models, forests, neighbours and clusters."""
 
 import numpy as np
 from onnx import TensorProto
@@ -13,7 +13,7 @@ def numbers(rng, count):
 
 
 def trees(rng, features, count, targets, prefix, ids):
-    """Attributes of so many stumps with a deeper left side; `ids` and `prefix` say what their leaves are called."""
+    """Attributes of `count` small trees with a deeper left side; `ids` and `prefix` name the attributes of leaves."""
     nodes = {"treeids": [], "nodeids": [], "featureids": [], "modes": [], "values": [], "truenodeids": [], "falsenodeids": []}
     leaves = {"treeids": [], "nodeids": [], "ids": [], "weights": []}
     for tree in range(count):
@@ -55,7 +55,7 @@ def classifier(rng, opset):
     g, features, classes = Graph(rng, opset), 4, 3
     x = g.input("x", ["n", features])
     y = g.op("Imputer", x, domain=ML, imputed_value_floats=numbers(rng, features), replaced_value_float=float("nan"))
-    # Not `MAX`, of which onnxruntime takes the sign.
+    # Not `MAX`, for which onnxruntime keeps the sign.
     y = g.op("Normalizer", y, domain=ML, norm=pick(rng, "L2", "L1"))
     if rng.integers(2):
         forest = trees(rng, features, int(rng.integers(1, 4)), classes, "class", "ids")
@@ -78,7 +78,7 @@ def classifier(rng, opset):
 
 
 def support_vectors(rng, opset):
-    """A regressor by kernels, columns picked and joined."""
+    """A kernel regressor on selected and concatenated columns."""
     g, features, vectors = Graph(rng, opset), 3, int(rng.integers(1, 5))
     x = g.input("x", ["n", features])
     kernel = pick(rng, "RBF", "POLY", "LINEAR", "SIGMOID")
@@ -93,7 +93,7 @@ def support_vectors(rng, opset):
 
 
 def neighbours(rng, opset):
-    """Distances to all training rows, the nearest by `TopK`, and a vote among them by one-hot sums."""
+    """Distances to all training rows, the nearest ones by `TopK`, and a vote among them by one-hot sums."""
     g, rows = Graph(rng, opset), 9
     x = g.input("x", ["n", 3])
     training = g.weight(rows, 3, scale=1.0)
@@ -114,7 +114,7 @@ def neighbours(rng, opset):
 
 
 def naive_bayes(rng, opset):
-    """Log likelihoods of every class, normalised by the largest of them, in double precision where the converter says so."""
+    """Log likelihoods of all classes, normalised by their log-sum-exp, in single or double precision."""
     g, dtype = Graph(rng, opset), pick(rng, np.float32, np.float64)
     kind = FLOAT if dtype == np.float32 else TensorProto.DOUBLE
     x = g.input("x", ["n", 4], kind)

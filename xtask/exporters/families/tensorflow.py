@@ -1,4 +1,4 @@
-"""What tf2onnx writes: transposes around convolutions, sizes of 32 bits, strided slices, loops with stacked results."""
+"""Patterns of tf2onnx: transposes around convolutions, 32-bit sizes, strided slices, loops with stacked results."""
 
 import numpy as np
 from onnx import helper
@@ -7,7 +7,7 @@ from build import BOOL, END, FLOAT, INT32, INT64, Graph, floats, pick
 
 
 def dynamic_slices(rng, opset):
-    """Slices by sizes, steps and ends beyond the axis, then strided gathers."""
+    """Slices by sizes, with steps and with ends past the axis, then strided gathers."""
     g = Graph(rng, opset)
     x = g.input("x", ["n", "m"])
     n, m = g.size(x, 0), g.size(x, 1)
@@ -22,7 +22,7 @@ def dynamic_slices(rng, opset):
 
 
 def sliced_by_data(rng, opset):
-    """Bounds that come in as an input: a slice, a tile, and a range between them."""
+    """Bounds passed as an input: a slice, a tile, and a range between them."""
     g = Graph(rng, opset)
     x, begin, length = g.input("x", ["n", 5]), g.input("begin", [1], INT32), g.input("length", [1], INT32)
     end = g.op("Add", begin, length)
@@ -36,7 +36,7 @@ def sliced_by_data(rng, opset):
 
 
 def narrow_size(g, x, axis):
-    """tf's `shape[axis]`: a size of 32 bits by `Cast`, `Slice` and `Squeeze`."""
+    """tf's `shape[axis]`: a 32-bit size by `Cast`, `Slice` and `Squeeze`."""
     shape = g.cast(g.op("Shape", x), INT32)
     return g.squeeze(g.op("Slice", shape, g.ints(axis), g.ints(axis + 1), g.ints(0)), 0)
 
@@ -47,7 +47,7 @@ def pack(g, *sizes):
 
 
 def channels_last(rng, opset):
-    """A convolution with `SAME` padding by sizes, transposes around it, and an upsampling by two times the size."""
+    """A convolution with `SAME` padding computed from sizes, transposes around it, and upsampling to twice the size."""
     g = Graph(rng, opset)
     x = g.input("x", ["b", "h", "w", 3])
     two = g.const(2, np.int32)
@@ -56,7 +56,7 @@ def channels_last(rng, opset):
     if rng.integers(2):
         h = g.op("Conv", before, g.weight(4, 3, 3, 3), g.weight(4), auto_pad="SAME_UPPER", strides=[2, 2])
     else:
-        # max((ceil(h / 2) - 1) * 2 + 3 - h, 0) on each axis, half of it in front.
+        # max((ceil(h / 2) - 1) * 2 + 3 - h, 0) on each axis, half of it before the data.
         pads = []
         for size in (height, width):
             out = g.op("Div", g.op("Add", size, g.const(1, np.int32)), two)
@@ -78,7 +78,7 @@ def channels_last(rng, opset):
 
 
 def boolean_mask(rng, opset):
-    """`tf.boolean_mask` and `tf.where`: `NonZero`, `Transpose`, `GatherND`, `Compress`; rows put back by `ScatterND`."""
+    """`tf.boolean_mask` and `tf.where`: `NonZero`, `Transpose`, `GatherND`, `Compress`; rows scattered back."""
     g = Graph(rng, opset)
     x = g.input("x", ["n", 4])
     score = g.reduce("ReduceMax", x, 1, keepdims=0)
@@ -100,7 +100,7 @@ def boolean_mask(rng, opset):
 
 
 def stacked_loop(rng, opset):
-    """A `while_loop` whose body gathers a step, carries a state and stacks its results; time in front."""
+    """A `while_loop` whose body gathers a step, carries a state and stacks its results; time is the first axis."""
     g = Graph(rng, opset)
     x = g.input("x", ["batch", "time", 3])
     batch, steps = narrow_size(g, x, 0), g.size(x, 1)
@@ -126,7 +126,7 @@ def stacked_loop(rng, opset):
 
 
 def tensor_list(rng, opset):
-    """A list of tensors that a loop fills, then a concatenation of it."""
+    """A tensor list filled by a loop, then concatenated."""
     g = Graph(rng, max(opset, 13))
     x = g.input("x", ["n", 3])
     b = g.inner()

@@ -1,4 +1,4 @@
-"""What torch's exporters write: size arithmetic, masks, branches and loops."""
+"""Patterns of torch's exporters: size arithmetic, masks, branches and loops."""
 
 import numpy as np
 from onnx import helper
@@ -7,7 +7,7 @@ from build import BOOL, END, FLOAT, INT64, Graph, floats, pick
 
 
 def size_arithmetic(rng, opset):
-    """Heads split and merged by sizes that are computed."""
+    """Attention heads split and merged by computed sizes."""
     g, heads = Graph(rng, opset), pick(rng, 1, 2, 4)
     x = g.input("x", ["batch", "seq", 8])
     batch, seq = g.size(x, 0), g.size(x, 1)
@@ -24,7 +24,7 @@ def size_arithmetic(rng, opset):
 
 
 def dynamo_sizes(rng, opset):
-    """The newer exporter: `Shape` with a range, `Squeeze` of it, sizes multiplied, `Reshape` and `Expand` by them."""
+    """The newer exporter: `Shape` with a range, `Squeeze`, products of sizes, and `Reshape` and `Expand` by them."""
     g = Graph(rng, max(opset, 18))
 
     def size(x, axis):
@@ -63,7 +63,7 @@ def dynamo_sizes(rng, opset):
 
 
 def branch_on_sizes(rng, opset):
-    """`squeeze` of an axis whose size is open, and a branch on a size."""
+    """`squeeze` of an axis of unknown size, and a branch on a size."""
     g, same_rank = Graph(rng, opset), bool(rng.integers(2))
     x = g.input("x", ["n", "m", 4])
     is_one = g.op("Equal", g.size(x, 1), g.int(pick(rng, 1, 1, 2, 3)))
@@ -77,7 +77,7 @@ def branch_on_sizes(rng, opset):
 
 
 def padded_branch(rng, opset):
-    """A branch that pads up to a multiple, and one that leaves the tensor as it is."""
+    """A branch that pads to a multiple, and one that leaves the tensor unchanged."""
     g, multiple = Graph(rng, opset), pick(rng, 2, 4)
     x = g.input("x", ["n", "m", 4])
     seq = g.size(x, 1)
@@ -95,7 +95,7 @@ def padded_branch(rng, opset):
 
 
 def growing_loop(rng, opset):
-    """torch.jit: a carried tensor that grows by a row each round, and a stacked result."""
+    """torch.jit: a carried tensor that grows by one row per iteration, and a stacked result."""
     g = Graph(rng, opset)
     x, trips = g.input("x", ["n", 3]), g.input("trips", [], INT64)
     first = g.op("Slice", x, g.ints(0), g.ints(1), g.ints(0))
@@ -114,7 +114,7 @@ def growing_loop(rng, opset):
 
 
 def while_loop(rng, opset):
-    """A loop that ends by what it computed, over the rows of its input."""
+    """A loop over the rows of its input, with a computed exit condition."""
     g = Graph(rng, opset)
     x = g.input("x", ["n", 4])
     limit = g.float(float(rng.random() * 6 + 1))
@@ -135,7 +135,7 @@ def while_loop(rng, opset):
 
 
 def masks(rng, opset):
-    """A causal mask of `Range` and `Less`, filled by `Where`."""
+    """A causal mask from `Range` and `Less`, applied by `Where`."""
     g = Graph(rng, opset)
     x = g.input("x", ["batch", "seq", 4])
     seq = g.size(x, 1)
@@ -151,7 +151,7 @@ def masks(rng, opset):
 
 
 def padding_masks(rng, opset):
-    """An encoder's attention mask of 0 and 1, made wide by `expand` and added to the scores; positions by `CumSum`."""
+    """An encoder's 0/1 attention mask, expanded and added to the scores; positions by `CumSum`."""
     g = Graph(rng, opset)
     ids, mask = g.input("ids", ["batch", "seq"], INT64), g.input("mask", ["batch", "seq"], INT64)
     batch, seq = g.size(ids, 0), g.size(ids, 1)
@@ -178,7 +178,7 @@ def padding_masks(rng, opset):
 
 
 def slice_assignment(rng, opset):
-    """`x[:, a:b] = v`: indices of `Range`, `Expand` and `Concat`, and a `ScatterND`."""
+    """`x[:, a:b] = v`: indices from `Range`, `Expand` and `Concat`, and a `ScatterND`."""
     g = Graph(rng, opset)
     x = g.input("x", ["n", "m", 3])
     n, m = g.size(x, 0), g.size(x, 1)
@@ -198,7 +198,7 @@ def slice_assignment(rng, opset):
 
 
 def recurrent(rng, opset):
-    """A recurrent layer with a state of zeros of the batch's size, both directions put side by side."""
+    """A bidirectional recurrent layer with a zero initial state of the batch's size, and concatenated directions."""
     g, both = Graph(rng, opset), int(rng.integers(1, 3))
     kind, gates = pick(rng, ("LSTM", 4), ("GRU", 3), ("RNN", 1))
     x = g.input("x", ["batch", "seq", 3])
@@ -216,7 +216,7 @@ def recurrent(rng, opset):
 
 
 def relative_positions(rng, opset):
-    """Buckets of distances, as one encoder-decoder has them, and a relative shift by a pad and two reshapes."""
+    """Bucketed relative positions, as in T5, and a relative shift by a pad and two reshapes."""
     g = Graph(rng, opset)
     x = g.input("x", ["batch", "seq", 4])
     batch, seq = g.size(x, 0), g.size(x, 1)

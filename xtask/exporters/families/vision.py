@@ -1,4 +1,4 @@
-"""Vision and audio backbones: pads up to multiples, windows, resizes to sizes of other tensors, masks by lengths."""
+"""Vision and audio backbones: padding to multiples, windows, resizing to other tensors' sizes, masks from lengths."""
 
 import numpy as np
 from onnx import TensorProto
@@ -7,7 +7,7 @@ from build import END, FLOAT, INT64, Graph, floats, pick
 
 
 def spatial_sizes(g, of, channels_of):
-    """The batch and channels of one tensor beside height and width of another."""
+    """The batch and channels of one tensor, concatenated with the height and width of another."""
     return g.op("Concat", g.slice(g.op("Shape", channels_of), 0, 2, 0), g.slice(g.op("Shape", of), 2, 4, 0), axis=0)
 
 
@@ -22,7 +22,7 @@ def interpolation(rng):
 
 
 def pads_and_resizes(rng, opset):
-    """Pads up to a multiple, then a resize to the size of another tensor."""
+    """Padding to a multiple, then a resize to the size of another tensor."""
     g = Graph(rng, opset)
     x = g.input("x", ["b", 2, "h", "w"])
     k = g.int(pick(rng, 2, 4, 8))
@@ -43,7 +43,7 @@ def pads_and_resizes(rng, opset):
 
 
 def u_net(rng, opset):
-    """Down, up to the size of the skip, and side by side; group norm by a reshape; attention over pixels."""
+    """Downsampling, upsampling to the skip's size, concatenation; group norm by a reshape; attention over pixels."""
     g = Graph(rng, opset)
     x = g.input("x", ["b", 3, "h", "w"])
 
@@ -72,7 +72,7 @@ def u_net(rng, opset):
 
 
 def window_attention(rng, opset):
-    """Pixels padded up to windows, rolled, attended window by window, and put back."""
+    """Pixels padded to whole windows and rolled, attention per window, then the inverse."""
     g, window = Graph(rng, opset), pick(rng, 2, 3)
     x = g.input("x", ["b", "h", "w", 4])
     batch, height, width = (g.size(x, axis) for axis in range(3))
@@ -101,7 +101,7 @@ def window_attention(rng, opset):
 
 
 def image_bytes(rng, opset):
-    """Preprocessing in the graph: bytes resized to a size that is an input, turned, scaled and normalised."""
+    """Preprocessing in the graph: bytes resized to a size given as an input, transposed, scaled and normalised."""
     g = Graph(rng, opset)
     image, size = g.input("image", ["h", "w", 3], TensorProto.UINT8), g.input("size", [2], INT64)
     channels_first = g.op("Transpose", image, perm=[2, 0, 1])
@@ -118,7 +118,7 @@ def image_bytes(rng, opset):
              g.const([[[[0.2]], [[0.25]], [[0.3]]]], np.float32))
     g.output(x)
     back = g.op("Clip", g.op("Add", g.op("Mul", x, g.float(50.0)), g.float(120.0)), g.float(0.0), g.float(255.0))
-    # Bytes again; a number next to a whole one may be cut to either.
+    # Bytes again; a number close to an integer may be truncated to either neighbour.
     g.output(g.cast(g.op("Cast", back, to=TensorProto.UINT8), FLOAT), step=1.0)
 
     def call(r):
@@ -128,7 +128,7 @@ def image_bytes(rng, opset):
 
 
 def audio_frames(rng, opset):
-    """A subsampled encoder: sizes by a formula, a mask by lengths, frames gathered by a grid of indices."""
+    """A subsampling encoder: sizes by a formula, a mask from lengths, frames gathered by a grid of indices."""
     g = Graph(rng, opset)
     x, lengths = g.input("x", ["batch", "time", 6]), g.input("lengths", ["batch"], INT64)
     h = g.op("Conv", g.unsqueeze(x, 1), g.weight(2, 1, 3, 3), strides=[2, 2])
@@ -154,7 +154,7 @@ def audio_frames(rng, opset):
 
 
 def pixel_shuffle(rng, opset):
-    """Space and depth exchanged, by op and by reshapes; adaptive pooling to one; a grid sampled."""
+    """Depth to space, by op and by reshapes; adaptive pooling to size one; grid sampling."""
     g, block = Graph(rng, opset), 2
     x = g.input("x", ["b", 4, "h", "w"])
     batch, height, width = g.size(x, 0), g.size(x, 2), g.size(x, 3)
