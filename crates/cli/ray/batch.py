@@ -2,10 +2,11 @@
 
 Usage: batch.py KILN WORK
 
-KILN is the command, WORK a folder for files. Each task calls a model on a shard of inputs, whose sizes differ, with a process
-of its own and no cache of its own. The first job compiles each kernel once, whichever worker needs it first; the second, with
-new workers and compilation forbidden, compiles nothing. A task whose store is late is tried again by the engine. Results are
-checked. One machine, loopback only; on a cluster the store is a bucket, and nothing else changes.
+KILN is the command, WORK a folder for files. Each task calls a model on a shard of inputs with different sizes, in its
+own process and without a local cache. The first job compiles each kernel once, on the worker that needs it first; the
+second, with new workers and with compilation forbidden, compiles nothing. Ray retries a task if the store is late.
+Results are checked. Everything runs on one machine, on loopback only; on a cluster the store is a bucket, and nothing
+else changes.
 """
 
 import json
@@ -29,7 +30,7 @@ MODEL = """graph @batch(%x: f32[N, 16], %w: f32[16, 8]) -> f32[N, 8] {
 
 @ray.remote(num_cpus=1, max_retries=5, retry_exceptions=True)
 def run(kiln, work, shard, job, extra):
-    """Calls the model on a shard; the process that did, and what it compiled and found."""
+    """Calls the model on a shard; returns the process id, and the numbers of kernels compiled and found."""
     out = pathlib.Path(work, job, shard)
     command = [kiln, "bench", f"{work}/model.kiln", "--device", "cpu", "--once", "--json", "--cache", "off"]
     command += ["--cases", f"{work}/shards/{shard}", "--out", str(out)]
@@ -42,7 +43,7 @@ def run(kiln, work, shard, job, extra):
 
 
 def job(kiln, work, name, *extra):
-    """Runs all shards with new workers; what was compiled and found in all."""
+    """Runs all shards with new workers; returns the total numbers of kernels compiled and found."""
     ray.init(
         num_cpus=WORKERS,
         include_dashboard=False,
@@ -96,7 +97,7 @@ def main():
     first, _ = job(kiln, work, "first")
     second, found = job(kiln, work, "second", "--no-compile")
     kernels = len(list(pathlib.Path(work, "store").glob("kiln/*/kernel/*/*")))
-    # Where the store was late, a kernel may have been compiled twice.
+    # If the store was late, a kernel may have been compiled twice.
     if not (first >= kernels > 0 and second == 0 and found > 0):
         sys.exit(f"expected at least {kernels} compiles in the first job and none in the second, found {first} and {second}")
     print(f"{kernels} kernels were stored once, for all workers")

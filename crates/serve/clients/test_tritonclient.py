@@ -1,4 +1,4 @@
-"""`kiln serve`, called with a client that others wrote: tritonclient, over HTTP and gRPC."""
+"""`kiln serve`, called with a third-party client: tritonclient, over HTTP and gRPC."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ HALVES = """graph @halves(%x: f16[N], %t: bool[N]) -> (f16[N], bool[N]) {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The addresses for HTTP and gRPC of a server, which has to end by itself when it is asked to."""
+    """The HTTP and gRPC addresses of a server, which must exit by itself when asked to."""
     repository = tmp_path_factory.mktemp("models")
     for name, text in (("scaled", MODEL), ("halves", HALVES)):
         version = repository / name / "1"
@@ -49,7 +49,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(params=["http", "grpc"])
 def client(request, server):
-    """A module of the client, and a client of that protocol, once the server is ready."""
+    """The client's module for a protocol, and a client of that protocol, once the server is ready."""
     module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[request.param]
     address = server[0 if request.param == "http" else 1]
     options = {"concurrency": 16} if request.param == "http" else {}
@@ -61,7 +61,7 @@ def client(request, server):
 
 
 def as_dict(module, answer):
-    """Both protocols' answers as dictionaries."""
+    """The responses of both protocols, as dictionaries."""
     if module is tritonclient.grpc:
         from google.protobuf import json_format
 
@@ -162,7 +162,7 @@ def test_requests_of_many_lengths_at_once(server):
 
 
 def statistics(module, client):
-    """The counts of the model."""
+    """The model's counters."""
     (model,) = as_dict(module, client.get_inference_statistics("scaled"))["model_stats"]
     success = int(model["inference_stats"]["success"].get("count", 0))
     return {"success": success, "executions": int(model.get("execution_count", 0))}
