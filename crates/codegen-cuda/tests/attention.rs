@@ -1,6 +1,6 @@
-//! Attention on the host: the source that goes through tiles of keys gives the results of the kernel's evaluator, at sizes
-//! around its tiles. Kernels that are no attention are left to other strategies. Needs g++; without it the tests say so and
-//! pass.
+//! Attention on the host: source code that iterates over tiles of keys gives the results of the kernel's evaluator, at
+//! sizes around tile boundaries. Kernels that are not attention are left to other strategies. Needs g++; without it the
+//! tests print a message and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use kiln_codegen_cuda::CudaCompiler;
 use kiln_tensor::Tensor;
 use support::{CheckedCase, HostKernel, kernel, lacks_compiler, smooth};
 
-/// Whether a kernel is offered as an attention.
+/// Whether the attention schedule is offered for a kernel.
 fn is_offered(text: &str) -> bool {
     let offered = CudaCompiler::offered(&kernel(text)).into_iter();
     offered
@@ -24,7 +24,7 @@ fn is_offered(text: &str) -> bool {
         .any(|schedule| schedule.name == "attention")
 }
 
-/// The schedule that is offered, and others.
+/// The attention schedule that is offered, and others.
 fn schedules(text: &str, others: &[&str]) -> Vec<Schedule> {
     let offered = CudaCompiler::offered(&kernel(text)).into_iter();
     let offered = offered.map(|candidate| candidate.schedule);
@@ -35,7 +35,7 @@ fn schedules(text: &str, others: &[&str]) -> Vec<Schedule> {
     all
 }
 
-/// Checks a kernel with the attention that is offered, and with other tiles, at some sizes.
+/// Checks a kernel with the attention schedule that is offered, and with other tiles, at these sizes.
 fn check(text: &str, others: &[&str], sizes: &[&[i64]]) {
     if lacks_compiler() {
         return;
@@ -52,7 +52,7 @@ fn check(text: &str, others: &[&str], sizes: &[&[i64]]) {
     }
 }
 
-/// Attention over `i`, `j`, `d` and `e`, with a score between.
+/// Attention over `i`, `j`, `d` and `e`, with a score in between.
 fn attention(operands: &str, products: [&str; 2], score: &str, stored: &str) -> String {
     let [scores, mix] = products;
     format!(
@@ -69,7 +69,7 @@ fn attention(operands: &str, products: [&str; 2], score: &str, stored: &str) -> 
     )
 }
 
-/// Sizes in the order B, M, D, N, E: one of each, around tiles, none, primes.
+/// Sizes in the order B, M, D, N, E: all 1, around tile boundaries, 0, primes.
 const SIZES: &[&[i64]] = &[
     &[1, 1, 1, 1, 1],
     &[2, 2, 2, 2, 2],
@@ -123,7 +123,7 @@ fn attention_of_16_bit_floats_does_what_it_means() {
     }
 }
 
-/// Results in f32 have the precision of f32: weights are multiplied as two numbers.
+/// Results in f32 have the precision of f32, since each weight is multiplied as two numbers.
 #[test]
 fn weights_are_rounded_only_where_the_kernel_rounds() {
     let text = |weight: &str| {
@@ -149,7 +149,7 @@ fn weights_are_rounded_only_where_the_kernel_rounds() {
     assert!(parts(&exact) && !parts(&rounded));
 }
 
-/// Heads whose sizes are known, of queries that share keys, at places between those of other heads.
+/// Heads of known size whose queries share keys, interleaved with those of other heads.
 #[test]
 fn heads_of_known_sizes_keep_their_queries() {
     for (dtype, size) in [
@@ -181,7 +181,7 @@ fn heads_of_known_sizes_keep_their_queries() {
     }
 }
 
-/// One query per head, as when text is generated; three heads read the same keys, whose values are wider than a tile.
+/// One query per head, as in text generation; three heads share the same keys, whose values are wider than a tile.
 #[test]
 fn single_queries_do_what_they_mean() {
     for dtype in ["f32", "bf16"] {
@@ -208,7 +208,7 @@ fn single_queries_do_what_they_mean() {
 
 #[test]
 fn masks_by_selection_and_by_number_of_keys_do_what_they_mean() {
-    // Query `i` sees keys up to `i`.
+    // Query `i` attends to keys up to `i`.
     let causal = attention(
         "%q: in f32[B, M, D], %k: in f32[B, N, D], %v: in f32[B, N, E], %y: out f32[B, M, E]",
         ["%q[b, i, d] * %k[b, j, d]", "w[j] * %v[b, j, e]"],
@@ -229,8 +229,8 @@ fn masks_by_selection_and_by_number_of_keys_do_what_they_mean() {
     check(ragged, &[], &[&[2, 3, 5], &[1, 65, 80], &[1, 2, 0]]);
 }
 
-/// Kernels as fusion makes them of graphs: a plain softmax, one whose masked rows are zeros, one with a score of its own per
-/// head whose weight goes nowhere.
+/// Kernels as produced by fusion: a plain softmax, one whose fully masked rows are zero, and one with an extra score
+/// per head that takes weight but adds no value (an attention sink).
 const FUSED: [&str; 3] = [
     "kernel @attention(%b0: in bf16[s0, s1, s2, 64], %b1: in bf16[s0, s1, s2, 64], %b2: in bf16[s0, 1, 1, s2], %b3: in bf16[s0, s1, s2, 64], %b4: out bf16[s0, s2, s1, 64]) {
        outer a0 < s0, a1 < s2, a2 < s1
@@ -278,7 +278,7 @@ fn kernels_as_fusion_makes_them_do_what_they_mean() {
     }
 }
 
-/// Rows whose keys are all masked, tiles whose keys are, and keys that are none.
+/// Rows and tiles whose keys are all masked, and kernels without keys.
 #[test]
 fn masked_rows_are_what_they_mean() {
     if lacks_compiler() {
@@ -309,7 +309,8 @@ fn masked_rows_are_what_they_mean() {
             let kernel = kernel(&text);
             let symbols = [1, rows, size, keys, size];
             let mask = |row: i64, key: i64| match row {
-                // All, the first tiles, the last ones, all but one, one NaN, one infinity.
+                // Masked per row: all keys, the first tiles, the last ones, all keys but one; then one NaN, one
+                // infinity.
                 0 => f32::NEG_INFINITY,
                 1 if key < 140 => f32::NEG_INFINITY,
                 2 if key > 3 => f32::NEG_INFINITY,

@@ -1,5 +1,5 @@
-//! Which keys the blocks of an attention visit: tiles that a mask hides are skipped, and the keys of few queries are split over
-//! blocks. Needs g++; without it the tests say so and pass.
+//! Which keys the blocks of an attention kernel visit: tiles that are fully masked are skipped, and with few queries
+//! the keys are split over blocks. Needs g++; without it the tests print a message and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use kiln_codegen_cuda::CudaCompiler;
 use kiln_tensor::Tensor;
 use support::{CheckedCase, HostKernel, kernel, lacks_compiler, smooth};
 
-/// The attention that is offered.
+/// The attention schedule that is offered.
 fn offered(text: &str) -> Schedule {
     let offered = CudaCompiler::offered(&kernel(text)).into_iter();
     let mut offered = offered.map(|candidate| candidate.schedule);
@@ -29,7 +29,7 @@ fn wide(dtype: &str, x: &str) -> String {
     }
 }
 
-/// Attention in which query `i` sees the keys `j` for which a condition holds. `%p` has a position per query.
+/// Attention in which query `i` attends to the keys `j` that satisfy a condition. `%p` has a position per query.
 fn masked(dtype: &str, sees: &str) -> String {
     let [q, k, v] =
         ["%q[b, i, d]", "%k[b, j, d]", "%v[b, j, e]"].map(|operand| wide(dtype, operand));
@@ -47,12 +47,12 @@ fn masked(dtype: &str, sees: &str) -> String {
     )
 }
 
-/// A case of `masked` in which a function gives the positions of queries.
+/// A case of `masked` whose query positions are given by a function.
 fn case(text: &str, symbols: &[i64], position: impl Fn(i64) -> i64) -> CheckedCase {
     with(text, symbols, position, &|_| ())
 }
 
-/// The same, with operands that are changed.
+/// The same, with modified operands.
 fn with(
     text: &str,
     symbols: &[i64],
@@ -71,7 +71,7 @@ fn with(
     case.unwrap().unwrap()
 }
 
-/// Sizes in the order B, M, N: none, one, around tiles of 64 and 128 keys, primes; fewer and more queries than keys.
+/// Sizes in the order B, M, N: 0, 1, around tiles of 64 and 128 keys, primes; fewer and more queries than keys.
 const SIZES: &[&[i64]] = &[
     &[1, 0, 5],
     &[1, 5, 0],
@@ -106,7 +106,7 @@ fn masked_attention_does_what_it_means() {
         let dtype = ["f32", "bf16", "f16"][number % 3];
         let text = masked(dtype, sees);
         let cases = SIZES.iter().map(|symbols| {
-            // Some see no key, and some positions wrap around where the position of a key is subtracted.
+            // Some queries attend to no key, and some positions overflow when a key's position is subtracted.
             case(&text, symbols, |query| match query % 7 {
                 3 => i64::MIN,
                 5 => i64::MAX,
@@ -120,7 +120,7 @@ fn masked_attention_does_what_it_means() {
     }
 }
 
-/// The number of tiles of keys that blocks visit, with tiles of 64 queries and 64 keys.
+/// The number of key tiles that blocks visit, with tiles of 64 queries and 64 keys.
 fn visited(text: &str, case: CheckedCase) -> u64 {
     let schedule = Schedule::new("attention").with_text("attention f32 tile 64 64 16 64 warps 1");
     let kernel = kernel(text);
@@ -156,7 +156,7 @@ fn hidden_tiles_are_not_visited() {
     assert_eq!(count("j < %p[b, i]", &[1, 1, 512], 9000), 8);
 }
 
-/// Zero times infinity is NaN, in a hidden key too.
+/// Zero times infinity is NaN, for a masked key too.
 #[test]
 fn hidden_values_that_are_not_finite_are_seen() {
     if lacks_compiler() {
@@ -169,13 +169,13 @@ fn hidden_values_that_are_not_finite_are_seen() {
             values[400 * 16 + 3] = value;
             tensors[2] = Tensor::from_vec(&[1, 512, 16], values).unwrap();
         };
-        // The tile of key 400 is the seventh.
+        // The tile of key 400 is the seventh one.
         let case = with(&text, &[1, 512, 512], |_| 0, &change);
         assert_eq!(visited(&text, case), 6 * 7 + 7 + 8);
     }
 }
 
-/// A key whose index is out of bounds is a fault although its score is hidden.
+/// A key whose index is out of bounds is a fault, even if its score is masked.
 #[test]
 fn hidden_keys_that_fault_are_reported() {
     if lacks_compiler() {
@@ -198,8 +198,8 @@ fn hidden_keys_that_fault_are_reported() {
     }
 }
 
-/// Decoding: a query per head, heads in groups that share keys, the number of keys as data; the maximum and the sum are
-/// stored too.
+/// Decoding: one query per head, heads in groups that share keys, the number of keys as data; the maximum and the sum
+/// are stored too.
 fn decoding(dtype: &str) -> String {
     let [q, k, v] =
         ["%q[b, g, d]", "%k[b, j, d]", "%v[b, j, e]"].map(|operand| wide(dtype, operand));
@@ -220,7 +220,7 @@ fn decoding(dtype: &str) -> String {
     )
 }
 
-/// The tasks of the phase that merges splits.
+/// Whether the phase that merges splits has tasks.
 fn merges(host: &HostKernel, symbols: &[i64]) -> bool {
     *host.tasks(symbols).last().unwrap() > 0
 }
@@ -234,7 +234,7 @@ fn split_keys_do_what_they_mean() {
         let text = decoding(dtype);
         let kernel = kernel(&text);
         let host = HostKernel::build(&kernel, &offered(&text), None).unwrap();
-        // B, G, N: around splits of 256 keys and tiles of 64, primes.
+        // B, G, N: around splits of 256 keys and tiles of 64, and primes.
         let sizes: [(&[i64], bool); 9] = [
             (&[1, 1, 0], false),
             (&[1, 1, 1], false),
@@ -259,7 +259,7 @@ fn split_keys_do_what_they_mean() {
     }
 }
 
-/// With a mask, the visible keys are split: each block has as many of them.
+/// With a mask, the visible keys are split evenly over the blocks.
 #[test]
 fn masked_keys_are_split() {
     if lacks_compiler() {
@@ -284,7 +284,7 @@ fn masked_keys_are_split() {
     }
 }
 
-/// Splits with no finite score, and with scores that are infinite or NaN.
+/// Splits without a finite score, and with scores that are infinite or NaN.
 #[test]
 fn splits_of_masked_rows_are_what_they_mean() {
     if lacks_compiler() {
@@ -302,7 +302,7 @@ fn splits_of_masked_rows_are_what_they_mean() {
     assert_ne!(text, guarded);
     let (rows, keys) = (6, 800);
     let mask = |row: i64, key: i64| match row {
-        // All, the first splits, the last ones, all but one, one NaN, one infinity.
+        // Masked per row: all keys, the first splits, the last ones, all keys but one; then one NaN, one infinity.
         0 => f32::NEG_INFINITY,
         1 if key < 700 => f32::NEG_INFINITY,
         2 if key > 3 => f32::NEG_INFINITY,

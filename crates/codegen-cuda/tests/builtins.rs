@@ -1,5 +1,5 @@
-//! Builtins on the host: their device code, executed thread by thread, gives what the CPU's give. Needs g++; without it the
-//! tests say so and pass.
+//! Builtins on the host: their device code, executed thread by thread, gives the same results as the CPU's builtins.
+//! Needs g++; without it the tests print a message and pass.
 #![allow(unsafe_code, reason = "builtins run on memory of their own")]
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use kiln_testkit::generate::{Flavor, random_tensor};
 use kiln_testkit::random::SplitMix64;
 use support::{HostProgram, lacks_compiler};
 
-/// An operand with equal elements, both zeros, infinities and NaNs.
+/// An operand with ties, both zeros, infinities and NaNs.
 fn drawn(dtype: DType, shape: &[usize], random: &mut SplitMix64) -> Tensor {
     random_tensor(random, dtype, shape, Flavor::Edges).unwrap()
 }
@@ -45,7 +45,7 @@ fn on_the_cpu(builtin: &Builtin, x: &Tensor, outputs: &[(DType, Vec<usize>)]) ->
         .map(|(memory, (dtype, shape))| (whole(memory), operand(*dtype, shape)))
         .collect();
     let mut run = device.begin();
-    // SAFETY: the memories were just made, and nothing else uses them.
+    // SAFETY: the memories are new, and nothing else uses them.
     unsafe { run.run_builtin(builtin, &read, &written) }.unwrap();
     run.finish().unwrap();
     let download = |(memory, (dtype, shape)): (_, &(DType, Vec<usize>))| {
@@ -62,7 +62,7 @@ fn operand(dtype: DType, shape: &[usize]) -> BuiltinOperand<'_> {
 /// A builtin, its operand, and the types of its results.
 type Call = (Builtin, Tensor, Vec<(DType, Vec<usize>)>);
 
-/// Compares calls that one code serves with the CPU's.
+/// Compares calls that share one piece of code with the CPU's.
 fn check(calls: &[Call]) {
     let mut code = None;
     let mut started = Vec::new();

@@ -1,7 +1,7 @@
-//! NVRTC compiles generated sources for every kind of architecture, within a budget of spills, to the instructions that they
-//! are written for. Needs NVRTC, but no GPU; without it the tests say so and pass.
+//! NVRTC compiles generated sources for every kind of architecture, with bounded register spills, to the instructions
+//! that they are written for. Needs NVRTC, but no GPU; without it the tests print a message and pass.
 //!
-//! `KILN_NVRTC` names the library or its folder; `KILN_NVDISASM` a disassembler, for the instructions.
+//! `KILN_NVRTC` is the library or its folder; `KILN_NVDISASM` is a disassembler, used to check the instructions.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use support::{kernel, kernel_files};
 /// The architectures that are compiled for: the oldest, one with a suffix, a new one.
 const ARCHS: [CudaArch; 3] = [CudaArch::Sm80, CudaArch::Sm90a, CudaArch::Sm100];
 
-/// The compiler, or none with the reason.
+/// The compiler; `None` if it is missing, after printing the reason.
 fn compiler() -> Option<CudaCompiler> {
     match CudaCompiler::new(CudaArch::Sm90a) {
         Ok(compiler) => Some(compiler),
@@ -85,7 +85,7 @@ const PIXELS: &str =
   store %y[n, o, h] = bf16(relu(s))
 }";
 
-/// Attention of heads of a size, with a mask.
+/// Attention with a mask, for heads of a given size.
 fn attention(dtype: &str, size: u32) -> String {
     let wide = |x: &str| match dtype {
         "f32" => x.to_owned(),
@@ -151,8 +151,8 @@ fn every_schedule_compiles_within_a_budget_of_spills() {
                     let numbers = line.split_whitespace().filter_map(|word| word.parse().ok());
                     let numbers: Vec<u32> = numbers.collect();
                     let worst = numbers.iter().copied().max().unwrap();
-                    // Calls of the slow path of a division may save a few words; the largest tile saves some outside of
-                    // its loop, which has a test of its own.
+                    // Calls of a division's slow path may spill a few words; the largest tile spills some outside its
+                    // loop, which has its own test.
                     let budget = match schedule.name.as_str() {
                         "contraction" => 512,
                         _ => 64,
@@ -168,7 +168,7 @@ fn every_schedule_compiles_within_a_budget_of_spills() {
     }
 }
 
-/// Every schedule of the kernels of testkit's files, each for one of the architectures in turn.
+/// Every schedule of the kernels in testkit's files, for the architectures in turn.
 #[test]
 fn kernels_of_files_compile() {
     let Some(compiler) = compiler() else { return };
@@ -323,7 +323,7 @@ fn machine_code_has_the_intended_instructions() {
                     "{arch}: no {instruction} in\n{found}"
                 );
             }
-            // Between the first and the last multiplication nothing is in memory that registers should have.
+            // Between the first and the last multiplication, nothing is spilled to memory.
             for function in found.split(".type").skip(1) {
                 let lines: Vec<&str> = function.lines().collect();
                 let multiplies = |line: &&str| {

@@ -25,7 +25,7 @@ const TAKE: &str = "kernel @take(%x: in f32[N], %at: in i64[M], %y: out f32[M]) 
   store %y[i] = %x[%at[i]]
 }";
 
-/// A kernel on a device.
+/// A kernel loaded on a device.
 struct Loaded {
     artifact: Artifact,
     loaded: LoadedKernel,
@@ -69,7 +69,7 @@ fn launch(
         buffers: &buffers,
         numbers: &numbers,
     };
-    // SAFETY: the tests give each launch memory of its own.
+    // SAFETY: the tests give each launch its own memory.
     unsafe { run.launch(&kernel.loaded, &launch) }
 }
 
@@ -120,7 +120,7 @@ fn chains_of_launches_are_right_at_every_edge_size() {
 fn uploads_longer_than_the_slots_arrive() {
     let driver = MockDriver::new();
     let device = on(&driver);
-    // More than two slots of page-locked memory, and a remainder.
+    // More than two page-locked slots, and a remainder.
     let bytes: Vec<u8> = (0..9_437_189_u32).map(|i| (i % 251) as u8).collect();
     let tensor = Tensor::from_slice(&[bytes.len()], &bytes).unwrap();
     let memory = device.upload(&tensor).unwrap();
@@ -146,12 +146,12 @@ fn tensors_that_are_on_the_device_are_not_uploaded() {
     let tensor = Resident::tensor(&executor, &memory, 0, DType::F32, &[8]).unwrap();
     let same = device.upload(&tensor).unwrap();
     assert!(Arc::ptr_eq(same.handle(), memory.handle()));
-    // A part is copied within the device.
+    // A slice is copied within the device.
     let part = device.upload(&tensor.narrow(0, 3, 2).unwrap()).unwrap();
     let part = device.download(&part, 0, DType::F32, &[2]).unwrap();
     assert_eq!(part.to_vec::<f32>().unwrap(), [-1.5, -1.0]);
     assert_eq!(device.statistics().uploads, 1);
-    // Another device's is downloaded and uploaded.
+    // A tensor of another device is downloaded and uploaded.
     let other = on(&MockDriver::new());
     let copy = other.upload(&tensor).unwrap();
     assert_eq!(other.statistics().uploads, 1);
@@ -195,7 +195,7 @@ fn a_fault_names_its_launch_and_the_next_run_has_none() {
     );
 }
 
-/// Launches a chain as one batch; returns the elements of its end.
+/// Launches a chain as one batch; returns the elements of the last result.
 fn batch(
     device: &CudaExecutor,
     run: &mut dyn Execution,
@@ -223,7 +223,7 @@ fn batch(
         plan: 7,
         first: key,
     };
-    // SAFETY: the memories are this batch's own.
+    // SAFETY: the memories are used by this batch only.
     unsafe { run.launch_batch(key, &launches) }.unwrap();
     run.finish().unwrap();
     let z = device.download(z, 0, DType::F32, &[n]).unwrap();
@@ -238,7 +238,7 @@ fn a_repeated_batch_becomes_a_graph_and_is_patched_for_other_memories() {
     let mut run = device.begin();
     let expected: Vec<f32> = doubled(5).iter().map(|x| x * 2.0).collect();
     for round in 0..6 {
-        // Other memory in each round.
+        // Uses different memory in each round.
         let kept = device.alloc(256 * (round + 1)).unwrap();
         assert_eq!(batch(&device, &mut *run, &kernel, 0, 5), expected);
         drop(kept);
@@ -297,7 +297,7 @@ fn a_launch_that_does_not_fit_its_kernel_is_refused() {
         launch(&mut *run, &other, &[4], &[&x, &y]).unwrap_err().code,
         "E0565"
     );
-    // In a batch, what comes before is launched.
+    // In a batch, the launches before the invalid one run.
     let numbers = kernel.numbers(&[4]);
     let (fits, too_short) = ([whole(&x), whole(&y)], [whole(&y), whole(&short)]);
     let launches = [fits, too_short].map(|buffers| buffers.to_vec());
@@ -309,7 +309,7 @@ fn a_launch_that_does_not_fit_its_kernel_is_refused() {
         })
         .collect();
     let key = BatchKey { plan: 1, first: 0 };
-    // SAFETY: the memories are this batch's own.
+    // SAFETY: the memories are used by this batch only.
     let (position, error) = unsafe { run.launch_batch(key, &launches) }.unwrap_err();
     assert_eq!((position, error.code), (1, "E0565"));
     run.finish().unwrap();
@@ -382,7 +382,7 @@ fn a_sticky_error_at_any_call_makes_every_later_operation_a_lost_device() {
             let launches = [(&kernel.loaded, launch); 2];
             let key = BatchKey { plan: 1, first: 0 };
             (0..3).try_for_each(|_| {
-                // SAFETY: the memories are this batch's own.
+                // SAFETY: the memories are used by this batch only.
                 let launched = unsafe { run.launch_batch(key, &launches) };
                 launched.map_err(|(_, error)| error)?;
                 run.finish().map(drop)
@@ -424,16 +424,16 @@ fn a_sticky_error_at_any_call_makes_every_later_operation_a_lost_device() {
 #[test]
 fn an_access_out_of_memory_loses_the_device_and_not_the_process() {
     let driver = MockDriver::new();
-    // Each memory is a segment of its own, so that an access beyond it is found.
+    // Each memory is its own segment, so that an access beyond it is detected.
     let limits = MemoryLimits::new().with_total_bytes(1024);
     let device = on(&driver).with_memory_limits(limits);
     let kernel = load(&device, DOUBLE).unwrap();
-    // An artifact that states too few bytes.
+    // An artifact that declares too few bytes.
     let mut parts = kernel.artifact.to_parts();
     for buffer in &mut parts.buffers {
         buffer.bytes = kiln_backend::Quantity::constant(0);
     }
-    // SAFETY: the mock evaluates texts, and finds accesses out of its memory.
+    // SAFETY: the mock evaluates texts, and detects accesses outside its memory.
     let artifact = unsafe { Artifact::trusted(parts) };
     let wrong = Loaded {
         loaded: device.load(&artifact).unwrap(),
@@ -472,7 +472,7 @@ fn memory_that_is_short_at_any_call_is_a_typed_error_and_a_retry_works() {
             }
             Err(error) => {
                 n_failed += 1;
-                // A device whose work cannot be waited for is lost: it is unknown what runs.
+                // A device that cannot be synchronised is lost, since it is unknown what is still running.
                 if error.is_device_lost() {
                     continue;
                 }
@@ -506,7 +506,7 @@ fn device_memory_that_is_full_is_an_error_with_sizes() {
         "{error}"
     );
     drop(kept);
-    // Kept memory makes space for another size.
+    // Cached memory is freed to make space for another size.
     device.alloc(900 << 10).unwrap();
     assert_eq!(device.memory_pool().unwrap().stats().rented_bytes, 0);
 }
@@ -560,7 +560,7 @@ fn copies_run_on_the_device_and_sorting_on_the_host_which_is_counted() {
             operand(&values, DType::F32, &[2]),
             operand(&indices, DType::I64, &[2]),
         ];
-        // SAFETY: the memories are this run's own.
+        // SAFETY: the memories are used by this run only.
         unsafe { run.run_builtin(&top, &from, &to) }
     };
     let mut run = device.begin();
@@ -569,7 +569,7 @@ fn copies_run_on_the_device_and_sorting_on_the_host_which_is_counted() {
         [operand(&y, DType::F32, &[5])],
         [operand(&z, DType::F32, &[5, 1])],
     );
-    // SAFETY: the memories are this run's own.
+    // SAFETY: the memories are used by this run only.
     unsafe { run.run_builtin(&Builtin::Copy, &from, &to) }.unwrap();
     assert_eq!(sort(&mut *run).unwrap_err().code, "E0567");
     run.finish().unwrap();
@@ -577,7 +577,7 @@ fn copies_run_on_the_device_and_sorting_on_the_host_which_is_counted() {
     let device = device.clone().with_host(Arc::new(NativeExecutor::new()));
     let mut run = device.begin();
     sort(&mut *run).unwrap();
-    // What follows sees the result.
+    // Later launches see the result.
     let doubled = device.alloc(8).unwrap();
     launch(&mut *run, &kernel, &[2], &[&values, &doubled]).unwrap();
     run.finish().unwrap();

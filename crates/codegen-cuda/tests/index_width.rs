@@ -1,5 +1,5 @@
-//! Offsets in 32 and in 64 bits: both functions give the results of the kernel's evaluator, and sizes decide which of them has
-//! tasks. Needs g++; without it the tests say so and pass.
+//! 32-bit and 64-bit offsets: both functions give the results of the kernel's evaluator, and the sizes decide which of
+//! them has tasks. Needs g++; without it the tests print a message and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +38,7 @@ const STRIDED: &str = "kernel @strided(%x: in f32[M, N] strides [S, 1], %y: out 
 const NARROW: &str = "typedef int k_index;";
 const WIDE: &str = "typedef k_i64 k_index;";
 
-/// The schedules of a kernel whose functions have both widths.
+/// The schedules of a kernel that have functions of both widths.
 fn schedules(text: &str) -> Vec<Schedule> {
     let offered = CudaCompiler::offered(&kernel(text)).into_iter();
     let offered = offered.map(|candidate| candidate.schedule);
@@ -81,7 +81,7 @@ fn both_widths_do_what_they_mean() {
     }
 }
 
-/// Whether the functions that have tasks are narrow; each narrow one is followed by its wide one.
+/// Whether the functions that have tasks are the narrow ones; each narrow function is followed by its wide one.
 fn is_narrow(host: &HostKernel, symbols: &[i64]) -> bool {
     let tasks = host.tasks(symbols);
     let has_tasks = |first: usize| tasks.iter().skip(first).step_by(2).any(|&tasks| tasks > 0);
@@ -101,7 +101,7 @@ fn sizes_choose_the_width() {
         (TRANSPOSED, vec![8, limit / 8], vec![8, limit / 8 + 1]),
         (SOFTMAX, vec![limit / 2048, 2048], vec![limit / 2048, 2049]),
         (COLUMNS, vec![2, limit / 2], vec![2, limit / 2 + 8]),
-        // The order of symbols is that of the text: the offsets of few elements may be large.
+        // Symbols are in the order of the text. Even a few elements may have large offsets.
         (STRIDED, vec![4, 5, limit / 4], vec![4, 5, limit / 2]),
         (STRIDED, vec![4, 5, 5], vec![4, 5, i64::from(i32::MAX)]),
     ] {

@@ -1,8 +1,8 @@
-//! Kernels on the host: the generated source, executed thread by thread, gives the results of the kernel's evaluator at edge
-//! sizes. Needs g++; without it the tests say so and pass.
+//! Kernels on the host: the generated source, executed thread by thread, gives the results of the kernel's evaluator at
+//! edge sizes. Needs g++; without it the tests print a message and pass.
 //!
-//! `KILN_TEST_KERNELS=FIRST..END` checks other seeds than the first few; `KILN_TEST_FILES=WORD` only files whose paths contain
-//! a word; `KILN_TEST_ALL=1` every file.
+//! `KILN_TEST_KERNELS=FIRST..END` checks other seeds than the first few; `KILN_TEST_FILES=WORD` only files whose paths
+//! contain a word; `KILN_TEST_ALL=1` every file.
 
 #![allow(
     clippy::unwrap_used,
@@ -121,7 +121,7 @@ fn kernels_of_files_do_what_they_mean() {
     }));
 }
 
-/// Checks a kernel at sizes beyond the edges of tiles and parts, in the order of its symbols.
+/// Checks a kernel at sizes larger than tiles and splits, in the order of its symbols.
 fn check_large(text: &str, sizes: &[&[i64]]) -> Result<(usize, usize), String> {
     let sizes: Vec<Vec<i64>> = sizes.iter().map(|sizes| sizes.to_vec()).collect();
     check_everywhere(&kernel(text), &[], &sizes, smooth)
@@ -172,11 +172,11 @@ fn products_beyond_a_tile_do_what_they_mean() {
             "f32[M, N]",
         ),
     ];
-    // M, K, N: the depth goes around the ring, lines are aligned and not.
+    // M, K, N: the depth wraps around the ring buffer; lines are aligned and unaligned.
     let sizes: &[&[i64]] = &[&[130, 168, 8], &[34, 39, 131], &[129, 0, 5], &[1, 257, 1]];
     let sizes: Vec<Vec<i64>> = sizes.iter().map(|sizes| sizes.to_vec()).collect();
     expect(in_parallel(&kernels, |text| {
-        // The large tile, which takes more tiles than these sizes have.
+        // The large tile, which is otherwise chosen only for more tiles than these sizes have.
         let unit = ["bf16", "f16", "f32"].into_iter();
         let unit = unit.filter(|unit| text.contains(&format!("{unit}[")));
         let words = match unit.into_iter().next() {
@@ -188,7 +188,8 @@ fn products_beyond_a_tile_do_what_they_mean() {
     }));
 }
 
-/// Operands that are parts of larger arrays: where these begin at no multiple of 16 bytes, lines are not copied as they are.
+/// Operands that are slices of larger arrays: if they do not begin at a multiple of 16 bytes, lines are not copied
+/// directly.
 #[test]
 fn products_of_parts_do_what_they_mean() {
     if lacks_compiler() {
@@ -217,7 +218,7 @@ fn products_of_parts_do_what_they_mean() {
     }));
 }
 
-/// Weights of convolutions: a line of several axes is copied as it is.
+/// Weights of convolutions: a line of several axes is copied directly.
 #[test]
 fn windows_of_16_bit_floats_do_what_they_mean() {
     if lacks_compiler() {
@@ -238,7 +239,7 @@ fn windows_of_16_bit_floats_do_what_they_mean() {
             "0",
             "%x[n, c, h + p - 1, w + q - 1] if inside else bf16(0.0)",
         ),
-        // Of one element: lines of pictures are copied where they end at 16 bytes.
+        // 1x1 windows: lines of images are copied directly if they end at a multiple of 16 bytes.
         window("0", "%x[n, c, h, w]")
             .replace("p < 3, q < 3", "p < 1")
             .replace("3, 3]", "1]")
@@ -252,7 +253,7 @@ fn windows_of_16_bit_floats_do_what_they_mean() {
         let copies = source.text.contains(&format!("{operand}_async = (("));
         assert!(copies, "{}", source.text);
     }
-    // In the order of the symbols: channels that make lines of 16 bytes and others.
+    // In the order of the symbols: numbers of channels that give lines of 16 bytes, and others.
     let sizes: &[&[i64]] = &[
         &[1, 1, 1, 1, 1],
         &[1, 8, 3, 5, 9],
@@ -265,7 +266,7 @@ fn windows_of_16_bit_floats_do_what_they_mean() {
     }));
 }
 
-/// Products whose numbers are not those of tensor cores: each has a tile of its own.
+/// Products of dtypes that tensor cores do not support: each has its own tile.
 #[test]
 fn products_of_f64_and_of_integers_do_what_they_mean() {
     if lacks_compiler() {
@@ -322,7 +323,7 @@ fn products_of_f64_and_of_integers_do_what_they_mean() {
             ),
         ),
     ];
-    // In the order of the symbols, whatever it is: around tiles, and none.
+    // In the order of the symbols, whatever that is: around tile boundaries, and 0.
     let sizes: &[&[i64]] = &[
         &[1, 1, 1],
         &[130, 40, 9],

@@ -1,5 +1,5 @@
-//! Graphs of reduced precision: their products are multiplied by tensor cores, of operands that memory has as 16-bit floats,
-//! and on the host their kernels do what they mean. The second part needs g++; without it the test says so.
+//! Graphs in reduced precision: their products use tensor cores, on operands stored as 16-bit floats, and on the host
+//! their kernels match the evaluator. The second part needs g++; without it the test prints a message.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,7 +39,7 @@ fn kernels(text: &str, format: &str) -> Vec<VerifiedKernel> {
     kernels.map(|kernel| kernel.kernel.clone()).collect()
 }
 
-/// The best schedule of a kernel for a device, if that multiplies factors: a contraction or an attention.
+/// A kernel's best schedule for a device, if it is a contraction or an attention.
 fn product(kernel: &VerifiedKernel) -> Option<Schedule> {
     let best = CudaCompiler::offered(kernel).into_iter().next()?.schedule;
     ["contraction", "attention"]
@@ -47,7 +47,7 @@ fn product(kernel: &VerifiedKernel) -> Option<Schedule> {
         .then_some(best)
 }
 
-/// Operands of a product that are copied to tiles as they are, where their lines are aligned.
+/// The number of a product's operands that are copied to tiles directly when their lines are aligned.
 fn copied(kernel: &VerifiedKernel, schedule: &Schedule) -> usize {
     let source = CudaCompiler::host_source(kernel, schedule).unwrap().text;
     let mut names: Vec<&str> = source
@@ -62,7 +62,7 @@ fn copied(kernel: &VerifiedKernel, schedule: &Schedule) -> usize {
     names.len()
 }
 
-/// Two products: the first stores what the second reads.
+/// Two products: the second reads the result of the first.
 const PRODUCTS: &str =
     "graph @products(%x: f32[M, K], %w: f32[K, N], %b: f32[N], %v: f32[N, P]) -> f32[M, P] {
   %0 = matmul %x, %w
@@ -88,7 +88,7 @@ const ATTENTION: &str = "graph @attention(%q: f32[B, 2, S, 16], %k: f32[B, 2, S,
   return %10
 }";
 
-/// Windows with and without borders, in groups, and of one element; the weights of one are constants of few bytes.
+/// Windows with and without borders, with groups, and 1x1; the weights of one are a small constant.
 const WINDOWS: &str = "graph @windows(%x: f32[N, 4, H, W], %w: f32[6, 4, 3, 3], %b: f32[6, 1, 1], %v: f32[8, 3, 3, 3]) -> f32[N, 2, H, W] {
   %0 = conv %x, %w {strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1], groups = 1}
   %1 = add %0, %b
@@ -99,12 +99,12 @@ const WINDOWS: &str = "graph @windows(%x: f32[N, 4, H, W], %w: f32[6, 4, 3, 3], 
   return %4
 }";
 
-/// Each graph, with its number of products in kernels of their own, and with the operands of each that are copied.
+/// Each graph, with the number of copied operands of each product; there is one kernel per product.
 const GRAPHS: [(&str, &[usize]); 3] = [
     (PRODUCTS, &[2, 2]),
-    // The values are an input, which is narrowed where it is read.
+    // The values are an input, which is narrowed when it is read.
     (ATTENTION, &[2]),
-    // Beside borders the weights alone.
+    // With borders, only the weights are copied.
     (WINDOWS, &[1, 1, 2]),
 ];
 
@@ -146,7 +146,7 @@ fn kernels_do_what_they_mean() {
                     continue;
                 }
                 let symbols = kernel.dims().symbols().count();
-                // The same number for all sizes, and different ones.
+                // The same value for all sizes, and different ones.
                 let edges = [0, 1, 2, 7, 17].map(|size| vec![size; symbols]);
                 let others = [[1, 5, 9, 3], [2, 3, 1, 19], [3, 1, 33, 2]];
                 let others = others.map(|sizes| sizes.into_iter().cycle().take(symbols).collect());

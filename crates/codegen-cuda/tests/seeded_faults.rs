@@ -1,5 +1,5 @@
-//! Mistakes that were put into a source, or into the device, are found by executing it on the host: otherwise agreement
-//! would say little.
+//! Mistakes injected into a source, or into the device, are found by executing it on the host; otherwise agreement
+//! would prove little.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ const ROW: &str = "kernel @row(%x: in f32[M, N], %y: out f32[M]) {
   store %y[m] = s
 }";
 
-/// Whether a changed kernel is told from its meaning, with copies that land early and late.
+/// Whether a changed kernel gives wrong results, with copies that land early and late.
 fn is_found(
     text: &str,
     schedule: &str,
@@ -163,7 +163,7 @@ fn mistakes_in_attention_are_found() {
     }
 }
 
-/// Attention of one query whose last key is known: masked by position, or with the keys split over blocks.
+/// Attention for one query, with a known last key: masked by position, or with the keys split over blocks.
 const DECODING: &str =
     "kernel @decode(%q: in f32[H, D], %k: in f32[N, D], %v: in f32[N, D], %y: out f32[H, D]) {
   outer h < H

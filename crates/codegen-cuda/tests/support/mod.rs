@@ -1,5 +1,5 @@
-//! Generated sources, executed on the host: compiled by g++ with `shim/device.h` in place of a device, run in a process of
-//! their own, compared with the kernel's evaluator.
+//! Generated sources, executed on the host: compiled by g++ with `shim/device.h` in place of a device, run in a
+//! separate process, and compared with the kernel's evaluator.
 
 #![allow(
     dead_code,
@@ -22,10 +22,10 @@ use kiln_testkit::kernels::{Checked, Elements, Meaning, kernel_tensors};
 use kiln_testkit::random::SplitMix64;
 use tempfile::TempDir;
 
-/// The contents of memory that is not an element.
+/// The contents of memory outside of elements.
 const POISON: u8 = 0xff;
 
-/// Whether a test must be skipped because g++ is not installed; if so, this says so.
+/// Whether a test must be skipped because g++ is not installed; if so, prints a message.
 pub(crate) fn lacks_compiler() -> bool {
     let version = Command::new("g++").arg("--version").output();
     let is_missing = !version.is_ok_and(|output| output.status.success());
@@ -58,27 +58,27 @@ pub(crate) fn kernel_files() -> Vec<(String, String)> {
     found
 }
 
-/// A source as a program of the host, which is launched as its artifact says.
+/// A source compiled for the host, launched as its artifact specifies.
 pub(crate) struct HostProgram {
     artifact: Artifact,
     folder: TempDir,
 }
 
-/// What a launch begins with: symbols, the bytes of each buffer, a seed.
+/// The input of a launch: symbols, the bytes of each buffer, a seed.
 pub(crate) type Started = (Vec<i64>, Vec<Vec<u8>>, u64);
 
-/// What a launch ends with.
+/// The result of a launch.
 pub(crate) struct Ended {
     /// The fault word.
     pub(crate) fault: u64,
-    /// How often blocks came by `count_once()`, which a test put into the source.
+    /// How often blocks reached `count_once()`, which a test inserted into the source.
     pub(crate) counted: u64,
     /// The bytes of each buffer.
     pub(crate) buffers: Vec<Vec<u8>>,
 }
 
 impl HostProgram {
-    /// Compiles a source; `define` names a mistake of the device.
+    /// Compiles a source; `define` names a fault of the device.
     pub(crate) fn build(
         text: &str,
         parts: kiln_backend::ArtifactParts,
@@ -113,12 +113,12 @@ impl HostProgram {
             let log: String = log.chars().take(3000).collect();
             return Err(format!("g++ rejects the source: {log}"));
         }
-        // SAFETY: it is never loaded; its numbers are evaluated.
+        // SAFETY: the artifact is never loaded; only its numbers are evaluated.
         let artifact = unsafe { Artifact::trusted(parts) };
         Ok(Self { artifact, folder })
     }
 
-    /// What a launch at these symbols needs.
+    /// The numbers of a launch at these symbols.
     fn numbers(&self, symbols: &[i64]) -> Result<LaunchNumbers, String> {
         let context = LaunchContext {
             symbols,
@@ -128,7 +128,7 @@ impl HostProgram {
         self.artifact.numbers(&context).map_err(|e| e.to_string())
     }
 
-    /// Launches it for each case, in a process of its own.
+    /// Launches it for each case, in a separate process.
     pub(crate) fn launch(&self, cases: &[Started]) -> Result<Vec<Ended>, String> {
         let mut input = Vec::new();
         let put = |input: &mut Vec<u8>, word: u64| input.extend_from_slice(&word.to_le_bytes());
@@ -200,11 +200,11 @@ pub(crate) struct HostKernel {
     program: HostProgram,
 }
 
-/// What a launch gave: the written buffers and the fault, or why it ended.
+/// The result of a launch: the written buffers and the fault, or the reason that it failed.
 type Ran = Result<(Vec<Tensor>, Option<Fault>), String>;
 
 impl HostKernel {
-    /// Compiles a kernel; `define` names a mistake of the device.
+    /// Compiles a kernel; `define` names a fault of the device.
     pub(crate) fn build(
         kernel: &VerifiedKernel,
         schedule: &Schedule,
@@ -215,7 +215,7 @@ impl HostKernel {
         Self::build_text(kernel, &source.text, source.parts, define)
     }
 
-    /// The same from a changed source.
+    /// The same from a modified source.
     pub(crate) fn build_text(
         kernel: &VerifiedKernel,
         text: &str,
@@ -237,13 +237,13 @@ impl HostKernel {
             .collect())
     }
 
-    /// How often blocks of each case come by `count_once()`.
+    /// How often the blocks of each case reached `count_once()`.
     pub(crate) fn counted(&self, cases: &[CheckedCase]) -> Result<Vec<u64>, String> {
         let (_, ended) = self.launch(&given(cases))?;
         Ok(ended.iter().map(|ended| ended.counted).collect())
     }
 
-    /// The tasks of each phase.
+    /// The number of tasks of each phase.
     pub(crate) fn tasks(&self, symbols: &[i64]) -> Vec<u64> {
         let numbers = self.program.numbers(symbols).unwrap();
         numbers.phases().iter().map(|phase| phase.tasks).collect()
@@ -307,7 +307,7 @@ impl HostKernel {
         Ok((written, fault))
     }
 
-    /// Compares launches with the kernel's meaning; returns how many agreed, and how many faulted.
+    /// Compares launches with the kernel's evaluator; returns how many agreed, and how many faulted.
     pub(crate) fn check(&self, cases: &[CheckedCase]) -> Result<(usize, usize), String> {
         let given = given(cases);
         let artifact = &self.program.artifact;
@@ -343,7 +343,7 @@ fn given(cases: &[CheckedCase]) -> Vec<Given<'_>> {
         .collect()
 }
 
-/// Operands of a kernel with what it means for them.
+/// Operands of a kernel, with the evaluator's result.
 pub(crate) struct CheckedCase {
     symbols: Vec<i64>,
     pub(crate) tensors: Vec<Tensor>,
@@ -352,7 +352,7 @@ pub(crate) struct CheckedCase {
 }
 
 impl CheckedCase {
-    /// Random operands at some sizes; `None` where the kernel does not allow these.
+    /// Random operands at some sizes; `None` if the kernel does not allow these.
     pub(crate) fn of(
         kernel: &VerifiedKernel,
         symbols: &[i64],
@@ -362,7 +362,7 @@ impl CheckedCase {
         Self::with(kernel, symbols, seed, elements, &|_| ())
     }
 
-    /// The same, with operands that are changed.
+    /// The same, with modified operands.
     pub(crate) fn with(
         kernel: &VerifiedKernel,
         symbols: &[i64],
@@ -386,7 +386,7 @@ impl CheckedCase {
     }
 }
 
-/// Checks a kernel with every schedule that is offered, and with `others`, at some sizes.
+/// Checks a kernel with every schedule that is offered, and with `others`, at these sizes.
 pub(crate) fn check_everywhere(
     kernel: &VerifiedKernel,
     others: &[Schedule],
@@ -408,7 +408,7 @@ pub(crate) fn check_everywhere(
     Ok(tally)
 }
 
-/// Ordinary numbers, and indices in the range of an axis of one element.
+/// Ordinary numbers, and indices that are valid for an axis of one element.
 pub(crate) fn smooth(_seed: u64) -> Elements {
     Elements {
         flavor: Flavor::Smooth,
@@ -483,7 +483,7 @@ impl Image {
         (0..count).map(place).collect()
     }
 
-    /// The tensor, and whether bytes that are no elements are unchanged.
+    /// The tensor, and whether all bytes outside of elements are unchanged.
     fn read(&self, bytes: &[u8]) -> (Tensor, bool) {
         let size = self.dtype.size_in_bytes();
         let mut elements = Vec::new();
