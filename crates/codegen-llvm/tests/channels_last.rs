@@ -20,7 +20,7 @@ use kiln_testkit::generate::{Flavor, random_tensor};
 use kiln_testkit::programs::Compared;
 use kiln_testkit::random::SplitMix64;
 
-/// Numbers of images, and of their rows and columns: `N`, `A`, `B`.
+/// Numbers of images, rows and columns: `N`, `A`, `B`.
 const SIZES: [[usize; 3]; 10] = [
     [1, 7, 8],
     [0, 3, 3],
@@ -38,12 +38,12 @@ const SIZES: [[usize; 3]; 10] = [
 #[derive(Clone, Copy)]
 enum Elements {
     Smooth,
-    /// This number in the middle of each convolution's weights and of the image, and in its corners.
+    /// This number in the middle and the corners of the image and of each convolution's weights.
     With(f32),
 }
 
-/// A network whose text is completed: `weights` are constants, `window(s, d, p)` is a window with a stride, a dilation and
-/// a padding on all sides.
+/// A network from a text with abbreviations: `weights` stands for constants, `window(s, d, p)` for a window with a
+/// stride, a dilation and a padding on all sides.
 fn graph(text: &str, elements: Elements) -> Graph {
     let mut blobs = BlobMap::new();
     let mut random = SplitMix64::new(7);
@@ -83,7 +83,7 @@ fn graph(text: &str, elements: Elements) -> Graph {
         .unwrap_or_else(|errors| panic!("{}", errors.render(&full)))
 }
 
-/// The tensor with a number in the middle and at some places.
+/// A tensor with a number in the middle and at some other positions.
 fn with(mut tensor: Tensor, places: &[usize], number: f32) -> Tensor {
     let middle = tensor.len() / 2;
     let elements = tensor.as_mut_slice::<f32>().unwrap();
@@ -95,7 +95,7 @@ fn with(mut tensor: Tensor, places: &[usize], number: f32) -> Tensor {
     tensor
 }
 
-/// Compares a network, fused and not, at every level.
+/// Compares a network, fused and unfused, at every level.
 fn check(text: &str) {
     check_with(text, Elements::Smooth);
 }
@@ -118,7 +118,7 @@ fn compare(text: &str, elements: Elements, fuse: bool, sizes: &[[usize; 3]]) -> 
         let dims = graph.dims();
         let mut binding = Binding::new();
         for symbol in dims.symbols() {
-            // The run determines the others.
+            // The other symbols are determined at run time.
             if let Some(place) = "NAB".find(dims.symbol_name(symbol)) {
                 binding.set(symbol, sizes[place] as i64).unwrap();
             }
@@ -199,7 +199,7 @@ fn other_float_types() {
     }
 }
 
-/// Enough work for several threads, and rows of windows that touch neither border.
+/// Enough work for several threads, and rows of windows that touch no border.
 #[test]
 fn larger_images() {
     for stride in [1, 2] {
@@ -538,7 +538,7 @@ fn nested_concatenations() {
     );
 }
 
-/// Data of the run become a size: values needed later outlive the arena.
+/// Run-time data become a size: values that are needed later outlive the arena.
 #[test]
 fn values_that_outlive_a_segment() {
     check(

@@ -1,8 +1,8 @@
-//! Code for AArch64 computes what kernels mean, run by an emulator if one is installed.
+//! Code for AArch64 computes the same as the evaluator, run by an emulator if one is installed.
 //!
-//! Objects are linked with a small C program (`emulated/driver.c`), which reads sizes and operands from standard input. On
-//! a machine without `aarch64-linux-gnu-gcc` or `qemu-aarch64` the test runs nothing and says so (on Debian: `apt-get
-//! install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross`).
+//! Objects are linked with a small C program (`emulated/driver.c`), which reads sizes and operands from standard input.
+//! On a machine without `aarch64-linux-gnu-gcc` or `qemu-aarch64` the test prints a message and runs nothing (on
+//! Debian: `apt-get install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross`).
 
 #![allow(
     clippy::unwrap_used,
@@ -206,7 +206,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Takes the results of this call off the front of an output.
+    /// Takes the results of this call from the front of an output.
     fn read(&self, kernel: &VerifiedKernel, output: &mut &[u8]) -> (Vec<Tensor>, Option<Fault>) {
         let mut take = |bytes: usize| {
             let (first, rest) = output.split_at(bytes);
@@ -244,7 +244,7 @@ fn word(to: &mut Vec<u8>, number: usize) {
     to.extend_from_slice(&(number as u64).to_le_bytes());
 }
 
-/// Compares a kernel, compiled with the best schedule and with the fallback, with its meaning; returns how many calls
+/// Compares a kernel, compiled with the best schedule and with the fallback, with the evaluator; returns how many calls
 /// agreed, and how many faulted.
 fn check(emulator: &'static str, folder: &Path, text: &str, elements: Elements) -> (usize, usize) {
     let kernel = kernel(text);

@@ -1,6 +1,6 @@
 //! Elements whose offset, in elements or in bytes, exceeds 32 bits: read, written and counted correctly.
 //!
-//! Operands of several GiB reserve addresses and hardly any memory: untouched pages are not backed.
+//! Operands of several GiB reserve address space but hardly any memory, since untouched pages are not backed.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ struct Operand {
 }
 
 impl Operand {
-    /// Zeros, for elements at distances up to `last`.
+    /// Zeros, for elements at offsets up to `last`.
     fn reaching<T: Element>(device: &NativeExecutor, last: i64) -> Self {
         let bytes = usize::try_from(last + 1).unwrap() * size_of::<T>();
         Self {
@@ -41,7 +41,7 @@ impl Operand {
         }
     }
 
-    /// These elements, contiguous.
+    /// An operand of these contiguous elements.
     fn of<T: Element>(device: &NativeExecutor, elements: &[T]) -> Self {
         let operand = Self::reaching::<T>(device, elements.len() as i64 - 1);
         operand.put(device, 0, elements);
@@ -218,7 +218,7 @@ fn guards_compare_all_bits_of_indices_beyond_32_bits() {
     }
 }
 
-/// Indices that are data: in bounds, and refused if only their low bits are in bounds.
+/// Indices that are data: in bounds, and rejected if only their low bits are in bounds.
 #[test]
 fn checked_indices_beyond_32_bits_are_reached_or_faults() {
     let device = NativeExecutor::new();
@@ -254,7 +254,7 @@ fn checked_indices_beyond_32_bits_are_reached_or_faults() {
     });
 }
 
-/// Rows whose elements are adjacent, but far from each other: products, rows and windows.
+/// Elements that are adjacent within a row, in rows that are far apart: products, row reductions and windows.
 #[test]
 fn rows_beyond_32_bits_are_read_by_every_schedule() {
     let device = NativeExecutor::new();
@@ -328,7 +328,7 @@ fn rows_beyond_32_bits_are_read_by_every_schedule() {
     });
 }
 
-/// Sizes: the last element of a row of more than 2^31, and results without elements.
+/// The last element of a row of more than 2^31 elements, and results without elements.
 #[test]
 fn sizes_beyond_32_bits_are_computed_correctly() {
     let device = NativeExecutor::new();
@@ -383,7 +383,7 @@ fn loops_beyond_32_bits_run_every_iteration() {
           store %y[] = s
         }",
     );
-    // The second takes seconds with any schedule.
+    // The second kernel takes seconds with any schedule.
     for (kernel, variants, expected) in [(count, usize::MAX, 3 * n), (last, 1, n - 1)] {
         let symbols = symbols(&kernel, &[("N", n)]);
         let [pool, _] = pools();

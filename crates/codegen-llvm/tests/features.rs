@@ -13,7 +13,7 @@ use kiln_tensor::Tensor;
 use kiln_testkit::kernels::{check_kernel, run_kernel};
 use support::{compiled, kernel};
 
-/// The padding of a convolution is zeros that are multiplied; a transposed convolution multiplies only existing elements.
+/// The padding of a convolution is multiplied as zeros; a transposed convolution multiplies only existing elements.
 #[test]
 fn non_finite_weights_are_multiplied_with_the_padding() {
     let runtimes = support::graphs::runtimes();
@@ -104,7 +104,7 @@ fn division_at_the_limits_of_the_float_range() {
     }
 }
 
-/// The comparison also runs them as if there were no caches.
+/// The comparison also runs the kernels as if there were no caches.
 #[test]
 fn results_larger_than_caches_are_stored_non_temporally() {
     let executor = kiln_native::NativeExecutor::new();
@@ -168,7 +168,7 @@ fn sums_are_accumulated_in_the_requested_type() {
     check_kernel(&executor, &kernel, &variants, &[1000], &tensors).unwrap();
 }
 
-/// Every index that is read, with the faults of the kernel and of its code.
+/// Every index that is read, with the faults of the kernel's evaluator and of its code.
 #[test]
 fn out_of_bounds_indices_are_reported_with_their_site() {
     let text = "kernel @gather(%n: in i64[K], %x: in f32[N, D], %y: out f32[K, D]) {

@@ -1,5 +1,5 @@
-//! The cases of `testkit/testdata`: each stage is what its file says, and each run, compiled with the fallback schedule and
-//! with every schedule at every level, gives the interpreter's results.
+//! The cases of `testkit/testdata`: each stage equals the one in its file, and each run, compiled with the fallback
+//! schedule and with every schedule at every level, gives the interpreter's results.
 //!
 //! `KILN_TEST_FILES=WORD` checks only the files whose paths contain a word. With `KILN_TEST_BLESS=1` (`cargo xtask bless
 //! --files`) stages and results are rewritten.
@@ -54,7 +54,7 @@ fn bless(case: &Case, engine: &Engine) -> Result<(), Vec<CaseError>> {
     Ok(())
 }
 
-/// A test per topic, or several for a long one.
+/// One test per topic, or several for a long one.
 macro_rules! topics {
     ($($test:ident: $topic:literal, $part:literal of $parts:literal;)+) => {
         $(#[test]

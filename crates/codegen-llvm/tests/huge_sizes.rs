@@ -1,4 +1,4 @@
-//! Sizes at the boundaries of 32 and 64 bits in compiled programs: computed correctly, or refused before anything is
+//! Sizes at the 32-bit and 64-bit limits in compiled programs: computed correctly, or rejected before anything is
 //! allocated.
 
 #![allow(
@@ -30,10 +30,10 @@ const BOUNDARY: [i64; 12] = [
     i64::MIN,
 ];
 
-/// More bytes than any machine has, so that their allocation is an error.
+/// More bytes than any machine has, so that allocating them fails.
 const IMPOSSIBLE: i128 = 1 << 48;
 
-/// Row 3 of the faults, in compiled code.
+/// Row 3 of the table of faults, in compiled code.
 #[test]
 fn sizes_on_the_boundary_are_refused_by_compiled_programs() {
     // Sizes that are data.
@@ -55,7 +55,7 @@ fn sizes_on_the_boundary_are_refused_by_compiled_programs() {
             let longest = i128::from(n.max(m));
             let possible = n >= 0 && m >= 0 && bytes <= 64 && longest < IMPOSSIBLE;
             if !possible && n >= 0 && m >= 0 && bytes < IMPOSSIBLE && bytes > 0 {
-                // A machine may have this much.
+                // Some machines may have this much memory.
                 continue;
             }
             let inputs = [

@@ -67,7 +67,7 @@ const BASE: [&str; 8] = [
     "CX8",
 ];
 
-/// The processor features behind those that LLVM is given.
+/// The processor features that correspond to those passed to LLVM.
 fn allowed(level: IsaLevel) -> BTreeSet<String> {
     let features = level
         .features()
@@ -145,7 +145,7 @@ fn code_of_a_level_has_no_instruction_that_the_level_lacks() {
                 }
             }
         }
-        // The level's instructions are used, or the test would be vacuous.
+        // The level's own instructions are used; otherwise the test would be vacuous.
         let expected = match level {
             IsaLevel::Avx2Fma => Some("FMA"),
             IsaLevel::Avx512 => Some("AVX512F"),

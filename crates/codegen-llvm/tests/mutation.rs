@@ -21,7 +21,7 @@ use kiln_kernel::seeded::{Fault, switch};
 use kiln_testkit::cases::topic;
 use support::graphs::{self, Tally};
 
-/// The checks, quickest first, each with a name. An error or a panic is a find.
+/// The checks with their names, fastest first. An error or a panic counts as a find.
 type Check = (&'static str, fn() -> Result<(), String>);
 
 const CHECKS: [Check; 5] = [
@@ -107,7 +107,8 @@ fn found_by(fault: &str) -> Option<String> {
     found.map(str::to_owned)
 }
 
-/// The test that a process of [`found_by`] runs, the variable that names its mistake, and the prefix of its output line.
+/// The test that a process of [`found_by`] runs, the variable with the name of its mistake, and the prefix of its
+/// output line.
 const SEEDED: &str = "one_seeded_fault";
 const SWITCHED_ON: &str = "KILN_TEST_SEEDED";
 const FOUND: &str = "found: ";

@@ -1,4 +1,4 @@
-//! Products with schedules that this machine would not choose; those that it chooses are files of
+//! Products with schedules that would not be chosen on this machine; those that are chosen are files of
 //! `testkit/testdata/products`.
 
 #![allow(
@@ -60,14 +60,14 @@ const SIZES: [[i64; 3]; 42] = [
     [41, 13, 4],
 ];
 
-/// Two factors, neither of them packed.
+/// Two factors, neither of which is packed.
 const PRODUCT: &str = "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
   outer m < M, n < N
   s = reduce add[k < K] %x[m, k] * %y[k, n]
   store %o[m, n] = s
 }";
 
-/// As on a machine whose half vectors are as fast as whole ones.
+/// As on a machine where half-width vectors are as fast as full ones.
 #[test]
 fn products_with_vectors_of_half_the_width() {
     let kernel = kernel(PRODUCT);

@@ -1,8 +1,8 @@
 //! Random graphs, fused and compiled at every level, compared with the interpreter.
 //!
 //! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first three hundred. A daily test checks further seeds for
-//! `KILN_TEST_SECONDS` seconds; `KILN_TEST_BASE` repeats those of a day. The ignored test runs for an hour from a seed
-//! given by the clock, and prints what it did.
+//! `KILN_TEST_SECONDS` seconds; `KILN_TEST_BASE` repeats those of a given day. The ignored test runs for an hour from a
+//! seed taken from the clock, and prints a summary.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ use support::graphs::{self, Tally};
 /// jump.
 const WITH_JUMPS: &[u64] = &[];
 
-/// Checks seeds on two threads until they or the time run out.
+/// Checks seeds on two threads until the seeds or the time run out.
 fn check_seeds(seeds: Range<u64>, until: Option<Instant>) -> Tally {
     let runtimes = graphs::runtimes();
     let next = AtomicU64::new(seeds.start);
@@ -112,7 +112,7 @@ fn an_hour_of_random_graphs() {
     let mut tally = Tally::default();
     let end = Instant::now() + Duration::from_secs(3600);
     let mut first = start;
-    // Runtimes keep every kernel, so they are replaced now and then.
+    // Runtimes keep every kernel, so they are replaced from time to time.
     while Instant::now() < end {
         let part = check_seeds(first..first + 500, Some(end));
         first += 500;

@@ -1,7 +1,7 @@
-//! Random kernels: compiled with every schedule at every level, and compared with their meaning.
+//! Random kernels: compiled with every schedule at every level, and compared with the evaluator.
 //!
 //! `KILN_TEST_KERNELS=FIRST..END` checks other seeds than the first few. A daily test checks further seeds for
-//! `KILN_TEST_SECONDS` seconds; `KILN_TEST_BASE` repeats those of a day.
+//! `KILN_TEST_SECONDS` seconds; `KILN_TEST_BASE` repeats those of a given day.
 
 #![allow(
     clippy::unwrap_used,

@@ -14,8 +14,8 @@ use kiln_fusion::{FusionOptions, plan};
 use kiln_ir::BlobMap;
 use kiln_testkit::random::SplitMix64;
 
-/// A loop over `A` slices, of values over `B` points or `3` times as many. An iteration does not amplify differences, so
-/// roundings do not grow.
+/// A loop over `A` slices, of values over `B` or `3 * B` points. An iteration does not amplify differences, so rounding
+/// errors do not grow.
 fn random_loop(seed: u64) -> String {
     let mut random = SplitMix64::new(seed);
     let points = ["B", "3, B"][random.below(2) as usize];
@@ -59,7 +59,7 @@ fn random_loop(seed: u64) -> String {
         };
         yielded.push(apply(&mut ops, "mul", &["%quarter", &last]));
     }
-    // A value may be passed to another, or be yielded twice.
+    // A value may be passed to another, or yielded twice.
     if random.below(3) == 0 {
         yielded[0] = format!("%c{}", n_carried - 1);
     }

@@ -1,4 +1,5 @@
-//! Stopping compiled code: every phase of every class of kernel, with every schedule at every level, reads its stop word.
+//! Stopping compiled code: every phase of every class of kernel, with every schedule at every level, polls its stop
+//! word.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +13,7 @@ use kiln_backend::{KernelCompiler, Listing};
 use kiln_codegen_llvm::LlvmCompiler;
 use support::{kernel, targets};
 
-/// A kernel of each class.
+/// One kernel of each class.
 const KERNELS: [&str; 9] = [
     // A single task with one result.
     "kernel @full(%x: in f32[K], %o: out f32[]) {

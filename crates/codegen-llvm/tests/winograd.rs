@@ -1,5 +1,5 @@
-//! Winograd convolutions: at the ends of tiles and strips, with and without borders, and with stages before and after the
-//! sums.
+//! Winograd convolutions: at the ends of tiles and strips, with and without borders, and with stages before and after
+//! the sums.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,8 +18,8 @@ use support::{
     symbols,
 };
 
-/// Lines and columns of images, for F(2x2, 3x3) and F(4x4, 3x3): one tile, ends of tiles, more than a strip, and images
-/// smaller than a tile.
+/// Rows and columns of images, for F(2x2, 3x3) and F(4x4, 3x3): one tile, tile boundaries, more than a strip, and
+/// images smaller than a tile.
 const IMAGES: [(u32, &[[i64; 2]]); 2] = [
     (
         2,
@@ -38,7 +38,7 @@ const IMAGES: [(u32, &[[i64; 2]]); 2] = [
     (4, &[[4, 4], [4, 7], [7, 5], [6, 10], [4, 98], [3, 5]]),
 ];
 
-/// Compares with the kernel's meaning at all these images, each with other numbers of images, channels and features.
+/// Compares with the evaluator for all these image sizes, each with other numbers of images, channels and features.
 fn check(text: &str) {
     let kernel = kernel(text);
     let dims = kernel.dims();
@@ -106,7 +106,7 @@ fn windows_without_a_border_and_a_partial_set_of_features() {
     );
 }
 
-/// The window's first axis runs along the columns, and its operand is computed.
+/// The window's first axis is along the columns, and its operand is computed.
 #[test]
 fn windows_over_a_computed_operand() {
     check(
@@ -120,7 +120,7 @@ fn windows_over_a_computed_operand() {
     );
 }
 
-/// Outside the border the value depends on the window's own position, which neighbours do not share.
+/// Outside the border, the value depends on the window's position, so neighbouring windows cannot share it.
 #[test]
 fn position_dependent_borders_do_not_use_winograd() {
     let text = WITH_A_BORDER.replace("else 0.0", "else %b[min(i, 23)]");
@@ -132,7 +132,7 @@ fn position_dependent_borders_do_not_use_winograd() {
     check_variants(&kernel, &variants, ["N", "H", "W", "C"], &sizes);
 }
 
-/// Small images, and those whose strips exceed the cache because of their channels, do not use Winograd.
+/// Winograd is not used for small images, or for images whose strips exceed the cache because of their channels.
 #[test]
 fn winograd_is_chosen_by_image_and_channels() {
     let kernel = kernel(WITH_A_BORDER);
@@ -158,7 +158,7 @@ fn winograd_is_chosen_by_image_and_channels() {
     assert_eq!(tasks(14, 14, 4096), [false, false, true]);
 }
 
-/// With F(4x4, 3x3) enabled, F(2x2, 3x3) is used where the larger tiles exceed the cache, or are large for the image.
+/// With F(4x4, 3x3) enabled, F(2x2, 3x3) is used if the larger tiles exceed the cache, or are too large for the image.
 #[test]
 fn f4x4_is_used_only_if_enabled() {
     let kernel = kernel(WITH_A_BORDER);
@@ -197,7 +197,7 @@ fn f4x4_is_used_only_if_enabled() {
     assert_eq!(used(14, 14, 96), [false, false, true, true, false]);
     assert_eq!(used(3, 400, 96), [false, false, true, true, false]);
     assert_eq!(used(14, 14, 4096), [false, false, false, false, true]);
-    // How many channels fit depends on the tile of the target.
+    // How many channels fit depends on the target's tile.
     let mut by_channels: Vec<_> = (3..=128).map(|n| used(28, 28, 32 * n)).collect();
     by_channels.dedup();
     let [larger, smaller, neither] = [

@@ -8,7 +8,7 @@ use crate::scalar_ops::emit;
 use crate::testing::{Lanes, host_levels};
 use kiln_backend::IsaLevel;
 
-/// Special arguments of functions, and their neighbours.
+/// Special arguments of functions, and their neighbouring values.
 const EDGES: &[f64] = &[
     0.0,
     1e-320,
@@ -390,7 +390,7 @@ fn references_equal_the_interpreters_definitions() {
     }
 }
 
-/// Units in the last place between a result and the exact value; infinite if a special case is wrong.
+/// The error of a result in units in the last place; infinite if a special case is wrong.
 fn error_f32(found: f32, expected: f64) -> f64 {
     if expected.is_nan() || found.is_nan() {
         return if expected.is_nan() && found.is_nan() {

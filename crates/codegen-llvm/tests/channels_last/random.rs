@@ -1,4 +1,4 @@
-//! Random networks over images of one size: values with channels innermost meet values without, in all kinds of ops.
+//! Random networks over images of one size: values with and without innermost channels meet in all kinds of ops.
 //!
 //! `KILN_TEST_NETS=FIRST..END` checks other seeds than the first ones.
 
@@ -9,7 +9,7 @@ use kiln_testkit::random::SplitMix64;
 
 use super::{Elements, compare};
 
-/// A network being written.
+/// A network under construction.
 struct Net {
     text: String,
     random: SplitMix64,
@@ -36,7 +36,7 @@ impl Net {
         name
     }
 
-    /// One of the last images, more often than not the very last.
+    /// One of the most recent images, most often the last one.
     fn pick(&mut self) -> (String, u64) {
         let back = self.random.below(2) * self.random.below(4);
         let at = self.pictures.len().saturating_sub(1 + back as usize);
@@ -150,7 +150,7 @@ impl Net {
                 )
             }
         };
-        // Sums of many channels stay small.
+        // Keeps sums over many channels small.
         let name = match self.random.below(3) {
             0 => self.op(&format!("tanh {name}")),
             _ => name,
@@ -183,7 +183,7 @@ fn net(seed: u64) -> String {
     )
 }
 
-/// Non-finite numbers for some seeds.
+/// Non-finite numbers for some of the seeds.
 fn elements(seed: u64) -> Elements {
     match seed % 7 {
         5 => Elements::With(f32::NAN),

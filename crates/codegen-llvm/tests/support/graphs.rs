@@ -18,7 +18,7 @@ use kiln_testkit::random::{SplitMix64, seeded_bytes};
 
 /// How many sets of shapes each graph is run at.
 const N_SHAPES: usize = 10;
-/// Maximum elements of the inputs of one call together.
+/// The maximum total number of elements in the inputs of one call.
 const MAX_ELEMENTS: usize = 1 << 14;
 
 /// A runtime per level, each with a different number of threads.
@@ -27,7 +27,7 @@ pub(crate) fn runtimes() -> Vec<Arc<Runtime>> {
     programs::runtimes(&compiler, super::targets())
 }
 
-/// Ops that may add the weights of one element before they multiply it, which matters for non-finite elements.
+/// Ops that may add weights that apply to the same element before multiplying, which matters for non-finite elements.
 const WEIGHTED: [&str; 1] = ["resize"];
 
 /// Discontinuous ops: a small difference in an operand may be a large one in the result.
@@ -56,7 +56,8 @@ const JUMPS: [&str; 22] = [
     "log",
 ];
 
-/// Whether a non-finite element differs legitimately: weights of one element may be added before or after it is multiplied.
+/// Whether a non-finite element differs legitimately: the weights that apply to one element may be added before or
+/// after multiplying.
 fn is_other_infinity(finding: &ProgramFinding) -> bool {
     let ProgramFinding::Output {
         source: Unexplained::Element {
@@ -92,11 +93,11 @@ fn constants_are_tame(graph: &Graph) -> bool {
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) graphs: usize,
-    /// Runs with outputs, and runs that also fail in the interpreter.
+    /// The numbers of runs with outputs, and of runs that also fail in the interpreter.
     pub(crate) agreed: usize,
     pub(crate) failed: usize,
     pub(crate) broken: Vec<String>,
-    /// Seeds of graphs whose outputs differ, perhaps because rounding moved a value across a jump.
+    /// Seeds of graphs whose outputs differ, possibly because rounding moved a value across a jump.
     pub(crate) unstable: BTreeMap<u64, String>,
 }
 
@@ -110,7 +111,7 @@ impl Tally {
         self.unstable.extend(other.unstable);
     }
 
-    /// Fails where an output is wrong, or where more than one graph in a hundred is excused for a jump.
+    /// Fails if an output is wrong, or if more than one graph in a hundred is excused because of a jump.
     pub(crate) fn expect_right(&self) {
         assert!(
             self.broken.is_empty(),
@@ -162,13 +163,13 @@ pub(crate) fn check_seed(
     };
     let graph = random_graph(&mut choices, &options).unwrap();
     if !smooth && !constants_are_tame(&graph) {
-        // Whether sums overflow depends on the order and the width of their additions.
+        // Whether a sum overflows depends on the order and the width of its additions.
         return Ok(());
     }
     let special = !graph
         .ops()
         .any(|(_, data)| WEIGHTED.contains(&data.op.mnemonic()));
-    // A product of many factors overflows, or becomes 0, in one order and not in another.
+    // A product of many factors may overflow, or become 0, in one order but not in another.
     let is_product =
         |text: &str| text.contains("function = product") || text.contains("combine = mul");
     let jumps = is_product(&text::print(&graph))
@@ -181,7 +182,7 @@ pub(crate) fn check_seed(
     tally.graphs += 1;
     let mut random = SplitMix64::new(seed);
     for shape in 0..N_SHAPES {
-        // Separate choices for each call: those of the graph run out.
+        // Each call has separate random choices, since those of the graph run out.
         let bytes = seeded_bytes(random.next_u64(), 512);
         let mut choices = Unstructured::new(&bytes);
         let Some(shapes) = input_shapes(&mut choices, &graph).unwrap() else {
@@ -206,7 +207,7 @@ pub(crate) fn check_seed(
                 break;
             }
             Err(finding @ ProgramFinding::Output { .. }) if !smooth && jumps => {
-                // Another rounding may move a value across a jump; rare.
+                // Different rounding may move a value across a jump, but rarely does.
                 let report = report(seed, &graph, runtimes, fuse, &inputs, &finding);
                 tally.unstable.insert(seed, report);
                 break;

@@ -1,4 +1,4 @@
-//! Shared by tests of compiled kernels: levels, kernels from text, and comparisons at many sizes.
+//! Shared by the tests of compiled kernels: levels, kernels from text, and comparisons at many sizes.
 
 #![allow(
     dead_code,
@@ -22,13 +22,13 @@ use kiln_testkit::kernels::{
 };
 use kiln_testkit::random::SplitMix64;
 
-/// Ordinary numbers, and indices in the range of an axis of one element.
+/// Ordinary numbers, and indices that are valid for an axis of one element.
 pub(crate) const SMOOTH: Elements = Elements {
     flavor: Flavor::Smooth,
     indices: (0, 1),
 };
 
-/// The targets of the levels that this machine runs.
+/// The targets of the levels that this machine can run.
 pub(crate) fn targets() -> Vec<Target> {
     let here = IsaLevel::of_host();
     here.map(LlvmCompiler::target).collect()
@@ -77,13 +77,13 @@ pub(crate) fn has_winograd(kernel: &VerifiedKernel, schedule: &Schedule) -> bool
     nests.iter().any(|nest| nest.winograd.is_some())
 }
 
-/// A kernel at every level that this machine runs, with the loops of the best schedule changed.
+/// A kernel at every level that this machine can run, with the loops of the best schedule modified.
 pub(crate) fn compiled_as(kernel: &VerifiedKernel, change: impl Fn(&mut Loops)) -> Vec<Variant> {
     let change = |schedule: &Schedule| with_loops(kernel, schedule, &change);
     compiled_with(&LlvmCompiler::new(), kernel, change)
 }
 
-/// A kernel at every level that this machine runs, with the best schedule transformed by `change`.
+/// A kernel at every level that this machine can run, with the best schedule modified by `change`.
 fn compiled_with(
     compiler: &LlvmCompiler,
     kernel: &VerifiedKernel,
@@ -101,24 +101,24 @@ fn compiled_with(
     targets().iter().map(variant).collect()
 }
 
-/// A kernel with 3 x 3 windows at every level that this machine runs, by Winograd from the smallest images on, in tiles of
-/// up to `sums` sums along an axis.
+/// A kernel with 3 x 3 windows at every level that this machine can run, with Winograd from the smallest images on, in
+/// tiles of up to `sums` sums along an axis.
 pub(crate) fn compiled_with_fewer_products(kernel: &VerifiedKernel, sums: u32) -> Vec<Variant> {
     let compiler = LlvmCompiler::new().with_fewer_products(sums > 2);
     let variants = compiled_with(&compiler, kernel, |schedule| {
-        // The fewest points of an image, for F(2x2, 3x3) and F(4x4, 3x3).
+        // The minimum number of points of an image, for F(2x2, 3x3) and F(4x4, 3x3).
         let text = schedule.text.replace(">= 192 ", ">= 1 ");
         Schedule::new("changed").with_text(text.replace(">= 768 ", ">= 4 "))
     });
     let has_it = |variant: &Variant| has_winograd(kernel, &variant.artifact.schedule);
     let has_fma = |target: &Target| target.level.parse::<IsaLevel>().unwrap().has_fma();
-    // A level may keep direct sums: which is faster depends on the machine's caches.
+    // A level may keep direct convolution, since which is faster depends on the machine's caches.
     assert_eq!(variants.iter().any(has_it), targets().iter().any(has_fma));
     variants
 }
 
-/// Compares compiled kernels with their meaning at the given sizes of their symbols, with ordinary numbers; all calls must
-/// agree.
+/// Compares compiled kernels with the evaluator at the given sizes of their symbols, with ordinary numbers; all calls
+/// must agree.
 pub(crate) fn check_variants<const N: usize>(
     kernel: &VerifiedKernel,
     variants: &[Variant],
@@ -138,7 +138,7 @@ pub(crate) fn check_variants<const N: usize>(
     }
 }
 
-/// Compares a kernel with its meaning at sizes that cover the edges; returns how many calls agreed, and how many faulted.
+/// Compares a kernel with the evaluator at edge sizes; returns how many calls agreed, and how many faulted.
 pub(crate) fn try_text(
     text: &str,
     elements: Elements,
@@ -159,7 +159,7 @@ pub(crate) fn try_text(
     Ok(tally)
 }
 
-/// Compares compiled kernels with their meaning at some sizes.
+/// Compares compiled kernels with the evaluator at some sizes.
 pub(crate) fn check_at(
     kernel: &VerifiedKernel,
     variants: &[Variant],
@@ -210,10 +210,10 @@ pub(crate) fn try_at(
         })
 }
 
-/// How many shapes each random kernel is run at.
+/// How many shapes each random kernel is run with.
 const N_SHAPES: u64 = 10;
 
-/// Compares a random kernel with its meaning at random sizes.
+/// Compares a random kernel with the evaluator at random sizes.
 pub(crate) fn try_random_kernel(seed: u64) -> Result<(usize, usize), String> {
     let source = random_kernel(seed);
     let kernel = kiln_kernel::text::read(&source).map_err(|errors| errors.render(&source))?;
