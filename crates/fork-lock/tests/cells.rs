@@ -38,7 +38,7 @@ fn a_forked_child_fills_a_cell_that_a_parent_thread_was_filling() {
             });
         });
         is_begun.recv().unwrap();
-        // In the child, and in a child of the child.
+        // In the child, and in a grandchild.
         assert_eq!(
             in_child(|| *cell.get_or_init(|| in_child(|| *cell.get_or_init(|| 7)))),
             7
@@ -63,7 +63,7 @@ fn a_failed_or_panicking_initializer_leaves_the_cell_empty() {
 fn a_forked_child_makes_a_static_that_a_parent_thread_was_making() {
     static GATE: AtomicU32 = AtomicU32::new(0);
     static VALUE: ForkLazy<u8> = ForkLazy::new(|| {
-        // The first to come, the parent's thread, stays until it is released.
+        // The first call, from the parent's thread, blocks until it is released.
         if GATE.fetch_add(1, Ordering::SeqCst) == 0 {
             while GATE.load(Ordering::SeqCst) < 100 {
                 std::hint::spin_loop();

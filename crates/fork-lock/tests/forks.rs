@@ -1,4 +1,4 @@
-//! Children that are forked while a thread has the lock.
+//! Children that are forked while a thread holds the lock.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -35,7 +35,7 @@ fn a_forked_child_resets_a_lock_that_a_parent_thread_held_and_so_does_its_own_ch
         let child = || {
             let first = *lock.lock();
             *lock.lock() += 1;
-            // From several threads, and in a child of the child.
+            // From several threads, and in a grandchild.
             std::thread::scope(|scope| {
                 for _ in 0..4 {
                     scope.spawn(|| *lock.lock() += 1);

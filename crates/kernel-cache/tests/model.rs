@@ -1,9 +1,10 @@
-//! Single flight under a model checker: the library's own source file, on locks with every interleaving explored.
+//! Single flight under a model checker: the library's own source file, with every interleaving of its lock operations
+//! explored.
 
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! A replacement of the library's `sync`, with the checker's locks; waits may end at any moment.
+    //! A replacement for the library's `sync`, with the checker's locks; waits may end at any moment.
 
     use std::sync::{LockResult, PoisonError};
     use std::time::Duration;
@@ -26,7 +27,7 @@ mod sync {
             self.0.notify_all();
         }
 
-        /// A zero limit ends at a moment of the checker's choice; any other wait has no end.
+        /// A zero limit ends at a moment chosen by the checker; any other wait has no limit.
         pub(crate) fn wait_timeout_while<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
@@ -57,7 +58,7 @@ use flight::{Flights, Joined, Waited};
 use shuttle::thread;
 use sync::{Arc, Mutex, lock};
 
-/// How many interleavings of each are tried.
+/// How many interleavings of each model are tried.
 const ROUNDS: usize = 1000;
 
 const LONG: Duration = Duration::from_secs(1);
@@ -68,7 +69,7 @@ fn check(test: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(test, ROUNDS);
 }
 
-/// The cache's use of a flight: check memory, join, check memory again, compile.
+/// How the cache uses a flight: check memory, join, check memory again, compile.
 fn get(
     flights: &Shared,
     memory: &Mutex<Option<usize>>,
@@ -166,7 +167,7 @@ fn in_every_interleaving_a_panicking_leader_wakes_its_waiters() {
             Joined::Lead(lead) => lead.finish(1),
             Joined::Follow(follow) => assert_eq!(follow.wait(LONG), Waited::Abandoned),
         });
-        // As unwinding does.
+        // As during unwinding.
         drop(lead);
         follower.join().expect("it does not panic");
         assert_eq!(flights.len(), 0);
@@ -252,7 +253,7 @@ fn in_every_interleaving_an_untrusted_leader_is_replaced_in_parallel() {
             panic!("the first leads");
         };
         assert!(!slow.is_takeover);
-        // It was queued, and is trusted from its start.
+        // It was queued, and is trusted only from its start.
         slow.begin_at(LONG);
         assert!(matches!(flights.join(7, LONG, LONG), Joined::Follow(_)));
         slow.begin_at(Duration::ZERO);

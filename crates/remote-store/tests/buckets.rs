@@ -1,8 +1,8 @@
 //! The protocols of S3, Azure and Google: entries, claims and faults.
 //!
-//! The bucket is in a server of the tests' own, which speaks as much of each protocol as the store uses. With `KILN_S3` or
-//! `KILN_AZURE` set to the address of another server (`cargo xtask stores`), it is there, and the faults are injected in
-//! between.
+//! The bucket is in the tests' own server, which implements as much of each protocol as the store uses. If `KILN_S3` or
+//! `KILN_AZURE` is the address of another server (`cargo xtask stores`), the bucket is there, and the faults are
+//! injected in between.
 #![cfg(all(feature = "aws", feature = "azure", feature = "gcp"))]
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use kiln_kernel_cache::{
 use kiln_remote_store::{BreakerOptions, RemoteOptions, RemoteTier};
 use support::{Manner, Protocol, Server};
 
-/// A bucket, and the protocol that it speaks.
+/// A bucket, and its protocol.
 struct Bucket {
     protocol: Protocol,
     server: Server,
@@ -57,7 +57,7 @@ impl Bucket {
         Self { protocol, server }
     }
 
-    /// A machine's own view of the bucket; each test has a folder of its own.
+    /// A machine's own view of the bucket; each test uses a separate folder.
     fn machine(&self, test: &str, options: RemoteOptions) -> RemoteTier {
         let settings = self.protocol.settings(&self.server);
         let seal = SealKey::of_secret(&[7; 32]);
@@ -100,7 +100,8 @@ fn claims_are_exclusive_and_told_apart_when_they_are_made_again(protocol: Protoc
     let one = bucket.machine("claims", short);
     let two = bucket.machine("claims", short);
     let three = bucket.machine("claims", short);
-    // Made again all the time, so no version of it outlives its lease: no machine takes over from one that works.
+    // Renewed all the time, so that no version of it outlives its lease, and no machine takes over from one that is
+    // working.
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(900) {
         let claim = one.try_claim(&key("mlp"));
@@ -109,7 +110,7 @@ fn claims_are_exclusive_and_told_apart_when_they_are_made_again(protocol: Protoc
         drop(claim);
         assert!(one.flush(Duration::from_secs(20)));
     }
-    // Never given up: exactly one of those that wait takes over, whatever the server's clock says.
+    // Never released: exactly one of the waiting machines takes over, whatever the server's clock says.
     bucket.behave(Manner::Ahead);
     std::mem::forget(one.try_claim(&key("mlp")));
     let begin = Instant::now();
@@ -128,7 +129,8 @@ fn claims_are_exclusive_and_told_apart_when_they_are_made_again(protocol: Protoc
     assert_eq!(two.stats().taken_over + three.stats().taken_over, 1);
 }
 
-/// Compiles that a fleet of machines makes of one kernel, all at once; each has the right result in the end.
+/// The number of compiles when a fleet of machines needs the same kernel at once; each gets the correct result in the
+/// end.
 fn fleet(bucket: &Bucket, test: &str, options: RemoteOptions) -> usize {
     let compiles = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -155,7 +157,7 @@ fn fleet(bucket: &Bucket, test: &str, options: RemoteOptions) -> usize {
     compiles.into_inner()
 }
 
-/// Everything that can go wrong in between.
+/// All faults of the connection and the server.
 const FAULTS: [Manner; 9] = [
     Manner::Late(Duration::from_secs(3)),
     Manner::Stalling,

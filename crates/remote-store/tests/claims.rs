@@ -87,7 +87,7 @@ fn the_claim_of_a_machine_that_died_is_taken_over() {
         machine(folder.path(), options),
         machine(folder.path(), options),
     );
-    // Never dropped: the machine loses power.
+    // Never dropped, as when the machine loses power.
     std::mem::forget(one.try_claim(&key()));
     let begin = Instant::now();
     while !matches!(two.try_claim(&key()), Claim::Held(_)) {

@@ -1,4 +1,5 @@
-//! A store that is slow, cut, lying or down: a look-up ends in time with a miss, and nothing wrong is returned.
+//! A store that is slow, truncated, corrupted or down: a look-up ends in time with a miss, and nothing wrong is
+//! returned.
 #![cfg(feature = "http")]
 #![allow(
     clippy::unwrap_used,
@@ -17,10 +18,10 @@ use support::{Manner, Server};
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// More than a busy machine adds to a deadline.
+/// The most that a busy machine adds to a deadline.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// How long a server takes that is late: longer than any limit of a test.
+/// The delay of a late server: longer than any limit in a test.
 const LATE: Duration = Duration::from_secs(30);
 
 fn key(model: &str) -> CacheKey {

@@ -1,7 +1,7 @@
-//! Compilers that crash, hang and exhaust memory: a typed error of one kernel, and nothing left behind.
+//! Compilers that crash, hang and exhaust memory: one kernel gets a typed error, and nothing is left behind.
 //!
-//! `KILN_WORKER_ROUNDS` is the number of rounds per fault, 10 without it; `KILN_WORKER_HANG_MS` is the time limit under which
-//! compiles hang, a second without it.
+//! `KILN_WORKER_ROUNDS` is the number of rounds per fault, 10 by default; `KILN_WORKER_HANG_MS` is the time limit for
+//! compiles that hang, a second by default.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn error_of(error: &CompileError) -> &WorkerError {
     error.source.downcast_ref().expect("an error of the worker")
 }
 
-/// Compiles kernels named after a fault, a good one after each; then checks for leftovers.
+/// Compiles kernels named after a fault, each followed by a good one; then checks for leftovers.
 fn survive(fault: &str, limits: CompileLimits, code: &str, check: impl Fn(&WorkerError)) {
     let compiler = compiler(limits, 2);
     let good = kernel("good");
@@ -42,7 +42,7 @@ fn survive(fault: &str, limits: CompileLimits, code: &str, check: impl Fn(&Worke
     }
     assert_eq!(descriptors_at_rest(2), before.0);
     let grown = resident().saturating_sub(before.1);
-    // A remembered kernel takes some hundred bytes; allocators take pages.
+    // A remembered kernel takes a few hundred bytes; allocators take whole pages.
     assert!(
         grown < 8 << 20,
         "{grown} bytes more after {} rounds",
@@ -141,7 +141,7 @@ fn a_kernel_that_crashed_its_worker_is_remembered_and_fails_no_other_kernel() {
     assert_eq!(compiler.n_lost(), 2);
 }
 
-/// A remembered kernel is retried: after a while, when it is forgotten, and in workers of another program.
+/// A remembered kernel is retried after a while, when it has been forgotten, and in workers of another program.
 #[test]
 fn a_kernel_that_crashed_its_worker_is_retried_after_a_change() {
     let fatal = kernel("abort");
@@ -174,12 +174,12 @@ fn a_kernel_that_crashed_its_worker_is_retried_after_a_change() {
 
 #[test]
 fn code_larger_than_a_message_is_an_error_of_one_kernel() {
-    // The code of the good kernel fits for every target.
+    // The code of the good kernel fits in a message on every target.
     const MESSAGE: usize = 8 << 10;
     let mut limits = limits();
     limits.message = MESSAGE;
     let compiler = compiler(limits, 1);
-    // Neither is long as a text.
+    // The texts of both are short.
     let sum: Vec<String> = (0..100).map(|n| format!("sin(%x[i] * {n}.5)")).collect();
     let source = format!(
         "kernel @long(%x: in f32[N], %y: out f32[N]) {{ outer i < N store %y[i] = {} }}",
@@ -205,7 +205,7 @@ fn code_larger_than_a_message_is_an_error_of_one_kernel() {
 #[test]
 fn an_allocation_failure_inside_llvm_is_the_same_error() {
     let mut limits = limits();
-    // Enough to start, and too little for the code of a long kernel.
+    // Enough memory to start, but too little for the code of a long kernel.
     let sum: Vec<String> = (0..2_000).map(|n| format!("sin(%x[i] * {n}.5)")).collect();
     let source = format!(
         "kernel @long(%x: in f32[N], %y: out f32[N]) {{ outer i < N store %y[i] = {} }}",

@@ -1,4 +1,4 @@
-//! The lifecycle of workers: with their parent, with forked children, in storms of threads.
+//! The lifecycle of workers: when their parent ends, in forked children, and with many threads.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -37,7 +37,7 @@ fn an_idle_worker_that_is_killed_is_replaced_without_an_error() {
     for number in 0..5 {
         compile(&compiler, &kernel(&format!("k{number}"))).expect("it compiles");
         for child in children() {
-            // SAFETY: a signal to a child of this process that was not waited for.
+            // SAFETY: sends a signal to a child of this process that has not been waited for.
             unsafe { libc::kill(child as i32, libc::SIGKILL) };
         }
     }
@@ -47,7 +47,7 @@ fn an_idle_worker_that_is_killed_is_replaced_without_an_error() {
 #[test]
 fn a_worker_inherits_no_file_descriptors() {
     let file = std::fs::File::open("/proc/self/status").expect("procfs");
-    // SAFETY: a duplicate that stays open across `exec`, as C libraries make them; only this test owns it.
+    // SAFETY: a duplicate that stays open across `exec`, as C libraries may leave them; only this test owns it.
     let leaked = unsafe { libc::dup(std::os::fd::AsRawFd::as_raw_fd(&file)) };
     let compiler = compiler(limits(), 1);
     compile(&compiler, &kernel("good")).expect("it compiles");
@@ -96,7 +96,7 @@ fn workers_exit_when_their_parent_is_killed() {
     let workers: Vec<&str> = workers.split(' ').collect();
     assert_eq!(workers.len(), 2);
     for worker in workers {
-        // Gone, or a zombie that the first process has yet to wait for.
+        // Gone, or a zombie that init has not yet waited for.
         until("the end of a worker", || {
             let stat = std::fs::read_to_string(format!("/proc/{worker}/stat"));
             stat.map_or(true, |stat| stat.contains(") Z "))
@@ -138,7 +138,7 @@ fn a_forked_child_starts_its_own_workers() {
     let compiler = compiler(limits(), 2);
     let good = kernel("good");
     let expected = compile(&compiler, &good).expect("it compiles");
-    // SAFETY: the child runs the tested code, then ends without running anything of its parent's.
+    // SAFETY: the child runs the tested code, then exits without running any of its parent's code.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let is_right = compile(&compiler, &kernel("in_the_child"))
@@ -154,7 +154,7 @@ fn a_forked_child_starts_its_own_workers() {
     let status = std::cell::Cell::new(0);
     until("the end of the child", || {
         let mut ended = 0;
-        // SAFETY: queries the child from above, without waiting.
+        // SAFETY: queries the child from above, without blocking.
         let is_over = unsafe { libc::waitpid(child, &raw mut ended, libc::WNOHANG) } == child;
         status.set(ended);
         is_over
@@ -164,19 +164,19 @@ fn a_forked_child_starts_its_own_workers() {
         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
         "{status}"
     );
-    // The parent's workers were left alone.
+    // The parent's workers are unaffected.
     assert_eq!(compile(&compiler, &good).expect("it compiles"), expected);
     assert_eq!(compiler.n_lost(), 0);
 }
 
 #[test]
 fn a_missing_or_wrong_worker_program_is_an_error_with_the_next_step() {
-    // SAFETY: there is no such program.
+    // SAFETY: the program does not exist.
     let error = unsafe { WorkerProgram::at("/no/such/program") }.unwrap_err();
     assert_eq!(error.code(), "E0508");
     assert!(error.to_string().contains("main_if_worker"), "{error}");
     assert_eq!(WorkerProgram::current().unwrap_err().code(), "E0508");
-    // A program that ends at once.
+    // A program that exits at once.
     let mut short = limits();
     short.start = Duration::from_secs(20);
     let no_worker = Path::new("/bin/true");

@@ -163,7 +163,7 @@ fn a_kernel_of_raised_limits_is_compiled_in_a_worker() {
     };
     let kernel = text::read_within(&source, raised).map_err(|errors| errors.render(&source));
     let kernel = verify(kernel.expect("the text of a kernel")).expect("a kernel that is right");
-    // Within the defaults, part of the sum becomes a separate size.
+    // Within the default limits, part of the sum becomes a separate size.
     let within = text::read(&source).map_err(|errors| errors.render(&source));
     let within = within.expect("the text of a kernel");
     assert_ne!(text::print(&within), text::print(&kernel));
@@ -172,7 +172,7 @@ fn a_kernel_of_raised_limits_is_compiled_in_a_worker() {
     assert_eq!(made, expected);
 }
 
-/// Many rounds of both are interleaved and the medians compared, so that other work on the machine affects both.
+/// Interleaves many rounds of both and compares the medians, so that other load on the machine affects both.
 #[test]
 fn compiling_in_a_worker_adds_little_overhead() {
     let (here, there) = (LlvmCompiler::new(), compiler(limits(), 1));

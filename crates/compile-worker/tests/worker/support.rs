@@ -1,4 +1,4 @@
-//! A worker under test: this test program, whose compiler misbehaves on kernels of certain names.
+//! A worker under test: this test program, whose compiler misbehaves on kernels with certain names.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -12,7 +12,7 @@ use kiln_codegen_llvm::{LlvmCompiler, LlvmError};
 use kiln_compile_worker::{CompileLimits, WorkerCompiler, WorkerProgram, serve};
 use kiln_kernel::{VerifiedKernel, text, verify};
 
-/// LLVM, or a fault in its place if the kernel is named after one.
+/// LLVM, or a fault instead if the kernel is named after one.
 pub(crate) struct Faulty(LlvmCompiler);
 
 impl CompilerWrapper for Faulty {
@@ -51,7 +51,7 @@ impl CompilerWrapper for Faulty {
 }
 
 fn write_to_null() {
-    // SAFETY: none: the process must end with SIGSEGV, as when LLVM follows a null pointer.
+    // SAFETY: none: the process must end with SIGSEGV, as when LLVM dereferences a null pointer.
     unsafe { std::ptr::without_provenance_mut::<u64>(8).write_volatile(1) };
 }
 
@@ -76,7 +76,7 @@ fn child_worker() {
     let start = std::env::args_os().next_back().expect("an argument");
     let code = serve(&start, || {
         let compiler = Faulty(LlvmCompiler::new());
-        // LLVM starts before the first request does.
+        // LLVM starts before the first request.
         compile(&compiler, &kernel("prepare")).expect("it compiles");
         compiler
     });
@@ -90,7 +90,7 @@ pub(crate) fn program() -> WorkerProgram {
 
 /// A copy of it.
 pub(crate) fn program_at(path: &Path) -> WorkerProgram {
-    // SAFETY: tests name themselves, or copies of themselves.
+    // SAFETY: the program is this test program or a copy of it.
     unsafe { WorkerProgram::at(path) }
         .expect("this program is there")
         .with_arguments([
@@ -123,7 +123,7 @@ pub(crate) fn compiler_of(
         .expect("a thread for the pool")
 }
 
-/// A kernel of that name.
+/// A kernel with this name.
 pub(crate) fn kernel(name: &str) -> VerifiedKernel {
     let source = format!(
         "kernel @{name}(%x: in f32[N], %y: out f32[N]) {{
@@ -148,8 +148,9 @@ pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("procfs").count()
 }
 
-/// The descriptors of this process once its pool is at rest: it has so many workers, and for a quarter of a second as many
-/// descriptors. Before, one worker may be on its way, and another's pipes still open.
+/// The number of descriptors of this process once its pool is at rest: it has this many workers, and the number of
+/// descriptors has not changed for a quarter of a second. Before that, a worker may be starting, and another's pipes
+/// may still be open.
 pub(crate) fn descriptors_at_rest(workers: usize) -> usize {
     const POLLS: u32 = 50;
     let seen = Cell::new((0, 0));
@@ -169,7 +170,7 @@ pub(crate) fn children() -> Vec<u32> {
     let mut children = Vec::new();
     for task in std::fs::read_dir("/proc/self/task").expect("procfs") {
         let path = task.expect("a thread").path().join("children");
-        // A thread may have ended meanwhile.
+        // A thread may have ended in the meantime.
         let text = std::fs::read_to_string(path).unwrap_or_default();
         children.extend(
             text.split_whitespace()
@@ -179,7 +180,7 @@ pub(crate) fn children() -> Vec<u32> {
     children
 }
 
-/// Bytes that this process has in memory.
+/// The resident memory of this process, in bytes.
 pub(crate) fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("procfs");
     let pages = statm

@@ -12,7 +12,7 @@ use kiln_kernel_cache::{
 
 use crate::support::{LONG, TestCache, cache_at, cache_of, content, disk_at, key};
 
-/// A store of bytes elsewhere, as a remote one would be.
+/// A store of bytes elsewhere, like a remote one.
 #[derive(Default)]
 struct Remote {
     entries: Mutex<BTreeMap<String, (Duration, Vec<u8>)>>,
@@ -339,7 +339,7 @@ fn a_compile_past_its_trust_period_is_repeated_in_parallel() {
     hand.set(options.trusted);
     assert!(matches!(compile(&cache, "a"), Source::Compiled { .. }));
     assert_eq!(cache.stats().takeovers, 1);
-    // The first finishes after all, and finds the value.
+    // The first one finishes after all, and finds the value.
     let found = hung
         .compile(LONG, || panic!("it is there"))
         .expect("it is there");
@@ -410,7 +410,7 @@ fn cancelling_a_wait_ends_it_and_the_ticket_shows_when_no_waiter_is_left() {
     insta::assert_snapshot!(failure, @"waiting for the compile of program b8357d64 was cancelled");
     drop(second);
     assert_eq!((queued.n_waiting(), cache.stats().cancelled), (0, 1));
-    // Without waiters a queued compile can be dropped; the result of a running one is kept.
+    // A queued compile without waiters can be dropped; the result of a running one is kept.
     queued
         .compile(LONG, || Ok(content("a")))
         .expect("it compiles");
@@ -511,7 +511,7 @@ fn a_miss_is_explained_down_to_the_differing_field() {
 
 #[test]
 fn values_without_bytes_stay_in_memory_and_bytes_without_a_value_are_a_miss() {
-    /// Numbers; odd ones cannot be stored, and those above 100 not read back.
+    /// Numbers; odd ones cannot be stored, and those above 100 cannot be read back.
     struct Numbers;
     impl Codec<usize> for Numbers {
         fn encode(&self, value: &usize) -> Result<Payload, String> {

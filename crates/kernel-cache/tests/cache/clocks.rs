@@ -1,4 +1,4 @@
-//! Clock jumps, and file timestamps that no clock produced.
+//! Clock jumps, and file timestamps in the future or far in the past.
 
 use std::fs::{File, FileTimes};
 use std::path::Path;
@@ -41,7 +41,7 @@ fn extreme_file_times_only_affect_eviction_order() {
     for name in ["d", "e", "f", "g"] {
         put(name);
     }
-    // Future timestamps do not stay forever: that entry was evicted first, then the oldest.
+    // Future timestamps do not protect an entry: it was evicted first, then the oldest one.
     assert!(!path("future").exists() && !path("past").exists());
     assert!(path("now").exists() && path("g").exists());
     assert_eq!(disk.verify(false).expect("nothing is wrong").bad, []);
@@ -65,7 +65,7 @@ fn a_jumping_clock_causes_no_error_and_no_endless_wait() {
     let cache = TestCache::with_tiers(BytesCodec, Arc::new(hand.clone()), options, vec![disk]);
     let compile = |name: &str| {
         let compile = || {
-            // Back to the beginning, in the middle of a compile.
+            // The clock jumps back to the start in the middle of a compile.
             hand.set(Duration::ZERO);
             Ok(content(name))
         };
@@ -81,7 +81,7 @@ fn a_jumping_clock_causes_no_error_and_no_endless_wait() {
             ..
         }
     ));
-    // The clock stands still, and another process does not finish: the time slept counts.
+    // The clock stands still and another process does not finish, so the time spent sleeping counts.
     let Claim::Held(_claim) = disk_at(folder.path()).try_claim(&key("b")) else {
         panic!("no store has it");
     };

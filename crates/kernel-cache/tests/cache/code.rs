@@ -11,7 +11,7 @@ fn kernel() -> CacheKey {
     CacheKey::of_fields(EntryKind::KERNEL, [("kernel", "a")])
 }
 
-/// Bytes that stand for code; nothing runs them.
+/// Bytes that represent code; nothing runs them.
 fn code() -> Payload {
     // SAFETY: nothing here decodes them.
     unsafe { Payload::code(b"code".to_vec()) }

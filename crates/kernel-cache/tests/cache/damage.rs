@@ -102,7 +102,7 @@ fn content_read_into_caller_memory_is_checked() {
             .expect_err("it is short");
         assert_eq!(miss.category(), MissCategory::Corrupt, "{at}: {miss}");
     }
-    // Space for another number of bytes.
+    // Space with a different number of bytes.
     disk.put(&key("a"), time, Content::data(&whole))
         .expect("there is room");
     let miss = disk.get_into(&key("a"), &mut read[1..]);
@@ -128,7 +128,7 @@ fn entries_of_another_format_or_key_are_not_loaded() {
         let miss = miss_of(folder.path()).expect("it is of another version");
         assert_eq!(miss.category(), category, "{miss}");
     }
-    // A whole entry under the name of another.
+    // An intact entry under another entry's name.
     let name = format!("{}.kiln2", key("b").digest());
     fs::copy(&path, folder.path().join(name)).expect("there is room");
     let disk = disk_at(folder.path());
@@ -141,7 +141,7 @@ fn entries_of_another_format_or_key_are_not_loaded() {
 fn two_versions_share_a_folder_without_interference() {
     let folder = tempfile::tempdir().expect("there is room");
     miss_of(folder.path());
-    // The next format has other names, so neither version opens what the other wrote.
+    // The next format uses other names, so neither version opens the other's files.
     let path = only_entry(folder.path());
     let newer = path.with_extension("kiln3");
     fs::write(&newer, b"of another format").expect("there is room");
@@ -178,7 +178,7 @@ fn an_entry_damaged_by_a_power_cut_is_a_miss() {
     miss_of(folder.path());
     let path = only_entry(folder.path());
     let whole = fs::read(&path).expect("it is there");
-    // The rename reached the disk, and some blocks of the content did not.
+    // The rename reached the disk, but some blocks of the content did not.
     for begin in (0..whole.len()).step_by(64) {
         let mut torn = whole.clone();
         let end = (begin + 64).min(whole.len());

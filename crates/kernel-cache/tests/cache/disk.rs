@@ -1,4 +1,4 @@
-//! The folder as a person sees it, and how it stays small.
+//! The folder as seen by users, and how its size is bounded.
 
 use std::fs;
 use std::path::Path;
@@ -120,7 +120,7 @@ fn an_entry_over_the_limit_is_not_stored() {
         Source::Compiled { .. }
     ));
     assert_eq!((cache.stats().stored, cache.stats().not_stored), (0, 1));
-    // One that exists, and is above the limit of another reader, is neither read nor removed.
+    // An existing entry above another reader's limit is neither read nor removed.
     put(&disk_at(folder.path()), "b", 9000);
     let options = DiskOptions {
         max_entry_bytes: 5000,
@@ -140,7 +140,7 @@ fn concurrent_readers_and_evictors_give_whole_values_and_no_errors() {
             scope.spawn(move || {
                 let disk: Arc<dyn Tier> = Arc::new(small(path, 6000));
                 for round in 0..40 {
-                    // No memory, so that each get is a read.
+                    // There is no memory tier, so each get reads the file.
                     let cache = cache_of(vec![Arc::clone(&disk)]);
                     let name = format!("k{}", (round * 7 + thread) % 15);
                     let compile = || Ok(content(&name));

@@ -1,4 +1,4 @@
-//! System calls that fail, in any way: the compile succeeds, its value is right, and the failure is counted.
+//! Failing system calls, with any error: the compile succeeds, its value is correct, and the failure is counted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn every_system_call_may_fail_in_every_way() {
     let n_calls = plan.n_calls();
     assert!(n_calls > 20, "{n_calls}");
     for errno in FAULTS {
-        // Each call alone; and from each third on, all.
+        // Each call fails alone; then all calls fail from every third one on.
         let alone = (0..n_calls).map(|first| (first, 1));
         let onwards = (0..n_calls).step_by(3).map(|first| (first, usize::MAX));
         for (first, count) in alone.chain(onwards) {
@@ -56,7 +56,7 @@ fn every_system_call_may_fail_in_every_way() {
             let (cold, warm) = (cold.stats(), warm.stats());
             assert_eq!((cold.compile_ok, cold.compile_err), (1, 0));
             assert_eq!(cold.corrupt + warm.corrupt, 0);
-            // Nothing is lost without a count.
+            // Every loss is counted.
             if warm.tier_hits == 0 {
                 let counted = [cold, warm].map(|stats| stats.io_error + stats.not_stored);
                 assert!(counted.iter().sum::<u64>() > 0 || errno == libc::ENOENT);
@@ -73,7 +73,7 @@ fn every_system_call_may_fail_in_every_way() {
 #[test]
 fn a_full_disk_means_no_entries_and_no_errors() {
     let folder = tempfile::tempdir().expect("there is room");
-    // Space for the folder, none for anything in it.
+    // There is space for the folder, but not for anything in it.
     let plan = Plan::new(usize::MAX, 0, 0);
     disk_at(folder.path())
         .put(&key("b"), Duration::ZERO, Content::data(&[1]))

@@ -1,4 +1,4 @@
-//! A forked child has the parent's locks, and none of its threads: it must work without both.
+//! A forked child has copies of the parent's locks, and none of its threads: it must work without both.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::support::children::fork;
 use crate::support::{LONG, TestCache, cache_at, content, disk_at, key};
 use kiln_kernel_cache::Tier;
 
-/// The child's actions; returns the number of errors.
+/// What the child does; returns the number of errors.
 fn use_in_child(cache: &TestCache) -> i32 {
-    // In memory of the parent, and in the folder.
+    // In the parent's memory tier, and in the folder.
     match cache.get_or_compile(&key("stored"), LONG, || Err("it is stored".to_owned())) {
         Ok(found) if matches!(found.source, Source::Tier { .. }) => {}
         _ => return 1,
     }
-    // Led by a thread of the parent, which does not exist here.
+    // Led by a thread of the parent, which does not exist in the child.
     match cache.get_or_compile(&key("led"), LONG, || Ok(content("led"))) {
         Ok(found) if *found.value == content("led") => {}
         _ => return 2,
@@ -42,7 +42,7 @@ fn a_forked_child_compiles_and_looks_up_and_never_hangs() {
     let folder = tempfile::tempdir().expect("there is room");
     let cache = cache_at(folder.path());
     cache.set(&key("stored"), content("stored"), Duration::ZERO);
-    // Another thread compiles at the time of the fork, and holds no lock as seen by another process.
+    // Another thread is compiling at the time of the fork, and holds no lock that another process can see.
     let Begin::Lead(ticket) = cache.begin(&key("led")) else {
         panic!("it is not being compiled");
     };

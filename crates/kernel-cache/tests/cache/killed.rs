@@ -1,4 +1,5 @@
-//! Writers killed at any moment: every entry is whole, no process waits for a dead one, and its files are swept up.
+//! Writers killed at any moment: every entry is intact, no process waits for a dead one, and leftover files are
+//! removed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use crate::support::{LONG, cache_at, cache_of, content, disk_at, disk_with, file
 
 const HOLDER: &str = "killed::child_that_compiles_forever";
 
-/// Large enough that writing takes a while.
+/// Large enough that writing takes some time.
 fn large(name: &str) -> Vec<u8> {
     content(name).repeat(100)
 }
 
-/// Writes two keys repeatedly, without end.
+/// Writes two keys repeatedly, forever.
 fn write_for_ever(folder: &Path, plan: &Arc<Plan>) -> i32 {
     let disk = disk_with(FaultyFs::new(folder, plan), DiskOptions::default());
     let cache = cache_of(vec![Arc::new(disk)]);
@@ -29,7 +30,7 @@ fn write_for_ever(folder: &Path, plan: &Arc<Plan>) -> i32 {
     }
 }
 
-/// Every entry of the folder is whole, and is what was written.
+/// Every entry in the folder is intact, and has the content that was written.
 fn expect_whole(folder: &Path, round: usize) {
     let disk = disk_at(folder);
     let verified = disk.verify(false).expect("it is fine");
@@ -44,7 +45,7 @@ fn expect_whole(folder: &Path, round: usize) {
 #[test]
 fn a_thousand_writers_killed_at_random_leave_whole_entries() {
     let folder = tempfile::tempdir().expect("there is room");
-    // There is an entry from the first round on, so that each later writer replaces one.
+    // There is an entry from the first round on, which each later writer replaces.
     disk_at(folder.path())
         .put(&key("a"), Duration::ZERO, Content::data(&large("a")))
         .expect("there is room");
@@ -55,21 +56,21 @@ fn a_thousand_writers_killed_at_random_leave_whole_entries() {
             .wrapping_add(1);
         let chance = random >> 33;
         if round % 2 == 0 {
-            // By its own signal, at a system call or in the middle of a write.
+            // Killed by its own signal, at a system call or in the middle of a write.
             let plan = Plan::killing(chance as usize % 100);
             let child = fork(|| write_for_ever(folder.path(), &plan));
             assert_eq!(child.wait(), None, "it was killed");
         } else {
-            // By another, at any moment.
+            // Killed by this process, at any moment.
             let never = Plan::new(usize::MAX, 0, 0);
             let child = fork(|| write_for_ever(folder.path(), &never));
-            // The moment is the fault that is injected; nothing is waited for.
+            // The random delay is the injected fault; the test does not wait for anything.
             std::thread::sleep(Duration::from_micros(chance % 2000));
             child.kill();
         }
         n_drafts += files(folder.path(), ".draft").len();
         expect_whole(folder.path(), round);
-        // The next eviction sweeps up.
+        // The next eviction removes leftovers.
         disk_at(folder.path())
             .put(&key("c"), Duration::ZERO, Content::data(&[1]))
             .expect("there is room");
@@ -106,7 +107,7 @@ fn a_writer_killed_at_any_call_to_the_system_leaves_whole_entries_and_no_lock() 
         }
         n_killed += 1;
         expect_whole(&path, call);
-        // No process waits for a dead one, whatever it had locked.
+        // No process waits for a dead one, whatever locks it held.
         let cache = cache_at(&path);
         let found = cache.get_or_compile(&key("a"), Duration::ZERO, || Ok(large("a")));
         assert_eq!(*found.expect("it compiles").value, large("a"));
@@ -145,7 +146,7 @@ fn waiters_do_not_wait_for_a_killed_compiler() {
     let paths = [&cache, &marks].map(|path| path.to_str().expect("it is text"));
     let mut child = start(HOLDER, &paths);
     wait_for(&marks);
-    // It is alive: the key is claimed, and the wait has a limit.
+    // The holder is alive: the key is claimed, and the wait has a limit.
     assert!(matches!(disk_at(&cache).try_claim(&key("a")), Claim::Busy));
     let limit = Duration::from_millis(30);
     let failure = cache_at(&cache).get_or_compile(&key("a"), limit, || Ok(content("a")));

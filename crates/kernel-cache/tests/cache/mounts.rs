@@ -1,4 +1,4 @@
-//! Real file systems that are full or read-only: a child process mounts its own, which ends with it.
+//! Real file systems that are full or read-only: a child process mounts its own, which disappears with the child.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::support::{LONG, cache_at, content, disk_at, files, key};
 /// The exit code of a child that may not mount.
 const NOT_ALLOWED: i32 = 77;
 
-/// A private mount namespace; returns whether one is available.
+/// Enters a private mount namespace; returns whether that is possible.
 fn enter_own_namespace() -> bool {
     // SAFETY: the functions have no preconditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -21,7 +21,7 @@ fn enter_own_namespace() -> bool {
         0 => libc::CLONE_NEWNS,
         _ => libc::CLONE_NEWNS | libc::CLONE_NEWUSER,
     };
-    // SAFETY: it changes what this process sees, and no memory.
+    // SAFETY: it changes the mounts that this process sees, and no memory.
     if unsafe { libc::unshare(flags) } != 0 {
         return false;
     }
@@ -40,7 +40,7 @@ fn enter_own_namespace() -> bool {
 
 fn mount(kind: &CStr, at: &Path, flags: libc::c_ulong, data: &CStr) -> bool {
     let at = CString::new(at.as_os_str().as_bytes()).expect("it has no zero");
-    // SAFETY: all of them are texts that end in a zero.
+    // SAFETY: all of them are nul-terminated strings.
     let mounted = unsafe {
         let data = data.as_ptr().cast();
         libc::mount(c"none".as_ptr(), at.as_ptr(), kind.as_ptr(), flags, data)

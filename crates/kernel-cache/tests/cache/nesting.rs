@@ -1,4 +1,4 @@
-//! Compiles inside compiles, and inside the tasks of a work-stealing pool: slower at worst, never stuck.
+//! Compiles inside compiles, and inside the tasks of a work-stealing pool: slower at worst, but never a deadlock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -8,7 +8,7 @@ use kiln_kernel_cache::Begin;
 
 use crate::support::{LONG, cache_at, cache_of, content, key};
 
-/// Runs a test that must not get stuck.
+/// Runs a test that must not deadlock.
 fn within_twenty_seconds(test: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -32,7 +32,7 @@ fn a_compile_that_requests_its_own_key_compiles_it_recursively() {
                 .map_err(|error| error.to_string())
         });
         assert_eq!(*outer.expect("it compiles").value, content("a"));
-        // In parallel to the leading thread, and despite the claim that it holds.
+        // In parallel to the leading thread, and despite its claim.
         assert_eq!(cache.stats().reentrant, 2);
     });
 }
@@ -46,7 +46,7 @@ fn work_stealing_compiles_do_not_deadlock() {
         let pool = pool.expect("there are threads");
         let n_compiles = AtomicUsize::new(0);
         let names = ["a", "b", "c"];
-        // A compile that splits its work, whose parts need the other kernels.
+        // A compile that splits its work into parts, which need the other kernels.
         fn compile(
             cache: &crate::support::TestCache,
             names: &[&'static str],

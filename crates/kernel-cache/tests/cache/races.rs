@@ -23,7 +23,7 @@ fn a_lock_on_a_replaced_claim_file_claims_nothing() {
     };
     let path = folder.path().to_owned();
     let (keep, kept) = std::sync::mpsc::channel();
-    // The second has opened the file of the first, which is done; then the third arrives.
+    // The second has opened the file of the first, which is then finished; then the third arrives.
     let plan = Plan::meanwhile(move |_| {
         drop(first);
         keep.send(disk_at(&path).try_claim(&key("a")))
@@ -102,7 +102,7 @@ fn drafts_and_claims_of_live_processes_are_kept() {
         .create("0123456789abcdef.draft")
         .expect("there is room");
     assert!(draft.try_lock().expect("there are locks"));
-    // Both ways of sweeping up: explicitly, and by eviction.
+    // Both ways of removing leftovers: explicitly, and by eviction.
     assert_eq!(disk.clear().expect("nothing is wrong").leftovers, 0);
     disk_at(folder.path())
         .put(&key("b"), Duration::ZERO, Content::data(&[1]))
@@ -124,7 +124,7 @@ fn drafts_and_claims_of_live_processes_are_kept() {
     );
 }
 
-/// A tier whose entry another process stores between the first look and the claim.
+/// A tier whose entry is stored by another process between the first look-up and the claim.
 struct Late {
     disk: DiskTier,
     is_stored: AtomicBool,

@@ -23,7 +23,7 @@ fn sealed(folder: &Path, secret: u8) -> DiskTier {
 #[test]
 fn an_entry_not_signed_with_the_key_is_a_counted_miss_and_recompiled() {
     let folder = tempfile::tempdir().expect("there is room");
-    // Planted: intact and with the right digests, by a writer without the key and by one with another.
+    // Planted entries: intact and with correct digests, by a writer without the key and by one with another key.
     for planter in [disk_at(folder.path()), sealed(folder.path(), 2)] {
         fs::remove_dir_all(folder.path()).expect("it is ours");
         planter
@@ -62,7 +62,7 @@ fn every_change_of_a_signed_entry_is_a_miss() {
     for at in 0..whole.len() {
         let mut damaged = whole.clone();
         damaged[at] ^= 1;
-        // The part that an attacker can repair: the digest of everything before it.
+        // The part that an attacker can fix: the digest of everything before it.
         let end = damaged.len() - 32;
         let digest = blake3::hash(&damaged[..end]);
         for is_mended in [false, true] {
@@ -94,7 +94,7 @@ fn processes_without_the_key_read_but_never_replace_or_remove() {
     assert!(matches!(put, Err(NotStored::ReadOnly)), "{put:?}");
     keyless.remove(&key("a"));
     assert_eq!(*disk.get(&key("a")).expect("it stays").payload, *b"code");
-    // If damaged, it is a miss and stays for the key's holders to repair.
+    // A damaged entry is a miss, and stays for a process with the key to repair.
     let path = only_entry(folder.path());
     let mut damaged = fs::read(&path).expect("it is there");
     *damaged.last_mut().expect("it has bytes") ^= 1;

@@ -9,7 +9,7 @@ use crate::support::{LONG, TestCache, cache_at, cache_of, content, files, key};
 
 const CHILD: &str = "storm::child_that_joins_the_storm";
 
-/// Every compile leaves a file, so that those of all processes can be counted, and lasts until a condition holds.
+/// Every compile creates a file, so that those of all processes can be counted, and lasts until a condition holds.
 fn compile_marked(
     cache: &TestCache,
     name: &str,
@@ -71,7 +71,7 @@ fn child_that_joins_the_storm() {
         panic!("three words: {job:?}");
     };
     let (cache, marks) = (cache_at(Path::new(folder)), Path::new(marks));
-    // The parent's file opens the gate for all at once.
+    // The parent's file releases all processes at once.
     crate::support::children::wait_for(&marks.join("go"));
     for number in 0..n_keys.parse().expect("it is a number") {
         storm_of_threads(&cache, 8, &format!("k{number}"), marks);

@@ -17,7 +17,7 @@ fn fill(folder: &Path) {
     found.expect("it compiles");
 }
 
-/// The cache is unusable, reports it, is not written to, and everything compiles.
+/// The cache is unusable, reports that, and is not written to; everything compiles.
 fn is_refused(folder: &Path) -> String {
     let cache = cache_at(folder);
     let found = cache.get_or_compile(&key("a"), LONG, || Ok(content("a")));
@@ -57,7 +57,7 @@ fn a_folder_is_created_private_to_its_owner() {
 fn folders_are_private_under_an_empty_umask() {
     let parent = tempfile::tempdir().expect("there is room");
     let folder = parent.path().join("above/cache");
-    // The mask is the process's, so a child sets it.
+    // The umask is per process, so a child sets it.
     let child = crate::support::children::fork(|| {
         // SAFETY: the function has no preconditions.
         unsafe { libc::umask(0) };
@@ -151,7 +151,7 @@ fn entries_that_are_links_shared_writable_or_not_files_are_refused_and_removed()
         &|| {
             let path = std::ffi::CString::new(entry.to_str().expect("it is text"));
             let path = path.expect("it has no zero");
-            // SAFETY: the path is a text that ends in a zero.
+            // SAFETY: the path is a nul-terminated string.
             let made = unsafe { libc::mkfifo(path.as_ptr(), 0o600) };
             assert_eq!(made, 0);
         },
@@ -176,7 +176,7 @@ fn entries_that_are_links_shared_writable_or_not_files_are_refused_and_removed()
     refused: expected a regular file, found a pipe, socket or device
     ");
     assert!(planted.exists());
-    // A folder in its place cannot be removed that way; it is still a miss.
+    // A folder in its place cannot be removed in that way; it is still a miss.
     fs::remove_file(&entry).expect("it is ours");
     fs::create_dir(&entry).expect("there is room");
     let cache = cache_at(folder.path());

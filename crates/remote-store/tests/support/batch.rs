@@ -1,4 +1,5 @@
-//! Azure's batches of deletions: a multipart request of requests, and a multipart response of responses.
+//! Azure's batch deletions: a multipart request that contains requests, and a multipart response that contains
+//! responses.
 
 use super::wire::Answer;
 

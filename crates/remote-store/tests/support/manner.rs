@@ -1,4 +1,4 @@
-//! How a server treats requests: [`Manner`].
+//! How a server handles requests: [`Manner`].
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,9 +10,9 @@ use super::wire::Answer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "no test program uses all of them")]
 pub(crate) enum Manner {
-    /// As it should.
+    /// Correctly.
     Good,
-    /// Answers after this time.
+    /// Responds after this time.
     Late(Duration),
     /// Sends a tenth of the content at once, then nothing more.
     Stalling,
@@ -20,29 +20,29 @@ pub(crate) enum Manner {
     Cut,
     /// Changes one byte in the middle of the content.
     Lying,
-    /// Announces a content of 2^62 bytes.
+    /// Announces 2^62 bytes of content.
     Boasting,
-    /// Says that it is overloaded.
+    /// Reports that it is overloaded.
     Overloaded,
     /// Closes every connection at once.
     Down,
-    /// Sends what is not HTTP.
+    /// Sends something other than HTTP.
     Garbled,
     /// Its clock is a year ahead.
     Ahead,
-    /// Refuses requests because the client's clock is wrong, as S3 does.
+    /// Rejects requests because the client's clock is wrong, as S3 does.
     Skewed,
 }
 
 impl Manner {
-    /// Whether requests have an effect.
+    /// Whether requests take effect.
     pub(crate) fn lets_through(self, method: &str) -> bool {
         let reads = ["GET", "HEAD"].contains(&method);
         reads || matches!(self, Self::Good | Self::Ahead)
     }
 }
 
-/// Sends an answer in this manner; `None` to close the connection.
+/// Sends a response in this manner; `None` to close the connection.
 pub(crate) fn answer(
     mut stream: &TcpStream,
     method: &str,

@@ -1,4 +1,4 @@
-//! A server that keeps objects in memory, or passes requests on to another server, and misbehaves on request.
+//! A server that keeps objects in memory, or forwards requests to another server, and misbehaves on request.
 //!
 //! It understands as much of HTTP as a store of entries needs from plain HTTP servers, S3, Azure and Google: `GET`, `HEAD`,
 //! `PUT` with conditions, `DELETE`, batches of deletions. It checks no signatures.
@@ -28,13 +28,13 @@ pub(crate) struct Server {
 
 struct State {
     objects: HashMap<String, Vec<u8>>,
-    /// Where requests are passed on to.
+    /// Where requests are forwarded to.
     upstream: Option<Upstream>,
     manner: Manner,
     requests: u64,
 }
 
-/// Another server, and the `Host` header of requests to it, if it replaces the client's.
+/// Another server, and the `Host` header for requests to it, if it replaces the client's.
 #[derive(Clone, Copy)]
 struct Upstream {
     address: SocketAddr,
@@ -48,7 +48,7 @@ impl Server {
         Self::with(None)
     }
 
-    /// A server that passes requests on, with another host if one is given.
+    /// A server that forwards requests, with another host if one is given.
     pub(crate) fn in_front_of(address: SocketAddr, host: Option<&'static str>) -> Self {
         Self::with(Some(Upstream { address, host }))
     }
@@ -66,7 +66,7 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&shared);
-                // A client that goes away ends its own connection's thread alone.
+                // A client that disconnects ends only its own connection's thread.
                 thread::spawn(move || serve(&stream, &shared));
             }
         });
@@ -162,7 +162,7 @@ impl State {
     }
 }
 
-/// The version of a content. As in S3, it is that of the content, not of the write.
+/// The version of a content. As in S3, it depends on the content, not on the write.
 fn version(content: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(content);
@@ -173,7 +173,7 @@ fn tag_of(version: u64) -> String {
     format!("\"{version:016x}\"")
 }
 
-/// An answer with the version of a content, in the headers of each protocol.
+/// A response with the version of a content, in the headers of each protocol.
 fn versioned(answer: Answer, content: &[u8]) -> Answer {
     let version = version(content);
     answer

@@ -2,7 +2,7 @@
 
 use super::Server;
 
-/// A protocol, by which tests reach a bucket named `fleet`.
+/// A protocol by which tests access a bucket named `fleet`.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "no test program uses all of them")]
 pub(crate) enum Protocol {
@@ -16,7 +16,7 @@ pub(crate) enum Protocol {
 
 #[allow(dead_code, reason = "no test program uses all of it")]
 impl Protocol {
-    /// A server with the bucket: the tests' own, or one in front of the address in [`Self::variable`].
+    /// A server with the bucket: the tests' own, or a proxy in front of the address in [`Self::variable`].
     #[allow(clippy::print_stdout, reason = "a test says where the bucket is")]
     pub(crate) fn server(self) -> Server {
         let Some(variable) = self.variable() else {
@@ -31,7 +31,7 @@ impl Protocol {
         }
     }
 
-    /// The variable with an emulator's address. No emulator known for Google evaluates write conditions.
+    /// The environment variable with an emulator's address. No known emulator for Google evaluates write conditions.
     fn variable(self) -> Option<&'static str> {
         match self {
             Self::S3 => Some("KILN_S3"),
@@ -58,7 +58,7 @@ impl Protocol {
         format!("{scheme}://fleet/{folder}")
     }
 
-    /// The settings to reach a server.
+    /// The settings to access a server.
     pub(crate) fn settings(self, server: &Server) -> Vec<(String, String)> {
         let endpoint = format!("http://{}", server.socket());
         let settings = match self {
@@ -69,7 +69,7 @@ impl Protocol {
                 ("aws_access_key_id", "test"),
                 ("aws_secret_access_key", "test"),
             ],
-            // The account and the key of every emulator, published with them.
+            // The account and key of every emulator, which are public.
             Self::Azure => vec![
                 ("azure_storage_endpoint", &*endpoint),
                 ("azure_allow_http", "true"),

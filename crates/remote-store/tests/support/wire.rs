@@ -1,4 +1,4 @@
-//! Requests and answers of HTTP/1.1 as they are on the wire.
+//! HTTP/1.1 requests and responses on the wire.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,12 +11,12 @@ pub(crate) struct Request {
     pub(crate) body: Vec<u8>,
 }
 
-/// An answer; its length is that of the content, unless it answers `HEAD`.
+/// A response; its length is that of the content, unless it responds to `HEAD`.
 pub(crate) struct Answer {
     pub(crate) status: String,
     headers: Vec<(String, String)>,
     pub(crate) content: Vec<u8>,
-    /// As announced.
+    /// The announced length.
     pub(crate) length: u64,
 }
 
@@ -40,12 +40,12 @@ impl Request {
         Some(request)
     }
 
-    /// A header's value; its name in lower case.
+    /// A header's value; its name must be in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }
 
-    /// What another server answers to this request, or to the same for another host.
+    /// Another server's response to this request, or to the same request for another host.
     pub(crate) fn pass_on(&self, upstream: SocketAddr, host: Option<&str>) -> Option<Answer> {
         let mut stream = TcpStream::connect(upstream).ok()?;
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.name);
@@ -102,7 +102,7 @@ impl Answer {
         })
     }
 
-    /// Writes it with another length and content.
+    /// Writes the response with another length and content.
     pub(crate) fn send(&self, mut stream: &TcpStream, length: u64, content: &[u8]) -> Option<()> {
         let mut head = format!("HTTP/1.1 {}\r\nContent-Length: {length}\r\n", self.status);
         for (name, value) in &self.headers {
@@ -114,7 +114,7 @@ impl Answer {
     }
 }
 
-/// A line; none at the end.
+/// A line; `None` at the end.
 fn line(reader: &mut BufReader<&TcpStream>) -> Option<String> {
     let mut line = String::new();
     let bytes = reader.read_line(&mut line).ok()?;

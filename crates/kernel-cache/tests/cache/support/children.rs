@@ -1,5 +1,5 @@
-//! Other processes: this test program again, running one ignored test with a job named by a variable; and forked children,
-//! which start immediately and have the parent's locks and none of its threads.
+//! Other processes: this test program again, running one ignored test with a job named by a variable; and forked
+//! children, which start immediately and have copies of the parent's locks and none of its threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -42,13 +42,13 @@ pub(crate) fn wait_for(path: &Path) {
 /// A forked child.
 pub(crate) struct Forked(libc::pid_t);
 
-/// Forks a child that runs this, and exits with its result. It may call the library and the allocator, which is ready for
-/// forks; nothing of the parent's is run at its end.
+/// Forks a child that runs this, and exits with its result. It may call the library and the allocator, which supports
+/// forks; it exits without running any of the parent's code.
 pub(crate) fn fork(child: impl FnOnce() -> i32) -> Forked {
-    // SAFETY: the child calls only what is listed above, and leaves by `_exit`.
+    // SAFETY: the child calls only what is listed above, and exits by `_exit`.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: a watchdog: the signal ends the child.
+        // SAFETY: a watchdog, whose signal ends the child.
         unsafe { libc::alarm(20) };
         let result = catch_unwind(AssertUnwindSafe(child)).unwrap_or(101);
         // SAFETY: ends the child at once.
@@ -59,9 +59,9 @@ pub(crate) fn fork(child: impl FnOnce() -> i32) -> Forked {
 }
 
 impl Forked {
-    /// Kills it, whatever it is doing.
+    /// Kills the child, whatever it is doing.
     pub(crate) fn kill(self) {
-        // SAFETY: the child is ours, and was not waited for.
+        // SAFETY: the child is ours, and has not been waited for.
         assert_eq!(unsafe { libc::kill(self.0, libc::SIGKILL) }, 0);
         self.wait();
     }
@@ -69,7 +69,7 @@ impl Forked {
     /// Its exit code; `None` if a signal ended it.
     pub(crate) fn wait(self) -> Option<i32> {
         let mut status = 0;
-        // SAFETY: the child is ours, and the status is a number of ours.
+        // SAFETY: the child is ours, and the status is a local variable.
         let waited = unsafe { libc::waitpid(self.0, &raw mut status, 0) };
         assert_eq!(waited, self.0);
         let hangs = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 
 use kiln_kernel_cache::{FileInfo, Folder, FolderFile, Fs, SystemFs};
 
-/// Which calls fail, and how.
+/// Which calls fail, and with which error.
 #[derive(Debug)]
 pub(crate) struct Plan {
     calls: AtomicUsize,
-    /// The first call that fails, from 0.
+    /// The index of the first call that fails.
     first: usize,
     /// How many calls fail.
     count: usize,
-    /// The system's error number; `None` where the process is killed at that call.
+    /// The system's error number; `None` if the process is killed at that call.
     errno: Option<i32>,
-    /// Runs once a file has been created or opened for locking: the actions of another process at that moment.
+    /// Runs once, after a file has been created or opened for locking: what another process does at that moment.
     meanwhile: Mutex<Option<Meanwhile>>,
 }
 
@@ -46,12 +46,12 @@ struct FaultyFile {
 }
 
 impl Plan {
-    /// This many calls fail, from this one on.
+    /// This many calls fail, starting at this one.
     pub(crate) fn new(first: usize, count: usize, errno: i32) -> Arc<Self> {
         Self::with(first, count, Some(errno))
     }
 
-    /// This call is the last that the process makes: it is killed there, in the middle of a write.
+    /// The process is killed at this call, in the middle of a write.
     pub(crate) fn killing(call: usize) -> Arc<Self> {
         Self::with(call, 1, None)
     }
@@ -91,7 +91,7 @@ impl Plan {
         self.step_after(|| Ok(()))
     }
 
-    /// A call that is partially done before it fails.
+    /// A call that takes effect partially before it fails.
     fn step_after(&self, part: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
         if call < self.first || call - self.first >= self.count {
@@ -99,7 +99,7 @@ impl Plan {
         }
         part()?;
         let Some(errno) = self.errno else {
-            // SAFETY: a signal to this very process, which ends it at once.
+            // SAFETY: a signal to this process, which ends it at once.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             unreachable!("it was killed");
         };
@@ -216,7 +216,7 @@ impl FolderFile for FaultyFile {
         self.inner.read_into(target)
     }
 
-    /// A write that fails has written a part.
+    /// A write that fails after writing a part.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let part = bytes.get(..bytes.len() / 2).unwrap_or_default();
         let inner = &mut self.inner;

@@ -12,7 +12,7 @@ use kiln_kernel_cache::{
     TieredCache,
 };
 
-/// A clock set by tests.
+/// A clock controlled by tests.
 pub(crate) use kiln_timing::ManualClock;
 
 pub(crate) type TestCache = TieredCache<Vec<u8>, String>;
@@ -20,7 +20,7 @@ pub(crate) type TestCache = TieredCache<Vec<u8>, String>;
 /// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The key of an item with this name: data, so that tests may make it.
+/// The key of an item with this name: data, so that tests may create it.
 pub(crate) fn key(name: &str) -> CacheKey {
     CacheKey::of_fields(
         EntryKind::PROGRAM,
@@ -38,19 +38,19 @@ pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(move || begin.elapsed())
 }
 
-/// Memory in front of these tiers.
+/// A memory tier in front of these tiers.
 pub(crate) fn cache_of(tiers: Vec<Arc<dyn Tier>>) -> TestCache {
     TieredCache::with_tiers(BytesCodec, clock(), CacheOptions::default(), tiers)
 }
 
-/// Memory in front of a folder.
+/// A memory tier in front of a folder.
 pub(crate) fn cache_at(folder: &Path) -> TestCache {
     cache_of(vec![Arc::new(disk_at(folder))])
 }
 
-/// A folder of a file system with faults.
+/// A folder on a file system with faults.
 pub(crate) fn disk_with(fs: impl Fs + 'static, options: DiskOptions) -> DiskTier {
-    // SAFETY: nothing read in these tests is run.
+    // SAFETY: nothing that is read in these tests is run.
     unsafe { DiskTier::with_fs(fs, options) }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn disk_at(folder: &Path) -> DiskTier {
     DiskTier::at(folder, DiskOptions::default())
 }
 
-/// Every file of a folder with this extension.
+/// Every file in a folder with this extension.
 pub(crate) fn files(folder: &Path, ending: &str) -> Vec<std::path::PathBuf> {
     let Ok(items) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -71,7 +71,7 @@ pub(crate) fn files(folder: &Path, ending: &str) -> Vec<std::path::PathBuf> {
     paths
 }
 
-/// The only entry of a folder.
+/// The only entry in a folder.
 pub(crate) fn only_entry(folder: &Path) -> std::path::PathBuf {
     let mut entries = files(folder, ".kiln2");
     assert_eq!(entries.len(), 1, "{entries:?}");
