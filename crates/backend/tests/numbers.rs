@@ -1,4 +1,4 @@
-//! The numbers of a launch: from an artifact alone, for sizes that satisfy its contract.
+//! The numbers of a launch, computed from an artifact alone, for sizes that satisfy its contract.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,7 +9,8 @@ use kiln_backend::{
 use kiln_symbolic_shape::{ContractFact, DimTable, FactOrigin, Predicate, SymbolicDimension};
 use kiln_tensor::DType;
 
-/// An artifact over these sizes whose one argument is the first symbol and whose buffer has as many bytes as the second.
+/// An artifact over these sizes with the first symbol as its only argument, and a buffer of as many bytes as the
+/// second.
 fn artifact(dims: &DimTable) -> Artifact {
     let parts = ArtifactParts {
         kernel: "tested".to_owned(),

@@ -1,5 +1,5 @@
-//! Group norms as exporters write them: the size of a group is inferred from the number of elements, so it is a polynomial
-//! of which little can be proved. They are one kernel each, and planned without failed attempts.
+//! Group norms as exporters write them: the size of a group is inferred from the number of elements, so it is a
+//! polynomial of which little can be proved. Each becomes one kernel, and is planned without failed attempts.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,5 +1,5 @@
-//! The savings of fusion, counted: the bytes of the values that one kernel writes and another reads, from the buffers of
-//! the program's kernels at stated sizes. Nothing is estimated and nothing runs.
+//! The savings of fusion, counted: the bytes of the values that one kernel writes and another reads, computed from the
+//! buffers of the program's kernels at given sizes. Nothing is estimated and nothing runs.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ fn read(text: &str) -> Graph {
 fn program(graph: &Graph, fuse: bool) -> Program {
     let options = FusionOptions::new().with_fusion(fuse);
     let fusion = plan(graph, &options).unwrap();
-    // Each value has separate memory, so that it shows which are written.
+    // Each value has separate memory, which shows the values that are written.
     let options = BuildOptions {
         share_memory: false,
         ..BuildOptions::default()
@@ -30,7 +30,7 @@ fn program(graph: &Graph, fuse: bool) -> Program {
     build(graph.clone(), &fusion, &RowMajor, &options).unwrap()
 }
 
-/// Bytes that steps write to, or read from, memory which is neither an input nor a constant nor a result.
+/// The bytes that steps write to or read from memory other than inputs, constants and results.
 fn intermediate_bytes(program: &Program, binding: &Binding) -> u64 {
     let block = program.block(program.body());
     let steps = block.segments.iter().flat_map(|segment| &segment.steps);

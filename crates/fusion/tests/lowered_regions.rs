@@ -21,7 +21,7 @@ use kiln_testkit::random::seeded_bytes;
 
 type Values = BTreeMap<ValueId, Tensor>;
 
-/// A graph with the interpreter's values for some inputs; `None` where it fails.
+/// A graph with the interpreter's values for some inputs; `None` if it fails.
 fn interpreted(seed: u64) -> Option<(Graph, Binding, Values)> {
     let bytes = seeded_bytes(seed, 4096);
     let mut choices = Unstructured::new(&bytes);

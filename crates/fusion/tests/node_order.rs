@@ -58,7 +58,7 @@ fn assert_same(what: &str, expected: &[String], found: &[String]) {
     assert_eq!(expected.len(), found.len(), "{what}");
 }
 
-/// The ops of every region in some order in which each comes after its dependencies.
+/// The ops of every region in some order that respects dependencies.
 fn shuffled(graph: &Graph, random: &mut SplitMix64) -> SecondaryMap<RegionId, Vec<OpId>> {
     let mut orders: SecondaryMap<RegionId, Vec<OpId>> = SecondaryMap::new();
     for region in (0..graph.n_regions()).map(RegionId::new) {
@@ -78,7 +78,7 @@ fn shuffled(graph: &Graph, random: &mut SplitMix64) -> SecondaryMap<RegionId, Ve
     orders
 }
 
-/// The ops that define operands or symbols of an op, or of one inside it.
+/// The ops that define the operands or symbols of an op, or of one inside it.
 fn needed_by(graph: &Graph, op: OpId) -> Vec<OpId> {
     let values = operands_within(graph, op).into_iter();
     let mut needed: Vec<OpId> = values
@@ -87,14 +87,14 @@ fn needed_by(graph: &Graph, op: OpId) -> Vec<OpId> {
             _ => None,
         })
         .collect();
-    // An op that binds a symbol stays before everything that came after it: stricter than necessary.
+    // An op that binds a symbol stays before everything that followed it, which is stricter than necessary.
     let givers = graph.ops().filter(|(_, data)| !data.symbols.is_empty());
     needed.extend(givers.map(|(id, _)| id).filter(|&giver| giver < op));
     needed.retain(|&other| other != op);
     needed
 }
 
-/// Whether there are ops that no result needs. Ops that only bind sizes count as such.
+/// Whether there are ops that no result needs, counting ops that only bind sizes.
 fn keeps_unneeded(graph: &Graph) -> bool {
     let body = graph.region(graph.body());
     let mut needed: HashSet<OpId> = HashSet::new();
@@ -131,7 +131,7 @@ fn fusion_of_random_graphs_does_not_depend_on_op_order() {
         let bytes = seeded_bytes(seed, 4096);
         let mut choices = Unstructured::new(&bytes);
         let graph = random_graph(&mut choices, &GraphOptions::default()).unwrap();
-        // An op that no result needs is kept where it may reject a call, in its original order.
+        // An op that no result needs keeps its order if it may reject a call.
         let mut passes = PassOptions::default();
         let (optimized, _) = optimize(graph.clone(), &mut passes).unwrap();
         if keeps_unneeded(&optimized) {
@@ -144,7 +144,7 @@ fn fusion_of_random_graphs_does_not_depend_on_op_order() {
             let Ok(other) = Rebuild::new(&graph)
                 .in_order(orders)
                 .run::<Infallible>(&mut |_, _, _| Ok(Visit::Copy));
-            // Read again, so that sizes are numbered in the new order as well.
+            // Reads the graph again, so that sizes are numbered in the new order too.
             let source = text::print(&other);
             changed += usize::from(source != text::print(&graph));
             let other = read_graph(&source, &blobs_of(&graph)).unwrap();

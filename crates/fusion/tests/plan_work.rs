@@ -90,7 +90,7 @@ fn work(graph: Graph, facts: &FactSelection) -> u64 {
 /// Numbers of ops or operands, each twice the previous one.
 const SIZES: &[usize] = &[5, 10, 20, 40, 80];
 
-/// Twice the ops take about twice the work. Their sizes have more terms too, so it is a little more.
+/// Twice the ops take about twice the work; a little more, since their sizes also have more terms.
 fn is_linear(what: &str, sizes: &[usize], made: impl Fn(usize) -> Graph) {
     for facts in [FactSelection::All, FactSelection::None] {
         let works: Vec<u64> = sizes.iter().map(|&n| work(made(n), &facts)).collect();

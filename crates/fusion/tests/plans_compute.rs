@@ -30,7 +30,7 @@ use std::ops::Range;
 
 type Values = BTreeMap<ValueId, Tensor>;
 
-/// Runs a plan; `None` where it has steps that this small runtime does not support.
+/// Runs a plan; `None` if it has steps that this small runtime does not support.
 fn run(
     graph: &Graph,
     plan: &FusionPlan,
@@ -274,7 +274,7 @@ fn check_seed(seed: u64, smooth: bool, allowed: &Allowed, tally: &mut Tally) -> 
     Ok(())
 }
 
-/// The graph over a table of sizes with other limits; `None` where one of its sizes does not fit into them.
+/// The graph over a size table with other limits; `None` if one of its sizes exceeds them.
 fn under(graph: &Graph, dims: &DimLimits) -> Option<Graph> {
     if *dims == DimLimits::default() {
         return Some(graph.clone());
@@ -317,7 +317,7 @@ fn plans_compute_the_same_as_their_graphs() {
     assert_eq!(tally.spent, 0);
 }
 
-/// Planning limits: zero, almost zero, and one that ends in the middle of a plan.
+/// Planning limits: zero, almost zero, and one that is reached in the middle of a plan.
 #[test]
 fn plans_with_tiny_budgets_are_right_and_report_the_spent_budget() {
     for plan_work in [0, 1, 40, 400] {
@@ -335,7 +335,7 @@ fn plans_with_tiny_budgets_are_right_and_report_the_spent_budget() {
     }
 }
 
-/// Limits of the size table: proofs that end immediately, expressions that are cut off early.
+/// Limits of the size table: proofs that end immediately, expressions that are truncated early.
 #[test]
 fn plans_over_tiny_size_tables_are_right() {
     for tiny in [0, 1, 16] {

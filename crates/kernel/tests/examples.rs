@@ -1,4 +1,4 @@
-//! Every example of the form: read, printed back, and compared with a graph or a plain loop of the same meaning.
+//! Every example of the form: read, printed back, and compared with an equivalent graph or plain loop.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
@@ -78,7 +78,7 @@ fn example_linear_gelu_matches_the_interpreter() {
         &[("M", 0)],
         (0, 1),
     );
-    // The same with sizes that are symbols.
+    // The same with symbolic sizes.
     let text = text.replace("1536", "F").replace("384", "K");
     for (m, k, f) in [(5, 7, 3), (1, 1, 1), (2, 0, 3), (0, 2, 3)] {
         compare_with_graph(&text, graph, &[("M", m), ("K", k), ("F", f)], (0, 1));
@@ -191,7 +191,7 @@ fn example_causal_attention_matches_the_interpreter() {
     }
 }
 
-/// Each sequence attends to the number of keys that its length gives, at most all.
+/// Each sequence attends to as many keys as its length says, at most all of them.
 #[test]
 fn example_ragged_attention_matches_the_interpreter() {
     for (b, s, d) in [(5, 4, 3), (1, 1, 1), (3, 0, 2)] {

@@ -29,8 +29,7 @@ fn call(code: &LoadedCode) {
         fault: &mut fault,
         stop: &0,
     };
-    // SAFETY: the entry reads and writes the first four elements of two buffers of floats, and
-    // nothing else.
+    // SAFETY: the entry reads and writes the first four elements of two float buffers, and nothing else.
     unsafe { code.call(0, &args, std::ptr::null_mut(), 0, 4) };
     assert_eq!((y, fault), ([1.4, 20.4, 300.4, 4000.4], 0));
 }
@@ -58,7 +57,7 @@ fn no_memory_is_writable_and_executable() {
     }
 }
 
-/// Callers use the loaded code; meanwhile it is dropped and loaded again elsewhere.
+/// Callers use the loaded code while it is dropped and loaded again elsewhere.
 #[test]
 fn code_dropped_during_a_call_stays_until_the_call_ends() {
     let loaded = Mutex::new(load());
@@ -93,7 +92,7 @@ fn dropped_code_frees_its_memory() {
     let before = executable();
     let many: Vec<_> = (0..200).map(|_| load()).collect();
     drop(many);
-    // Other tests of this process hold at most what they load themselves.
+    // Other tests in this process keep at most what they load themselves.
     assert!(
         executable() < before + 150,
         "{} against {before}",

@@ -1,15 +1,15 @@
-//! The contents of a memory pool under a model checker: the library's own source file, on locks and atomics with every
-//! interleaving explored.
+//! The contents of a memory pool under a model checker: the library's own source file, with every interleaving of its
+//! lock and atomic operations explored.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! A replacement of the library's `sync`, with the checker's primitives.
+    //! A replacement for the library's `sync`, with the checker's primitives.
 
     pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-    /// A mutex; no model forks.
+    /// A mutex, since no model forks.
     #[derive(Debug)]
     pub(crate) struct ForkLock<T>(shuttle::sync::Mutex<T>);
 
@@ -36,17 +36,17 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::{Config, Runner, thread};
 
-/// How many interleavings of each are tried.
+/// How many interleavings of each model are tried.
 const ROUNDS: usize = 2000;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
-    // It treats every atomic as sequentially consistent, and would report that each time.
+    // The checker treats every atomic as sequentially consistent, and would warn about that each time.
     config.silence_warnings = true;
     Runner::new(RandomScheduler::new(ROUNDS), config).run(model);
 }
 
-/// This many of the smallest pieces that are kept; counted while they exist.
+/// A block of this many of the smallest units that are kept; counted while it exists.
 struct Block {
     units: usize,
     there: Arc<AtomicUsize>,
@@ -73,7 +73,7 @@ impl Drop for Block {
     }
 }
 
-/// Threads that rent and return memory, each with its sizes in order, from a pool with this many units.
+/// Threads that take and return memory, each with its sizes in order, from a pool with this many units.
 fn rent(limit: usize, turns: [&'static [usize]; 3], trims: bool) {
     check(move || {
         let limits = MemoryLimits::new().with_total_bytes(limit * WORTH_KEEPING);

@@ -17,11 +17,11 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: everything is the system allocator's doing.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is the system allocator's.
+        // SAFETY: the system allocator's contract is upheld by the caller.
         unsafe { System.alloc(layout) }
     }
 
@@ -99,7 +99,7 @@ fn a_warm_launch_allocates_nothing() {
             numbers: &artifact.numbers(&context).unwrap(),
         };
         let before = ALLOCATIONS.get();
-        // SAFETY: the memory is exclusively this test's, and the buffers do not overlap.
+        // SAFETY: only this test uses the memory, and the buffers do not overlap.
         unsafe { execution.launch(&kernel, &launch) }.unwrap();
         assert_eq!(execution.finish().unwrap(), None);
         ALLOCATIONS.get() - before

@@ -1,4 +1,4 @@
-//! The programs of graphs, as text: steps, places, layouts.
+//! The programs of graphs, as text: steps, buffers, layouts.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -56,7 +56,8 @@ fn buffers_share_memory_where_sizes_are_provably_ordered() {
     }";
     let program = program(text, false, &RowMajor);
     let slots = &program.block(program.body()).segments[0].slots;
-    // `b` is in `a`, and `d` in `c`, which becomes `e`; nothing is known of `C`, so `u`, which becomes `v`, is alone.
+    // `b` reuses `a`, and `d` reuses `c`, which becomes `e`; nothing is known about `C`, so `u`, which becomes `v`, is
+    // alone.
     let counts: Vec<usize> = slots.iter().map(|slot| slot.buffers.len()).collect();
     assert_eq!(counts, [1], "{program}");
 }
@@ -91,7 +92,7 @@ fn graph_inputs_are_copied_into_a_concat() {
     assert_eq!(program.counts()["kernel"], 2, "{program}");
 }
 
-/// Prefers the first written buffer with its axes reversed.
+/// Prefers reversed axes for the first written buffer.
 struct Turned;
 
 impl LayoutPreferences for Turned {

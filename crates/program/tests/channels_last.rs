@@ -1,4 +1,4 @@
-//! Axis orders in memory: which buffers follow one that has an axis order, which do not, and what is joined in place.
+//! Axis orders in memory: which buffers adopt another buffer's axis order, which do not, and what is joined in place.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -9,14 +9,14 @@ use kiln_ir::BlobMap;
 use kiln_kernel::VerifiedKernel;
 use kiln_program::{BuildOptions, LayoutPreferences, Program, build};
 
-/// The second of four axes innermost.
+/// The second of four axes is innermost.
 const INNERMOST: &[usize] = &[0, 2, 3, 1];
-/// Rows and columns swapped.
+/// Rows and columns are swapped.
 const TURNED: &[usize] = &[0, 1, 3, 2];
 /// Unchanged.
 const ROW_MAJOR: &[usize] = &[0, 1, 2, 3];
 
-/// Preferences of kernels with some names for the buffers they write, or for those they read.
+/// The preferences of kernels with certain names, for the buffers they write or read.
 struct Wishes {
     written: &'static [(&'static str, &'static [usize])],
     read: &'static [(&'static str, &'static [usize])],
@@ -24,7 +24,7 @@ struct Wishes {
 }
 
 impl Wishes {
-    /// For the buffers they write.
+    /// Preferences for the buffers that are written.
     fn written(written: &'static [(&'static str, &'static [usize])]) -> Self {
         Self {
             written,
@@ -215,7 +215,7 @@ fn row_major_operands_and_results_are_copied_where_a_kernel_gains_more() {
 
 #[test]
 fn results_that_would_be_scattered_are_copied() {
-    // Read at rounded indices, and under conditions; but a slice moves by constant steps, and is transposed by its kernel.
+    // Read at rounded indices, and under conditions; a slice with constant steps is transposed by its kernel.
     let resized = "resize %a {axes = [2, 3], sizes = [A, 6], scales = [1.0, 2.0], mode = linear, coordinates = half_pixel, \
                    rounding = floor, cubic_coefficient = -0.75}";
     let padded = "pad %a, %zero {low = [0, 0, 0, 3], high = [0, 0, 0, 0], mode = edge}";
@@ -267,7 +267,7 @@ fn outputs_of_axis_moving_kernels_stay_row_major() {
       return %c, %e, %g
     }";
     let program = program(text, &Wishes::written(&[("exp", INNERMOST)]));
-    // Channels are the same axis in the transposed picture; `b` is as it would be anyway.
+    // Channels are the same axis in the transposed image; `b` has the same layout in either case.
     assert_eq!(
         strided(&program),
         ["a [8*A*B, 1, 8*B, 8]", "d [8*A*B, 1, 8*A, 8]"],
@@ -300,7 +300,7 @@ fn conflicting_layout_preferences_leave_a_buffer_row_major() {
         );
         assert_eq!(strided(&program), [""; 0], "{program}");
     }
-    // One that agrees, and one that has the order already.
+    // One preference that agrees, and one for an order that the buffer already has.
     let agreed = Wishes {
         written: &[("exp", INNERMOST)],
         read: &[("neg", INNERMOST)],
@@ -312,7 +312,7 @@ fn conflicting_layout_preferences_leave_a_buffer_row_major() {
     assert_eq!(strided(&program(text, &row_major)), both[..1]);
 }
 
-/// Between two orders that meet in one kernel, each buffer keeps its own.
+/// If two orders meet in one kernel, each buffer keeps its own.
 #[test]
 fn buffers_of_different_orders_may_meet_in_one_kernel() {
     let text = "graph @meet(%x: f32[N, 8, A, B], %y: f32[N, 8, A, B]) -> f32[N, 8, A, B] {
@@ -406,7 +406,7 @@ fn concat_operands_of_equal_order_are_joined_in_place() {
     ");
 }
 
-/// Parts along the axis that is outermost in memory are contiguous, in order.
+/// Concatenated operands along the axis that is outermost in memory are contiguous, in order.
 #[test]
 fn concat_along_the_outermost_axis_keeps_the_order() {
     let wishes = Wishes {
@@ -435,7 +435,7 @@ fn concat_operands_of_other_orders_are_copied() {
       %d = neg %c
       return %d
     }";
-    // Not the whole; not each part; each with a separate order.
+    // Not the whole; not each operand; each with a different order.
     let whole = Wishes::written(&[
         ("exp", INNERMOST),
         ("tanh", INNERMOST),
@@ -466,7 +466,7 @@ fn concat_operands_of_other_orders_are_copied() {
     ");
 }
 
-/// Programs are stored: the same graph has the same text, and the same numbers of its sizes, each time.
+/// Programs are stored, so the same graph must always give the same text, with the same numbering of its sizes.
 #[test]
 fn building_a_program_is_deterministic() {
     let text = "graph @chains(%x: f32[N, 8, A, B], %y: f32[N, 16, C, D], %z: f32[N, 24, E, F]) -> (f32[N, 8, A, B], f32[N, 16, C, D], f32[N, 24, E, F]) {

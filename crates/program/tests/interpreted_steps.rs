@@ -1,5 +1,5 @@
-//! Which ops programs of random graphs leave to the interpreter, and why: only ops whose sizes never fit, which it rejects
-//! as it should.
+//! Which ops programs of random graphs leave to the interpreter, and why: only ops whose sizes never fit, which it
+//! correctly rejects.
 //!
 //! `KILN_TEST_GRAPHS=FIRST..END` plans other seeds than the first few hundred.
 
@@ -23,7 +23,7 @@ use kiln_testkit::random::seeded_bytes;
 /// Seeds whose graphs have ops that no sizes satisfy, and scatters of narrow floats.
 const TELLING: [u64; 6] = [677, 872, 1025, 2253, 2514, 2726];
 
-/// Lowering's reason for an op that has a result for no sizes.
+/// Lowering's reason for an op that has no result at any sizes.
 fn is_impossible(reason: &str) -> bool {
     reason.contains("never holds") || reason.contains("contradicts what is known")
 }

@@ -1,4 +1,4 @@
-//! Stored programs: a stored program reads back, and a damaged one is refused.
+//! Stored programs: an intact one reads back, and a damaged one is rejected.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -119,7 +119,7 @@ fn damage_anywhere_in_a_stored_program_is_an_error() {
     assert!(refused > same, "{refused} refused, {same} read");
 }
 
-/// Every place in a JSON value, as the steps that lead there.
+/// Every position in a JSON value, as the path that leads there.
 fn places(value: &Value) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut pending = vec![(Vec::new(), value)];
@@ -155,7 +155,8 @@ fn at<'a>(value: &'a mut Value, path: &[String]) -> &'a mut Value {
     })
 }
 
-/// Numbers too large, lists too short and too long, other texts: read unchanged, or refused with a code.
+/// Numbers that are too large, lists that are too short or too long, other texts: read unchanged, or rejected with a
+/// code.
 #[test]
 fn altered_stored_programs_are_refused_or_harmless() {
     let mut blobs = BlobMap::new();
@@ -201,7 +202,7 @@ fn altered_stored_programs_are_refused_or_harmless() {
     assert!(refused > read, "{refused} refused, {read} read");
 }
 
-/// Steps that are interpreted and buffers with strides, which the program above lacks.
+/// Interpreted steps, and buffers with strides, which the program above lacks.
 #[test]
 fn interpreted_steps_and_strides_round_trip() {
     let custom = "graph @f(%x: f32[A, B]) -> f32[n] {
@@ -221,7 +222,7 @@ fn interpreted_steps_and_strides_round_trip() {
     let read: StoredProgram = serde_json::from_str(&json).unwrap();
     let loaded = Program::load(&read, &blobs).unwrap();
     assert_eq!(loaded.to_string(), program.to_string());
-    // A stride of another number of axes than there are.
+    // Strides for the wrong number of axes.
     let whole = serde_json::to_value(&stored).unwrap();
     for path in places(&whole) {
         if path.last().is_none_or(|step| step != "strides") {

@@ -31,7 +31,7 @@ fn fields() -> KeyFields {
     }
 }
 
-/// A change here invalidates every cache: state the reason in the commit.
+/// A change here invalidates every cache: state the reason in the commit message.
 #[test]
 fn the_key_of_a_kernel_is_frozen() {
     insta::assert_snapshot!(stable_key(&fields()));
@@ -85,7 +85,7 @@ fn changing_any_field_changes_the_key() {
     }
 }
 
-/// Every difference of meaning between two kernels shows in their canonical texts.
+/// Every difference in meaning between two kernels is visible in their canonical texts.
 #[test]
 fn changing_any_part_of_a_kernel_changes_its_canonical_text() {
     let mut texts = BTreeSet::from([canonical(NORM)]);
@@ -113,7 +113,7 @@ fn changing_any_part_of_a_kernel_changes_its_canonical_text() {
     }
 }
 
-/// Names, and the order in which symbols and axes were made, are not in a key.
+/// Names, and the order in which symbols and axes were created, are not part of a key.
 #[test]
 fn names_and_orders_of_insertion_do_not_change_the_key() {
     let renamed = NORM
@@ -147,7 +147,7 @@ fn print_the_key() {
                 .to_string(),
         );
     }
-    // The last line of a test's output is its own.
+    // The test harness prints nothing more on this line.
     println!("key:{}", keys.join(","));
 }
 

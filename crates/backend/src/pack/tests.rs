@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Where each element of the operand went: the packed array read back by index arithmetic.
+/// Where each element of the operand went: the packed array, read back through index arithmetic.
 fn unpacked(spec: &PackSpec, packed: &Tensor, shape: &[usize]) -> Vec<i32> {
     let elements = packed.to_vec::<i32>().unwrap();
     let n: usize = shape.iter().product();

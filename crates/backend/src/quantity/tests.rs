@@ -1,4 +1,4 @@
-//! Quantities: conversion checked against the table's own evaluation, folding, printing, malformed programs.
+//! Quantities: conversion compared with the table's own evaluation, folding, printing, malformed programs.
 
 use kiln_symbolic_shape::{Binding, DimId, DimTable};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn constants_fold_while_composing() {
     assert_eq!((c(0) + c(1) * n.clone()).floor_div(c(1)) - c(0), n);
     assert_eq!(n.clone().min(n.clone()).max(n.clone()), n);
     assert_eq!(Quantity::from(4), c(4));
-    // An operation that cannot be folded is an error when it is evaluated.
+    // An operation that cannot be folded is an error when evaluated.
     let quotient = c(1).floor_div(c(0));
     assert_eq!(value(&quotient, &[]), Err(QuantityError::Divisor(0)));
     let large = c(i64::MAX) + c(1);
@@ -127,7 +127,7 @@ fn derived_symbols_expand_to_one_shared_definition() {
         value(&quantity, &[12]),
         Ok(dims.evaluate(dim, &binding).unwrap())
     );
-    // Two programs with shared values of their own do not mix them up.
+    // Two programs that each have shared values do not mix them up.
     let twice = quantity.clone() + quantity.clone();
     let single = value(&quantity, &[5]).unwrap();
     assert_eq!(value(&twice, &[5]), Ok(2 * single));

@@ -1,4 +1,4 @@
-//! The cost model on single ops whose bound is obvious.
+//! The cost model on single ops with an obvious bound.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ fn each_op_has_its_kind_of_work() {
     assert_eq!(product.amount, 96.0 * 512.0 * 96.0);
     let (sum, _) = of("%x: f32[96, 512], %z: f32[96, 512]", "add %x, %z");
     assert_eq!(sum.kind, WorkKind::Memory);
-    // The result has no reader, so it need not be written.
+    // The result has no reader, so it is not written.
     assert_eq!(sum.amount, 2.0 * 96.0 * 512.0 * 4.0);
     let (erf, _) = of("%x: f32[96, 512]", "erf %x");
     assert_eq!(erf.kind, WorkKind::Simple);
@@ -130,7 +130,7 @@ fn each_device_uses_its_own_rates_and_limits() {
 
     let kernels = |options: FusionOptions| plan(&graph, &options).unwrap().n_nodes();
     assert_eq!(kernels(FusionOptions::new()), 1);
-    // The one kernel has four buffers, and a device may allow fewer.
+    // The single kernel has four buffers, and a device may allow fewer.
     assert_eq!(kernels(FusionOptions::new().with_max_buffers(3)), 2);
     assert_eq!(kernels(FusionOptions::new().with_max_ops(1)), 3);
 }

@@ -1,4 +1,5 @@
-//! Budgets: kernels stop growing at a number of nodes, plans at an amount of work, which is counted, not timed.
+//! Budgets: kernels stop growing at a number of nodes, and plans at an amount of work, which is counted rather than
+//! timed.
 
 use super::read;
 use crate::{FusionLimits, FusionOptions, Refusal, plan};

@@ -33,7 +33,7 @@ fn a_node_reports_the_benefit_of_joining_its_reader() {
     assert_eq!(benefit.kernels_removed, 1);
     assert!(benefit.bytes_saved > 0);
     assert!(add.can_fuse_with(relu, &analyzer).is_ok());
-    // Both sides of product and activation have one shape.
+    // The product and the activation have the same shape.
     let dims = |node: &FusionNode| graph.tensor_ty(node.outputs[0]).unwrap().dims.clone();
     assert_eq!(dims(matmul), dims(relu));
 }
@@ -95,7 +95,7 @@ fn the_analyzer_reports_the_benefit_of_candidates() {
     assert!(benefit.bytes_saved > 0 && benefit.estimated_speedup > 1.0);
     assert!(benefit.should_fuse(1.0));
     assert!(!FusionBenefit::default().should_fuse(0.0));
-    // `A` and `C` are not known to be equal: with the last op it is one kernel only under a fact.
+    // `A` and `C` are not known to be equal: with the last op, there is one kernel only under a fact.
     assert!(analyzer.analyze_benefit(&ops).is_ok());
     let strict =
         FusionCandidateAnalyzer::new(&graph, FusionOptions::new().with_facts(FactSelection::None));

@@ -1,5 +1,5 @@
-//! Ops that must not be fused: sizes not known to be equal, kernels beyond the limits. Other refusals are tested by
-//! files (`testkit/testdata/fusion`).
+//! Ops that must not be fused: sizes not known to be equal, kernels beyond the limits. Other cases are tested by files
+//! (`testkit/testdata/fusion`).
 
 use super::planned;
 use crate::{FusionOptions, plan};
@@ -19,7 +19,7 @@ fn unequal_symbols_fuse_under_a_recorded_fact_alone() {
     assert_eq!(node.facts.len(), 1);
     assert_eq!(node.facts[0].name(graph.dims()), "A == B");
 
-    // Without the fact the sum is a separate kernel at every size: 1 is no exception.
+    // Without the fact, the sum is a separate kernel at every size, including 1.
     let without = plan(
         &graph,
         &FusionOptions::new().with_facts(FactSelection::None),

@@ -1,15 +1,15 @@
-//! Enough of a model file's format to shuffle its nodes: messages are fields, some of which are nodes.
+//! A minimal reader of model files, to shuffle their nodes: messages are fields, some of which are nodes.
 
 use kiln_testkit::random::SplitMix64;
 use std::ops::Range;
 
-/// The field of a model that is its graph, and the relevant fields below it.
+/// The number of the field that contains a model's graph, and of the relevant fields below it.
 const GRAPH: u64 = 7;
 const NODE: u64 = 1;
 const INPUT: u64 = 1;
 const OUTPUT: u64 = 2;
 
-/// A field that holds bytes: its number, its start, and the range of its content.
+/// A field that contains bytes: its number, its start, and the range of its content.
 struct Field {
     number: u64,
     whole: Range<usize>,
@@ -37,7 +37,7 @@ fn write_varint(mut value: u64, into: &mut Vec<u8>) {
     into.push(value as u8);
 }
 
-/// The fields of a message, those without content among them.
+/// The fields of a message, including those without content.
 fn fields(bytes: &[u8], message: Range<usize>) -> Vec<Field> {
     let mut fields = Vec::new();
     let mut at = message.start;
@@ -73,7 +73,7 @@ fn names<'b>(bytes: &'b [u8], node: &Field, field: u64) -> Vec<&'b [u8]> {
         .collect()
 }
 
-/// The model with the nodes of its graph in some order in which each comes after its operands.
+/// The model with the nodes of its graph in some order that respects dependencies.
 pub(crate) fn with_shuffled_nodes(bytes: &[u8], random: &mut SplitMix64) -> Vec<u8> {
     let mut shuffled = Vec::with_capacity(bytes.len());
     for field in fields(bytes, 0..bytes.len()) {

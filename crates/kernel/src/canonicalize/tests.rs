@@ -10,7 +10,7 @@ fn verified(text: &str) -> VerifiedKernel {
     verify(kernel).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// The canonical text and the values of its symbols.
+/// The canonical text, and the values of its symbols.
 fn canonical(text: &str) -> String {
     let kernel = canonicalize(&verified(text));
     let mut out = kernel.text();
@@ -173,7 +173,7 @@ s0 = A
 s1 = C
 "
     );
-    // The shift is also a number, rows are not read whole, and the length is also an offset.
+    // The shift is also used as a number, rows are not read whole, and the length is also an offset.
     for value in [
         "%x[a, b + 5, c] + f32(b + 5)",
         "%x[a, b + 5, c / 2]",
@@ -297,7 +297,7 @@ fn numbers_that_may_be_negative_do_not_become_size_symbols() {
     }
 }
 
-/// An attention of a conformer, whose sizes depend on facts that cannot be declared for a new kernel.
+/// An attention of a conformer, whose sizes depend on facts that cannot be stated for a new kernel.
 const KEPT: &str = "
 kernel @attention<B, T, n1, n3>(
   %v116: in bool[B, max((T + 1) / 4 - 1, 0)],

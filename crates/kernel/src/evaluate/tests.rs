@@ -1,4 +1,4 @@
-//! Cases that the examples do not cover: edge cases of reductions, faults, coverage, and mismatched inputs.
+//! Cases not covered by the examples: edge cases of reductions, faults, coverage, and mismatched inputs.
 
 use kiln_scalar::Mode;
 use kiln_tensor::{DType, Tensor, bf16, f16};
@@ -228,7 +228,7 @@ fn evaluating_invalid_kernels_does_not_panic() {
         "kernel @k(%y: out i64[N]) { carry t < N { u = prev(s) s init 0 = 1 v = prev(u) } }",
     ];
     for text in texts {
-        // Some are not a kernel's text to begin with.
+        // Some of them are not even the text of a kernel.
         if let Ok(kernel) = read(text) {
             let result = evaluate(&kernel, &[2], &mut [tensor(&[0_i64; 2])], Mode::Declared);
             assert_eq!(result.unwrap_err().code(), "E0267", "{text}");

@@ -11,7 +11,7 @@ use kiln_tensor::{DType, bf16, f16};
 use super::{print, read};
 use crate::form::{Extent, Kernel, KernelBuilder, Load, LoadGuard, Reduction, Role};
 
-/// Reads a kernel, and checks that its printed text reads back as the same, with its symbols in the same order.
+/// Reads a kernel, and checks that its printed text reads back as the same kernel, with its symbols in the same order.
 fn stable(text: &str) -> Kernel {
     let kernel = read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
     expect_stable(&kernel);
@@ -129,7 +129,7 @@ fn shared_values_are_printed_once() {
     }
     let printed = expression(&format!("{{ {block} {text} }}"));
     assert!(printed.len() < 2_000, "{printed}");
-    // A long chain is split into pieces within the reader's depth limit.
+    // A long chain is split into pieces that fit the reader's depth limit.
     let mut b = KernelBuilder::new("deep", DimTable::new());
     let mut node = b.number(0.5, DType::F32);
     for _ in 0..1_000 {

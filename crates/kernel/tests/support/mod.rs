@@ -14,7 +14,7 @@ use kiln_testkit::random::SplitMix64;
 /// Sizes by name.
 pub(crate) type NamedSizes<'a> = &'a [(&'a str, i64)];
 
-/// An example, as it is written.
+/// An example as written.
 pub(crate) fn example_text(name: &str) -> String {
     let cases = topic("examples").unwrap();
     let case = cases.iter().find(|case| case.name() == name);
@@ -53,7 +53,8 @@ pub(crate) fn expect_close(found: &Tensor, expected: &[f64], tolerance: f64, wha
     }
 }
 
-/// Evaluates a kernel in both modes, on `i64`s from `integers.0` to `integers.1` (exclusive), and compares what it writes with what `expected` computes in `f64`.
+/// Evaluates a kernel in both modes, with `i64`s from `integers.0` to `integers.1` (exclusive), and compares what it
+/// writes with the result of `expected` in `f64`.
 pub(crate) fn compare(
     text: &str,
     sizes: NamedSizes<'_>,

@@ -39,7 +39,7 @@ fn run(
         .map(|((dtype, shape), memory)| (whole(memory), operand(*dtype, shape)))
         .collect();
     let mut execution = cpu.begin();
-    // SAFETY: the memory is this function's alone.
+    // SAFETY: only this function uses the memory.
     unsafe { execution.run_builtin(builtin, &given, &asked)? };
     let downloaded = outputs
         .iter()
@@ -56,7 +56,7 @@ fn poison(memory: &Memory) {
     let mut execution = NativeExecutor::new().begin();
     let bytes = operand(DType::U8, &shape);
     let (from, to) = ([(whole(&junk), bytes)], [(whole(memory), bytes)]);
-    // SAFETY: the memory is the caller's alone.
+    // SAFETY: only the caller uses the memory.
     unsafe { execution.run_builtin(&Builtin::Copy, &from, &to) }.unwrap();
 }
 
@@ -114,7 +114,7 @@ fn assert_non_zero(x: &Tensor) {
     assert!(found[1].bit_equal(&expected[1]));
 }
 
-/// Numbers with repetitions, zeros of both signs, infinities and NaN, as elements of every type.
+/// Numbers with repetitions, both zeros, infinities and NaN, as elements of every type.
 fn tensors(shape: &[usize], numbers: &[f32]) -> Vec<Tensor> {
     let n = shape.iter().product::<usize>();
     let numbers: Vec<f32> = numbers.iter().cycle().take(n).copied().collect();
@@ -162,7 +162,7 @@ fn top_k_matches_the_interpreter_for_every_dtype() {
             assert_top_k(&x, axis, k, false);
         }
     }
-    // More lanes side by side than are searched at once.
+    // More adjacent lanes than are searched at once.
     for x in tensors(&[2, 9, 37], &NUMBERS) {
         for k in [1, 4, 8, 9] {
             assert_top_k(&x, 1, k, true);
@@ -182,7 +182,7 @@ fn non_zero_matches_the_interpreter_for_every_dtype() {
     }
 }
 
-/// Boxes in a small field, so that many overlap, with corners in any order; some have no area or are no numbers.
+/// Boxes in a small area, so that many overlap, with corners in any order; some have no area or contain NaN.
 fn boxes(batch: usize, n: usize, seed: u64) -> Tensor {
     let mut state = seed | 1;
     let mut next = |limit: u64| {
@@ -394,7 +394,7 @@ fn builtins_refuse_memory_out_of_bounds() {
     let two = operand(DType::U64, &[2]);
     let mut execution = cpu.begin();
     let mut copy =
-        // SAFETY: the memory is this test's alone; operands that overlap are refused.
+        // SAFETY: only this test uses the memory; overlapping operands are rejected.
         |input, output| unsafe {
             execution.run_builtin(&Builtin::Copy, &[(input, two)], &[(output, two)])
         };

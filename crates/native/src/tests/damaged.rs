@@ -31,7 +31,7 @@ fn objects_with_any_bit_flipped_are_linked_or_refused() {
             refused += usize::from(linked(&bytes).is_err());
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        // Headers and tables are a good part of a small object.
+        // Headers and tables are a large part of a small object.
         assert!(refused > 1000, "{refused}");
     }
 }

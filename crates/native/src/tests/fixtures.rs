@@ -1,4 +1,4 @@
-//! The objects that the tests load: a compiler's, and objects built piece by piece.
+//! The objects that the tests load: those of a compiler, and objects built piece by piece.
 
 use object::write::{Object, Relocation, Symbol, SymbolId, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind};
@@ -78,12 +78,12 @@ impl Made {
         })
     }
 
-    /// Adds a symbol that another object is to define.
+    /// Adds an undefined symbol.
     pub(crate) fn undefined(&mut self, name: &str) -> SymbolId {
         self.symbol(name, SymbolKind::Unknown, SymbolSection::Undefined, 0)
     }
 
-    /// Adds a relocation of the code.
+    /// Adds a relocation in the code.
     pub(crate) fn relocation(&mut self, kind: u32, offset: u64, symbol: SymbolId, addend: i64) {
         let relocation = Relocation {
             offset,

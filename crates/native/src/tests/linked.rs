@@ -1,4 +1,4 @@
-//! Images linked for an arbitrary address, compared byte by byte.
+//! Images linked at an arbitrary address, compared byte by byte.
 
 use super::fixtures::{AARCH64, Made};
 use crate::error::NativeError;
@@ -56,7 +56,7 @@ fn an_arm_object_is_patched_as_its_listing_says() {
     }
     let weights = [1.0f32, 10.0, 100.0, 1000.0].map(f32::to_bits);
     assert_eq!([0, 4, 8, 12].map(|at| word(&image, PAGE + at)), weights);
-    // Every other instruction is as the compiler left it.
+    // All other instructions are unchanged.
     let code = &object
         .sections
         .iter()
@@ -167,7 +167,7 @@ fn values_that_do_not_fit_are_errors() {
         error.to_string(),
         "relocation kind 11 at 0x2 of section `.text`: expected a value that fits the place, found 0x7f0000001004"
     );
-    // The place starts inside the section and ends outside.
+    // The relocated field starts inside the section and ends outside.
     let mut made = Made::x86_64(&[0x90; 8]);
     let set = made.undefined("memset");
     made.relocation(elf::R_X86_64_PLT32, 5, set, -4);

@@ -1,4 +1,4 @@
-//! Objects that are intact, but whose contents no kernel has.
+//! Objects that are intact, but have contents that kernels never have.
 
 use super::fixtures::{AARCH64, Made, X86_64, host};
 use crate::error::NativeError;
@@ -88,7 +88,7 @@ fn irrelevant_sections_are_ignored() {
     let object = Object::read(&object).unwrap();
     assert_eq!(object.sections.len(), 1);
     assert_eq!(object.functions.keys().collect::<Vec<_>>(), [&"entry"]);
-    // Until something refers to them.
+    // They are accepted until something refers to them.
     made.relocation(elf::R_X86_64_PC32, 0, debug, 0);
     let error = refused(&made);
     assert_eq!(error.code(), "E0856");

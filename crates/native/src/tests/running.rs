@@ -17,7 +17,7 @@ fn run(entry: &str, buffers: &mut [*mut u8], sizes: &[i64], tasks: u64) -> u32 {
         fault: &mut fault,
         stop: &0,
     };
-    // SAFETY: the callers pass the buffers that the fixture's source names, large enough for the sizes and tasks;
+    // SAFETY: the callers pass the buffers that the fixture's source declares, large enough for the sizes and tasks;
     // everything else lives until the call returns.
     unsafe { code.call(0, &args, scratch.as_mut_ptr().cast(), 0, tasks) };
     fault

@@ -1,4 +1,4 @@
-//! The text of loops, and loops that are rejected.
+//! The text form of loops, and loops that are rejected.
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::VerifiedKernel;
@@ -10,7 +10,7 @@ fn printed(kernel: &VerifiedKernel) -> String {
     loops(kernel, IsaLevel::Avx2Fma).print(kernel)
 }
 
-/// Rows, a convolution, a transpose, concatenations, an enlarged picture, attention and a scan.
+/// Rows, a convolution, a transpose, concatenations, an upsampled image, attention and a scan.
 const KERNELS: [&str; 8] = [
     "kernel @norm(%x: in f32[M, 384], %o: out f32[M, 384]) {
        outer m < M

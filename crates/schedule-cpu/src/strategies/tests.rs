@@ -15,7 +15,7 @@ const SIZES: [i64; 14] = [0, 1, 2, 3, 4, 7, 8, 11, 12, 31, 32, 33, 63, 64];
 
 const CACHES: [usize; 3] = [1; 3];
 
-/// A product whose sizes are all symbols, and its loops on a level.
+/// The loops of a product with symbolic sizes, at a level.
 fn open_product(right: &str, level: IsaLevel) -> (VerifiedKernel, Loops) {
     let kernel = product("M", "in", right, "N");
     let loops = loops(&kernel, level);
@@ -57,7 +57,7 @@ fn each_strategy_of_a_product_handles_some_sizes() {
             }
         }
         let expected: BTreeSet<&str> = expected.iter().copied().collect();
-        // Vectors of half the width depend on the machine.
+        // Half-width vectors depend on the machine.
         seen.remove("half_vectors");
         assert_eq!(seen, expected, "{right} on {level}");
     }
@@ -70,7 +70,7 @@ fn skinny_gemm_computes_its_rows_together() {
     assert_eq!(found, ["gemv", "skinny_gemm", "skinny_gemm", "contraction"]);
 }
 
-/// With enough registers for three rows to have as many vectors as a single one.
+/// Enough registers for three rows to have as many vectors as a single row.
 #[test]
 fn skinny_tiles_as_wide_as_gemv_tiles_serve_single_rows() {
     let product = open_product("K, N", IsaLevel::Avx512);
@@ -143,7 +143,7 @@ fn rows_beyond_the_second_level_cache_are_computed_one_by_one() {
         [0, 1, 256, 257].map(rows),
         [Some(2), Some(2), Some(2), None]
     );
-    // A kernel with much arithmetic is not bound by memory.
+    // A kernel with a lot of arithmetic is not memory-bound.
     assert_eq!(of_value("exp(%x[m, i] - s)").1.nests.len(), 1);
 }
 
@@ -190,7 +190,7 @@ fn windows_with_edges_along_the_vectors_are_single_vectors() {
     assert!(vectors("9 * h + 3 * p + q - 4, w") > 1);
 }
 
-/// Vectors along the rows would gather: nine columns are too few to pack for.
+/// Vectors along the rows would need gathers, but nine columns are too few to pack for.
 #[test]
 fn few_packable_columns_are_vectorised_rather_than_the_reduced_axis() {
     let vector = |columns: &str| {
@@ -227,7 +227,7 @@ fn a_transpose_to_short_rows_runs_along_the_axis_that_is_read() {
     assert_eq!([of(3), of(4)], ["short_rows", "transpose"]);
 }
 
-/// The sums of a gradient of weights are long: where the results are contiguous does not decide.
+/// The sums in a weight gradient are long, so the axis in which results are contiguous does not decide.
 #[test]
 fn gradients_of_weights_are_vectorised_along_the_channels() {
     let gradient = |stores: &str| {

@@ -1,4 +1,4 @@
-//! Functions, casts, sources.
+//! Functions, casts and sources.
 
 use super::{Case, check, refused};
 use insta::assert_snapshot;
@@ -102,7 +102,7 @@ fn kernels_that_differ_only_in_learned_constants_are_equal() {
     let learned = kernel("1.0387241", "-0.27154672");
     assert_eq!(learned, kernel("0.71203816", "0.082517736"));
     assert!(!learned.contains("1.038"), "{learned}");
-    // A number of few digits was not learned, and stays a literal.
+    // A number with few digits is not taken for a learned one, and stays a literal.
     assert_ne!(kernel("0.5", "3.0"), kernel("0.25", "3.0"));
 }
 
@@ -177,7 +177,7 @@ fn random_bits_lower_at_every_shape() {
 
 #[test]
 fn random_bits_fuse_into_their_readers() {
-    // Transposed, padded, reduced, and with a computed key.
+    // Random bits that are transposed, padded, reduced, and have a computed key.
     check(
         "graph @g(%k: u64[2], %s: u64[], %x: f32[N, B]) -> (f32[N, B], f32[B]) {
             %seeds = add %k, %s

@@ -33,7 +33,7 @@ fn read(text: &str) -> Graph {
     graph.unwrap_or_else(|error| panic!("{}\n{text}", error.render(text)))
 }
 
-/// Why a graph is refused.
+/// The reason that a graph is rejected.
 pub(super) fn refused(text: &str) -> String {
     let error = lower_all(&read(text)).expect_err("the graph is refused");
     format!("{} {error}", error.code())
@@ -49,7 +49,7 @@ pub(super) fn class_of(text: &str) -> Class {
     check(text, &[]).classification().class
 }
 
-/// The same with some of the inputs given.
+/// The same with some inputs given.
 pub(super) fn check_with(
     text: &str,
     cases: &[Case<'_>],

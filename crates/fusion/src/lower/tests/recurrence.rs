@@ -1,11 +1,11 @@
-//! Loops lowered to carry blocks, compared with the interpreter, and loops that are not.
+//! Loops lowered to carry blocks, compared with the interpreter, and loops that are not lowered.
 
 use kiln_kernel::Class;
 use kiln_tensor::Tensor;
 
 use super::{Case, check, check_with, class_of, refused};
 
-/// No iteration, one, several; no point, one, several.
+/// No iterations, one, several; no points, one, several.
 const SIZES: &[Case<'_>] = &[
     &[("T", 0), ("N", 3), ("B", 2)],
     &[("T", 1), ("N", 1), ("B", 1)],
@@ -87,7 +87,7 @@ fn several_carried_values_may_read_each_other() {
     check(&text, SIZES);
 }
 
-/// The iteration number as a number and as a position, from the end too; a counter without a reader.
+/// The iteration number as a value and as an index, also counted from the end; a counter without a reader.
 #[test]
 fn the_iteration_number_becomes_the_carry_step() {
     let text = over_all(
@@ -155,7 +155,7 @@ fn loops_with_a_constant_trip_count_become_kernels() {
     }
 }
 
-/// A slice out of range and a division by zero, in an iteration that may not run.
+/// A slice out of bounds and a division by zero, in an iteration that may not run.
 #[test]
 fn a_loop_kernel_faults_where_an_iteration_would() {
     let outside = "graph @g(%x: f32[T, N], %h: f32[N]) -> f32[N] {
@@ -261,7 +261,7 @@ fn loops_that_are_not_elementwise_recurrences_are_refused() {
                 %b: f32[N] = add %s, %c";
     let why = refused(&body(requires, "%b"));
     assert!(why.contains("its body has requirements on sizes"), "{why}");
-    // Nothing prevents it.
+    // Here nothing prevents it.
     assert_eq!(
         class_of(&body("%b: f32[N] = add %s, %a", "%b")),
         Class::Scan

@@ -1,4 +1,4 @@
-//! Reductions, running reductions, and products.
+//! Reductions, cumulative reductions, and products.
 
 use super::{Case, check, refused};
 

@@ -68,7 +68,7 @@ fn costly_values_of_several_loops_are_computed_once() {
         (1, 1),
         "{text}"
     );
-    // An array whose elements are computed by stages of their own.
+    // An array whose elements are computed by separate stages.
     check(
         "graph @g(%x: f32[B, N]) -> f32[B, 5] where N >= 1 {
             %r = resize %x {axes = [1], sizes = [5], scales = [0.0], mode = linear, coordinates = pytorch_half_pixel, rounding = floor, cubic_coefficient = -0.75, exclude_outside}
@@ -78,7 +78,7 @@ fn costly_values_of_several_loops_are_computed_once() {
         }",
         &[&[("B", 2), ("N", 3)], &[("B", 1), ("N", 1)], &[("B", 3), ("N", 7)]],
     );
-    // Sums and products are cheaper than memory.
+    // Recomputing sums and products is cheaper than memory accesses.
     let kernel = check(
         "graph @g(%x: f32[B, N], %m: f32[B, 1]) -> f32[B, N] {
             %c = sub %x, %m
@@ -236,7 +236,7 @@ fn attention_is_one_kernel() {
     );
 }
 
-/// Scores are read for their maximum and for the exponentials: the array holds them scaled and masked.
+/// Scores are read for their maximum and for the exponentials, so the array holds the scaled and masked scores.
 #[test]
 fn values_derived_from_a_local_array_are_kept_if_read_twice() {
     let attention = |score: &str| {

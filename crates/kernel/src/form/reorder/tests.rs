@@ -55,7 +55,7 @@ fn loops(kernel: &Kernel) -> Vec<String> {
         .collect()
 }
 
-/// The outer and the reduced axes of a text's kernel, in memory order.
+/// The outer and the reduced axes of a kernel given as text, in memory order.
 fn in_memory_order(text: &str) -> Vec<String> {
     let kernel = kernel(text).in_memory_order();
     verify(kernel.clone()).unwrap_or_else(|errors| panic!("{errors}\n{}", print(&kernel)));
@@ -95,8 +95,8 @@ fn floats(shape: &[usize]) -> Tensor {
     numbers(shape, f32::from)
 }
 
-/// Runs a kernel unchanged, and with reordered axes on data in the same layout, and compares the results with the axes
-/// restored.
+/// Runs a kernel unchanged, and with reordered axes on data in the same layout; compares the results after restoring
+/// the axis order.
 fn check_same(text: &str, symbols: &[i64], buffers: &[Tensor], orders: &[(&str, &[usize])]) {
     let before = kernel(text);
     let after = ordered(before.clone(), orders).in_memory_order();
@@ -234,7 +234,7 @@ fn outer_axes_take_the_order_of_the_store() {
         ),
         ["k i j"]
     );
-    // An index that is not a plain axis is skipped, as long as each axis is named.
+    // An index that is not a plain axis is skipped, provided that each axis is named.
     assert_eq!(
         in_memory_order(
             "kernel @spread(%x: in f32[A, B], %y: out f32[B, 4, A]) {
@@ -315,7 +315,7 @@ fn reduced_axes_take_the_order_of_the_load() {
         ),
         ["n c", "p q"]
     );
-    // The last index that an axis moves counts; axes of one index stay in their order.
+    // For each load, the last index that an axis moves counts; axes in the same index keep their order.
     assert_eq!(
         in_memory_order(
             "kernel @windows(%x: in f32[H, W], %y: out f32[H]) {
@@ -326,7 +326,7 @@ fn reduced_axes_take_the_order_of_the_load() {
         ),
         ["h", "p r q"]
     );
-    // Weights do not count, nor does a load that not every axis moves.
+    // Weights do not count, and neither does a load that not every axis moves.
     assert_eq!(
         in_memory_order(
             "kernel @weighted(%w: const f32[C, P, O], %b: in f32[C], %x: in f32[N, P, C], %y: out f32[N, O]) {
@@ -362,7 +362,7 @@ fn reduced_axes_that_move_no_load_stay() {
     );
 }
 
-/// The extent of one axis depends on the other: they can be nested in one way only.
+/// The extent of one axis depends on the other, so only one nesting is possible.
 #[test]
 fn reduced_axes_stay_inside_the_axes_their_extents_depend_on() {
     let text = "kernel @triangle(%x: in f32[N, N], %y: out f32[]) {
@@ -404,7 +404,7 @@ fn conv_buffers(n: usize, c: usize, h: usize, w: usize, o: usize) -> [Tensor; 3]
 
 #[test]
 fn reordered_kernels_give_the_same_results() {
-    // Several stores of one buffer, loads of one buffer at several places.
+    // Several stores to one buffer, and loads from one buffer at several places.
     let text = "kernel @twice(%x: in i64[A, B], %y: out i64[2*A, B]) {
       outer i < A, j < B
       store %y[i, j] = %x[i, j] - %x[A - 1 - i, B - 1 - j]
@@ -422,7 +422,7 @@ fn reordered_kernels_give_the_same_results() {
     ] {
         check_same(text, &[3, 4], &buffers, &orders);
     }
-    // Combining stores: the last of those to one element wins.
+    // Combining stores: the last store to an element wins.
     let text = "kernel @last(%idx: in i64[K], %x: in i64[K, D], %z: inout i64[N, D]) {
       outer k < K, d < D
       store set %z[%idx[k], d] = %x[k, d]
@@ -439,7 +439,7 @@ fn reordered_kernels_give_the_same_results() {
     ] {
         check_same(text, &[5, 3, 2], &buffers, &orders);
     }
-    // Steps, with stores in each of them.
+    // Steps that contain stores.
     let text = "kernel @steps(%x: in i64[B, T], %y: out i64[B, T], %z: out i64[B]) {
       outer b < B
       carry t < T {

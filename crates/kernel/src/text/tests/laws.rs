@@ -1,4 +1,4 @@
-//! The round-trip laws, on random kernels and on damaged texts.
+//! The round-trip laws, on random kernels and on corrupted texts.
 
 use kiln_scalar::{Function, ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimTable;
@@ -17,7 +17,7 @@ const EXAMPLES: [&str; 5] = [
     include_str!("../../../../testkit/testdata/examples/norm.kernel"),
 ];
 
-/// A kernel whose expressions are derived from the bytes. Types are right; the meaning is arbitrary.
+/// A kernel whose expressions are derived from the bytes. It is well typed; its meaning is arbitrary.
 fn random_kernel(choices: &[[u8; 4]]) -> Kernel {
     let mut dims = DimTable::new();
     let (n, m) = (dims.symbol("N").unwrap(), dims.symbol("M").unwrap());

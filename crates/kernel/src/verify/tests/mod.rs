@@ -1,4 +1,4 @@
-//! The verifier on every example; rules and proofs have their own files.
+//! The verifier on every example; rules and proofs have separate files.
 
 mod proofs;
 mod rules;

@@ -54,7 +54,7 @@ fn load_indices_are_proved_or_checked() {
         ("N", "i64(%b[i])", "where N >= 2", "proved"),
         ("N", "i64(%b[i])", "where N >= 1", "checked"),
         ("N", "-i + N - 1", "", "proved"),
-        // A size that is 1 or that of what it broadcasts to.
+        // A size that is either 1 or the size that it is broadcast to.
         ("bcast(N, K)", "select(N == 1, 0, i)", "", "proved"),
         (
             "K",
@@ -105,14 +105,14 @@ fn conditions_of_loads_are_facts_of_their_indices() {
         ("i >= 2 or i - 2 < N", "i - 2", "checked"),
         ("i == 3 and N != 0 and N > 3", "i", "proved"),
         ("%n[i] >= 0 and %n[i] < N", "%n[i]", "proved"),
-        // The sum may wrap around: nothing follows for its operand.
+        // The sum may wrap around, so nothing follows for its operand.
         ("%n[i] >= 0 and %n[i] + 1 <= N", "%n[i]", "checked"),
         (
             "%m[i] >= i32(0) and i64(%m[i]) + 1 <= N",
             "i64(%m[i])",
             "proved",
         ),
-        // It may differ when it is read again.
+        // The value may be different when it is read again.
         ("%z[i] >= 0 and %z[i] < N", "%z[i]", "checked"),
         ("i < N and 1 == 2", "i + 7", "proved"),
     ];
@@ -149,7 +149,7 @@ fn names_for_values_at_one_point_are_seen_through() {
 
 #[test]
 fn loops_that_may_not_run_prove_nothing() {
-    // The load does not depend on r, and may be hoisted out of its loop, which may have no step.
+    // The load does not depend on r and may be hoisted out of its loop, which may have no iterations.
     let text = "kernel @k(%x: in f32[N], %y: out f32[M]) {
        outer i < M
        s = reduce add[r < N] %x[0]
@@ -177,7 +177,7 @@ fn local_reads_must_be_in_bounds() {
     ");
 }
 
-/// The errors of stores to `y` of a shape, `body` being the stores.
+/// The errors of stores to a `y` of this shape; `body` contains the stores.
 fn stores(shape: &str, outer: &str, body: &str) -> Option<String> {
     let text = format!(
         "kernel @k(%y: out f32[{shape}]) where K >= 0, N >= 0, M >= 0, P >= 1 {{\n outer {outer}\n {body}\n}}"
@@ -203,7 +203,7 @@ fn stores_that_cover_their_buffer() {
         ("M, N", "i < N, j < M", "store %y[j, i] = 0.0"),
         ("1, N", "i < N", "store %y[0, i] = 0.0"),
         ("N", "i < 1", "store %y[j < N] = 0.0"),
-        // Several axes in one index, one axis in several indices.
+        // Several axes in one index, and one axis in several indices.
         ("M*N", "i < M, j < N", "store %y[i * N + j] = 0.0"),
         ("M, N", "i < M*N", "store %y[i / N, i % N] = 0.0"),
         (
@@ -235,7 +235,7 @@ fn stores_that_cover_their_buffer() {
             "i < 1",
             "store[j < (N + 1) / 2] %y[2 * j] = 0.0\n store[j < N / 2] %y[2 * j + 1] = 1.0",
         ),
-        // In two directions.
+        // In opposite directions.
         (
             "N + 1, M + 1",
             "i < 1",
@@ -246,7 +246,7 @@ fn stores_that_cover_their_buffer() {
     for (shape, outer, body) in cases {
         let said = stores(shape, outer, body);
         if shape == "6" || shape == "0" {
-            // 12 points for 6 elements; points of i that write the same nothing.
+            // 12 points for 6 elements; points of i that write the same empty range.
             assert!(said.is_some(), "{shape}");
         } else {
             assert_eq!(said, None, "[{shape}] {outer} {body}");
@@ -352,7 +352,7 @@ fn axes_whose_points_may_meet_are_serial() {
         ["i"]
     );
     assert_eq!(serial("i < N, j < 1", "store add %z[i] = 1.0"), [""]);
-    // Each store hits elements that the other one does.
+    // Each store writes elements that the other one also writes.
     let both = "store add %z[i] = 1.0\n store add %z[i + 1] = 1.0";
     assert_eq!(serial("i < N", both), ["i", "i"]);
     assert_eq!(

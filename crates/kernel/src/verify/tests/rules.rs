@@ -1,4 +1,4 @@
-//! A kernel that violates each rule, and its error.
+//! For each rule, a kernel that violates it, and the error.
 
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, DimTable};
@@ -139,7 +139,7 @@ fn a_stage_is_defined_once_and_read_only_afterwards() {
     assert_eq!(ahead, ["E0231"], "the block runs over an outer axis");
 }
 
-/// A block over t with `s init 0`, and its readers: inside, and after the block.
+/// A block over t with `s init 0`, and its readers, inside and after the block.
 fn block(
     inside: impl FnOnce(&mut Start, StageId),
     after: impl FnOnce(&mut Start, StageId),

@@ -1,4 +1,4 @@
-//! Soundness: what the verifier accepts holds for every size, by enumeration over random kernels.
+//! Soundness: what the verifier proves is true for every size, by enumeration over random kernels.
 
 use std::collections::BTreeMap;
 
@@ -154,7 +154,7 @@ fn program() -> impl Strategy<Value = Program> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// One or two stores with random indices: accepted ones write each element once.
+    /// One or two stores with random indices: accepted ones write each element exactly once.
     #[test]
     fn accepted_stores_write_each_element_once(
         shape in proptest::collection::vec(0_u8..10, 1..3),

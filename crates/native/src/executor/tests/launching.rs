@@ -105,7 +105,7 @@ fn the_first_fault_is_kept_until_the_end() {
         };
         launch_alone(&mut *execution, &kernel, &launch).unwrap();
     }
-    // A kernel that faults terminates and stays in bounds, and so do those after it.
+    // A kernel that faults terminates and stays in bounds, and so do those that run after it.
     assert_eq!(elements::<f32>(&output), [3.0; 4]);
     let fault = Fault {
         launch: 1,

@@ -40,7 +40,7 @@ fn unaligned_tensors_are_copied() {
     assert_eq!(tensor.as_slice::<i32>().unwrap(), [1, 2]);
     static ZEROS: [u64; 2] = [0; 2];
     let start = std::ptr::NonNull::from(&ZEROS).cast::<u8>();
-    // SAFETY: the memory lives forever and is never written; one byte in, it is long enough.
+    // SAFETY: the memory lives forever and is never written; with an offset of one byte it is still long enough.
     let tensor = unsafe {
         let memory = kiln_tensor::Foreign::new(start.add(1), 8, || ());
         Tensor::foreign(DType::F32, &[2], &[1], 0, memory).unwrap()
@@ -145,7 +145,7 @@ fn a_lent_tensor_is_written_in_place_and_returned() {
     assert_eq!(back.as_bytes().unwrap().as_ptr(), start);
     assert_eq!(memory.bytes(), 0);
     assert!(cpu.reclaim(&mut memory, DType::I32, &[3]).is_none());
-    // Shared memory, another axis order, memory that must not be written, and nothing to write.
+    // Shared memory, another axis order, read-only memory, and nothing to write.
     let shared = back.clone();
     let refused = [
         shared,

@@ -26,7 +26,7 @@ const LEVEL: &str = if cfg!(target_arch = "x86_64") {
     "neon"
 };
 
-/// An artifact of some of the fixture's phases, whose numbers are those given to a launch: each is a symbol.
+/// An artifact with some of the fixture's phases, whose numbers are passed at launch: each is a symbol.
 fn artifact(phases: &[&str], buffers: &[(&str, DType, bool)], n_arguments: usize) -> Artifact {
     trusted(parts(phases, buffers, n_arguments))
 }
@@ -42,7 +42,7 @@ fn launch_alone(
 }
 
 fn trusted(parts: ArtifactParts) -> Artifact {
-    // SAFETY: launches of these tests state the bytes that the fixture's code accesses.
+    // SAFETY: launches in these tests declare the bytes that the fixture's code accesses.
     unsafe { Artifact::trusted(parts) }
 }
 
@@ -86,7 +86,7 @@ fn parts(phases: &[&str], buffers: &[(&str, DType, bool)], n_arguments: usize) -
     }
 }
 
-/// The numbers of a launch of such an artifact.
+/// The numbers for a launch of such an artifact.
 fn numbers(
     artifact: &Artifact,
     bytes: &[usize],

@@ -1,4 +1,4 @@
-//! Packed constants: the specification is tested in the backend crate, the resulting memory here.
+//! Packed constants: the backend crate tests the specification, this file the resulting memory.
 
 use super::*;
 use kiln_backend::{PackAxis, PackSpec};

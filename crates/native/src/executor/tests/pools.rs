@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// This many threads, created for each run, that take a few tasks at a time.
+/// This many threads, created for each run, which take a few tasks at a time.
 pub(super) struct Threads(pub(super) usize);
 
 impl TaskPool for Threads {
@@ -35,7 +35,7 @@ impl TaskPool for Threads {
     }
 }
 
-/// Runs invalid tasks, on invalid workers, and keeps the job.
+/// Runs invalid tasks on invalid workers, and keeps the job.
 #[derive(Default)]
 struct Careless(Mutex<Vec<Arc<dyn Job>>>);
 
@@ -108,7 +108,7 @@ fn a_pool_that_panics_leaves_an_execution_that_works() {
     assert_eq!(launched(&mut *execution, &[3.0]), [3.4]);
 }
 
-/// Signals on the nth check.
+/// Signals at the nth check.
 struct StopsAt(AtomicU64, u64, AtomicU32);
 
 impl StopSignal for StopsAt {
@@ -138,9 +138,9 @@ fn a_stopped_launch_ends_between_two_tasks() {
             let y = launched(&mut *execution, &x);
             let expected = scaled(&x);
             let done = y.iter().zip(&expected).filter(|(a, b)| a == b).count();
-            // Parts of four elements; parts in progress on other threads finish.
+            // Chunks of four elements; chunks in progress on other threads finish.
             assert!(done <= 4 * (n as usize + 2), "{done} of {n}");
-            // Each thread may have checked once before it had a part.
+            // Each thread may have checked once before it had a chunk.
             assert!(done + 4 * 4 >= 4 * n as usize, "{done} of {n}");
         }
         execution.stop_when(None);
