@@ -32,13 +32,13 @@ use tempfile::TempDir;
 /// Smaller allocations do not grow with a model or its inputs here.
 const LARGE: usize = 80 << 10;
 
-/// How many large allocations succeed before one fails; negative if none is to fail.
+/// The number of large allocations that succeed before one fails; negative if none is to fail.
 static UNTIL_FAILURE: AtomicI64 = AtomicI64::new(-1);
 /// Whether all later ones fail as well.
 static IS_LASTING: AtomicBool = AtomicBool::new(false);
-/// The bytes of the first one that failed; 0 if none has.
+/// The bytes of the first allocation that failed; 0 if none has.
 static FAILED: AtomicUsize = AtomicUsize::new(0);
-/// Whether backtraces of failures are printed.
+/// Whether to print backtraces of failures.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 /// Whether this request is to fail.
@@ -62,7 +62,7 @@ fn fails(bytes: usize) -> bool {
     is_it
 }
 
-/// Whether this is a compile thread: the memory of a compile grows with the code, and a compile worker bounds it.
+/// Whether this is a compile thread: a compile's memory grows with the code, and is bounded in a compile worker.
 fn is_compile_thread() -> bool {
     let mut name = [0_u8; 16];
     // SAFETY: the system writes at most sixteen bytes, the last one zero.
@@ -146,9 +146,9 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `operation` on a fresh state while its first, second, … large allocation fails, until each has failed; alone, and
-/// with all later ones. Each time it must succeed nevertheless, or report how much memory was missing, and `check` checks
-/// the state it left. Returns the number of allocations, and the number of errors.
+/// Runs `operation` on a fresh state while its first, second, … large allocation fails, until each has failed: alone,
+/// and together with all later ones. Each time it must succeed anyway or report how much memory was missing, and
+/// `check` checks the resulting state. Returns the number of allocations, and the number of errors.
 fn fail_each<S>(
     what: &str,
     mut prepare: impl FnMut() -> S,
@@ -238,7 +238,7 @@ fn bytes_of(outputs: &Outputs) -> Vec<Vec<u8>> {
     outputs.iter().map(bytes).collect()
 }
 
-/// A description of each graph, its text after the name, and its inputs. The buffers are large at [`ROWS`] rows.
+/// A description of each graph, its text after the name, and its inputs. The buffers are large with [`ROWS`] rows.
 const CASES: &[(&str, &str, &[Input])] = &[
     (
         "products, reductions and maps",
@@ -362,7 +362,7 @@ const CASES: &[(&str, &str, &[Input])] = &[
     ),
 ];
 
-/// Rows of the first call, and of one that needs more memory.
+/// The number of rows in the first call, and in one that needs more memory.
 const ROWS: usize = 500;
 const MORE_ROWS: usize = 700;
 
@@ -430,7 +430,7 @@ enum Kept {
     Bundle,
 }
 
-/// `y = relu(x w + (a - b)) c'`: weights that are packed, folded and transposed, each of them large.
+/// `y = relu(x w + (a - b)) c'`: weights that are packed, folded and transposed, each of which is large.
 fn graph() -> Graph {
     let mut builder = GraphBuilder::new("weights");
     let [one, inner, outer] = [ROWS as i64, 64, 512].map(|size| builder.size(size));

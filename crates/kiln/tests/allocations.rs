@@ -1,5 +1,5 @@
-//! A warm call into given tensors allocates nothing; calls of real models allocate far less, and less often, than
-//! interpreted ones.
+//! A warm call into given tensors allocates nothing; calls of real models allocate far less memory, and less often,
+//! than interpreted ones.
 
 #![cfg(feature = "llvm")]
 #![allow(

@@ -104,7 +104,7 @@ mod compiled {
             diagnose::compile_records(&model).len() as u64,
             stats.compilations
         );
-        // Both sizes seen before and new ones find their code.
+        // The code exists for both known and new sizes.
         let before = stats.compilations;
         run(&model, 9, 23);
         assert_eq!(model.compilation_stats().compilations, before);

@@ -23,12 +23,12 @@ fn options() -> Options {
         .cache(Cache::off())
 }
 
-/// Compiling is an error.
+/// Compiling fails.
 fn ahead() -> Options {
     options().compiling(CompilePolicy::AheadOfTime)
 }
 
-/// `y = relu(x w) + b` with a weight that kernels read packed.
+/// `y = relu(x w) + b` with a weight that kernels read in packed form.
 fn small() -> Model {
     let weight: Vec<f32> = (0..8 * 32).map(|i| (i % 7) as f32 - 2.0).collect();
     let bias: Vec<f32> = (0..32).map(|i| i as f32).collect();
@@ -50,7 +50,7 @@ fn small() -> Model {
         .unwrap()
 }
 
-/// Opens a bundle of these tests.
+/// Opens a bundle written by these tests.
 fn open(path: &Path, options: Options) -> Result<Model, kiln::Error> {
     // SAFETY: it was saved here; if a test damaged it since, its digests do not match.
     unsafe { Model::open_bundle(path, options) }
@@ -69,7 +69,7 @@ fn saved(folder: &Path) -> PathBuf {
     path
 }
 
-/// Ten pairs of inputs that make one kernel each if their sizes are equal.
+/// Ten pairs of inputs, each of which gives one kernel if their sizes are equal.
 fn pairs() -> String {
     let numbers = || 0..10;
     let inputs = numbers().map(|i| format!("%x{i}: f32[A{i}], %y{i}: f32[B{i}]"));
@@ -179,7 +179,7 @@ fn a_sealed_bundle_opens_only_with_its_key() {
     let opened = Model::open_sealed_bundle(&path, &key, ahead()).unwrap();
     assert_eq!(call(&opened, 5), expected);
     assert_eq!(opened.compilation_stats().compilations, 0);
-    // A caller that trusts the file needs no key.
+    // A caller that trusts the file does not need a key.
     assert_eq!(call(&open(&path, ahead()).unwrap(), 5), expected);
     let code = |path: &Path, key| {
         let error = Model::open_sealed_bundle(path, &key, ahead()).unwrap_err();
@@ -198,7 +198,7 @@ fn code_injected_into_a_sealed_bundle_does_not_run() {
     let key = SealKey::of_secret(&[7; 32]);
     small().save_bundle(&path, Some(&key)).unwrap();
     let whole = fs::read(&path).unwrap();
-    // An attacker without the key fixes every digest, but not the authentication codes.
+    // An attacker without the key can fix every digest, but not the authentication codes.
     let mut refused = 0;
     for at in (0..whole.len()).step_by(173) {
         let mut planted = whole.clone();
@@ -212,7 +212,7 @@ fn code_injected_into_a_sealed_bundle_does_not_run() {
         if checked.is_ok() {
             let model = Model::open_sealed_bundle(&path, &key, ahead()).unwrap();
             let x = Tensor::full(&[2, 8], 0.5_f32).unwrap();
-            // Only those constants are read that a call needs.
+            // A call reads only the constants that it needs.
             match model.run([("x", &x)]) {
                 Ok(found) => assert!(found[0].bit_equal(&small().run([("x", &x)]).unwrap()[0])),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Environment, "{error}"),
@@ -272,7 +272,7 @@ fn damage_anywhere_is_an_error_that_names_the_place() {
         damaged[bit / 8] ^= 1 << (bit % 8);
         fs::write(&path, &damaged).unwrap();
         match look() {
-            // Only those constants are read that a call needs.
+            // A call reads only the constants that it needs.
             Ok(found) => {
                 assert_eq!(found, expected);
                 unread += 1;

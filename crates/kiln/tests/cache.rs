@@ -1,4 +1,4 @@
-//! Compiled code is kept: a second runtime, standing in for a second process, compiles nothing.
+//! Compiled code is kept: a second runtime, which stands in for a second process, compiles nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "llvm")]

@@ -1,4 +1,4 @@
-//! Calls of a model that are ended early, on every device.
+//! Calls of a model that are cancelled, on every device.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,5 +1,5 @@
-//! What each call decides about a model's graph: branches of an `If` that differ in rank, loops that carry sequences, sizes
-//! that decide how many operations there are. Also endless loops and loops without an iteration.
+//! Data-dependent control flow: branches of an `If` with different ranks, loops that carry sequences, sizes that
+//! determine the number of operations. Also endless loops and loops without iterations.
 #![cfg(feature = "onnx")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -31,7 +31,7 @@ fn branches(then: &[u8], otherwise: &[u8]) -> [Vec<u8>; 2] {
     ]
 }
 
-/// `to = squeeze(from, axis)` as torch writes it: an `If` on the size. The constants `zero` and `one` exist.
+/// `to = squeeze(from, axis)` as torch writes it: an `If` on the size. The constants `zero` and `one` must exist.
 fn squeeze(to: &str, from: &str, axis: &str) -> Vec<Vec<u8>> {
     let then = branch(
         &[
@@ -128,7 +128,7 @@ fn several_branches_of_different_ranks_are_chosen_per_call() {
     }
 }
 
-/// An `If` on data whose first branch contains another, whose branches differ.
+/// An `If` on data whose first branch contains another `If` with different branches.
 fn nested() -> Vec<u8> {
     let flat = branch(&[node("flat = Squeeze(x, zeros)", &[])], "flat");
     let as_is = branch(&[node("as_is = Identity(x)", &[])], "as_is");
@@ -167,7 +167,7 @@ fn nested_branches_of_different_ranks_are_chosen_by_data() {
     }
 }
 
-/// `y` of a list `list` to which a loop appends `entry`, once in each of `n` iterations `i`.
+/// `y` from a list `list` to which a loop appends `entry`, once in each of `n` iterations `i`.
 fn appending(appended: &[Vec<u8>], tail: Vec<u8>) -> Vec<u8> {
     let mut body = appended.to_vec();
     body.push(node("list_out = SequenceInsert(list_in, entry)", &[]));
@@ -302,8 +302,8 @@ fn entries_of_a_list_may_differ_in_size() {
     }
 }
 
-/// `all = start, start + delta, …`, as the function by which ONNX defines `Range`: a loop of `ceil((limit - start) /
-/// delta)` iterations.
+/// `all = start, start + delta, …`, written as the function that defines `Range` in ONNX: a loop of `ceil((limit -
+/// start) / delta)` iterations.
 fn expanded_range() -> Vec<u8> {
     let body = graph(
         &[
@@ -460,7 +460,7 @@ fn coordinates_of_a_grid_and_the_length_of_a_shape_come_from_the_call() {
     }
 }
 
-/// A list to which a loop appends `x` while its counter is below `n`: each iteration asks a question.
+/// A list to which a loop appends `x` while its counter is below `n`: each iteration needs a decision.
 fn appending_while() -> Vec<u8> {
     let body = graph(
         &[

@@ -1,5 +1,5 @@
-//! Transposed convolutions, compiled and interpreted: strides larger than, equal to and smaller than the kernel, padding,
-//! dilation, groups, results whose sizes are and are not multiples of the stride, and weights that are not finite.
+//! Transposed convolutions, compiled and interpreted: strides larger than, equal to and smaller than the kernel,
+//! padding, dilation, groups, result sizes that are and are not multiples of the stride, and non-finite weights.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -86,7 +86,7 @@ fn compiled_transposed_convolutions_equal_interpreted_ones() {
     }
 }
 
-/// A tap outside the input contributes nothing, and no product of zero and infinity.
+/// A tap outside the input contributes nothing, not even a product of zero and infinity.
 #[test]
 fn weights_that_are_not_finite_are_not_multiplied_with_padding() {
     for number in [1, 2, 4, 7] {

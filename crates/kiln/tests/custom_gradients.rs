@@ -1,4 +1,4 @@
-//! Gradients that values have of their own: recorded, eager, compiled; once and twice; in loops; and what is refused.
+//! Custom gradients: recorded, eager, compiled; first and second order; in loops; and what is rejected.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -63,7 +63,7 @@ fn tapes_with_other_gradients_are_other_graphs() {
     assert_eq!(compiler.n_graphs(), 2);
 }
 
-/// `x * y` and `x + y`, with the gradients of another function, which read inputs, outputs and cotangents.
+/// `x * y` and `x + y`, with the gradients of another function, which read the inputs, outputs and cotangents.
 fn pair(x: &Var, y: &Var) -> [Var; 2] {
     custom_gradient(
         [x, y],
@@ -86,9 +86,9 @@ fn rules_read_inputs_outputs_and_cotangents_and_can_be_differentiated() {
     let loss = (product * 2.0).sum(..);
     let [dx, dy] = loss.gradients([&x, &y]);
     let of = |variable: &Var| tape.value(variable).unwrap().to_vec::<f64>().unwrap();
-    // g = 2: dx = g * x * y, dy = g * x^2; nothing depends on the sum.
+    // g = 2: dx = g * x * y, dy = g * x^2; the sum contributes nothing.
     assert_eq!((of(&dx), of(&dy)), (vec![30.0], vec![18.0]));
-    // dx = 2 * product, whose gradient is again the given one; dy = 2 x^2.
+    // dx = 2 * product, whose gradient is the custom one again; dy = 2 x^2.
     let [ddx, ddy] = (dx + dy).sum(..).gradients([&x, &y]);
     assert_eq!((of(&ddx), of(&ddy)), (vec![30.0 + 12.0], vec![18.0]));
 }
@@ -140,7 +140,7 @@ fn gradients_that_would_be_lost_are_refused() {
     let error = recording.finish(&[("y", &y)]).unwrap_err();
     assert_eq!(error.code(), "E0615");
     assert!(error.to_string().contains("f64[N]"), "{error}");
-    // Unless they are meant to have none.
+    // Unless they are declared not to have one.
     let recording = Recording::new("stopped");
     let x = recording.input("x", kiln::DType::F64, ["N".into()]);
     let w = recording.input("w", kiln::DType::F64, ["N".into()]);
@@ -152,7 +152,7 @@ fn gradients_that_would_be_lost_are_refused() {
     );
     assert!(recording.finish(&[("y", &y)]).is_ok());
 
-    // A graph does not contain the gradients, and says so.
+    // A graph does not store the custom gradients, and reports that.
     let recording = Recording::new("graph");
     let x = recording.input("x", kiln::DType::F64, ["N".into()]);
     let loss = rounded(&x, 1.0).sum(..);

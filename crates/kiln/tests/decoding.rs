@@ -1,5 +1,5 @@
-//! Decoding a model with fused attention over caches, as its exporter writes it: several conversations of different lengths
-//! at once give what each gives alone, over caches that grow and caches of a capacity.
+//! Decoding a model with fused attention over caches, as its exporter writes it: several conversations of different
+//! lengths in a batch give the same results as each one alone, with growing caches and with caches of fixed capacity.
 
 #![cfg(all(feature = "llvm", feature = "onnx"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -14,7 +14,7 @@ use onnx_writer::{
 
 const CAPACITY: i64 = 16;
 
-/// Numbers between -1 and 1 that repeat late.
+/// Numbers between -1 and 1 with a long period.
 fn weights(name: &str, dims: &[i64]) -> Vec<u8> {
     let count: i64 = dims.iter().product();
     let seed = name.bytes().map(i64::from).sum::<i64>();
@@ -27,7 +27,7 @@ fn angles(name: &str, function: fn(f32) -> f32) -> Vec<u8> {
     floats(name, &[128, 2], &rows.map(function).collect::<Vec<f32>>())
 }
 
-/// One layer of two heads that share a head of keys, with rotary positions.
+/// One layer with two heads that share one key-value head, and rotary embeddings.
 fn onnx() -> Vec<u8> {
     let attention = [
         node(
@@ -88,7 +88,7 @@ fn load(device: Device, in_place: bool) -> Model {
     load_with(device, in_place.then_some((fixed, fixed)))
 }
 
-/// With sizes of the caches and of the mask, if they are stated.
+/// With the sizes of the caches and of the mask, if given.
 fn load_with(device: Device, sizes: Option<(Dim, Dim)>) -> Model {
     let options = Options::new()
         .device(device)
@@ -183,7 +183,7 @@ fn attention_reads_what_there_is_of_a_capacity() {
     for token in 0..40 {
         feed(&[token % 7]);
     }
-    // A prompt, and one token each of the first 64, and then of all 100.
+    // One for the prompt, one for single tokens with the first 64, and one with all 100.
     assert_eq!(model.compilation_stats().launch_plans, 3);
 }
 
@@ -221,7 +221,7 @@ fn branches_share_their_beginning_until_they_go_on() {
     assert_ne!(place(&one), place(&other));
     assert!(cache(&one).bit_equal(&before));
     assert!(close(&numbers(&one.feed(&[4]).unwrap()), &first));
-    // Each in place from here on.
+    // Both are updated in place from here on.
     let places = [place(&one), place(&other)];
     one.feed(&[5]).unwrap();
     other.feed(&[6]).unwrap();

@@ -1,4 +1,4 @@
-//! Devices registered by a user: found by key, made by their entries, and kept apart in everything that is stored.
+//! Devices registered by a user: found by key, created by their entries, and kept apart in everything that is stored.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(unsafe_code, reason = "a bundle that the test made is opened")]
@@ -34,7 +34,7 @@ impl Traffic {
     }
 }
 
-/// The CPU with a memory of its own: every transfer is copied and counted.
+/// The CPU with separate memory: every transfer is a copy, and is counted.
 struct Apart {
     cpu: NativeExecutor,
     traffic: Arc<Traffic>,
@@ -56,7 +56,7 @@ impl ExecutorWrapper for Apart {
     }
 
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {
-        // No other device of this file has its own memory.
+        // No other device in this file has separate memory.
         if let Some(place) = Resident::place_of(tensor).filter(|place| place.offset == 0) {
             return Ok(place.memory.clone());
         }
@@ -89,7 +89,7 @@ impl ExecutorWrapper for Apart {
     }
 }
 
-/// A device for tests that runs the CPU's code.
+/// A test device that runs the CPU's code.
 struct TestDevice {
     key: &'static str,
     traffic: Arc<Traffic>,
@@ -184,7 +184,7 @@ fn a_registered_device_is_found_by_its_key_and_runs_models() {
     assert_eq!(model.device(), device);
     let explained = diagnose::explain(&model).unwrap().to_string();
     assert!(explained.contains("on device apart-1\n"), "{explained}");
-    // Between the two models nothing is transferred.
+    // Nothing is transferred between the two models.
     let y = call(&other, &call(&model, &x()));
     assert_eq!((traffic.counts(), y.is_loaded()), ((1, 0), false));
     let reference = options(Device::interpreter())
@@ -201,7 +201,7 @@ fn a_registered_device_is_found_by_its_key_and_runs_models() {
         "{found:?} {expected:?}"
     );
     assert_eq!(traffic.counts(), (1, 1));
-    // The interpreter accepts a tensor in any memory.
+    // The interpreter accepts tensors in any memory.
     assert_eq!(call(&reference, &call(&model, &x())).len(), 3);
 
     let host = options(device).outputs(OutputPlacement::Host);
@@ -227,7 +227,7 @@ fn the_state_of_a_session_stays_on_its_device() {
         let at = Tensor::full(&[1], call as i64 % 4).unwrap();
         let row = Tensor::full(&[1, 2], call as f32).unwrap();
         session.run([("at", &at), ("row", &row)]).unwrap();
-        // The cache once, then only new rows.
+        // The cache is transferred once, then only new rows.
         assert_eq!(traffic.counts(), (1 + 2 * (call + 1), 0));
     }
     let rows = session.state("cache").unwrap().to_vec::<f32>().unwrap();
@@ -278,7 +278,7 @@ fn stored_programs_belong_to_one_device() {
         let model = options.load(&file).unwrap();
         launches_of(&model)
     };
-    // The target and the compiler are the same, and each is loaded a second time from the store.
+    // Target and compiler are the same, and each is loaded a second time from the store.
     let both = || (launches(&narrow), launches(&wide));
     assert_eq!([both(), both()], [(3, 1), (3, 1)]);
 }
@@ -292,7 +292,7 @@ fn a_bundle_names_its_device() {
     let path = folder.path().join("m.kiln-bundle");
     let model = options(device.clone()).load(Source::text(CHAIN)).unwrap();
     model.save_bundle(&path, None).unwrap();
-    // SAFETY: it was just written.
+    // SAFETY: it has just been written.
     let bundle = unsafe { Model::open_bundle(&path, Options::new().cache(Cache::off())) }.unwrap();
     assert_eq!(bundle.device(), device);
     let before = traffic.counts();

@@ -23,7 +23,7 @@ fn model(device: Device, fewer_products: bool) -> Model {
         let border = format!("low = [{border}, {border}], high = [{border}, {border}]");
         format!("{{strides = [1, 1], dilations = [1, 1], {border}, groups = 1}}")
     };
-    // The layouts between two convolutions are free.
+    // The compiler may choose the layout between two convolutions.
     let (point, three) = (weights(1), weights(3));
     let text = format!(
         "graph @main(%x: f32[N, {CHANNELS}, H, W]) -> f32[N, {CHANNELS}, H, W] {{
@@ -59,7 +59,8 @@ fn run(model: &Model) -> Vec<Tensor> {
     vec![model.run([("x", &x)]).unwrap()[0].clone()]
 }
 
-/// The sums along an axis of a tile, from the loops of the window; none if the convolution does not use Winograd.
+/// The number of sums along an axis of a tile, from the window's loops; `None` if the convolution does not use
+/// Winograd.
 fn sums(model: &Model) -> Option<i64> {
     let loops = diagnose::inspect(model, Stage::Loops).unwrap();
     let mut lines = loops.lines().map(str::trim);
@@ -74,7 +75,7 @@ fn enabling_fewer_products_changes_the_code_and_barely_the_results() {
     for found in [&by_usual, &by_fewer] {
         compare_all(&expected, found, Tolerance::OfLargest(1e-5)).unwrap();
     }
-    // A machine without FMA uses neither.
+    // A machine without FMA uses neither tile size.
     let has_fma = IsaLevel::host().is_some_and(IsaLevel::has_fma);
     assert_eq!(sums(&usual), has_fma.then_some(2));
     assert_eq!(sums(&fewer), has_fma.then_some(4));

@@ -1,5 +1,5 @@
 //! Children forked while other threads call, compile and store: each runs what its parent runs and compiles what is
-//! missing, or reports that it cannot; none hangs.
+//! missing, or reports that it cannot; none of them hangs.
 
 #![cfg(all(feature = "llvm", target_os = "linux"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -51,7 +51,7 @@ fn child(model: &Model, folder: &Path, round: usize) -> i32 {
     if !is_right(model, 64, 32) {
         return 1;
     }
-    // Sizes that were not seen before, and a kernel that was not compiled before.
+    // Sizes that have not been seen before, and a kernel that has not been compiled before.
     if !is_right(model, 100 + round, 7 + round % 5) {
         return 2;
     }
@@ -129,7 +129,7 @@ fn weighted(load: impl Fn() + Send + Sync + 'static) -> Graph {
     builder.finish(&[("y", y)]).unwrap()
 }
 
-/// Loads the weighted graph and calls it; whether the result is right.
+/// Loads the weighted graph and calls it; returns whether the result is right.
 fn loads_and_is_right(graph: &Graph, rows: usize) -> bool {
     let options = Options::new()
         .device(Device::cpu())
@@ -219,7 +219,7 @@ fn a_child_forked_at_any_stage_of_a_load_and_first_call_loads_and_calls() {
             let caller = scope.spawn(move || {
                 tracing::subscriber::with_default(subscriber, || loads_and_is_right(graph, 3))
             });
-            // The sender is dropped with the subscriber, if the call ended with fewer spans.
+            // If the call ended with fewer spans, the sender is dropped with the subscriber.
             let Ok(stage) = is_stopped.recv() else {
                 assert!(caller.join().unwrap());
                 return true;
@@ -248,7 +248,7 @@ fn fork(child: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child calls the library and the allocator, both of which support forks; it leaves by `_exit`.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: a watchdog: the signal ends the child.
+        // SAFETY: a watchdog, whose signal ends the child.
         unsafe { libc::alarm(20) };
         let result = child();
         // SAFETY: ends the child at once.
@@ -256,7 +256,7 @@ fn fork(child: impl FnOnce() -> i32) -> i32 {
     }
     assert!(pid > 0, "the fork failed");
     let mut status = 0;
-    // SAFETY: the child is ours, and the status is a number of ours.
+    // SAFETY: the child is ours, and the status is a local variable.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     match libc::WIFEXITED(status) {
         true => libc::WEXITSTATUS(status),

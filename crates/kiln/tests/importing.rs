@@ -1,4 +1,4 @@
-//! Decisions at the import of an ONNX model: inputs made constants, lengths of sequences, omitted optional inputs.
+//! Choices made at the import of an ONNX model: inputs made constants, lengths of sequences, omitted optional inputs.
 #![cfg(feature = "onnx")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,7 +23,7 @@ fn number(field: u8, value: u8) -> Vec<u8> {
     vec![field << 3, value]
 }
 
-/// The type of a tensor of f32, of open rank if its one size has no name.
+/// The type of an f32 tensor; its rank is open if its one size has no name.
 fn tensor(size: Option<&str>) -> Vec<u8> {
     let shape = size.map(|size| field(2, &field(1, &field(2, size.as_bytes()))));
     field(1, &[number(1, 1), shape.unwrap_or_default()].concat())
@@ -99,7 +99,7 @@ fn an_input_of_open_rank_may_be_made_a_constant() {
         let outputs = model.run([("b", &b)]).unwrap();
         assert_eq!(outputs[0].shape().last(), Some(&2));
     }
-    // What does not apply to the model is reported when it is loaded, not at the first call.
+    // Options that do not apply to the model are reported when it is loaded, not at the first call.
     let error = load(&bytes, Options::new().import(Import::new().absent("z"))).unwrap_err();
     assert_eq!(error.code(), "E0926");
 }
@@ -115,7 +115,7 @@ fn the_entries_of_a_sequence_are_separate_inputs() {
     let (first, second) = (numbers(&[1.0, 2.0]), numbers(&[3.0]));
     let outputs = model.run([("xs.0", &first), ("xs.1", &second)]).unwrap();
     assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
-    // An entry may be a constant, and its rank may be set.
+    // An entry may be a constant, and its rank may be fixed.
     let import = Import::new()
         .length("xs", 2)
         .fix("xs.0", first)

@@ -29,7 +29,7 @@ fn a_text_beyond_its_limit_is_not_read() {
         let message = error.to_string();
         assert!(message.contains(&format!("found {bytes}")), "{message}");
     }
-    // A sparse file of 1 TiB takes no memory.
+    // A sparse file of 1 TiB takes up no disk space.
     let file = std::fs::File::create(&path).unwrap();
     file.set_len(1 << 40).unwrap();
     assert_eq!(Model::load(&path).unwrap_err().code(), "E0134");

@@ -1,4 +1,4 @@
-//! Looking inside a model: stages, explanations, comparisons.
+//! Inspecting a model: stages, explanations, comparisons.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -242,7 +242,7 @@ mod compiled {
 
     #[test]
     fn a_difference_that_no_part_reproduces_is_kept_whole() {
-        // The loop is a step of its own, and the wrong op is inside it.
+        // The loop is a separate step, and the wrong op is inside it.
         let text = "graph @rolled(%x: f32[B, S, 8], %w: f32[8, 8]) -> f32[B, S, 8] {
           %n: i64[] = constant [2]
           %go: bool[] = constant [true]
@@ -285,7 +285,7 @@ mod compiled {
         let repro = comparison.unwrap().repro.unwrap();
         let folder = tempfile::tempdir().unwrap();
         repro.write(folder.path()).unwrap();
-        // However small it is, what is written loads and reproduces the results.
+        // However small it is, the written graph loads and reproduces the results.
         let again = own().load(folder.path().join("graph.kiln")).unwrap();
         let before = own().load(Source::graph(repro.graph().clone())).unwrap();
         let run = |model: &Model| {
@@ -300,7 +300,7 @@ mod compiled {
 
     #[test]
     fn amplified_rounding_is_distinguished_from_a_wrong_step() {
-        // exp of a hundred or so multiplies the rounding error of its argument.
+        // exp of an argument of about a hundred multiplies its rounding error.
         let text = "graph @steep(%x: f32[B, S, 8]) -> f32[B, S, 8] {
           %third: f32[] = constant [0.33333334]
           %y = mul %x, %third

@@ -1,4 +1,4 @@
-//! The memory of calls: rented from a pool, returned with outputs, bounded, trimmed, and reported.
+//! The memory of calls: taken from a pool, returned with outputs, bounded, trimmed, and reported.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -97,7 +97,7 @@ fn a_call_beyond_the_memory_limit_is_a_typed_error_and_the_next_succeeds() {
         assert_eq!((error.code(), error.kind()), ("E0895", ErrorKind::Resource));
         assert!(error.to_string().contains("expected at most"), "{error}");
     }
-    // An output that is still alive takes memory.
+    // An output that is still alive counts.
     assert!(call(&model, 1000).is_err());
     drop(kept);
     for rows in [1000, 10, 1000] {
@@ -115,7 +115,7 @@ fn memory_kept_by_another_model_is_released_under_pressure() {
     let limits = MemoryLimits::new().with_total_bytes(bytes(1000) * 3);
     let (first, second) = (model(limits), model(limits));
     drop(call(&first, 1000).unwrap());
-    // The arena of the first one and what it left in the pool take up memory.
+    // The first model's arena, and what it left in the pool, still take up memory.
     drop(call(&second, 1400).unwrap());
     drop(call(&first, 1400).unwrap());
     assert_eq!(first.memory_stats(), second.memory_stats());
@@ -145,15 +145,15 @@ fn kernels_beyond_the_memory_limit_are_evicted() {
     models.iter().for_each(|model| small_call(model, 3));
     let stats = models[0].compilation_stats();
     assert_eq!((stats.compilations, stats.cache.evicted), (3, 2));
-    // Existing launch plans hold their kernels.
+    // Existing launch plans keep their kernels alive.
     models.iter().for_each(|model| small_call(model, 3));
     assert_eq!(models[0].compilation_stats().compilations, 3);
-    // A call with other sizes looks code up again, and evicted code is recompiled.
+    // A call with other sizes looks up code again, and evicted code is recompiled.
     small_call(&models[0], 4);
     assert_eq!(models[0].compilation_stats().compilations, 4);
 }
 
-/// `y = x w`, and a row of `w`, if asked.
+/// `y = x w`, and on request a row of `w`.
 fn weighted(weights: &Constant, has_row: bool, device: Device) -> Model {
     let mut builder = GraphBuilder::new("weighted");
     let rows = builder.symbol("B").unwrap();
@@ -209,13 +209,13 @@ fn weights_that_kernels_alone_read_are_in_memory_once_and_unpacked_for_others() 
         assert_eq!(outputs[0].to_vec::<f32>().unwrap(), expected(rows));
         assert!(held.is_released());
     }
-    // What others read is what was given.
+    // Other readers still see the original weights.
     assert_eq!(held.tensor().to_vec::<f32>().unwrap(), numbers);
     assert_eq!(held, weights);
-    // It outlives the model.
+    // The weights outlive the model.
     drop(model);
     assert_eq!(held.tensor().to_vec::<f32>().unwrap(), numbers);
-    // Kernels that read them in different orders.
+    // With kernels that read the weights in different orders.
     let model = weighted(&weights, true, Device::cpu());
     let at = Tensor::from_slice(&[1], &[255_i64]).unwrap();
     let outputs = model.run([("x", &inputs(2)), ("at", &at)]).unwrap();

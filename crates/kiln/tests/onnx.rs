@@ -1,4 +1,4 @@
-//! ONNX models, written byte by byte: named and fixed dimensions, open ranks, refused models.
+//! ONNX models, written byte by byte: named and fixed dimensions, open ranks, rejected models.
 #![cfg(feature = "onnx")]
 
 use kiln::diagnose::{self, Stage};
@@ -31,7 +31,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// An input or output of f32; sizes by name, or none if the rank is open.
+/// An f32 input or output with named sizes, or of open rank if there are none.
 fn value(name: &str, sizes: Option<&[&str]>) -> Vec<u8> {
     let dims = |sizes: &[&str]| {
         let dims = sizes
@@ -43,12 +43,12 @@ fn value(name: &str, sizes: Option<&[&str]>) -> Vec<u8> {
     [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
 }
 
-/// `y = op(x, other)`, with an attribute-free operator of version 17.
+/// `y = op(x, other)`, with an operator of version 17 without attributes.
 fn model(op: &str, sizes: Option<&[&str]>) -> Vec<u8> {
     model_stating(op, sizes, sizes)
 }
 
-/// The same, where the model states other sizes for its result.
+/// The same, for a model that declares other sizes for its result.
 fn model_stating(op: &str, sizes: Option<&[&str]>, stated: Option<&[&str]>) -> Vec<u8> {
     let node = [
         field(1, b"x"),

@@ -1,4 +1,4 @@
-//! Panics inside a load or a call end at the facade as a typed error, and the next load and call succeed.
+//! A panic inside a load or a call ends at the facade as a typed error, and the next load and call succeed.
 //!
 //! A panic is injected through `tracing`: a subscriber of this thread panics when a span of a given name is entered.
 //! Passes, fusion, planning and import enter one each.
@@ -129,7 +129,7 @@ fn a_panic_at_any_stage_of_a_call_is_a_typed_error_and_the_next_call_works() {
         let (failed, _, is_hit) = Failpoints::run(Some(stage), || call(&model, 2));
         // Work on other threads does not reach this subscriber.
         assert!(is_hit, "{stage}");
-        // A compile that panics is an error of its own, caught closer to it.
+        // A compile that panics is a separate error, caught closer to its source.
         if let Err(error) = failed {
             assert_eq!(error.kind(), ErrorKind::Internal, "{stage}: {error}");
         }

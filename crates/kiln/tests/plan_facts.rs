@@ -1,5 +1,5 @@
-//! Plan facts: recorded functions, whose arguments have a symbol of their own on each axis, are planned as if these symbols
-//! were one.
+//! Plan facts: recorded functions, whose arguments have a separate symbol on each axis, are planned as if symbols for
+//! equal sizes were one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -34,7 +34,7 @@ fn with_shared_symbols(text: &str, groups: &[(&str, &[&str])]) -> String {
     for line in text.lines() {
         let first = line.trim_start();
         if first.starts_with("plan ") {
-            // Its expectation holds trivially now.
+            // With these symbols, its expectation holds trivially.
             if line.trim_end().ends_with('{') {
                 result.push_str("{\n");
             }

@@ -1,5 +1,5 @@
-//! Power cuts: whatever state of a cache folder a disk holds afterwards, an entry is intact or a miss, and every result is
-//! right.
+//! Power cuts: whatever state of a cache folder a disk contains afterwards, an entry is intact or a miss, and every
+//! result is correct.
 //!
 //! The states are those of `kiln_testkit::power_cut`: after each change of the folder, unsynced data is present, missing,
 //! zeroed or torn, and names are present in any order.
@@ -36,7 +36,7 @@ fn options(sync: bool) -> DiskOptions {
     }
 }
 
-/// What is stored under which name, in this order: the first name again with other content.
+/// The content stored under each name, in this order; the first name is stored again with other content.
 fn stored() -> [(&'static str, Vec<u8>); 4] {
     let content = |byte: u8| vec![byte; 1000];
     [
@@ -48,7 +48,7 @@ fn stored() -> [(&'static str, Vec<u8>); 4] {
 }
 
 fn disk(fs: MemoryFs, options: DiskOptions) -> DiskTier {
-    // SAFETY: nothing read from it is executed.
+    // SAFETY: nothing that is read from it is executed.
     unsafe { DiskTier::with_fs(fs, options) }
 }
 
@@ -93,7 +93,7 @@ fn after_a_power_cut_entries_are_intact_or_misses() {
     for sync in [false, true] {
         let fs = MemoryFs::new();
         let tier = disk(fs.clone(), options(sync));
-        // The number of changes when each was stored.
+        // The number of changes made when each was stored.
         let mut ends = Vec::new();
         for (name, content) in stored() {
             tier.put(&key(name), Duration::ZERO, Content::data(&content))
@@ -109,7 +109,8 @@ fn after_a_power_cut_entries_are_intact_or_misses() {
                 n_states += 1;
                 let n_named = state.keys().filter(|name| name.ends_with(".kiln2")).count();
                 n_damaged += n_named - found.values().flatten().count();
-                // Anything stored and synced before is present, or its replacement is, until an entry must be evicted.
+                // Everything that was stored and synced is present, or its replacement is, until an entry must be
+                // evicted.
                 if sync && (ends[0]..ends[2]).contains(&n) {
                     assert!(found["a"].is_some(), "after {n} changes");
                 }
@@ -226,7 +227,7 @@ fn after_a_power_cut_results_are_right() {
     );
     let mut states: Vec<Files> = Vec::new();
     for n in 0..whole.len() {
-        // The entries written last never reached the disk; or one did in part; or all did.
+        // The entries written last never reached the disk, or one of them did in part, or all did.
         states.push(whole[..n].to_vec());
         for loss in losses(&whole[n].1) {
             let mut torn = whole.clone();

@@ -1,4 +1,4 @@
-//! `Options::precision`: compiled code computes what the interpreter reads in the rewritten graph, on every level.
+//! `Options::precision`: compiled code computes the same as the interpreter on the rewritten graph, at every level.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -81,11 +81,11 @@ fn compiled_products_of_every_format_equal_interpreted_ones_at_edge_sizes_on_eve
                     let found = elements(&compiled, &x);
                     let expected = elements(&interpreted, &x);
                     let largest = expected.iter().fold(1e-6_f32, |most, y| most.max(y.abs()));
-                    // A sum that lies between two numbers of 16 bits may be rounded to either.
+                    // A sum between two 16-bit numbers may be rounded to either.
                     let bound = match format {
                         "bf16" => 1e-2,
                         "f16" => 2e-3,
-                        // Nor are activations that are rounded to 8 bits.
+                        // The same goes for activations that are rounded to 8 bits.
                         "int8" | "int4-int8" | "int4-int8/32" | "int4-int8/32/zero-points" => 1e-2,
                         _ => 1e-5,
                     };

@@ -1,5 +1,5 @@
-//! Models written with narrower weights: they compute what the codes say, close to the original, and are ONNX models that
-//! load like any other.
+//! Models written with narrower weights: they compute what their codes represent, stay close to the original, and load
+//! like any other ONNX model.
 
 #![cfg(all(feature = "llvm", feature = "onnx"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -11,7 +11,7 @@ use kiln::{
 };
 use onnx_writer::{F32, floats, graph, int_attribute, model, node, untyped, value};
 
-/// Numbers between -1 and 1 that repeat late.
+/// Numbers between -1 and 1 with a long period.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count)
         .map(|k| ((k * 37 + seed * 11) % 101) as f32 / 50.0 - 1.0)
@@ -27,7 +27,7 @@ fn weights(name: &str, dims: &[i64]) -> Vec<u8> {
     )
 }
 
-/// A product, one with a transposed operand and a bias, and a product of two activations.
+/// A product, another with a transposed operand and a bias, and a product of two activations.
 fn dense() -> Vec<u8> {
     let nodes = [
         node("a = MatMul(x, w)", &[]),
@@ -81,7 +81,7 @@ fn outputs(bytes: &[u8], x: &Tensor, device: Device) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// The largest difference over the largest element.
+/// The largest difference relative to the largest element.
 fn distance(found: &[f32], expected: &[f32]) -> f32 {
     assert_eq!(found.len(), expected.len());
     let largest = expected.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
@@ -105,7 +105,7 @@ fn case(x: Tensor) -> Vec<(String, Tensor)> {
 #[test]
 fn weights_of_few_bits_stay_close_and_are_the_same_compiled() {
     let bytes = dense();
-    // How far a result may be off, relative to the largest.
+    // The tolerance of a result, relative to the largest element.
     let formats = [
         ("int8-weights/32", 0.02),
         ("int8-weights/16/zero-points", 0.02),
@@ -156,7 +156,7 @@ fn activations_are_rounded_within_the_ranges_of_cases() {
             assert!(off > 0.0 && off < 0.03, "{off}");
         }
     }
-    // Half of the elements outside the range: results are far off, so the range is what decides.
+    // With half of the elements outside the range, results are far off, which shows that the range is used.
     let narrow =
         Quantization::of("int8".parse().unwrap()).calibration(Calibration::Percentile(50.0));
     let narrow = narrow

@@ -1,4 +1,4 @@
-//! Random bits as integer arithmetic in kernels: equal to the interpreter's, with keys that are data.
+//! Random bits as integer arithmetic in kernels: equal to the interpreter's, with keys passed as data.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
@@ -6,7 +6,7 @@
 use kiln::internals::scalar::{Function, Mode, ScalarValue, evaluate};
 use kiln::{Device, Model, Options, Source, Tensor};
 
-/// A dropout between element-wise ops, its random bits, and the sums of its rows.
+/// A dropout between element-wise ops, its random bits, and its row sums.
 const DROPOUT: &str =
     "graph @dropout(%x: f32[B, N], %bias: f32[N], %key: u64[2]) -> (f32[B, N], f32[B], u32[B, N]) {
   %bits = random_bits %key {dims = [B, N]}
@@ -55,7 +55,7 @@ fn compiled_random_bits_equal_the_interpreters_at_every_shape() {
     for (position, n) in columns.into_iter().enumerate() {
         for rows in [0, 1, 2, 5, 13] {
             if n == 0 && rows > 0 {
-                // Both refuse the maximum of no elements.
+                // Both reject the maximum of an empty axis.
                 continue;
             }
             let key = keys[(position + rows) % keys.len()];
@@ -101,7 +101,7 @@ fn dropout_drops_a_quarter_of_the_elements() {
     );
 }
 
-/// A few elements of a tensor far larger than memory: only those are computed.
+/// A few elements of a tensor far larger than memory: only these are computed.
 #[test]
 fn random_positions_are_64_bits_wide() {
     let text = "graph @far(%x: f32[N], %key: u64[2]) -> u32[N] {

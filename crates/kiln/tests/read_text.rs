@@ -1,5 +1,5 @@
-//! The example reads its samples correctly, with the real models: set `KILN_MODELS` to the folder that contains them.
-//! Without it this test prints a message and passes.
+//! The example reads its samples correctly with the real models. Set `KILN_MODELS` to the folder that contains them;
+//! without it this test prints a message and passes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 

@@ -1,5 +1,5 @@
-//! The number of steps of a call of a compiled real model, that each is compiled well, and that the results equal the
-//! interpreter's.
+//! The number of steps in a call of a compiled real model, whether each is compiled well, and whether the results equal
+//! the interpreter's.
 //!
 //! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a `model.onnx`; without
 //! it they print that they were skipped.
@@ -66,7 +66,7 @@ fn called(name: &str, shape: &[usize]) -> Option<(Model, Explained)> {
     Some((model, explained))
 }
 
-/// Nothing is interpreted, no contraction uses plain loops, and no compile failed on the way.
+/// Nothing is interpreted, no contraction uses plain loops, and no compile failed.
 fn assert_compiled_well(explained: &Explained) {
     assert_eq!(explained.device, Device::cpu());
     let interpreted = explained

@@ -1,4 +1,5 @@
-//! Tokens are chosen with the probabilities that the options say, and compiled code chooses as the interpreter does.
+//! Tokens are sampled with the probabilities that the options specify, and compiled code makes the same choices as the
+//! interpreter.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -15,14 +16,14 @@ fn sampler(sampling: Sampling, device: Device) -> Sampler {
     Sampler::new(sampling, &options).unwrap()
 }
 
-/// Logits without a pattern, between -4 and 4.
+/// Irregular logits between -4 and 4.
 fn logits(rows: usize, vocabulary: usize) -> Tensor {
     let elements = (0..rows * vocabulary).map(|k| (k * 7919 + 13) as u64 % 1009);
     let elements = elements.map(|k| k as f32 / 126.0 - 4.0).collect();
     Tensor::from_vec(&[rows, vocabulary], elements).unwrap()
 }
 
-/// The share of draws that gives each token of these probabilities.
+/// The share of draws of each token, given these probabilities.
 fn shares(sampling: Sampling, probabilities: &[f32]) -> Vec<f64> {
     const DRAWS: usize = 40_000;
     let row: Vec<f32> = probabilities.iter().map(|p| p.ln()).collect();
@@ -37,7 +38,7 @@ fn shares(sampling: Sampling, probabilities: &[f32]) -> Vec<f64> {
         .collect()
 }
 
-/// Six standard deviations of a share of 40,000 draws are less than this.
+/// Six standard deviations of a share over 40,000 draws are less than this.
 const TOLERANCE: f64 = 0.015;
 
 fn check(sampling: Sampling, expected: &[f64]) {
@@ -59,7 +60,7 @@ fn check(sampling: Sampling, expected: &[f64]) {
 fn tokens_come_with_their_probabilities() {
     check(Sampling::new(), &[0.4, 0.3, 0.2, 0.08, 0.02]);
     check(Sampling::new().seed(99), &[0.4, 0.3, 0.2, 0.08, 0.02]);
-    // Probabilities squared, and normalised.
+    // The probabilities squared, and normalised.
     let sum = 0.16 + 0.09 + 0.04 + 0.0064 + 0.0004;
     let squared = [0.16, 0.09, 0.04, 0.0064, 0.0004].map(|p: f64| p / sum);
     check(Sampling::new().temperature(0.5), &squared);
@@ -72,13 +73,13 @@ fn only_what_is_kept_is_drawn() {
         &[4.0 / 7.0, 3.0 / 7.0, 0.0, 0.0, 0.0],
     );
     check(Sampling::new().top_k(9), &[0.4, 0.3, 0.2, 0.08, 0.02]);
-    // The third makes the sum reach 0.8.
+    // With the third one, the sum reaches 0.8.
     check(
         Sampling::new().top_p(0.8),
         &[4.0 / 9.0, 3.0 / 9.0, 2.0 / 9.0, 0.0, 0.0],
     );
     check(Sampling::new().top_p(0.0), &[1.0, 0.0, 0.0, 0.0, 0.0]);
-    // Of the two that are kept, 0.57 and 0.43, both are needed for 0.6.
+    // Of the two that are kept, 0.57 and 0.43, both are needed to reach 0.6.
     check(
         Sampling::new().top_k(2).top_p(0.6),
         &[4.0 / 7.0, 3.0 / 7.0, 0.0, 0.0, 0.0],

@@ -1,4 +1,4 @@
-//! Tensors kept from call to call: computed in place, never lost, and equal to the interpreter's.
+//! Tensors kept from call to call: updated in place, never lost, and equal to the interpreter's.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
@@ -50,7 +50,7 @@ fn appending(cache: Tensor) -> Session {
     session.build().unwrap()
 }
 
-/// Appends rows in a session, and compares state and output with the interpreter's.
+/// Appends rows in a session, and compares the state and the output with the interpreter's.
 fn append(session: &mut Session, position: i64, rows: &Tensor) {
     let reference = options(Device::interpreter())
         .load(Source::text(APPEND))
@@ -91,7 +91,7 @@ fn a_cache_is_appended_to_in_place() {
             append(&mut session, position as i64, &ramp(&[1, width]));
             assert_eq!(start_of(session.state("cache").unwrap()), start);
         }
-        // Several rows at once, and none.
+        // Several rows at once, and no rows.
         append(&mut session, 0, &ramp(&[capacity, width]));
         append(&mut session, 0, &ramp(&[0, width]));
         assert_eq!(start_of(session.state("cache").unwrap()), start);
@@ -306,7 +306,7 @@ fn reading_a_donated_tensor_is_an_error() {
     assert_eq!(inputs[0].as_bytes().unwrap_err().code(), "E0943");
     let error = donate(&model, &mut inputs, &mut donations, &mut outputs).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    // Passed twice, it is not exclusively owned: nothing is taken.
+    // It is passed twice, so it is not exclusively owned, and the donation is not taken.
     let both = "graph @both(%x: f32[N], %y: f32[N]) -> f32[N] {
       %z = sub %x, %y
       return %z

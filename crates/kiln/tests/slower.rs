@@ -1,7 +1,7 @@
 //! Random graphs at large sizes: compiled code is not slower than the interpreter.
 //!
-//! A kernel that computes something repeatedly still gives the right result and passes every other test. An interpreter
-//! computes each value once, op by op, so it beats any kernel that recomputes.
+//! A kernel that computes something repeatedly still gives the right result, and passes every other test. The
+//! interpreter computes each value once, op by op, so it is faster than any kernel that recomputes.
 
 #![cfg(feature = "llvm")]
 #![allow(
@@ -19,13 +19,13 @@ use kiln_testkit::generate::{Flavor, GraphOptions, input_tensors, random_graph, 
 use kiln_testkit::random::seeded_bytes;
 use std::time::{Duration, Instant};
 
-/// Sizes to choose from; a symbol gets the first that it may have.
+/// Sizes to choose from; a symbol gets the first one that it allows.
 const SIZES: [i64; 8] = [48, 40, 36, 24, 12, 7, 3, 1];
 
 /// Shorter times are ignored: they may be the call's overhead.
 const SHORT: Duration = Duration::from_millis(2);
 
-/// The shapes of a graph's inputs with all symbols large.
+/// The shapes of a graph's inputs, with all symbols large.
 fn large_shapes(graph: &Graph) -> Option<Vec<Vec<usize>>> {
     let dims = graph.dims();
     let mut binding = Binding::new();
@@ -44,7 +44,7 @@ fn large_shapes(graph: &Graph) -> Option<Vec<Vec<usize>>> {
     shapes_under(graph, &binding)
 }
 
-/// The minimum of two calls.
+/// The minimum time of two calls.
 fn time(model: &Model, inputs: &[(&str, &Tensor)]) -> Option<Duration> {
     let call = || {
         let begin = Instant::now();
@@ -54,7 +54,7 @@ fn time(model: &Model, inputs: &[(&str, &Tensor)]) -> Option<Duration> {
     Some(call()?.min(call()?))
 }
 
-/// The times of a graph, compiled and interpreted; none if they are short, or if the graph is refused.
+/// The times of a graph, compiled and interpreted; `None` if they are short, or if the graph is rejected.
 fn times(seed: u64) -> Option<(Duration, Duration, Graph)> {
     let bytes = seeded_bytes(seed, 4096);
     let mut choices = Unstructured::new(&bytes);

@@ -1,6 +1,7 @@
-//! Random models and shapes for a long time: results stay right, and memory, descriptors and threads do not grow.
+//! Random models and shapes for a long time: results stay correct, and memory, descriptors and threads do not grow.
 //!
-//! `KILN_SOAK_MINUTES` sets how long the ignored test runs; `cargo xtask soak` runs it. The other takes some seconds.
+//! `KILN_SOAK_MINUTES` sets how long the ignored test runs; `cargo xtask soak` runs it. The other test takes a few
+//! seconds.
 
 #![cfg(all(feature = "llvm", target_os = "linux"))]
 #![allow(
@@ -29,7 +30,8 @@ use std::time::{Duration, Instant};
 /// Serialises the tests of this file: each measures the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// How many models are alive throughout. No two of them share a runtime: their options differ, or they ask for their own.
+/// How many models are alive throughout. No two of them share a runtime: their options differ, or they request separate
+/// ones.
 const KEPT: u64 = 20;
 
 /// The resources of the process.
@@ -45,12 +47,12 @@ struct Sample {
 /// Its threads, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
 struct Threads {
-    /// Compile threads of runtimes: created when there is something to compile and the existing ones are busy.
+    /// Compile threads of runtimes: created when there is something to compile and all existing ones are busy.
     compile: usize,
     /// Launch threads of runtimes: created with the runtime.
     workers: usize,
-    /// Threads of runtimes that end calls: one each, from the first call that may be ended until there was none for a
-    /// while.
+    /// Cancellation threads of runtimes: one each, started by the first call that can be cancelled, and ended after a
+    /// while without such calls.
     watches: usize,
     others: usize,
 }
@@ -84,9 +86,9 @@ impl Threads {
         threads
     }
 
-    /// At most as many as the live runtimes may have: those of the kept models, and of the model of the last round, whose
-    /// threads may be about to end. A runtime gets another compile thread the first time that it has several kernels to
-    /// compile at once, which for the last of them is after some forty models; from then on their number is constant.
+    /// At most as many as the live runtimes may have: those of the kept models, and that of the last round's model,
+    /// whose threads may be about to end. A runtime gets another compile thread when it first has several kernels to
+    /// compile at once, which takes the last of them about forty models; from then on the number is constant.
     fn expect_bounded(self) {
         let runtimes = KEPT as usize + 1;
         let each = std::thread::available_parallelism().map_or(1, usize::from);
@@ -104,7 +106,7 @@ impl Sample {
         while Threads::named("kiln-detached") > 0 && begin.elapsed() < Duration::from_secs(60) {
             std::thread::yield_now();
         }
-        // Freed memory that the allocator keeps is not growth.
+        // Freed memory that the allocator keeps does not count as growth.
         // SAFETY: the function has no preconditions.
         unsafe { libc::malloc_trim(0) };
         let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -128,7 +130,7 @@ impl Sample {
 
 /// The options of a round: policies, limits, stores and separate runtimes rotate.
 fn options(round: u64, folder: &Path) -> Options {
-    // Limits so low that all are reached with the first models: later growth is a leak.
+    // The limits are so low that all are reached with the first models: later growth is a leak.
     let mut limits = Limits {
         memory: MemoryLimits::new().with_kept_bytes(256 << 10),
         ..Limits::default()
@@ -149,7 +151,7 @@ fn options(round: u64, folder: &Path) -> Options {
             ..CompilePolicy::Background.into()
         }),
     };
-    // So small that entries are evicted all the time.
+    // Small enough that entries are evicted all the time.
     match round % 5 {
         0 => options.cache(Cache::off()),
         _ => options.cache(Cache::folder(folder).max_bytes(1 << 20)),
@@ -190,7 +192,7 @@ fn round(seed: u64, folder: &Path) -> usize {
             cancellation.cancel();
         }
         let found = match call {
-            // One call that is cancelled at once, and two at the same time.
+            // One call that is cancelled at once, and two concurrent calls.
             3 => {
                 let call = model.call(named()).cancellation(&cancellation);
                 let error = call.run().unwrap_err();
@@ -238,12 +240,13 @@ fn expected(graph: &Graph, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
     interpret(graph, inputs, &options).ok()
 }
 
-/// Runs rounds until `is_enough`, with a model that is alive throughout; takes samples after each eighth of them.
+/// Runs rounds until `is_enough`, with models that are alive throughout; takes a sample after each eighth of the
+/// rounds.
 fn soak(is_enough: impl Fn(u64) -> f64) -> Vec<Sample> {
     let _alone = ALONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    // By default each compile thread gets a heap of its own, as large as its largest compile and increasingly fragmented:
+    // By default each compile thread gets its own heap, as large as its largest compile and increasingly fragmented, so
     // resident memory would say nothing about live memory.
     // SAFETY: it changes the allocator's heap policy, which is allowed at any time.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
@@ -252,7 +255,7 @@ fn soak(is_enough: impl Fn(u64) -> f64) -> Vec<Sample> {
       %y = exp %x
       return %y
     }";
-    // Its runtime is the one that others share, in the rounds that share.
+    // A kept model uses the shared runtime in the rounds whose options share it.
     let kept: Vec<Model> = (0..KEPT)
         .map(|round| {
             options(round, folder.path())
@@ -315,7 +318,7 @@ fn expect_flat(samples: &[Sample], allowed: usize) {
         "{samples:?}"
     );
     assert!(last.descriptors <= first.descriptors, "{samples:?}");
-    // How many runtimes compile at the same time is random; their number is bounded, as checked during the rounds.
+    // How many runtimes compile at the same time is random; their number is bounded, which the rounds check.
     assert!(last.threads.others <= first.threads.others, "{samples:?}");
     assert!(
         last.threads.workers <= first.threads.workers + 1,
@@ -323,7 +326,7 @@ fn expect_flat(samples: &[Sample], allowed: usize) {
     );
 }
 
-/// Whatever it holds is dropped with it.
+/// Drops whatever it holds.
 type Leak = Box<dyn std::any::Any>;
 
 #[test]

@@ -1,8 +1,8 @@
-//! Calls that are ended in the middle of an op, of every family, interpreted and compiled: they end at once, and the next
-//! call is right.
+//! Calls that are cancelled in the middle of an op, of every family, interpreted and compiled: they end promptly, and
+//! the next call is correct.
 //!
-//! A case is scaled up until a call is still running when it is cancelled. The measure is the processor time that the call
-//! takes from then on, which does not depend on other load on the machine.
+//! A case is scaled up until a call is still running when it is cancelled. The test measures the processor time that
+//! the call uses from then on, which does not depend on other load on the machine.
 
 #![cfg(feature = "llvm")]
 #![allow(
@@ -24,16 +24,16 @@ use std::time::{Duration, Instant};
 
 const THREADS: usize = 2;
 
-/// How long a call may continue, on each of its threads.
+/// How much longer a call may run, on each of its threads.
 const MAX_TIME: Duration = Duration::from_millis(50);
 
-/// When calls are cancelled, counted from their start.
+/// When calls are cancelled, measured from their start.
 const AFTER: Duration = Duration::from_millis(15);
 
 /// The same for calls that take less time at any scale.
 const SOON: Duration = Duration::from_millis(2);
 
-/// Longer than any call continues, however busy the machine: a call that does not end takes longer.
+/// Longer than any call continues, however busy the machine is; only a call that does not end takes longer.
 const FOR_EVER: Duration = Duration::from_secs(20);
 
 /// An op, or ops that become one kernel. `{N}` and the like are sizes.
@@ -68,7 +68,7 @@ fn repeated<T: Element>(shape: &[usize], pattern: &[T]) -> Tensor {
     Tensor::from_vec(shape, elements).unwrap()
 }
 
-/// Two vectors whose pairwise sums are many numbers.
+/// Two vectors with many pairwise sums.
 fn pairs(n: usize) -> Vec<(&'static str, Tensor)> {
     vec![("x", floats(&[n, 1])), ("y", floats(&[1, 512]))]
 }
@@ -288,13 +288,13 @@ fn cases() -> Vec<Case> {
           %a = resize %x {axes = [2, 3], sizes = [128, 128], scales = [2.0, 2.0], mode = linear, coordinates = half_pixel, rounding = floor, cubic_coefficient = -0.75}
           return %a
         }"),
-        // A strided input is copied before execution begins.
+        // A strided input is copied before execution starts.
         case!(strided_input, |n| vec![("x", floats(&[512, n]).transpose(&[1, 0]).unwrap())], 1 << 17,
             "graph @g(%x: f32[N, M]) -> f32[N] {
           %a = reduce %x {function = max, axes = [1]}
           return %a
         }"),
-        // The input is returned as the output, row-major.
+        // The input is returned as the output, in row-major order.
         case!(strided_output, |n| vec![("x", floats(&[512, n]).transpose(&[1, 0]).unwrap())], 1 << 17,
             "graph @g(%x: f32[N, M]) -> f32[N, M] {
           return %x
@@ -331,13 +331,13 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The cost of a call after it was cancelled: processor time, and wall time.
+/// The cost of a call after its cancellation: processor time, and wall time.
 struct Rest {
     processor: Duration,
     wall: Duration,
 }
 
-/// Cancels a running call; none if it ended before.
+/// Cancels a running call; `None` if it ended before.
 fn cancel(model: &Model, inputs: &[(&'static str, Tensor)], after: Duration) -> Option<Rest> {
     let cancellation = Cancellation::new();
     let begun = Arc::new(AtomicUsize::new(0));
@@ -380,7 +380,7 @@ fn model(case: &Case, device: Device) -> Model {
         .unwrap_or_else(|error| panic!("{}: {error}", case.name))
 }
 
-/// Cancels calls of every case, and checks the call after that.
+/// Cancels calls of every case, and checks the next call.
 fn every_case_ends(device: Device) {
     let _alone = alone();
     let only = std::env::var("KILN_STOPPING_CASE").ok();
@@ -409,7 +409,7 @@ fn every_case_ends(device: Device) {
                 rest = rest.or_else(|| cancel(&model, &large, SOON));
             }
         }
-        // Again at a scale at which a call that does not end runs for long.
+        // Once more, at a scale at which a call that does not end runs for a long time.
         scale = (16 * scale).min(case.most);
         let rest = cancel(&model, &(case.inputs)(scale), AFTER).or(rest);
         let rest = rest.unwrap_or_else(|| unreachable!("the loop ends with one"));
@@ -440,7 +440,7 @@ fn compiled_calls_end_in_the_middle_of_any_kernel_and_builtin() {
     every_case_ends(Device::cpu());
 }
 
-/// Five kernels, from a few numbers to products, whose polls are measured.
+/// Five kernels, from a few numbers to products, whose polling cost is measured.
 fn measured() -> Vec<Case> {
     vec![
         case!(
@@ -507,7 +507,7 @@ fn measured() -> Vec<Case> {
     ]
 }
 
-/// A model whose code polls, or does not.
+/// A model whose code polls, or one whose code does not.
 fn polling(case: &Case, polls: bool) -> Model {
     let compiler = match polls {
         true => LlvmCompiler::new(),
@@ -522,7 +522,7 @@ fn polling(case: &Case, polls: bool) -> Model {
     options.load(Source::text(case.text)).unwrap()
 }
 
-/// The cost of polls that the book states: the minimum processor time over many interleaved rounds of calls.
+/// The cost of polling stated in the book: the minimum processor time over many interleaved rounds of calls.
 #[test]
 #[ignore = "a measurement, for release builds"]
 fn measure_the_cost_of_polls() {

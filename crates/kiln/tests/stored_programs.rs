@@ -1,4 +1,4 @@
-//! Programs are stored: a second load imports and plans nothing, and is the same model.
+//! Stored programs: a second load imports and plans nothing, and gives the same model.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(feature = "llvm", feature = "onnx"))]
@@ -51,7 +51,7 @@ fn node(op: &str, inputs: &[&str], output: &str) -> Vec<u8> {
     field(1, &node)
 }
 
-/// Elements in the model's file, or in `weights.bin` beside it.
+/// Elements in the model's file, or in `weights.bin` next to it.
 fn initializer(name: &str, shape: [u64; 2], outside: bool, first: f32) -> (Vec<u8>, Vec<u8>) {
     let data: Vec<u8> = (0..shape[0] * shape[1])
         .flat_map(|i| (first + i as f32 * 0.125).to_le_bytes())

@@ -1,5 +1,5 @@
-//! Large graphs, differentiated, planned and compiled: many ops, many layers, many branches; on little stack, and within a limit of
-//! memory.
+//! Large graphs, differentiated, planned and compiled: many ops, many layers, many branches; on a small stack, and
+//! within a memory limit.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -14,8 +14,8 @@ use kiln::{
 };
 use kiln_testkit::large::{SMALL_STACK, on_small_stack};
 
-/// Runs `work` on little stack: far too little to recurse over the ops of these graphs. Frames of a debug build are several times as
-/// large, so there it is more.
+/// Runs `work` on a small stack, far too small to recurse over the ops of these graphs. Frames of a debug build are
+/// several times as large, so there it is larger.
 fn on_little_stack(work: impl FnOnce() + Send) {
     let bytes = if cfg!(debug_assertions) {
         768 << 10
@@ -32,7 +32,7 @@ fn options(device: Device) -> Options {
     Options::new().cache(Cache::off()).device(device).threads(1)
 }
 
-/// A graph of a loss of one input `x: f32[N]`.
+/// The graph of a loss of one input `x: f32[N]`.
 fn graph(loss: impl FnOnce(&Var) -> Var) -> Graph {
     let recording = Recording::new("large");
     let x = recording.input("x", DType::F32, [AxisSize::from("N")]);
@@ -40,7 +40,7 @@ fn graph(loss: impl FnOnce(&Var) -> Var) -> Graph {
     recording.finish(&[("loss", &loss)]).unwrap()
 }
 
-/// `ops` element-wise ops one after the other, all of them different.
+/// `ops` element-wise ops in sequence, all of them different.
 fn chain(ops: usize) -> Graph {
     graph(|x| {
         let mut y = x.clone();

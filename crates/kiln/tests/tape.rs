@@ -201,7 +201,7 @@ fn a_function_compiles_itself_after_calls_of_each_rank() {
     };
     let compiled: Vec<bool> = [1, 2, 3, 4, 5].map(|n| call(&[n, 3])).to_vec();
     assert_eq!(compiled, [false, false, false, true, true]);
-    // A new rank is interpreted until it was called as often.
+    // A new rank is interpreted until it has been called as often as the first one.
     let compiled: Vec<bool> = [1, 2, 3, 4].map(|n| call(&[2, n, 3])).to_vec();
     assert_eq!(compiled, [false, false, false, true]);
 }

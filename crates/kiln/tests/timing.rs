@@ -1,4 +1,4 @@
-//! Where the time of a model went, as its user sees it.
+//! The time breakdown of a model, as users see it.
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test stops where something is wrong")]
 
@@ -88,7 +88,7 @@ fn a_verbose_report_has_each_kernel_and_a_second_run_adds_none() {
 
 #[test]
 fn events_and_unattributed_time_add_up_to_the_stopwatch() {
-    // One of a few tries must pass: between reading the two clocks, a busy machine may do anything.
+    // One of a few attempts must pass, since a busy machine may be delayed between reading the two clocks.
     let is_within = (0..5).any(|_| {
         let begin = Instant::now();
         let model = options().load(Source::text(MLP)).unwrap();

@@ -1,4 +1,4 @@
-//! What recorded functions are written with: compiled code gives what the interpreter gives, in f32 and f64, at several
+//! The operations used in recorded functions: compiled code gives the interpreter's results, in f32 and f64, at several
 //! sizes; arguments that share sizes; results written into given tensors; plans that the next process finds.
 
 #![cfg(feature = "llvm")]
@@ -14,7 +14,7 @@ use std::path::Path;
 /// The arguments: floats `x: [M, N]`, `y: [N, K]`, `v: [N]`, positions `n: i64[N]` of `v`, and a key `u64[2]`.
 type Arguments<'a> = [&'a Var; 5];
 
-/// A function, by what it is written with.
+/// A function, named by the operation it uses.
 type Line = (&'static str, fn(Arguments<'_>) -> Vec<Var>);
 
 const LINES: [Line; 20] = [
@@ -72,7 +72,7 @@ const LINES: [Line; 20] = [
         })
     }),
     ("cond", |[x, _, v, ..]| {
-        // One of the sums is 0 to rounding.
+        // One of the sums is 0 up to rounding.
         let is_large = v.sum(..).greater(0.25);
         let [y, s] = is_large.choose(
             &[x, v],
@@ -260,7 +260,7 @@ fn assert_close(found: &Tensor, expected: &Tensor, what: &str) {
     }
 }
 
-/// Compares the results of a line, compiled, with those of the interpreter.
+/// Compares the compiled results of a line with the interpreter's.
 fn check(dtype: DType, (name, line): Line) {
     let function = |x: Var, y: Var, v: Var, n: Var, key: Var| line([&x, &y, &v, &n, &key]);
     let compiled = jit(function).with_options(on(Device::cpu()));
@@ -269,7 +269,7 @@ fn check(dtype: DType, (name, line): Line) {
         let inputs = inputs(dtype, sizes);
         let inputs = inputs.each_ref();
         let expected = interpreted.call(inputs);
-        // No row has no first one.
+        // Without rows there is no first one.
         if sizes[0] == 0 && expected.is_err() {
             assert!(compiled.call(inputs).is_err(), "{name}");
             continue;
@@ -373,7 +373,7 @@ fn results_are_written_into_given_tensors() {
     assert!(f.call_into([&x], &mut outputs[..1]).is_err());
 }
 
-/// A function with a large constant of its own, called in what stands for a process.
+/// A function with its own large constant, called in a stand-in for a process.
 fn in_a_process(folder: &Path, weight: f32) -> (Tensor, kiln::CompilationStats, u64) {
     let observation = Observation::new().timing(Verbosity::Verbose);
     let options = on(Device::cpu()).observe(observation);
@@ -395,7 +395,7 @@ fn the_next_process_finds_the_plan_of_a_function() {
     let (found, stats, planned) = in_a_process(folder.path(), 0.5);
     assert!(found.bit_equal(&expected));
     assert_eq!((stats.compilations, planned), (0, 0), "{stats:?}");
-    // Another constant is another function.
+    // Another constant makes another function.
     let (_, _, planned) = in_a_process(folder.path(), 0.25);
     assert!(planned > 0);
 }

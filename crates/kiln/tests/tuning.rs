@@ -1,4 +1,4 @@
-//! Tuning: candidates compute the same, a choice is remembered, and what the options set is left alone.
+//! Tuning: candidates compute the same, a choice is remembered, and what the options set is left unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -59,7 +59,7 @@ fn every_candidate_computes_the_same() {
             assert!((found - expected).abs() < 1e-5, "{}", measured.config);
         }
     }
-    // Either the defaults, or what was confirmed to be faster than they are.
+    // Either the defaults, or a configuration confirmed to be faster.
     match report.confirmed {
         Some([defaults, choice]) => assert!(choice < defaults, "{report}"),
         None => assert_eq!(report.config, OptimizationConfig::default()),
@@ -77,7 +77,7 @@ fn a_choice_is_remembered_for_its_graph_and_sizes() {
     assert!(again.is_remembered && again.measured.is_empty());
     assert_eq!(again.config, first.config);
     assert!(again.to_string().ends_with("as remembered"));
-    // Other sizes, and other options, are other questions.
+    // Other sizes and other options are tuned separately.
     assert!(!tuner().report(&graph(), &sample(6)).unwrap().is_remembered);
     let one = AutoTuner::new(cached().threads(1)).rounds(3);
     let one = one.report(&graph(), &sample(5)).unwrap();

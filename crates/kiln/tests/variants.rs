@@ -1,4 +1,4 @@
-//! Variants in machine code: they compute what the interpreter computes, in whatever order sizes come.
+//! Variants in machine code: they compute the same as the interpreter, in whatever order sizes come.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
@@ -12,7 +12,7 @@ use kiln::{
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A product, a softmax, a norm: the classes that tiles are chosen for.
+/// A product, a softmax and a norm: the kernel classes with a choice of tiles.
 const LAYERS: &str = "graph @layers(%x: f32[A, K], %y: f32[K, B]) -> (f32[A, B], f32[A, K]) {
   %p = matmul %x, %y
   %m = reduce %p {function = max, axes = [1], keep_dims}
@@ -73,7 +73,7 @@ fn variants_equal_the_interpreter_in_any_order_of_sizes() {
         .load(Source::text(LAYERS))
         .unwrap();
     let sizes = [[5, 7, 9], [16, 32, 48], [1, 1, 1], [33, 17, 64], [0, 4, 4]];
-    // Until each has had its trials, then back and forth.
+    // First until each variant has had its trials, then switching between sizes.
     for round in 0..3 {
         for [a, k, b] in sizes {
             let (x, y) = (ramp(&[a, k]), ramp(&[k, b]));

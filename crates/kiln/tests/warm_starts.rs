@@ -1,5 +1,5 @@
-//! A process does not redo what the cache contains: nothing is read but what calls need, and nothing is imported, planned,
-//! packed or compiled. Everything is counted and nothing is timed.
+//! A process does not redo what the cache contains: it reads only what calls need, and imports, plans, packs and
+//! compiles nothing. Everything is counted and nothing is timed.
 //!
 //! Tests of real models need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a
 //! `model.onnx`; without it they print that they were skipped.
@@ -54,7 +54,7 @@ fn assert_same(left: &[Tensor], right: &[Tensor]) {
     }
 }
 
-/// Entries and their bytes, by kind.
+/// The numbers of entries and their bytes, by kind.
 fn kinds(cache: &Path) -> BTreeMap<String, (usize, u64)> {
     let disk = Cache::folder(cache).open().unwrap();
     let mut kinds = BTreeMap::new();

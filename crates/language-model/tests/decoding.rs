@@ -1,5 +1,5 @@
-//! Long texts: nothing is compiled after the first tokens, no cache is copied but when it grows, and memory is what weights and
-//! caches need; and decoding by compiled code is decoding by the interpreter.
+//! Long texts: nothing is compiled after the first tokens, no cache is copied except when it grows, and memory is what
+//! the weights and caches need; compiled decoding equals interpreted decoding.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One test at a time, since memory is counted for the process.
+/// One test at a time, since memory is counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn options(device: Device) -> Options {
@@ -46,7 +46,7 @@ fn options(device: Device) -> Options {
         .threads(1)
         .shared_kernels(false)
         .cache(Cache::off())
-        // Variants are compiled in the background, when calls have shown which sizes take time.
+        // Variants are compiled in the background, once calls have shown which sizes take time.
         .compiling(Compiling {
             variants: None,
             ..Compiling::default()
@@ -74,7 +74,7 @@ const SMALL: llama::Shape = llama::Shape {
 };
 
 const TOKENS: usize = 2000;
-/// The length from which on the caches have their last size.
+/// The length from which on the caches have their final size.
 const FULL: usize = 1100;
 
 fn start(decoder: &Decoder) -> *const u8 {
@@ -115,11 +115,11 @@ fn two_thousand_tokens_compile_nothing_copy_nothing_and_need_no_more_memory() {
     assert_eq!(stats.interpreted_steps, 0);
     // 64, 128, 256, 512, 1024 and 2048 entries.
     assert_eq!(places, 6);
-    // From the last growth on nothing more is needed but launch plans: four as the length doubles.
+    // After the last growth only launch plans are added: four while the length doubles.
     let live = LIVE.load(Ordering::Relaxed);
     let more = live.saturating_sub(full.unwrap());
     assert!(more < 3 << 20, "{more} bytes more");
-    // Weights that kernels read packed are in memory only so.
+    // Weights that kernels read packed are in memory only in that form.
     let caches = 2 * LONG.layers * LONG.kv_heads * LONG.each() * 2048 * size_of::<f32>();
     let weights = (LONG.n_weights() + LONG.vocabulary * LONG.width) * size_of::<f32>();
     let live = live - before;
@@ -148,7 +148,7 @@ fn compiled_text_is_the_interpreters() {
             let generation = Generation::new(30).sampling(Sampling::new().top_k(5).seed(3));
             let mut seen = Vec::new();
             let mut all = Vec::new();
-            // Twice, so that the second text goes on from the first, and beyond 64 entries.
+            // Twice, so that the second text continues the first, and exceeds 64 entries.
             for prompt in [&[1, 2, 3][..], &[4]] {
                 let each = |token| {
                     seen.push(token);
@@ -157,7 +157,7 @@ fn compiled_text_is_the_interpreters() {
                 all.extend(decoder.generate(prompt, &generation, each).unwrap());
             }
             assert_eq!(seen, all);
-            // All but the last token were fed: 3 + 30, and 1 + 30.
+            // All tokens but the last have been fed: 3 + 30, and 1 + 30.
             assert_eq!(decoder.lengths(), [63]);
             all
         });
@@ -201,10 +201,10 @@ fn a_text_ends_where_it_is_told_to() {
     assert_eq!(error.code(), "E0879");
 }
 
-/// A text with the sum of its log-probabilities.
+/// A text, and the sum of its log-probabilities.
 type Scored = (f64, Vec<i64>);
 
-/// The logarithm of each token's probability.
+/// The log-probability of each token.
 fn log_probabilities(logits: &Tensor) -> Vec<f64> {
     let logits = logits.to_vec::<f32>().unwrap();
     let largest = logits.iter().copied().fold(f32::MIN, f32::max);
@@ -218,7 +218,7 @@ fn log_probabilities(logits: &Tensor) -> Vec<f64> {
         .collect()
 }
 
-/// The best `width` texts that go on from these by a token each; and which each came from.
+/// The best `width` continuations of these texts by one token, each with the index of its parent.
 fn best(beams: &[(Scored, Vec<f64>)], width: usize) -> Vec<(Scored, usize)> {
     let mut all = Vec::new();
     for (parent, ((score, text), next)) in beams.iter().enumerate() {
@@ -254,7 +254,7 @@ fn over_branches(model: &Model, prompt: &[i64], (width, steps): (usize, usize)) 
     beams.into_iter().map(|(scored, _)| scored).collect()
 }
 
-/// The same, each text computed from its beginning by the interpreter.
+/// The same, with each text computed from its beginning by the interpreter.
 fn from_the_beginning(
     model: &Model,
     prompt: &[i64],

@@ -19,7 +19,7 @@ pub(super) fn panic_if_armed() {
     assert!(!IS_ARMED.take(), "{INJECTED}");
 }
 
-/// Entry points that cannot fail: they inspect, count and free, and run nothing supplied by the caller.
+/// Entry points that cannot fail: they inspect, count and free, and run no code supplied by the caller.
 const WITHOUT_RESULT: [&str; 27] = [
     "Call::cancel_when",
     "Call::cancellation",
@@ -50,7 +50,7 @@ const WITHOUT_RESULT: [&str; 27] = [
     "Session::call",
 ];
 
-/// Those in `diagnose`, listed under a path of their own.
+/// Entry points in `diagnose`, listed under a separate path.
 const TOOLS_WITHOUT_RESULT: [&str; 2] = ["diagnose::compile_records", "diagnose::variant_records"];
 
 const TEXT: &str = "graph @f(%x: f32[N]) -> f32[N] {
@@ -62,7 +62,7 @@ fn options() -> Options {
     Options::new().device(Device::default()).cache(Cache::off())
 }
 
-/// An entry point and the error it returned.
+/// An entry point, and the error that it returned.
 type Walked = (&'static str, Option<Error>);
 
 fn walk(name: &'static str, enter: impl FnOnce() -> Option<Error>) -> Walked {
@@ -72,7 +72,7 @@ fn walk(name: &'static str, enter: impl FnOnce() -> Option<Error>) -> Walked {
     (name, error)
 }
 
-/// Calls each entry point once, armed.
+/// Calls each entry point once, with a panic armed.
 fn walk_all() -> Vec<Walked> {
     let model = options().load(Source::text(TEXT)).unwrap();
     let graph = diagnose::graph(&model, Stage::Optimized).unwrap();

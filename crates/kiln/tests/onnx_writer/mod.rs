@@ -87,7 +87,7 @@ pub(crate) fn value(name: &str, element: u64, sizes: Option<&[&str]>) -> Vec<u8>
     [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
 }
 
-/// An output without a stated type.
+/// An output without a declared type.
 pub(crate) fn untyped(name: &str) -> Vec<u8> {
     field(1, name.as_bytes())
 }

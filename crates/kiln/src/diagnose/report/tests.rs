@@ -37,7 +37,7 @@ fn a_report_names_what_a_call_did() {
     assert_eq!((edge.from, edge.to, edge.bytes), (0, 1, Some(6 * 4 * 4)));
     assert!(edge.value.ends_with("f32[B, 4]"), "{}", edge.value);
     assert!(!report.apart[0].reason.is_empty());
-    // They compile at the same time, and are listed as they end.
+    // They compile in parallel, and are listed in the order in which they finish.
     let mut kernels: Vec<_> = report.compiles.iter().map(|it| &it.kernel).collect();
     kernels.sort();
     assert_eq!(kernels, ["matmul", "matmul_relu"]);
@@ -49,7 +49,7 @@ fn a_report_names_what_a_call_did() {
     assert!(page.contains("first &lt;b&gt;") && !page.contains("first <b>"));
 }
 
-/// A report of many steps of one op each, all reading some of those before them.
+/// A report with many steps of one op each, all of which read some of the earlier ones.
 fn generated(n_steps: usize) -> CallReport {
     let step = |number: usize| ReportedStep {
         name: format!("conv_bias_add_clip_{number}"),
@@ -118,7 +118,7 @@ fn a_page_of_2000_ops_is_below_5_mb_and_made_in_a_moment() {
     let page = report.to_html();
     let elapsed = start.elapsed();
     assert!(page.len() < 5_000_000, "{} bytes", page.len());
-    // Seconds in a debug build; the bound finds only what is not linear.
+    // It takes seconds in a debug build; the bound only detects superlinear time.
     assert!(elapsed.as_secs() < 30, "{elapsed:?}");
     assert_eq!(page.matches("<g class=\"node").count(), 2000);
     if let Some(file) = std::env::var_os("KILN_WRITE_LARGE_REPORT") {
@@ -140,7 +140,7 @@ fn nothing_in_a_page_is_loaded_or_ends_its_scripts() {
     ] {
         assert!(!page.contains(forbidden), "{forbidden}");
     }
-    // The style and two scripts are closed once each, and each title that was opened, by the page itself.
+    // Only the page itself closes the style, the two scripts, and each title that was opened.
     assert_eq!(page.matches("</script>").count(), 2);
     assert_eq!(
         page.matches("</title>").count(),

@@ -1,4 +1,4 @@
-//! Files recognised by identity: they are not read again, and changes are detected.
+//! Files recognised by their identity: they are not read again, and changes are detected.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -85,7 +85,7 @@ impl Place {
         OnnxOrigin::open(&self.model, &Limits::default(), &self.disk, now).unwrap()
     }
 
-    /// When all changes are long past.
+    /// Opens the model at a time when all changes are long past.
     fn open(&self) -> OnnxOrigin {
         self.open_at(SystemTime::now() + Duration::from_secs(3600))
     }
