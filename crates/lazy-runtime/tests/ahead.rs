@@ -1,4 +1,4 @@
-//! Ahead of calls: precompiled shapes, and profiles continued by another process.
+//! Compiling ahead of calls: precompiled shapes, and profiles continued by another process.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +16,7 @@ use support::{
     FakeCompiler, Gate, Offer, compiled, error_of, expect_same, graph, ramp, runtime_with,
 };
 
-/// Longer than any test takes, however busy the machine is: only a hang takes longer.
+/// Longer than any test takes, however busy the machine is; only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
 const EXP: &str = "graph @f(%x: f32[A, B]) -> (f32[A, B], f32[A]) {
@@ -119,7 +119,7 @@ fn a_profile_lists_the_called_shapes_and_another_process_continues_it() {
     let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
     let runtime = runtime_with(compiler, options);
     let program = compiled(&runtime, &graph, false);
-    // Compilers hang, and no call waits for them.
+    // Compilers hang, but no call waits for them.
     assert_eq!(program.precompile_in_background(&saved), 3);
     assert!(program.shape_profile().entries().is_empty());
     expect_same(&program, &graph, &[ramp(&[2, 7])]);
@@ -167,7 +167,7 @@ fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_in_the_background() 
         // The only background thread is busy when the profile arrives.
         assert_eq!(of("neg").precompile_in_background(&saved(11, 1)), 1);
         gate.wait_for(1);
-        // The hot shapes come last, and in another profile too.
+        // The hot shapes come last, and are in another profile too.
         let program = of("exp");
         let cool = saved(3, 100).merged(saved(5, 500)).merged(saved(11, 1));
         assert_eq!(program.precompile_in_background(&cool), 3);
@@ -198,7 +198,7 @@ fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_in_the_background() 
 
 #[test]
 fn memory_of_a_call_is_known_ahead_and_close_to_the_peak_of_live_bytes() {
-    // As symbols the sizes cannot be compared, so no two of the large values share a slot.
+    // As symbols, the sizes cannot be compared, so no two of the large values share a slot.
     let graph = graph(
         "graph @apart(%x: f32[A], %y: f32[B], %z: f32[C]) -> (f32[], f32[B]) {
       %a = exp %x
@@ -220,7 +220,7 @@ fn memory_of_a_call_is_known_ahead_and_close_to_the_peak_of_live_bytes() {
         let memory = program.call_memory(&shapes).unwrap().unwrap();
         let largest = 4 * sizes.iter().max().unwrap();
         assert!(memory.largest_live_set >= largest, "{memory:?}");
-        // Three scalars, each on a line of its own.
+        // Three scalars, each on its own cache line.
         assert!(memory.arena <= largest + 4 * 64, "{memory:?}");
         assert_eq!(memory.results, 4 * sizes[1] + 4);
         let inputs = sizes.map(|size| ramp(&[size]));

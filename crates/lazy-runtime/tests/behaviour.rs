@@ -1,4 +1,4 @@
-//! The runtime around the arithmetic: compiles once, replans, counts, rejects, reports.
+//! The runtime around the arithmetic: it compiles once, replans, counts, rejects and reports.
 
 mod support;
 
@@ -48,7 +48,7 @@ fn equal_kernels_are_compiled_once_for_all_sizes() {
         (stats.interpreted_steps, stats.other_plans, stats.failures),
         (0, 0, 0)
     );
-    // Each of the four plans requests the one kernel once.
+    // Each of the four plans requests the single kernel once.
     assert_eq!((stats.hits, stats.hit_rate()), (3, 0.75));
     // Another program shares the compiled code.
     expect_same(

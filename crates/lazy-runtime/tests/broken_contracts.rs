@@ -32,7 +32,7 @@ fn options() -> InterpretOptions<'static> {
     }
 }
 
-/// A graph as written, and one that is compiled in its place.
+/// A graph as written, and one that is compiled instead.
 struct Compared<'a> {
     written: &'a Graph,
     compiled: Graph,
@@ -62,7 +62,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Whether a call was rejected; `None` where the interpreter reached its limits. Panics if the two do not agree.
+    /// Whether a call was rejected; `None` if the interpreter reached its limits. Panics if the two do not agree.
     fn is_refused(&self, inputs: &[Tensor]) -> Option<bool> {
         let run = |graph| interpret(graph, inputs, &options());
         let (written, expected) = (run(self.written), run(&self.compiled));
@@ -75,7 +75,7 @@ impl<'a> Compared<'a> {
         }
         match (&written, &expected) {
             (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
-            // The fault was removed with an op that no output needs.
+            // The fault was removed together with an op that no output needs.
             (Err(error), Ok(_)) if is_of_data(error.code()) => {}
             (written, expected) => self.disagree(inputs, written, expected),
         }
@@ -107,7 +107,7 @@ impl<'a> Compared<'a> {
     }
 }
 
-/// Expects the outcome of each call, fused and not, on graphs optimised and not.
+/// Checks the outcome of each call, fused and unfused, on optimised and unoptimised graphs.
 fn expect_codes(source: &str, calls: &[(&[&[usize]], Option<&str>)]) {
     let graph = graph(source);
     for fuse in [false, true] {
@@ -320,7 +320,7 @@ fn faults_of_an_inlined_branch_keep_program_order() {
             (&[&[], &[3], &[2]], Some("E0820")),
         ],
     );
-    // Both require too much of the second input; the branch comes first.
+    // Both require too much of the second input; the branch is checked first.
     let graph = graph(&text);
     let compared = Compared::optimized(&graph, true);
     let broken = [Tensor::scalar(false), ramp(&[3]), ramp(&[2])];

@@ -21,7 +21,7 @@ use support::{
     FakeCompiler, FakeDevice, Gate, TestPlanner, compiled, expect_same, graph, ramp, runtime_with,
 };
 
-/// Longer than any test takes, however busy the machine is: only a hang takes longer.
+/// Longer than any test takes, however busy the machine is; only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
 /// Five kernels.
@@ -64,7 +64,7 @@ fn integer(value: i64) -> Tensor {
     Tensor::scalar(value)
 }
 
-/// Options of a call that ends at the nth check, with the number of checks.
+/// Options for a call that ends at the nth check, and the number of checks so far.
 fn ends_at(n: usize) -> (CallOptions, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -94,13 +94,13 @@ fn a_call_waiting_for_compiles_can_be_cancelled_and_its_queued_jobs_are_dropped(
         cancellation.cancel();
         cancelled(call.join().unwrap());
     });
-    // At once, while the compilers still hang.
+    // It ended at once, while the compilers still hang.
     assert_eq!(runtime.compiling(), (0, 2));
     assert_eq!(runtime.stats().cancelled, 1);
     assert!(runtime.stats().to_report().contains("calls cancelled"));
     gate.open();
     assert!(runtime.wait_idle(LONG));
-    // Compiled code is kept, and the rest is compiled when it is needed.
+    // Compiled code is kept, and the rest is compiled when needed.
     assert_eq!(compiler.compiles.load(Ordering::SeqCst), 2);
     expect_same(&program, &graph, &[ramp(&[2, 3])]);
     assert_eq!(compiler.compiles.load(Ordering::SeqCst), 5);
@@ -124,7 +124,7 @@ fn compiles_running_only_for_a_cancelled_call_are_stopped_and_not_remembered() {
         cancellation.cancel();
         cancelled(call.join().unwrap());
     });
-    // The gate is closed: only the cancellation ends them.
+    // The gate is closed, so only cancellation ends them.
     assert!(runtime.wait_idle(LONG));
     assert_eq!(runtime.stats().failures, 0);
     gate.open();
@@ -145,7 +145,7 @@ fn other_calls_waiting_for_the_same_code_still_receive_it() {
         let ended = scope.spawn(|| program.run_with(&[ramp(&[2, 3])], &options));
         gate.wait_for(2);
         let other = scope.spawn(|| expect_same(&program, &graph, &[ramp(&[3, 1])]));
-        // The other call waits too, once all five are requested again.
+        // The other call also waits, once all five kernels are requested again.
         let begin = Instant::now();
         while runtime.stats().launch_plans < 2 && begin.elapsed() < LONG {
             thread::yield_now();
@@ -168,7 +168,7 @@ fn a_dropped_compile_is_requested_again_by_a_waiting_plan() {
     expect_same(&program, &graph, &[ramp(&[2, 3])]);
     gate.wait_for(2);
     let kernels = || compiled(&runtime, &graph, false);
-    // A call of the same kernels that may wait, and is cancelled: nothing waits for the queued ones.
+    // A call of the same kernels that may wait, and is cancelled: nothing waits for the queued kernels.
     let (options, _) = ends_at(1);
     cancelled(kernels().run_with(&[ramp(&[2, 3])], &options));
     gate.open();
@@ -198,7 +198,7 @@ fn end_everywhere(runtime: &Arc<Runtime>, text: &str, inputs: &[Tensor]) {
                         cancelled += 1;
                     }
                     Ok(_) if asked.load(Ordering::SeqCst) < n => ended += 1,
-                    // The thread that polls every few milliseconds did so when everything was done.
+                    // The thread that polls every few milliseconds polled when everything was done.
                     Ok(_) => late += 1,
                 }
                 // The next call is unaffected.
@@ -256,7 +256,7 @@ fn an_endless_loop_can_be_cancelled() {
     expect_same(&program, &graph, &[integer(3), ramp(&[2])]);
 }
 
-/// A runtime whose clock advances by a millisecond each time that it is read.
+/// A runtime whose clock advances by a millisecond at each reading.
 fn ticking() -> (Arc<Runtime>, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(0));
     let ticks = Arc::clone(&now);
@@ -385,7 +385,7 @@ fn a_call_waiting_for_another_plan_can_be_cancelled_and_the_next_one_has_the_pla
     let others = [ramp(&[4, 3]), ramp(&[1, 3])];
     cancel_at(&gate, &program, &others);
     assert_eq!(program.n_plans(), 1);
-    // One that arrives meanwhile waits for the same plan, and no longer than its limit.
+    // A call that arrives in the meantime waits for the same plan, and no longer than its limit.
     let limit = CallOptions::new().with_time_limit(Duration::from_millis(20));
     let late = program.run_with(&others, &limit).unwrap_err();
     assert_eq!(late.code(), "E0894");
@@ -397,7 +397,7 @@ fn a_call_waiting_for_another_plan_can_be_cancelled_and_the_next_one_has_the_pla
 /// Cancels a call that waits for a weight, which is read on first access.
 fn cancel_while_weights_are_read(policy: CompilePolicy) {
     let (gate, loads) = (Arc::new(Gate::default()), Arc::new(AtomicUsize::new(0)));
-    // Large enough to be read on threads.
+    // Large enough to be read by several threads.
     let shape = [2048, 600];
     let weight = {
         let (gate, loads) = (Arc::clone(&gate), Arc::clone(&loads));
@@ -407,7 +407,7 @@ fn cancel_while_weights_are_read(policy: CompilePolicy) {
             Ok(ramp(&shape))
         })
     };
-    // A digest that is known, as those of stored programs are: nothing reads the elements before a call.
+    // The digest is known, as for stored programs, so nothing reads the elements before a call.
     let digest = Digest::of_text("the weight");
     let mut blobs = BlobMap::new();
     blobs.insert(Constant::of_known_digest(weight.unwrap(), digest).unwrap());

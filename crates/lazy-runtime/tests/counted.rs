@@ -11,7 +11,7 @@ use support::{FakeCompiler, compiled, expect_same, graph, ramp, runtime_with};
 fn statistics_match_a_counting_compiler() {
     let compiler = FakeCompiler::default();
     let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
-    // Two equal kernels and two others; the second program has one of them.
+    // Two equal kernels and two others; the second program has one of these.
     let first = graph(
         "graph @first(%x: f32[A, B]) -> (f32[A, B], f32[A]) {
           %a = exp %x
@@ -37,7 +37,7 @@ fn statistics_match_a_counting_compiler() {
     assert_eq!((compiles, stats.compilations), (3, 3));
     assert_eq!((stats.misses, stats.unique_kernels), (3, 3));
     assert_eq!(runtime.compile_records().len(), 3);
-    // A plan for each of three combinations of sizes; each requests its three kernels once.
+    // One plan for each of three combinations of sizes; each requests its three kernels once.
     assert_eq!((stats.launch_plans, stats.hits), (3, 3 * 3 - 3));
     let program = compiled(&runtime, &second, false);
     for shape in shapes {
@@ -89,7 +89,7 @@ fn every_counter_is_on_the_page_for_operators() {
             "{name}"
         );
     }
-    // Those of the cache are explained on the cache's page.
+    // Those of the cache are explained on the page about the cache.
     let page = read("internals/the-cache-and-its-format.md");
     for name in &cache {
         let is_known = page.contains(&format!("`{name}`")) || name.ends_with("_nanoseconds");

@@ -1,5 +1,6 @@
-//! The runtime on the CUDA executor over a simulated driver: work runs late, copies read page-locked memory late, memory is
-//! reused as soon as that is allowed, and accesses out of memory lose the device. Random graphs agree with the interpreter.
+//! The runtime on the CUDA executor with a simulated driver: work runs late, copies read page-locked memory late,
+//! memory is reused as soon as that is allowed, and out-of-bounds accesses lose the device. Random graphs agree with
+//! the interpreter.
 
 #![allow(
     clippy::unwrap_used,
@@ -84,7 +85,8 @@ fn random_graphs_on_a_simulated_gpu_agree_with_the_interpreter() {
             };
             calls += 1;
             let Ok(expected) = interpret(&graph, &inputs, &options) else {
-                // The runtime may refuse it or not: sizes that are never read are not checked alike.
+                // The runtime may or may not reject it, since sizes that are never read are not checked in the same
+                // way.
                 let _ = program.run(&inputs);
                 continue;
             };

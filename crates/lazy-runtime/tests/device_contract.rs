@@ -1,4 +1,4 @@
-//! A device may run asynchronously, within rules. A device that breaks a rule is shown to break programs: so the suite,
+//! A device may run asynchronously, within rules. A device that breaks a rule is shown to break programs, so the suite,
 //! which runs on a late and reordering device, would detect a runtime that depends on more than the rules.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]

@@ -52,7 +52,7 @@ fn integers_of_every_width_become_sizes() {
     assert_eq!(error.code(), "E0825", "{error}");
 }
 
-/// Returns the value it was made with.
+/// Returns the value that it was created with.
 struct Gives(Result<Vec<Tensor>, String>);
 
 impl CustomOp for Gives {
@@ -271,12 +271,12 @@ fn too_many_iterations_or_layers_are_refused_before_they_run() {
         );
         interpreted
     };
-    // Half an hour and more, if they ran.
+    // They would run for half an hour or more.
     let begin = std::time::Instant::now();
     assert_eq!(run("%true", i64::MAX, RuntimeOptions::new()), Some("E0833"));
     assert_eq!(run("%true", 1 << 31, RuntimeOptions::new()), Some("E0832"));
     assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
-    // One that may end at any time runs up to its limits.
+    // A loop whose condition is data runs up to its limits.
     let few = || {
         let mut options = RuntimeOptions::new();
         (options.loop_iterations, options.live_bytes) = (100, 1 << 20);

@@ -13,7 +13,7 @@ fn program(text: &str) -> CompiledProgram {
     compiled(&runtime(), &graph(text), true)
 }
 
-/// Runs into tensors, and expects the results of [`CompiledProgram::run`].
+/// Runs into given tensors, and expects the results of [`CompiledProgram::run`].
 fn expect_into(program: &CompiledProgram, inputs: &[Tensor], outputs: &mut [Tensor]) {
     let expected = program.run(inputs).unwrap();
     program.run_into(inputs, outputs).unwrap();

@@ -1,5 +1,5 @@
-//! Guarded plans: ops fused under size equalities that may fail, and the general plan for when they do. Each call's
-//! sizes decide, independent of earlier calls.
+//! Guarded plans: ops fused under size equalities that may not hold, and the general plan for those cases. The sizes of
+//! each call decide, independently of earlier calls.
 
 mod support;
 
@@ -11,10 +11,10 @@ use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions,
 use proptest::prelude::*;
 use support::{FakeCompiler, compiled, error_of, expect_same, graph, ramp, runtime_with};
 
-/// Longer than any test takes, however busy the machine is: only a hang takes longer.
+/// Longer than any test takes, however busy the machine is; only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
-/// One kernel where `A == B`; where one of them is 1, it is broadcast.
+/// One kernel if `A == B`; if one of them is 1, it is broadcast.
 const SUM: &str = "graph @sum(%x: f32[A, C], %y: f32[B, C]) -> f32[bcast(A, B), C] {
   %e = exp %x
   %s = add %e, %y
@@ -59,7 +59,7 @@ fn two_symbols_equal_on_some_calls_are_never_merged() {
         (bench.program.n_plans(), bench.runtime.stats().other_plans),
         (2, 1)
     );
-    // Back and forth: nothing more is planned or compiled.
+    // Alternating between the plans: nothing more is planned or compiled.
     let before = bench.runtime.stats();
     for _ in 0..3 {
         for (a, b) in [(4, 4), (4, 1)] {
@@ -71,7 +71,7 @@ fn two_symbols_equal_on_some_calls_are_never_merged() {
         (after.compilations, after.launch_plans, after.other_plans),
         (before.compilations, before.launch_plans, before.other_plans)
     );
-    // Sizes that fit neither plan are refused, by name, and the next call is served.
+    // Sizes that fit neither plan are rejected by name, and the next call is served.
     let error = error_of(&bench.program, &[ramp(&[4, 3]), ramp(&[2, 3])]);
     assert_eq!(error.code(), "E0820");
     assert!(
@@ -97,7 +97,8 @@ fn policy() -> impl Strategy<Value = CompilePolicy> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Small to big, big to small, facts that hold and fail, repeated sizes: the interpreter is the reference.
+    /// From small to large, from large to small, facts that hold and fail, repeated sizes: the interpreter is the
+    /// reference.
     #[test]
     fn sequences_of_shapes_agree_with_the_interpreter(
         calls in proptest::collection::vec((size(), size(), size(), 0_u8..4), 1..30),

@@ -28,7 +28,7 @@ struct Counts {
     waits: AtomicUsize,
 }
 
-/// [`Counts`] at one time, or between two.
+/// [`Counts`] at one point in time, or the difference between two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counted {
     allocations: usize,
@@ -57,7 +57,7 @@ fn count(counter: &AtomicUsize) {
     counter.fetch_add(1, Ordering::SeqCst);
 }
 
-/// The fake device, counting.
+/// The fake device with counters.
 #[derive(Clone, Default)]
 struct CountingDevice(Arc<Counts>, FakeDevice);
 
@@ -107,7 +107,7 @@ impl Execution for CountingExecution {
         launch: &Launch<'_>,
     ) -> Result<(), ExecuteError> {
         count(&self.1.launches);
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.launch(kernel, launch) }
     }
 
@@ -117,7 +117,7 @@ impl Execution for CountingExecution {
         batch: &[(&LoadedKernel, Launch<'_>)],
     ) -> Result<(), (usize, ExecuteError)> {
         count(&self.1.launches);
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.launch_batch(key, batch) }
     }
 
@@ -128,7 +128,7 @@ impl Execution for CountingExecution {
         outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
     ) -> Result<(), ExecuteError> {
         count(&self.1.builtins);
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.run_builtin(builtin, inputs, outputs) }
     }
 
@@ -138,7 +138,7 @@ impl Execution for CountingExecution {
     }
 }
 
-/// A program, and the counters of its runs.
+/// A program with counters.
 fn counted(text: &str) -> (CompiledProgram, Arc<Counts>, kiln_ir::Graph) {
     let graph = graph(text);
     let device = CountingDevice::default();
@@ -149,7 +149,7 @@ fn counted(text: &str) -> (CompiledProgram, Arc<Counts>, kiln_ir::Graph) {
     (program, counts, graph)
 }
 
-/// The requests of the second call with these inputs, whose results must be the interpreter's.
+/// The requests of the second call with these inputs, whose results must equal the interpreter's.
 fn second_call(text: &str, inputs: &[Tensor]) -> Counted {
     let (program, counts, graph) = counted(text);
     let expected = interpret(&graph, inputs, &InterpretOptions::default()).unwrap();
@@ -161,7 +161,7 @@ fn second_call(text: &str, inputs: &[Tensor]) -> Counted {
     counts.take()
 }
 
-/// A recurrent layer that returns every state and the last two sums of states.
+/// A recurrent layer that returns every state, and the last two sums of states.
 const RECURRENT: &str = "graph @recurrent(%x: f32[T, 2, 3], %w: f32[3, 3], %h: f32[2, 3], %c: f32[2, 3]) -> (f32[2, 3], f32[2, 3], f32[T, 2, 3]) {
   %sizes = dims {sizes = [T]}
   %trips = reshape %sizes {dims = []}
@@ -194,7 +194,7 @@ fn a_loop_over_a_whole_axis_only_launches_per_iteration() {
     expect_no_more(few, many);
 }
 
-/// Apart from launches, more iterations request nothing more; occasionally a step is timed, which waits for the device.
+/// Apart from launches, further iterations make no requests; occasionally a step is timed, which waits for the device.
 fn expect_no_more(few: Counted, many: Counted) {
     assert!(many.waits <= few.waits + 6, "{} waits", many.waits);
     let (launches, waits) = (few.launches, few.waits);
@@ -220,7 +220,7 @@ fn every_number_of_iterations_is_right() {
     }
 }
 
-/// Prefix sums, in a loop whose iterations are element-wise.
+/// Prefix sums, in a loop with element-wise iterations.
 const SUMS: &str = "graph @sums(%x: f32[T, N], %h: f32[N], %w: f32[N]) -> (f32[N], f32[T, N]) {
   %sizes = dims {sizes = [T]}
   %trips = reshape %sizes {dims = []}
@@ -345,7 +345,7 @@ fn delayed_carried_values_are_not_overwritten() {
     assert_eq!(few.allocations, many.allocations);
 }
 
-/// A nested loop, whose inner one passes on its initial values where it runs no iteration.
+/// A nested loop whose inner loop passes on its initial values if it runs no iterations.
 #[test]
 fn nested_loops_keep_their_carried_values() {
     let text = "graph @nested(%trips: i64[], %x: f32[N]) -> (f32[N], f32[t, N]) {
@@ -371,7 +371,7 @@ fn nested_loops_keep_their_carried_values() {
     }
 }
 
-/// More iterations than iteration numbers are uploaded together.
+/// More iterations than there are iteration numbers in one upload.
 #[test]
 fn the_iteration_number_is_right_beyond_the_first_uploaded_batch() {
     let text = "graph @count(%trips: i64[]) -> (i64[], i64[t]) {

@@ -1,4 +1,4 @@
-//! Budgets of memory: steps run again instead of keeping their results, on a device that poisons what is free.
+//! Memory budgets: steps are recomputed instead of keeping their results, on a device that poisons freed memory.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,7 +42,7 @@ fn within(
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The loss of a network of layers of one width, and its gradients for all weights.
+/// The loss of a network whose layers have the same width, and its gradients for all weights.
 fn deep(layers: usize) -> Graph {
     let weights: Vec<String> = (0..layers).map(|at| format!("%w{at}: f32[W, W]")).collect();
     let mut text = format!(
@@ -72,7 +72,7 @@ fn n_again(program: &CompiledProgram) -> usize {
     program.program().steps().filter(again).count()
 }
 
-/// The bytes of the arena of a call, which is where values between steps are.
+/// The bytes of a call's arena, which contains the values between steps.
 fn arena(program: &CompiledProgram, shapes: &[Vec<usize>]) -> usize {
     program.call_memory(shapes).unwrap().unwrap().arena
 }
@@ -101,7 +101,7 @@ fn half_of_the_memory_is_enough_for_a_gradient_and_changes_no_bit() {
             half.program()
         );
         assert!(n_again(&least) > n_again(&half));
-        // The choice was made for sizes of 64, and serves all.
+        // The choice was made for sizes of 64, and is used for all sizes.
         for (batch, width) in [(0, 3), (1, 1), (2, 5), (7, 2), (13, 11)] {
             let inputs: Vec<Tensor> = shapes(batch, width).iter().map(|s| ramp(s)).collect();
             let expected = expect_same(&usual, &graph, &inputs);
@@ -124,13 +124,14 @@ fn half_of_the_memory_is_enough_for_a_gradient_and_changes_no_bit() {
     }
 }
 
-/// Activations live until their gradient is computed, not until all are: a step that frees memory is not put off.
+/// Activations live until their gradient has been computed, not until all have been: a step that frees memory is not
+/// delayed.
 #[test]
 fn gradients_of_a_layer_come_before_those_of_the_layers_before_it() {
     let program = within(&runtime(), &deep(LAYERS), true, MemoryBudget::Unlimited);
     let value = 4 * 64 * 64;
     let live = program.call_memory(&shapes(64, 64)).unwrap().unwrap();
-    // The activations, the gradient that goes back through them, and what a step writes.
+    // The activations, the gradient that is propagated back through them, and what a step writes.
     assert!(
         live.largest_live_set - live.results <= (LAYERS + 3) * value,
         "{live:?}\n{}",

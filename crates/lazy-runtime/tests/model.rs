@@ -1,9 +1,10 @@
-//! The compile queue under a model checker: the library's own source file, on locks with every interleaving explored.
+//! The compile queue under a model checker: the library's own source file, with every interleaving of its lock
+//! operations explored.
 
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! A replacement of the library's `sync`, with the checker's locks. No wait has a limit.
+    //! A replacement for the library's `sync`, with the checker's locks. No wait has a limit.
 
     use std::sync::PoisonError;
     use std::time::Duration;
@@ -39,7 +40,7 @@ use queue::{JobQueue, Urgency};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::thread;
 
-/// How many interleavings of each are tried.
+/// How many interleavings of each model are tried.
 const ROUNDS: usize = 1000;
 
 const LONG: Duration = Duration::from_secs(1);

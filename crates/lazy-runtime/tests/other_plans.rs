@@ -1,4 +1,4 @@
-//! Plans for sizes on which some plan facts fail: how many there are, which one serves a call, and which calls wait.
+//! Plans for sizes at which some plan facts fail: how many there are, which one serves a call, and which calls wait.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,10 +21,10 @@ use support::{
 /// Longer than any test takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(120);
 
-/// This many facts, each about separate sizes.
+/// The number of facts, each about separate sizes.
 const FACTS: usize = 10;
 
-/// Pairs of inputs that are one kernel each where their sizes are equal.
+/// Pairs of inputs, each of which gives one kernel if its sizes are equal.
 fn pairs() -> Graph {
     let numbers = || 0..FACTS;
     let inputs = numbers().map(|i| format!("%x{i}: f32[A{i}], %y{i}: f32[B{i}]"));
@@ -42,7 +42,7 @@ fn pairs() -> Graph {
     ))
 }
 
-/// Inputs for which the facts fail whose bits are set.
+/// Inputs for which the facts whose bits are set fail.
 fn inputs(failing: usize) -> Vec<Tensor> {
     let pair = |i: usize| {
         let other = if failing & (1 << i) == 0 { 4 } else { 1 };
@@ -70,7 +70,7 @@ fn only_false_facts_are_dropped() {
     assert_eq!(plan.facts().count(), FACTS - 2);
     let steps = program.program().steps().count();
     assert!(plan.steps().count() <= steps + 2 * 2, "{plan}");
-    // Sizes for which more facts fail are served by it too.
+    // It also serves sizes for which more facts fail.
     for failing in [0b001, 0b100, 0b101, 0] {
         expect_same(&program, &graph, &inputs(failing));
     }
@@ -86,7 +86,7 @@ fn only_false_facts_are_dropped() {
 fn all_combinations_of_false_facts_need_at_most_twelve_plans() {
     let (graph, runtime) = (pairs(), runtime());
     let program = compiled(&runtime, &graph, true);
-    // Single facts first, so that no plan serves the next call.
+    // Single facts first, so that none of their plans serves the next call.
     let single = (0..FACTS).map(|i| 1 << i);
     let mixed = (0..60).map(|i: usize| (i * 389 + 7) % (1 << FACTS));
     let all = [(1 << FACTS) - 1, 0];
@@ -100,7 +100,7 @@ fn all_combinations_of_false_facts_need_at_most_twelve_plans() {
         .iter()
         .find(|(facts, _)| *facts == FactSelection::None);
     assert_eq!(general.map(|(_, plan)| plan.facts().count()), Some(0));
-    // All of it is known now.
+    // All of this is known by now.
     let before = runtime.stats();
     for failing in [0b11, 0b1110, (1 << FACTS) - 1, 0] {
         expect_same(&program, &graph, &inputs(failing));
@@ -144,7 +144,7 @@ fn a_precompiled_program_serves_all_sizes_without_a_planner() {
         expect_same(&program, &graph, &inputs(failing));
     }
     assert_eq!(runtime.stats().compilations, compilations);
-    // Without that plan, other sizes are refused.
+    // Without that plan, other sizes are rejected.
     let alone = CompiledProgram::of_program(runtime, made.program().clone());
     let error = alone.run(&inputs(0b1)).unwrap_err();
     assert_eq!(error.code(), "E0866");

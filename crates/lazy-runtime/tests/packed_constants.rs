@@ -1,4 +1,5 @@
-//! Packed constants: packed once for all programs and processes; a bad store entry costs a packing, never a result.
+//! Packed constants: packed once for all programs and processes; a bad store entry costs one packing, never a wrong
+//! result.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
@@ -15,7 +16,7 @@ use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use kiln_tensor::{DType, Tensor, TensorError};
 use support::{FakeCompiler, FakeDevice, compiled, error_of, expect_same, ramp};
 
-/// Longer than any test takes, however busy the machine is: only a hang takes longer.
+/// Longer than any test takes, however busy the machine is; only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
 /// `y = x w` with a weight of 4 x 6, which the fake compiler needs transposed.
@@ -48,7 +49,7 @@ fn counts(runtime: &Runtime) -> (u64, u64, u64) {
     )
 }
 
-/// A tier with configurable results for packed constants, which stores the rest.
+/// A tier with configurable results for packed constants, which stores everything else.
 #[derive(Default)]
 struct Told {
     kept: CollectingTier,

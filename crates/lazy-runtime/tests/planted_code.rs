@@ -13,7 +13,7 @@ use kiln_kernel_cache::{
 use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use support::{FakeCompiler, FakeDevice, compiled, expect_same, ramp};
 
-/// Stores its entries, and returns equal bytes that it made itself.
+/// Stores its entries, and returns equal bytes that it created itself.
 #[derive(Default)]
 struct Forger(CollectingTier);
 

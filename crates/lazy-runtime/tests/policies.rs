@@ -1,4 +1,4 @@
-//! Compile policies: when kernels are compiled, what computes meanwhile, and how long calls wait.
+//! Compile policies: when kernels are compiled, what runs in the meantime, and how long calls wait.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -17,7 +17,7 @@ use support::{
     runtime_with,
 };
 
-/// Longer than any test takes, however busy the machine is: only a hang takes longer.
+/// Longer than any test takes, however busy the machine is; only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
 const TWO_STEPS: &str = "graph @two(%x: f32[A, B]) -> (f32[A], f32[A, B]) {
@@ -73,7 +73,7 @@ fn background_compiles_are_limited_and_waiting_calls_go_first() {
     let (runtime, program) = program(&compiler, options);
     check(&program, &[2, 2]);
     gate.wait_for(1);
-    // Two kernels, two threads, and one of them in the background.
+    // There are two kernels and two threads, only one of which compiles in the background.
     assert_eq!(runtime.compiling(), (1, 1));
     gate.open();
     assert!(runtime.wait_idle(LONG));
@@ -207,7 +207,7 @@ fn a_hung_compile_is_a_timeout_within_its_limit_while_others_compile_and_answer(
         let took = begin.elapsed();
         assert!((limit..LONG).contains(&took), "{took:?}");
         gate.wait_for(2);
-        // Each has code though the gate is shut; on a busy machine only at a later try.
+        // Each gets code although the gate is shut; on a busy machine possibly only on a later attempt.
         let program = compiled(&runtime, &other, false);
         let other_inputs = [ramp(&[round, 4])];
         while let Err(error) = program.run(&other_inputs) {
@@ -238,7 +238,7 @@ fn a_call_queued_behind_hung_compiles_gets_its_own_thread() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| expect_same(&hung, &hanging, &[ramp(&[3]), ramp(&[3, 2])]));
         gate.wait_for(2);
-        // Without any limit, and queued before it was known that the others hang.
+        // Without a limit, and queued before it was known that the others hang.
         let program = compiled(&runtime, &other, false);
         expect_same(&program, &other, &[ramp(&[2, 4])]);
         gate.open();
@@ -301,7 +301,7 @@ fn runtimes_may_share_a_compile_budget() {
     let spent = budget.spent();
     assert_eq!(runtime.stats().compile_time, spent);
     assert!(spent > Duration::ZERO);
-    // The first one's use leaves this much for the other one.
+    // What the first runtime used leaves nothing for the second one.
     let options = options.with_compile_budget(budget.with_limit(spent));
     let (other, second) = program(&compiler, options);
     check(&second, &[2, 2]);
@@ -336,7 +336,7 @@ fn a_step_whose_compile_failed_gets_code_after_a_retry() {
     let program = compiled(&runtime, &graph(TWO_STEPS), false);
     let compiles = || {
         let calls = || check(&program, &[2, 2]);
-        // The first that comes too late for it makes the second try again.
+        // If the first call comes too late for the retry, the second one makes it.
         calls();
         calls();
         compiler.compiles.load(Ordering::SeqCst)
@@ -344,7 +344,7 @@ fn a_step_whose_compile_failed_gets_code_after_a_retry() {
     assert_eq!([compiles(), compiles()], [2, 2]);
     hand.set(Duration::from_millis(999));
     assert_eq!(compiles(), 2);
-    // Of the two, one fails again, and is retried later still.
+    // One of the two fails again, and is retried after a longer delay.
     hand.set(Duration::from_secs(1));
     assert_eq!(compiles(), 4);
     hand.set(Duration::from_millis(2999));
@@ -359,7 +359,7 @@ fn a_step_whose_compile_failed_gets_code_after_a_retry() {
 
 #[test]
 fn the_interpreter_serves_kernels_on_slices_of_larger_buffers() {
-    // Parts of a concatenation are written in place, with other data between their rows.
+    // Operands of a concatenation are written in place, with other data between their rows.
     let text = "graph @joined(%x: f32[A, B], %y: f32[A, C]) -> f32[A, B + C] {
       %a = exp %x
       %b = sqrt %y

@@ -1,17 +1,17 @@
-//! The thread pool under a model checker: the library's own source file, on locks, atomics and threads with every
-//! interleaving explored.
+//! The thread pool under a model checker: the library's own source file, with every interleaving of its lock, atomic
+//! and thread operations explored.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! A replacement of the library's `pool::sync`, with the checker's primitives.
+    //! A replacement for the library's `pool::sync`, with the checker's primitives.
 
     pub(crate) use shuttle::hint::spin_loop;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock};
     pub(crate) use shuttle::thread;
 
-    /// Enough for a worker to come too late, and to come in time.
+    /// Enough rounds for a worker to come too late, and to come in time.
     pub(crate) const fn spins(_rounds: u32) -> u32 {
         2
     }
@@ -30,17 +30,17 @@ use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{Config, Runner, thread};
 use spin::SpinPool;
 
-/// How many interleavings of each are tried.
+/// How many interleavings of each model are tried.
 const ROUNDS: usize = 1000;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
-    // It treats every atomic as sequentially consistent, and would report that each time.
+    // The checker treats every atomic as sequentially consistent, and would warn about that each time.
     config.silence_warnings = true;
     Runner::new(RandomScheduler::new(ROUNDS), config).run(model);
 }
 
-/// Counts how often each task ran, and what runs when nothing should.
+/// Counts how often each task ran, and detects tasks that run at the wrong time.
 struct Counting {
     times: Vec<AtomicUsize>,
     is_running: AtomicBool,
@@ -56,7 +56,7 @@ impl Counting {
         })
     }
 
-    /// Runs it on a pool; everything is done once when that returns, and nothing runs afterwards.
+    /// Runs the tasks on a pool: when that returns, each has run as often as requested, and nothing runs afterwards.
     fn run_on(self: &Arc<Self>, pool: &SpinPool, times: usize) {
         let job: Arc<dyn Job> = Arc::clone(self) as Arc<dyn Job>;
         self.is_running.store(true, Ordering::SeqCst);
@@ -91,7 +91,7 @@ fn in_every_interleaving_each_task_runs_once_and_none_runs_later() {
         for times in 1..=2 {
             job.run_on(&pool, times);
         }
-        // Joins workers in any state: looking, parking, parked.
+        // Joins workers in any state: searching, parking, parked.
         drop(pool);
         assert_eq!(Arc::strong_count(&job), 1);
     });
@@ -123,7 +123,7 @@ fn in_every_interleaving_a_task_that_panics_leaves_the_pool_whole() {
             panics: true,
         });
         let job: Arc<dyn Job> = Arc::clone(&panics) as Arc<dyn Job>;
-        // On the worker, if it got a task at all.
+        // On the worker, if it got a task.
         let _caught = catch_unwind(AssertUnwindSafe(|| pool.run(&job, 3)));
         panics.is_running.store(false, Ordering::SeqCst);
         Counting::new(3).run_on(&pool, 1);

@@ -11,7 +11,7 @@ fn check(text: &str, calls: &[&[Tensor]]) {
         let program = compiled(&runtime(), &graph, fuse);
         for inputs in calls {
             expect_same(&program, &graph, inputs);
-            // Again, warm.
+            // Again, with everything compiled.
             expect_same(&program, &graph, inputs);
         }
     }

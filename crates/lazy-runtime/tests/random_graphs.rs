@@ -1,4 +1,4 @@
-//! Random graphs at odd sizes: the runtime and the interpreter agree, on outputs and on what cannot be computed.
+//! Random graphs at odd sizes: the runtime and the interpreter agree, on outputs and on what fails.
 
 #![allow(clippy::expect_used, reason = "a test that cannot continue panics")]
 
@@ -33,7 +33,7 @@ fn first_graph() -> u64 {
         .unwrap_or(0)
 }
 
-/// Pairs of an input and an output, each once: those for which the program has donations, and one for which it has none.
+/// Disjoint pairs of an input and an output: those for which the program has donations, and one for which it has none.
 fn donations(program: &CompiledProgram, inputs: usize, outputs: usize) -> [Vec<(usize, usize)>; 2] {
     let block = program.program().block(program.program().body());
     let mut pairs: Vec<(usize, usize)> = Vec::new();
@@ -113,8 +113,8 @@ fn random_graphs_agree_with_the_interpreter() {
                     if let Err(mismatch) = compare_all(&expected, &found, tolerance) {
                         panic!("{mismatch}\n{}", text());
                     }
-                    // Into tensors that have the right shape, the last one shared; twice, since the first call creates the
-                    // memory that stays.
+                    // Into tensors of the right shapes, the last one shared; twice, since the first call creates the
+                    // memory that is kept.
                     let blank = |tensor: &Tensor| Tensor::zeros(tensor.dtype(), tensor.shape());
                     let blanks = found.iter().map(blank).collect::<Result<Vec<_>, _>>();
                     let mut given = blanks.expect("small tensors");
@@ -126,7 +126,7 @@ fn random_graphs_agree_with_the_interpreter() {
                             panic!("into given tensors: {mismatch}\n{}", text());
                         }
                     }
-                    // Every input donated to some result that may reuse its memory, or to any.
+                    // Every input is donated to a result that may reuse its memory, or to any result.
                     for pairs in donations(&program, inputs.len(), found.len()) {
                         let mut copies: Vec<_> = inputs.iter().map(to_give_up).collect();
                         let mut donations = Donations::new(pairs).expect("each once");

@@ -17,7 +17,7 @@ use kiln_tensor::{DType, Tensor, TensorError};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 use support::{Broken, FakeCompiler, FakeDevice, compiled, graph, ramp};
 
-/// Two launches, so that there is an arena besides the result.
+/// Two launches, so that there is an arena in addition to the result.
 const STEP: &str = "graph @step(%x: f32[N, 3]) -> f32[N, 3] {
   %a = relu %x
   %b = exp %a
@@ -78,7 +78,7 @@ fn chained_calls_transfer_once_each_way() {
         assert!(is_right(&reference, &y));
         assert_eq!((crossings(&device), y.is_loaded()), ((1, 1), true));
     }
-    // A tensor that the host has read is still on the device.
+    // A tensor that the host has read stays on the device.
     let z = call(&program, &[y]);
     assert_eq!((crossings(&device), z.is_loaded()), ((1, 1), false));
 }
@@ -174,7 +174,7 @@ fn memory_is_freed_with_the_last_tensor_and_reused() {
     let row = y.narrow(0, 0, 1).unwrap();
     let z = call(&program, std::slice::from_ref(&y));
     drop(y);
-    // A view keeps all of it.
+    // A view keeps the whole memory alive.
     assert_eq!(device.traffic().used_bytes, idle + 2 * z.byte_len());
     drop(row);
     assert_eq!(device.traffic().used_bytes, idle + z.byte_len());
@@ -259,7 +259,7 @@ fn tensors_of_a_lost_device_are_a_typed_error_and_downloaded_data_remains() {
     }
     let error = program.run(std::slice::from_ref(&unseen)).unwrap_err();
     assert_eq!(error.code(), "E0896", "{error}");
-    // On another device it is an error of the input.
+    // On another device it is an error about the input.
     let other = program_on(&FakeDevice::default(), STEP);
     let error = other.run(&[unseen]).unwrap_err();
     assert!(error.to_string().contains("was lost"), "{error}");
@@ -500,7 +500,7 @@ fn states_of_a_program_with_host_outputs_are_on_the_host() {
     assert_eq!(cache.to_vec::<f32>().unwrap()[21..], [3.5; 3]);
 }
 
-/// Whether a device gives the right results where outputs are kept while calls continue.
+/// Whether a device gives correct results when outputs are kept while calls continue.
 fn keeps_outputs(device: &FakeDevice) -> bool {
     let program = program_on(device, VIEWS);
     let inputs = |factor: f32| [Tensor::full(&[2, 3], factor).unwrap()];

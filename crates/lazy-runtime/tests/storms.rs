@@ -1,4 +1,4 @@
-//! Many threads, processes and forks, shapes in any order: every result right, every kernel compiled once.
+//! Many threads, processes and forks, shapes in any order: every result is correct, and every kernel is compiled once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -115,7 +115,7 @@ fn eight_processes_of_eight_threads_compile_each_kernel_once() {
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(n_compiles(folder.path()), 3);
-    // One more compiles nothing, and reports where its code came from.
+    // One more process compiles nothing, and reports where its code came from.
     let (runtime, program) = program_in(folder.path());
     check(&program, 4);
     let stats = runtime.stats();
@@ -135,11 +135,11 @@ fn a_forked_child_runs_its_parents_kernels_and_compiles_new_ones() {
     }",
     );
     let fresh = compiled(program.runtime(), &other, false);
-    // SAFETY: the child calls this crate, the allocator, which is ready for forks, and its own threads; it exits without
-    // running anything of the parent's.
+    // SAFETY: the child calls this crate, the allocator, which supports forks, and its own threads; it exits without
+    // running any of the parent's code.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: a watchdog: the signal ends the child.
+        // SAFETY: a watchdog, whose signal ends the child.
         unsafe { libc::alarm(20) };
         let x = [ramp(&[5, 3]), ramp(&[3, 2])];
         let known = program.run(&x).is_ok();
@@ -149,7 +149,7 @@ fn a_forked_child_runs_its_parents_kernels_and_compiles_new_ones() {
     }
     assert!(child > 0, "it forks");
     let mut status = 0;
-    // SAFETY: the child is ours, and the status is a number of ours.
+    // SAFETY: the child is ours, and the status is a local variable.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert!(
         libc::WIFEXITED(status),
@@ -173,7 +173,7 @@ fn damaged_and_foreign_entries_are_compiled_again_and_never_wrong() {
         let is_entry = |path: &PathBuf| path.extension().is_some_and(|end| end == "kiln2");
         files.filter(is_entry).collect::<Vec<_>>()
     };
-    // One truncated, one with a bit flipped, and one in the place of another.
+    // One truncated, one with a flipped bit, and one replaced by another entry.
     let [first, second, third] = &entries()[..] else {
         panic!("three kernels")
     };
@@ -191,7 +191,7 @@ fn damaged_and_foreign_entries_are_compiled_again_and_never_wrong() {
     assert_eq!((stats.cache.corrupt, stats.cache.rejected), (2, 1));
 }
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 fn next(state: &mut u64) -> usize {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -201,7 +201,8 @@ fn next(state: &mut u64) -> usize {
 
 #[test]
 fn every_order_of_shapes_is_right_under_every_policy() {
-    // `A` and `B` are equal in some calls, one of them 1 in others: the plan's facts hold in some and fail in others.
+    // In some calls `A` and `B` are equal, in others one of them is 1: the plan's facts hold in some and fail in
+    // others.
     let text = "graph @h(%x: f32[A, K], %y: f32[B, K]) -> (f32[bcast(A, B), K], f32[K]) {
       %s = add %x, %y
       %e = exp %x
@@ -223,7 +224,7 @@ fn every_order_of_shapes_is_right_under_every_policy() {
         let program = compiled(&runtime, &graph, true);
         let mut state = 17;
         for call in 0..120 {
-            // From small to large, from large to small, and at random.
+            // From small to large, from large to small, and in random order.
             let rows = match call / 40 {
                 0 => call,
                 1 => 80 - call,

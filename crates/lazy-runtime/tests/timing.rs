@@ -216,7 +216,7 @@ fn programs_without_a_recorder_are_timed_by_the_runtime() {
 
 #[test]
 fn reported_time_matches_a_stopwatch() {
-    // In one of a few tries: between reading one clock and the other, a busy machine may do anything.
+    // In one of a few attempts, since a busy machine may be delayed between reading the two clocks.
     let is_within = (0..5).any(|_| {
         let timing = verbose();
         let runtime = runtime();

@@ -1,4 +1,5 @@
-//! Variants: compiled in the background for the sizes that take most time, kept where they win, invisible elsewhere.
+//! Variants: compiled in the background for the sizes that take the most time, kept if they are faster, invisible
+//! elsewhere.
 
 mod support;
 
@@ -22,7 +23,7 @@ const EXP: &str = "graph @f(%x: f32[A, B]) -> f32[A, B] {
   return %y
 }";
 
-/// The duration of a launch: half as long if no symbol is left.
+/// The duration of a launch: half as long if the kernel has no symbols.
 fn fixed_is_quick(text: &str) -> Duration {
     Duration::from_micros(if is_generic(text) { 1000 } else { 500 })
 }
@@ -76,7 +77,7 @@ impl Bench {
         expect_same(&self.program, &self.graph, &[ramp(sizes)]);
     }
 
-    /// This many calls, with everything compiled before each.
+    /// This many calls, each made after everything has been compiled.
     fn calls(&self, sizes: &[usize], count: usize) {
         for _ in 0..count {
             self.call(sizes);
@@ -94,7 +95,7 @@ impl Bench {
     }
 }
 
-/// Variants after this many calls of a millisecond.
+/// Makes variants after this many calls of a millisecond.
 fn after(calls: u64) -> RuntimeOptions {
     let options = VariantOptions::new().with_after(Duration::from_millis(calls));
     RuntimeOptions::new().with_variants(Some(options))
@@ -330,7 +331,7 @@ fn any_order_of_sizes_agrees_with_the_interpreter() {
         state = state
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
-        // Small to big and big to small, some far more often than others.
+        // From small to large and from large to small, some far more often than others.
         let pick = (state >> 33) as usize % 10;
         let [a, b, c] = sizes[if pick < 5 { 1 } else { pick - 5 }];
         expect_same(

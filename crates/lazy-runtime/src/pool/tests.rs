@@ -9,7 +9,7 @@ use kiln_backend::{CallerOnly, Job, TaskPool};
 
 use super::SpinPool;
 
-/// Counts how often each task ran, and rejects a worker that runs twice at one time.
+/// Counts how often each task ran, and rejects a worker that runs two tasks at once.
 struct Counting {
     counts: Vec<AtomicU32>,
     inside: Vec<AtomicUsize>,
@@ -77,7 +77,7 @@ fn launches_after_the_workers_parked() {
     let pool = SpinPool::new(2);
     let job = Counting::new(8, 2);
     for _ in 0..5 {
-        // Long enough for a worker to have parked, without waiting for the clock.
+        // Long enough for a worker to have parked, without depending on the clock.
         while pool_parked(&pool) == 0 {
             thread::yield_now();
         }
@@ -194,7 +194,7 @@ fn the_machine_has_at_least_the_caller() {
     job.expect(1);
 }
 
-/// A measurement for inspection; it asserts only that launches end.
+/// A measurement to look at; it asserts only that launches end.
 #[test]
 #[ignore = "prints a time"]
 fn launch_latency() {

@@ -1,9 +1,9 @@
-//! An execution that runs late, and in another order where that must not matter.
+//! An execution that runs late, and in another order where the order must not matter.
 //!
-//! Launches wait in a queue. At each launch a few of them run, at random; the rest runs when the execution is waited for.
-//! Two may be swapped unless one writes what the other accesses. A memory is kept as long as a launch in the queue has it,
-//! and reading it before the launches that write it were waited for is refused. So a runtime that works on this device
-//! follows the rules of `kiln_backend::execute`; and with a rule [`Broken`], programs are seen to fail.
+//! Launches wait in a queue. At each launch a few of them run, chosen at random; the rest run when the execution is
+//! waited for. Two may be swapped unless one writes what the other accesses. Memory is kept alive as long as a queued
+//! launch uses it, and cannot be read before the launches that write it have been waited for. So a runtime that works
+//! on this device follows the rules of `kiln_backend::execute`; with a rule [`Broken`], programs fail.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub enum Broken {
     Order,
     /// Waiting returns before everything has run.
     Waiting,
-    /// Memory is reused while a handle to it is left.
+    /// Memory is reused while a handle to it still exists.
     Reuse,
     /// An input is written over the previous one, even if its memory is shared.
     Sharing,
@@ -60,7 +60,7 @@ enum Task {
     Builtin(Builtin, Vec<(DType, Vec<usize>)>),
 }
 
-/// A part of a memory used by a launch.
+/// A range of a memory that a launch uses.
 struct LaunchOperand {
     memory: Kept,
     /// The identity of the memory.
@@ -77,7 +77,7 @@ enum Kept {
     Dropped(Weak<Handle>),
 }
 
-/// Each execution has separate random numbers, the same ones in each run of a single-threaded test.
+/// Each execution has its own random numbers, which are the same in each run of a single-threaded test.
 static SEED: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
 
 impl Deferred {
@@ -142,7 +142,7 @@ impl Deferred {
         self.run_some(n_now);
     }
 
-    /// Runs this many of the waiting ones, each after all earlier ones that it must not be swapped with.
+    /// Runs this many of the queued launches, each after all earlier ones that it must not be swapped with.
     fn run_some(&mut self, count: usize) {
         for _ in 0..count.min(self.queue.len()) {
             let ready: Vec<usize> = (0..self.queue.len())
@@ -287,7 +287,7 @@ impl Execution for Deferred {
         let before = self.batches.entry(key).or_insert_with(|| launches.clone());
         assert_eq!(*before, launches, "one key, two batches");
         for (number, (kernel, launch)) in batch.iter().enumerate() {
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             let launched = unsafe { self.launch(kernel, launch) };
             launched.map_err(|error| (number, error))?;
         }

@@ -10,7 +10,7 @@ use kiln_tensor::{DType, Offsets, Tensor};
 
 use super::fake_device::{Held, Loaded, refused};
 
-/// A part of a memory.
+/// A range of a memory.
 #[derive(Clone, Copy)]
 pub(super) struct Slice<'a> {
     pub(super) held: &'a Held,
@@ -73,7 +73,7 @@ fn scatter(
     Ok(())
 }
 
-/// Evaluates a kernel on its buffers; returns the fault, if there is one, and writes nothing then.
+/// Evaluates a kernel on its buffers; returns the fault, if there is one, and then writes nothing.
 pub(super) fn run_kernel(
     loaded: &Loaded,
     numbers: &LaunchNumbers,
@@ -129,7 +129,7 @@ pub(super) fn run_kernel(
     Ok(None)
 }
 
-/// Evaluates a builtin: this many of its operands are read and the others written.
+/// Evaluates a builtin: reads the first `n_read` operands, and writes the others.
 pub(super) fn run_builtin(
     builtin: &Builtin,
     types: &[(DType, Vec<usize>)],

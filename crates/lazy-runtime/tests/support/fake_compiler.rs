@@ -15,39 +15,39 @@ use kiln_symbolic_shape::Predicate;
 /// The schedules that the compiler offers in addition to the fallback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offer {
-    /// Nothing.
+    /// No others.
     #[default]
     Nothing,
     /// A variant for kernels whose first symbol is a multiple of 4.
     MultipleOfFour,
-    /// A variant for each of these numbers: for kernels whose first symbol is a multiple of it.
+    /// For each of these numbers, a variant for kernels whose first symbol is a multiple of it.
     MultiplesOf(&'static [i64]),
     /// A variant that never compiles.
     Broken,
-    /// Nothing that compiles, not even the fallback.
+    /// No schedule that compiles, not even the fallback.
     AllBroken,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct FakeCompiler {
     pub offer: Offer,
-    /// Compiles so far.
+    /// The number of compiles so far.
     pub compiles: Arc<AtomicUsize>,
     /// The gate that compiles wait for, if any.
     pub gate: Option<Arc<Gate>>,
     /// Whether a waiting compile gives up when it is no longer needed.
     pub stops: bool,
-    /// Which kernels wait there: those whose text contains one of these; empty is all.
+    /// Which kernels wait at the gate: those whose text contains one of these; if empty, all.
     pub held_up: &'static [&'static str],
-    /// How many compiles fail before one succeeds.
+    /// The number of compiles that fail before one succeeds.
     pub failures: Arc<AtomicUsize>,
-    /// How many compiles panic before one succeeds.
+    /// The number of compiles that panic before one succeeds.
     pub panics: Arc<AtomicUsize>,
     /// Part of keys.
     pub version: &'static str,
 }
 
-/// Holds compiles up until it is opened.
+/// Blocks compiles until it is opened.
 #[derive(Debug, Default)]
 pub struct Gate {
     state: Mutex<GateState>,
@@ -70,14 +70,14 @@ impl Gate {
         self.state.lock().unwrap().is_open = false;
     }
 
-    /// Waits until this many compiles wait here.
+    /// Waits until this many compiles wait at the gate.
     pub fn wait_for(&self, compiles: usize) {
         let state = self.state.lock().unwrap();
         let waits = |state: &mut GateState| state.waiting < compiles;
         drop(self.changed.wait_while(state, waits).unwrap());
     }
 
-    /// Waits until it is open, or until the compile is no longer needed; returns which.
+    /// Waits until the gate is open, or until the compile is no longer needed; returns which.
     pub fn pass(&self, is_wanted: impl Fn() -> bool) -> bool {
         let mut state = self.state.lock().unwrap();
         state.waiting += 1;
@@ -203,7 +203,7 @@ impl KernelCompiler for FakeCompiler {
                         .fold(one(), |reach, (&n, &s)| {
                             reach + (Quantity::of(dims, n) - one()) * Quantity::of(dims, s)
                         });
-                    // An empty buffer is not accessed; an upper bound would do as well.
+                    // An empty buffer is not accessed; an upper bound would also do.
                     let zero = Quantity::constant(0);
                     let any = buffer
                         .shape

@@ -14,7 +14,7 @@ use kiln_tensor::{DType, Exclusive, Tensor};
 
 use super::deferred::{Broken, Deferred};
 
-/// The device. Clones are the same one.
+/// The device. Clones share its state.
 #[derive(Clone, Default)]
 pub struct FakeDevice(Arc<State>);
 
@@ -32,11 +32,11 @@ pub struct Traffic {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) broken: Option<Broken>,
-    /// How many more operations succeed until it is lost.
+    /// The number of operations that succeed before the device is lost.
     until_lost: Mutex<Option<usize>>,
     /// Freed memory.
     free: Mutex<Vec<Vec<u8>>>,
-    /// Memory in use, for a device that hands it out all the same.
+    /// Memory in use, for a device that wrongly hands it out again.
     used: Mutex<Vec<Bytes>>,
     uploads: Crossings,
     downloads: Crossings,
@@ -62,10 +62,10 @@ impl Crossings {
 /// The device's representation of a memory.
 pub(super) struct Held {
     pub(super) bytes: Bytes,
-    /// The number of launches that write to it and have not run.
+    /// The number of queued launches that write to it.
     pub(super) pending: AtomicUsize,
     pub(super) device: Arc<State>,
-    /// The tensor's memory that finally receives the bytes.
+    /// The tensor's memory that eventually receives the bytes.
     lent: Mutex<Option<Exclusive>>,
 }
 
@@ -106,7 +106,7 @@ impl State {
         }
     }
 
-    /// Memory of this many bytes: freed memory, or new memory.
+    /// Memory of this many bytes, reused or new.
     fn take(self: &Arc<Self>, n_bytes: usize) -> Memory {
         let fits = |bytes: &Vec<u8>| bytes.len() == n_bytes;
         let mut free = self.free.lock().unwrap();
@@ -204,7 +204,7 @@ impl FakeDevice {
         Arc::ptr_eq(&held.device, &self.0)
     }
 
-    /// A tensor that is on the device: its memory, or, if it is a part of that, a copy within the device.
+    /// A tensor that is on the device: its memory, or, if it is a slice of it, a copy within the device.
     fn resident(&self, tensor: &Tensor) -> Option<Memory> {
         let place = Resident::place_of(tensor)?;
         let held: &Held = place.memory.downcast()?;

@@ -1,6 +1,6 @@
-//! A backend without a compiler: its code is the kernel's text, which is evaluated, late.
+//! A backend without a compiler: its code is the kernel's text, which is evaluated late.
 //!
-//! Buffers are bytes of a separate address space, poisoned on allocation, so unwritten data does not look right.
+//! Buffers are bytes in a separate address space, poisoned on allocation, so that unwritten data does not look right.
 
 #![allow(
     dead_code,
@@ -38,7 +38,7 @@ pub use fake_compiler::{FakeCompiler, Gate, Offer};
 pub use fake_device::{FakeDevice, Traffic};
 pub use timed_device::TimedDevice;
 
-/// Plans a graph as the facade does.
+/// Plans a graph in the same way as the facade.
 pub struct TestPlanner {
     pub graph: Graph,
     pub fuse: bool,

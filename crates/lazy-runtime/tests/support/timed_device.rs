@@ -1,4 +1,4 @@
-//! The fake device with launches of a set duration, by a clock that only they advance.
+//! The fake device with launches of a fixed duration, on a clock that only launches advance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use kiln_timing::ManualClock;
 
 use super::FakeDevice;
 
-/// The duration of a launch of code: of a kernel's text.
+/// The duration of a launch, by its code, which is the kernel's text.
 pub type Cost = fn(&str) -> Duration;
 
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Execution for TimedExecution {
     ) -> Result<(), ExecuteError> {
         let kernel: &TimedKernel = kernel.downcast().expect("a kernel of this device");
         self.clock.advance(kernel.cost);
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.inner.launch(&kernel.inner, launch) }
     }
 
@@ -75,7 +75,7 @@ impl Execution for TimedExecution {
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
         outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
     ) -> Result<(), ExecuteError> {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.inner.run_builtin(builtin, inputs, outputs) }
     }
 

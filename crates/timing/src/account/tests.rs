@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What one of a few threads does next, after so much time.
+/// What one of a few threads does next, after this much time.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Begin {

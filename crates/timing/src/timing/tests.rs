@@ -1,4 +1,4 @@
-//! Recorders: reports add up, on one thread and on several; and each rule separately.
+//! Recorders: reports add up, on one thread and on several; then each rule separately.
 
 use std::sync::Barrier;
 use std::thread;
@@ -163,7 +163,7 @@ fn short_calls_are_sampled_and_all_are_counted() {
     assert_eq!(timing.report().event("other_runtime").unwrap().count, 10);
     timing.set_verbosity(Verbosity::Off);
     assert!(!timing.begin_sampled(event, &sampler, 14).is_timed());
-    // Those that were timed differently, or not at all, are not reported with the next.
+    // Calls that were timed differently, or not at all, are not reported together with the next ones.
     (14..100).for_each(call);
     timing.set_verbosity(Verbosity::Default);
     (100..107).for_each(call);
@@ -342,7 +342,7 @@ proptest! {
         let report = timing.report();
         prop_assert_eq!((report.wall_ns, ns(report.wall_ns)), (wall, elapsed));
         prop_assert_eq!((report.sum(), report.open_ns), (report.wall(), 0));
-        // On one thread a share is the thread's own time.
+        // On one thread, a share is the thread's whole time.
         for event in &report.events {
             prop_assert_eq!(event.wall_ns, event.work_ns + event.waited_ns);
         }
