@@ -81,7 +81,7 @@ fn every_op_round_trips() {
         .unwrap_or_else(|errors| panic!("{}", errors.render(&printed)));
     assert_eq!(text::print(&again), printed);
     assert_eq!(structural_hash(&again), structural_hash(&graph));
-    // The source is written as the printer prints it, except for names of results that are numbers.
+    // The source has the printer's format, except for the names of results that are numbers.
     for line in EVERY_OP.lines().filter(|line| line.contains(" = ")) {
         let op = line
             .split(" = ")

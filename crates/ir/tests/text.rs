@@ -1,4 +1,4 @@
-//! The text form: printed text reads back, and errors name their place.
+//! The text form: printed text reads back, and errors state their position.
 
 use insta::assert_snapshot;
 use kiln_ir::{BlobMap, Constant, Graph, NewOp, Op, Type, structural_hash, text};
@@ -37,7 +37,7 @@ graph @mlp(%x: f32[B, 128], %w: f32[128, N]) -> f32[B, N] where B >= 1, N % 8 ==
   return %0
 }
 ";
-    // The output has the name of its number, which callers may use.
+    // The output is named by its number, and callers may use that name.
     assert_snapshot!(reprint(source), @r#"
     graph @mlp(%x: f32[B, 128], %w: f32[128, N]) -> f32[B, N] where B >= 1, N % 8 == 0 {
       %h: f32[B, N] = matmul %x, %w

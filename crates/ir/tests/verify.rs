@@ -159,7 +159,7 @@ fn nesting_over_the_limit_is_an_error() {
         nest(REGION_DEPTH_LIMIT + 1).map_err(|errors| errors.code()),
         Err("E0205")
     );
-    // Far too deep is an error too, and no overflow of the stack.
+    // Excessive nesting is an error too, not a stack overflow.
     assert_eq!(nest(20_000).map_err(|errors| errors.code()), Err("E0205"));
 }
 

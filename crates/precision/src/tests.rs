@@ -30,7 +30,7 @@ fn wave(shape: &[usize], phase: f64) -> Tensor {
     Tensor::from_f64_slice(DType::F32, shape, &numbers).unwrap()
 }
 
-/// `x: f32[B, K] * w: f32[K, N]`, the weights stored transposed if asked.
+/// `x: f32[B, K] * w: f32[K, N]`; on request the weights are stored transposed.
 fn linear(depth: usize, columns: usize, transposed: bool) -> Graph {
     let mut b = GraphBuilder::new("linear");
     let (batch, k) = (b.symbol("B").unwrap(), b.size(depth as i64));
@@ -54,7 +54,8 @@ fn run(graph: &Graph, x: &Tensor) -> Vec<f64> {
     outputs[0].to_f64_vec().unwrap()
 }
 
-/// The largest difference over what a sum of `depth` products is expected to be, or over the largest one.
+/// The largest difference, relative to the usual size of a sum of `depth` products, or to the largest element if
+/// greater.
 fn error(found: &[f64], expected: &[f64], depth: usize) -> f64 {
     assert_eq!(found.len(), expected.len());
     let usual = 0.5 * (depth as f64).sqrt();
@@ -155,7 +156,7 @@ fn weights_take_the_bytes_of_their_codes_and_scales() {
             Op::Constant(constant) => Some(constant.tensor().byte_len()),
             _ => None,
         });
-        // The old weights stay until dead ops are removed; shifts, masks and limits are a few bytes.
+        // The old weights stay until dead ops are removed; shifts, masks and limits take a few bytes.
         let stored = constants.sum::<usize>() - 64 * 16 * 4;
         assert!((bytes..bytes + 32).contains(&stored), "{format}: {stored}");
     }
@@ -164,7 +165,7 @@ fn weights_take_the_bytes_of_their_codes_and_scales() {
 #[test]
 fn weights_of_four_bits_are_the_same_whatever_the_activations() {
     let graph = linear(64, 16, false);
-    // Activations that are integers up to 127 in each row are what they are.
+    // Activations that are integers up to 127 in each row are quantised exactly.
     let numbers: Vec<f32> = (0..64).map(|i| (i * 37 % 255) as f32 - 127.0).collect();
     assert!(numbers.contains(&-127.0));
     let x = Tensor::from_slice(&[1, 64], &numbers).unwrap();

@@ -1,4 +1,4 @@
-//! Expressions as plain trees with the obvious meaning, which the table is compared with.
+//! Expressions as plain trees with the obvious meaning, with which the table is compared.
 
 mod budgets;
 mod hostile;
@@ -13,10 +13,10 @@ use proptest::prelude::*;
 
 /// The symbols of every generated expression.
 pub(crate) const NAMES: [&str; 3] = ["A", "B", "C"];
-/// The values that symbols take: 0 and 1, neighbours, multiples and others.
+/// The values that symbols take: 0 and 1, adjacent values, multiples and others.
 pub(crate) const VALUES: [i64; 6] = [0, 1, 2, 3, 4, 8];
 
-/// The usual number of cases (the environment may ask for more); no files are written next to the tests.
+/// The default number of cases, which the environment may raise; no files are written next to the tests.
 pub(crate) fn config() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
@@ -40,7 +40,7 @@ pub(crate) enum Expr {
 }
 
 impl Expr {
-    /// The value, or `None` where a divisor is not positive or a broadcast fails.
+    /// The value, or `None` if a divisor is not positive or a broadcast fails.
     pub(crate) fn value(&self, sizes: &[i64; 3]) -> Option<i64> {
         let both = |a: &Expr, b: &Expr| Some((a.value(sizes)?, b.value(sizes)?));
         let divided = |a: &Expr, b: &Expr| both(a, b).filter(|(_, divisor)| *divisor > 0);
@@ -114,7 +114,7 @@ pub(crate) fn expr() -> impl Strategy<Value = Expr> {
     })
 }
 
-/// An expression of broadcasts over symbols and constants alone, which loses no error.
+/// An expression that consists only of broadcasts over symbols and constants, and loses no error.
 pub(crate) fn broadcasts() -> impl Strategy<Value = Expr> {
     leaf().prop_recursive(4, 16, 2, |inner| {
         (inner.clone(), inner).prop_map(|(a, b)| Expr::Bcast(Box::new(a), Box::new(b)))
@@ -130,7 +130,7 @@ pub(crate) fn all_sizes() -> impl Iterator<Item = [i64; 3]> {
     })
 }
 
-/// The binding of the table's symbols to sizes; a symbol that the table does not have is omitted.
+/// The binding of the table's symbols to sizes; symbols that are not in the table are omitted.
 pub(crate) fn binding(table: &DimTable, sizes: &[i64; 3]) -> Binding {
     NAMES
         .iter()
@@ -168,7 +168,8 @@ pub(crate) fn facts() -> impl Strategy<Value = Vec<&'static str>> {
     prop::collection::vec(prop::sample::select(all), 0..4)
 }
 
-/// The predicates that `parse_where` needs to restore bounds and contract facts, separated by commas; empty when none.
+/// The predicates that `parse_where` needs to restore bounds and contract facts, separated by commas; empty if there
+/// are none.
 pub(crate) fn display_where(table: &DimTable) -> String {
     let declared = table
         .symbols()

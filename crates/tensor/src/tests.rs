@@ -1,4 +1,4 @@
-//! Tensors as seen by users: making, viewing, writing, concatenating, running out of memory.
+//! Tensors as seen by users: creating, viewing, writing, concatenating, running out of memory.
 
 use proptest::prelude::*;
 
@@ -161,7 +161,7 @@ fn broadcasting_repeats_axes_of_size_one() {
     assert_eq!(code(x.broadcast_to(&[3, 3])), "E0346");
     assert_eq!(code(x.broadcast_to(&[2])), "E0346");
     assert_eq!(code(x.broadcast_to(&[1 << 61, 2, 1])), "E0340");
-    // More elements than memory could hold: the view is fine, a copy is refused.
+    // More elements than memory can hold: the view is fine, but a copy is rejected.
     let vast = x.broadcast_to(&[1 << 58, 2, 1]).unwrap();
     assert_eq!(code(vast.contiguous()), "E0840");
     assert_eq!(code(vast.to_vec::<i32>()), "E0840");
@@ -256,7 +256,7 @@ fn a_failed_allocation_changes_nothing() {
         code(fault::with_failing_allocation(0, || turned.contiguous())),
         "E0840"
     );
-    // Concatenation of a strided operand allocates twice; each may fail, and a retry works.
+    // Concatenating a strided operand allocates twice; either allocation may fail, and a retry works.
     for n in 0..2 {
         let joined = fault::with_failing_allocation(n, || Tensor::concat(&[&turned, &turned], 0));
         assert_eq!(code(joined), "E0840", "allocation {n}");
@@ -331,7 +331,7 @@ proptest! {
         let flat = x.reshape(&[x.len()]).unwrap();
         prop_assert_eq!(&elements(&flat), &expected);
         prop_assert_eq!(&elements(&flat.reshape(x.shape()).unwrap()), &expected);
-        // Two neighbouring axes merged into one.
+        // Two adjacent axes merged into one.
         let axis = at % x.rank();
         if axis + 1 < x.rank() {
             let mut merged = x.shape().to_vec();

@@ -68,7 +68,7 @@ fn edge_values_are_defined_through_graphs() {
         map::<f32, bool>("ne", &[&[nan, 0.0], &[nan, -0.0]]),
         [true, false]
     );
-    // Integers wrap, at the ends too.
+    // Integers wrap around.
     assert_eq!(map::<i32, i32>("add", &[&[i32::MAX], &[1]]), [i32::MIN]);
     assert_eq!(
         map::<i32, i32>("div", &[&[i32::MIN, 7, -7], &[-1, 2, 2]]),
@@ -80,7 +80,7 @@ fn edge_values_are_defined_through_graphs() {
     );
     assert_eq!(map::<i64, i64>("neg", &[&[i64::MIN]]), [i64::MIN]);
     assert_eq!(map::<u8, u8>("sub", &[&[0], &[1]]), [255]);
-    // Shifts by the width or more.
+    // Shifts by at least the width.
     assert_eq!(
         map::<u8, u8>("shl", &[&[1, 1, 255], &[7, 8, 200]]),
         [128, 0, 0]
@@ -161,7 +161,7 @@ fn slices_out_of_bounds_are_faults() {
     assert_snapshot!(error(text, &[zeros(&[3])]), @"E0345: slice of 3 from 1 by step 1 leaves axis 0 of size 3 in slice (%1)");
 }
 
-/// Sizes 0 and 1, rank 0 and one tensor as several inputs give the defined results.
+/// Sizes 0 and 1, rank 0, and the same tensor as several inputs give the defined results.
 #[test]
 fn zero_sizes_scalars_and_size_one_broadcasts() {
     let add = "graph @g(%a: f32[A, B], %b: f32[C, D]) -> f32[bcast(A, C), bcast(B, D)] { %y = add %a, %b return %y }";

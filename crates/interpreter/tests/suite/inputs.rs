@@ -1,4 +1,4 @@
-//! Errors for inputs that do not fit a graph.
+//! Errors for inputs that do not match a graph.
 
 use crate::support::{error, graph, run, tensor, zeros};
 use insta::assert_snapshot;

@@ -1,4 +1,4 @@
-//! Control flow, data that become sizes, modes, limits, traces and custom ops.
+//! Control flow, data-dependent sizes, modes, limits, traces and custom ops.
 
 use crate::support::{error, graph, output, run, tensor, zeros};
 use insta::assert_snapshot;
@@ -34,7 +34,7 @@ fn only_the_taken_branch_runs() {
     );
 }
 
-/// A vector that doubles each time, and the sizes it had.
+/// A vector whose size doubles each time, and the sizes it had.
 fn doubling() -> Graph {
     let mut builder = GraphBuilder::new("doubling");
     let n = builder.symbol("N").unwrap();
@@ -225,7 +225,7 @@ fn live_bytes_are_bounded_by_values_still_needed() {
         },
         ..Default::default()
     };
-    // One result and its operand at a time.
+    // One result and its operand are live at a time.
     assert!(interpret(&graph, &[zeros(&[1000])], &limits(8000)).is_ok());
     let error = interpret(&graph, &[zeros(&[1000])], &limits(7999)).unwrap_err();
     assert_snapshot!(format!("{}: {error}", error.code()), @"E0832: expected at most 7999 bytes of live values, found 8000 at neg (%2): raise the limit or use smaller shapes");
@@ -239,7 +239,7 @@ fn live_bytes_are_bounded_by_values_still_needed() {
     }",
     );
     assert!(interpret(&wide, &[Tensor::scalar(1.0f32)], &limits(16)).is_ok());
-    // Unless it is an output, which is returned as a copy.
+    // As an output it does, since outputs are copied.
     let output = crate::support::graph(
         "graph @g(%x: f32[]) -> f32[1000, 1000] {
         %0: f32[1000, 1000] = broadcast %x {dims = [1000, 1000]}
@@ -292,7 +292,7 @@ fn a_run_can_be_cancelled() {
     assert_eq!(error.code(), "E0835");
 }
 
-/// Each allocation of a run fails once: an error with the size, and the next run works.
+/// Makes each allocation of a run fail once: the error states the size, and the next run works.
 #[test]
 fn an_allocation_failure_is_an_error_and_a_retry_works() {
     let graph = graph("graph @g(%x: f32[N, 2, 4], %w: f32[2, 2, 3], %c: bool[]) -> f32[N, 2, 2] {
@@ -382,7 +382,7 @@ fn custom_ops_run_and_fail_with_their_name() {
 
 #[test]
 fn results_are_compared_with_declared_types() {
-    // A graph whose types were never checked.
+    // A graph whose types have not been checked.
     let mut graph = Graph::new("wrong");
     let (two, three) = (graph.dims_mut().constant(2), graph.dims_mut().constant(3));
     let x = graph.add_input("x", Type::tensor(DType::F32, [two]));

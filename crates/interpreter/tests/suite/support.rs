@@ -1,4 +1,4 @@
-//! Graphs from text, and short ways to run them.
+//! Graphs from text, and helpers to run them.
 
 use kiln_interpreter::{InterpretError, InterpretOptions, interpret};
 use kiln_ir::{BlobMap, Graph};

@@ -1,4 +1,4 @@
-//! Attributes: every type, and errors when another was expected.
+//! Attributes: every type, and the errors when another type was expected.
 
 use kiln_tensor::Tensor;
 

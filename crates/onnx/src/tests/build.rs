@@ -1,4 +1,4 @@
-//! A tiny model writer: the same messages, encoded.
+//! A small model writer: the same messages, encoded.
 
 use prost::Message;
 
@@ -54,7 +54,7 @@ pub(crate) fn entry(key: &str, value: impl ToString) -> StringStringEntryProto {
     }
 }
 
-/// A tensor without elements yet. `data_type` is ONNX's number: 1 is f32, 7 is i64.
+/// A tensor without elements. `data_type` is ONNX's number: 1 is f32, 7 is i64.
 pub(crate) fn tensor(name: &str, data_type: i32, dims: &[i64]) -> TensorProto {
     TensorProto {
         name: name.to_owned(),

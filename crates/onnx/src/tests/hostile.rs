@@ -1,4 +1,4 @@
-//! Files designed to break the reader: depth, counts, lengths, random bytes.
+//! Files designed to break the reader: nesting depth, counts, lengths, random bytes.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use crate::proto::{GraphProto, NodeProto};
 use crate::tests::build::*;
 use crate::{Error, LimitKind, Limits, Model, NoFiles};
 
-/// Nested messages: field numbers from the outermost in. Built without recursion.
+/// Nested messages, with field numbers from the outermost inwards. Built without recursion.
 fn nested(fields: &[u32], innermost: &[u8]) -> Vec<u8> {
     let mut lengths = vec![innermost.len() as u64];
     for field in fields.iter().rev() {
@@ -45,7 +45,7 @@ fn nested_messages_hit_the_limit_on_a_small_stack() {
         for depth in [10, 29, 30, 31, 33, 34, 100, 1000, 10_000, 1_000_000] {
             let error = Model::from_bytes(&nested_graphs(depth), &NoFiles).unwrap_err();
             match error {
-                // The bodies have no operators.
+                // The bodies contain no operators.
                 Error::Structure { .. } => assert!(depth <= 29, "{depth}"),
                 Error::NotAModel { .. } => assert!(depth <= 29, "{depth}"),
                 Error::Limit { kind, .. } => {
@@ -91,7 +91,7 @@ fn lengths_beyond_the_file_are_refused() {
             bytes.extend(varint(length));
             let error = Model::from_bytes(&bytes, &NoFiles).unwrap_err();
             assert_eq!(error.code(), "E0901", "{field} {length}");
-            // The same inside a message that ends before its field does.
+            // The same inside a message that ends before its field.
             let mut inner = nested(&[7], &bytes);
             inner.extend([0; 16]);
             assert_eq!(
@@ -163,7 +163,7 @@ fn a_long_chain_of_nodes_is_read() {
     assert_eq!(read(&model(graph)).unwrap().graph().nodes().len(), 50_000);
 }
 
-/// A model with a bit of everything.
+/// A model that contains some of everything.
 fn rich_model() -> Vec<u8> {
     let mut body = attribute("body", 5);
     let inner = GraphProto {

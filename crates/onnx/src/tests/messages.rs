@@ -1,4 +1,4 @@
-//! Hostile names in errors, and what errors omit.
+//! Hostile names in errors, and what error messages omit.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::proto::GraphProto;
 use crate::tests::build::*;
 use crate::{Error, Folder, Model, NoFiles};
 
-/// Common downloads or checkouts in place of a model.
+/// Files that are often given by mistake, such as failed downloads or checkouts.
 #[test]
 fn common_files_mistaken_for_models_are_named() {
     let said = |bytes: &[u8]| {

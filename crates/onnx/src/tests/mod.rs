@@ -1,4 +1,4 @@
-//! Tests of reading whole models, by what goes wrong.
+//! Tests of reading whole models, grouped by what goes wrong.
 
 mod attributes;
 mod build;

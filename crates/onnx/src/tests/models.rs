@@ -1,4 +1,4 @@
-//! Whole models: the parts that are kept.
+//! Whole models: the parts that are preserved.
 
 use crate::proto::{
     DimensionValue, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, TypeValue,

@@ -1,4 +1,4 @@
-//! Tensors inside the model file: every element type, and every way to get a length wrong.
+//! Tensors inside the model file: every element type, and every wrong length.
 
 use kiln_tensor::{DType, Tensor, bf16, f16};
 
@@ -146,7 +146,7 @@ fn mismatched_element_counts_are_refused_before_allocation() {
         error.to_string(),
         r#"tensor "w": expected 4294967296 bytes of f32, found 4"#
     );
-    // Elements in the list of another type are ignored.
+    // Elements in the list for another type are ignored.
     assert_eq!(
         load(TensorProto {
             int32_data: vec![1],

@@ -34,7 +34,7 @@ fn widened_scatters_keep_every_bit() {
         Tensor::from_slice(&[elements.len()], &elements).unwrap()
     };
     let indices = Tensor::from_slice(&[5], &[0_i64, 2, 0, -1, 0]).unwrap();
-    // Sums that lose halves one by one, overflow that a later update reverses, zeros and non-finite values.
+    // Sums that lose halves one by one, overflow that a later update undoes, zeros and non-finite values.
     let x = [2048.0, -0.0, 60000.0];
     let updates = [1.0, 60000.0, 1.0, -60000.0, 1.0];
     let special = [f32::NAN, f32::INFINITY, -1.0, f32::NEG_INFINITY, -0.0];

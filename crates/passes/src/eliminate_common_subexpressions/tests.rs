@@ -49,7 +49,7 @@ graph @main(%x: f32[B]) -> (f32[B], f32[B], f32[B], f32[B], f32[1], f32[1]) {
     ));
 }
 
-/// A region sees nothing from outside, so its constants stay its own.
+/// A region cannot see values from outside, so its constants stay separate.
 #[test]
 fn merging_respects_region_scopes() {
     assert_snapshot!(after(&[eliminate_common_subexpressions], "

@@ -1,4 +1,4 @@
-//! Which parts are dropped, and which must be kept.
+//! Which parts are removed, and which must be kept.
 
 use super::eliminate_dead_ops;
 use crate::PassContext;
@@ -9,7 +9,7 @@ fn trimmed(source: &str) -> String {
     after(&[eliminate_dead_ops], source)
 }
 
-/// `%q` only feeds itself; `%r` is not a result of the graph, but decides `%p`.
+/// `%q` only feeds itself; `%r` is not a result of the graph, but determines `%p`.
 #[test]
 fn carried_values_that_only_feed_themselves_are_removed() {
     assert_snapshot!(trimmed("
@@ -43,7 +43,7 @@ graph @main(%n: i64[], %x: f32[B], %y: f32[C]) -> f32[B] {
     "#);
 }
 
-/// A proof may rest on `m == B`, which the `bind` checks.
+/// A proof may depend on `m == B`, which the `bind` checks.
 #[test]
 fn a_bind_that_a_fact_relates_to_other_sizes_stays() {
     assert!(is_unchanged(

@@ -15,7 +15,7 @@ fn constant_bytes(graph: &Graph) -> usize {
         .sum()
 }
 
-/// A few bytes of text that ask for 4 TiB, by each op that makes much of little.
+/// A few bytes of text that request 4 TiB, for each op whose result can be much larger than its operands.
 #[test]
 fn a_constant_bomb_is_not_folded() {
     let source = "
@@ -120,13 +120,13 @@ fn weights_stay_narrow_where_constants_are_not_widened() {
         let is_cast = |op: &Op| matches!(op, Op::Cast { .. });
         after.ops().filter(|(_, data)| is_cast(&data.op)).count()
     };
-    // The second result is the weights, or a constant of its own.
+    // The second result is the weights, or a separate constant.
     let alone = source("%c").replace(
         "  %1:",
         "  %c: f32[2, 2] = constant [0.0, 0.0, 0.0, 1.0]\n  %1:",
     );
     assert_eq!((casts(&alone, false), casts(&alone, true)), (1, 0));
-    // Others read them too.
+    // The weights have other readers too.
     let shared = source("%1");
     assert_eq!((casts(&shared, false), casts(&shared, true)), (0, 0));
 }

@@ -81,7 +81,7 @@ fn ops_that_may_fault_bind_or_read_carried_values_are_not_hoisted() {
     for ops in [division, within, lookup, carried] {
         assert!(is_unchanged(hoist_from_loops, &in_loop(ops, "%3")), "{ops}");
     }
-    // The same place, with nothing against it.
+    // The same place, with nothing that prevents hoisting.
     let root = "%2: f32[B] = cast %l {to = f32}
                 %3: f32[B] = sqrt %2";
     assert!(!is_unchanged(hoist_from_loops, &in_loop(root, "%3")));
@@ -119,7 +119,7 @@ fn ramp(shape: &[usize]) -> Tensor {
     Tensor::from_vec(shape, elements).unwrap()
 }
 
-/// Products may round differently, so close numbers are accepted. Also where a loop runs no iteration, or one.
+/// Products may round differently, so close numbers are accepted. Includes loops that run no iterations, or one.
 fn same_numbers(source: &str, inputs: &dyn Fn(usize) -> Vec<Tensor>) {
     let before = graph(source);
     let (optimized, _) = optimized(before.clone());

@@ -1,4 +1,4 @@
-//! The whole list: rounds, limits, dumps, bisection.
+//! The whole pipeline: rounds, limits, dumps, bisection.
 
 use super::{PassOptions, ROUND_LIMIT, optimize, pass_names};
 use crate::testing::{assert_same, graph, optimized, ramp};
@@ -192,7 +192,7 @@ fn chain(n: usize) -> Graph {
     graph
 }
 
-/// Eight times the ops may take eight times as long, not sixty-four times; the margin is for a busy machine.
+/// Eight times the ops may take eight times as long, but not sixty-four times; the margin is for a busy machine.
 #[test]
 fn cost_is_linear_in_the_graph() {
     let time = |n: usize| {
@@ -213,7 +213,7 @@ fn cost_is_linear_in_the_graph() {
     assert!(eight < one * 24, "{one:?} {eight:?}");
 }
 
-/// One stack frame per op would not fit.
+/// A stack frame per op would not fit.
 #[test]
 fn a_long_chain_needs_little_stack() {
     let run = || {

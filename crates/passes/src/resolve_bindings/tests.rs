@@ -53,7 +53,7 @@ graph @main(%x: f32[B], %n: i64[1]) -> (i64[n], i64[m], i64[k]) where n >= 1, m 
     ));
 }
 
-/// With `k` known to be 2, the result's size is -1 on every call: that is reported at run time.
+/// With `k` known to be 2, the result's size is -1 in every call, which is reported at run time.
 #[test]
 fn impossible_sizes_are_not_substituted() {
     assert!(is_unchanged(

@@ -1,4 +1,4 @@
-//! Constants that are moved to their readers.
+//! Constants that are moved next to their readers.
 
 use super::sink_constants;
 use crate::testing::{after, is_unchanged};

@@ -1,4 +1,4 @@
-//! Rules beyond those that named functions exercise.
+//! Rules that are not covered by the named functions.
 
 use kiln_tensor::DType;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Blocks and single elements agree exactly; bad blocks are errors.
+//! Blocks and single elements agree exactly; invalid blocks are errors.
 
 use kiln_tensor::{Tensor, bf16, f16};
 use proptest::prelude::*;

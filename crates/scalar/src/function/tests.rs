@@ -126,7 +126,7 @@ fn result_types_follow_the_definition() {
 
 #[test]
 fn function_values_match_other_implementations() {
-    // From the definitions, computed to 16 digits elsewhere.
+    // From the definitions, computed elsewhere to 16 digits.
     let table: &[(&str, f64, f64)] = &[
         ("gelu", 1.0, 0.841_344_746_068_542_9),
         ("gelu", -1.0, -0.158_655_253_931_457_05),
@@ -262,7 +262,7 @@ fn derivatives_at_extreme_inputs_are_finite_and_right() {
     assert!((tail / (-40f64).exp() - 1.0).abs() < 1e-15);
 }
 
-/// Points of differentiation: inside the domain of some function each, and off every kink.
+/// Points of differentiation: each is inside the domain of some function, and none is at a kink.
 const POINTS: [f64; 9] = [-2.7, -1.3, -0.6, -0.2, 0.3, 0.8, 1.7, 2.4, 3.6];
 
 #[test]
@@ -274,7 +274,7 @@ fn every_derivative_agrees_with_differences() {
             Some(ScalarOp::Select) => vec![DType::Bool, DType::F64, DType::F64],
             _ => vec![DType::F64; f.arity()],
         };
-        // What stops gradients differs from its differences on purpose.
+        // A function that stops gradients differs from its finite differences on purpose.
         let is_stopped = f.name() == "stop_gradient";
         if is_stopped || expr.result_type(&types) != Ok(DType::F64) {
             continue;

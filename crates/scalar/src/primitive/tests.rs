@@ -1,4 +1,4 @@
-//! An example of every edge case of every primitive, in every dtype it has (faults table, row 11).
+//! An example of every edge case of every primitive, in every dtype that it supports (table of faults, row 11).
 
 use std::collections::BTreeSet;
 use std::f64::consts::FRAC_PI_2;
@@ -12,10 +12,10 @@ const UNSIGNED: [DType; 4] = [DType::U64, DType::U32, DType::U16, DType::U8];
 const INF: f64 = f64::INFINITY;
 const NAN: f64 = f64::NAN;
 
-/// Arguments of a function with its values.
+/// Arguments of a function, with its values.
 type Points = &'static [(f64, f64)];
 
-/// The value of one operation, by way of an expression.
+/// The value of one operation, computed by an expression.
 fn value(op: ScalarOp, operands: &[ScalarValue], mode: Mode) -> Result<ScalarValue, ScalarError> {
     let mut b = ExprBuilder::new(operands.len());
     let inputs = b.inputs();
@@ -226,7 +226,7 @@ fn float_functions(seen: &mut Seen) {
             seen.numbers(&FLOATS, op, &[x], y);
         }
     }
-    // Denormals are numbers: nothing is flushed.
+    // Denormals are ordinary numbers: nothing is flushed to zero.
     let tiny = ScalarValue::F32(f32::from_bits(1));
     seen.check(ScalarOp::Sin, &[tiny], tiny);
     seen.check(
@@ -239,7 +239,7 @@ fn float_functions(seen: &mut Seen) {
         &[ScalarValue::F16(f16::from_bits(1))],
         ScalarValue::F16(f16::from_f32(2f32.powi(-12))),
     );
-    // Accurate where the naive form is not.
+    // Accurate where the naive formula is not.
     seen.check(
         ScalarOp::Expm1,
         &[ScalarValue::F64(1e-20)],

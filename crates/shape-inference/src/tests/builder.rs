@@ -1,4 +1,4 @@
-//! The builder: errors are reported by the call that causes them; composites, annotations.
+//! The builder: errors are reported by the call that causes them; composite ops, annotations.
 
 use super::describe;
 use crate::{GraphBuilder, InferError, Mode, check_types};
@@ -500,7 +500,7 @@ fn scalars_are_numbers_that_their_dtype_holds() {
             )),
             "{text}"
         );
-        // Importers of formats with this rule get the nearest value.
+        // Importers of formats with this rule get the closest value.
         assert!(builder.scalar_nearest(dtype, number).is_ok());
     }
     for (dtype, number) in [

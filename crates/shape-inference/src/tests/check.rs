@@ -1,4 +1,4 @@
-//! Types of whole graphs: checked, and recomputed.
+//! Types of whole graphs: checked and recomputed.
 
 use super::describe;
 use crate::{check_types, infer_types, read_graph};
@@ -7,7 +7,7 @@ use kiln_ir::text::read;
 use kiln_ir::{BlobMap, Graph};
 use kiln_symbolic_shape::{ContractFact, FactOrigin, Predicate};
 
-/// Reads without inference: types are trusted.
+/// Reads without inference, trusting the declared types.
 fn trusted(text: &str) -> Graph {
     read(text, &BlobMap::new()).unwrap()
 }

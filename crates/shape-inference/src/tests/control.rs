@@ -274,7 +274,7 @@ fn carried_sizes_that_depend_on_other_carried_sizes_are_found() -> Built {
     let y = builder.input("y", DType::F32, &[a]);
     let z = builder.input("z", DType::F32, &[b]);
     let trips = builder.input("trips", DType::I64, &[]);
-    // y takes x's size, which grows; that shows only in the second iteration.
+    // y takes the size of x, which grows; that shows only in the second iteration.
     let mut built = 0;
     let results = builder.repeat(
         trips,
@@ -425,7 +425,7 @@ const LOOP: &str = "  %y: f32[n] = loop %t, %c, %x {carried = 1} -> (n)
 fn symbols_of_control_ops_are_parsed_in_order() -> Result<(), Box<dyn std::error::Error>> {
     let inputs = "%t: i64[], %c: bool[], %x: f32[A]";
     assert_snapshot!(types(inputs, LOOP), @"y: f32[n]");
-    // With the type omitted, the symbol is the open size.
+    // If the type is omitted, the symbol is the open size.
     assert_snapshot!(types(inputs, &LOOP.replace("%y: f32[n]", "%y")), @"y: f32[n]");
     assert_snapshot!(types(inputs, &LOOP.replace("%y: f32[n]", "%y").replace("{carried = 1} -> (n)", "{carried = 1}")), @"[E0112] loop (%7): attribute symbols: expected a symbol for each of 1 sizes that are known only afterwards, found 0 [E0333]");
     assert_snapshot!(types(inputs, &LOOP.replace("%y: f32[n]", "%y: f32[A]")), @"[E0112] loop (%7): attribute symbols: expected a symbol of this op as size 0 of result 0, found A [E0333]");

@@ -1,4 +1,4 @@
-//! Laws, by enumeration and at random: symbolic results evaluate to the concrete ones.
+//! Laws, checked by enumeration and at random: symbolic results evaluate to the concrete ones.
 
 use crate::GraphBuilder;
 use kiln_ir::ValueId;
@@ -6,7 +6,7 @@ use kiln_symbolic_shape::{Binding, DimId, SymbolicDimension};
 use kiln_tensor::{DType, Tensor};
 use proptest::prelude::*;
 
-/// A builder with an input `f32[N]` and the integer symbol `p`, `q`.
+/// A builder with an input `f32[N]` and the integer symbols `p` and `q`.
 struct Fixture {
     builder: GraphBuilder,
     x: ValueId,
@@ -110,7 +110,7 @@ proptest! {
         let reach = (kernel - 1) * dilation + 1;
         for n in 0..12 {
             let counted = (0..).take_while(|index| index * stride + reach <= n + low + high).count() as i64;
-            // Where the window does not fit the formula may be 0 or negative, which the run time rejects.
+            // If the window does not fit, the formula may be 0 or negative, which is rejected at run time.
             prop_assert_eq!(fixture.evaluate(size, &[(fixture.n, n)]).max(0), counted, "size {}", n);
         }
     }

@@ -103,7 +103,7 @@ fn sliced_sizes_stay_known() -> Built {
     Ok(())
 }
 
-/// `Where(Equal(shape, -1), ones, shape)`: what exporters emit for expand.
+/// `Where(Equal(shape, -1), ones, shape)`, which exporters emit for expand.
 #[test]
 fn comparisons_are_decided_if_proved() -> Built {
     let (mut builder, _, shape) = image();
@@ -153,10 +153,10 @@ fn quotients_that_round_are_known_once_floored() -> Built {
     let up = builder.ceil(third)?;
     let sizes = builder.cast(up, DType::I64)?;
     assert_snapshot!(show(&builder, sizes), @"(H + 2) / 3");
-    // A sum of rounded numbers is not exact, so nothing is known of it.
+    // A sum of rounded numbers is not exact, so nothing is known about it.
     let sum = builder.add(third, third)?;
     assert_snapshot!(show(&builder, sum), @"unknown");
-    // Nor of a product with a number that has too many digits.
+    // The same for a product with a number that has too many digits.
     let tenth = builder.scalar(DType::F64, 0.1)?;
     let product = builder.mul(float, tenth)?;
     assert_snapshot!(show(&builder, product), @"unknown");

@@ -1,4 +1,4 @@
-//! Work limits of a table: proofs have a total, and canonical forms an allowance per fact.
+//! Work limits of a table: a total for proofs, and an allowance per fact for canonical forms.
 
 use crate::{ContractFact, DimId, DimLimits, DimTable, FactOrigin, Predicate, Proof};
 
@@ -83,7 +83,7 @@ fn stated_facts_are_proved_without_search() {
     );
 }
 
-/// Most failing proofs are refuted at some sizes, before any search.
+/// Most failing proofs are refuted at sample sizes, before any search.
 #[test]
 fn refutable_claims_take_few_steps() {
     let mut table = DimTable::new();
@@ -103,7 +103,7 @@ fn refutable_claims_take_few_steps() {
     assert!(table.is_equal_somewhere(fewer, all));
 }
 
-/// Facts hold at samples too, so that nothing provable is lost.
+/// Facts also hold at the samples, so that nothing provable is lost.
 #[test]
 fn facts_that_exclude_samples_do_not_change_proofs() {
     let mut table = DimTable::new();

@@ -1,4 +1,5 @@
-//! Large and hostile inputs: everything stays within its limits, counted in steps, terms and nodes, never in time.
+//! Large and hostile inputs: everything stays within limits on steps, terms and nodes, which are counted rather than
+//! timed.
 
 use crate::text::{Cursor, parse_dim, parse_predicate};
 use crate::{
@@ -248,7 +249,7 @@ fn tiny_limits_still_give_right_values() {
     }
 }
 
-/// Values at the limits of the integer types, and their neighbours.
+/// Values at and near the limits of the integer types.
 const EXTREMES: [i64; 8] = [i64::MIN, -(1 << 32), -1, 0, 1, 3, 1 << 62, i64::MAX];
 
 #[test]
@@ -262,7 +263,7 @@ fn extreme_constants_never_overflow_unnoticed() {
             let n = table.dim(n);
             let (x, y) = (table.constant(a), table.constant(b));
             check_arithmetic(&mut table, (x, a), (y, b));
-            // Linear expressions, facts about them, and proofs: right or refused, and never a panic.
+            // Linear expressions, facts about them, and proofs: correct or rejected, and never a panic.
             let built = table.mul(x, n).and_then(|scaled| table.add(scaled, y));
             let Ok(linear) = built else { continue };
             for divisor in EXTREMES {

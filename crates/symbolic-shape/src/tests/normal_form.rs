@@ -1,11 +1,11 @@
-//! Normal forms keep values: every rule, by enumeration over small sizes, with and without facts.
+//! Normal forms preserve values: every rule, by enumeration over small sizes, with and without facts.
 
 use super::{Expr, NAMES, all_sizes, binding, broadcasts, config, expr, facts};
 use crate::text::{Cursor, parse_dim, parse_where};
 use crate::{DimTable, SymbolicDimension};
 use proptest::prelude::*;
 
-/// A table with the symbols, and those of `facts` that do not contradict each other.
+/// A table with the symbols, and with those of `facts` that do not contradict each other.
 fn table_with(facts: &[&str]) -> DimTable {
     let mut table = DimTable::new();
     for name in NAMES {

@@ -1,4 +1,4 @@
-//! Proofs are sound: what is proved holds for all allowed sizes, what is disproved for none.
+//! Proofs are sound: what is proved is true for all allowed sizes, and what is disproved for none.
 
 use super::{NAMES, all_sizes, binding, config, expr, facts};
 use crate::text::{Cursor, parse_predicate, parse_where};

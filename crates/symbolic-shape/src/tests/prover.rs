@@ -7,7 +7,7 @@ use crate::{DimTable, Proof};
 #[track_caller]
 fn check(predicate: &str, facts: &str, expected: Proof) {
     let mut table = DimTable::new();
-    // Read before and after the facts, so that both early and late knowledge is used.
+    // Asked before and after the facts are added, so that both early and late knowledge is used.
     let early = parse_predicate(&mut Cursor::new(predicate), &mut table).unwrap();
     if !facts.is_empty() {
         parse_where(&mut Cursor::new(facts), &mut table).unwrap();

@@ -133,7 +133,7 @@ fn overflow_is_an_error() {
     );
 }
 
-/// Whichever division a table got first.
+/// Independent of which division the table got first.
 #[test]
 fn twice_a_product_of_two_divisions_has_one_normal_form() {
     let form = |first: &str, second: &str| {

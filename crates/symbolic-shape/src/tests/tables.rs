@@ -220,7 +220,7 @@ fn evaluation_reports_what_failed() {
         table.evaluate_all(&shape, &bind(&table, &[("A", 3), ("B", 5)])),
         Ok(vec![3, 5, 10, 7])
     );
-    // Only the result must fit: intermediate values may exceed 64 bits.
+    // Only the result must fit; intermediate values may exceed 64 bits.
     let wide = read(&mut table, "A*B - A*C");
     let sizes = bind(&table, &[("A", i64::MAX), ("B", 3)]);
     let c = table.symbol_named("C").unwrap();

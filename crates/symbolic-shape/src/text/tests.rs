@@ -1,4 +1,4 @@
-//! Tokens, cursor, diagnostics, and reading of sizes; hostile texts give diagnostics.
+//! Tokens, the cursor, diagnostics, and reading of sizes; hostile texts give diagnostics.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! `.npy` files: NumPy's output is read, ours equals NumPy's, and hostile headers are errors.
+//! `.npy` files: NumPy's output is read, our output equals NumPy's, and hostile headers are errors.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Names that a model must not use, on a real file system. Each case is tried with `openat2` and with the walk that
-//! replaces it.
+//! Names that a model must not use, on a real file system. Each case is tried with `openat2`, and with the path walk
+//! that replaces it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,7 +34,7 @@ impl World {
     }
 }
 
-/// Opens `name` both ways, which must agree, and reads the file.
+/// Opens `name` in both ways, which must agree, and reads the file.
 fn open_both_ways(folder: &Folder, name: &str) -> Result<Vec<u8>, FileError> {
     let location = Location::parse(name)?;
     let walked = folder
@@ -155,7 +155,7 @@ fn a_link_put_in_place_meanwhile_is_never_followed() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    // The race ends with the plain file in place; before that, either may have been seen.
+    // The race ends with the plain file in place; before that, either file may be seen.
     assert_eq!(open_both_ways(&world.folder(), "target").unwrap(), b"plain");
 }
 

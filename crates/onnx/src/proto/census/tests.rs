@@ -1,11 +1,11 @@
-//! The census agrees with the decoder on the contents of a file.
+//! The census agrees with the decoder about the contents of a file.
 
 use prost::Message;
 
 use super::*;
 use crate::proto::{DimensionValue, TypeValue};
 
-/// Each known message once, with the resulting number of messages and strings.
+/// Each known message once, with the resulting numbers of messages and strings.
 fn one_of_each() -> (ModelProto, u64) {
     let text = || "t".to_owned();
     let entry = || StringStringEntryProto {

@@ -10,8 +10,8 @@
 //!   = f32[2,2] 1.5 2 3 4    the result; `= _` is not checked
 //!   ! E0917                 or the code of the error
 //! ```
-//! An operator of another domain is written `domain::Op`; its version is then ignored. After the version, `!` means known
-//! sizes only. The results are those of ONNX's reference evaluator, or written by hand where a comment says so.
+//! An operator of another domain is written `domain::Op`; its version is then ignored. `!` after the version means
+//! known sizes only. Results come from ONNX's reference evaluator, or are written by hand where a comment says so.
 
 use kiln_tensor::{DType, Tensor, bf16, f16};
 
@@ -94,7 +94,7 @@ enum Expected {
     Error(String),
 }
 
-/// The model of every case, with known sizes, and the case's title.
+/// The model of every case, with known sizes, and the title of the case.
 pub(super) fn all_models() -> impl Iterator<Item = (String, ModelProto)> {
     let cases = FILES.iter().flat_map(|content| parse(content));
     cases.map(|case| (case.title.clone(), case.model(false)))
@@ -287,7 +287,7 @@ fn parse_header(line: &str) -> Case {
     }
 }
 
-/// `name=value` pairs; a value in quotes, brackets or braces may hold blanks.
+/// `name=value` pairs; a value in quotes, brackets or braces may contain spaces.
 fn parse_attributes(mut rest: &str) -> Vec<AttributeProto> {
     let mut attributes = Vec::new();
     while let Some((name, after)) = rest.trim_start().split_once('=') {

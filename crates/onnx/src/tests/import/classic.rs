@@ -7,7 +7,7 @@ use super::net::*;
 use crate::ImportOptions;
 use crate::proto::AttributeProto;
 
-/// Pseudo-random numbers that are the same every time.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -38,7 +38,7 @@ impl Dice {
         }
     }
 
-    /// Mostly the same length, as for attributes that belong together.
+    /// Usually the same length, as for attributes that belong together.
     fn length(&mut self) -> u64 {
         match self.roll(12) {
             0 => self.roll(4),

@@ -146,12 +146,13 @@ fn a_loop_ends_at_its_trip_count_or_when_its_condition_is_false() {
     assert_eq!(run("m yes start", 4, 100), (7, vec![1, 2, 4, 7]));
     assert_eq!(run("m yes start", 100, 5), (7, vec![1, 2, 4, 7]));
     assert_eq!(run("- yes start", 0, 3), (4, vec![1, 2, 4]));
-    // Without a condition, the body's condition is ignored.
+    // Without an input condition, the body's condition is ignored.
     assert_eq!(run("m - start", 3, 0), (4, vec![1, 2, 4]));
     assert_eq!(run("m yes start", 0, 9), (1, vec![]));
 }
 
-/// ONNX does not define the size of an empty stack; onnxruntime returns a vector where it does not know the rows' rank.
+/// ONNX does not define the size of an empty stack; onnxruntime returns a vector if it does not know the rank of the
+/// rows.
 #[test]
 fn a_loop_without_iterations_stacks_nothing() {
     let rows = graph(

@@ -1,5 +1,4 @@
-//! Faults: long chains, wide graphs, deep nesting, constants that are small in the file and large
-//! in memory.
+//! Faults: long chains, wide graphs, deep nesting, constants that are small in the file and large in memory.
 
 use std::thread;
 
@@ -16,7 +15,7 @@ fn import_on_a_stack(bytes: usize, net: GraphProto) -> Result<usize, Error> {
     thread.join().unwrap()
 }
 
-/// Fault 5. Long enough that anything quadratic or recursive would show.
+/// Fault 5. Long enough to reveal anything quadratic or recursive.
 #[test]
 fn a_chain_of_a_hundred_thousand_nodes_imports_on_a_small_stack() {
     const LENGTH: usize = 100_000;
@@ -51,7 +50,7 @@ fn a_value_with_many_readers_imports() {
     assert_eq!(import_on_a_stack(128 << 10, net).unwrap(), 2 * WIDTH - 1);
 }
 
-/// Faults 5 and 38: nested bodies, until reading the file rejects them.
+/// Faults 5 and 38: nested bodies, until reading the file fails.
 #[test]
 fn deeply_nested_bodies_import_or_hit_a_limit() {
     let nested = |depth: usize| {
@@ -68,7 +67,7 @@ fn deeply_nested_bodies_import_or_hit_a_limit() {
                 ),
             ];
             inner = graph(vec![], vec![], vec![node("If", "c", "b", branches)], &["b"]);
-            // A copy of the inner body in each branch would double the model at each level.
+            // If each branch got a copy of the inner body, the model would double at each level.
             inner.node[0].attribute[1].g = Some(Box::new(graph(
                 vec![],
                 vec![],
@@ -225,8 +224,9 @@ fn operands_of_any_rank_never_panic() {
     }
 }
 
-/// Faults 3, 4 and 38: every operator, with constants and attributes at the limits of their range, or with more elements
-/// than any memory has. Errors or a small graph, never a panic, and nothing of that size is allocated.
+/// Faults 3, 4 and 38: every operator, with constants and attributes at the limits of their ranges, or with more
+/// elements than any memory can store. The result is an error or a small graph, never a panic, and nothing of that size
+/// is allocated.
 #[test]
 fn constants_and_attributes_of_any_size_never_panic_or_allocate() {
     const EXTREMES: [i64; 5] = [i64::MIN, -1, 0, 1 << 40, i64::MAX];
@@ -295,7 +295,7 @@ fn constants_and_attributes_of_any_size_never_panic_or_allocate() {
     let all = standard.map(|op| ("", op)).chain(others).enumerate();
     for (number, (domain, operator)) in all {
         for (index, operands) in OPERANDS.iter().enumerate() {
-            // Two of them alternately: every operator's family meets all.
+            // Two extreme values per operator, so that every family of operators meets all of them.
             for turn in [0, 2] {
                 let extreme = EXTREMES[(number + index + turn) % EXTREMES.len()];
                 let attributes = match index % 4 {

@@ -1,6 +1,6 @@
 //! Extreme declared sizes, for every case of every operator: each size of an input, each integer attribute and each
-//! integer constant becomes 0, a power of two beyond memory, the maximum number, or negative. The import succeeds or is
-//! rejected with a typed error; it neither panics nor takes memory or time disproportionate to the file.
+//! integer constant becomes 0, a power of two beyond memory, the maximum value, or negative. The import succeeds or is
+//! rejected with a typed error; it never panics, and never takes memory or time out of proportion to the file.
 
 use prost::Message;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const EXTREMES: [i64; 9] = [
     i64::MAX - 1,
 ];
 
-/// The maximum growth of the process's memory by one import of a node, in KiB, and its maximum duration.
+/// The maximum memory growth in KiB when a node is imported, and the maximum duration.
 const MAX_KIB: u64 = 256 << 10;
 const MAX_TIME: Duration = Duration::from_secs(20);
 
@@ -35,7 +35,7 @@ fn peak() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Every integer of the model that a file's author may set, changed by `change`, which returns whether to continue.
+/// Every integer of the model that a file's author may set, modified by `change`, which returns whether to continue.
 fn visit(model: &mut ModelProto, change: &mut dyn FnMut(&mut i64)) {
     let graph = model.graph.as_mut().unwrap();
     for input in &mut graph.input {
@@ -70,7 +70,7 @@ fn visit(model: &mut ModelProto, change: &mut dyn FnMut(&mut i64)) {
     }
 }
 
-/// The model with its `at`-th integer replaced; `None` where it has fewer.
+/// The model with its `at`-th integer replaced; `None` if it has fewer.
 fn changed(model: &ModelProto, at: usize, to: i64) -> Option<ModelProto> {
     let (mut model, mut index, mut hit) = (model.clone(), 0, false);
     visit(&mut model, &mut |number| {

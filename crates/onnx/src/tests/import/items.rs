@@ -133,7 +133,7 @@ fn a_loop_over_a_sequence_is_written_out() {
     let given = run(&graph, &[f32s(&[1], &[2.0]), f32s(&[1], &[0.0])]);
     assert_eq!(given[0].to_vec::<f32>().unwrap(), [0.0, 2.0, 4.0]);
     assert_eq!(given[1].to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0]);
-    // One that only appends entries of one size stays a loop, whatever its trip count.
+    // A loop that only appends entries of one size stays a loop, whatever its trip count.
     let mut open = two_inputs(nodes.clone(), &[], &["y", "f"]);
     open.input.push(input("trips", DType::I64, &[]));
     let graph = at(17, open, &ImportOptions::new()).unwrap();
@@ -205,7 +205,7 @@ fn branches_give_sequences_of_one_form() {
     assert_eq!(run(&graph, &inputs)[0].to_vec::<f32>().unwrap(), [2.0, 1.0]);
     let unlike = at(17, choose("x z", "x"), &ImportOptions::new()).unwrap_err();
     assert_eq!(unlike.code(), "E0917");
-    // The import asks for the branch, if the caller supports questions.
+    // The import asks which branch is taken, if the caller supports questions.
     let answered = |answer| ImportOptions::new().answer(0, answer);
     for (answer, expected) in [(1, vec![1.0, 2.0]), (0, vec![1.0])] {
         let graph = at(17, choose("x z", "x"), &answered(answer)).unwrap();

@@ -1,4 +1,4 @@
-//! Each limit of reading and importing, set low: the error names the limit and has both numbers.
+//! Each limit on reading and importing, set low: the error names the limit and has both numbers.
 
 use prost::Message;
 
@@ -15,7 +15,7 @@ fn relu() -> ModelProto {
     of_version(graph(inputs, vec![], nodes, &["y"]), 17)
 }
 
-/// `levels` functions, each of which calls the one before it twice.
+/// `levels` functions, each of which calls the previous one twice.
 fn doubling(levels: usize) -> ModelProto {
     let call = |level: usize, from: &str, to: &str| match level {
         0 => node("Relu", from, to, vec![]),
@@ -43,7 +43,7 @@ fn doubling(levels: usize) -> ModelProto {
     }
 }
 
-/// A vector of `length` elements, split into a sequence of single ones, of which the first is the result.
+/// A vector of `length` elements, split into a sequence of single elements; the result is the first one.
 fn split(length: i64) -> ModelProto {
     let inputs = vec![input("x", DType::F32, &[&length.to_string()])];
     let nodes = vec![
@@ -64,7 +64,7 @@ fn reshape(length: i64) -> ModelProto {
     of_version(graph(inputs, vec![], nodes, &["y"]), 17)
 }
 
-/// The rejection of a model under these limits: the kind, the given number, the limit.
+/// The rejection of a model under these limits: the kind, the given number, and the limit.
 fn refused(model: &ModelProto, limits: &Limits) -> (LimitKind, u64, u64) {
     let bytes = model.encode_to_vec();
     let imported = Model::from_bytes_with(&bytes, &NoFiles, limits)
@@ -75,7 +75,7 @@ fn refused(model: &ModelProto, limits: &Limits) -> (LimitKind, u64, u64) {
     }
 }
 
-/// Checks that `model` is rejected for `kind` once `set` lowered that limit to `limit`.
+/// Checks that `model` is rejected for `kind` once `set` has lowered that limit to `limit`.
 fn assert_limits(model: &ModelProto, kind: LimitKind, limit: u64, set: fn(&mut Limits, u64)) {
     let mut limits = Limits::default();
     set(&mut limits, limit);

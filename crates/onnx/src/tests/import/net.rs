@@ -19,7 +19,7 @@ pub(super) fn number_of(dtype: DType) -> i32 {
         .unwrap()
 }
 
-/// A node. Names are separated by blanks; `-` is an omitted operand or result.
+/// A node. Names are separated by spaces; `-` is an omitted operand or result.
 pub(super) fn node(
     op_type: &str,
     inputs: &str,
@@ -45,7 +45,7 @@ pub(super) fn node(
     }
 }
 
-/// An input of f32 with the given sizes: numbers, or names (`?` for none).
+/// An f32 input with the given sizes: numbers, or names (`?` for an unnamed size).
 pub(super) fn input(name: &str, dtype: DType, dims: &[&str]) -> ValueInfoProto {
     let dims = dims.iter().map(|dim| match dim.parse() {
         Ok(size) => DimensionValue::Value(size),
@@ -54,7 +54,7 @@ pub(super) fn input(name: &str, dtype: DType, dims: &[&str]) -> ValueInfoProto {
     value(name, tensor_type(number_of(dtype), dims.collect()))
 }
 
-/// An output without a stated type.
+/// An output without a declared type.
 pub(super) fn output(name: &str) -> ValueInfoProto {
     ValueInfoProto {
         name: name.to_owned(),
@@ -141,7 +141,7 @@ pub(super) fn of_version(graph: GraphProto, version: i64) -> ModelProto {
     }
 }
 
-/// Encodes, reads and imports a model; the graph passes both verifiers.
+/// Encodes, reads and imports a model; the graph must pass both verifiers.
 pub(super) fn imported(model: &ModelProto, options: &ImportOptions) -> Result<Graph, Error> {
     let model = Model::from_bytes(&model.encode_to_vec(), &NoFiles)?;
     let graph = import(&model, options)?;

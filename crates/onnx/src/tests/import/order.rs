@@ -1,4 +1,4 @@
-//! Nodes in an order in which they cannot run.
+//! Nodes listed in an order in which they cannot run.
 
 use kiln_tensor::{DType, Tensor};
 
@@ -49,7 +49,7 @@ fn body_nodes_and_their_captures_are_sorted() {
     }
 }
 
-/// Linear in the nodes: a chain that is listed from its end.
+/// Linear in the number of nodes: a chain that is listed from its end.
 #[test]
 fn a_long_chain_in_reverse_order_is_sorted() {
     const LENGTH: usize = 50_000;

@@ -1,4 +1,4 @@
-//! Rejected models, and the messages.
+//! Rejected models, and their error messages.
 
 use insta::assert_snapshot;
 use kiln_shape_inference::Mode;
@@ -197,7 +197,7 @@ fn stated_sizes_that_operators_do_not_confirm_are_ignored() {
         crate::tests::build::read(&of_version(net, 17)).unwrap()
     };
     let import = |model, mode| crate::import_reporting(&model, &ImportOptions::new().mode(mode));
-    // The operators imply N: leftover shapes of the model constrain no call.
+    // The operators imply N: other shapes declared by the model do not constrain calls.
     for second in ["8", "9"] {
         let imported = import(stating("8", second), Mode::Lenient).unwrap();
         assert_eq!(output_type(&imported.graph), "f32[N, 3]");

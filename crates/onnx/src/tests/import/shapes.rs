@@ -1,4 +1,4 @@
-//! Sizes and names that survive import: symbols, constraints, stated types, exporters' idioms.
+//! Sizes and names that survive the import: symbols, constraints, declared types, exporters' idioms.
 
 use insta::assert_snapshot;
 use kiln_symbolic_shape::SymbolicDimension;
@@ -228,7 +228,7 @@ fn windows_resizes_and_slices_have_symbolic_sizes() {
 
 #[test]
 fn paths_of_different_strides_meet_under_a_plan_fact() {
-    // One path halves and doubles, the other keeps the size: equal only for even sizes.
+    // One path halves and doubles the size, the other keeps it: they are equal only for even sizes.
     let nodes = vec![
         node(
             "MaxPool",
