@@ -1,4 +1,4 @@
-//! Kept inputs of the fuzz targets go through them again, and so do damaged ones.
+//! The corpus of the fuzz targets, run again, as are damaged inputs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -7,7 +7,7 @@ mod targets;
 use proptest::prelude::*;
 use std::path::Path;
 
-/// The kept inputs of a target.
+/// The corpus of a target.
 fn kept(target: &str) -> Vec<Vec<u8>> {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let mut inputs = Vec::new();
@@ -26,12 +26,12 @@ fn requests_that_were_kept_get_answers_of_the_protocol() {
         let inputs = kept(name);
         inputs.iter().filter(|bytes| target(bytes)).count()
     };
-    // Some are good, so that what is damaged is more than its beginning.
+    // Some inputs are valid, so that damage is not limited to the first few bytes.
     assert!(answered(targets::serve_http, "serve_http") >= 4);
     assert!(answered(targets::serve_grpc, "serve_grpc") >= 4);
 }
 
-/// An input with some bytes replaced and a part removed.
+/// An input with some bytes replaced and a range removed.
 fn damaged() -> impl Strategy<Value = (usize, Vec<(usize, u8)>, usize)> {
     let bytes = prop::collection::vec((any::<usize>(), any::<u8>()), 0..4);
     (any::<usize>(), bytes, any::<usize>())

@@ -22,7 +22,7 @@ fn standard(name: &str) -> Blueprint {
     Blueprint::from_json(found.unwrap().json, &limits()).unwrap()
 }
 
-/// Tensors for a graph's inputs, with every symbol at `size`, or at the nearest that it allows.
+/// Tensors for a graph's inputs, with every symbol at `size`, or at the nearest size that it allows.
 fn inputs(graph: &Graph, size: i64) -> Vec<Tensor> {
     let dims = graph.dims();
     let tensors = graph.inputs().iter().map(|&input| {
@@ -74,12 +74,12 @@ fn the_standard_set_converts_and_survives_the_way_back() {
                 standard.name
             );
         }
-        // Written and read, it is the same; and its own graph's blueprint is a fixed point.
+        // Written and read back it is the same, and the blueprint of its own graph is a fixed point.
         let read = Blueprint::from_json(&back.to_json(), &limits()).unwrap();
         assert_eq!(read, back);
         let fixed = Blueprint::from_graph(&again).unwrap();
         let third = GraphConverter::default().convert(&fixed).unwrap();
-        // Origins are the nodes' places in the document, which may have moved.
+        // Origins are the positions of nodes in the document, which may have moved.
         assert_eq!(
             without_origins(&third),
             without_origins(&again),
@@ -210,7 +210,7 @@ fn constants_keep_every_bit() {
 
 #[test]
 fn the_order_has_the_fewest_live_bytes_of_all_orders() {
-    // Two wide branches: run one after the other, only one wide value is live.
+    // Two wide branches: if they run one after the other, only one wide value is live at a time.
     let wide = |name: &str| {
         format!(
             r#"{{"kind": "broadcast", "operands": ["s{name}"], "results": ["w{name}"], "attributes": {{"dims": ["N", 4, 1000]}}}},
@@ -227,7 +227,7 @@ fn the_order_has_the_fewest_live_bytes_of_all_orders() {
     let order = GraphConverter::default().order(&blueprint).unwrap();
     assert_eq!(order.method, OrderingMethod::Exact);
     let row = 32 * 4 * 4;
-    // A wide value, what it is made of, and one result of the other branch.
+    // A wide value, its operand, and one result of the other branch.
     assert_eq!(order.peak_bytes, 1000 * row + 2 * row);
     let at = |name: &str| {
         order
@@ -242,7 +242,7 @@ fn the_order_has_the_fewest_live_bytes_of_all_orders() {
 
 #[test]
 fn a_longer_blueprint_is_ordered_greedily_and_no_worse_than_given() {
-    // Twenty branches: in the document all are widened before any is reduced.
+    // Twenty branches: in the document, all are widened before any is reduced.
     let branch = |part: &str| {
         let nodes = (0..20).map(|n| match part {
             "wide" => format!(
@@ -264,7 +264,7 @@ fn a_longer_blueprint_is_ordered_greedily_and_no_worse_than_given() {
     let order = GraphConverter::default().order(&blueprint).unwrap();
     assert_eq!(order.method, OrderingMethod::Greedy);
     let row = 32 * 4 * 4;
-    // One wide value at a time; at the end the 20 results beside their concatenation.
+    // One wide value at a time; at the end, the 20 results and their concatenation.
     assert_eq!(order.peak_bytes, 100 * row + 20 * row);
 }
 
@@ -360,7 +360,7 @@ fn damaged_documents_are_refused_and_never_panic() {
                     0 => bytes[at] = b"\"{}[],:0-xN "[random(12)],
                     1 => drop(bytes.remove(at)),
                     _ => {
-                        // A number or a name becomes another value.
+                        // A number or a name is replaced by another value.
                         let is_part = |byte: &u8| byte.is_ascii_digit();
                         let Some(start) =
                             bytes[at..].iter().position(is_part).map(|found| at + found)
@@ -384,6 +384,6 @@ fn damaged_documents_are_refused_and_never_panic() {
             }
         }
     }
-    // Most damage matters, and some does not.
+    // Most damage is detected, and some is harmless.
     assert!((1..600).contains(&accepted), "{accepted}");
 }

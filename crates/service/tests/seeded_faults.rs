@@ -1,7 +1,7 @@
-//! The validator rejects what is wrong: values, accesses out of bounds, leaks, gradients, speed.
+//! The validator rejects wrong kernels: values, accesses out of bounds, leaks, gradients, speed.
 //!
-//! The faults are real: compilers that compile another kernel, an executor that loses memory, a gradient that was changed.
-//! This program is its own guard program, since the devices with faults have to be known there too.
+//! The faults are real: compilers that compile another kernel, an executor that loses memory, a modified gradient. This
+//! program is also its own guard program, since the devices with faults must be registered there too.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "this program is its own test harness")]
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// A fault of a device.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
-    /// Sums are differences.
+    /// Sums become differences.
     WrongValue,
     /// Loops run 64 elements too far.
     OutOfBounds,
@@ -119,7 +119,7 @@ impl CompilerWrapper for FaultyCompiler {
         let mut parts = wrong.to_parts();
         parts.buffers = right.buffers.clone();
         parts.contract = right.contract.clone();
-        // SAFETY: there is none; the process that runs this is expected to end.
+        // SAFETY: none; the process that runs this is expected to crash.
         Ok(unsafe { Artifact::trusted(parts) })
     }
 }
@@ -239,7 +239,7 @@ fn a_wrong_gradient_is_rejected() {
         .check_joint(&graph, &joint, &request, &options())
         .unwrap();
     assert!(matches!(right, Outcome::Passed(_)), "{right:?}");
-    // The gradients of x and w, exchanged.
+    // The gradients of x and w, swapped.
     joint.gradients.swap(0, 1);
     let failure = failure(
         validator()
@@ -288,7 +288,7 @@ fn one_wrong_gradient_among_eight_is_named() {
         panic!("expected a passed check, found {right:?}");
     };
     assert!(how.starts_with("24 gradients"), "{how}");
-    // Each in turn is another's.
+    // Each gradient in turn is replaced by another one.
     for (place, name) in ["a", "b", "c", "d", "e", "f", "g", "h"].iter().enumerate() {
         let mut wrong = joint.clone();
         wrong.gradients[place] = joint.gradients[(place + 1) % 8];
@@ -300,7 +300,7 @@ fn one_wrong_gradient_among_eight_is_named() {
         let expected = format!("the gradient with respect to {name}, as defined");
         assert_eq!(failure.what, expected, "{failure}");
     }
-    // One is too large by a thousandth: it is found in a group as it would be alone.
+    // One is too large by a thousandth, and is found in a group as it would be alone.
     let wrong = differentiate(&of_eight_inputs(1.001), &request).unwrap();
     let failure = failure(
         validator()

@@ -185,8 +185,8 @@ fn a_profile_agrees_with_a_stopwatch() {
         measuring: Duration::from_millis(200),
         ..KernelOptimizer::default()
     };
-    // Other work on the machine may slow either measurement of a round, but not both of every
-    // round by the same factor as a wrong profile would.
+    // Other load on the machine may slow down either measurement of a round, but not both measurements of every round
+    // by the factor of a wrong profile.
     let agree = |profiled: f64, stopped: f64| (profiled / stopped - 1.0).abs() < 0.1;
     let mut rounds = Vec::new();
     let mut outputs = model.run(&inputs).unwrap().into_tensors();
@@ -308,7 +308,7 @@ fn packages_that_do_not_fit_are_refused_with_a_reason_and_compiled_again() {
                 "{name}"
             );
         }
-        // A package put under the key of another is not taken for it.
+        // A package stored under another key is rejected.
         let store = PackageStore::open(folder.path()).unwrap();
         let other = compiler().key(&scaled(6), &CompileTarget::Cpu);
         std::fs::create_dir(folder.path().join(&other)).unwrap();
@@ -330,7 +330,7 @@ fn packages_that_do_not_fit_are_refused_with_a_reason_and_compiled_again() {
             error.to_string().contains("that of another package"),
             "{error}"
         );
-        // Another key opens nothing.
+        // It cannot be opened with another key.
         let stranger = SealKey::of_secret(&[8; 32]);
         assert_eq!(
             store
@@ -363,7 +363,7 @@ fn limits_cancellation_and_stopping_are_typed() {
                     .await
             })
         };
-        // The first is taken by the thread, the second waits.
+        // The first request occupies the thread, and the second one waits.
         let first = ask("a", 10);
         while service.metrics().in_flight < 1 || service.metrics().queued > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -374,7 +374,7 @@ fn limits_cancellation_and_stopping_are_typed() {
         }
         let third = ask("a", 12).await.unwrap();
         assert_eq!(third.unwrap_err().code(), "E1430");
-        // No caller waits for the second any more.
+        // No caller waits for the second request any more.
         second.abort();
         first.await.unwrap().unwrap();
         while service.metrics().in_flight > 0 {
@@ -388,7 +388,7 @@ fn limits_cancellation_and_stopping_are_typed() {
         let mut hurried = KernelRequest::new("b", scaled(13));
         hurried.deadline = Some(Duration::ZERO);
         assert_eq!(service.get(hurried).await.unwrap_err().code(), "E1435");
-        // It was compiled all the same.
+        // It was compiled anyway.
         service
             .get(KernelRequest::new("b", scaled(13)))
             .await
@@ -461,7 +461,7 @@ fn layers_run_stored_kernels_when_switched_on_and_give_the_same() {
         );
         layer.switches().set_enabled(true);
         layer.switches().set_rollout_percent(100.0).unwrap();
-        // Kernels that are not loaded yet hold no caller up.
+        // Kernels that are not loaded yet do not delay callers.
         assert_eq!(
             layer.forward("r", x(), &parameters).await.unwrap().ran_by,
             RanBy::NotReady
@@ -470,7 +470,7 @@ fn layers_run_stored_kernels_when_switched_on_and_give_the_same() {
         let on = layer.forward("r", x(), &parameters).await.unwrap();
         assert_eq!(on.ran_by, RanBy::Compiled);
         assert_eq!(on.tensor.to_vec::<f32>().unwrap(), [6.5, 0.0]);
-        // Parameters are those of the call.
+        // The call's parameters are used.
         let other = [
             parameters[0].clone(),
             ("bias", Tensor::from_slice(&[2], &[0.0f32, 9.0]).unwrap()),
@@ -487,7 +487,7 @@ fn layers_run_stored_kernels_when_switched_on_and_give_the_same() {
             ),
             (4, 2, 1, 0)
         );
-        // Two kernels: the product, and the activation.
+        // Two kernels: the product and the activation.
         assert_eq!(service.store().keys().unwrap().len(), 2);
 
         let conv = ConvOptions {
@@ -533,7 +533,7 @@ fn a_failing_kernel_falls_back_loudly_and_is_rolled_back() {
     run(async {
         let service = service(folder.path(), ServiceOptions::default());
         let layer = CompiledLayer::dense("head", &service, &dense(), switches(100.0)).unwrap();
-        // No kernel is as fast as this.
+        // No kernel is this fast.
         let layer = layer.with_time_limit(Duration::ZERO).unwrap();
         layer.load().await.unwrap();
         let parameters = dense_parameters();
@@ -567,7 +567,7 @@ fn a_failing_kernel_falls_back_loudly_and_is_rolled_back() {
                 .code(),
             "E1434"
         );
-        // Inputs that do not fit are the caller's error.
+        // Inputs that do not match are the caller's error.
         layer.switches().set_enabled(false);
         let error = layer.forward("r", x(), &parameters[..1]).await.unwrap_err();
         assert_eq!(error.cause().map(|cause| cause.code()), Some("E0871"));

@@ -1,6 +1,7 @@
-//! The service for a long time: kernels are compiled, stored, evicted and loaded again, and nothing grows.
+//! The service over a long time: kernels are compiled, stored, evicted and loaded again, and nothing grows.
 //!
-//! `KILN_SOAK_MINUTES` sets how long the ignored test runs; `cargo xtask soak --serve` runs it. The other takes seconds.
+//! `KILN_SOAK_MINUTES` sets how long the ignored test runs; `cargo xtask soak --serve` runs it. The other test takes
+//! seconds.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{compiler, scaled, validator};
 
-/// Blueprints that are asked for in turn; all but a few are evicted from memory in between.
+/// Blueprints that are requested in turn; all but a few are evicted from memory in the meantime.
 const BLUEPRINTS: u32 = 6;
 
 /// Resident bytes, open files and threads of this process.
@@ -63,7 +64,7 @@ fn soak(time: Duration) {
                     [factor, -2.0 * factor, 0.5 * factor]
                 );
             }
-            // Now and then a package is lost, and compiled again.
+            // From time to time a package is lost, and compiled again.
             if rounds.is_multiple_of(16) {
                 let keys = service.store().keys().unwrap();
                 service.store().remove(&keys[0]).unwrap();

@@ -1,4 +1,5 @@
-//! Servers that share packages in a bucket, with faults between: what one compiled and checked, the others load.
+//! Servers that share packages in a bucket, with injected faults: a package compiled and checked by one is loaded by
+//! the others.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic")]
 
@@ -22,7 +23,7 @@ fn compiler() -> BlueprintCompiler {
     support::compiler(support::validator(2))
 }
 
-/// A server's own view of the bucket, patient enough for a loaded machine.
+/// A server's own view of the bucket, with limits for a busy machine.
 fn tier(server: &Server, secret: u8) -> Arc<RemoteTier> {
     tier_within(server, secret, Duration::from_secs(10))
 }
@@ -52,7 +53,7 @@ fn tier_within(server: &Server, secret: u8, deadline: Duration) -> Arc<RemoteTie
     Arc::new(RemoteTier::open("s3://fleet/packages", settings, seal, options).unwrap())
 }
 
-/// What a server counts after it was asked for the kernel once; the kernel has to be right.
+/// A server's counters after one request for the kernel, whose results must be correct.
 fn ask(folder: &Path, tier: &Arc<RemoteTier>) -> ServiceMetrics {
     let store = PackageStore::open(folder)
         .unwrap()
@@ -74,7 +75,7 @@ fn ask(folder: &Path, tier: &Arc<RemoteTier>) -> ServiceMetrics {
     metrics
 }
 
-/// The same with a folder and a view of the bucket of its own.
+/// The same with a separate folder and view of the bucket.
 fn ask_new(server: &Server) -> ServiceMetrics {
     let folder = tempfile::tempdir().unwrap();
     ask(folder.path(), &tier(server, 7))
@@ -94,7 +95,7 @@ fn one_server_compiles_and_the_others_load() {
         (second.compiles, second.store_hits, second.shared_hits),
         (0, 1, 1)
     );
-    // What was read from the bucket is in the folder.
+    // What was read from the bucket is stored in the folder.
     server.behave(Manner::Down);
     let again = ask(folder.path(), &tier(&server, 7));
     assert_eq!(
@@ -123,7 +124,7 @@ fn a_shared_store_that_fails_costs_a_compile_and_is_counted() {
     ask_new(&server);
     let impatient = || tier_within(&server, 7, Duration::from_millis(400));
     let key = compiler().key(&scaled(2), &CompileTarget::Cpu);
-    // What each fault is, and whether bytes arrived that are refused.
+    // Each fault, and whether it delivers bytes that are rejected.
     for (manner, is_refused) in [
         (Manner::Late(Duration::from_secs(1)), false),
         (Manner::Cut, false),

@@ -1,13 +1,13 @@
 //! The book's listings: a `text` block that begins with `$ kiln` is the output of that command.
 //!
-//! A file `NAME.kiln` in a command is the last `kiln` block before the listing, `models/…` an example model. A line of `…`
-//! stands for any lines. Commands on files that the reader provides are illustrations, and not run.
+//! A file `NAME.kiln` in a command is the last `kiln` block before the listing; `models/…` is an example model. A line
+//! `…` stands for any lines. Commands on files that the reader provides are illustrations, and are not run.
 
 use super::support::Workshop;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words of commands that are illustrations: the reader's own files, and the reader's cache.
+/// Words that mark commands as illustrations: the reader's own files, and the reader's cache.
 const ILLUSTRATED: [&str; 4] = [
     "model.onnx",
     "old-export.onnx",
@@ -121,7 +121,7 @@ impl Listing {
         self.command.iter().any(|word| word.starts_with("models/"))
     }
 
-    /// Runs the command, and compares.
+    /// Runs the command and compares its output.
     fn check(self, models: Option<&Path>) {
         let workshop = Workshop::new();
         let at = format!("{}:{}", self.page.display(), self.line);
@@ -157,7 +157,7 @@ impl Listing {
     }
 }
 
-/// Whether lines match the expected ones, of which some stand for any lines.
+/// Whether lines match the expected ones, where `…` matches any lines.
 fn matches(expected: &[&str], lines: &[&str]) -> bool {
     let mut rest = lines;
     let mut parts = expected.split(|line| line.trim() == ELISION);

@@ -153,7 +153,7 @@ fn a_bundle_is_made_and_run_from_the_command_line() {
         error.contains("error[E0997]") && error.contains("--trust-bundle"),
         "{error}"
     );
-    // Sealed, and opened with the key.
+    // Sealed, then opened with the key.
     let file = workshop.path("bundles.key");
     std::fs::write(&file, [7; 32]).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();

@@ -1,4 +1,4 @@
-//! Commands about compiled code: checked, explained, measured.
+//! Commands about compiled code: checking, explaining, measuring.
 
 use crate::support::{Workshop, json, read, stderr, stdout};
 use kiln::Tensor;
@@ -181,7 +181,7 @@ fn a_device_is_chosen_by_key_and_optional_level() {
         message.contains("expected one of: interpreter, cpu"),
         "{message}"
     );
-    // The comparison of compiled code uses the key's level.
+    // The comparison of compiled code uses the level in the key.
     let compare = [
         "compare",
         "model.kiln",

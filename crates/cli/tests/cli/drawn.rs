@@ -1,4 +1,5 @@
-//! Calls without files: inputs drawn at given sizes, read from archives and pictures; and what commands print of them.
+//! Calls without case files: inputs generated at given sizes, or read from archives and pictures; and how commands
+//! print them.
 
 use super::support::{Workshop, json, stderr, stdout};
 use kiln::Tensor;
@@ -30,7 +31,7 @@ fn a_call_without_files_draws_its_inputs_at_the_given_sizes() {
     assert_eq!(first[0]["outputs"], again[0]["outputs"]);
     let other = json(&run(&["--size", "N=5", "--seed", "4"]));
     assert_ne!(first[0]["outputs"], other[0]["outputs"]);
-    // Without a size, the smallest.
+    // Without a size, the smallest is used.
     assert_eq!(
         json(&run(&[]))[0]["outputs"][0]["shape"],
         serde_json::json!([1, 3])

@@ -1,4 +1,4 @@
-//! The command, tested from outside: one program, so that the tests' shared code is compiled and stored once.
+//! The command, tested from outside, in one test program, so that the tests' shared code is compiled and stored once.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
     reason = "a test may panic, and prints what it measured"
 )]
 
-/// A store's server that misbehaves on request.
+/// A store server that misbehaves on request.
 #[cfg(all(feature = "llvm", feature = "remote"))]
 #[path = "../../../remote-store/tests/support/mod.rs"]
 mod server;

@@ -1,11 +1,11 @@
-//! A server as a process: it prints its addresses, answers, and ends when it is asked to.
+//! A server process: it prints its addresses, responds to requests, and exits when asked to.
 
 use super::support::Workshop;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-/// The response to a request, as it comes.
+/// The raw response to a request.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
@@ -43,7 +43,7 @@ fn a_server_answers_until_it_is_asked_to_end() {
             .unwrap()
             .starts_with("grpc 127.0.0.1:")
     );
-    // It reports when the model is loaded.
+    // It prints a line when the model is loaded.
     let mut notes = BufReader::new(server.stderr.take().unwrap()).lines();
     let ready = notes.find(|line| line.as_ref().unwrap().starts_with("ready: "));
     assert_eq!(ready.unwrap().unwrap(), "ready: scaled/1");

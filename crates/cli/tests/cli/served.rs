@@ -1,4 +1,4 @@
-//! `kiln serve` as a process, on the workshop's model and a free port.
+//! `kiln serve` as a process, with the workshop's model and a free port.
 
 use super::support::Workshop;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts a server with these options besides.
+    /// Starts a server with these additional options.
     pub(crate) fn start(workshop: &Workshop, options: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_kiln"))
             .current_dir(workshop.folder.path())
@@ -27,9 +27,9 @@ impl Served {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let http = lines.next().unwrap().unwrap();
         let mut notes = BufReader::new(process.stderr.take().unwrap()).lines();
-        // It reports when the model is loaded.
+        // It prints a line when the model is loaded.
         assert!(notes.any(|line| line.unwrap() == "ready: scaled/1"));
-        // What it says later is read, so that it never waits for a reader.
+        // Later output is drained, so that the server never blocks on a full pipe.
         thread::spawn(move || notes.for_each(drop));
         thread::spawn(move || lines.for_each(drop));
         Self {
@@ -38,12 +38,12 @@ impl Served {
         }
     }
 
-    /// The number of its process.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks the server to exit, and waits until it has.
     pub(crate) fn end(mut self) {
         let id = self.id().to_string();
         let mut kill = Command::new("kill");

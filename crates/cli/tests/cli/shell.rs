@@ -1,4 +1,4 @@
-//! What shells see of the command: completions, manual pages, exit statuses, closed pipes, colours.
+//! The command as seen by shells: completions, manual pages, exit statuses, closed pipes, colours.
 
 use super::support::{Workshop, stderr, stdout};
 use std::fs;

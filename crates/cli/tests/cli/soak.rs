@@ -1,4 +1,5 @@
-//! A server under mixed traffic for a long time: answers stay right, and memory, descriptors and threads do not grow.
+//! A server under mixed traffic for a long time: responses stay correct, and memory, descriptors and threads do not
+//! grow.
 //!
 //! `KILN_SOAK_MINUTES` sets how long the ignored test runs; `cargo xtask soak --serve` runs it. The other takes seconds.
 
@@ -11,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Clients at one time: the traffic is bounded by their waiting for answers.
+/// The number of concurrent clients. Each waits for its response, which bounds the traffic.
 const CLIENTS: u64 = 4;
 
-/// What a process holds.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     resident: u64,
@@ -40,7 +41,7 @@ impl Held {
         }
     }
 
-    /// The same when no client is connected.
+    /// The same while no client is connected.
     fn at_rest(process: u32) -> Self {
         thread::sleep(Duration::from_millis(500));
         Self::by(process)
@@ -62,7 +63,7 @@ impl Server {
         Self(Served::start(workshop, &options))
     }
 
-    /// Sends a request; the status and the body of the answer, if there is one.
+    /// Sends a request; returns the status and the body of the response, if there is one.
     fn ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(&self.0.http).ok()?;
         let head = format!(
@@ -79,7 +80,7 @@ impl Server {
         Some((status, body.to_owned()))
     }
 
-    /// A request that is right, and whose answer has to be.
+    /// Sends a valid request, and checks the response.
     fn infer(&self, rows: u64) {
         let values: Vec<String> = (0..rows * 3).map(|value| value.to_string()).collect();
         let body = format!(
@@ -103,12 +104,12 @@ impl Server {
         assert_eq!(found, expected);
     }
 
-    /// The next piece of traffic of a client.
+    /// The next piece of a client's traffic.
     fn provoke(&self, number: u64) {
         match number % 16 {
             0 => drop(TcpStream::connect(&self.0.http)),
             1 => {
-                // A client that leaves in the middle of its body.
+                // A client that disconnects in the middle of its body.
                 let mut stream = TcpStream::connect(&self.0.http).unwrap();
                 let _ = stream.write_all(b"POST /v2/models/scaled/infer HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n{");
                 let _ = stream.shutdown(Shutdown::Both);
@@ -141,7 +142,7 @@ impl Server {
     }
 }
 
-/// Traffic for a time; what the server holds after a quarter of it, and in the end.
+/// Runs traffic for a while; compares the server's resources after a quarter of the time and at the end.
 fn soak(time: Duration) {
     let workshop = Workshop::new();
     let server = Server::start(&workshop);

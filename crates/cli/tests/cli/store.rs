@@ -1,6 +1,7 @@
-//! A store that machines share: what one compiled, the others load. In a folder, and in a bucket of S3 with faults between.
+//! A store that machines share: code compiled by one machine is loaded by the others. In a folder, and in an S3 bucket
+//! with faults injected.
 //!
-//! With `KILN_S3` set to the address of a server that has the bucket `fleet` (`cargo xtask stores`), the bucket is there.
+//! If `KILN_S3` is the address of a server with the bucket `fleet` (`cargo xtask stores`), that bucket is used.
 
 use super::server::{Manner, Protocol, Server};
 use super::support::Workshop;
@@ -8,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where a fleet's machines look for code: an address, and the settings of the environment.
+/// Where the machines of a fleet look for code: an address, and environment variables.
 struct Store {
     address: String,
     settings: Vec<(String, String)>,
@@ -32,7 +33,7 @@ impl Store {
     }
 }
 
-/// The numbers that a machine prints after its first call; it shares nothing with others but the store.
+/// The counters that a machine prints after its first call; it shares only the store with other machines.
 fn machine(
     workshop: &Workshop,
     store: &Store,
@@ -62,7 +63,7 @@ fn machine(
     serde_json::from_str(printed.lines().next().unwrap_or("null")).unwrap()
 }
 
-/// What each machine of a fleet compiled, all started at once.
+/// The number of kernels that each machine of a fleet compiles, all started at once.
 fn fleet(workshop: &Workshop, store: &Store) -> Vec<u64> {
     thread::scope(|scope| {
         let machines = (0..3).map(|_| scope.spawn(|| machine(workshop, store, &[], true)));
@@ -76,7 +77,7 @@ fn compiles(line: &serde_json::Value) -> u64 {
     line["compiles"].as_u64().unwrap()
 }
 
-/// A fleet that compiles each kernel once, and a machine that may not compile and finds all of them.
+/// A fleet that compiles each kernel once, and a machine that is not allowed to compile and finds all of them.
 fn first_and_second(workshop: &Workshop, store: &Store) {
     let first = fleet(workshop, store);
     let second = machine(workshop, store, &["--no-compile"], true);

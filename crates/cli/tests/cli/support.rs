@@ -16,7 +16,7 @@ graph @scaled(%x: f32[N, 3], %scale: f32[3]) -> (f32[N, 3], f32[3]) {
   return \"out/y\" = %y, %total
 }";
 
-/// A folder with a model and two cases; the second has a wrong shape if requested.
+/// A folder with a model and two cases; on request the second has a wrong shape.
 pub(crate) struct Workshop {
     pub(crate) folder: TempDir,
 }
@@ -31,7 +31,7 @@ impl Workshop {
         workshop
     }
 
-    /// Writes a case whose `x` has that shape.
+    /// Writes a case whose `x` has this shape.
     pub(crate) fn case(&self, name: &str, shape: &[usize]) {
         let elements: Vec<f32> = (0..shape.iter().product::<usize>())
             .map(|index| index as f32)
@@ -59,7 +59,7 @@ impl Workshop {
         self.command(arguments).output().unwrap()
     }
 
-    /// The command in the folder, not run yet.
+    /// The command in the folder, not yet run.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
         command
@@ -71,7 +71,7 @@ impl Workshop {
 }
 
 impl Workshop {
-    /// As [`kiln`](Self::kiln), with something on standard input.
+    /// Like [`kiln`](Self::kiln), with input on standard input.
     pub(crate) fn kiln_fed(&self, arguments: &[&str], input: &str) -> Output {
         fs::write(self.path("input"), input).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));

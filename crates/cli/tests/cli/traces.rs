@@ -1,4 +1,4 @@
-//! Spans of a server, as a collector of OpenTelemetry receives them: a request, its wait, its call, a batch, a compile.
+//! Spans of a server, as an OpenTelemetry collector receives them: a request, its wait, its call, a batch, a compile.
 
 use super::served::Served;
 use super::support::Workshop;
@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// As much of an export request as the test reads.
+/// The parts of an export request that the test reads.
 #[derive(Clone, PartialEq, Message)]
 struct Export {
     #[prost(message, repeated, tag = "1")]
@@ -109,7 +109,7 @@ fn receive(mut stream: &TcpStream, kept: &Mutex<Vec<Span>>) -> Option<()> {
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// Asks for a batch of rows, as part of a trace.
+/// Requests a batch of rows, as part of a trace.
 fn infer(address: &str, trace: &str) {
     let body = r#"{"inputs": [
         {"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]},
@@ -145,10 +145,10 @@ fn a_collector_receives_the_spans_of_requests_under_the_callers_trace() {
     ];
     let server = Served::start(&workshop, &options);
     infer(&server.http, TRACE);
-    // A second request, whose code is there.
+    // A second request, whose code is already compiled.
     let other = TRACE.replace('4', "5");
     infer(&server.http, &other);
-    // The last spans are sent before it ends.
+    // The last spans are sent before the server exits.
     server.end();
 
     let spans = collector.spans.lock().unwrap().clone();
@@ -181,14 +181,14 @@ fn a_collector_receives_the_spans_of_requests_under_the_callers_trace() {
         }
         assert!(get("serve.queue").end <= get("serve.call").end);
     }
-    // The compile is a trace of its own, with a link to the call that needed it first.
+    // The compile has its own trace, with a link to the call that first needed it.
     let compile = spans.iter().find(|span| span.name == "runtime.compile");
     let compile = compile.unwrap_or_else(|| panic!("no compile: {names:?}"));
     let job = spans.iter().find(|span| span.id == compile.parent).unwrap();
     assert_eq!(job.name, "runtime.compile_job");
     let call = &of_trace(TRACE)["serve.call"];
     assert!(job.links.iter().any(|link| link.span == call.id), "{job:?}");
-    // Nothing of what a request contains.
+    // No span contains any data of a request.
     assert!(!names.iter().any(|name| name.contains("data")));
 }
 

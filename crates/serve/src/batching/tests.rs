@@ -1,4 +1,4 @@
-//! The analysis of graphs whose parts are or are not independent; batched calls compared with single ones.
+//! The analysis of graphs whose samples are or are not independent; batched calls compared with single ones.
 
 use super::{BatchPlan, Group, join, split};
 use kiln::{DType, Device, Model, Options, Source, Tensor};
@@ -14,7 +14,7 @@ fn plan(text: &str) -> Result<BatchPlan, String> {
     BatchPlan::of_graph(&graph, None, false).map_err(|refusal| refusal.to_string())
 }
 
-/// Graphs whose parts are independent along the first size of the first input.
+/// Graphs that are independent along the first size of the first input.
 const INDEPENDENT: &[&str] = &[
     "graph @mlp(%x: f32[B, 4]) -> f32[B, 4] { %y = relu %x return %y }",
     "graph @softmax(%x: f32[B, 4]) -> f32[B, 4] {
@@ -22,7 +22,7 @@ const INDEPENDENT: &[&str] = &[
        %d = sub %x, %m
        return %d
      }",
-    // Heads: the batch moves between axes, and is merged with another size and taken apart again.
+    // Attention heads: the batch moves between axes, and is merged with another size and split again.
     "graph @heads(%x: f32[B, S, 6]) -> f32[B, S, 6] {
        %a = reshape %x {dims = [B * S, 6]}
        %b = relu %a
@@ -40,7 +40,7 @@ const INDEPENDENT: &[&str] = &[
        %s = reduce %p {function = sum, axes = [1]}
        return %p, %s
      }",
-    // A requirement that holds for every size of the batch, or for none.
+    // A requirement that is satisfied for every batch size, or for none.
     "graph @merged(%x: f32[B, S, 1], %w: f32[B, T]) -> f32[B, T] where product(B, S) == product(B, T) {
        %r = reshape %x {dims = [B, T]}
        %y = add %r, %w
@@ -53,7 +53,7 @@ const INDEPENDENT: &[&str] = &[
      }",
 ];
 
-/// Graphs whose parts are not.
+/// Graphs that are not.
 const DEPENDENT: &[(&str, &str)] = &[
     (
         "graph @norm(%x: f32[B, 4]) -> f32[B, 4] {
@@ -184,7 +184,7 @@ fn tensor(shape: &[usize], seed: u64) -> Tensor {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is judged independent gives the same bits joined as alone, in the interpreter.
+    /// Whatever is judged independent gives the same bits batched as alone, in the interpreter.
     #[test]
     fn joined_calls_give_what_single_calls_give(
         rows in prop::collection::vec(0usize..4, 1..5),

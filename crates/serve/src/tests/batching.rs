@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-/// A configuration that joins up to so much, and waits long enough for every request of a test.
+/// A configuration that batches up to this many rows, and waits long enough for every request of a test.
 pub(super) fn joining(max_batch: usize) -> String {
     format!(r#"{{"batching": {{"enabled": true, "max_batch": {max_batch}, "max_delay_ms": 400}}}}"#)
 }
@@ -20,7 +20,7 @@ pub(super) fn scaled(rows: usize, seed: usize) -> Value {
     ]})
 }
 
-/// Sends requests at the same time; their responses in the same order.
+/// Sends requests at the same time; returns their responses in the same order.
 pub(super) fn at_once(fixture: &Fixture, model: &str, requests: &[Value]) -> Vec<Value> {
     let start = Arc::new(Barrier::new(requests.len()));
     let http = fixture.http();
@@ -53,7 +53,7 @@ fn requests_of_different_lengths_are_joined_and_get_their_own_answers() {
         Some(r#"{"batching": {"enabled": false}}"#),
     )]);
     let joined = Fixture::new(&[("scaled", SCALED, Some(&joining(10)))]);
-    // Ten rows: the batch is full when the last arrives.
+    // Ten rows: the batch is full when the last request arrives.
     let requests: Vec<Value> = [1, 4, 2, 0, 3]
         .iter()
         .enumerate()
@@ -131,7 +131,7 @@ fn a_model_that_mixes_its_batch_is_never_joined_silently() {
         options.serving.max_delay = Duration::from_millis(400);
     });
     let request = |value: f32| json!({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [value, value]}]});
-    // Joined, the mean would be of both.
+    // In one batch, the mean would be over both.
     for answer in at_once(&fixture, "normalised", &[request(1.0), request(5.0)]) {
         assert_eq!(answer["outputs"][0]["data"], json!([0.0, 0.0]));
     }
@@ -156,7 +156,7 @@ fn asking_to_join_what_cannot_be_is_an_error_that_names_the_configuration() {
             && reason.contains("reduce"),
         "{reason}"
     );
-    // The operator may vouch for it.
+    // The operator may assert that the model is independent.
     let vouched = r#"{"batching": {"enabled": true, "assume_independent": true}}"#;
     fixture.write("normalised/config.json", vouched);
     assert_eq!(

@@ -21,7 +21,7 @@ fn endless(timeout_ms: u64) -> String {
     )
 }
 
-/// Waits until something is so; a test that waits for ever fails.
+/// Waits until a condition is true; fails if that takes too long.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -119,7 +119,7 @@ fn malformed_requests_are_typed_errors() {
         );
         assert!(!response.body.contains(&0x1b));
     }
-    // Sizes of symbols that disagree are found by the call, and are that request's error alone.
+    // If the sizes of a symbol disagree, the call finds out, and only that request fails.
     let body = replaced(
         "\"shape\": [1, 3], \"datatype\": \"FP32\", \"data\": [1, 2, 3]",
         "\"shape\": [2, 3], \"datatype\": \"FP32\", \"data\": [1, 2, 3, 4, 5, 6]",
@@ -169,7 +169,7 @@ fn malformed_requests_are_typed_errors() {
         let code = response.code();
         assert_eq!((response.status, code.as_str()), (400, "E1512"));
     }
-    // The server answers as before.
+    // The server responds as before.
     assert_eq!(fixture.post("/v2/models/scaled/infer", GOOD).status, 200);
 }
 
@@ -181,7 +181,7 @@ fn bodies_and_headers_over_their_limits_are_refused() {
     let large = format!("{GOOD}{}", " ".repeat(2000));
     let response = fixture.post("/v2/models/scaled/infer", &large);
     assert_eq!((response.status, response.code().as_str()), (413, "E1509"));
-    // A body that does not say how long it is.
+    // A body without a stated length.
     let mut stream = TcpStream::connect(fixture.http()).unwrap();
     stream
         .write_all(b"POST /v2/models/scaled/infer HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -195,7 +195,7 @@ fn bodies_and_headers_over_their_limits_are_refused() {
     let _refused_early = stream.write_all(b"0\r\n\r\n");
     let refused = response_of(&mut stream);
     assert_eq!((refused.status, refused.code().as_str()), (413, "E1509"));
-    // A small body that becomes a large one.
+    // A small body that decompresses to a large one.
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(&vec![b' '; 1 << 20]).unwrap();
     let bomb = gzip.finish().unwrap();
@@ -227,20 +227,20 @@ fn slow_and_vanishing_clients_do_not_hold_the_server() {
         options.limits.connections = 4;
     });
     let http = fixture.http();
-    // Headers that never end, and nothing at all.
+    // Headers that never end, and a connection that sends nothing.
     let mut slow: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(http).unwrap()).collect();
     slow[0].write_all(b"GET /v2 HTTP/1.1\r\nhost:").unwrap();
-    // A preface of HTTP/2 that never ends.
+    // An HTTP/2 preface that never ends.
     let mut preface = TcpStream::connect(fixture.grpc()).unwrap();
     preface.write_all(b"PRI * HTTP").unwrap();
-    // A body that never ends: its client is told.
+    // A body that never ends: its client gets an error.
     let mut stream = TcpStream::connect(http).unwrap();
     stream
         .write_all(b"POST /v2/models/scaled/infer HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 100\r\n\r\n{")
         .unwrap();
     let late = response(&mut stream);
     assert_eq!((late.status, late.code().as_str()), (504, "E1507"));
-    // A body that is cut off.
+    // A truncated body.
     let mut stream = TcpStream::connect(http).unwrap();
     stream
         .write_all(
@@ -262,7 +262,7 @@ fn a_client_that_does_not_read_its_answer_is_cut_off() {
         options.limits.body_time = Duration::from_millis(300);
     });
     let http = fixture.http();
-    // Far more than the system keeps for a client that reads nothing.
+    // Far more than the system buffers for a client that does not read.
     let rows = 600_000;
     let json = format!(
         r#"{{"parameters": {{"binary_data_output": true}}, "inputs": [
@@ -292,7 +292,7 @@ fn a_client_that_does_not_read_its_answer_is_cut_off() {
     drop(stream);
 }
 
-/// The metrics, if the server has room for another connection.
+/// The metrics, if the server accepts another connection.
 fn send_if_open(address: std::net::SocketAddr) -> Option<String> {
     use std::io::Read;
     let mut stream = TcpStream::connect(address).ok()?;
@@ -355,7 +355,7 @@ fn a_full_queue_refuses_and_a_client_that_leaves_ends_its_call() {
     let refused = fixture.post("/v2/models/slow/infer", &endless(1000));
     assert_eq!((refused.status, refused.code().as_str()), (429, "E1505"));
     assert_eq!(refused.header("retry-after"), Some("1"));
-    // Another model is not affected.
+    // Another model is unaffected.
     assert_eq!(fixture.post("/v2/models/scaled/infer", GOOD).status, 200);
     drop((running, waiting));
     let short = endless(20_000).replace(&FOR_EVER.to_string(), "2");
@@ -371,7 +371,7 @@ fn requests_beyond_the_limit_of_the_server_are_refused() {
     });
     let http = fixture.http();
     let body = endless(3_000);
-    // A question below may have taken the only place, so the call is repeated until it is the one that is taken.
+    // A request below may have taken the only slot, so the call is repeated until it gets the slot itself.
     let asking = std::thread::spawn(move || {
         loop {
             let path = "/v2/models/slow/infer";
@@ -424,7 +424,7 @@ fn only_holders_of_the_token_are_served() {
         send(fixture.http(), "GET", "/v2/models/scaled", &headers, b"").status,
         200
     );
-    // Balancers have no token.
+    // Load balancers have no token.
     assert_eq!(fixture.get("/v2/health/ready").status, 200);
     let status = fixture.runtime.block_on(async {
         let mut client = super::grpc::Client::connect(fixture.grpc()).await;
@@ -472,7 +472,7 @@ fn a_server_that_shuts_down_answers_what_it_has_and_takes_no_more() {
             .text()
             .contains("kiln_serve_requests_now 2")
     });
-    // Not ready, and still served, for a while.
+    // For a while it is not ready, but still serves requests.
     let watching = std::thread::spawn(move || {
         until("the server is not ready", || {
             send(http, "GET", "/v2/health/ready", &[], b"").status == 503
@@ -491,7 +491,7 @@ fn connections_without_a_request_do_not_keep_a_server_from_ending() {
         options.drain = Duration::from_secs(60);
     });
     let idle = [fixture.http(), fixture.grpc()].map(|address| TcpStream::connect(address).unwrap());
-    // One that was used, and is kept for another request.
+    // A connection that has been used, and is kept alive for another request.
     let mut used = TcpStream::connect(fixture.http()).unwrap();
     used.write_all(b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n")
         .unwrap();

@@ -201,7 +201,7 @@ fn models_are_unloaded_and_loaded() {
     });
 }
 
-/// Each changes a good request into a bad one, whose status has this code.
+/// Each changes a valid request into an invalid one, with this status code.
 #[test]
 fn malformed_requests_are_statuses_with_codes() {
     type Change = fn(&mut ModelInferRequest);
@@ -307,7 +307,7 @@ fn messages_over_the_limit_and_bytes_that_are_none_are_statuses_with_codes() {
             .unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
         assert!(status.message().starts_with("[E1509]"), "{status}");
-        // A message that is none: field 1 is text, and this is not UTF-8.
+        // An invalid message: field 1 is text, and this is not UTF-8.
         let request = ServerMetadataResponse::default();
         client
             .call::<_, ModelInferResponse>("ModelInfer", Request::new(request))
@@ -369,7 +369,7 @@ fn the_deadline_of_a_client_ends_its_call() {
     assert_thread_is_free(&fixture);
 }
 
-/// The model's only thread answers another request.
+/// The model's only thread is busy with another request.
 fn assert_thread_is_free(fixture: &Fixture) {
     let request = r#"{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [0]},
         {"name": "trips", "shape": [], "datatype": "INT64", "data": [2]}]}"#;

@@ -72,7 +72,7 @@ fn json_tensors_are_computed() {
             ],
         })
     );
-    // Only the outputs that are asked for, in that order.
+    // Only the requested outputs, in that order.
     let mut request: serde_json::Value = serde_json::from_str(REQUEST).unwrap();
     request["outputs"] = json!([{"name": "total"}]);
     let response = fixture.post("/v2/models/scaled/versions/1/infer", &request.to_string());
@@ -126,7 +126,7 @@ fn binary_tensors_follow_the_json() {
         .map(|four| f32::from_le_bytes(four.try_into().unwrap()))
         .collect();
     assert_eq!(values, [1.0, 2.0, 6.0]);
-    // All outputs, unless one says otherwise.
+    // All outputs, unless one is configured otherwise.
     let mut request: serde_json::Value = serde_json::from_str(REQUEST).unwrap();
     request["parameters"] = json!({"binary_data_output": true});
     let response = fixture.post("/v2/models/scaled/infer", &request.to_string());

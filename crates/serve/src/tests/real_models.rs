@@ -6,7 +6,7 @@ use kiln::Tensor;
 use std::path::Path;
 use std::time::Duration;
 
-/// The answers to requests that come at the same time, and how many calls they took.
+/// The responses to concurrent requests, and how many calls they took.
 fn at_once(folder: &Path, requests: &[InferRequest], batching: bool) -> (Vec<InferAnswer>, u64) {
     let mut options = repository_options(folder.to_owned());
     options.serving.batching = batching;
@@ -30,7 +30,7 @@ fn at_once(folder: &Path, requests: &[InferRequest], batching: bool) -> (Vec<Inf
     })
 }
 
-/// A model's requests are joined into one call, and get the answers that they get alone.
+/// A model's requests are batched into one call, and get the same responses as single requests.
 fn check(model: &str, requests: &[InferRequest]) {
     let Some(models) = std::env::var_os("KILN_MODELS") else {
         println!("SKIPPED: {model} needs KILN_MODELS, the folder of the real models");

@@ -99,7 +99,7 @@ fn a_model_that_cannot_be_loaded_is_a_state_with_a_reason_and_affects_no_other()
     fixture.write("both/1/model.kiln", &constant(1));
     fixture.write("both/1/model.onnx", "");
     fixture.write("onnx/1/model.onnx", "no model");
-    // The server is ready: what could not be loaded will not be by waiting.
+    // The server is ready: waiting will not load what could not be loaded.
     assert_eq!(fixture.get("/v2/health/ready").status, 200);
     for (name, code, part) in [
         ("broken", "E1520", "broken/1/model.kiln: [E01"),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Parts of a batch are independent along `N`.
+/// Samples of a batch are independent along `N`.
 pub(super) const SCALED: &str =
     "graph @scaled(%x: f32[N, 3], %scale: f32[N, 3]) -> (f32[N, 3], f32[N]) {
   %y = mul %x, %scale
@@ -17,7 +17,8 @@ pub(super) const SCALED: &str =
   return \"y\" = %y, \"total\" = %total
 }";
 
-/// A loop of as many iterations as the second input says: for requests that take long until they are stopped.
+/// A loop with as many iterations as the second input says, for requests that run for a long time until they are
+/// stopped.
 pub(super) const SLOW: &str = "graph @slow(%x: f32[N], %trips: i64[]) -> f32[N] {
   %t: bool[] = constant [true]
   %h = loop %trips, %t, %x {carried = 1}
@@ -32,20 +33,20 @@ pub(super) const SLOW: &str = "graph @slow(%x: f32[N], %trips: i64[]) -> f32[N] 
 /// More iterations than any test waits for, and fewer than the limit of a call.
 pub(super) const FOR_EVER: i64 = 4_000_000_000;
 
-/// An index that may be out of range: a request that fails in the middle of a call.
+/// An index that may be out of bounds, for a request that fails in the middle of a call.
 pub(super) const PICKED: &str = "graph @picked(%rows: f32[N, 4], %index: i64[N, 1]) -> f32[N, 1] {
   %y = gather_elements %rows, %index {axis = 1}
   return \"y\" = %y
 }";
 
-/// The folder of the models, the server, and what runs it.
+/// The folder with the models, the server, and the runtime it uses.
 pub(super) struct Fixture {
     pub(super) folder: TempDir,
     pub(super) runtime: tokio::runtime::Runtime,
     server: Option<Server>,
 }
 
-/// A runtime like that of a server.
+/// A runtime like a server's.
 pub(super) fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().unwrap()
@@ -59,7 +60,7 @@ pub(super) fn repository_options(folder: PathBuf) -> RepositoryOptions {
         .cache(Cache::off())
         .outputs(OutputPlacement::Host);
     options.serving = ServingDefaults {
-        // A thread that is not free is noticed.
+        // With a single call at a time, a thread that is not released is noticed.
         calls: 1,
         max_delay: Duration::ZERO,
         ..ServingDefaults::default()
@@ -68,12 +69,12 @@ pub(super) fn repository_options(folder: PathBuf) -> RepositoryOptions {
 }
 
 impl Fixture {
-    /// A server for models by name, each with the text of version 1 and its configuration, if it has one.
+    /// A server for models by name, each with the text of version 1, and with its configuration, if it has one.
     pub(super) fn new(models: &[(&str, &str, Option<&str>)]) -> Self {
         Self::with(models, |_, _| {})
     }
 
-    /// As [`new`](Self::new), with other options.
+    /// Like [`new`](Self::new), with other options.
     pub(super) fn with(
         models: &[(&str, &str, Option<&str>)],
         change: impl FnOnce(&mut RepositoryOptions, &mut ServerOptions),
@@ -119,7 +120,7 @@ impl Fixture {
         write(&self.folder, path, text);
     }
 
-    /// Shuts the server down; whether all requests were answered.
+    /// Shuts the server down; returns whether all requests were answered.
     pub(super) fn shutdown(&mut self) -> bool {
         let server = self.server.take().unwrap();
         self.runtime.block_on(server.shutdown())
@@ -175,7 +176,7 @@ impl Response {
     }
 }
 
-/// Sends a request on a connection of its own, and reads the whole response.
+/// Sends a request on a separate connection, and reads the whole response.
 pub(super) fn send(
     address: SocketAddr,
     method: &str,
@@ -191,7 +192,7 @@ pub(super) fn send(
     let mut bytes = head.into_bytes();
     bytes.extend_from_slice(body);
     let mut stream = TcpStream::connect(address).unwrap();
-    // A server that refuses a request may close before all of it was sent.
+    // A server that rejects a request may close the connection before all of it has been sent.
     let _refused_early = stream.write_all(&bytes);
     response(&mut stream)
 }
@@ -203,7 +204,7 @@ pub(super) fn response(stream: &mut TcpStream) -> Response {
         .unwrap();
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
-    // A connection that is reset has delivered what came before.
+    // A connection that is reset has delivered the data sent before.
     while let Ok(length @ 1..) = stream.read(&mut piece) {
         bytes.extend_from_slice(&piece[..length]);
     }

@@ -36,14 +36,14 @@ fn connections_are_encrypted_with_the_certificate() {
         .write_all(b"GET /v2/health/ready HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         .unwrap();
     let mut text = Vec::new();
-    // The server may end the connection without a farewell.
+    // The server may close the connection without a TLS closing message.
     let _ended = stream.read_to_end(&mut text);
     assert!(
         text.starts_with(b"HTTP/1.1 200"),
         "{}",
         String::from_utf8_lossy(&text)
     );
-    // Plain text is no request here.
+    // Plain text is not a valid request here.
     let mut plain = TcpStream::connect(fixture.http()).unwrap();
     plain.write_all(b"GET /v2 HTTP/1.1\r\n\r\n").unwrap();
     let mut text = Vec::new();

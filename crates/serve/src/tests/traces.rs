@@ -13,7 +13,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
-/// A span as it began.
+/// A span when it started.
 #[derive(Clone, Debug, Default)]
 struct Begun {
     id: u64,
@@ -44,7 +44,7 @@ impl Visit for Begun {
     }
 }
 
-/// Every span of this process, and every link from one to another.
+/// All spans of this process, and all links between them.
 #[derive(Clone, Default)]
 struct Spans {
     begun: Arc<Mutex<Vec<Begun>>>,
@@ -73,12 +73,12 @@ impl<S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Spans {
 #[test]
 fn a_joined_call_has_a_link_to_the_call_of_each_request() {
     let spans = Spans::default();
-    // Requests are computed by threads of the server, so the subscriber is that of the process.
+    // Requests are computed on the server's threads, so the subscriber is global.
     let layer = spans.clone();
     let layer = layer.with_filter(Targets::new().with_target("kiln_serve", Level::INFO));
     tracing::subscriber::set_global_default(Registry::default().with(layer)).unwrap();
     let fixture = Fixture::new(&[("linked", SCALED, Some(&joining(6)))]);
-    // Six rows: the batch is full when the last arrives.
+    // Six rows: the batch is full when the last request arrives.
     let requests = [scaled(1, 0), scaled(2, 1), scaled(3, 2)];
     for answer in at_once(&fixture, "linked", &requests) {
         assert!(answer.get("error").is_none(), "{answer}");
@@ -104,7 +104,7 @@ fn a_joined_call_has_a_link_to_the_call_of_each_request() {
     }
     let joined = calls.iter().filter(|call| call.requests > 1);
     assert_eq!(linked, joined.map(|call| call.id).collect());
-    // Each call is in the trace of its own request.
+    // Each call is in the trace of its request.
     let parents: BTreeSet<Option<u64>> = calls.iter().map(|call| call.parent).collect();
     assert_eq!(parents.len(), 3);
     for parent in parents {

@@ -1,5 +1,6 @@
-//! The fuzz targets of the server's front ends, which `fuzz/` includes too: any bytes, as a request. Each panics only when the
-//! server broke a promise: an answer that is none of the protocol, an error without a code, or one that is a defect.
+//! The fuzz targets of the server's front ends, which `fuzz/` includes too: any bytes, as a request. Each panics only
+//! if the server breaks a promise: a response that violates the protocol, an error without a code, or one that reports
+//! a defect.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -67,8 +68,8 @@ fn fronts() -> &'static Fronts {
     })
 }
 
-/// A method, a path and headers in lines, an empty line, a body; or, where that is no request, a body for the model. Whether it
-/// was answered without an error.
+/// A method, a path and headers in lines, an empty line, a body; if that is not a request, a body for the model.
+/// Returns whether the response was not an error.
 pub(crate) fn serve_http(bytes: &[u8]) -> bool {
     let request = parsed(bytes).unwrap_or_else(|| {
         let request = Request::post("/v2/models/m/infer").body(bytes.to_vec());
@@ -110,8 +111,8 @@ fn parsed(bytes: &[u8]) -> Option<Request<Vec<u8>>> {
     request.body(body.get(2..)?.to_vec()).ok()
 }
 
-/// The number of a method, and a message: framed as gRPC does it, or, if the number is large, as it is. Whether it was answered
-/// without an error.
+/// The number of a method, and a message: framed for gRPC, or, if the number is large, unchanged. Returns whether the
+/// response was not an error.
 pub(crate) fn serve_grpc(bytes: &[u8]) -> bool {
     const METHODS: [&str; 12] = [
         "ModelInfer",
@@ -161,7 +162,7 @@ pub(crate) fn serve_grpc(bytes: &[u8]) -> bool {
     };
     let status = text("grpc-status").expect("a status");
     if status != "0" {
-        // Brackets are percent-encoded or not, as the library likes.
+        // Brackets may or may not be percent-encoded.
         let message = text("grpc-message").expect("a message");
         let message = message.replace("%5B", "[").replace("%5D", "]");
         let code = message

@@ -1,4 +1,4 @@
-//! A compiler for loaded machines, and blueprints that compile quickly.
+//! A compiler for busy machines, and blueprints that compile quickly.
 
 #![allow(dead_code, reason = "each test program uses some of it")]
 
@@ -8,9 +8,9 @@ use kiln_service::{BlueprintCompiler, KernelOptimizer, KernelValidator, Performa
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Draws this many shapes per check.
+/// Uses this many random shapes per check.
 pub(crate) fn validator(shapes: usize) -> KernelValidator {
-    // On a loaded machine one measurement may be far from another.
+    // On a busy machine, measurements may differ a lot.
     let bounds = PerformanceBounds {
         max_relative_to_plain: 100.0,
         ..PerformanceBounds::default()
