@@ -255,13 +255,14 @@ fn of_equal_elements_of_a_window_the_first_gets_the_gradient() {
         gradient(overlapping, &[3.0, 3.0, 1.0, 3.0]),
         [2.0, 1.0, 0.0, 1.0]
     );
-    // Padding is lower than any element, and a window of nothing else has no maximum.
+    // Padding is lower than any element, and a window that contains only padding has no maximum.
     let padded = "size = [2], strides = [2], low = [3], high = [4]";
     let lowest = f64::NEG_INFINITY;
     assert_eq!(gradient(padded, &[lowest, lowest, lowest]), [1.0, 1.0, 0.0]);
 }
 
-/// Whether the gradient of the matrix of a recurrence is a product after the loop, and not a sum that the loop carries.
+/// Whether the gradient of a recurrence's matrix is one product after the loop, rather than a sum that the loop
+/// carries.
 fn is_product_after_the_loop(width: usize, batch: usize) -> bool {
     let text = format!(
         "(%x: f64[T, {batch}, {width}], %w: f64[{width}, {width}], %h: f64[{batch}, {width}]) -> f64[] {{
@@ -292,6 +293,6 @@ fn is_product_after_the_loop(width: usize, batch: usize) -> bool {
 #[test]
 fn products_with_a_matrix_leave_the_loop_where_that_moves_fewer_bytes() {
     assert!(is_product_after_the_loop(128, 8));
-    // Stacking 4096 rows of 3 is more than to add a matrix of 9 elements.
+    // Stacking 4096 rows of 3 costs more than adding a matrix of 9 elements.
     assert!(!is_product_after_the_loop(3, 4096));
 }

@@ -1,4 +1,5 @@
-//! The book's examples are checked: its graphs are read and run through the laws of text, and its Rust runs as doctests.
+//! The book's examples are checked: its graphs are read and checked against the laws of the text form, and its Rust
+//! code runs as doctests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Random graphs under every law: they print and read back, their types are those of the computed values, and the passes
+//! Random graphs under every law: they print and read back, their types match the computed values, and the passes
 //! change nothing observable.
 //!
 //! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first few hundred.
@@ -90,7 +90,7 @@ fn check_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// The error of a result against the reference, relative to the maximum element: both f64.
+/// The error of a result relative to the largest element of the reference, both in f64.
 fn distance(reference: &[Tensor], found: &[Tensor]) -> f64 {
     let mut worst = 0.0_f64;
     for (reference, found) in reference.iter().zip(found) {
@@ -111,7 +111,7 @@ fn distance(reference: &[Tensor], found: &[Tensor]) -> f64 {
     worst
 }
 
-/// Freezing may round differently: its results must be about as close to the reference as the graph's.
+/// Freezing may change rounding: its results must be about as close to the reference as the original graph's.
 fn check_frozen_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
     let bytes = seeded_bytes(seed, 4096);
     let mut choices = Unstructured::new(&bytes);

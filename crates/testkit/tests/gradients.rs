@@ -1,4 +1,4 @@
-//! Gradients, as interpreted, of every scalar function and of random graphs; those of other ops are cases of
+//! Gradients, as interpreted, of every scalar function and of random graphs; gradients of other ops are cases in
 //! `testdata/gradients`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
@@ -14,7 +14,7 @@ use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, 
 use kiln_testkit::gradients::{GENERIC, check, check_directions};
 use kiln_testkit::random::seeded_bytes;
 
-/// Where a function and its derivatives are finite, and differences accurate.
+/// Intervals in which a function and its derivatives are finite, and finite differences are accurate.
 fn domain(name: &str) -> (f64, f64) {
     match name {
         "acosh" => (1.5, 3.0),
@@ -61,7 +61,7 @@ fn scalar_functions_have_the_gradients_of_their_differences() {
     assert!(n_checked >= 50, "only {n_checked} functions were checked");
 }
 
-/// How many random graphs are differentiated.
+/// The number of random graphs that are differentiated.
 const N_GRAPHS: u64 = 500;
 
 #[test]
@@ -90,7 +90,7 @@ fn random_graphs_have_the_gradients_of_their_differences() {
                 n_checked += u64::from(is_steady);
                 n_twice += u64::from(is_steady && twice);
             }
-            // Nothing varies smoothly.
+            // Nothing in it varies smoothly.
             Err(error) if error.contains("has no derivative") => {}
             Err(error) => panic!("seed {seed}: {error}\n{}", kiln_ir::text::print(&graph)),
         }

@@ -1,5 +1,5 @@
-//! Hostile graphs: mutated ones are rejected or run to an end, long, wide and deep ones need no stack and no more than
-//! linear time, and constants that would fill the memory are not materialised.
+//! Hostile graphs: mutated ones are rejected or run to completion; long, wide and deep ones need no deep stack and at
+//! most linear time; and constants that would fill the memory are not materialised.
 
 #![allow(
     clippy::unwrap_used,
@@ -136,7 +136,7 @@ fn a_million_ops_are_verified_without_stack() {
     });
 }
 
-/// The minimum of a few times, which is the least disturbed.
+/// The minimum of a few runs, which is the least disturbed one.
 fn time(mut work: impl FnMut()) -> Duration {
     let once = |_| {
         let start = Instant::now();
@@ -146,7 +146,7 @@ fn time(mut work: impl FnMut()) -> Duration {
     (0..3).map(once).min().unwrap_or_default()
 }
 
-/// Measured again on failure, since other load on the machine may slow down either: quadratic growth takes four times as
+/// Repeated on failure, since other load on the machine may slow down either run; quadratic growth takes four times as
 /// long every time.
 #[test]
 fn twice_the_ops_take_at_most_three_times_as_long() {

@@ -21,7 +21,7 @@ use kiln_tensor::{DType, Tensor};
 use kiln_testkit::laws::{blobs_of, check_graph};
 use std::path::PathBuf;
 
-/// The path of a model, if the environment says where models are.
+/// The path of a model, if an environment variable names the folder of models.
 fn path(model: &str) -> Option<PathBuf> {
     let path = std::env::var_os("KILN_MODELS").map(|folder| PathBuf::from(folder).join(model));
     if path.is_none() {
@@ -52,7 +52,7 @@ fn ripple(shape: &[usize]) -> Tensor {
     Tensor::from_slice(shape, &elements).unwrap()
 }
 
-/// A picture with dark strokes on white, as the detector takes it: `f32[1, 3, height, width]`.
+/// A picture with dark strokes on white, as the detector expects it: `f32[1, 3, height, width]`.
 fn strokes(height: usize, width: usize) -> Tensor {
     let ink = |i: usize| {
         let (h, w) = ((i / width) % height, i % width);
@@ -108,7 +108,7 @@ fn run(graph: &Graph, inputs: &[Tensor]) -> Result<Tensor, InterpretError> {
     Ok(outputs.remove(0))
 }
 
-/// The scalars and vectors of integers that are not constants: leftovers of shape arithmetic. The token ids that an encoder
+/// The integer scalars and vectors that are not constants: leftovers of shape arithmetic. The token ids that an encoder
 /// looks up have at least two axes.
 fn integers(graph: &Graph) -> Vec<String> {
     let computed = graph
@@ -220,7 +220,7 @@ fn real_model_detector_names_both_operands_where_sizes_do_not_meet() {
             let error = run(&graph, &[strokes(size, size)]).unwrap_err();
             assert_eq!(error.code(), "E0820", "{error}");
             let message = error.to_string();
-            // The operands' types where they meet, or the two sizes where these are already known.
+            // The operands' types where they meet, or the two sizes if these are already known.
             let names_both = |what| message.matches(what).count() == 2;
             assert!(names_both("f32[1, ") || names_both(" = "), "{message}");
             assert!(message.contains("p2o.Add"), "{message}");

@@ -1,5 +1,6 @@
-//! Past findings and seeds of fuzzing go through the fuzz targets again; so do damaged seeds, different ones every day.
-//! `KILN_TEST_BASE` and `KILN_TEST_SECONDS` are as in `kiln_testkit::random`; `KILN_TEST_TARGET` names one target.
+//! Past findings and seeds of fuzzing are run through the fuzz targets again; so are damaged seeds, different ones
+//! every day. `KILN_TEST_BASE` and `KILN_TEST_SECONDS` are as in `kiln_testkit::random`; `KILN_TEST_TARGET` names one
+//! target.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +39,7 @@ fn files(kind: &str, target: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Runs a target on its seeds and finds.
+/// Runs a target on its seeds and findings.
 fn replay(name: &str, target: impl Fn(&[u8])) {
     let seeds = files("seeds", name);
     assert!(seeds.len() >= 3, "{name} has seeds to start from");
@@ -63,7 +64,7 @@ fn fuzz_findings_and_seeds_pass_as_machine_code() {
     }
 }
 
-/// Names the input when a target panics on it.
+/// Prints the name of the input if a target panics on it.
 struct Told<'a>(&'a str, &'a Path, u64);
 
 impl Drop for Told<'_> {

@@ -222,7 +222,7 @@ fn variables_report_dtype_and_shape() {
         let nothing = x.reshape([Size::INFER, Size::INFER]);
         assert_eq!((nothing.dtype(), nothing.rank()), (None, 0));
         assert_eq!(format!("{nothing:?}"), "a variable without a value");
-        // Consequences of a mistake are not reported separately.
+        // Errors that follow from another one are not reported separately.
         let _ = nothing.size(0) + 1;
         nothing
             .matmul(&x)
@@ -261,7 +261,7 @@ fn a_step_that_loses_its_states_leaves_all_results() {
     };
     let error = trace("f", &f, &floats(&[2])).unwrap_err();
     assert_eq!(error.code(), "E0361");
-    // In a loop inside of another, whose step failed before.
+    // In a loop inside another loop, whose step failed before.
     let f = |x: Var| {
         let first = x.sum(0);
         let outer = x.repeat(2, &[&first], &[&x], |_, states, captures| {
@@ -323,7 +323,7 @@ fn sizes_are_computed_with_and_checked() {
 
 #[test]
 fn sizes_have_remainders_and_bounds() {
-    // Padded to a multiple of 4, and at most 6 of it.
+    // Padded to a multiple of 4, of which at most 6 are used.
     let f = |x: Var| {
         let missing = (Size::from(4) - x.size(0) % 4) % 4;
         let padded = x.pad([(Size::from(0), missing)], -1);

@@ -1,4 +1,4 @@
-//! Loaders: every sample once an epoch, in an order that the seed decides, here or on a thread.
+//! Loaders: every sample once per epoch, in an order determined by the seed, on the caller's thread or on another one.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,7 +8,7 @@ use kiln_train::{Sgd, TrainError, Trainer, losses};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The numbers `0..len`, in batches that are lists of them.
+/// The numbers `0..len`, in batches that are lists of numbers.
 fn numbers(len: usize) -> impl Dataset<Batch = Vec<usize>> {
     Samples::new(len, Ok, Ok::<Vec<usize>, TrainError>)
 }
@@ -55,13 +55,13 @@ fn the_order_depends_on_the_seed_and_the_epoch_alone() {
     assert_eq!(order(1, 0, 0), order(1, 0, 2));
     assert_ne!(order(1, 0, 0), order(1, 1, 0));
     assert_ne!(order(1, 0, 0), order(2, 0, 0));
-    // As it was when this was written: checkpoints of trainings depend on it.
+    // The recorded order, which must not change, since checkpoints of training runs depend on it.
     let loader = Loader::new(numbers(6), 6).unwrap().shuffled(1);
     let first = epoch(&loader, 0).concat();
     assert_eq!(first, order_of_six());
 }
 
-/// The order of six samples for the seed 1 in the epoch 0.
+/// The order of six samples for seed 1 in epoch 0.
 fn order_of_six() -> [usize; 6] {
     [1, 3, 4, 5, 0, 2]
 }
@@ -176,7 +176,7 @@ fn a_panic_of_a_dataset_reaches_its_reader() {
     let loader = Loader::new(samples, 1).unwrap().ahead(1);
     let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| loader.epoch(0).count()));
     assert!(read.is_err());
-    // Without a reader it matters to no one.
+    // If nothing reads the batch that panics, the panic has no effect.
     let mut batches = loader.epoch(0);
     assert!(batches.next().unwrap().is_ok());
     drop(batches);

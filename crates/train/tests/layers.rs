@@ -73,7 +73,7 @@ fn trainer(body: Body, sizes: &[&'static str], width: &[usize], device: Device) 
         .unwrap()
 }
 
-/// Inputs whose level depends on the label.
+/// Inputs whose magnitude depends on the label.
 fn separable(shape: &[usize], labels: &Tensor) -> Tensor {
     let labels = labels.to_vec::<i64>().unwrap();
     let each: usize = shape[1..].iter().product();
@@ -180,7 +180,7 @@ fn saved_parameters_give_the_same_predictions_and_a_checkpoint_the_same_steps() 
     let mut third = make();
     third.load_checkpoint(&checkpoint).unwrap();
     assert_eq!(third.n_steps(), 3);
-    // Dropout and the optimiser go on where they were.
+    // Dropout and the optimiser continue where they were.
     assert_eq!(first.step(batch).unwrap(), third.step(batch).unwrap());
     assert_eq!(logits(&first), logits(&third));
 }
@@ -286,7 +286,7 @@ fn constants_of_a_model_become_parameters_by_name() {
     let y = predictor.run(&trainer, [("x", &x)]).unwrap();
     let y = y.get("y").unwrap().to_vec::<f32>().unwrap();
     assert!((y[0] - 3.5).abs() < 0.05, "{y:?}");
-    // Control flow is refused.
+    // Control flow is rejected.
     let text = "graph @loop(%x: f32[N], %n: i64[]) -> f32[N] {
       %on: bool[] = constant [true]
       %y: f32[N] = loop %n, %on, %x {carried = 1}

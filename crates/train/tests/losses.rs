@@ -1,4 +1,4 @@
-//! Losses against their formulas, written out over single numbers, and their gradients against differences.
+//! Losses compared with their formulas, written out for single numbers, and their gradients with finite differences.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +16,8 @@ const LABELS: [i64; 4] = [2, 0, 1, 2];
 
 type Loss = dyn Fn(&[Var]) -> Var;
 
-/// The loss on the interpreter and compiled, which agree; its gradients with respect to the first input equal differences.
+/// The loss on the interpreter and compiled, which agree; its gradients with respect to the first input equal finite
+/// differences.
 fn value(inputs: &[(Tensor, bool)], loss: &Loss) -> f64 {
     let recording = Recording::new("loss");
     let variables: Vec<Var> = inputs
@@ -115,7 +116,7 @@ fn positions_that_do_not_count_change_nothing() {
     let expected = (terms()[0][2] + terms()[2][1]) / 2.0;
     let ignoring = |x: &[Var]| CrossEntropy::default().ignoring(-100).of(&x[0], &x[1]);
     is_near(value(&[logits(), labels(&padded)], &ignoring), expected);
-    // Without any that counts, the loss and its gradients are 0.
+    // If no position counts, the loss and its gradients are 0.
     is_near(value(&[logits(), labels(&[-100; 4])], &ignoring), 0.0);
 
     let mask = Tensor::from_slice(&[2, 2], &[true, true, true, false]).unwrap();
@@ -140,7 +141,7 @@ fn a_masked_mean_ignores_what_is_infinite() {
     is_near(found, 2.5);
     let x = Tensor::from_slice(&[3], &[1.0, -1.0, 4.0]).unwrap();
     let mask = Tensor::from_slice(&[3], &[true, false, true]).unwrap();
-    // The logarithm of a masked negative number is NaN, its gradient zero.
+    // The logarithm of a masked negative number is NaN, but its gradient is zero.
     let found = value(&[(x, true), (mask, false)], &|x| {
         losses::masked_mean(&x[0].log(), &x[1])
     });

@@ -1,4 +1,4 @@
-//! A step within a budget of memory: the same parameters to the bit, and a lower peak.
+//! A step within a memory budget: bit-identical parameters, and a lower peak.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -47,7 +47,8 @@ fn transformer(network: &Network, x: &Var) -> Var {
     })
 }
 
-/// Losses and parameters of a few steps with batches of several sizes, the bytes of an arena, and the peak of a step's allocations.
+/// The losses and parameters of a few steps with batches of several sizes, the bytes of an arena, and the peak of a
+/// step's allocations.
 struct Trained {
     losses: Vec<f64>,
     parameters: Vec<Vec<f32>>,
@@ -145,7 +146,7 @@ fn a_transformer_with_dropout_trains_with_less_memory() {
     let shape = |size: usize| vec![size.div_ceil(8), 16, 32];
     let usual = train(trainer(MemoryBudget::Unlimited), shape);
     let less = train(trainer(MemoryBudget::Fraction(0.5)), shape);
-    // Parameters, gradients and inputs are no part of the budget.
+    // Parameters, gradients and inputs are not part of the budget.
     expect_same_with_less(&usual, &less, 80);
 }
 

@@ -1,4 +1,4 @@
-//! Data-parallel steps of ranks that are processes: this test starts itself again under `mpirun`.
+//! Data-parallel steps on ranks that are processes: this test starts itself again under `mpirun`.
 
 #![cfg(feature = "mpi")]
 #![allow(

@@ -1,4 +1,4 @@
-//! NCCL as users have it: without the library, and, where there are GPUs, with it.
+//! NCCL in users' environments: without the library, and, if there are GPUs, with it.
 
 #![cfg(feature = "nccl")]
 #![allow(
@@ -11,7 +11,7 @@ use kiln_train::parallel::nccl::{Nccl, UniqueId};
 use kiln_train::parallel::{Collective, LocalGroup, Numbers};
 use std::process::Command;
 
-/// Names a place without the library.
+/// A location without the library.
 const PLACE: &str = "KILN_NCCL";
 
 /// Set in the process that has no library.
@@ -45,7 +45,7 @@ fn a_missing_library_is_an_error_that_names_the_places_and_the_next_step() {
     }
 }
 
-/// Sums and broadcasts on each of the first GPUs, as many as there are.
+/// Sums and broadcasts over all GPUs that are present, up to eight.
 #[test]
 fn gpus_that_are_there_sum_and_broadcast() {
     let id = match Nccl::unique_id() {

@@ -9,7 +9,7 @@ use kiln_train::parallel::{Collective, Local, LocalGroup};
 use kiln_train::{Network, Sgd, Trainer};
 use shared_batch::{alone, expect_close, parameters, shared, train};
 
-/// What every rank finds, in order.
+/// The results of all ranks, in order.
 fn on_ranks<R: Send>(count: usize, work: impl Fn(Local) -> R + Sync) -> Vec<R> {
     std::thread::scope(|threads| {
         let ranks = LocalGroup::ranks(count).into_iter();
@@ -76,7 +76,7 @@ fn running_statistics_are_means_and_dropout_differs_from_rank_to_rank() {
             .unwrap();
         trainer.parameter(mean).unwrap().to_vec::<f32>().unwrap()
     });
-    // The usual momentum of 0.1, and a mean of 0, 1 and 2.
+    // The default momentum of 0.1, and a mean of 0, 1 and 2.
     for means in &found {
         assert!(
             means.iter().all(|mean| (mean - 0.1).abs() < 1e-6),

@@ -1,5 +1,5 @@
-//! Gradients of operators and networks equal PyTorch's, stored in `reference/gradients.json` by `reference/make.py`: interpreted
-//! and compiled, to 1e-5 of the largest.
+//! Gradients of operators and networks equal PyTorch's, which `reference/make.py` stores in `reference/gradients.json`:
+//! interpreted and compiled, to within 1e-5 of the largest element.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -43,7 +43,7 @@ fn running(x: &Var, y: &Var) -> Var {
 
 type Op = fn(&Var, &Var) -> Var;
 
-/// Functions of `x, y: f64[3, 4]`, by the names of `make.py`.
+/// Functions of `x, y: f64[3, 4]`, named as in `make.py`.
 const OPS: &[(&str, Op)] = &[
     ("add", |x, y| x + y),
     ("sub", |x, y| x - y),
@@ -138,7 +138,7 @@ const OPS: &[(&str, Op)] = &[
     ("scan", running),
 ];
 
-/// The sum of a value times fixed numbers. Its sizes have to be known.
+/// The sum of a value times fixed numbers. Its sizes must be known.
 fn loss_of(y: &Var, shape: &[usize]) -> Var {
     (y * y.constant(&values(shape, 9))).sum(..)
 }

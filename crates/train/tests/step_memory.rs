@@ -1,4 +1,4 @@
-//! A compiled step allocates far less, and less often, than a tape, which keeps a tensor for each op.
+//! A compiled step allocates far less memory, and less often, than a tape, which keeps a tensor for each op.
 
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -22,7 +22,8 @@ fn record(tape: &GradientTape, case: &Case, inputs: &[Tensor]) -> (Var, Vec<Var>
     ((case.loss)(&variables), variables)
 }
 
-/// What forward and backward allocate: on a tape, and compiled, in a call that begins with nothing kept from the one before.
+/// The allocations of forward and backward: on a tape, and compiled, in a call that starts without memory kept from the
+/// previous one.
 fn of_step(case: &Case) -> [Allocated; 2] {
     let inputs = graphs::inputs(case);
     assert_eq!(inputs.len(), case.shapes.len());

@@ -1,4 +1,4 @@
-//! The two halves together compute what the joint graph computes, whatever is saved between them.
+//! The forward and backward graphs together compute the same as the joint graph, whatever is saved between them.
 
 use super::{Partition, PartitionOptions, Rematerialization, partition};
 use crate::{GradientRequest, JointGraph, differentiate};
@@ -141,7 +141,7 @@ fn more_is_computed_again_the_less_may_be_saved() {
         let halves = partition(&joint, &options).expect("it is partitioned");
         (halves.n_saved, halves.saved_bytes)
     };
-    // `a`, `h` and `k` are read by the backward graph; all follow from the product.
+    // The backward graph reads `a`, `h` and `k`, all of which can be recomputed from the product.
     let value = 64 * 64 * 8;
     assert_eq!(bytes(Rematerialization::Nothing), (3, 3 * value));
     assert_eq!(bytes(Rematerialization::Cheap), (1, value));

@@ -5,7 +5,7 @@ use crate::{Var, trace};
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_tensor::{DType, Tensor};
 
-/// Equations, and the same with letters instead of ellipses and with the implied result.
+/// Equations, each with its form without ellipses and with an explicit result.
 const EQUATIONS: [(&str, &str); 21] = [
     ("ij,jk->ik", "ij,jk->ik"),
     ("ij,jk", "ij,jk->ik"),
@@ -33,7 +33,7 @@ const EQUATIONS: [(&str, &str); 21] = [
 /// The size of each letter.
 type Sizes = fn(char) -> usize;
 
-/// Sizes that differ, with equal ones among them; all 1; 0 for some.
+/// Sizes that differ, some of them equal; all 1; 0 for some.
 const SIZES: [Sizes; 4] = [
     |letter| 2 + (letter as usize) % 3,
     |_| 1,
@@ -44,7 +44,7 @@ const SIZES: [Sizes; 4] = [
 /// A tensor as its shape and its elements.
 type Dense = (Vec<usize>, Vec<f32>);
 
-/// The element at the values of the labels; a size of 1 is repeated.
+/// The element at the values of the labels; axes of size 1 are repeated.
 fn element((shape, elements): &Dense, term: &str, value: &impl Fn(char) -> usize) -> f32 {
     let axes = shape.iter().zip(term.chars());
     let offset = axes.fold(0, |offset, (&size, letter)| {
@@ -53,7 +53,7 @@ fn element((shape, elements): &Dense, term: &str, value: &impl Fn(char) -> usize
     elements[offset]
 }
 
-/// The result of an equation with a result and without ellipses: all products, added one by one.
+/// The result of an equation with an explicit result and no ellipses: all products, added one by one.
 fn by_loops(equation: &str, operands: &[Dense]) -> Dense {
     let (left, result) = equation.split_once("->").unwrap();
     let terms: Vec<&str> = left.split(',').collect();
@@ -107,7 +107,7 @@ fn tensors(operands: &[Dense]) -> Vec<Tensor> {
     tensors.collect()
 }
 
-/// Records a function of as many variables as there are operands, and calls it.
+/// Records a function with one variable per operand, and calls it.
 fn computed(function: &dyn Fn(&[Var]) -> Vec<Var>, operands: &[Tensor]) -> Vec<Tensor> {
     let ranks: Vec<usize> = operands.iter().map(Tensor::rank).collect();
     let types = floats(&ranks);
@@ -147,7 +147,8 @@ fn gradients_are_those_of_a_function_linear_in_each_operand() {
         };
         let found = computed(&slopes, &tensors(&operands));
         for (index, slope) in found.iter().enumerate() {
-            // The slope of an element is the sum where it is 1 and the others of its operand are 0.
+            // The slope of an element is the sum of the result when that element is 1 and the others of its operand are
+            // 0.
             let slope_of = |at: usize| {
                 let mut operands = operands.clone();
                 operands[index].1.fill(0.0);
@@ -163,7 +164,7 @@ fn gradients_are_those_of_a_function_linear_in_each_operand() {
 
 #[test]
 fn sizes_of_1_are_repeated() {
-    // Those of an ellipsis at any size, others where they are known.
+    // Axes of an ellipsis at any size; other axes if their size is known.
     let batches = [drawn(vec![1, 2, 3], 0), drawn(vec![4, 3, 2], 1)];
     let found = computed(
         &|x| vec![einsum("...ij,...jk->...ik", x)],
@@ -222,7 +223,7 @@ fn a_diagonal_needs_equal_sizes_in_every_call() {
     let graph = trace("f", &|x: Var| x.einsum("ii", &[]), &floats(&[2])).unwrap();
     let wide = f32s(&[1, 2], &[1.0, 2.0]);
     assert!(interpret(&graph, &[wide], &InterpretOptions::default()).is_err());
-    // In a loop too, where nothing is required before the call.
+    // In a loop too, where the requirement is not checked before the call.
     let in_loop = |x: Var| {
         let first = x.full::<i64>([], 0);
         let last = x.repeat_while(

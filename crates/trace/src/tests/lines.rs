@@ -1,4 +1,4 @@
-//! Methods that replace lines of NumPy, compared with loops at sizes of 0, 1, 2 and a prime; the book's page has an
+//! Methods that correspond to lines of NumPy, compared with loops at sizes 0, 1, 2 and a prime; the book's page has an
 //! example of each.
 
 use super::{f32s, one, run};
@@ -8,7 +8,7 @@ use kiln_tensor::{DType, Tensor};
 
 const SIZES: [usize; 4] = [0, 1, 2, 7];
 
-/// Numbers that go up and down, with equal ones among them.
+/// Numbers that go up and down, with ties.
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|at| ((at * 5) % 7) as f32 - 3.0).collect()
 }
@@ -17,7 +17,7 @@ fn integers(tensors: Vec<Tensor>) -> Vec<i64> {
     tensors[0].to_vec::<i64>().unwrap()
 }
 
-/// Compares a function of a vector with one of its elements, at every size.
+/// Compares a function of a vector with a function of its elements, at every size.
 fn vectors<F: Fn(Var) -> Var>(function: F, expected: impl Fn(&[f32]) -> Vec<f32>) {
     for size in SIZES {
         let elements = numbers(size);
@@ -291,7 +291,7 @@ fn a_slice_is_set_as_it_is_read() {
             },
         );
     }
-    // What is set is broadcast; another axis stays where it is.
+    // The value that is set is broadcast; the other axis stays in place.
     let x = f32s(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let column = f32s(&[2, 1], &[7.0, 8.0]);
     let set = |x: Var, column: Var| x.set_slice(-1, 0, 2, 1, column);
@@ -341,7 +341,7 @@ fn loops_end_by_their_condition_and_branches_are_chosen_by_values() {
     let found = run(&scaled, &[&f32s(&[2], &[0.5, 1.0])]);
     assert_eq!(found[0].to_vec::<f32>().unwrap(), [0.5, 1.0]);
     assert_eq!(found[1].to_vec::<f32>().unwrap(), [7.0]);
-    // A variable from outside is a mistake, and so is a state that changes its type.
+    // A variable from outside is an error, and so is a state that changes its type.
     let wrong = |x: Var| {
         let outside = &x + 1;
         let last = x.repeat_while(

@@ -1,4 +1,4 @@
-//! The networks of `reference/make.py`, over variables.
+//! The networks of `reference/make.py`, built from variables.
 
 use kiln::{Step, Var, WindowOptions};
 

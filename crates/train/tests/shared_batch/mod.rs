@@ -1,4 +1,4 @@
-//! A network that is trained on parts of batches, and its data.
+//! A network that is trained on shares of batches, and its data.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -35,13 +35,13 @@ pub(crate) fn alone() -> Trainer {
     builder(3).build(network).unwrap()
 }
 
-/// A trainer of one rank; only rank 0 begins with the same parameters as [`alone`].
+/// A trainer for one rank; only rank 0 starts with the same parameters as [`alone`].
 pub(crate) fn shared(collective: impl Collective + 'static) -> Trainer {
     let seed = 3 + collective.rank() as u64;
     builder(seed).build_across(collective, network).unwrap()
 }
 
-/// Samples of a step: `x: f32[count, 5]`, `y: f32[count, 2]`, from the `first` on.
+/// Samples of a step: `x: f32[count, 5]`, `y: f32[count, 2]`, starting at `first`.
 fn samples(step: usize, first: usize, count: usize) -> [Tensor; 2] {
     [5_usize, 2].map(|width| {
         let value = |at: usize| {
@@ -53,7 +53,7 @@ fn samples(step: usize, first: usize, count: usize) -> [Tensor; 2] {
     })
 }
 
-/// The losses of all steps, on whole batches, or on the parts of a rank.
+/// The losses of all steps, on whole batches or on a rank's shares.
 pub(crate) fn train(trainer: &mut Trainer, rank: Option<usize>) -> Vec<f64> {
     let steps = PARTS.iter().enumerate();
     let losses = steps.map(|(step, &[left, right])| {
@@ -74,7 +74,7 @@ pub(crate) fn parameters(trainer: &Trainer) -> Vec<f64> {
     values.collect()
 }
 
-/// Fails if numbers differ by more than rounding.
+/// Fails if numbers differ by more than rounding errors.
 pub(crate) fn expect_close(found: &[f64], expected: &[f64]) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {

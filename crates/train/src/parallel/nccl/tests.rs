@@ -12,7 +12,7 @@ use crate::{AdamW, Trainer, losses};
 use kiln::{Cache, DType, Device, Options, Tensor};
 use mock::{Mock, PART_BYTES, World};
 
-/// What every rank finds, in order.
+/// The results of all ranks, in order.
 fn on_ranks<T: Send, R: Send>(ranks: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let work = &work;
     std::thread::scope(|threads| {
@@ -25,23 +25,23 @@ fn on_ranks<T: Send, R: Send>(ranks: Vec<T>, work: impl Fn(T) -> R + Sync) -> Ve
     })
 }
 
-/// A rank of simulated GPUs, started.
+/// A started rank of simulated GPUs.
 fn started(mock: Mock) -> Ranks<Mock> {
     let (id, rank, size) = mock.place();
     Ranks::start(mock, &id, rank, size, PART_BYTES).unwrap()
 }
 
-/// Numbers whose sums round.
+/// Numbers whose sums need rounding.
 fn number(rank: usize, at: usize) -> f64 {
     ((rank * 37 + at * 11) % 101) as f64 / 7.0 - 5.0
 }
 
-/// Sizes around a part of this many elements.
+/// Sizes around a chunk of this many elements.
 fn sizes(part: usize) -> [usize; 6] {
     [0, 1, part - 1, part, part + 1, 3 * part + 2]
 }
 
-/// The bits of everything that a rank computes with others.
+/// The bits of everything that a rank computes together with others.
 fn computed(rank: &dyn Collective) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for size in sizes(PART_BYTES / 4) {

@@ -7,7 +7,7 @@ use crate::parallel::nccl::ranks::Ranks;
 use crate::parallel::{Collective, CollectiveError, Numbers};
 use std::time::Duration;
 
-/// The calls that can fail while ranks are started, sum and broadcast.
+/// The calls that can fail while ranks start, sum and broadcast.
 const CALLS: [&str; 9] = [
     "connect",
     "alloc",
@@ -20,7 +20,7 @@ const CALLS: [&str; 9] = [
     "asynchronous_error",
 ];
 
-/// Starts a rank, sums two parts, and broadcasts; then tries to sum again.
+/// Starts a rank, sums two chunks, and broadcasts; then tries to sum again.
 fn work(mock: Mock) -> (Result<()>, Option<CollectiveError>) {
     let (id, rank, size) = mock.place();
     let ranks = match Ranks::start(mock, &id, rank, size, PART_BYTES) {

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// The size of a part in tests.
+/// The size of a chunk in tests.
 pub(super) const PART_BYTES: usize = 64;
 
 /// A fault in the call of this name.
@@ -21,7 +21,7 @@ pub(super) fn fault(call: &str) -> CollectiveError {
     CollectiveError::new(format!("planted in {call}"))
 }
 
-/// What the ranks of one group share, and what they have at present.
+/// What the ranks of one group share: their current connections and memory.
 pub(super) struct World {
     size: usize,
     ranks: Mutex<Vec<Option<Local>>>,
@@ -48,7 +48,7 @@ impl World {
         self.mocks_with(|_| None)
     }
 
-    /// The calls of all ranks, with a call that fails on some.
+    /// The calls of all ranks, one of which fails on some of them.
     pub(super) fn mocks_with(
         self: &Arc<Self>,
         planted: impl Fn(usize) -> Option<&'static str>,
@@ -71,7 +71,7 @@ impl World {
         self.aborted.load(SeqCst)
     }
 
-    /// Fails unless no rank has memory or a communicator, after this many were made.
+    /// Fails unless all memory and all communicators have been released, after this many communicators were created.
     pub(super) fn expect_released(&self, connected: usize) {
         assert_eq!(self.live.load(SeqCst), 0, "live memory");
         assert_eq!(self.connected.load(SeqCst), connected);
@@ -88,14 +88,14 @@ pub(super) struct Mock {
     world: Arc<World>,
     rank: usize,
     planted: Option<&'static str>,
-    /// What connects the ranks, while there is a communicator.
+    /// The connection between the ranks, while there is a communicator.
     local: RefCell<Option<Local>>,
     /// Live memory by address.
     blocks: RefCell<HashMap<u64, Box<[u64]>>>,
     queue: RefCell<VecDeque<Job>>,
     /// The error that ended submitted work.
     stuck: RefCell<Option<CollectiveError>>,
-    /// Whether work waits for a rank that does not come.
+    /// Whether work waits for a rank that never joins.
     is_late: Cell<bool>,
 }
 
@@ -124,7 +124,7 @@ impl Mock {
         (id(), self.rank, self.world.size)
     }
 
-    /// Work is never done from now on, as if another rank did not come.
+    /// From now on work is never done, as if another rank did not join.
     pub(super) fn late(self) -> Self {
         self.is_late.set(true);
         self
@@ -159,7 +159,7 @@ impl Mock {
         self.world.live.fetch_sub(1, SeqCst);
     }
 
-    /// Does the next piece of work; false if there is none, or it cannot be done.
+    /// Does the next piece of work; returns false if there is none, or if it cannot be done.
     fn work(&self) -> bool {
         let Some(job) = self.queue.borrow_mut().pop_front() else {
             return false;
@@ -167,7 +167,7 @@ impl Mock {
         let local = self.local.borrow();
         let result = match (job, &*local) {
             (Job::Copy { to, from, bytes }, _) => {
-                // SAFETY: both are live until the stream is done, and apart.
+                // SAFETY: both are live until the stream is done, and do not overlap.
                 unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };
                 Ok(())
             }
@@ -205,7 +205,7 @@ impl Mock {
 /// # Safety
 /// The memory is live and aligned, and nothing else accesses it.
 unsafe fn slice<'a, T>(at: u64, count: usize) -> &'a mut [T] {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts_mut(at as *mut T, count) }
 }
 

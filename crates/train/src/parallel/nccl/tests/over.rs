@@ -7,7 +7,7 @@ use crate::parallel::nccl::calls::Result;
 use crate::parallel::{Local, LocalGroup};
 use std::sync::Arc;
 
-/// The ranks of a group with their calls.
+/// The ranks of a group, and their calls.
 fn pairs(world: &Arc<World>, planted: Option<&'static str>, on: usize) -> Vec<(Local, Mock)> {
     let mocks = world.mocks_with(|rank| planted.filter(|_| rank == on));
     let ranks = LocalGroup::ranks(mocks.len());

@@ -7,7 +7,7 @@ use crate::parallel::nccl::library::Library;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// NCCL's functions with their types in `nccl.h`. Each checks what it is given.
+/// NCCL's functions, with their types in `nccl.h`. Each checks its arguments.
 const SOURCE: &str = r#"
 #include <stddef.h>
 typedef struct { char internal[128]; } Id;
@@ -38,7 +38,7 @@ const char *ncclGetLastError(void *communicator) { return "socket closed\n"; }
 #endif
 "#;
 
-/// A library of the source, with these definitions.
+/// A library built from the source, with these definitions.
 fn library(folder: &Path, definitions: &[&str]) -> PathBuf {
     let (source, library) = (folder.join("nccl.c"), folder.join("libnccl.so.2"));
     std::fs::write(&source, SOURCE).unwrap();
