@@ -114,9 +114,8 @@ pub(crate) fn import_capsule(capsule: &Bound<'_, PyAny>, what: &str) -> PyResult
     let Some(dtype) = dtypes::of_dlpack(tensor.code, tensor.bits).filter(|_| tensor.lanes == 1)
     else {
         let found = format!("type {} of {} bits", tensor.code, tensor.bits);
-        let message = format!(
-            "expected `{what}` to have a dtype that Kiln supports, found DLPack's {found}"
-        );
+        let message =
+            format!("expected `{what}` to have a dtype that Kiln supports, found DLPack's {found}");
         return Err(wrong_array(py, &message));
     };
     let Some(Layout {
