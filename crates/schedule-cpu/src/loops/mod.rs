@@ -11,15 +11,20 @@
 //!
 //! ```text
 //! loops {
-//!   pack %w [1/32, 0, 1%32]
-//!   nest gemv when m < 2 {
-//!     tile n * 2 * 16, masked
-//!     chunk 32
-//!     vectors n: whole 2, masked 2
-//!     s: together, accumulators 8
-//!     store %y: together
+//!   nest half_vectors when a1 < 9 and a0 >= 4 {
+//!     rows a0 * 8
+//!     vectors a1 * 1 * 8 masked
+//!     chunk 8
+//!     task 65536
+//!     remainder 1 []
+//!     cut a1: masked 1
+//!     unroll 20
+//!     body {
+//!       v0: together, accumulators 8
+//!       store %b2: together
+//!     }
 //!   }
-//!   nest gemm {
+//!   nest skinny_gemm when a0 < 4 or a2 < 1 and a1 >= 128 {
 //!     ...
 //!   }
 //! }
