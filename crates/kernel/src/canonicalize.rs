@@ -19,6 +19,7 @@ mod tests;
 
 use kiln_symbolic_shape::{DimId, DimTable};
 
+pub(crate) use merge_axes::merge_axes;
 pub(crate) use slots::{put, slots};
 
 use crate::text::print;
@@ -78,7 +79,7 @@ pub fn canonicalize(kernel: &VerifiedKernel) -> CanonicalKernel {
 
 /// The canonical form of a kernel.
 pub fn canonicalize_with(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> CanonicalKernel {
-    let merged = merge_axes::merge_axes(kernel.kernel().clone());
+    let merged = merge_axes(kernel.kernel().clone());
     let merged = match verify(merged) {
         Ok(merged) if merged.classification().class == kernel.classification().class => merged,
         _ => kernel.clone(),

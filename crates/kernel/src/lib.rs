@@ -46,6 +46,7 @@ mod canonicalize;
 mod classify;
 mod error;
 mod evaluate;
+mod fold_selections;
 pub mod seeded;
 mod specialize;
 pub mod text;

@@ -1,11 +1,13 @@
 //! Specialises a kernel to known sizes: a variant is the same kernel with more facts.
 //!
 //! The symbols stay, in order, so the arguments of a launch of either kernel fit the other. Each known symbol is
-//! replaced by its value; the computation at each point, and its order, are unchanged.
+//! replaced by its value; the computation at each point, and its order, are unchanged. Where a broadcast was decided at run
+//! time, it is decided now, and axes that it kept apart are merged.
 
 use kiln_symbolic_shape::Binding;
 
-use crate::canonicalize::{put, slots};
+use crate::canonicalize::{merge_axes, put, slots};
+use crate::fold_selections::fold_selections;
 use crate::verified::VerifiedKernel;
 use crate::verify::verify;
 
@@ -46,7 +48,11 @@ pub fn specialize(kernel: &VerifiedKernel, sizes: &Binding) -> Option<VerifiedKe
     if !is_changed {
         return None;
     }
-    let known = verify(known).ok()?;
+    let known = match fold_selections(&mut known) {
+        true => verify(merge_axes(known.clone())).or_else(|_| verify(known)),
+        false => verify(known),
+    };
+    let known = known.ok()?;
     let is_as_good = crate::canonicalize::as_good(kernel, &known);
     is_as_good.then(|| known.labelled(kernel.name()))
 }
@@ -91,6 +97,26 @@ mod tests {
                 .collect()
         };
         assert_eq!(names(&known), names(&generic));
+    }
+
+    #[test]
+    fn broadcasts_decided_at_run_time_are_decided_by_known_sizes() {
+        let source = "kernel @add(%x: in f32[N, C, H], %b: in f32[A, C, D], %y: out f32[N, C, H])
+            where (A - 1) * (A - N) == 0, (D - 1) * (D - H) == 0 {
+              outer n < N, c < C, h < H
+              store %y[n, c, h] = %x[n, c, h] + %b[select(A == 1, 0, n), c, select(D == 1, 0, h)]
+            }";
+        let generic = kernel(source);
+        let known =
+            |values: &[i64]| text::print(&specialize(&generic, &sizes(&generic, values)).unwrap());
+        insta::assert_snapshot!(known(&[4, 64, 56, 1, 1]), @"
+        kernel @add<N, C, H, A, D>(%x: in f32[4, 64, 56], %b: in f32[1, 64, 1], %y: out f32[4, 64, 56]) where A*A - A*N - A + N == 0, D*D - D*H - D + H == 0 {
+          outer n < 4, c < 64, h < 56
+          store %y[n, c, h] = %x[n, c, h] + %b[0, c, 0]
+        }
+        ");
+        let merged = known(&[4, 64, 56, 4, 56]);
+        assert!(merged.contains("%y[n] = %x[n] + %b[n]"), "{merged}");
     }
 
     #[test]

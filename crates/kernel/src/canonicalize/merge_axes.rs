@@ -21,7 +21,7 @@ use crate::verify::used_nodes;
 /// The maximum number of pairs tried in one kernel.
 const MAX_TRIES: usize = 64;
 
-pub(super) fn merge_axes(mut kernel: Kernel) -> Kernel {
+pub(crate) fn merge_axes(mut kernel: Kernel) -> Kernel {
     let mut tries = 0;
     'again: loop {
         for pair in neighbours(&kernel) {
