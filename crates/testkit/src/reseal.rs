@@ -7,8 +7,8 @@
 const DIGEST: usize = 32;
 
 /// Bytes of the prelude of an entry, and the offset of the head's length.
-const ENTRY_PRELUDE: usize = 64;
-const HEAD_LENGTH: usize = 48;
+const ENTRY_PRELUDE: usize = 60;
+const HEAD_LENGTH: usize = 44;
 
 /// Bytes of the prelude of a bundle, and the offsets of its numbers.
 const BUNDLE_PRELUDE: usize = 40;
