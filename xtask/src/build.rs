@@ -2,6 +2,7 @@
 //!
 //! `--no-llvm` omits the `llvm` feature of the command, if that feature exists.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -24,6 +25,19 @@ pub(crate) fn run(options: &BuildOptions) -> Result<()> {
         .current_dir(&root)
         .args(arguments(options, &metadata)?);
     step::run("build", &mut command)
+}
+
+/// Builds the `kiln` command of the project at `root`, in release, into a target folder.
+pub(crate) fn release_command(root: &Path, target: &Path) -> Result<PathBuf> {
+    let mut build = Command::new(workspace::cargo());
+    build
+        .current_dir(root)
+        .args(["build", "--release", "--package", COMMAND_PACKAGE])
+        .arg("--target-dir")
+        .arg(target);
+    step::run("the kiln command", &mut build)?;
+    let name = format!("kiln{}", std::env::consts::EXE_SUFFIX);
+    Ok(target.join("release").join(name))
 }
 
 fn arguments(options: &BuildOptions, metadata: &Metadata) -> Result<Vec<String>> {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::conformance::{self, CROSS_CHECK};
 use crate::python::Needs;
 use crate::workspace::{self, Metadata};
-use crate::{python, setup, step};
+use crate::{python, setup, suite_build};
 
 /// The packages with which torch's modules are exported.
 pub(crate) const TORCH: Needs<'_> = Needs {
@@ -83,11 +83,7 @@ pub(crate) fn run(models: &Models) -> Result<()> {
 
 /// Builds the command.
 fn command(root: &Path, target: &Path) -> Result<PathBuf> {
-    let mut build = Command::new(workspace::cargo());
-    build
-        .current_dir(root)
-        .args(["build", "--quiet", "--package", "kiln-cli"]);
-    step::run("the command", &mut build)?;
+    suite_build::build(root, "the command", &["--bin", "kiln"])?;
     let name = format!("kiln{}", std::env::consts::EXE_SUFFIX);
     Ok(target.join("debug").join(name))
 }

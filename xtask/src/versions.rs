@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::build::release_command;
 use crate::workspace::{self, Metadata};
 use crate::{models, setup, step};
 
@@ -38,7 +39,7 @@ pub(crate) fn run(earlier: &str) -> Result<()> {
         path if path.is_file() => path.to_owned(),
         _ => built_at(&root, &folder, earlier)?,
     };
-    let current = built(&root, &target, "this version")?;
+    let current = release_command(&root, &target)?;
     let files = folder.join("files");
     if files.exists() {
         std::fs::remove_dir_all(&files).context("cannot remove what the last run wrote")?;
@@ -78,26 +79,13 @@ fn built_at(root: &Path, folder: &Path, commit: &str) -> Result<PathBuf> {
     }
     let mut take = git(root, &["worktree", "add", "--force", "--detach"]);
     step::run("the earlier sources", take.arg(&sources).arg(commit))?;
-    built(&sources, &folder.join("earlier"), "the earlier version")
+    release_command(&sources, &folder.join("earlier"))
 }
 
 fn git(root: &Path, arguments: &[&str]) -> Command {
     let mut git = Command::new("git");
     git.current_dir(root).args(arguments);
     git
-}
-
-/// Builds the command of the project at `root` into a target folder.
-fn built(root: &Path, target: &Path, title: &str) -> Result<PathBuf> {
-    let mut build = Command::new(workspace::cargo());
-    build
-        .current_dir(root)
-        .args(["build", "--release", "--package", "kiln-cli"])
-        .arg("--target-dir")
-        .arg(target);
-    step::run(title, &mut build)?;
-    let name = format!("kiln{}", std::env::consts::EXE_SUFFIX);
-    Ok(target.join("release").join(name))
 }
 
 /// Runs both versions side by side, then lets each check its own outputs and the folder.

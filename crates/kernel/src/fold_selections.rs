@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use kiln_scalar::{Mode, ScalarOp, ScalarValue, evaluate_op};
 use kiln_tensor::DType;
 
-use crate::analysis::expression_nodes;
 use crate::form::{Kernel, Node, NodeId};
 
 /// Replaces each such selection by the index that it selects. Returns whether there was one.
@@ -26,7 +25,7 @@ pub(crate) fn fold_selections(kernel: &mut Kernel) -> bool {
     is_changed
 }
 
-/// The operand that a selection takes at every point, if the other is an index too: it cannot fault.
+/// The index that a selection takes at every point, if dropping the other one drops no fault.
 fn selected(kernel: &Kernel, values: &HashMap<NodeId, ScalarValue>, id: NodeId) -> Option<NodeId> {
     let Node::Apply {
         op: ScalarOp::Select,
@@ -43,14 +42,11 @@ fn selected(kernel: &Kernel, values: &HashMap<NodeId, ScalarValue>, id: NodeId) 
         ScalarValue::Bool(false) => (otherwise, then),
         _ => return None,
     };
-    let is_simple = |&node: &NodeId| {
-        matches!(
-            kernel.node(node),
-            Node::Literal(_) | Node::Size(_) | Node::Axis(_)
-        )
-    };
-    let dropped = expression_nodes(kernel, &[dropped]);
-    dropped.iter().all(is_simple).then_some(selected)
+    let cannot_fault = matches!(
+        kernel.node(dropped),
+        Node::Literal(_) | Node::Size(_) | Node::Axis(_)
+    );
+    (kernel.dtype(id) == DType::I64 && cannot_fault).then_some(selected)
 }
 
 /// The value of an integer or a condition that is the same at every point.

@@ -6,7 +6,7 @@
 
 use kiln_symbolic_shape::Binding;
 
-use crate::canonicalize::{merge_axes, put, slots};
+use crate::canonicalize::{as_good, merge_axes, put, slots};
 use crate::fold_selections::fold_selections;
 use crate::verified::VerifiedKernel;
 use crate::verify::verify;
@@ -48,13 +48,12 @@ pub fn specialize(kernel: &VerifiedKernel, sizes: &Binding) -> Option<VerifiedKe
     if !is_changed {
         return None;
     }
-    let known = match fold_selections(&mut known) {
-        true => verify(merge_axes(known.clone())).or_else(|_| verify(known)),
-        false => verify(known),
-    };
-    let known = known.ok()?;
-    let is_as_good = crate::canonicalize::as_good(kernel, &known);
-    is_as_good.then(|| known.labelled(kernel.name()))
+    let merged = fold_selections(&mut known).then(|| merge_axes(known.clone()));
+    let known = merged.into_iter().chain([known]).find_map(|known| {
+        let known = verify(known).ok()?;
+        as_good(kernel, &known).then_some(known)
+    })?;
+    Some(known.labelled(kernel.name()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::peers::{command, script};
+use super::peers::script;
+use crate::build::release_command;
 use crate::flags::BenchOptions;
 use crate::step;
 
@@ -18,7 +19,7 @@ const PAGE: &str = "docs/book/src/reference/operator-speed.md";
 /// Builds the `kiln` command, measures, prints; an error if an operator is slower than recorded and the comparison was
 /// requested.
 pub(crate) fn run(root: &Path, target: &Path, python: &Path, options: &BenchOptions) -> Result<()> {
-    let kiln = command(root, target)?;
+    let kiln = release_command(root, target)?;
     let mut measure = script(root, python, "ops/main.py");
     measure.arg(kiln).args(&options.words);
     if options.check {

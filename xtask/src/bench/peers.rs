@@ -2,13 +2,14 @@
 //!
 //! The scripts print every case; here they are called in order, and their output becomes the README's table.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::readme::{self, Case};
-use crate::{models, step, workspace};
+use crate::build::release_command;
+use crate::{models, step};
 
 /// The models that have cases.
 const MODELS: [&str; 4] = ["ocr-cls", "ocr-rec", "ocr-det", "minilm"];
@@ -34,7 +35,7 @@ pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -
         );
         return Ok(());
     }
-    let kiln = command(root, target)?;
+    let kiln = release_command(root, target)?;
     let folder = target.join("peers");
     let cases = folder.join("cases");
     let mut make = script(root, python, "make_cases.py");
@@ -60,18 +61,6 @@ pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -
         .with_context(|| format!("cannot read {}", measured.display()))?;
     print!("\n{}", readme::table(&read(&text)?));
     Ok(())
-}
-
-/// Builds the `kiln` command, in release.
-pub(super) fn command(root: &Path, target: &Path) -> Result<PathBuf> {
-    let mut build = Command::new(workspace::cargo());
-    build
-        .current_dir(root)
-        .args(["build", "--release", "--package", "kiln-cli"]);
-    step::run("the kiln command", &mut build)?;
-    Ok(target
-        .join("release")
-        .join(format!("kiln{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// Models whose names contain one of the words; without words all except the recurrent layers.

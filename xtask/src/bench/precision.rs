@@ -4,13 +4,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::peers::{command, script};
+use super::peers::script;
+use crate::build::release_command;
 use crate::{models, step};
 
 /// Builds the `kiln` command, writes the cases of the example models, measures, prints.
 pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -> Result<()> {
     models::run().context("`cargo xtask models` fetches the models that are measured")?;
-    let kiln = command(root, target)?;
+    let kiln = release_command(root, target)?;
     let folder = target.join("peers");
     let cases = folder.join("cases");
     let mut make = script(root, python, "make_cases.py");

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::peers::{command, script};
+use super::peers::script;
+use crate::build::release_command;
 use crate::python::{self, Needs};
 use crate::workspace::Metadata;
 use crate::{models, step};
@@ -22,7 +23,7 @@ pub(super) fn run(root: &Path, words: &[String]) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
     let folder = target.join("peers").join("serving");
     let python = python::python(root, folder.join("python"), &SERVERS)?;
-    let kiln = command(root, &target)?;
+    let kiln = release_command(root, &target)?;
     let mut measure = script(root, &python, "serving/side_by_side.py");
     measure
         .arg(kiln)
