@@ -24,7 +24,7 @@ use anyhow::{Context, Result};
 use crate::flags::BenchOptions;
 use crate::python::{self, Needs};
 use crate::workspace::{self, Metadata};
-use crate::{models, python_package, setup, step};
+use crate::{models, python_package, setup, step, suite_build};
 
 /// The pinned peers.
 pub(crate) const PEERS: Needs<'_> = Needs {
@@ -73,10 +73,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         return python_package::bench_torch(&root, &options.words);
     }
     if options.large {
-        return step::run("large_graphs", &mut large(&root, &options.words));
+        return large(&root, &options.words);
     }
     if options.eager {
-        return step::run("eager_baseline", &mut eager(&root, &options.words));
+        return eager(&root, &options.words);
     }
     let here = models::run();
     let mut python = None;
@@ -101,51 +101,39 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
 }
 
 /// Compiled functions compared with eager ones, on one thread.
-fn eager(root: &Path, words: &[String]) -> Command {
-    let mut command = example(root, "eager_baseline");
+fn eager(root: &Path, words: &[String]) -> Result<()> {
+    let mut command = example(root, "eager_baseline")?;
     command.arg("1").args(words.iter().take(1));
-    command
+    step::run("compiled and eager", &mut command)
 }
 
 /// The stages of large graphs.
-fn large(root: &Path, words: &[String]) -> Command {
-    let mut command = example(root, "large_graphs");
+fn large(root: &Path, words: &[String]) -> Result<()> {
+    let mut command = example(root, "large_graphs")?;
     command.args(words.iter().take(1));
-    command
+    step::run("stages of large graphs", &mut command)
 }
 
-/// An example of `train`, in release.
-fn example(root: &Path, name: &str) -> Command {
-    let mut command = Command::new(workspace::cargo());
-    command
-        .current_dir(root)
-        .args(["run", "--release", "--package", "kiln-train"])
-        .args(["--example", name]);
-    command
+/// An example, built in release.
+fn example(root: &Path, name: &str) -> Result<Command> {
+    suite_build::build_release(root, name, &["--example", name])?;
+    let target = Metadata::load(root)?.target_directory;
+    let mut command = Command::new(target.join("release/examples").join(name));
+    command.current_dir(root);
+    Ok(command)
 }
 
 /// The numbers of the kernel service, a line each.
 fn service(root: &Path, words: &[String]) -> Command {
-    let mut command = Command::new(workspace::cargo());
-    command
-        .current_dir(root)
-        .args([
-            "bench",
-            "--package",
-            "kiln-service",
-            "--bench",
-            "service",
-            "--",
-        ])
-        .args(words);
+    let mut command = suite_build::cargo(root, &["bench", "--bench", "service"]);
+    command.arg("--").args(words);
     command
 }
 
 fn bench(root: &Path, name: &str, words: &[String], python: Option<&Path>) -> Command {
-    let mut command = Command::new(workspace::cargo());
+    let mut command = suite_build::cargo(root, &["bench", "--bench", name]);
     command
-        .current_dir(root)
-        .args(["bench", "--package", "kiln-benches", "--bench", name, "--"])
+        .arg("--")
         .args(words)
         .env(models::VARIABLE, models::folder(root));
     if let Some(python) = python {
@@ -164,23 +152,13 @@ mod tests {
         let words = ["softmax".to_owned()];
         let command = bench(root, "products", &words, None);
         let arguments: Vec<_> = command.get_args().collect();
-        assert_eq!(
-            arguments,
-            [
-                "bench",
-                "--package",
-                "kiln-benches",
-                "--bench",
-                "products",
-                "--",
-                "softmax"
-            ]
-        );
+        assert_eq!(&arguments[..3], ["bench", "--bench", "products"]);
+        assert_eq!(&arguments[arguments.len() - 2..], ["--", "softmax"]);
         let variables = |python| {
             let command = bench(root, "products", &[], python);
             command
                 .get_envs()
-                .map(|(name, _)| name.to_owned())
+                .filter_map(|(name, value)| value.and(Some(name.to_owned())))
                 .collect::<Vec<_>>()
         };
         assert_eq!(variables(None), [models::VARIABLE]);

@@ -95,11 +95,7 @@ pub(crate) fn in_place(root: &Path, target: &Path, python: &Path) -> Result<()> 
 pub(crate) fn bench_torch(root: &Path, words: &[String]) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
     let python = python::python(root, target.join("python/torch"), &TORCH)?;
-    let mut build = Command::new(workspace::cargo());
-    build
-        .current_dir(root)
-        .args(["build", "--release", "--package", CRATE]);
-    step::run("Python extension", &mut build)?;
+    suite_build::build_release(root, "Python extension", &["--lib"])?;
     let package = target.join("python/optimised");
     assemble(root, &target.join("release"), &package)?;
     let mut compare = Command::new(python);

@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::python::{self, Needs};
-use crate::step;
-use crate::workspace::{self, Metadata};
+use crate::workspace::Metadata;
+use crate::{step, suite_build};
 
 /// The pinned frameworks.
 const FRAMEWORKS: Needs<'_> = Needs {
@@ -31,16 +31,7 @@ pub(super) fn installed(root: &Path) -> Result<Option<PathBuf>> {
 pub(super) fn run(root: &Path, words: &[String]) -> Result<()> {
     let target = Metadata::load(root)?.target_directory;
     let python = python::python(root, folder(&target), &FRAMEWORKS)?;
-    let mut build = Command::new(workspace::cargo());
-    build.current_dir(root).args([
-        "build",
-        "--release",
-        "--package",
-        "kiln-train",
-        "--example",
-        "training_steps",
-    ]);
-    step::run("training_steps", &mut build)?;
+    suite_build::build_release(root, "training_steps", &["--example", "training_steps"])?;
     let mut compare = Command::new(python);
     compare
         .arg(root.join("benches/peers/training/side_by_side.py"))
