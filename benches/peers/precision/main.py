@@ -32,10 +32,23 @@ def prepare(name, cases, out):
     else:
         shutil.copytree(f"{cases}/{name}/cases", d + "/cases")
         shutil.copy(f"{cases}/{name}/model.onnx", d)
+    weights_as_initializers(d + "/model.onnx")
     quantize_dynamic(d + "/model.onnx", d + "/dynamic.onnx", weight_type=QuantType.QInt8, per_channel=True)
     quantize_static(d + "/model.onnx", d + "/static.onnx", Cases(d), quant_format=QuantFormat.QDQ, per_channel=True,
                     activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)
     return d
+
+
+def weights_as_initializers(path):
+    """Turns constants that are nodes into initializers, which onnxruntime's quantisation expects weights to be."""
+    model = onnx.load(path)
+    constants = [node for node in model.graph.node if node.op_type == "Constant" and node.attribute[0].name == "value"]
+    for node in constants:
+        tensor = node.attribute[0].t
+        tensor.name = node.output[0]
+        model.graph.initializer.append(tensor)
+        model.graph.node.remove(node)
+    onnx.save(model, path)
 
 
 def feeds(d, session):
