@@ -28,17 +28,21 @@ pub enum IsaLevel {
     Avx512Bf16,
     /// AArch64 with Advanced SIMD, which every such processor has.
     Neon,
+    /// The same with sums of four products of 8-bit integers, unsigned by signed, and of two products of bf16 (Armv8.6:
+    /// Neoverse V1 and N2, Apple M2 and later).
+    NeonI8mmBf16,
 }
 
 impl IsaLevel {
     /// Every level.
-    pub const ALL: [IsaLevel; 6] = [
+    pub const ALL: [IsaLevel; 7] = [
         IsaLevel::Portable,
         IsaLevel::Avx2Fma,
         IsaLevel::Avx512,
         IsaLevel::Avx512Vnni,
         IsaLevel::Avx512Bf16,
         IsaLevel::Neon,
+        IsaLevel::NeonI8mmBf16,
     ];
 
     const fn info(self) -> LevelInfo {
@@ -49,6 +53,7 @@ impl IsaLevel {
             IsaLevel::Avx512Vnni => table::AVX512_VNNI,
             IsaLevel::Avx512Bf16 => table::AVX512_BF16,
             IsaLevel::Neon => table::NEON,
+            IsaLevel::NeonI8mmBf16 => table::NEON_I8MM_BF16,
         }
     }
 
@@ -99,14 +104,32 @@ impl IsaLevel {
             IsaLevel::Avx512Bf16 => {
                 IsaLevel::Avx512Vnni.runs_here() && is_x86_feature_detected!("avx512bf16")
             }
-            IsaLevel::Neon => false,
+            IsaLevel::Neon | IsaLevel::NeonI8mmBf16 => false,
         }
     }
 
     /// Whether this machine can run the level's code.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
     pub fn runs_here(self) -> bool {
-        self == IsaLevel::Neon && cfg!(target_arch = "aarch64")
+        use std::arch::is_aarch64_feature_detected;
+        match self {
+            IsaLevel::Neon => true,
+            IsaLevel::NeonI8mmBf16 => {
+                is_aarch64_feature_detected!("i8mm") && is_aarch64_feature_detected!("bf16")
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether this machine can run the level's code.
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub fn runs_here(self) -> bool {
+        false
+    }
+
+    /// Whether its code is for AArch64.
+    pub const fn is_aarch64(self) -> bool {
+        matches!(self, IsaLevel::Neon | IsaLevel::NeonI8mmBf16)
     }
 
     /// The bytes of a vector register.
@@ -253,7 +276,7 @@ mod tests {
         let error = "rocketlake\n".parse::<IsaLevel>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown instruction-set level `rocketlake\\n`: expected one of portable, avx2+fma, avx512, avx512+vnni, avx512+vnni+bf16, neon"
+            "unknown instruction-set level `rocketlake\\n`: expected one of portable, avx2+fma, avx512, avx512+vnni, avx512+vnni+bf16, neon, neon+i8mm+bf16"
         );
     }
 
@@ -261,10 +284,8 @@ mod tests {
     fn the_host_supports_its_level_and_all_lower_ones() {
         let host = IsaLevel::host().expect("tests run where Kiln does");
         assert!(host.runs_here());
-        if host != IsaLevel::Neon {
-            assert!(IsaLevel::Portable.runs_here());
-            assert!(!IsaLevel::Neon.runs_here());
-        }
+        assert_eq!(IsaLevel::Neon.runs_here(), host.is_aarch64());
+        assert_eq!(IsaLevel::Portable.runs_here(), !host.is_aarch64());
     }
 
     #[test]

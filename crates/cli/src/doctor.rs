@@ -144,30 +144,38 @@ fn processor() -> Check {
     )
 }
 
+/// The names of the extensions that a macro of the standard library detects.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! detected {
+    ($detects:ident: $($name:tt),* $(,)?) => {
+        [$((std::arch::$detects!($name), $name)),*]
+            .into_iter()
+            .filter(|(detected, _)| *detected)
+            .map(|(_, name)| name)
+            .collect()
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 fn features() -> Vec<&'static str> {
-    macro_rules! detected {
-        ($($name:tt),* $(,)?) => {
-            [$((std::arch::is_x86_feature_detected!($name), $name)),*]
-        };
-    }
-    let all = detected![
-        "avx2",
+    detected![
+        is_x86_feature_detected: "avx2",
         "fma",
         "f16c",
         "avx512f",
         "avx512bw",
         "avx512vl",
         "avx512vnni",
-        "avx512bf16"
-    ];
-    all.into_iter()
-        .filter(|(detected, _)| *detected)
-        .map(|(_, name)| name)
-        .collect()
+        "avx512bf16",
+    ]
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn features() -> Vec<&'static str> {
+    detected![is_aarch64_feature_detected: "neon", "dotprod", "i8mm", "bf16", "sve"]
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn features() -> Vec<&'static str> {
     Vec::new()
 }

@@ -21,7 +21,7 @@ use std::thread;
 
 use kiln_backend::{
     Artifact, FALLBACK_SCHEDULE, Fault, FaultCause, IsaLevel, KernelCompiler, LaunchContext,
-    Schedule, Unobserved,
+    Listing, Schedule, Unobserved,
 };
 use kiln_codegen_llvm::LlvmCompiler;
 use kiln_kernel::{Role, VerifiedKernel};
@@ -66,6 +66,36 @@ const KERNELS: [&str; 6] = [
     "kernel @halves(%x: in f16[N], %y: out f32[N]) {
        outer n < N
        store %y[n] = f32(%x[n]) * 2
+     }",
+];
+
+/// Products of bytes and of bf16, which a level may sum several at a time; with each pair of signs, and steps that are not
+/// a multiple of a group.
+const NARROW: [&str; 5] = [
+    "kernel @bytes(%x: in u8[M, 48], %w: const i8[48, 40], %y: out i32[M, 40]) {
+       outer m < M, n < 40
+       acc = reduce add[k < 48] i32(%x[m, k]) * i32(%w[k, n])
+       store %y[m, n] = acc
+     }",
+    "kernel @signed(%x: in i8[M, K], %w: in i8[K, N], %y: out i32[M, N]) {
+       outer m < M, n < N
+       acc = reduce add[k < K] i32(%x[m, k]) * i32(%w[k, n])
+       store %y[m, n] = acc
+     }",
+    "kernel @unsigned(%x: in u8[M, K], %w: in u8[N, K], %y: out i32[M, N]) {
+       outer m < M, n < N
+       acc = reduce add[k < K] i32(%x[m, k]) * i32(%w[n, k])
+       store %y[m, n] = acc
+     }",
+    "kernel @bf16(%x: in bf16[M, 48], %w: const bf16[48, 40], %y: out f32[M, 40]) {
+       outer m < M, n < 40
+       acc = reduce add[k < 48] f32(%x[m, k]) * f32(%w[k, n])
+       store %y[m, n] = acc
+     }",
+    "kernel @bf16_inputs(%x: in bf16[M, K], %w: in bf16[K, N], %y: out f32[M, N]) {
+       outer m < M, n < N
+       acc = reduce add[k < K] f32(%x[m, k]) * f32(%w[k, n])
+       store %y[m, n] = acc
      }",
 ];
 
@@ -246,9 +276,14 @@ fn word(to: &mut Vec<u8>, number: usize) {
 
 /// Compares a kernel, compiled with the best schedule and with the fallback, with the evaluator; returns how many calls
 /// agreed, and how many faulted.
-fn check(emulator: &'static str, folder: &Path, text: &str, elements: Elements) -> (usize, usize) {
+fn check(
+    (emulator, folder): (&'static str, &Path),
+    level: IsaLevel,
+    text: &str,
+    elements: Elements,
+) -> (usize, usize) {
     let kernel = kernel(text);
-    let (compiler, target) = (LlvmCompiler::new(), LlvmCompiler::target(IsaLevel::Neon));
+    let (compiler, target) = (LlvmCompiler::new(), LlvmCompiler::target(level));
     let best = compiler.schedules(&kernel, &target).remove(0).schedule;
     let mut schedules = vec![best, Schedule::new(FALLBACK_SCHEDULE)];
     schedules.dedup();
@@ -302,13 +337,44 @@ fn code_for_aarch64_gives_what_kernels_mean() {
             .values()
             .any(|buffer| buffer.strides.is_some());
         if !is_strided {
-            assert!(check(emulator, &folder, &text, elements).0 > 0, "{text}");
+            let (agreed, _) = check((emulator, &folder), IsaLevel::Neon, &text, elements);
+            assert!(agreed > 0, "{text}");
         }
     }
     let elements = Elements {
         indices: (-1, 4),
         ..SMOOTH
     };
-    let (agreed, faulted) = check(emulator, &folder, PICK, elements);
+    let (agreed, faulted) = check((emulator, &folder), IsaLevel::Neon, PICK, elements);
     assert!(agreed > 0 && faulted > 0, "{agreed} {faulted}");
+}
+
+#[test]
+fn narrow_products_for_aarch64_use_its_instructions_and_give_what_kernels_mean() {
+    let level = IsaLevel::NeonI8mmBf16;
+    for text in NARROW {
+        let instruction = match text.contains("bf16[") {
+            true => "bfdot",
+            false => "usdot",
+        };
+        let (compiler, target) = (LlvmCompiler::new(), LlvmCompiler::target(level));
+        let kernel = kernel(text);
+        let schedule = compiler.schedules(&kernel, &target).remove(0).schedule;
+        let assembly = compiler
+            .listing(&kernel, &target, &schedule, Listing::Assembly)
+            .unwrap();
+        assert!(assembly.contains(instruction), "{text}\n{assembly}");
+    }
+    let Some(emulator) = emulator() else {
+        eprintln!("not run: no {CROSS_COMPILER}, or no qemu-aarch64");
+        return;
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-narrow");
+    for (text, level) in NARROW
+        .into_iter()
+        .flat_map(|text| [IsaLevel::Neon, level].map(|level| (text, level)))
+    {
+        let (agreed, _) = check((emulator, &folder), level, text, SMOOTH);
+        assert!(agreed > 0, "{text}");
+    }
 }

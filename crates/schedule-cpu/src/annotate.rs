@@ -120,14 +120,13 @@ impl Annotator<'_> {
             .flatten();
         let transposes =
             |along| transposing_reduction::transposes(kernel, self.tile.lanes, id, along);
-        let pairs = sums_pairs(kernel, self.dependence, self.level, id);
         ItemLoops {
             together: is_contraction || self.is_short(stage.value),
             along,
             transposing_reduction: along.is_some_and(transposes),
             accumulators: accumulators(kernel, self.level, id),
-            pairs,
-            fours: pairs && sums_fours(kernel, self.level, id),
+            pairs: sums_pairs(kernel, self.dependence, self.level, id),
+            fours: sums_fours(kernel, self.dependence, self.level, id),
             scaled_fours: self.sums_scaled_fours(id),
             sliding_window: self.is_sliding_window(id),
             peel_taps: self.peel_taps(id),

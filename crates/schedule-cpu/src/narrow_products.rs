@@ -1,9 +1,12 @@
 //! Products of narrow numbers, several per lane and instruction: 16-bit integers summed in 32 bits, two at a time
-//! (`pmaddwd`), 8-bit integers, four at a time (`vpdpbusd`), and bf16 summed in f32, two at a time (`vdpbf16ps`).
+//! (`pmaddwd`), 8-bit integers, four at a time (`vpdpbusd`, `usdot`), and bf16 summed in f32, two at a time (`vdpbf16ps`,
+//! `bfdot`).
 
 use kiln_backend::IsaLevel;
 use kiln_kernel::analysis::{Dependence, GuardedIndex};
-use kiln_kernel::{AxisId, Node, NodeId, Reduction, StageId, StageOperation, VerifiedKernel};
+use kiln_kernel::{
+    AxisId, Node, NodeId, Reduction, Stage, StageId, StageOperation, VerifiedKernel,
+};
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
@@ -12,14 +15,41 @@ use crate::strides::bound;
 /// The minimum number of points of an axis for which the shuffles pay.
 const POINTS: i64 = 4;
 
-/// Whether a stage is a sum of products that can be summed in pairs, at a level that has the instruction. The bounds of
-/// its operands are tested before the innermost loop, if at all.
+/// Whether a stage is a sum of products that can be summed in pairs, at a level that has the instruction.
 pub(crate) fn sums_pairs(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
     level: IsaLevel,
     stage: StageId,
 ) -> bool {
+    let Stage {
+        operation, value, ..
+    } = kernel.stage(stage);
+    let are_integers =
+        level.multiplies_pairs() && narrow_factors(kernel, operation, *value).is_some();
+    let are_floats =
+        || level.multiplies_bf16_pairs() && bf16_factors(kernel, operation, *value).is_some();
+    (are_integers || are_floats()) && has_groups_of_steps(kernel, dependence, stage)
+}
+
+/// Whether a stage is a sum of products of 8-bit integers, at a level that sums four of them at once.
+pub(crate) fn sums_fours(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    level: IsaLevel,
+    stage: StageId,
+) -> bool {
+    let Stage {
+        operation, value, ..
+    } = kernel.stage(stage);
+    level.multiplies_fours()
+        && byte_factors(kernel, operation, *value).is_some()
+        && has_groups_of_steps(kernel, dependence, stage)
+}
+
+/// Whether the innermost loop of a reduction has enough steps for groups of them, and tests no bounds of operands: they are
+/// tested before it, if at all.
+fn has_groups_of_steps(kernel: &VerifiedKernel, dependence: &Dependence, stage: StageId) -> bool {
     let stage = kernel.stage(stage);
     let StageOperation::Reduce { axes, .. } = &stage.operation else {
         return false;
@@ -30,18 +60,7 @@ pub(crate) fn sums_pairs(
             || GuardedIndex::are_fixed_along(kernel, dependence, stage.value, axis);
         points.is_none_or(|points| points >= POINTS) && is_fixed
     };
-    let (operation, value) = (&stage.operation, stage.value);
-    let are_integers =
-        level.multiplies_pairs() && narrow_factors(kernel, operation, value).is_some();
-    let are_floats =
-        || level.multiplies_bf16_pairs() && bf16_factors(kernel, operation, value).is_some();
-    axes.last().is_some_and(is_suitable) && (are_integers || are_floats())
-}
-
-/// Whether products that can be summed in pairs are of 8-bit integers, at a level that sums four of them at once.
-pub(crate) fn sums_fours(kernel: &VerifiedKernel, level: IsaLevel, stage: StageId) -> bool {
-    let stage = kernel.stage(stage);
-    level.multiplies_fours() && byte_factors(kernel, &stage.operation, stage.value).is_some()
+    axes.last().is_some_and(is_suitable)
 }
 
 /// The factors of a sum of products in 32 bits, if both are 8-bit integers that are widened to them.

@@ -210,8 +210,7 @@ fn read_in_groups(
         .enumerate()
         .filter(|&(other, _)| other != place);
     let is_suitable = others.all(|(_, &index)| !dependence.depends(index, reduced));
-    let are_paired = sums_pairs(kernel, dependence, level, stage);
-    let are_bytes = || are_paired && sums_fours(kernel, level, stage);
+    let are_bytes = || sums_fours(kernel, dependence, level, stage);
     let are_scaled = || {
         let bytes = sums_scaled_fours(kernel, dependence, level, stage);
         bytes.is_some_and(|bytes| {

@@ -22,7 +22,7 @@ pub const fn contraction_tiles(level: IsaLevel) -> &'static [(u32, u32)] {
         IsaLevel::Avx512 | IsaLevel::Avx512Vnni | IsaLevel::Avx512Bf16 => {
             &[(12, 2), (8, 3), (6, 4)]
         }
-        IsaLevel::Neon => &[(8, 2), (6, 3), (5, 4)],
+        IsaLevel::Neon | IsaLevel::NeonI8mmBf16 => &[(8, 2), (6, 3), (5, 4)],
     }
 }
 

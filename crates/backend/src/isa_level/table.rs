@@ -121,3 +121,11 @@ pub(super) const NEON: LevelInfo = LevelInfo {
     rounds: true,
     features: "+neon",
 };
+
+pub(super) const NEON_I8MM_BF16: LevelInfo = LevelInfo {
+    name: "neon+i8mm+bf16",
+    multiplies_fours: true,
+    multiplies_bf16_pairs: true,
+    features: "+neon,+i8mm,+bf16",
+    ..NEON
+};

@@ -4,8 +4,6 @@ use inkwell::types::{BasicType as _, BasicTypeEnum, IntType};
 use inkwell::values::{BasicValue as _, FastMathFlags, InstructionOpcode};
 use inkwell::{FloatPredicate, IntPredicate};
 
-use kiln_backend::IsaLevel;
-
 use super::{Elem, Emitter, Value, built, elem, lanes};
 
 macro_rules! binary {
@@ -193,7 +191,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
             "",
         ));
         let wide = self.cast(InstructionOpcode::FPExt, half, Elem::F32);
-        if self.level() == IsaLevel::Neon {
+        if self.level().is_aarch64() {
             return wide;
         }
         // LLVM would compare and negate the halves, for which x86 has only scalar code.

@@ -2,6 +2,7 @@
 //! does not select for shuffled operands.
 
 use inkwell::values::InstructionOpcode;
+use kiln_backend::IsaLevel;
 
 use super::{Elem, Emitter, Value, built, elem, lanes};
 
@@ -24,7 +25,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let level = self.level();
         level.multiplies_bf16_pairs()
             && lanes <= level.lanes(32)
-            && name_of_bf16_pairs(lanes).is_some()
+            && name_of_bf16_pairs(level, lanes).is_some()
     }
 
     /// `sum + a0 * b0 + a1 * b1` of each pair of adjacent bf16, in f32. The factors are their bits, twice as many lanes as the
@@ -40,15 +41,17 @@ impl<'ctx> Emitter<'_, 'ctx> {
             let cast = InstructionOpcode::BitCast;
             built(self.builder.build_cast(cast, value, ty, ""))
         };
-        name_of_bf16_pairs(lanes(sum))
-            .and_then(|name| self.intrinsic(name, &[], &[sum, as_floats(a), as_floats(b)]))
+        name_of_bf16_pairs(self.level(), lanes(sum))
+            .and_then(|name| self.add_products(name, sum, as_floats(a), as_floats(b)))
             .unwrap_or_else(|| unreachable!("`sums_bf16_pairs` was asked"))
     }
 
     /// Whether [`Emitter::sum_fours`] supports results of this many lanes.
     pub(crate) fn sums_fours(&self, lanes: u32) -> bool {
         let level = self.level();
-        level.multiplies_fours() && lanes <= level.lanes(32) && name_of_fours(lanes).is_some()
+        level.multiplies_fours()
+            && lanes <= level.lanes(32)
+            && name_of_fours(level, lanes).is_some()
     }
 
     /// `sum + a0 * b0 + a1 * b1 + a2 * b2 + a3 * b3` of each four adjacent bytes, unsigned ones of `a` and signed ones of `b`,
@@ -59,9 +62,30 @@ impl<'ctx> Emitter<'_, 'ctx> {
         a: Value<'ctx>,
         b: Value<'ctx>,
     ) -> Value<'ctx> {
-        name_of_fours(lanes(sum))
-            .and_then(|name| self.intrinsic(name, &[], &[sum, a, b]))
+        // LLVM's instructions of x86 take them as 32-bit lanes.
+        let factor = |value| match self.level().is_aarch64() {
+            true => self.regrouped(value, Elem::I8),
+            false => value,
+        };
+        name_of_fours(self.level(), lanes(sum))
+            .and_then(|name| self.add_products(name, sum, factor(a), factor(b)))
             .unwrap_or_else(|| unreachable!("`sums_fours` was asked"))
+    }
+
+    /// Calls an instruction that adds products to a sum. Those of AArch64 are overloaded by the types of both.
+    fn add_products(
+        &self,
+        name: &str,
+        sum: Value<'ctx>,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+    ) -> Option<Value<'ctx>> {
+        let types = [sum.get_type(), a.get_type()];
+        let overload: &[_] = match self.level().is_aarch64() {
+            true => &types,
+            false => &[],
+        };
+        self.intrinsic(name, overload, &[sum, a, b])
     }
 
     /// Whether [`Emitter::sum_small_fours`] supports results of this many lanes.
@@ -112,8 +136,9 @@ fn name(lanes: u32) -> Option<&'static str> {
 }
 
 /// The instruction for results of this many lanes.
-fn name_of_bf16_pairs(lanes: u32) -> Option<&'static str> {
+fn name_of_bf16_pairs(level: IsaLevel, lanes: u32) -> Option<&'static str> {
     match lanes {
+        2 | 4 if level.is_aarch64() => Some("llvm.aarch64.neon.bfdot"),
         4 => Some("llvm.x86.avx512bf16.dpbf16ps.128"),
         8 => Some("llvm.x86.avx512bf16.dpbf16ps.256"),
         16 => Some("llvm.x86.avx512bf16.dpbf16ps.512"),
@@ -122,8 +147,9 @@ fn name_of_bf16_pairs(lanes: u32) -> Option<&'static str> {
 }
 
 /// The instruction for results of this many lanes.
-fn name_of_fours(lanes: u32) -> Option<&'static str> {
+fn name_of_fours(level: IsaLevel, lanes: u32) -> Option<&'static str> {
     match lanes {
+        2 | 4 if level.is_aarch64() => Some("llvm.aarch64.neon.usdot"),
         4 => Some("llvm.x86.avx512.vpdpbusd.128"),
         8 => Some("llvm.x86.avx512.vpdpbusd.256"),
         16 => Some("llvm.x86.avx512.vpdpbusd.512"),
