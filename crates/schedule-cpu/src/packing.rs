@@ -88,6 +88,24 @@ pub(super) fn copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     }
 }
 
+/// How other operands are packed at launch whose elements a tile's rows share, and which are read across their rows: each
+/// step of the reduced axis is in another line, and often in another page. Blocks of rows are innermost.
+pub(super) fn row_copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
+    let (Some((rows, count)), VectorAxis::Outer(vector), Some(reduced)) =
+        (tile.rows, tile.vector, reduced(kernel))
+    else {
+        return Vec::new();
+    };
+    let packed = |buffer: BufferId| {
+        let axis = indexed_by(kernel, buffer, rows, Some(vector))?.whole()?;
+        let along = indexed_by(kernel, buffer, reduced, None)?.whole()?;
+        let is_apart = along + 1 != kernel.buffer(buffer).rank();
+        is_apart.then(|| in_blocks(kernel, buffer, axis, count))
+    };
+    let factors = factors(kernel).into_iter();
+    factors.filter_map(|(_, buffer)| packed(buffer)).collect()
+}
+
 /// Whether the packed blocks would be contiguous without packing.
 pub(super) fn are_dense(kernel: &VerifiedKernel, specs: &[PackSpec]) -> bool {
     specs.iter().all(|spec| {
@@ -221,7 +239,7 @@ fn read_in_groups(
     let is_float = kernel.buffer(buffer).dtype == DType::BF16;
     let size = if are_bytes() || are_scaled() {
         FOURS
-    } else if are_paired && is_float {
+    } else if is_float && sums_pairs(kernel, dependence, level, stage) {
         PAIRS
     } else {
         return None;

@@ -177,7 +177,8 @@ fn nest(problem: &Problem<'_>, strategy: &str, when: When, proposal: Proposal) -
             VectorAxis::Outer(_) => proposal.chunk,
             _ => 1,
         },
-        columns_first: columns_first(kernel, &tile, &problem.packs).simplified(kernel),
+        columns_first: columns_first(kernel, problem.level, &tile, &problem.packs)
+            .simplified(kernel),
         remainder: row_remainder(kernel, &tile, &packs, copies.is_empty()),
         copies: proposal.copies,
         winograd: proposal.winograd,
