@@ -28,6 +28,19 @@ pub(crate) fn keep_where(
     b.select(condition, x, zero)
 }
 
+/// A cotangent times a slope; `guard` keeps a zero of the cotangent zero where the slope may be infinite.
+pub(crate) fn times(
+    b: &mut GraphBuilder,
+    cotangent: ValueId,
+    slope: ValueId,
+    guard: bool,
+) -> Result<ValueId, InferError> {
+    match guard {
+        true => b.map("mul_no_nan", &[cotangent, slope]),
+        false => b.mul(cotangent, slope),
+    }
+}
+
 /// Whether two sizes are proved to be equal.
 pub(crate) fn is_same(b: &GraphBuilder, left: DimId, right: DimId) -> bool {
     left == right || b.dims().equal(left, right) == Proof::Proved

@@ -3,7 +3,7 @@
 use crate::adjoint::{Adjoint, Adjoints};
 use crate::context::Context;
 use crate::copy::Copy;
-use crate::rules::{GradientContext, Rule};
+use crate::rules::{GradientContext, Rule, Softmax};
 use crate::{Result, control};
 use kiln_ir::{Op, OpData, OpId, RegionId};
 use kiln_shape_inference::{GraphBuilder, OpView};
@@ -29,9 +29,32 @@ pub(crate) fn sweep(
         if let Some(origin) = data.origin.as_deref() {
             b.origin(origin);
         }
-        let swept = reverse(b, context, (op, data), copy, &results, adjoints);
+        let swept = match Softmax::of(context, region, data) {
+            Some(softmax) => reverse_softmax(b, context, (softmax, data), copy, &results, adjoints),
+            None => reverse(b, context, (op, data), copy, &results, adjoints),
+        };
         b.clear_origin();
         swept.map_err(|error| error.at(|| OpView::of_op(data).label()))?;
+    }
+    Ok(())
+}
+
+/// Adds the cotangent of a softmax's exponent, past the ops between the two.
+fn reverse_softmax(
+    b: &mut GraphBuilder,
+    context: &Context<'_>,
+    (softmax, data): (Softmax<'_>, &OpData),
+    copy: &Copy,
+    results: &[Option<Adjoint>],
+    adjoints: &mut Adjoints,
+) -> Result<()> {
+    let exponent = softmax.exponent;
+    let (&[Some(upstream)], &[result]) = (results, data.results.as_slice()) else {
+        return Ok(());
+    };
+    if context.activity.is_active(exponent) {
+        let cotangent = softmax.cotangent(b, copy.value(result), upstream)?;
+        adjoints.add(b, exponent, copy.value(exponent), cotangent)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::{Cotangents, GradientContext};
 use crate::Result;
 use crate::edges::slope;
-use crate::emit::{stopped, sum_to};
+use crate::emit::{stopped, sum_to, times};
 use kiln_ir::ValueId;
 use kiln_scalar::{Expr, ExprNode, Function, NodeId, ScalarOp};
 use kiln_shape_inference::GraphBuilder;
@@ -89,10 +89,7 @@ impl<'a> Emission<'a> {
         }
         let is_bounded = is_bounded(expr, slope);
         let slope = self.value(slope)?;
-        Ok(match guard && !is_bounded {
-            true => self.b.map("mul_no_nan", &[upstream, slope])?,
-            false => self.b.mul(upstream, slope)?,
-        })
+        Ok(times(self.b, upstream, slope, guard && !is_bounded)?)
     }
 
     /// The value of a node: the nodes it needs are emitted first, in the order of the expression.

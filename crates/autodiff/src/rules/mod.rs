@@ -13,10 +13,12 @@ mod pool;
 mod reduction;
 mod resize;
 mod scatter;
+mod softmax;
 mod window;
 
 pub(crate) use custom::expect_own_gradients;
 pub use custom::{CUSTOM_GRADIENTS, CustomGradient, GradientRules};
+pub(crate) use softmax::Softmax;
 
 use crate::adjoint::Adjoint;
 use crate::context::Context;
