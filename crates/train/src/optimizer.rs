@@ -116,10 +116,11 @@ impl Optimizer for Adam {
         let variance = variance * self.beta2 + gradient.square() * (1.0 - self.beta2);
         // 1 - beta^step: the bias correction of a mean that starts at zero.
         let unbiased = |beta: f64| -((update.step * beta.ln()).map("expm1"));
-        let spread = (&variance / unbiased(self.beta2)).sqrt() + self.epsilon;
-        let direction = &mean / unbiased(self.beta1) / spread;
+        // All that is the same for every element is computed once: an element takes one division.
+        let spread = variance.sqrt() * unbiased(self.beta2).rsqrt() + self.epsilon;
+        let rate = update.rate / unbiased(self.beta1);
         Updated {
-            parameter: update.parameter - direction * update.rate,
+            parameter: update.parameter - &mean * rate / spread,
             states: vec![mean, variance],
         }
     }
