@@ -82,9 +82,9 @@ const NARROW: [&str; 5] = [
        acc = reduce add[k < K] i32(%x[m, k]) * i32(%w[k, n])
        store %y[m, n] = acc
      }",
-    "kernel @unsigned(%x: in u8[M, K], %w: in u8[N, K], %y: out i32[M, N]) {
+    "kernel @unsigned(%x: in u8[M, K], %w: in u8[K, N], %y: out i32[M, N]) {
        outer m < M, n < N
-       acc = reduce add[k < K] i32(%x[m, k]) * i32(%w[n, k])
+       acc = reduce add[k < K] i32(%x[m, k]) * i32(%w[k, n])
        store %y[m, n] = acc
      }",
     "kernel @bf16(%x: in bf16[M, 48], %w: const bf16[48, 40], %y: out f32[M, 40]) {

@@ -1,6 +1,6 @@
 //! Packing one operand: contiguous runs, register-tile transposes, and partial blocks.
 
-use kiln_backend::{PackAxis, Quantity};
+use kiln_backend::{PackAxis, PackSpec, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_schedule_cpu::{PackedCopy, ScheduledNest, packed_points, packed_strides};
 use kiln_tensor::DType;
@@ -19,6 +19,7 @@ pub(super) struct PackedOperand<'ctx> {
     target: Value<'ctx>,
     /// Outermost first; the last axis is the run, and the one before it is looped over.
     axes: Vec<Axis>,
+    /// Lanes of the vectors that copy it: whole vectors make up a block.
     lanes: u32,
 }
 
@@ -80,7 +81,7 @@ impl<'ctx> PackedOperand<'ctx> {
             source: lowering.base(buffer),
             target: lowering.shared(&offset),
             axes: axes.collect(),
-            lanes: nest.loops.tile.lanes,
+            lanes: lanes_of(nest.loops.tile.lanes, &copy.spec),
         }
     }
 
@@ -317,5 +318,13 @@ impl<'ctx> PackedOperand<'ctx> {
             Ok(Vec::new())
         })?;
         Ok(())
+    }
+}
+
+/// The most lanes, up to these, that a block is a multiple of.
+fn lanes_of(lanes: u32, spec: &PackSpec) -> u32 {
+    match spec.axes.last() {
+        Some(PackAxis::Inner { block, .. }) => lanes.min(1 << block.trailing_zeros()),
+        _ => lanes,
     }
 }
