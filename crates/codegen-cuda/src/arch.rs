@@ -83,6 +83,12 @@ impl CudaArch {
         self.info().shared_bytes
     }
 
+    /// Whether groups of four warps multiply matrices in shared memory (`wgmma`). Source: the PTX ISA, which has it for
+    /// `sm_90a` alone.
+    pub(crate) const fn has_warp_groups(self) -> bool {
+        matches!(self, CudaArch::Sm90a)
+    }
+
     /// The newest architecture whose code a device of this compute capability runs, if there is one.
     pub fn of_device(major: u32, minor: u32) -> Option<Self> {
         let runs = |arch: &Self| {

@@ -89,13 +89,7 @@ impl CudaCompiler {
     /// The schedules that are offered for a kernel, without a compiler.
     #[doc(hidden)]
     pub fn offered(kernel: &VerifiedKernel) -> Vec<Candidate> {
-        candidates(
-            kernel,
-            Machine {
-                has_library: false,
-                shared_bytes: CudaArch::Sm90a.shared_bytes(),
-            },
-        )
+        candidates(kernel, Machine::of(CudaArch::Sm90a, false))
     }
 
     /// The assembler's report on a kernel: registers, spills and the stack of each function.
@@ -121,7 +115,8 @@ impl CudaCompiler {
         observer: &mut dyn CompileObserver,
     ) -> Result<(Source, Compiled), CudaError> {
         observer.begin(CompilePhase::Lower);
-        let source = Plan::of(schedule).and_then(|plan| generate(kernel, &plan));
+        let plan = plan_for(schedule, arch);
+        let source = plan.and_then(|plan| generate(kernel, &plan));
         observer.end(CompilePhase::Lower);
         let source = source?;
         observer.begin(CompilePhase::Emit);
@@ -165,13 +160,7 @@ impl KernelCompiler for CudaCompiler {
 
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
         match CudaArch::of_target(target) {
-            Ok(arch) => candidates(
-                kernel,
-                Machine {
-                    has_library: self.has_library,
-                    shared_bytes: arch.shared_bytes(),
-                },
-            ),
+            Ok(arch) => candidates(kernel, Machine::of(arch, self.has_library)),
             Err(_) => Vec::new(),
         }
     }
@@ -213,13 +202,25 @@ impl KernelCompiler for CudaCompiler {
         let failed = |error: CudaError| failed(kernel, target, schedule, error);
         let arch = CudaArch::of_target(target).map_err(failed)?;
         if listing == Listing::Source {
-            let source = Plan::of(schedule).and_then(|plan| generate(kernel, &plan));
+            let plan = plan_for(schedule, arch);
+            let source = plan.and_then(|plan| generate(kernel, &plan));
             return Ok(source.map_err(failed)?.for_device());
         }
         let ran = self.run(kernel, arch, schedule, Output::Ptx, &mut Unobserved);
         let (_, compiled) = ran.map_err(failed)?;
         Ok(String::from_utf8_lossy(&compiled.code).into_owned())
     }
+}
+
+/// The plan of a schedule, if an architecture has the instructions that it needs.
+fn plan_for(schedule: &Schedule, arch: CudaArch) -> Result<Plan, CudaError> {
+    let plan = Plan::of(schedule)?;
+    if plan.needs_warp_groups() && !arch.has_warp_groups() {
+        return Err(CudaError::Schedule {
+            text: format!("`{}`, which {arch} cannot execute", schedule.text),
+        });
+    }
+    Ok(plan)
 }
 
 fn candidates(kernel: &VerifiedKernel, machine: Machine) -> Vec<Candidate> {

@@ -168,6 +168,33 @@ fn every_schedule_compiles_within_a_budget_of_spills() {
     }
 }
 
+/// A product by groups of warps: the assembler makes their instructions wait for each other, with a warning, if it cannot prove
+/// that nothing else touches their sums.
+#[test]
+fn products_by_groups_of_warps_stay_asynchronous() {
+    let Some(compiler) = compiler() else { return };
+    let kernel = kernel(PRODUCT);
+    let by_groups = |arch: CudaArch| {
+        let schedules = compiler.schedules(&kernel, &arch.target()).into_iter();
+        let mut schedules = schedules.map(|candidate| candidate.schedule);
+        schedules.find(|schedule| schedule.text.contains("groups"))
+    };
+    let schedule = by_groups(CudaArch::Sm90a).unwrap();
+    let report = compiler
+        .report(&kernel, CudaArch::Sm90a, &schedule)
+        .unwrap();
+    assert!(!report.contains("serialized"), "{report}");
+    if let Some(found) = instructions(&compiler, PRODUCT, CudaArch::Sm90a) {
+        let waits = ["HGMMA.64x128x16.F32.BF16", "WARPGROUP.DEPBAR.LE gsb0, 0x1"];
+        assert!(waits.iter().all(|wanted| found.contains(wanted)), "{found}");
+    }
+    for arch in [CudaArch::Sm80, CudaArch::Sm100] {
+        assert_eq!(by_groups(arch), None);
+        let error = compiler.report(&kernel, arch, &schedule).unwrap_err();
+        assert_eq!(error.code(), "E0552", "{error}");
+    }
+}
+
 /// Every schedule of the kernels in testkit's files, for the architectures in turn.
 #[test]
 fn kernels_of_files_compile() {
@@ -327,7 +354,7 @@ fn machine_code_has_the_intended_instructions() {
             for function in found.split(".type").skip(1) {
                 let lines: Vec<&str> = function.lines().collect();
                 let multiplies = |line: &&str| {
-                    ["HMMA", "FFMA", "DFMA", "IDP"]
+                    ["HMMA", "HGMMA", "FFMA", "DFMA", "IDP"]
                         .iter()
                         .any(|word| line.contains(word))
                 };

@@ -188,6 +188,48 @@ fn products_beyond_a_tile_do_what_they_mean() {
     }));
 }
 
+/// Products by groups of warps: each factor along the depth or across it, copied, or computed and written.
+#[test]
+fn products_by_groups_of_warps_do_what_they_mean() {
+    if lacks_compiler() {
+        return;
+    }
+    let kernels = [
+        ("bf16", "bf16[M, K]", "bf16[K, N]", "%x[m, k]", "%w[k, n]"),
+        ("f16", "f16[K, M]", "f16[N, K]", "%x[k, m]", "%w[n, k]"),
+        ("bf16", "bf16[K, M]", "bf16[K, N]", "%x[k, m]", "%w[k, n]"),
+        ("f16", "f16[M, K]", "f16[N, K]", "%x[m, k]", "%w[n, k]"),
+        (
+            "bf16",
+            "f32[M, K]",
+            "bf16[K, N]",
+            "bf16(relu(%x[m, k]))",
+            "%w[k, n]",
+        ),
+    ];
+    let kernels = kernels.map(|(unit, left, right, x, w)| {
+        let text = format!(
+            "kernel @product(%x: in {left}, %w: in {right}, %y: out f32[M, N]) {{
+               outer m < M, n < N
+               s = reduce add[k < K] f32({x}) * f32({w})
+               store %y[m, n] = relu(s)
+             }}"
+        );
+        (unit, text)
+    });
+    // M, K, N: the depth wraps around the ring; columns of lines; lines that are aligned and unaligned.
+    let sizes: &[&[i64]] = &[&[72, 328, 264], &[257, 70, 131], &[5, 0, 8], &[1, 257, 1]];
+    let sizes: Vec<Vec<i64>> = sizes.iter().map(|sizes| sizes.to_vec()).collect();
+    expect(in_parallel(&kernels, |(unit, text)| {
+        let tiles = ["256 128 64 groups 2", "64 256 64 groups 1"];
+        let schedule = |tile| {
+            Schedule::new("contraction").with_text(format!("contraction {unit} tile {tile}"))
+        };
+        check_everywhere(&kernel(text), &tiles.map(schedule), &sizes, smooth)
+            .map_err(|why| format!("{text}: {why}"))
+    }));
+}
+
 /// Operands that are slices of larger arrays: if they do not begin at a multiple of 16 bytes, lines are not copied
 /// directly.
 #[test]

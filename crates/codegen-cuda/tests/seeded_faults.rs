@@ -75,6 +75,52 @@ fn mistakes_in_products_are_found() {
 }
 
 #[test]
+fn mistakes_in_products_by_groups_of_warps_are_found() {
+    if lacks_compiler() {
+        return;
+    }
+    let schedule = "contraction bf16 tile 64 128 64 groups 1";
+    let found = |change: &dyn Fn(&str) -> String, define| {
+        is_found(PRODUCT, schedule, &[40, 392, 72], change, define)
+    };
+    let same = |text: &str| text.to_owned();
+    assert!(!found(&same, None), "the source itself is right");
+    assert!(found(&same, Some("SEEDED_NO_BARRIER")), "no barriers");
+    assert!(found(&same, Some("SEEDED_NO_WAIT")), "no waits for copies");
+    for (from, to, why) in [
+        ("k_copy_wait<1>()", "k_copy_wait<2>()", "too few copies"),
+        ("k_fence_shared(); ", "", "copies that are not fenced"),
+        (
+            "k_group_wait<1>()",
+            "k_group_wait<3>()",
+            "a busy tile is filled",
+        ),
+        (
+            "k_group_wait<0>()",
+            "k_group_wait<1>()",
+            "sums that are not complete",
+        ),
+        (
+            "line % 8 * 8",
+            "line % 4 * 8",
+            "lines that are permuted otherwise",
+        ),
+        (
+            "(k_u64)(1024 >> 4) << 32",
+            "(k_u64)(512 >> 4) << 32",
+            "lines at half the distance",
+        ),
+        ("LINES * 128", "LINES * 64", "columns at half the distance"),
+    ] {
+        let change = |text: &str| {
+            assert!(text.contains(from), "the source has no `{from}`");
+            text.replace(from, to)
+        };
+        assert!(found(&change, None), "{why}");
+    }
+}
+
+#[test]
 fn mistakes_in_rows_are_found() {
     if lacks_compiler() {
         return;

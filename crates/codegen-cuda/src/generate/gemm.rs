@@ -10,7 +10,7 @@ use kiln_tensor::DType;
 use super::contraction::{self, Product};
 use super::function::Function;
 use super::lowering::Lowering;
-use super::plan::{ContractionPlan, TilePlan};
+use super::plan::{ContractionPlan, Team, TilePlan};
 use super::strides;
 use super::unit::Unit;
 use crate::container::{GemmEntry, GemmEpilogue, GemmOperand};
@@ -19,12 +19,12 @@ use crate::error::CudaError;
 /// The tile of the generated function, which does little work.
 const SMALL: TilePlan = TilePlan {
     tile: [64, 64, 32],
-    warps: [2, 2],
+    team: Team::Warps([2, 2]),
 };
 /// The same for f32.
 const SMALL_SINGLE: TilePlan = TilePlan {
     tile: [64, 64, 16],
-    warps: [1, 1],
+    team: Team::Warps([1, 1]),
 };
 
 /// A product for the library, with sizes that are not arguments yet.

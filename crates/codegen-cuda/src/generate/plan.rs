@@ -108,31 +108,39 @@ pub(crate) struct ContractionPlan {
 pub(crate) struct TilePlan {
     /// Rows, columns and depth.
     pub(crate) tile: [u32; 3],
-    /// Warps along rows and columns, for tensor cores.
-    pub(crate) warps: [u32; 2],
+    /// How its threads share it.
+    pub(crate) team: Team,
+}
+
+/// How the threads of a block share a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Team {
+    /// Warps along rows and columns, for tensor cores; otherwise 1 x 1.
+    Warps([u32; 2]),
+    /// Groups of four warps along rows, which multiply matrices in shared memory (`wgmma`, of Hopper alone).
+    WarpGroups(u32),
 }
 
 impl TilePlan {
     /// Threads of a block.
     pub(crate) fn threads(&self, unit: Unit) -> u32 {
-        match unit.has_tensor_cores() {
-            false => 256,
-            true => 32 * self.warps[0] * self.warps[1],
+        match self.team {
+            Team::WarpGroups(groups) => 128 * groups,
+            Team::Warps([rows, columns]) if unit.has_tensor_cores() => 32 * rows * columns,
+            Team::Warps(_) => 256,
         }
     }
 
-    /// A tile with these numbers, if they divide it evenly.
-    fn of(unit: Unit, numbers: &[u32]) -> Option<Self> {
-        let &[m, n, k, rows, columns] = numbers else {
-            return None;
-        };
+    /// Whether its threads are a team that divides it evenly.
+    fn is_valid(&self, unit: Unit) -> bool {
+        let [m, n, k] = self.tile;
         let is_even = |size: u32, unit: u32| size > 0 && size.is_multiple_of(unit) && size <= 256;
-        let is_valid = match unit.has_tensor_cores() {
-            false => {
-                let is_small = m <= 128 && n <= 128 && rows * columns == 1;
+        match self.team {
+            Team::Warps([1, 1]) if !unit.has_tensor_cores() => {
+                let is_small = m <= 128 && n <= 128;
                 is_small && is_even(m, 64) && is_even(n, 64) && is_even(k, 4)
             }
-            true => {
+            Team::Warps([rows, columns]) if unit.has_tensor_cores() => {
                 let is_small = (1..=4).contains(&rows) && (1..=4).contains(&columns);
                 is_small
                     && is_even(m, 32)
@@ -140,36 +148,50 @@ impl TilePlan {
                     && is_even(n, 16 * columns)
                     && is_even(k, 16)
             }
+            Team::WarpGroups(groups) if unit.has_tensor_cores() => {
+                // A line of a tile is 128 bytes, and the ring has to fit in shared memory.
+                let is_small = (1..=2).contains(&groups) && k == 64 && m + n <= 384;
+                is_small && is_even(m, 64 * groups) && is_even(n, 128)
+            }
+            Team::Warps(_) | Team::WarpGroups(_) => false,
+        }
+    }
+
+    /// A valid tile, parsed from its words.
+    fn of_words(unit: Unit, words: &[&str]) -> Option<Self> {
+        let ["tile", m, n, k, team @ ..] = words else {
+            return None;
         };
-        is_valid.then_some(Self {
-            tile: [m, n, k],
-            warps: [rows, columns],
-        })
+        let number = |word: &str| word.parse::<u32>().ok();
+        let team = match team {
+            ["warps", rows, columns] => Team::Warps([number(rows)?, number(columns)?]),
+            ["groups", groups] => Team::WarpGroups(number(groups)?),
+            _ => return None,
+        };
+        let tile = [number(m)?, number(n)?, number(k)?];
+        Some(Self { tile, team }).filter(|plan| plan.is_valid(unit))
     }
 }
 
 impl fmt::Display for TilePlan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ([m, n, k], [rows, columns]) = (self.tile, self.warps);
-        write!(formatter, "tile {m} {n} {k} warps {rows} {columns}")
+        let [m, n, k] = self.tile;
+        write!(formatter, "tile {m} {n} {k} ")?;
+        match self.team {
+            Team::Warps([rows, columns]) => write!(formatter, "warps {rows} {columns}"),
+            Team::WarpGroups(groups) => write!(formatter, "groups {groups}"),
+        }
     }
 }
 
 /// A contraction, parsed from its words.
 fn contraction_of(unit: Unit, words: &[&str]) -> Option<ContractionPlan> {
-    let tile = |words: &[&str]| match words {
-        ["tile", m, n, k, "warps", rows, columns] => {
-            let numbers = [m, n, k, rows, columns].map(|word| word.parse().unwrap_or_default());
-            TilePlan::of(unit, &numbers)
-        }
-        _ => None,
+    let mut tiles = words.splitn(2, |&word| word == "few");
+    let tile = TilePlan::of_words(unit, tiles.next()?)?;
+    let few = match tiles.next() {
+        Some(words) => Some(TilePlan::of_words(unit, words)?),
+        None => None,
     };
-    let few = match words.get(7..)? {
-        [] => None,
-        ["few", rest @ ..] => Some(tile(rest)?),
-        _ => return None,
-    };
-    let tile = tile(words.get(..7)?)?;
     Some(ContractionPlan { unit, tile, few })
 }
 
@@ -185,6 +207,15 @@ impl Plan {
             Plan::Split(_) => "split",
             Plan::Gemm => "gemm",
         }
+    }
+
+    /// Whether it needs the matrix instructions of warp groups.
+    pub(crate) fn needs_warp_groups(&self) -> bool {
+        let Plan::Contraction(plan) = self else {
+            return false;
+        };
+        let mut tiles = plan.few.iter().chain([&plan.tile]);
+        tiles.any(|tile| matches!(tile.team, Team::WarpGroups(_)))
     }
 
     /// The schedule.
@@ -299,12 +330,20 @@ mod tests {
                 unit: Unit::Bf16,
                 tile: TilePlan {
                     tile: [128, 64, 32],
-                    warps: [2, 2],
+                    team: Team::Warps([2, 2]),
                 },
                 few: Some(TilePlan {
                     tile: [64, 64, 32],
-                    warps: [2, 2],
+                    team: Team::Warps([2, 2]),
                 }),
+            }),
+            Plan::Contraction(ContractionPlan {
+                unit: Unit::F16,
+                tile: TilePlan {
+                    tile: [256, 128, 64],
+                    team: Team::WarpGroups(2),
+                },
+                few: None,
             }),
             Plan::Attention(AttentionPlan {
                 unit: Unit::F16,
@@ -338,6 +377,11 @@ mod tests {
             "map axis 0 lanes 3",
             "row threads 31 lanes 4",
             "row threads",
+            "contraction f32 tile 64 64 16 warps 2 2",
+            "contraction bf16 tile 64 64 32 warps 2 2 few",
+            "contraction bf16 tile 256 256 64 groups 2",
+            "contraction bf16 tile 128 128 32 groups 2",
+            "contraction f32 tile 128 128 64 groups 2",
             "attention f16 tile 48 64 64 64 warps 3",
             "attention f32 tile 64 64 64 96 warps 1",
             "attention f32 tile 64 64 64 64 warps 1 split tile 64 64 64 64",

@@ -3,8 +3,9 @@
 use kiln_kernel::analysis::{Access, Dependence, accesses};
 use kiln_kernel::{AxisId, Node, VerifiedKernel};
 
-use super::plan::{ContractionPlan, MapPlan, Plan, RowPlan, SplitPlan, TilePlan};
+use super::plan::{ContractionPlan, MapPlan, Plan, RowPlan, SplitPlan, Team, TilePlan};
 use super::unit::Unit;
+use crate::arch::CudaArch;
 
 /// Bytes of shared memory of the largest tile's ring buffer, with room for the system's share.
 const LARGEST_TILE_BYTES: u32 = 220 << 10;
@@ -16,6 +17,19 @@ pub(crate) struct Machine {
     pub(crate) has_library: bool,
     /// Bytes of shared memory that a block can have.
     pub(crate) shared_bytes: u32,
+    /// Whether groups of warps multiply matrices in shared memory.
+    pub(crate) has_warp_groups: bool,
+}
+
+impl Machine {
+    /// A device of an architecture.
+    pub(crate) fn of(arch: CudaArch, has_library: bool) -> Self {
+        Self {
+            has_library,
+            shared_bytes: arch.shared_bytes(),
+            has_warp_groups: arch.has_warp_groups(),
+        }
+    }
 }
 
 /// The plans offered for a kernel, best first; the last one is the fallback.
@@ -141,7 +155,10 @@ fn contraction_plans(
         return Vec::new();
     };
     let unit = product.unit;
-    let tile = |tile, warps| TilePlan { tile, warps };
+    let tile = |tile, warps| TilePlan {
+        tile,
+        team: Team::Warps(warps),
+    };
     let (large, small) = match unit {
         Unit::F32 | Unit::I32 => (tile([128, 128, 16], [1, 1]), tile([64, 64, 16], [1, 1])),
         // Sums take two registers each.
@@ -155,7 +172,15 @@ fn contraction_plans(
     let has_room = unit.has_tensor_cores()
         && product.reads_vectors()
         && machine.shared_bytes >= LARGEST_TILE_BYTES;
-    let tiles = has_room.then_some(largest).into_iter().chain([large]);
+    // A warp group adds m64n128k16 at a time, so its instructions read the right factor twice: still less than the rate of
+    // shared memory, and ptxas takes half the time that it takes for n256.
+    let in_groups = TilePlan {
+        team: Team::WarpGroups(2),
+        ..largest
+    };
+    let in_groups = (has_room && machine.has_warp_groups).then_some(in_groups);
+    let largest = has_room.then_some(largest);
+    let tiles = in_groups.into_iter().chain(largest).chain([large]);
     let plans = tiles.map(|tile| {
         Plan::Contraction(ContractionPlan {
             unit,

@@ -13,6 +13,7 @@ const SCALAR: &str = include_str!("prelude/scalar.cuh");
 const MATH: &str = include_str!("prelude/math.cuh");
 const PARALLEL: &str = include_str!("prelude/parallel.cuh");
 const CONTRACTION: &str = include_str!("prelude/contraction.cuh");
+const WARP_GROUPS: &str = include_str!("prelude/warp_groups.cuh");
 const ATTENTION: &str = include_str!("prelude/attention.cuh");
 const DEVICE: &str = include_str!("prelude/device.cuh");
 
@@ -54,7 +55,7 @@ pub(crate) fn prelude(n_buffers: usize, n_arguments: usize) -> Result<String, Cu
             limit: MAX_PARAMETER_BYTES / 8,
         });
     }
-    let mut text = format!("{SCALAR}{MATH}{PARALLEL}{CONTRACTION}{ATTENTION}");
+    let mut text = format!("{SCALAR}{MATH}{PARALLEL}{CONTRACTION}{WARP_GROUPS}{ATTENTION}");
     let fixed = n_buffers + n_arguments;
     let words = [
         format!("struct kiln_params {{ k_u64 w[{n_words}]; }};"),

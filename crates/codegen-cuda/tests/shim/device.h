@@ -25,6 +25,7 @@ struct Fibre {
     int operation;
 };
 struct Copy { void* to; const void* from; int bytes; };
+struct Product { float* sums; uint64_t a, b; bool a_transposed, b_transposed, is_bf16; };
 struct Host {
     Fibre fibres[1024];
     int threads, current;
@@ -35,11 +36,14 @@ struct Host {
     unsigned exchange[32][2][32][16];
     int parity[1024];
     std::vector<std::vector<Copy>> pending[1024];
+    std::vector<std::vector<Product>> products[1024];
+    // Whether copies have completed that matrix instructions of groups cannot see yet.
+    bool unfenced[1024];
     void (*body)(const void*);
     const void* parameter;
 };
 static Host host;
-alignas(128) static unsigned char k_shared[256 << 10];
+alignas(1024) static unsigned char k_shared[256 << 10];
 
 [[noreturn]] static void give_up(const char* why) {
     fprintf(stderr, "shim: %s\n", why);
@@ -119,6 +123,8 @@ static void run_block(int threads) {
         fibre.state = RUNNABLE;
         host.parity[i] = 0;
         host.pending[i].clear();
+        host.products[i].clear();
+        host.unfenced[i] = false;
     }
     int order[1024];
     for (;;) {
@@ -224,8 +230,11 @@ K_INLINE void k_copy_async(void* to, const void* from, int bytes) {
     auto& groups = host.pending[host.current];
     if (groups.empty()) groups.emplace_back();
     Copy copy{to, from, bytes};
-    if (host.late_copies) groups.back().push_back(copy);
-    else land(copy);
+    if (!host.late_copies) {
+        land(copy);
+        copy.to = nullptr;
+    }
+    groups.back().push_back(copy);
 }
 K_INLINE void k_copy_commit() {
     auto& groups = host.pending[host.current];
@@ -239,7 +248,10 @@ template <int N> K_INLINE void k_copy_wait() {
     size_t committed = groups.empty() ? 0 : groups.size() - 1;
     size_t done = committed > N ? committed - N : 0;
     for (size_t i = 0; i < done; ++i)
-        for (const Copy& copy : groups[i]) land(copy);
+        for (const Copy& copy : groups[i]) {
+            if (copy.to) land(copy);
+            host.unfenced[host.current] = true;
+        }
     groups.erase(groups.begin(), groups.begin() + (long)done);
 #endif
 }
@@ -285,3 +297,54 @@ static void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigne
 }
 K_INLINE void k_multiply_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { multiply(d, a, b0, b1, true); }
 K_INLINE void k_multiply_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { multiply(d, a, b0, b1, false); }
+
+// Products of a group of warps. Each thread computes its own sums, when they are started or when they are waited for.
+K_INLINE unsigned k_shared_address(const void* at) { return (unsigned)((const unsigned char*)at - k_shared); }
+K_INLINE void k_fence_shared() { host.unfenced[host.current] = false; }
+K_INLINE void k_group_begin() {
+    for (int i = 0; i < host.threads; ++i)
+        if (host.unfenced[i]) give_up("matrix instructions that do not see a copy");
+}
+K_INLINE void k_keep(float&) {}
+// An element of a matrix that a descriptor names: 8 lines, 128 bytes apart, and the pieces of a line permuted by bits of the
+// address.
+static float described(uint64_t descriptor, bool transposed, int own, int k, bool is_bf16) {
+    if (descriptor >> 62 != 1 || descriptor >> 46 & 0xffff) give_up("a descriptor of another layout");
+    const unsigned begin = (descriptor & 0x3fff) << 4, lead = (descriptor >> 16 & 0x3fff) << 4, stride = (descriptor >> 32 & 0x3fff) << 4;
+    const int line = transposed ? k : own, at = transposed ? own : k;
+    unsigned address = begin + (unsigned)(line / 8) * stride + (unsigned)(line % 8) * 128 + (unsigned)(at % 64) * 2;
+    if (transposed) address += (unsigned)(at / 64) * lead;
+    address ^= (address >> 7 & 7) << 4;
+    if (address + 2 > sizeof k_shared) give_up("a matrix beyond shared memory");
+    unsigned short bits;
+    memcpy(&bits, k_shared + address, 2);
+    return element(bits, 0, is_bf16);
+}
+static void compute(const Product& product) {
+    const int warp = host.current % 128 / 32, lane = host.current % 32;
+    for (int e = 0; e < 64; ++e) {
+        const int row = 16 * warp + lane / 4 + 8 * (e % 4 / 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
+        double sum = product.sums[e];
+        for (int k = 0; k < 16; ++k)
+            sum += (double)described(product.a, product.a_transposed, row, k, product.is_bf16) *
+                   described(product.b, product.b_transposed, column, k, product.is_bf16);
+        product.sums[e] = (float)sum;
+    }
+}
+static void start(const Product& product) {
+    auto& groups = host.products[host.current];
+    if (groups.empty()) groups.emplace_back();
+    if (host.late_copies) groups.back().push_back(product);
+    else compute(product);
+}
+template <bool A, bool B> void k_group_multiply_bf16(float (&d)[64], uint64_t a, uint64_t b) { start({d, a, b, A, B, true}); }
+template <bool A, bool B> void k_group_multiply_f16(float (&d)[64], uint64_t a, uint64_t b) { start({d, a, b, A, B, false}); }
+K_INLINE void k_group_commit() { host.products[host.current].emplace_back(); }
+template <int N> K_INLINE void k_group_wait() {
+    // The last group is not committed yet.
+    auto& groups = host.products[host.current];
+    const size_t committed = groups.empty() ? 0 : groups.size() - 1, done = committed > N ? committed - N : 0;
+    for (size_t i = 0; i < done; ++i)
+        for (const Product& product : groups[i]) compute(product);
+    groups.erase(groups.begin(), groups.begin() + (long)done);
+}

@@ -14,7 +14,7 @@ use super::c_type::c_type;
 use super::function::{Function, FunctionParts};
 use super::items::SerialItems;
 use super::lowering::Lowering;
-use super::plan::{ContractionPlan, TilePlan};
+use super::plan::{ContractionPlan, Team, TilePlan};
 use super::scope::{Place, Scope, When};
 use super::tile::{self, Filler, Points, Results, Side, TileShape};
 use super::unit::Unit;
@@ -58,7 +58,8 @@ impl<'l, 'k> TileWriter<'l, 'k> {
             lowering,
             unit,
             threads: plan.threads(unit),
-            reads_ahead: true,
+            // Groups of warps multiply asynchronously, and their sums take half of the registers.
+            reads_ahead: matches!(plan.team, Team::Warps(_)),
         };
         Self {
             lowering,
@@ -108,7 +109,10 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         let deep = self.points_of(&product.depth, "k0");
         let side = |operand, name, own: &Points<'l>, size| Side {
             operand,
-            shape: TileShape::of(unit, operand, size, bk),
+            shape: match self.plan.team {
+                Team::Warps(_) => TileShape::of(unit, operand, size, bk),
+                Team::WarpGroups(_) => TileShape::swizzled(operand, size, bk),
+            },
             name,
             own: own.clone(),
             deep: deep.clone(),
@@ -144,6 +148,9 @@ impl<'l, 'k> TileWriter<'l, 'k> {
             bk - 1
         ));
         self.steps(&scope, &sides, buffer);
+        if let Team::WarpGroups(_) = self.plan.team {
+            line("tile.finish();".to_owned());
+        }
         line("k_copy_wait<0>();".to_owned());
         line("k_sync();".to_owned());
         let results = Results {
@@ -168,7 +175,11 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         let (lowering, element) = (self.lowering, self.filler.unit.element());
         let [_, _, bk] = self.plan.tile;
         let line = |text: String| lowering.line(text);
-        let ahead = STAGES - 1;
+        // Groups of warps may still be multiplying the tile of the last step, so its place is not filled yet.
+        let (ahead, fence) = match self.plan.team {
+            Team::Warps(_) => (STAGES - 1, ""),
+            Team::WarpGroups(_) => (STAGES - 2, "k_fence_shared(); "),
+        };
         let left = sides[0].shape.elements;
         lowering.open(format_args!(
             "for (int step = -{ahead}; step < steps; ++step)"
@@ -183,10 +194,10 @@ impl<'l, 'k> TileWriter<'l, 'k> {
         for side in sides {
             self.filler.declare_ahead(side);
         }
-        // All threads' copies for this step have completed, and the tile of the last step is free.
+        // All threads' copies for this step have completed, and the tile to be filled is free.
         line(format!(
-            "if (step >= 0) {{ k_copy_wait<{}>(); k_sync(); }}",
-            STAGES - 2
+            "if (step >= 0) {{ k_copy_wait<{}>(); {fence}k_sync(); }}",
+            ahead - 1
         ));
         lowering.open("if (fills)");
         for side in sides {
@@ -221,10 +232,13 @@ impl<'l, 'k> TileWriter<'l, 'k> {
             }
             false => format!("k_register_tile<{element}, {bm}, {bn}, {bk}>"),
             true => {
-                let [wm, wn] = self.plan.warps;
+                let (name, team) = match self.plan.team {
+                    Team::Warps([rows, columns]) => ("k_matrix_tile", format!("{rows}, {columns}")),
+                    Team::WarpGroups(groups) => ("k_group_tile", groups.to_string()),
+                };
                 let (left, right) = (&self.product.left, &self.product.right);
                 format!(
-                    "k_matrix_tile<{element}, {bm}, {bn}, {bk}, {wm}, {wn}, {}, {}>",
+                    "{name}<{element}, {bm}, {bn}, {bk}, {team}, {}, {}>",
                     left.along_depth, right.along_depth
                 )
             }

@@ -6,7 +6,7 @@
 #define K_BOUNDS(threads) __launch_bounds__(threads)
 #define K_UNROLL _Pragma("unroll")
 #define K_ROLLED _Pragma("unroll 1")
-#define K_SHARED extern __shared__ __align__(128) unsigned char k_shared[];
+#define K_SHARED extern __shared__ __align__(1024) unsigned char k_shared[];
 
 K_INLINE unsigned k_thread() { return threadIdx.x; }
 K_INLINE unsigned k_block() { return blockIdx.x; }
@@ -81,3 +81,33 @@ K_INLINE void k_multiply_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0,
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// Groups of four warps (sm_90a). Matrix instructions read shared memory asynchronously, once the threads that wrote it passed this
+// fence; their sums are not to be touched between the beginning and the wait.
+K_INLINE unsigned k_shared_address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+K_INLINE void k_fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+K_INLINE void k_group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+K_INLINE void k_group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> K_INLINE void k_group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
+K_INLINE void k_keep(float& x) { asm volatile("" : "+f"(x)::"memory"); }
+
+// d += a * b for a 64 x 16 and a 16 x 128 matrix of 16-bit floats by their descriptors, sums in f32; each is stored along the
+// depth, or TRANSPOSED.
+#define K_NAMES_64 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+    "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
+    "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
+    "%62, %63"
+#define K_SUMS_8(d, i) \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define K_GROUP_MULTIPLY(name, type) \
+    template <bool A_TRANSPOSED, bool B_TRANSPOSED> \
+    K_INLINE void name(float (&d)[64], unsigned long long a, unsigned long long b) { \
+        asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type \
+                     " {" K_NAMES_64 "}, %64, %65, p, 1, 1, %66, %67; }" \
+                     : K_SUMS_8(d, 0), K_SUMS_8(d, 8), K_SUMS_8(d, 16), K_SUMS_8(d, 24), K_SUMS_8(d, 32), K_SUMS_8(d, 40), \
+                       K_SUMS_8(d, 48), K_SUMS_8(d, 56) \
+                     : "l"(a), "l"(b), "n"((int)A_TRANSPOSED), "n"((int)B_TRANSPOSED)); \
+    }
+K_GROUP_MULTIPLY(k_group_multiply_bf16, "bf16")
+K_GROUP_MULTIPLY(k_group_multiply_f16, "f16")

@@ -22,13 +22,47 @@ pub(in crate::generate) struct TileShape {
     is_straight: bool,
     /// The number of elements along the depth that form one word in shared memory.
     packed: u32,
-    /// The distance of lines in shared memory, in elements.
-    pitch: u32,
+    /// How lines are arranged in shared memory.
+    lines: Lines,
     /// Elements of the tile.
     pub(in crate::generate) elements: u32,
 }
 
+/// The arrangement of a tile's lines in shared memory.
+#[derive(Clone, Copy, Debug)]
+enum Lines {
+    /// At this distance, in elements.
+    Apart(u32),
+    /// As groups of warps read them: lines of 128 bytes, whose 16-byte pieces are permuted, so that pieces of consecutive
+    /// lines are in different banks.
+    Swizzled,
+}
+
 impl TileShape {
+    /// The tile of an operand with this many rows (columns) and this depth, for groups of warps.
+    pub(in crate::generate) fn swizzled(operand: &Operand, rows: u32, depth: u32) -> Self {
+        let (fastest, other) = match operand.along_depth {
+            true => (depth, rows),
+            false => (rows, depth),
+        };
+        Self {
+            fastest,
+            other,
+            is_straight: true,
+            packed: 1,
+            lines: Lines::Swizzled,
+            elements: fastest * other,
+        }
+    }
+
+    /// The place of element `at` of a line, in C.
+    fn place(&self) -> String {
+        match self.lines {
+            Lines::Apart(pitch) => format!("line * {pitch} + at"),
+            Lines::Swizzled => format!("k_swizzled<{}>(line, at)", self.other),
+        }
+    }
+
     /// The tile of an operand with this many rows (columns) and this depth.
     pub(in crate::generate) fn of(unit: Unit, operand: &Operand, rows: u32, depth: u32) -> Self {
         let (fastest, other) = match operand.along_depth {
@@ -48,7 +82,7 @@ impl TileShape {
             other,
             is_straight,
             packed,
-            pitch,
+            lines: Lines::Apart(pitch),
             elements,
         }
     }
@@ -276,10 +310,10 @@ impl Filler<'_, '_> {
             .iter()
             .map(|&index| lowering.value(&mut inner, index, 0))
             .collect();
-        let (buffer, pitch) = (load.buffer.as_u32(), side.shape.pitch);
+        let (buffer, place) = (load.buffer.as_u32(), side.shape.place());
         let offset = lowering.offset(load.buffer, &indices);
         lowering.line(format_args!(
-            "k_copy_async({to} + line * {pitch} + at, b{buffer} + (count > 0 ? {offset} : 0), count * {});",
+            "k_copy_async({to} + {place}, b{buffer} + (count > 0 ? {offset} : 0), count * {});",
             self.unit.element_bytes()
         ));
         lowering.close();
@@ -354,8 +388,18 @@ impl Filler<'_, '_> {
     /// Writes a chunk from registers to shared memory.
     fn write(&self, side: &Side<'_>, to: &str) {
         let (lowering, chunk) = (self.lowering, self.chunk(side));
-        let (element, lanes, pitch) = (self.unit.element(), side.operand.lanes, side.shape.pitch);
-        let packed = side.shape.packed;
+        let (element, lanes, shape) = (self.unit.element(), side.operand.lanes, &side.shape);
+        let pitch = match shape.lines {
+            Lines::Apart(pitch) if !shape.is_straight => pitch,
+            _ => {
+                lowering.line(format_args!(
+                    "*(k_vector<{element}, {lanes}>*)({to} + {}) = {chunk};",
+                    shape.place()
+                ));
+                return;
+            }
+        };
+        let packed = shape.packed;
         // The place of each lane, both if lanes are along the depth and if they are not.
         let place = match (side.operand.along_depth, packed) {
             (true, 1) => format!("(at + lane) * {pitch} + line"),
@@ -369,11 +413,7 @@ impl Filler<'_, '_> {
                 format!("(line / {packed} * {pitch} + at + lane) * {packed} + line % {packed}")
             }
         };
-        if side.shape.is_straight {
-            lowering.line(format_args!(
-                "*(k_vector<{element}, {lanes}>*)({to} + line * {pitch} + at) = {chunk};"
-            ));
-        } else if side.operand.along_depth && lanes == packed && packed > 1 {
+        if side.operand.along_depth && lanes == packed && packed > 1 {
             lowering.line(format_args!(
                 "*(k_vector<{element}, {lanes}>*)({to} + (at / {packed} * {pitch} + line) * {packed}) = {chunk};"
             ));
